@@ -68,4 +68,6 @@ from .running.several_models import run_many as run_many
 from .running.show_tokens import show_tokens as show_tokens
 from .seam.attention import Listener as Listener
 from .seam.attention import listening as listening
+from .statistics.quantities import Quantities as Quantities
+from .statistics.quantities import Quantity as Quantity
 from .table import Table as Table

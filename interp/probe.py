@@ -17,6 +17,7 @@ from interp.capture import Capture, ModelInfo
 from interp.findings import Findings
 from interp.need import Need
 from interp.prompt import PromptSet
+from interp.statistics.quantities import Quantities
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -149,6 +150,8 @@ class Question(ABC):
 
     name: ClassVar[str]
     question: ClassVar[str]
+    quantities: ClassVar[Quantities] = Quantities()
+    """What its numbers are called and mean, and what they are held against."""
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         """The figures of the page, from the findings alone; plotly is imported inside."""

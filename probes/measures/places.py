@@ -110,6 +110,11 @@ class Counted:
         few = self.is_small if place is None else self.underpowered[place]
         return {**self.counts, "underpowered": few, "enough": self.enough}
 
+    @property
+    def everywhere(self) -> dict[str, Any]:
+        """The fields of a scalar of every place, as `Estimates.about`."""
+        return {**self.counts, "underpowered": self.underpowered, "enough": self.enough}
+
     def undefined(self, reason: str, unit: str, meaning: str) -> Scalar:
         """A number that does not exist here, and why."""
         return Scalar.undefined(reason, unit, underpowered=True, meaning=meaning, **self.counts)

@@ -67,6 +67,30 @@ class Target:
         )
 
     @property
+    def brief(self) -> str:
+        """What it is called where a word has to do."""
+        return "entropy" if self.is_entropy else self.words
+
+    @property
+    def title(self) -> str:
+        """The same at the beginning of a title."""
+        return "Entropy" if self.is_entropy else self.words
+
+    @property
+    def many(self) -> str:
+        """Its values, in words."""
+        return "entropies" if self.is_entropy else f"values of {self.words}"
+
+    @property
+    def slots(self) -> dict[str, str]:
+        """What fills the slots of declared sentences and names."""
+        return {"target": self.words, "targets": self.many, "brief": self.brief, "prefix": self.prefix}
+
+    def say(self, text: str) -> str:
+        """A text with slots, of this target."""
+        return text.format_map(self.slots)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What has to be said beside the numbers: nothing of the default."""
         return () if self.is_entropy else (f"Target: {self.words}, in the place of the model's next-token entropy.",)

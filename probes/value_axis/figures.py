@@ -36,13 +36,13 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
     mine = axes.where(axes["site"] == primary)
     drawn = (
         _held_out(findings.tables["held_out"], target),
-        _by_site(by_layer),
-        _by_axis(by_layer.where(by_layer["site"] == primary), primary),
-        _control(by_layer, axes, primary),
+        _by_site(by_layer, target),
+        _by_axis(by_layer.where(by_layer["site"] == primary), primary, target),
+        _control(by_layer, axes, primary, target),
         _profile(
             mine, "cosine", "Is the loudest direction the one that tells?", f"|cos| of PC1 and ridge ({primary})",
-            "Near 1, the loudest direction is the one that tells the entropy. It has no null, as a loud one draws any "
-            "readout to itself, of noise as well: the R² of both axes says more.",
+            f"Near 1, the loudest direction is the one that tells {target.words}. It has no null, as a loud one draws "
+            "any readout to itself, of noise as well: the R² of both axes says more.",
         ),
         _profile(
             mine, "stability", "Would other prompts give the same axis?", f"|cos| between disjoint halves ({primary})",
@@ -50,11 +50,11 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
             "stable than random directions of the same covariance.",
         ),
     )  # fmt: skip
-    return tuple(map(target.retell, drawn))
+    return drawn
 
 
 def _held_out(table: Table, target: Target) -> Figure:
-    what, unit = target.retell("entropy"), table.units[target.name]
+    what, unit = target.brief, table.units[target.name]
     plot = blank(f"predicted {what} ({unit})", f"{what} ({unit})")
     named = table if "domain" in table else table.with_column("domain", np.full(table.n_rows, "prompts"), LABEL)
     for group, mine, colour in coloured(named, "domain"):
@@ -72,10 +72,10 @@ def _held_out(table: Table, target: Target) -> Figure:
         "Each point is a prompt that the axis was not fitted on, at the primary layer; on the dashed line the "
         "prediction is exact, and a vertical cloud along the dotted one predicts nothing."
     )
-    return Figure("held_out", "Entropy told by one direction", reading, plot, "held_out")
+    return Figure("held_out", f"{target.title} told by one direction", reading, plot, "held_out")
 
 
-def _by_site(table: Table) -> Figure:
+def _by_site(table: Table, target: Target) -> Figure:
     plot = blank(_DEPTH, "held-out R² (fraction)")
     chosen = table.where(table["axis"] == "ridge")
     primary = str(chosen["site"][0])
@@ -93,14 +93,14 @@ def _by_site(table: Table) -> Figure:
                 )  # fmt: skip
     cut = limit_r2(plot, chosen["r2"], chosen["r2_low"])
     reading = (
-        "Share of the entropy's variance that ridge predicts in prompts it was not fitted on, with the 95 % band of "
-        f"the {_SITE_WORDS[primary]} (the table has the others'); dotted, beyond everything the last token determines; "
-        f"grey, refits on exchanged entropies.{cut}"
+        f"Share of the variance of {target.words} that ridge predicts in prompts it was not fitted on, with the 95 % "
+        f"band of the {_SITE_WORDS[primary]} (the table has the others'); dotted, beyond everything the last token "
+        f"determines; grey, refits on exchanged {target.many}.{cut}"
     )
-    return Figure("r2_by_site", "Where the entropy can be read", reading, plot, "by_layer")
+    return Figure("r2_by_site", f"Where the {target.brief} can be read", reading, plot, "by_layer")
 
 
-def _by_axis(table: Table, site: str) -> Figure:
+def _by_axis(table: Table, site: str, target: Target) -> Figure:
     plot = blank(_DEPTH, f"held-out correlation ({_SITE_WORDS[site]})")
     chosen = table.where(table["nuisances"] == "kept")
     for i, (axis, words) in enumerate((("ridge", "ridge"), ("pc1", "PC1"))):
@@ -108,26 +108,27 @@ def _by_axis(table: Table, site: str) -> Figure:
         add_null_band(plot, mine["layer"], (mine["correlation_null_low"], mine["correlation_null_high"]))
         add_curve(plot, mine["layer"], mine, "correlation", words, PALETTE[i])
     reading = (
-        "Correlation of the entropy of unseen prompts with a trained readout and with the first principal axis; the "
-        "distance between the two is what calling PC1 the entropy axis leaves out. Grey: refits on exchanged entropies."
+        f"Correlation of {target.words} in unseen prompts with a trained readout and with the first principal axis; "
+        f"the distance between the two is what calling PC1 the {target.brief} axis leaves out. Grey: refits on "
+        f"exchanged {target.many}."
     )
     return Figure("pc1_against_ridge", "PC1 against a trained readout", reading, plot, "by_layer")
 
 
-def _control(by_layer: Table, axes: Table, site: str) -> Figure:
+def _control(by_layer: Table, axes: Table, site: str, target: Target) -> Figure:
     plot = blank(_DEPTH, f"held-out R² (fraction, {_SITE_WORDS[site]})")
     task = by_layer.where(
         (by_layer["site"] == site) & (by_layer["axis"] == "ridge") & (by_layer["nuisances"] == "kept")
     )  # fmt: skip
     control = axes.where(axes["site"] == site)
-    add_curve(plot, task["layer"], task, "r2", "entropy", VALUE)
+    add_curve(plot, task["layer"], task, "r2", target.brief, VALUE)
     add_curve(plot, control["layer"], control, "control_r2", "null: random labels of token types", NULL, "dash")
     cut = limit_r2(plot, task["r2"], task["r2_low"], control["control_r2"])
     reading = (
         "The same readout trained on random labels of token types: where the grey line comes near the blue one, "
         f"telling tokens apart is all that is needed.{cut}"
     )
-    return Figure("selectivity", "Uncertainty, or the token?", reading, plot, "axes")
+    return Figure("selectivity", f"{target.title}, or the token?", reading, plot, "axes")
 
 
 def _profile(table: Table, column: str, title: str, axis: str, reading: str) -> Figure:

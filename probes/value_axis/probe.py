@@ -23,11 +23,13 @@ from jaxtyping import Float, Int
 
 from interp.capture import Capture
 from interp.errors import PromptError
-from interp.findings import Control, Findings, Interval, Scalar
+from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout
 from interp.prompt import PromptSet
-from interp.statistics.estimate import UNEXPLAINED, halving_interval
+from interp.statistics.estimate import UNEXPLAINED
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import shuffles, split_rows
 from interp.statistics.spectra import Scaling, principal_axes
 from interp.system.threads import side_by_side
@@ -41,39 +43,16 @@ from ..measures.nuisances import Design, nuisance_design
 from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .readout import AXES, KEPT, WITHIN_TOKEN, Labels, PlaceRead, Split, read_place
-from .scalars import (
-    FEW_RECUR,
-    MEANINGS,
-    METHOD,
-    NO_EMBEDDING_P,
-    Judgement,
-    cosine_scalar,
-    nuisance_scalar,
-    selectivity,
-    stability_scalar,
-)
-from .tables import AxisRow, Judged, axes_table, by_layer_table, held_out_table
+from .judgement import FEW_RECUR, AxisRead, Judgement, told_by_nuisances
+from .quantities import KEPT, PREVIOUS, QUANTITIES, WITHIN_TOKEN
+from .readout import AXES, Labels, PlaceRead, Split, read_place
+from .tables import axes_table, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
 N_CONTROLS = 20
 SURPRISAL = Need("next_loss", at="before_last")
-
-PREVIOUS = "r2_beyond_previous"
-CONTROLS = {
-    "r2_beyond_token": (Control("beyond the two tokens before it", PREVIOUS),),
-    "r2": (
-        Control("beyond the last token", "r2_beyond_token"),
-        Control("beyond its embedding", "r2_beyond_embedding", essential=False),
-    ),
-    "best_layer_r2": (Control("beyond the last token", "best_layer_r2_beyond_token"),),
-    "pc1_correlation": (Control("within the last token", "pc1_correlation_beyond_token"),),
-    "pc1_r2": (Control("within the last token", "pc1_r2_beyond_token"),),
-}
-FACTS = {
-    "pc1_correlation": "the first principal axis follows the next-token entropy",
-    "r2_beyond_token": "the entropy can be read beyond the last token",
-}
+ENDINGS = {KEPT: "", WITHIN_TOKEN: "_beyond_token"}
+NO_STREAM = "the residual stream is not among `sites`"
 
 
 @dataclass(frozen=True)
@@ -114,6 +93,7 @@ class ValueAxis(Probe):
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "value_axis"
+    quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(
         row_seconds=0.0, whole_row_seconds=4e-4, n_fits=2 * N_HALVINGS * 3, n_saved=3 * 6
     )
@@ -145,32 +125,23 @@ class ValueAxis(Probe):
         setting = self._setting(pool, halvings, places, surprisal_of(base))
         found, split_cosines = self._read(places, setting)
         judgements = _judgements(found, setting)
-        judged = {key: (j.r2(setting.counted[key[0]]), j.correlation(setting.counted[key[0]]))
-                  for key, j in judgements.items()}  # fmt: skip
-        axis_rows = self._axis_rows(judgements[KEPT, "ridge", target.name], found, split_cosines, setting)
-        scalars = _scalars(places, primary, judged, axis_rows, target.name) | self._beside(
-            judgements, judged, places, primary, clouds, setting
-        )
-        previous = previous_of(base)
-        if previous:
-            scalars[PREVIOUS] = self._beyond_previous(places[primary], primary, previous, setting)
-        headline = ["r2", "r2_beyond_token", "best_layer_r2", "pc1_correlation", "selectivity", "stability"]
-        return Findings(
-            probe=self.name,
-            scalars=target.retell(scalars),
-            tables=target.retell(
-                {
-                    "by_layer": by_layer_table(places, judged),
-                    "axes": axes_table(places, axis_rows),
-                    "held_out": held_out_table(pool, halvings[0], found[primary].axes.get("ridge"), base),
-                }
-            ),
+        axis_read = self._axis_read(judgements[KEPT, "ridge", target.name], found, split_cosines, setting)
+        quantities = QUANTITIES.told(**target.slots, **_words(pool), n_splits=str(self.n_splits))
+        beside = self._beside(places, primary, clouds, setting, quantities)
+        return quantities.findings(
+            self.name,
+            _at_primary(places, primary, judgements, axis_read, quantities)
+            | self._best_layers(judgements, places, quantities) | beside
+            | _self_test(places, judgements[WITHIN_TOKEN, "ridge", target.name], clouds, quantities)
+            | self._beyond_previous(places[primary], primary, previous_of(base), setting, quantities),
+            {
+                "by_layer": by_layer_table(places, judgements),
+                "axes": axes_table(places, axis_read),
+                "held_out": held_out_table(pool, halvings[0], found[primary].axes.get("ridge"), base),
+            },
             arrays=_arrays(places, found) | {"primary_layer": np.array(primary)},
-            notes=(*target.notes, *map(target.retell, self._notes(pool, setting, primary))),
-            headline=tuple(headline),
-            controls={name: mine for name, mine in CONTROLS.items() if mine[0].scalar in scalars},
-            facts=target.retell(FACTS),
-        )
+            notes=(*target.notes, *self._notes(pool, setting, primary)),
+        )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import axis_figures
@@ -210,15 +181,15 @@ class ValueAxis(Probe):
 
     def _read(
         self, places: Sequence[Place], setting: Setting
-    ) -> tuple[list[PlaceRead], list[Float[np.ndarray, " split"] | None]]:
+    ) -> tuple[list[PlaceRead], list[Float[np.ndarray, " split"]]]:
         """Every axis and label under every treatment, and the cosines between halves, at every place."""
         pool, splits = setting.pool, self._splits(setting.pool)
 
-        def read(place: Place) -> tuple[PlaceRead, np.ndarray | None]:
+        def read(place: Place) -> tuple[PlaceRead, np.ndarray]:
             rows = place.scaled
             found = read_place(rows, setting.splits)
             if not found.axes or np.ptp(pool.sought) == 0:
-                return found, None
+                return found, np.full(self.n_splits, np.nan)
             penalty = found.penalty * found.scale
             return found, ridge_split_cosines(rows, pool.sought, penalty, splits)
 
@@ -229,57 +200,55 @@ class ValueAxis(Probe):
         rng = np.random.default_rng([self.seed, 2])
         return [split_rows(pool.units, rng) for _ in range(self.n_splits)]
 
-    def _axis_rows(
-        self, ridge: Judgement, found: Sequence[PlaceRead], split_cosines: Sequence[np.ndarray | None],
-        setting: Setting,
-    ) -> list[AxisRow]:  # fmt: skip
-        """Cosine with PC1, selectivity and stability of the ridge axis at every place."""
-        counted = setting.counted[KEPT]
-        selective, controls = selectivity(ridge, counted)
+    def _axis_read(
+        self, ridge: Judgement, found: Sequence[PlaceRead], split_cosines: Sequence[np.ndarray], setting: Setting
+    ) -> AxisRead:
         pairs = RandomPairs.of(self._splits(setting.pool), self.n_null, self.seed)
-        rows = []
-        for i, (place, cosines) in enumerate(zip(found, split_cosines, strict=True)):
-            reason = ridge.why_undefined(i)
-            if cosines is None:
-                stable = counted.undefined(reason, "1", MEANINGS["stability"])
-                cosines = np.full(self.n_splits, np.nan)
-            else:
-                stable = stability_scalar(cosines, pairs.mean_abs_cosine(place.spectrum), counted, i)
-            cosine = cosine_scalar(place, reason, counted, i)
-            rows.append(AxisRow(cosine, selective[i], float(controls[i]), stable, cosines, place.penalty))
-        return rows
+        nothing = np.full(self.n_null, np.nan)
+        draws = [
+            nothing if np.isnan(cosines).any() else pairs.mean_abs_cosine(place.spectrum)
+            for place, cosines in zip(found, split_cosines, strict=True)
+        ]
+        return AxisRead.of(ridge, found, split_cosines, draws)
 
-    def _beside(
-        self, judgements: Mapping[tuple[str, str, str], Judgement], judged: Judged, places: Sequence[Place],
-        primary: int, clouds: Mapping[str, Cloud], setting: Setting,
-    ) -> dict[str, Scalar]:  # fmt: skip
-        """The best layer, what nuisances alone tell, the weaker control by embeddings and the self-test."""
+    def _best_layers(
+        self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Place], quantities: Quantities
+    ) -> dict[str, Scalar]:
         among = [i for i, place in enumerate(places) if place.site == places[0].site]
         layers = [places[i].layer for i in among]
-        best, within = (
-            judgements[t, "ridge", setting.pool.target.name].best_layer(among, layers, setting.counted[t])
-            for t in (KEPT, WITHIN_TOKEN)
-        )
-        pool, counted, first = setting.pool, setting.counted[KEPT], setting.labels[KEPT]
-        within_token = judged[WITHIN_TOKEN, "ridge", pool.target.name][0]
-        frequency = {"token frequency": np.log2(_counts(pool.rows["token"]))}
-        numbers = {**setting.surprisal, **frequency}
-        design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
-        exchanged = first.exchanged[:, : self.n_permutations].astype(np.float64)
-        nuisance = nuisance_scalar(pool.sought, exchanged, pool.target, design, setting.halvings, counted)
-        depth_0 = next((i for i, place in enumerate(places) if (place.site, place.layer) == ("resid", 0)), None)
-        embedding = None if depth_0 is None else clouds["resid"].points[0]
-        plain = nuisance_design(pool.rows, pool.levels("domain"), numbers, 2 * MIN_LEVEL)
-        return {
-            "best_layer_r2": best, "best_layer_r2_beyond_token": within, "nuisance_r2": nuisance,
-            "r2_beyond_embedding": _beyond_embedding(places[primary], embedding, plain, setting),
-            "depth_0_r2_beyond_token": _self_test(
-                None if depth_0 is None else within_token[depth_0], embedding, setting
-            ),
-        }  # fmt: skip
+        found = {}
+        for (treatment, axis, target), judged in judgements.items():
+            if axis == "ridge" and target == self.target:
+                best, words = judged.best_layer(among, layers)
+                name = f"best_layer_r2{ENDINGS[treatment]}"
+                found[name] = quantities.scalar(name, best, 0, **words)
+        return found
 
-    def _beyond_previous(self, place: Place, at: int, previous: Mapping[str, np.ndarray], setting: Setting) -> Scalar:
+    def _beside(
+        self, places: Sequence[Place], primary: int, clouds: Mapping[str, Cloud], setting: Setting,
+        quantities: Quantities,
+    ) -> dict[str, Scalar]:  # fmt: skip
+        """What nuisances alone tell, and the weaker control by embeddings."""
+        pool, first = setting.pool, setting.labels[KEPT]
+        numbers = {**setting.surprisal, "token frequency": np.log2(_counts(pool.rows["token"]))}
+        design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
+        labels = np.column_stack([pool.sought, first.exchanged[:, : self.n_permutations].astype(np.float64)])
+        told = told_by_nuisances(labels, design, setting.halvings, setting.counted[KEPT])
+        plain = nuisance_design(pool.rows, pool.levels("domain"), numbers, 2 * MIN_LEVEL)
+        embedding = clouds["resid"].points[0] if "resid" in clouds else None
+        beyond = _beyond_embedding(places[primary], embedding, plain, setting)
+        names = ", ".join(design.names) or "no nuisance that varies"
+        return {
+            "nuisance_r2": quantities.scalar("nuisance_r2", told, nuisances=names),
+            "r2_beyond_embedding": quantities.scalar("r2_beyond_embedding", beyond),
+        }
+
+    def _beyond_previous(
+        self, place: Place, at: int, previous: Mapping[str, np.ndarray], setting: Setting, quantities: Quantities
+    ) -> dict[str, Scalar]:
         """The ridge axis at one place beyond the last token, the classes of the tokens before it regressed out too."""
+        if not previous:
+            return {}
         pool, rows, tokens = setting.pool, setting.pool.rows, setting.pool.rows["token"]
         for name, column in previous.items():
             rows = rows.with_column(name, column, "index")
@@ -293,11 +262,11 @@ class ValueAxis(Probe):
             Split.of(Halving.of(h.fitting, h.judged, design, tokens), labels, pool.clusters) for h in setting.halvings
         ]
         counted = setting.counted[WITHIN_TOKEN]
+        counted = replace(counted, underpowered=[counted.underpowered[at]])
         reason = "" if all(split.halving.is_usable for split in splits) else FEW_RECUR
         read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
-        judged = Judgement("ridge", pool.target.name, WITHIN_TOKEN, labels, [read], reason)
-        (scalar,) = judged.r2(replace(counted, underpowered=[counted.underpowered[at]]))
-        return replace(scalar, p_over="", meaning=MEANINGS["previous"])
+        judged = Judgement("ridge", pool.target.name, WITHIN_TOKEN, labels, [read], counted, reason)
+        return {PREVIOUS: quantities.scalar(PREVIOUS, judged.r2)}
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
         first = setting.halvings[0]
@@ -308,7 +277,7 @@ class ValueAxis(Probe):
         return (
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
-            f"All {pool.in_words}, none chosen by its entropy: {N_HALVINGS} halvings, each fitted on one "
+            f"All {pool.in_words}, none chosen by {pool.target.words}: {N_HALVINGS} halvings, each fitted on one "
             f"half and tested on the other; numbers are means over them.",
             f"Columns {self.scaling}. Axes are saved from the fitting half of the first halving.",
             f"`_beyond_token`: of {pool.rows.n_rows} rows with {n_tokens} last tokens, {n_rows} have one that recurs "
@@ -400,17 +369,24 @@ def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str,
     return {
         (treatment, axis, target): Judgement(
             axis, target, treatment, labels, [place.read[treatment, axis] for place in found],
-            setting.reason if treatment == WITHIN_TOKEN else "",
+            setting.counted[treatment], setting.reason if treatment == WITHIN_TOKEN else "",
         )
         for treatment, labels in setting.labels.items() for axis in AXES for target in labels.targets
     }  # fmt: skip
 
 
-def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Scalar:
+def _words(pool: Cloud) -> dict[str, str]:
+    """What is exchanged, in words."""
+    many, unit = pool.target.many, pool.resampled
+    whole = f"what length, position and token leave of {many}, exchanged between {unit}s"
+    return {"unit": unit, "within": f"{many} exchanged within tokens" if unit == "prompt" else whole}
+
+
+def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Estimates:
     """The weaker control, of all rows: leading directions of the embedding are regressed out, few beside the tokens."""
-    counted, meaning = setting.counted[KEPT], MEANINGS["embedding"]
+    about = setting.counted[KEPT].about()
     if embedding is None:
-        return counted.undefined("the residual stream is not among `sites`", "fraction", meaning)
+        return Estimates(np.array([np.nan]), why=NO_STREAM, about=about)
     centred = np.asarray(embedding, dtype=np.float64) - embedding.mean(axis=0, dtype=np.float64)
     n_directions = min(len(centred) // 8, len(np.unique(setting.pool.rows["token"])) // 4, centred.shape[1])
     leading = principal_axes(centred, n_directions).scores if n_directions and centred.any() else centred[:, :0]
@@ -419,24 +395,27 @@ def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design,
     design = np.hstack([plain.values, leading])
     clusters = setting.pool.clusters
     splits = [Split.of(Halving.of(h.fitting, h.judged, design), labels, clusters) for h in setting.halvings]
-    r2 = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"].r2[:, 0]
-    if np.isnan(r2).any():
-        return counted.undefined("embedding and nuisances leave nothing to read", "fraction", meaning)
-    interval = Interval.of(halving_interval(r2, UNEXPLAINED), METHOD + "log(1 − R²)", "no halving differs")
-    return Scalar.of(r2.mean(), "fraction", interval, NO_EMBEDDING_P, meaning=meaning, **counted.about())
+    r2 = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"].r2[:, :1]
+    why = "embedding and nuisances leave nothing to read" if np.isnan(r2).any() else ""
+    return Estimates.halved(r2, UNEXPLAINED, why=why, about=about)
 
 
-def _self_test(read: Scalar | None, embedding: np.ndarray | None, setting: Setting) -> Scalar:
+def _self_test(
+    places: Sequence[Place], within: Judgement, clouds: Mapping[str, Cloud], quantities: Quantities
+) -> dict[str, Scalar]:
     """What is read at depth 0 beyond the token; without a number where depth 0 holds more than the token."""
-    counted, meaning = setting.counted[WITHIN_TOKEN], MEANINGS["depth_0"]
-    if read is None or embedding is None:
-        return counted.undefined("the residual stream is not among `sites`", "fraction", meaning)
-    token, position = setting.pool.rows["token"], setting.pool.rows["position"]
-    if np.isnan(read.value) or _is_same_within(embedding, token):
-        return replace(read, meaning=meaning)
-    places = np.unique(np.stack([token, position]), axis=1, return_inverse=True)[1]
-    holds = "positions" if _is_same_within(embedding, places.ravel()) else "more than token and position"
-    return counted.undefined(f"depth 0 of this model holds {holds} beside the token", "fraction", meaning)
+    at = next((i for i, place in enumerate(places) if (place.site, place.layer) == ("resid", 0)), None)
+    if at is None:
+        found = Estimates(np.array([np.nan]), why=NO_STREAM, about=within.counted.about())
+    else:
+        found, rows, embedding = within.r2.at([at]), clouds["resid"].rows, clouds["resid"].points[0]
+        if not np.isnan(found.value[0]) and not _is_same_within(embedding, rows["token"]):
+            both = np.unique(np.stack([rows["token"], rows["position"]]), axis=1, return_inverse=True)[1]
+            holds = "positions" if _is_same_within(embedding, both.ravel()) else "more than token and position"
+            why = f"depth 0 of this model holds {holds} beside the token"
+            found = replace(found, value=np.array([np.nan]), why=why)
+    name = f"depth_0_r2{ENDINGS[WITHIN_TOKEN]}"
+    return {name: quantities.scalar(name, found)}
 
 
 def _is_same_within(rows: np.ndarray, groups: np.ndarray) -> bool:
@@ -444,24 +423,25 @@ def _is_same_within(rows: np.ndarray, groups: np.ndarray) -> bool:
     return bool(np.array_equal(rows, rows[first][code]))
 
 
-def _scalars(
-    places: Sequence[Place], primary: int, judged: Judged, axes: list[AxisRow], sought: str
-) -> dict[str, Scalar]:
-    """The numbers at the primary place: ridge bears no prefix, PC1 and the entropy of the exact posterior beside the
-    model's do.
+def _at_primary(
+    places: Sequence[Place], primary: int, judgements: Mapping[tuple[str, str, str], Judgement], axis: AxisRead,
+    quantities: Quantities,
+) -> dict[str, Scalar]:  # fmt: skip
+    """The numbers at the primary place, and R² of the other sites at the same layer (in the residual stream, after it).
 
-    Of the other sites R² alone, at the same layer (in the residual stream, after it).
+    Ridge bears no prefix, PC1 and the entropy of the exact posterior beside the model's do.
     """
-    scalars = {}
-    for (treatment, axis, target), (r2, correlation) in judged.items():
-        prefix = ("bayes_" if target != sought else "") + ("pc1_" if axis == "pc1" else "")
-        suffix = "_beyond_token" if treatment == WITHIN_TOKEN else ""
-        scalars[f"{prefix}r2{suffix}"] = r2[primary]
-        scalars[f"{prefix}correlation{suffix}"] = correlation[primary]
+    first = next(iter(judgements.values())).target
+    found, at = {}, {}
+    for (treatment, reader, target), judged in judgements.items():
+        prefix = ("bayes_" if target != first else "") + ("pc1_" if reader == "pc1" else "")
+        end, r2 = ENDINGS[treatment], judged.r2
+        found |= {f"{prefix}r2{end}": r2, f"{prefix}correlation{end}": judged.correlation}
         if not prefix:
-            scalars |= {f"{places[i].site}_r2{suffix}": r2[i] for i in at_same_layer(places, primary)}
-    row = axes[primary]
-    return scalars | {"axis_cosine": row.cosine, "selectivity": row.selectivity, "stability": row.stability}
+            others = {f"{places[i].site}_r2{end}": i for i in at_same_layer(places, primary)}
+            found, at = found | dict.fromkeys(others, r2), at | others
+    found |= {"axis_cosine": axis.cosine, "selectivity": axis.selectivity, "stability": axis.stability}
+    return {name: quantities.scalar(name, of, at.get(name, primary)) for name, of in found.items()}
 
 
 def _arrays(places: Sequence[Place], found: Sequence[PlaceRead]) -> dict[str, np.ndarray]:

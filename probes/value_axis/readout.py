@@ -20,10 +20,9 @@ from interp.statistics.ridge import PENALTIES, PrincipalForm, RowAxes, left_out_
 
 from ..measures.halves import Halving
 from ..measures.places import ScaledRows, unit
+from .quantities import KEPT, WITHIN_TOKEN
 
 AXES = ("ridge", "pc1")
-KEPT, WITHIN_TOKEN = "kept", "token"
-"""The two treatments: nothing is taken out but the mean; all that the last token determines, and other nuisances."""
 
 _CANCELLED = 1e-5
 """Norm of what a treatment leaves of the rows, relative to their own, below which it is rounding of the model's."""

@@ -1,20 +1,18 @@
 """The tables of the value axis: how each axis was judged, what is known of the ridge axis, and its predictions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Scalar
 from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
 from ..measures.halves import Halving
 from ..measures.maps import snippets
-from ..measures.places import PLACE_UNITS, Place, place_columns
-from ..measures.profiles import scalar_columns
+from ..measures.places import Place, place_columns
+from .judgement import AxisRead, Judgement
+from .quantities import QUANTITIES
 from .readout import Axis
 
 BY_LAYER = (
@@ -28,68 +26,41 @@ AXES = (
     "labellings, and |cos| between disjoint halves (mean, lowest, highest split) beside random "
     "directions of the same covariance. `penalty` is relative to the mean squared singular value."
 )
-HELD_OUT = "The judged prompts at the primary place: their entropy, and what ridge fitted on the others predicts."
+HELD_OUT = "The judged prompts at the primary place: {target}, and what ridge fitted on the others predicts."
 
 
-Judged = Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]]
-"""R² and correlation at every place by treatment of nuisances, axis and target."""
-
-
-@dataclass(frozen=True)
-class AxisRow:
-    """What is known of the ridge axis of one place besides how well it reads."""
-
-    cosine: Scalar
-    selectivity: Scalar
-    control_r2: float
-    stability: Scalar
-    split_cosines: Float[np.ndarray, " split"]
-    penalty: float
-
-
-def by_layer_table(places: Sequence[Place], judged: Judged) -> Table:
+def by_layer_table(places: Sequence[Place], judgements: Mapping[tuple[str, str, str], Judgement]) -> Table:
     """One row for every axis, target, treatment of nuisances and place."""
-    parts = []
-    for (nuisances, axis, target), (r2, correlation) in judged.items():
-        where = place_columns(places)
-        parts.append({
-            "site": where["site"], "layer": where["layer"], "axis": np.full(len(places), axis),
-            "target": np.full(len(places), target), "nuisances": np.full(len(places), nuisances),
-            "n_distinct_rows": where["n_distinct_rows"], **scalar_columns("r2", r2, is_tested=True),
-            **scalar_columns("correlation", correlation, is_tested=True),
-        })  # fmt: skip
-    units = {"axis": LABEL, "target": LABEL, "nuisances": LABEL, "r2": "fraction", "correlation": "1"}
-    return Table.stacked(parts, PLACE_UNITS | units, BY_LAYER)
+    where, n = place_columns(places), len(places)
+    parts = [
+        {
+            "site": where["site"], "layer": where["layer"], "axis": np.full(n, axis), "target": np.full(n, target),
+            "nuisances": np.full(n, nuisances), "n_distinct_rows": where["n_distinct_rows"], "r2": judged.r2,
+            "correlation": judged.correlation,
+        }
+        for (nuisances, axis, target), judged in judgements.items()
+    ]  # fmt: skip
+    return QUANTITIES.stacked(parts, BY_LAYER)
 
 
-def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
+def axes_table(places: Sequence[Place], read: AxisRead) -> Table:
     """One row for every place."""
     columns = {
-        **place_columns(places),
-        **scalar_columns("cosine", [row.cosine for row in rows], is_tested=False),
-        **scalar_columns("selectivity", [row.selectivity for row in rows], is_tested=False),
-        "control_r2": np.array([row.control_r2 for row in rows]),
-        **scalar_columns("stability", [row.stability for row in rows], is_tested=False),
-        "stability_lowest": np.array([row.split_cosines.min() for row in rows]),
-        "stability_highest": np.array([row.split_cosines.max() for row in rows]),
-        "penalty": np.array([row.penalty for row in rows]),
-    }
-    fractions, ones = ("selectivity", "control_r2"), ("cosine", "stability", "stability_lowest", "stability_highest")
-    units = PLACE_UNITS | dict.fromkeys(fractions, "fraction") | dict.fromkeys((*ones, "penalty"), "1")
-    return Table(columns, units, AXES)
+        **place_columns(places), "cosine": read.cosine, "selectivity": read.selectivity, "control_r2": read.control_r2,
+        "stability": read.stability, "stability_lowest": read.split_cosines.min(axis=1),
+        "stability_highest": read.split_cosines.max(axis=1), "penalty": read.penalty,
+    }  # fmt: skip
+    return QUANTITIES.table(columns, AXES)
 
 
 def held_out_table(pool: Cloud, halving: Halving, axis: Axis | None, capture: Capture) -> Table:
     """What is sought and its prediction at the judged rows of a halving; of text also the end of it."""
-    fitted_mean = float(pool.sought[halving.fitting].mean())
-    rows = pool.rows.where(halving.judged)
+    rows, target = pool.rows.where(halving.judged), pool.target
     predicted = np.full(rows.n_rows, np.nan) if axis is None else axis.predicted
-    columns = {name: rows[name] for name in ("prompt", "position", pool.target.name)}
-    units = {name: rows.units[name] for name in columns}
-    if "domain" in rows:
-        columns["domain"], units["domain"] = rows["domain"], rows.units["domain"]
-    name = pool.target.predicted
-    columns[name], units[name] = predicted + fitted_mean, units[pool.target.name]
+    names = ("prompt", "position", target.name, *(("domain",) if "domain" in rows else ()))
+    columns = {name: rows[name] for name in names}
+    columns[target.predicted] = predicted + float(pool.sought[halving.fitting].mean())
+    units = {name: rows.units[name] for name in names} | {target.predicted: rows.units[target.name]}
     if capture.prompts.is_text:
         columns["text"], units["text"] = snippets(rows, capture), LABEL
-    return Table(columns, units, HELD_OUT)
+    return Table(columns, units, target.say(HELD_OUT))

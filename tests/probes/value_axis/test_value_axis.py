@@ -9,9 +9,10 @@ from interp.probes.measures.halves import Halving, label_by_type
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.places import Counted, ScaledRows
 from interp.probes.measures.target import Target
+from interp.probes.value_axis.judgement import Judgement, selectivity, told_by_nuisances
 from interp.probes.value_axis.probe import ValueAxis, previous_of, surprisal_of
-from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Read
-from interp.probes.value_axis.scalars import Judgement, nuisance_scalar, selectivity
+from interp.probes.value_axis.quantities import KEPT, QUANTITIES, WITHIN_TOKEN
+from interp.probes.value_axis.readout import Labels, Read
 
 import interp
 from interp.certifying.texts import Text, found_in_texts
@@ -441,12 +442,18 @@ def made_judgement(treatment=KEPT, reason=""):
     r2 = np.array([0.7, 0.3, 0.1, 0.1, -0.2, 0.4]) + 0.05 * rng.standard_normal((10, 6))
     nothing = np.full((10, 6), np.nan)
     reads = [Read(r2, np.sqrt(r2.clip(0.01)), r2, False), Read(nothing, nothing, nothing, True)]
-    return Judgement("ridge", "next_entropy_bits", treatment, labels, reads, reason), r2
+    return Judgement("ridge", "next_entropy_bits", treatment, labels, reads, COUNTED, reason), r2
+
+
+def said(name, found):
+    """The scalars of both places."""
+    quantities = QUANTITIES.told(**Target().slots, unit="prompt", within="entropies exchanged within tokens")
+    return [quantities.scalar(name, found, place) for place in range(len(found.value))]
 
 
 def test_r2_is_the_mean_over_halvings_with_its_exchanges_for_a_null():
     judgement, r2 = made_judgement()
-    found, undefined = judgement.r2(COUNTED)
+    found, undefined = said("r2", judgement.r2)
     means = r2.mean(axis=0)
     assert found.value == pytest.approx(means[0]) and found.p == 1 / 4
     assert found.null.value == pytest.approx(means[3:].mean())
@@ -458,32 +465,33 @@ def test_r2_is_the_mean_over_halvings_with_its_exchanges_for_a_null():
 
 def test_what_depends_on_the_token_alone_reads_zero_beyond_it():
     judgement, _ = made_judgement(WITHIN_TOKEN)
-    (found, void), (_, correlation) = judgement.r2(COUNTED), judgement.correlation(COUNTED)
+    found, void = said("r2_beyond_token", judgement.r2)
     assert found.value > 0.5 and found.null.name == "refitted on entropies exchanged within tokens"
     assert void.value == 0.0 and void.p is None and "last token alone" in void.null_reason
-    assert np.isnan(correlation.value)
+    assert np.isnan(judgement.correlation.value[1])
     few, _ = made_judgement(WITHIN_TOKEN, "too few share")
     assert few.why_undefined(1) == "too few share"
 
 
-def test_what_was_taken_out_is_said_and_only_then():
-    for treatment in (KEPT, WITHIN_TOKEN):
-        judgement, _ = made_judgement(treatment)
-        for scalars in (judgement.r2(COUNTED), judgement.correlation(COUNTED)):
-            assert ("beyond everything the last token determines" in scalars[0].meaning) == (treatment == WITHIN_TOKEN)
+@pytest.mark.parametrize("name", QUANTITIES)
+def test_what_was_taken_out_is_said_and_only_then(name):
+    is_beyond = name.endswith("_beyond_token") and not name.startswith("depth_0")
+    assert ("beyond everything the last token determines" in QUANTITIES[name].meaning) == is_beyond
 
 
 def test_the_best_layer_is_the_one_that_the_fitting_half_expects_most_of():
     judgement, r2 = made_judgement()
     better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), False)
-    found = replace(judgement, reads=[*judgement.reads, better]).best_layer([0, 1, 2], [3, 4, 5], COUNTED)
+    best, words = replace(judgement, reads=[*judgement.reads, better]).best_layer([0, 1, 2], [3, 4, 5])
+    found = QUANTITIES.scalar("best_layer_r2", best, 0, **words)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
     assert "Layer 5 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
 
 
 def test_selectivity_is_above_control_tasks_and_its_null_is_zero():
     judgement, r2 = made_judgement()
-    (found, undefined), controls = selectivity(judgement, COUNTED)
+    selective, controls = selectivity(judgement)
+    found, undefined = said("selectivity", selective)
     differences = r2[:, 0] - r2[:, 1:3].mean(axis=1)
     assert found.value == pytest.approx(differences.mean()) and controls[0] == pytest.approx(r2[:, 1:3].mean())
     half = 2.2621572 * np.sqrt(1.1) * differences.std(ddof=1)
@@ -501,7 +509,7 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
     exchanged = np.array([rng.permutation(entropy) for _ in range(19)]).T
     halvings = [Halving.of(*np.split(rng.permutation(60), 2), np.empty((60, 0))) for _ in range(4)]
     design = Design(np.column_stack([np.ones(60), length]), ("length",))
-    found = nuisance_scalar(entropy, exchanged, Target(), design, halvings, COUNTED)
+    (found,) = said("nuisance_r2", told_by_nuisances(np.c_[entropy, exchanged], design, halvings, COUNTED))
 
     def r2(labels):
         by_halving = []
@@ -512,11 +520,12 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
             by_halving.append(1 - np.square(left).sum() / np.square(whole).sum())
         return np.mean(by_halving)
 
-    assert found.value == pytest.approx(r2(entropy)) and "length alone predict" in found.meaning
+    assert found.value == pytest.approx(r2(entropy))
     assert found.null.value == pytest.approx(np.mean([r2(x) for x in exchanged.T])) and found.p == 1 / 20
     assert found.interval[0] < found.value < found.interval[1]
-    nothing = nuisance_scalar(entropy, exchanged, Target(), Design(np.ones((60, 1)), ()), halvings, COUNTED)
-    assert nothing.null_reason == "no nuisance varies" and "no nuisance that varies alone predict" in nothing.meaning
+    bare = Design(np.ones((60, 1)), ())
+    (nothing,) = said("nuisance_r2", told_by_nuisances(np.c_[entropy, exchanged], bare, halvings, COUNTED))
+    assert nothing.null_reason == "no nuisance varies"
 
 
 # --- beyond the last token --------------------------------------------------------------------------------------------

@@ -1,0 +1,144 @@
+"""One quantity at every place (layer, layer and head, site and depth): values, intervals, nulls and p in one order.
+
+Made from halvings, from resamples or from bounds that are known; then held against a null: exchanged labels, draws, or
+signs flipped. Goes as it is into a table, and at one place into a scalar (`interp.statistics.quantities`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.statistics.estimate import (
+    PLAIN,
+    UNEXPLAINED,
+    Scale,
+    band,
+    chance_half_width,
+    excess,
+    halving_interval,
+    maximum_statistic_p,
+    normal_interval,
+    null_from_draws,
+    percentile_interval,
+)
+from interp.table import number_columns
+
+_NO_BOUNDS = (np.nan, np.nan)
+Places = Float[np.ndarray, " place"]
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """`value` at every place; `interval` its 95 % bounds, `null` the null's value and the bounds of its band.
+
+    All are NaN where they do not exist, and None where they exist nowhere and a table has no such columns. `why` says
+    why a place has no value, or no interval and null. `about` holds further fields of a scalar (what is counted), one
+    for all places or a sequence of one each.
+    """
+
+    value: Places
+    interval: Float[np.ndarray, "bound place"] | None = None
+    null: Float[np.ndarray, "value_low_high place"] | None = None
+    p: Places | None = None
+    n_draws: int | None = None
+    why: str | Sequence[str] = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def halved(
+        cls,
+        by_halving: Float[np.ndarray, "halving place"],
+        scale: Scale = PLAIN,
+        *,
+        exchanged: Float[np.ndarray, "exchange place"] | None = None,
+        **rest: Any,
+    ) -> "Estimates":
+        """Means over halvings, with the scatter of refitting; held against `exchanged` labels where they are given.
+
+        A share of variance is at least as uncertain as it scatters over exchanged labels. An exchanged fit without a
+        value (a constant prediction) found nothing.
+        """
+        permuted = None if exchanged is None else np.nan_to_num(exchanged, nan=0.0)
+        is_share = permuted is not None and scale is UNEXPLAINED
+        least = [chance_half_width(x) for x in permuted.T] if is_share else [0.0] * by_halving.shape[1]
+        bounds = [halving_interval(x, scale, y) or _NO_BOUNDS for x, y in zip(by_halving.T, least, strict=True)]
+        found = cls(by_halving.mean(axis=0), np.array(bounds).T, **rest)
+        return found if permuted is None else found.exchanged(permuted)
+
+    @classmethod
+    def resampled(
+        cls, value: Places, replicates: Float[np.ndarray, "resample place"], scale: Scale | None = None, **rest: Any
+    ) -> "Estimates":
+        """With bootstrap replicates: their central 95 %, or on a scale ± their error."""
+        pairs = zip(value.tolist(), replicates.T, strict=True)
+        bounds = [(percentile_interval(v, r) if scale is None else normal_interval(v, r, scale)) or _NO_BOUNDS
+                  for v, r in pairs]  # fmt: skip
+        return cls(value, np.array(bounds).T, **rest)
+
+    @classmethod
+    def bare(cls, value: Places, **rest: Any) -> "Estimates":
+        """Values alone, which could have an interval and a null: a table has their columns."""
+        return cls(value, np.full((2, len(value)), np.nan), np.full((3, len(value)), np.nan), **rest)
+
+    def exchanged(
+        self, permuted: Float[np.ndarray, "exchange place"], p: Places | None = None, *, is_tested: bool = True
+    ) -> "Estimates":
+        """Held against the same with labels exchanged; p one-sided, corrected over all places unless it is given."""
+        if p is None and is_tested:
+            p = maximum_statistic_p(*excess(self.value, permuted))
+        null = np.vstack([permuted.mean(axis=0), band(permuted)])
+        return replace(self, null=self._where_defined(null), p=p, n_draws=len(permuted))
+
+    def drawn(self, draws: Float[np.ndarray, "draw place"], known: float | None = None) -> "Estimates":
+        """Held against draws of a null: their mean, and where 95 % of further draws would fall; without a p.
+
+        `known` takes the place of the mean where it is known.
+        """
+        nulls = [null_from_draws("", of_place) for of_place in draws.T]
+        return self.against(np.array([(x.value if known is None else known, *x.band) for x in nulls]).T)
+
+    def against(self, null: Float[np.ndarray, "value_low_high place"], p: Places | None = None) -> "Estimates":
+        """Held against a null that is known, with the p that is known."""
+        return replace(self, null=self._where_defined(null), p=p)
+
+    def _where_defined(self, null: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(self.value), np.nan, null)
+
+    def at(self, places: Any) -> "Estimates":
+        """Some of the places, in this order; p stays corrected over all."""
+        about = {name: x if _is_one(x) else [x[i] for i in places] for name, x in self.about.items()}
+        why = self.why if isinstance(self.why, str) else [self.why[i] for i in places]
+        of = {name: None if x is None else x[..., places] for name, x in
+              (("interval", self.interval), ("null", self.null), ("p", self.p))}  # fmt: skip
+        return replace(self, value=self.value[places], why=why, about=about, **of)
+
+    def columns(self, name: str) -> dict[str, np.ndarray]:
+        """As columns of a table, by this name and `interp.table.ENDINGS`."""
+        return number_columns(name, self.value, self.interval, self.null, self.p)
+
+    def interval_at(self, place: int) -> tuple[float, float]:
+        low, high = _NO_BOUNDS if self.interval is None else self.interval[:, place].tolist()
+        return low, high
+
+    def null_at(self, place: int) -> tuple[float, tuple[float, float]] | None:
+        """The value of the null and its band; None where there is none."""
+        if self.null is None or np.isnan(self.null[0, place]):
+            return None
+        value, low, high = self.null[:, place].tolist()
+        return value, (low, high)
+
+    def p_at(self, place: int) -> float:
+        return np.nan if self.p is None else float(self.p[place])
+
+    def why_at(self, place: int) -> str:
+        return self.why if isinstance(self.why, str) else self.why[place]
+
+    def about_at(self, place: int) -> dict[str, Any]:
+        return {name: x if _is_one(x) else x[place] for name, x in self.about.items()}
+
+
+def _is_one(x: Any) -> bool:
+    return x is None or np.isscalar(x)

@@ -1,0 +1,164 @@
+"""What a probe measures, declared once: the name, unit and meaning of each number, and what it is held against.
+
+Scalars, tables, headlines, controls, `interp list` and the documentation read the same table. Sentences have slots in
+braces (`{target}`), filled where the data are known (`told`). How uncertain a number is, is computed elsewhere and
+arrives as `interp.statistics.estimates.Estimates`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from interp.findings import Control, Findings, Interval, Null, Scalar
+from interp.table import LABEL, Table
+
+if TYPE_CHECKING:
+    from interp.statistics.estimates import Estimates
+
+PLACES = {
+    "axis": LABEL, "chosen": LABEL, "component": "component", "depth": "depth", "domain": LABEL, "head": "head",
+    "how": LABEL, "kv_head": "head", "layer": "layer", "n_distinct_rows": "rows", "nuisances": LABEL, "part": LABEL,
+    "positions": LABEL, "prompt": "index", "set": LABEL, "site": LABEL, "target": LABEL, "text": LABEL,
+    "turns": "boolean",
+}  # fmt: skip
+"""The units of columns that say where a row is: the same in the tables of every probe."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number of a probe, wherever it is measured.
+
+    `asks` is the side of its null that is of interest. `null` names that null, `method` how the interval is made; where
+    either is missing the text says why (of an interval, `no_interval` where there is one). `p_over` names what p is
+    corrected over. `fact` says in words what a value above the null says, where other probes measure the same.
+
+    >>> entropy = interp.Quantity("bits", "Entropy of {target}.", null="no chance level", method="one number")
+    >>> entropy.told(target="the next token").in_words(entropy.meaning)
+    'Entropy of the next token.'
+    """
+
+    unit: str
+    meaning: str = ""
+    null: str = ""
+    method: str = ""
+    no_interval: str = ""
+    asks: Literal["above", "below", "either", "nothing"] = "above"
+    p_over: str = ""
+    reference: float | None = None
+    is_headline: bool = False
+    controls: tuple[Control, ...] = ()
+    fact: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def told(self, **words: str) -> "Quantity":
+        """The same with these words for its slots; those that it has already stay."""
+        return replace(self, words={**words, **self.words})
+
+    def in_words(self, text: str) -> str:
+        """A text of this quantity with its slots filled."""
+        return text.format_map(_Slots(self.words))
+
+    def scalar(self, found: "Estimates", place: int = 0, **words: str) -> Scalar:
+        """The number at one place, with all that is known of it."""
+        mine = self.told(**words) if words else self
+        value, why, about = float(found.value[place]), found.why_at(place), found.about_at(place)
+        about |= {"meaning": mine.in_words(mine.meaning)}
+        if np.isnan(value):
+            return Scalar.undefined(why, self.unit, **about | {"underpowered": True, "enough": None})
+        method = mine.in_words(mine.method)
+        band, p = found.null_at(place), found.p_at(place)
+        return Scalar.of(
+            value,
+            self.unit,
+            Interval.of(found.interval_at(place), method, why or mine.in_words(mine.no_interval) or method),
+            why or mine.in_words(mine.null) if band is None else Null(mine.in_words(mine.null), *band, found.n_draws),
+            p=p,
+            p_over=self.p_over if np.isfinite(p) else "",
+            reference=self.reference,
+            **about,
+        )
+
+
+class _Slots(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
+class Quantities(Mapping[str, Quantity]):
+    """The numbers of a probe by name, headlines in the order of the page; names may have slots too.
+
+    `columns` are the units of columns of tables that are no findings by themselves.
+
+    >>> share = interp.Quantity("fraction", "Share of {target}.", null="none is expected", method="all rows")
+    >>> interp.Quantities({"{prefix}_share": share}).told(target="bits", prefix="bit")["bit_share"].unit
+    'fraction'
+    """
+
+    def __init__(self, of: Mapping[str, Quantity] = {}, columns: Mapping[str, str] = {}) -> None:
+        self._of, self._columns = dict(of), dict(columns)
+
+    def __getitem__(self, name: str) -> Quantity:
+        return self._of[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def told(self, **words: str) -> "Quantities":
+        """The same with these words for the slots of names and sentences."""
+        slots = _Slots(words)
+        return Quantities(
+            {name.format_map(slots): quantity.told(**words) for name, quantity in self._of.items()},
+            {name.format_map(slots): unit for name, unit in self._columns.items()},
+        )
+
+    def scalar(self, name: str, found: "Estimates", place: int = 0, **words: str) -> Scalar:
+        """The number of this name at one place."""
+        return self[name].scalar(found, place, **words)
+
+    def scalars(self, found: Mapping[str, "Estimates"], place: int = 0) -> dict[str, Scalar]:
+        """Several numbers at one place."""
+        return {name: self.scalar(name, of, place) for name, of in found.items()}
+
+    def table(self, columns: "Mapping[str, np.ndarray | Estimates]", caption: str = "", **units: str) -> Table:
+        """Columns side by side, of estimates all that they hold; `units` are those of columns declared nowhere."""
+        return self.stacked([columns], caption, **units)
+
+    def stacked(
+        self, parts: "Sequence[Mapping[str, np.ndarray | Estimates]]", caption: str = "", **units: str
+    ) -> Table:
+        """Parts of the same columns, one under the other."""
+        known = {**PLACES, **self._columns, **{name: of.unit for name, of in self._of.items()}, **units}
+        spread = [
+            {
+                name: column
+                for given, of in part.items()
+                for name, column in ({given: of} if isinstance(of, np.ndarray) else of.columns(given)).items()
+            }
+            for part in parts
+        ]
+        return Table.stacked(spread, {name: known[name] for name in parts[0] if name in known}, caption)
+
+    def findings(self, probe: str, scalars: Mapping[str, Scalar], tables: Mapping[str, Table], **rest: Any) -> Findings:
+        """The findings; headline, controls and facts as declared, as far as they were measured, unless `rest` has them.
+
+        Names in `rest` are fields of `Findings`.
+        """
+        mine = {name: self._of[name] for name in self._of if name in scalars}
+        declared: dict[str, Any] = {
+            "headline": tuple(name for name, quantity in mine.items() if quantity.is_headline),
+            "controls": {name: kept for name, q in mine.items() if (kept := tuple(_measured(q, scalars)))},
+            "facts": {name: q.in_words(q.fact) for name, q in mine.items() if q.fact},
+        }
+        return Findings(probe, scalars, tables, **declared | rest)
+
+
+def _measured(quantity: Quantity, scalars: Iterable[str]) -> Iterator[Control]:
+    for control in quantity.controls:
+        name = quantity.in_words(control.scalar)
+        if name in scalars:
+            yield replace(control, scalar=name)

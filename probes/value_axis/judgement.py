@@ -1,0 +1,155 @@
+"""How well the axes read, at every place (a site and a layer) at once, beside their nulls."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.statistics.estimate import FISHER, UNEXPLAINED
+from interp.statistics.estimates import Estimates
+
+from ..measures.halves import Halving
+from ..measures.nuisances import Design
+from ..measures.places import Counted
+from .quantities import WITHIN_TOKEN
+from .readout import Labels, PlaceRead, Read
+
+VOID = "these activations depend on the last token alone: nothing is left to read"
+FEW_RECUR = "too few prompts share their last token with another one of their half"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One axis and one target under one treatment, at every place."""
+
+    axis: str
+    target: str
+    treatment: str
+    labels: Labels
+    reads: Sequence[Read]
+    counted: Counted
+    reason: str = ""
+    """Why nothing can be read anywhere, where that is so."""
+
+    @property
+    def r2(self) -> Estimates:
+        """What depends on the token alone predicts nothing beyond it, which is R² = 0."""
+        found = self._over_halvings("r2")
+        is_nothing = np.isnan(found.value) & np.array([read.is_void for read in self.reads])
+        if self.treatment != WITHIN_TOKEN or not is_nothing.any():
+            return found
+        why = [VOID if nothing else mine for nothing, mine in zip(is_nothing, found.why, strict=True)]
+        return replace(found, value=np.where(is_nothing, 0.0, found.value), why=why)
+
+    @property
+    def correlation(self) -> Estimates:
+        return self._over_halvings("correlation")
+
+    def _over_halvings(self, kind: str) -> Estimates:
+        at = self.labels.of_target(self.target)
+        by_halving = np.array([getattr(read, kind)[:, at] for read in self.reads])  # [place, halving, label]
+        means = by_halving.mean(axis=1)
+        why = [self.why_undefined(i) if undefined else "" for i, undefined in enumerate(np.isnan(means[:, 0]))]
+        scale = UNEXPLAINED if kind == "r2" else FISHER
+        return Estimates.halved(
+            by_halving[..., 0].T, scale, exchanged=means[:, 1:].T, why=why, about=self.counted.everywhere
+        )
+
+    def best_layer(self, among: Sequence[int], layers: Sequence[int]) -> tuple[Estimates, dict[str, str]]:
+        """R² at the place that the fitting half expects most of, chosen anew in every halving and exchange.
+
+        Beside it the words for the layer that is chosen most often, and for how often it is.
+        """
+        at = self.labels.of_target(self.target)
+        fit = np.nan_to_num(np.array([self.reads[i].fit[:, at] for i in among]), nan=-np.inf)
+        r2 = np.array([self.reads[i].r2[:, at] for i in among])  # [place, halving, label]
+        best = fit.argmax(axis=0)
+        chosen = np.take_along_axis(r2, best[None], axis=0)[0]
+        layer = layers[int(np.bincount(best[:, 0]).argmax())]
+        share = float(np.mean([layers[i] == layer for i in best[:, 0]]))
+        found = Estimates.halved(
+            chosen[:, :1], UNEXPLAINED, exchanged=chosen.mean(axis=0)[1:, None], why=self.reason or FEW_RECUR,
+            about=self.counted.about(),
+        )  # fmt: skip
+        return found, {"layer": str(layer), "share": f"{share:.0%}"}
+
+    def why_undefined(self, place: int) -> str:
+        if self.reason:
+            return self.reason
+        within = self.treatment == WITHIN_TOKEN
+        if self.reads[place].is_void:
+            return VOID if within else "nothing varies in these activations"
+        return "the entropy does not vary" + (", or the token and the nuisances tell it exactly" if within else "")
+
+
+@dataclass(frozen=True)
+class AxisRead:
+    """What is known of the ridge axis besides how well it reads, at every place."""
+
+    selectivity: Estimates
+    control_r2: Float[np.ndarray, " place"]
+    cosine: Estimates
+    stability: Estimates
+    split_cosines: Float[np.ndarray, "place split"]
+    penalty: Float[np.ndarray, " place"]
+
+    @classmethod
+    def of(
+        cls, ridge: Judgement, found: Sequence[PlaceRead], split_cosines: Sequence[Float[np.ndarray, " split"]],
+        draws: Sequence[Float[np.ndarray, " draw"]],
+    ) -> "AxisRead":  # fmt: skip
+        """`split_cosines` and `draws` of random directions are NaN where nothing varies."""
+        counted, cosines = ridge.counted, np.array(split_cosines)
+        why = [ridge.why_undefined(i) for i in range(len(found))]
+        cosine = np.array([place.axes["ridge"].cosine if place.axes else np.nan for place in found])
+        stable = Estimates(cosines.mean(axis=1), np.full((2, len(found)), np.nan), about=counted.everywhere)
+        stable = stable.exchanged(np.array(draws).T, is_tested=False)
+        is_known = ~np.isnan(stable.value)
+        undefined = ["" if known else words for known, words in zip(is_known, why, strict=True)]
+        about = counted.everywhere | {"underpowered": True}
+        return cls(
+            *selectivity(ridge),
+            Estimates.bare(cosine, why=[w * bool(np.isnan(c)) for w, c in zip(why, cosine, strict=True)], about=about),
+            replace(stable, why=undefined),
+            cosines, np.array([place.penalty for place in found]),
+        )  # fmt: skip
+
+
+def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"]]:
+    """Task R² − mean control R² at every place, and the mean control R².
+
+    The null puts each control task in the place of the entropy; its mean is 0 by definition.
+    """
+    target = ridge.labels.of_target(ridge.target)[0]
+    task = np.array([read.r2[:, target] for read in ridge.reads]).T  # [halving, place]
+    controls = np.array([read.r2[:, ridge.labels.controls] for read in ridge.reads])  # [place, halving, control]
+    of_tasks = controls.mean(axis=1)
+    others = (of_tasks.sum(axis=1, keepdims=True) - of_tasks) / (of_tasks.shape[1] - 1)
+    one_type = "every judged token is of one type: there is no control task"
+    found = Estimates.halved(task - controls.mean(axis=2).T, about=ridge.counted.everywhere)
+    why = [
+        "" if known else ridge.why_undefined(i) if np.isnan(mine).any() else one_type
+        for i, (known, mine) in enumerate(zip(~np.isnan(found.value), task.T, strict=True))
+    ]
+    return replace(found, why=why).drawn((of_tasks - others).T, known=0.0), of_tasks.mean(axis=1)
+
+
+def told_by_nuisances(
+    labels: Float[np.ndarray, "row label"], design: Design, halvings: Sequence[Halving], counted: Counted
+) -> Estimates:
+    """Held-out R² of the first of the labels, the others being exchanged ones, by the nuisances alone."""
+    why = "" if design.names and np.ptp(labels[:, 0]) > 0 else "the entropy does not vary"
+    why = why if design.names else "no nuisance varies"
+    r2 = np.array([_told(labels, halving, design) for halving in halvings])
+    if why or np.isnan(r2).any():
+        r2, why = np.full(r2.shape, np.nan), why or "the entropies of some half do not vary"
+    return Estimates.halved(r2[:, :1], UNEXPLAINED, exchanged=r2.mean(axis=0)[1:, None], why=why, about=counted.about())
+
+
+def _told(labels: Float[np.ndarray, "row label"], halving: Halving, design: Design) -> Float[np.ndarray, " label"]:
+    """R² of every label by the design, fitted on one half and tested on the other."""
+    with_design = Halving.of(halving.fitting, halving.judged, design.values)
+    (_, left), (_, whole) = with_design.apply(labels), halving.apply(labels)
+    total = np.square(whole).sum(axis=0)
+    return 1 - np.divide(np.square(left).sum(axis=0), total, out=np.full(len(total), np.nan), where=total > 0)

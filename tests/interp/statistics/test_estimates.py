@@ -1,0 +1,92 @@
+"""One quantity at every place: its bounds, nulls and p are those of one place at a time, in a table and as scalars."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import interp
+from interp.findings import Control
+from interp.statistics import estimate
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities, Quantity
+
+RNG = np.random.default_rng(0)
+BY_HALVING = RNG.normal([0.5, 0.2, 0.0], 0.05, (10, 3))
+EXCHANGED = RNG.normal(0, 0.1, (39, 3))
+VALUE = BY_HALVING.mean(axis=0)
+R2 = Quantity("fraction", "Share of {target}.", "exchanged between {unit}s", "halvings", p_over="layers")
+
+
+@pytest.mark.parametrize("scale", [estimate.PLAIN, estimate.FISHER, estimate.UNEXPLAINED])
+def test_halvings_have_the_interval_of_each_place_and_the_null_of_its_exchanges(scale):
+    found = Estimates.halved(BY_HALVING, scale, exchanged=EXCHANGED)
+    p = estimate.maximum_statistic_p(*estimate.excess(VALUE, EXCHANGED))
+    for i in range(3):
+        least = estimate.chance_half_width(EXCHANGED[:, i]) if scale is estimate.UNEXPLAINED else 0.0
+        null = estimate.null_from_permutations("exchanged between prompts", EXCHANGED[:, i])
+        scalar = R2.told(unit="prompt").scalar(found, i)
+        assert scalar.interval == pytest.approx(estimate.halving_interval(BY_HALVING[:, i], scale, least))
+        assert (scalar.null.name, scalar.null.band, scalar.null.n_draws) == (null.name, null.band, 39)
+        assert (scalar.value, scalar.p, scalar.p_over) == (VALUE[i], p[i], "layers")
+
+
+@pytest.mark.parametrize("scale", [None, estimate.PLAIN, estimate.FISHER])
+def test_resamples_have_the_interval_of_each_place(scale):
+    replicates = VALUE + RNG.normal(0, 0.1, (50, 3))
+    found = Estimates.resampled(VALUE, replicates, scale).drawn(EXCHANGED, known=0.0)
+    for i in range(3):
+        mine = VALUE[i], replicates[:, i]
+        bounds = estimate.percentile_interval(*mine) if scale is None else estimate.normal_interval(*mine, scale)
+        assert found.interval_at(i) == bounds
+        assert found.null_at(i) == (0.0, estimate.null_from_draws("", EXCHANGED[:, i]).band)
+    assert found.p is None and "x_p" not in found.columns("x")
+
+
+def test_the_columns_stand_in_one_order_and_only_what_there_is():
+    found = Estimates.halved(BY_HALVING, exchanged=EXCHANGED)
+    table = Quantities({"r2": R2}).table({"layer": np.arange(3), "r2": found}, "said")
+    assert list(table.columns) == ["layer", "r2", "r2_low", "r2_high", "r2_null", "r2_null_low", "r2_null_high", "r2_p"]
+    assert (table.units["layer"], table.units["r2_null_low"], table.units["r2_p"]) == (
+        "layer",
+        "fraction",
+        "probability",
+    )
+    assert list(Estimates(VALUE).columns("x")) == ["x"] and len(Estimates.bare(VALUE).columns("x")) == 6
+
+
+def test_what_is_undefined_says_why_and_has_no_null():
+    by_halving = np.where([True, False, True], BY_HALVING, np.nan)
+    about = {"n": 10, "underpowered": [False, False, True], "enough": 20}
+    found = Estimates.halved(by_halving, exchanged=EXCHANGED, why=["", "flat", ""], about=about)
+    first, undefined, few = (R2.scalar(found, i) for i in range(3))
+    assert np.isnan(undefined.value) and undefined.null is None and undefined.p is None and not undefined.p_over
+    assert undefined.null_reason == undefined.interval_reason == "flat" and undefined.underpowered
+    assert not first.underpowered and few.underpowered and (few.n, few.enough) == (10, 20)
+    assert np.isnan(found.columns("x")["x_null"][1])
+    alike = R2.scalar(Estimates.halved(np.ones((4, 1))))
+    assert alike.interval is None and alike.interval_reason == "halvings" and alike.null_reason == R2.null
+    some = found.at([2, 1])
+    assert (some.value[0], some.why_at(1), some.about_at(0)["underpowered"]) == (found.value[2], "flat", True)
+
+
+def test_a_table_of_quantities_names_headlines_controls_and_facts_that_were_measured():
+    controls = (Control("small", "small"), Control("other", "{prefix}_r2"), Control("gone", "deep"))
+    late = replace(R2, unit="bits", is_headline=True, fact="{target} is late", controls=controls)
+    declared = Quantities({"{prefix}_r2": R2, "late": late, "small": R2, "deep": R2})
+    told = declared.told(target="“a {b}”", prefix="a")
+    one = Estimates(np.array([0.5]))
+    scalars = told.scalars({"a_r2": one, "small": one, "late": one})
+    found = told.findings("mine", scalars, {})
+    assert found.headline == ("late",) and found.facts == {"late": "“a {b}” is late"}
+    assert [c.scalar for c in found.controls["late"]] == ["small", "a_r2"]
+    assert scalars["a_r2"].meaning == "Share of “a {b}”." and scalars["late"].unit == "bits"
+    assert told.findings("mine", scalars, {}, headline=("small",)).headline == ("small",)
+
+
+def test_every_declared_number_of_a_probe_has_a_unit_a_meaning_and_known_controls():
+    for probe in interp.registry.entries("probe"):
+        quantities = interp.registry.load_entry("probe", probe).quantities
+        for name, quantity in quantities.items():
+            assert quantity.unit and quantity.meaning and quantity.null and quantity.method, f"{probe}: {name}"
+            assert {c.scalar for c in quantity.controls} <= {*quantities}, f"{probe}: {name}"
