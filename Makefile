@@ -11,7 +11,7 @@ TORCH ?= 2.13.0
 REAL_MODEL ?= $(or $(SMOLLM2),$(abspath $(wildcard ../shared/models/stories260K)))
 export REAL_MODEL
 
-.PHONY: demo docs test test-all test-lowest test-newest test-package stress bench tunnels clean
+.PHONY: demo docs test test-all test-lowest test-newest test-package stress bench tunnels released clean
 
 demo: $(READY)
 	$(BIN)/interp run
@@ -63,6 +63,10 @@ stress: $(READY)
 # In an environment of its own, with the libraries that are compared; nnterp needs an older nnsight, beside the other.
 bench: .venv-bench/.ready
 	.venv-bench/bin/python -m benchmarks
+
+# Once, on the day of the first release: texts say `pip install interp` instead of "from a checkout".
+released: $(READY)
+	$(BIN)/python hatch_build.py
 
 tunnels: $(READY)
 	$(BIN)/interp tunnel rebuild

@@ -1,11 +1,52 @@
-"""How `interp` is installed: one import name; its sibling packages lie inside it, in a checkout beside it."""
+"""How `interp` is installed: one import name, with its sibling packages inside it, and a README for the package index.
 
+`make released` runs this file once, on the day of the first release: see CONTRIBUTING.md.
+"""
+
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SIBLINGS = ("probes", "prompts", "wind_tunnels", "reports")
+
+CHANGED_BY_RELEASE = ("README.md", "CITATION.cff", "docs/start/install.md", "examples/real-model.ipynb")
+BLOCKS = re.compile(r"<!-- before release -->\n.*?<!-- after release:\n(.*?)-->\n", re.DOTALL)
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
+
+
+def released(text: str) -> str:
+    """A text as it reads once the package is on the index: `pip install interp` instead of a checkout."""
+    text = BLOCKS.sub(r"\1", text).replace("pip install .", "pip install interp")
+    return re.sub(r"^# after release: ", "", text, flags=re.MULTILINE)
+
+
+def absolute(text: str, urls: Mapping[str, str]) -> str:
+    """Relative links of the README made absolute: pages of `docs/` to the site, other files to the repository."""
+    raw = urls["Repository"].replace("github.com", "raw.githubusercontent.com")
+
+    def replace(link: re.Match[str]) -> str:
+        picture, words, target, anchor = link.groups(default="")
+        if picture:
+            url = f"{raw}/main/{target}"
+        elif target.startswith("docs/"):
+            page = target.removeprefix("docs/").removesuffix(".md").removesuffix("index").strip("/")
+            url = f"{urls['Documentation']}{page}/" if page else urls["Documentation"]
+        else:
+            url = f"{urls['Repository']}/blob/main/{target}"
+        return f"{picture}[{words}]({url}{anchor})"
+
+    return LINK.sub(replace, text)
+
+
+class Readme(MetadataHookInterface):
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(released(text), metadata["urls"])}
+
 
 FINDER = '''"""Finds the package `interp` of a checkout, and nothing else that lies in it."""
 
@@ -45,3 +86,9 @@ class Layout(BuildHookInterface):
         (out / "interp_checkout.pth").write_text("import _interp_checkout\n", encoding="utf-8")
         written = ("_interp_checkout.py", "interp_checkout.pth")
         build_data["force_include_editable"].update({str(out / name): name for name in written})
+
+
+if __name__ == "__main__":
+    for name in CHANGED_BY_RELEASE:
+        file = Path(__file__).parent / name
+        file.write_text(released(file.read_text(encoding="utf-8")), encoding="utf-8")

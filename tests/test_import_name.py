@@ -130,7 +130,8 @@ def test_the_sdist_and_the_wheel_made_of_it_hold_every_file_and_pass_the_index_c
 
 def test_a_checkout_without_git_has_a_version(tmp_path):
     """As a folder from an archive has: the fallback of `pyproject.toml`."""
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name in ("pyproject.toml", "hatch_build.py", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
     code = (
         "from hatchling.metadata.core import ProjectMetadata\nfrom hatchling.plugin.manager import PluginManager\n"
         "print(ProjectMetadata('.', PluginManager()).version)"

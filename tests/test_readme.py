@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import hatch_build
 from tests.command_lines import command_lines, parsed
 from tests.paths import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("*/README.md")), *PAGES]
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES = [(path.relative_to(ROOT).as_posix(), line) for path in DOCUMENTS for line in command_lines(path.read_text())]
 PYTHON = re.compile(r"^ *```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 WITH_PYTHON = [path.relative_to(ROOT).as_posix() for path in DOCUMENTS if PYTHON.search(path.read_text())]
@@ -58,7 +59,7 @@ LINKED = [
 def links_beside(text: str) -> set[str]:
     """The files beside it that a document links to, or a page that a run has made; its scripts left out."""
     if not text.startswith("<!"):
-        return set(re.findall(r"\]\(([\w/.-]+)\)", text))
+        return set(re.findall(r"\]\(([\w/.-]+)(?:#[\w-]+)?\)", text))
     shown = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     return set(re.findall(r"\bhref=\"(?!\w+:)([^\"#]+)", shown))
 
@@ -71,7 +72,7 @@ def test_links_lead_somewhere(document):
 
 
 def test_links_are_found_in_documents_and_in_pages():
-    assert links_beside("[a](b/c.md) [d](https://e) [f](#g)") == {"b/c.md"}
+    assert links_beside("[a](b/c.md#i) ![j](k.png) [d](https://e) [f](#g)") == {"b/c.md", "k.png"}
     links = '<a href="./f/report.html#g"> <a href="#h"> <a href="https://i"> <script>href="j"</script>'
     assert links_beside(f"<!doctype html> {links}") == {"./f/report.html"}
     assert len(LINKED) > 20
@@ -116,7 +117,7 @@ def test_every_room_and_every_flat_file_of_a_package_is_in_its_readme(package):
 
 
 def test_the_readme_is_short_and_its_picture_small():
-    assert len(README.splitlines()) <= 130 and len(README.split()) <= 900
+    assert len(README.splitlines()) <= 130 and len(hatch_build.released(README).split()) <= 900
     for picture in (ROOT / "examples" / "pictures").iterdir():
         assert picture.stat().st_size < 200_000
 
@@ -124,35 +125,53 @@ def test_the_readme_is_short_and_its_picture_small():
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 URLS = PROJECT["project"]["urls"]
 RAW = URLS["Repository"].replace("github.com", "raw.githubusercontent.com") + "/main/"
+PUBLISHED_LATER = re.compile(r"<!-- after release:.*?-->|^# after release: .*?$", re.DOTALL | re.MULTILINE)
+"""What is marked as of the release."""
+
+MENTIONING = [*DOCUMENTS, ROOT / "CITATION.cff", *sorted((ROOT / "examples").rglob("README.md")),
+              *sorted((ROOT / "examples").glob("*.ipynb"))]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", MENTIONING, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_before_the_release_nothing_leads_to_places_that_are_not_public(file):
+    """The index, the repository and the site: what needs them is marked as of the release."""
+    text = PUBLISHED_LATER.sub("", file.read_text(encoding="utf-8"))
+    assert [place for place in (*URLS.values(), RAW, "pip install interp") if place in text] == []
 
 
 def leads_to(link: str) -> list[Path]:
-    """The files of this repository that an absolute link may stand for; none for a link to elsewhere."""
+    """The files of this repository that a link of the published README stands for; none for a link to elsewhere."""
     page = link.split("#")[0].removeprefix(URLS["Documentation"]).strip("/")
     for start in (RAW, URLS["Repository"] + "/blob/main/"):
         if link.startswith(start):
             return [ROOT / link.removeprefix(start)]
-    made = [ROOT / "docs" / "_hooks" / "hooks.py"] if f'"{page}.md"' in HOOKS else []
-    return [ROOT / "docs" / f"{page}.md", ROOT / "docs" / page / "index.md", *made]
+    return [ROOT / "docs" / f"{page}.md", ROOT / "docs" / page / "index.md"]
 
 
-HOOKS = (ROOT / "docs" / "_hooks" / "hooks.py").read_text()
-ABSOLUTE = [
-    (path.relative_to(ROOT).as_posix(), link) for path in [*DOCUMENTS, ROOT / "examples" / "ledger" / "README.md"]
-    for link in sorted(set(re.findall(r"\]\((https:[^)]+)\)", path.read_text())))
-    if "github" in link and not link.startswith("https://github.com/pytorch/pytorch/issues/")
-]  # fmt: skip
+def test_the_readme_of_the_index_has_absolute_links_and_they_lead_to_what_exists():
+    shown = hatch_build.absolute(hatch_build.released(README), URLS)
+    links = re.findall(r"\]\(([^)]+)\)", shown)
+    ours = [link for link in links if "arxiv.org" not in link]
+    assert len(ours) >= 20 and all(link.startswith((RAW, URLS["Repository"], URLS["Documentation"])) for link in ours)
+    assert [link for link in ours if not any(path.exists() for path in leads_to(link))] == []
 
 
-@pytest.mark.parametrize("document, link", ABSOLUTE)
-def test_an_absolute_link_begins_as_the_project_says_and_leads_to_what_exists(document, link):
-    assert link.startswith((RAW, URLS["Repository"], URLS["Documentation"]))
-    assert any(path.exists() for path in leads_to(link))
+def test_pages_files_pictures_and_anchors_become_absolute_and_other_links_stay():
+    text = "[a](docs/b/index.md#c) [d](docs/e.md) ![f](g/h.png) [i](J.md) [k](https://l) [m](#n)"
+    documentation, repository = URLS["Documentation"], URLS["Repository"]
+    assert hatch_build.absolute(text, URLS) == (
+        f"[a]({documentation}b/#c) [d]({documentation}e/) ![f]({RAW}g/h.png) [i]({repository}/blob/main/J.md) "
+        "[k](https://l) [m](#n)"
+    )
 
 
-def test_the_links_and_pictures_of_the_readme_are_absolute():
-    links = re.findall(r"\]\(([^)]+)\)", README)
-    assert len(links) >= 10 and all(link.startswith("https:") for link in links)
+@pytest.mark.parametrize("name", hatch_build.CHANGED_BY_RELEASE)
+def test_the_switch_turns_a_checkout_into_a_release(name):
+    before = (ROOT / name).read_text(encoding="utf-8")
+    after = hatch_build.released(before)
+    assert after != before and hatch_build.released(after) == after
+    assert "release:" not in after and "before release" not in after and "pip install ." not in after
+    assert URLS["Documentation"] in after or "pip install interp" in after
 
 
 def test_every_registered_probe_is_in_the_readme_and_has_a_page():

@@ -24,6 +24,8 @@ import reference
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IS_RELEASED = "<!-- before release -->" not in (ROOT / "README.md").read_text()
+"""Before the release nothing links to the repository, which is not public yet: see `make released`."""
 
 GENERATED: dict[str, Callable[[], str]] = {
     "reference/api.md": reference.api,
@@ -66,7 +68,9 @@ COPIED = {
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     urls = PROJECT["urls"]
-    config.site_url, config.repo_url, config.repo_name = urls["Documentation"], urls["Repository"], PROJECT["name"]
+    config.site_url = urls["Documentation"]
+    if IS_RELEASED:
+        config.repo_url, config.repo_name = urls["Repository"], PROJECT["name"]
     return config
 
 
@@ -91,9 +95,10 @@ on_files = CombinedEvent(_add_files, _place_notebooks)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Marks are filled in; links of documents that lie elsewhere in the repository lead to the repository."""
+    """Marks are filled in; links to files of the repository work once it is public."""
     filled = re.sub(r"^\[\[([\w ]+?)(?:: ([\w/.-]+))?\]\]$", _fill, markdown, flags=re.MULTILINE)
-    return filled.replace("](https:repository/", f"]({config.repo_url}/blob/main/")
+    in_repository = rf"[\1]({config.repo_url}/blob/main/\2)" if IS_RELEASED else r"\1"
+    return re.sub(r"\[([^\]]+)\]\(https:repository/([^)]+)\)", in_repository, filled)
 
 
 def _fill(mark: re.Match[str]) -> str:
