@@ -29,6 +29,10 @@ from .folds import Moments as Moments
 from .folds import PromptMean as PromptMean
 from .folds import Rows as Rows
 from .ledger.replicate import replicate as replicate
+from .lens.files import open_lens as open_lens
+from .lens.files import save_lens as save_lens
+from .lens.fit import fit_lens as fit_lens
+from .lens.kinds import FittedLens as FittedLens
 from .loading.load import load as load
 from .need import Need as Need
 from .probe import Condition as Condition

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from interp.capture import Mechanism, ModelInfo
 
@@ -27,9 +27,21 @@ class Check:
     detail: str = ""
 
 
+@runtime_checkable
+class Carrying(Protocol):
+    """A lens other than the logit lens: what it makes of the stream before the final norm reads it."""
+
+    def carried(self, x: "torch.Tensor", depth: int) -> "torch.Tensor":
+        """Residual vectors `[..., d_model]` of a depth, as vectors of the final stream."""
+        ...
+
+
 @dataclass(frozen=True)
 class Model:
-    """What `interp.load` returns. `task` is set for a wind-tunnel model, `tokenizer` for a text model."""
+    """What `interp.load` returns. `task` is set for a wind-tunnel model, `tokenizer` for a text model.
+
+    Its stream is decoded through the logit lens, or through `lens`.
+    """
 
     module: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase | None"
@@ -39,6 +51,7 @@ class Model:
     task: "Task | None" = None
     card: Mapping[str, Any] | None = None
     mechanism: Mechanism | None = None
+    lens: Carrying | None = None
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ PACKAGES = ("interp", *SIBLINGS)
 LEVELS = {
     "interp": (
         "system", "statistics", "seam", "records", "reading", "checking", "editing", "loading", "prompting",
-        "published", "running", "certifying", "ledger", "cli",
+        "lens published", "running", "certifying", "ledger", "cli",
     ),
     "probes": (
         "measures",

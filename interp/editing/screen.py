@@ -48,6 +48,11 @@ _NUMBERS_KEPT = 24
 """Numbers that a block keeps for the way back, of each token, in widths of the residual stream: about."""
 
 
+def token_bytes(model: Model) -> int:
+    """About what the graph of a pass takes, of each token."""
+    return _NUMBERS_KEPT * model.info.n_layers * model.info.d_model * model.module.dtype.itemsize
+
+
 def read_screen(
     model: Model, run: Run, screen: Screen, *, listeners: Sequence[Listener] = (), graph_bytes: int = GRAPH_BYTES
 ) -> dict[str, Readout]:
@@ -72,9 +77,8 @@ def read_screen(
     steps = make_steps([edits], model.info)
     editor = Editor(model, steps, 1, rows, outputs)
     names = [name for name, each in screen.edits.items() for _ in each]
-    a_token = _NUMBERS_KEPT * model.info.n_layers * model.info.d_model * model.module.dtype.itemsize
     scales = rope_scales(model.config, run.lengths)
-    cuts = cut(run.lengths, max(1, graph_bytes // a_token), scales)
+    cuts = cut(run.lengths, max(1, graph_bytes // token_bytes(model)), scales)
     mine = [
         _read_batch(model, run, screen, make_batch(run.ids, cuts[n], model.input_device), editor, steps, listeners)
         for n in here().share(len(cuts))

@@ -257,7 +257,7 @@ class Collector:
         keep = any(need.site == "lens_log_prob" and need.fold.keeps(vocab) for need in decoding)
         together = max(1, LOGITS_AT_ONCE // final.numel() if keep else _DECODED_AT_ONCE // n_rows)
         for depths in (wanted[first : first + together] for first in range(0, len(wanted), together)):
-            x = torch.stack([stream["resid", depth] for depth in depths])  # [depth, row, d_model]
+            x = torch.stack([self._carried(stream["resid", depth], depth) for depth in depths])  # [depth, row, d_model]
             decoded = self.lens.decode(x, final, keep=keep)
             for need in decoding:
                 read = getattr(decoded, _DECODED[need.site])
@@ -265,6 +265,9 @@ class Collector:
                     if depth in self._read_here(need):
                         nats = final[:, :0] if read is None else read[i]
                         self._fold(need, depth, nats * BITS_PER_NAT, start)
+
+    def _carried(self, x: torch.Tensor, depth: int) -> torch.Tensor:
+        return x if self.model.lens is None else self.model.lens.carried(x, depth)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
         state = self._passing.setdefault((need, layer), need.fold.start())

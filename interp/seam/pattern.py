@@ -206,9 +206,10 @@ def scores(
 
 
 def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
-    """`scaled_dots` turned into scores, in place."""
+    """`scaled_dots` turned into scores: in place, but for a cap that gradients have to pass."""
     if call.softcap is not None:
-        scaled.tanh_().mul_(call.softcap * BITS_PER_NAT)
+        cap = call.softcap * BITS_PER_NAT
+        scaled = scaled.tanh() * cap if scaled.requires_grad else scaled.tanh_().mul_(cap)
     if call.bias is not None:
         bias = call.bias[..., : scaled.shape[-1]].float() * BITS_PER_NAT
         scaled.add_(bias.unflatten(1, scaled.shape[1:3])[..., None, :])
@@ -226,7 +227,7 @@ def pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     if call.sink is None:
         return rows
     held_by_keys, _ = _shares(call.sink, s.logsumexp(dim=-1) * BITS_PER_NAT)
-    return rows.mul_(held_by_keys.exp2()[..., None])
+    return rows * held_by_keys.exp2()[..., None]
 
 
 def _shares(sink: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

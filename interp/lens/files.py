@@ -1,0 +1,105 @@
+"""Lenses in files: safetensors of ours, and the torch archives that Jacobian lenses are published as.
+
+An archive holds `J` {layer: [d_model, d_model]}, `n_prompts`, `source_layers`, `d_model` and perhaps `metadata`. Its
+layer l is the output of block l: our depth l + 1. Archives are read weights-only, so that no code in one can run.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from interp.errors import RecordError, UsageError
+from interp.lens.kinds import KINDS, FittedLens
+from interp.model import Model
+from interp.system.foreign_files import readable
+from interp.system.whole_files import telling, writing
+
+FORMAT = 1
+_OF_HEADER = ("kind", "model", "n_layers", "d_model", "n_prompts", "about")
+_FIX = "Give a file that `interp lens fit` wrote, or a published torch archive (.pt) with `J` and `d_model`."
+
+
+def save_lens(lens: FittedLens, path: str | Path) -> Path:
+    """Write a lens: a name that ends in .pt is the published archive (a Jacobian lens, half precision), else ours."""
+    path = Path(path)
+    with telling(f"writing the lens {path}"), writing(path) as draft:
+        if path.suffix == ".pt":
+            torch.save(_archive(lens), draft)
+        else:
+            header = {name: getattr(lens, name) for name in _OF_HEADER} | {"format": FORMAT}
+            header |= {"error_bits": {str(depth): error for depth, error in lens.error_bits.items()}}
+            tensors = {f"matrix.{depth}": x.contiguous() for depth, x in lens.matrices.items()}
+            tensors |= {f"offset.{depth}": x.contiguous() for depth, x in lens.offsets.items()}
+            save_file(tensors, draft, {"interp_lens": json.dumps(header)})
+    return path
+
+
+def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
+    """The lens in a file. A published archive does not say how many layers its `model` has: it is needed then.
+
+    Raises `RecordError` for a file that is missing, damaged or no lens, `UsageError` without the model.
+    """
+    path = Path(path)
+    with readable(f"the lens {path}", _FIX):
+        return _of_archive(path, model) if path.suffix in (".pt", ".pth") else _of_tensors(path)
+
+
+def _of_tensors(path: Path) -> FittedLens:
+    with safe_open(path, "pt") as file:
+        header = json.loads((file.metadata() or {}).get("interp_lens", "{}"))
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if header.get("format") != FORMAT or header.get("kind") not in KINDS:
+        raise RecordError(asked=f"the lens {path}", found="its header is not that of a lens of this version", fix=_FIX)
+
+    def by_depth(what: str) -> dict[int, torch.Tensor]:
+        return {int(name.partition(".")[2]): x for name, x in tensors.items() if name.startswith(f"{what}.")}
+
+    errors = {int(depth): float(error) for depth, error in header["error_bits"].items()}
+    named = {name: header[name] for name in _OF_HEADER}
+    return _refuse_misshapen(
+        FittedLens(**named, matrices=by_depth("matrix"), offsets=by_depth("offset"), error_bits=errors), path
+    )
+
+
+def _archive(lens: FittedLens) -> dict[str, Any]:
+    if lens.kind != "jacobian":
+        raise UsageError(
+            asked=f"the {lens.kind} lens as a torch archive",
+            found="the published layout holds Jacobian lenses alone",
+            fix="Give a name that ends in .safetensors.",
+        )
+    layers = [depth - 1 for depth in lens.depths if depth]
+    return {
+        "J": {layer: lens.matrices[layer + 1].half() for layer in layers},
+        "n_prompts": lens.n_prompts, "source_layers": layers, "d_model": lens.d_model,
+        "metadata": {"model_name": lens.model, **lens.about},
+    }  # fmt: skip
+
+
+def _of_archive(path: Path, model: Model | None) -> FittedLens:
+    held = torch.load(path, map_location="cpu", weights_only=True)
+    if model is None:
+        raise UsageError(
+            asked=f"the published lens {path}",
+            found="it does not say how many layers its model has",
+            fix="Give the model with it: open_lens(path, model).",
+        )
+    matrices = {int(layer) + 1: matrix.float() for layer, matrix in held["J"].items()}
+    name = str(held.get("metadata", {}).get("model_name", model.name))
+    n, d_model = int(held.get("n_prompts", 0)), int(held["d_model"])
+    return _refuse_misshapen(FittedLens("jacobian", name, model.info.n_layers, d_model, n, matrices), path)
+
+
+def _refuse_misshapen(lens: FittedLens, path: Path) -> FittedLens:
+    d = lens.d_model
+    strange = [depth for depth, x in lens.matrices.items() if x.shape != (d, d) or not x.isfinite().all()]
+    strange += [depth for depth, x in lens.offsets.items() if x.shape != (d,) or not x.isfinite().all()]
+    strange += [depth for depth in lens.matrices if not 0 <= depth <= lens.n_layers]
+    if strange:
+        found = f"what it holds of depth {strange[0]} is not finite, of another width than {d}, or of no such depth"
+        raise RecordError(asked=f"the lens {path}", found=found, fix=_FIX)
+    return lens

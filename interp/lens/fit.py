@@ -1,0 +1,172 @@
+"""Fitting a lens: the prompts, which of them are held out, when to stop, and going on after a stop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.errors import PromptError, UsageError
+from interp.lens.gradients import refuse_without_gradients
+from interp.lens.held import HeldOut
+from interp.lens.jacobian import N_GROUPS, Budget, Valid, bytes_of, fit_jacobian, steps_of
+from interp.lens.kinds import KINDS, FittedLens, Kind
+from interp.lens.tuned import N_FOLDS, fit_tuned
+from interp.model import Model
+from interp.need import Need
+from interp.prompt import Prompts, PromptSet
+from interp.prompting.clusters import with_clusters
+from interp.prompting.pools import prompts_for
+from interp.prompting.tokens import Ids, as_tokens
+from interp.reading.forward import TOKENS_PER_BATCH, capture
+from interp.records.unfinished import PARTIAL, Stage, Unfinished
+from interp.system.digest import digest_of
+from interp.system.progress import reporting
+
+PRECISION_BITS = 0.05
+HELD_OUT, MOST_HELD = 0.2, 64
+"""Share of the prompts that a lens is judged by and not fitted on, and how many at most."""
+
+TUNED_ROWS = 4096
+"""Rows that a tuned lens is trained on, at most."""
+
+
+@dataclass(frozen=True)
+class FitPrompts:
+    """The prompts of a fit, as token ids; `held` are those that the lens is judged by: whole clusters."""
+
+    prompts: PromptSet
+    ids: Sequence[Ids]
+    held: Int[np.ndarray, " held"]
+    fitted: Int[np.ndarray, " fitted"]
+    valid: Valid
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " prompt"]:
+        return np.array([len(x) for x in self.ids])
+
+    def groups(self, n: int, seed: int) -> Int[np.ndarray, " prompt"]:
+        """Clusters dealt at random to so many groups: the group of every prompt."""
+        code = self.prompts.cluster_codes
+        place = np.random.default_rng([seed, 2]).permutation(int(code.max()) + 1)
+        return np.unique(place[code], return_inverse=True)[1] % n
+
+    def held_out(self, model: Model) -> HeldOut:
+        return HeldOut.of(model, self.prompts.take(self.held), [self.ids[i] for i in self.held])
+
+
+def fit_prompts(
+    model: Model, prompts: Prompts | None, *, n_pool: int | None, window: int | None, skip_first: int | None, seed: int
+) -> FitPrompts:
+    """The prompts that a lens is fitted on and those held out.
+
+    Of a text the first `skip_first` positions (16) and the last one do not count; of a tunnel's sequence all do. Raises
+    `PromptError` where too few prompts have any that counts.
+    """
+    pool = prompts_for(model, prompts, n_pool, seed, "text")
+    ids = as_tokens(model, pool, (), window).ids
+    pool = with_clusters(pool, ids)
+    is_text = model.task is None
+    valid = Valid((16 if is_text else 0) if skip_first is None else skip_first, int(is_text))
+    code, lengths = pool.cluster_codes, np.array([len(x) for x in ids])
+    order = np.random.default_rng([seed, 1]).permutation(np.unique(code))
+    sizes = np.bincount(code)[order].cumsum()
+    n_held = max(1, int(np.searchsorted(sizes, min(HELD_OUT * len(ids), MOST_HELD), side="right")))
+    is_held = np.isin(code, order[:n_held])
+    fitted = np.flatnonzero(~is_held & valid.holds(lengths))
+    if len(np.unique(code[fitted])) < 2:
+        raise PromptError(
+            asked=f"a lens fitted on {pool.name!r}",
+            found=f"fewer than 2 clusters of its {len(ids)} prompts are fitted on and have more than "
+            f"{valid.first + valid.last} tokens",
+            fix="Give more prompts or longer ones, or count more positions (skip_first).",
+        )
+    return FitPrompts(pool, ids, np.flatnonzero(is_held)[:MOST_HELD], fitted, valid)
+
+
+def fit_lens(
+    model: Model, prompts: Prompts | None = None, kind: Kind = "jacobian", *, n_pool: int | None = None,
+    window: int | None = None, precision_bits: float = PRECISION_BITS, seconds: float | None = None,
+    skip_first: int | None = None, seed: int = 0, out: str | Path | None = None, quiet: bool = False,
+) -> FittedLens:  # fmt: skip
+    """A lens of `model`, fitted on `prompts` (as `interp.run` takes them; `n_pool` of them, the last `window` tokens).
+
+    A fifth of the clusters of prompts is held out. The Jacobian lens takes in prompts and cotangents until the standard
+    error of its mean KL from the final prediction on them is at most `precision_bits` at every depth (0: until the mean
+    over these prompts is exact), or `seconds` are over. The tuned lens descends for `seconds` at most. `skip_first`
+    positions of each prompt do not count (16 of a text, 0 of a tunnel). With `out`, the file that will receive the
+    lens, a fit that was stopped goes on where it was. Edits that are `applied` and listeners act in the fit.
+
+    Raises `UsageError` for an unknown kind and a model without gradients, `PromptError` for prompts that are too few.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> tuned = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=5, quiet=True)
+    >>> tuned.log_probabilities(model, torch.zeros(2, model.info.d_model), depth=1).shape == (2, model.info.vocab_size)
+    True
+    """
+    if kind not in KINDS:
+        raise UsageError(asked=f"a {kind} lens", found=f"there are {', '.join(KINDS)}", fix="Name one of these.")
+    if kind == "logit":
+        return FittedLens.logit(model)
+    refuse_without_gradients(model)
+    asked = fit_prompts(model, prompts, n_pool=n_pool, window=window, skip_first=skip_first, seed=seed)
+    told = {"prompts": asked.prompts.name, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
+    with reporting(f"fitting the {kind} lens of {model.name}", quiet) as progress:
+        if kind == "tuned":
+            return _tuned(model, asked, seconds, seed, progress, told)
+        work = _Unfinished(out, told | {"precision": precision_bits})
+        budget = Budget(precision_bits, seconds)
+        rng = np.random.default_rng([seed, 3])
+        groups = asked.groups(N_GROUPS, seed)
+        rounds = steps_of(model, asked.ids, groups, asked.fitted, TOKENS_PER_BATCH, rng)
+        sums, errors = fit_jacobian(
+            model, asked.ids, rounds, asked.held_out(model), valid=asked.valid, budget=budget, seed=seed,
+            progress=progress, stage=work.stage(model, asked),
+        )  # fmt: skip
+        work.done()
+    lens = replace(FittedLens.logit(model), kind=kind, n_prompts=len(sums.seen), about=told)
+    by_depth = {depth: float(error) for depth, error in enumerate(errors) if np.isfinite(error)}
+    return replace(lens, matrices=dict(enumerate(sums.mean())), error_bits=by_depth)
+
+
+class _Unfinished:
+    """What a fit keeps beside the file that it will be written to; nothing without one."""
+
+    def __init__(self, out: str | Path | None, told: dict[str, Any]) -> None:
+        name = digest_of(told)
+        self._run = Unfinished(None if out is None else Path(out).absolute().parent / PARTIAL / name, name)
+
+    def stage(self, model: Model, asked: FitPrompts) -> Stage | None:
+        return self._run.stage("lens", model, asked.prompts, asked.ids)
+
+    def done(self) -> None:
+        self._run.remove()
+
+
+def _tuned(
+    model: Model, asked: FitPrompts, seconds: float | None, seed: int, progress: Any, told: dict[str, Any]
+) -> FittedLens:
+    rng = np.random.default_rng([seed, 4])
+    ends = np.cumsum(asked.lengths[order := rng.permutation(asked.fitted)])
+    chosen = np.sort(order[: max(2 * N_FOLDS, int(np.searchsorted(ends, TUNED_ROWS)))])
+    resid = Need("resid", at="all")
+    found = capture(model, asked.prompts.take(chosen), [asked.ids[i] for i in chosen], [resid])
+    rows = found.rows_at("all")
+    length = np.asarray(rows["length"]) - asked.valid.last
+    counts = (np.asarray(rows["position"]) >= asked.valid.first) & (np.asarray(rows["position"]) < length)
+    stream = torch.from_numpy(found[resid][:, counts]).to(model.input_device, model.module.dtype)
+    fold = asked.groups(N_FOLDS, seed)[chosen][np.asarray(rows["prompt"])[counts]]
+    maps = fit_tuned(model, stream, fold, seconds=seconds, seed=seed, progress=progress)
+    lens = replace(FittedLens.logit(model), kind="tuned", n_prompts=len(chosen), about=told)
+    return replace(
+        lens, matrices={depth: each.matrix.cpu() for depth, each in enumerate(maps)},
+        offsets={depth: each.offset.cpu() for depth, each in enumerate(maps)},
+    )  # fmt: skip
+
+
+def fit_bytes(model: Model, longest: int) -> tuple[int, int]:
+    """What the Jacobian fit takes beside the weights: the graph of a batch, and its sums by group."""
+    return bytes_of(model, N_GROUPS, longest)

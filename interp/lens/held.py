@@ -1,0 +1,59 @@
+"""Prompts that a lens was not fitted on: how far from the model's own prediction it reads, depth by depth."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from interp.information import BITS_PER_NAT
+from interp.lens.kinds import FittedLens
+from interp.model import Model
+from interp.need import Need
+from interp.prompt import PromptSet
+from interp.prompting.tokens import Ids
+from interp.reading.forward import capture
+from interp.reading.lens import Lens
+
+Carried = Callable[[torch.Tensor, int], torch.Tensor]
+"""Residual vectors of a depth, carried to the final stream."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """The stream `[depth, row, d_model]` at the scored positions of some prompts, and what they end in.
+
+    `final` are the model's own log-probabilities in nats `[row, vocab]`; `cluster` is that of each row.
+    """
+
+    stream: torch.Tensor
+    final: torch.Tensor
+    cluster: np.ndarray
+    lens: Lens
+
+    @classmethod
+    def of(cls, model: Model, prompts: PromptSet, ids: list[Ids]) -> "HeldOut":
+        """One pass over prompts that few enough are to keep their predictions."""
+        need = Need("resid")
+        found = capture(model, prompts, ids, [need])
+        lens = Lens(model)
+        stream = torch.from_numpy(found[need]).to(model.input_device, model.module.dtype)
+        with torch.inference_mode():
+            final = torch.log_softmax(lens.logits(stream[-1]), dim=-1)
+        return cls(stream, final, np.asarray(found.rows["cluster"]), lens)
+
+    @torch.inference_mode()
+    def kl_bits(self, carried: Carried) -> Float[np.ndarray, "depth row"]:
+        """KL(final prediction || what the lens reads) of every row, at all depths before the last."""
+        rows = []
+        for depth, x in enumerate(self.stream[:-1]):
+            decoded = self.lens.decode(carried(x, depth)[None].to(x.dtype), self.final, keep=False)
+            rows.append(decoded.kl[0].clamp_min(0).double().cpu().numpy() * BITS_PER_NAT)
+        return np.array(rows)
+
+    def kl_of(self, lens: FittedLens) -> Float[np.ndarray, "depth row"]:
+        """The same of a fitted lens; NaN at depths that it lacks."""
+        known = {*lens.depths} if lens.kind != "logit" else {*range(len(self.stream))}
+        found = self.kl_bits(lambda x, depth: lens.carried(x, depth) if depth in known else x)
+        return np.where(np.isin(np.arange(len(found)), list(known))[:, None], found, np.nan)

@@ -1,0 +1,228 @@
+"""The Jacobian lens: the mean derivative of the final residual stream by the stream of each depth.
+
+With V the valid positions of a prompt, and all expectations over prompts and over sources t in V,
+
+    J_l = E[ Σ_{t' in V, t' ≥ t} ∂h_f[t'] / ∂h_l[t] ],        lens_l(h) = unembed(norm_f(J_l h))
+
+A pass back from a cotangent q at all targets gives qᵀJ at all depths. Cotangents are rows of one random orthogonal
+matrix Q, block by block, a different one for every batch: with d/k blocks of k rows, (d/k) Σ_blocks QᵀQ J is J without
+bias after any of them, and J itself once every batch has met every block. So the work can end at any time.
+
+Prompts lie in groups of whole clusters, each with a sum of its own. What the error is told of is what the lens is for:
+the standard error of its mean KL from the final prediction on held-out prompts, by a jackknife over the groups.
+
+Source: Gurnee et al. (2026), "Verbalizable Representations Form a Global Workspace in Language Models".
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from interp.editing.screen import token_bytes
+from interp.lens.gradients import Stream, stream_of
+from interp.lens.held import HeldOut
+from interp.model import Model
+from interp.prompting.tokens import Ids
+from interp.reading.batches import Batch, cut, make_batch
+from interp.reading.forward import TOKENS_PER_BATCH
+from interp.records.unfinished import Name, Stage
+from interp.seam.ropes import rope_scales
+from interp.statistics.jackknife import standard_error
+from interp.system.progress import Report
+
+BLOCK = 32
+"""Cotangents of a batch between two looks at the clock."""
+
+N_GROUPS = 8
+
+
+@dataclass(frozen=True)
+class Valid:
+    """Which positions count, as sources and as targets: all but the `first` ones and the `last` ones of a prompt."""
+
+    first: int
+    last: int
+
+    def mask(self, batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> torch.Tensor:
+        """`[item, pos]` of a batch of single prompts, 1 where a position counts."""
+        place = torch.arange(batch.ids.shape[1])
+        ends = torch.from_numpy(lengths[batch.prompts] - self.last)
+        return ((place >= self.first) & (place < ends[:, None])).to(batch.ids.device, torch.float32)
+
+    def holds(self, lengths: Int[np.ndarray, " prompt"]) -> np.ndarray:
+        """Whether a prompt of such a length has any."""
+        return lengths > self.first + self.last
+
+
+@dataclass
+class JacobianSums:
+    """Sums of J by group and depth `[group, depth, d_model, d_model]`, and how many prompts each weighs as."""
+
+    sums: torch.Tensor
+    weight: Float[np.ndarray, " group"]
+    n_steps: int = 0
+    seen: set[int] = field(default_factory=set)
+
+    @classmethod
+    def empty(cls, n_groups: int, n_layers: int, d_model: int) -> "JacobianSums":
+        return cls(torch.zeros(n_groups, n_layers, d_model, d_model), np.zeros(n_groups))
+
+    def add(self, group: int, rows: torch.Tensor, cotangents: torch.Tensor, n_prompts: int) -> None:
+        """Take in qᵀJ `[depth, cotangent, d_model]`, the mean over so many prompts."""
+        self.sums[group] += n_prompts * torch.einsum("kd,lke->lde", cotangents, rows)
+        self.weight[group] += n_prompts * len(cotangents) / cotangents.shape[1]
+
+    def mean(self, without: int | None = None) -> torch.Tensor:
+        """J `[depth, d_model, d_model]` of all groups, or of all but one."""
+        kept = [group for group in range(len(self.weight)) if group != without]
+        return self.sums[kept].sum(dim=0) / self.weight[kept].sum()
+
+    def error_bits(self, held: HeldOut) -> Float[np.ndarray, " depth"]:
+        """Standard error of the mean KL on held-out prompts, by depth; NaN while some group has nothing."""
+        if len(self.weight) < 2 or not self.weight.all():
+            return np.full(self.sums.shape[1], np.nan)
+        each = np.array([mean_kl(held, self.mean(group)) for group in range(len(self.weight))])
+        return standard_error(each, len(each), 1)
+
+    def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
+        """All of it, by name, for `restore`."""
+        yield ("sums",), self.sums.numpy()
+        yield ("weight",), self.weight
+        yield ("seen",), np.array(sorted(self.seen), dtype=np.int64)
+
+
+def mean_kl(held: HeldOut, matrices: torch.Tensor) -> Float[np.ndarray, " depth"]:
+    """Mean KL in bits over the rows, by depth, of the lens with these matrices."""
+    return held.kl_bits(lambda x, depth: x.float() @ matrices[depth].to(x.device).mT).mean(axis=1)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A batch of one group's prompts, and which block of cotangents it meets."""
+
+    group: int
+    prompts: Int[np.ndarray, " item"]
+    block: int
+
+
+def steps_of(
+    model: Model, ids: Sequence[Ids], groups: Int[np.ndarray, " prompt"], chosen: Int[np.ndarray, " item"],
+    n_tokens: int, rng: np.random.Generator,
+) -> list[list[Step]]:  # fmt: skip
+    """All steps, in rounds of one for each group: every batch meets every block once.
+
+    The groups take turns, and batches come in random order, so that a work that ends early has seen all kinds.
+    """
+    n_blocks = -(-model.info.d_model // BLOCK)
+    batches: list[list[np.ndarray]] = []
+    for group in np.unique(groups[chosen]):
+        mine = rng.permutation(chosen[groups[chosen] == group])
+        lengths = np.array([len(ids[i]) for i in mine])
+        parts = cut(lengths, n_tokens, rope_scales(model.config, lengths.tolist()))
+        batches.append([mine[parts[n]] for n in rng.permutation(len(parts))])
+    most = max(map(len, batches))
+    return [
+        [
+            Step(group, mine[turn % len(mine)], (turn // len(mine) + turn % len(mine) + group) % n_blocks)
+            for group, mine in enumerate(batches)
+            if turn < len(mine) * n_blocks
+        ]
+        for turn in range(most * n_blocks)
+    ]
+
+
+def pulled_back(
+    stream: Stream, mask: Float[torch.Tensor, "item pos"], cotangents: Float[torch.Tensor, "cotangent d_model"],
+    repeat: int,
+) -> Float[torch.Tensor, "depth cotangent d_model"]:  # fmt: skip
+    """qᵀJ of each cotangent q, the mean over items and over their sources; `repeat` cotangents go back at a time."""
+    n, d_model = len(mask), cotangents.shape[1]
+    share = mask / mask.sum(dim=1, keepdim=True) / n
+    parts = cotangents.split(repeat)
+    found = []
+    for i, part in enumerate(parts):
+        filled = torch.nn.functional.pad(part, (0, 0, 0, repeat - len(part)))
+        at_targets = mask[:, None, :, None] * filled[None, :, None, :]  # [item, repeat, pos, d_model]
+        grads = stream.back(at_targets.flatten(0, 1).to(stream.final), is_last=i + 1 == len(parts))
+        by_source = torch.stack([
+            torch.einsum("ip,irpd->rd", share, g.view(n, repeat, -1, d_model).float()) for g in grads
+        ])  # fmt: skip
+        found.append(by_source[:, : len(part)])
+    return torch.cat(found, dim=1).cpu()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop before J is exact: at this precision in bits (0: never), or after so many seconds."""
+
+    precision_bits: float
+    seconds: float | None = None
+
+    def is_spent(self, since: float) -> bool:
+        return self.seconds is not None and time.monotonic() - since > self.seconds
+
+
+def orthogonal(d: int, seed: int) -> torch.Tensor:
+    """A random orthogonal matrix, by the QR decomposition of a Gaussian one."""
+    q, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, d)))
+    return torch.from_numpy(q).float()
+
+
+def fit_jacobian(
+    model: Model, ids: Sequence[Ids], rounds: list[list[Step]], held: HeldOut, *, valid: Valid, budget: Budget,
+    seed: int, progress: Report, stage: Stage | None = None,
+    n_tokens: int = TOKENS_PER_BATCH,
+) -> tuple[JacobianSums, np.ndarray]:  # fmt: skip
+    """Sums of J, and the error by depth that they ended with; the work ends at the budget, or when J is exact."""
+    d_model, lengths = model.info.d_model, np.array([len(x) for x in ids])
+    blocks = orthogonal(d_model, seed).split(BLOCK)
+    sums = JacobianSums.empty(len(rounds[0]), model.info.n_layers, d_model)
+    n_done, began, errors = _restored(sums, stage), time.monotonic(), None
+
+    def advance(step: Step) -> None:
+        batch = make_batch(ids, step.prompts, model.input_device)
+        repeat = max(1, min(BLOCK, n_tokens // batch.ids.numel()))
+        cotangents = blocks[step.block]
+        stream = stream_of(model, batch, repeat=repeat)
+        mask = valid.mask(batch, lengths)
+        rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat)
+        sums.add(step.group, rows, cotangents, len(step.prompts))
+        sums.seen.update(step.prompts.tolist())
+
+    keeping = nullcontext(lambda: None)
+    if stage is not None:
+        keeping = stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved, lambda: 4 * sums.sums.numel())
+    with keeping as keep:
+        while n_done < len(rounds) and not budget.is_spent(began):
+            for step in rounds[n_done]:
+                advance(step)
+            n_done += 1
+            keep()
+            progress(n_done, len(rounds))
+            errors = None
+            if budget.precision_bits > 0 and n_done & (n_done - 1) == 0:  # after 1, 2, 4, 8 ... rounds
+                errors = sums.error_bits(held)
+                if errors.max() <= budget.precision_bits:
+                    break
+    return sums, sums.error_bits(held) if errors is None else errors
+
+
+def _restored(sums: JacobianSums, stage: Stage | None) -> int:
+    """How many rounds were done before; their sums are taken up."""
+    before = stage.load() if stage else None
+    if before is None:
+        return 0
+    sums.sums = torch.from_numpy(np.array(before.arrays["sums",]))
+    sums.weight, sums.seen = np.array(before.arrays["weight",]), set(before.arrays["seen",].tolist())
+    return before.n_done
+
+
+def bytes_of(model: Model, n_groups: int, longest: int) -> tuple[int, int]:
+    """What a fit takes beside the weights: the graph of a batch, and the sums."""
+    sums = 4 * n_groups * model.info.n_layers * model.info.d_model**2
+    return token_bytes(model) * max(TOKENS_PER_BATCH, longest), sums

@@ -1,0 +1,95 @@
+"""A lens as a value: how it carries the residual stream of a depth to where the model's own head reads it.
+
+    logit       h                    nothing is fitted
+    tuned       A h + b              an affine map of each depth, fitted to the model's own final prediction
+    jacobian    J h                  J: the mean derivative of the final stream by the stream of this depth
+
+and then, of all three, the final norm and the output head. Depth 0 is the embedding; the last depth is the final
+stream itself, which every lens leaves as it is.
+
+Source: nostalgebraist (2020); Belrose et al. (2023), arXiv 2303.08112; Gurnee et al. (2026), "Verbalizable
+Representations Form a Global Workspace in Language Models".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+
+from interp.errors import UsageError
+from interp.information import BITS_PER_NAT
+from interp.model import Model
+from interp.reading.lens import Lens
+
+Kind = Literal["logit", "tuned", "jacobian"]
+KINDS: tuple[Kind, ...] = ("logit", "tuned", "jacobian")
+
+
+@dataclass(frozen=True, eq=False)
+class FittedLens:
+    """One lens of one model, to read with: `interp.run(model, lens=...)`, `log_probabilities`, `save`.
+
+    `matrices` and `offsets` are by depth, `[d_model, d_model]` and `[d_model]`, float32; the logit lens has none.
+    `n_prompts` were averaged over, or fitted on. `error_bits` is, of a Jacobian lens, the standard error of its mean KL
+    from the final prediction by depth, on prompts that it was not fitted on.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 40), kind="jacobian", quiet=True)
+    >>> lens.depths, lens.kind
+    ((0, 1, 2), 'jacobian')
+    """
+
+    kind: Kind
+    model: str
+    n_layers: int
+    d_model: int
+    n_prompts: int = 0
+    matrices: Mapping[int, torch.Tensor] = field(default_factory=dict, repr=False)
+    offsets: Mapping[int, torch.Tensor] = field(default_factory=dict, repr=False)
+    error_bits: Mapping[int, float] = field(default_factory=dict, repr=False)
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Plain values that say how it was fitted."""
+
+    @classmethod
+    def logit(cls, model: Model) -> "FittedLens":
+        """The lens without parameters."""
+        return cls("logit", model.name, model.info.n_layers, model.info.d_model)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """The depths that it was fitted at."""
+        return tuple(sorted(self.matrices))
+
+    def on(self, model: Model) -> Model:
+        """The same model, whose stream is read through this lens; `UsageError` where it is of another shape."""
+        if (self.n_layers, self.d_model) != (model.info.n_layers, model.info.d_model):
+            raise UsageError(
+                asked=f"the {self.kind} lens of {self.model} on {model.name}",
+                found=f"it is of {self.n_layers} layers and width {self.d_model}, the model of {model.info.n_layers} "
+                f"and {model.info.d_model}",
+                fix="Fit one on this model: `interp lens fit`.",
+            )
+        return replace(model, lens=None if self.kind == "logit" else self)
+
+    def carried(self, x: torch.Tensor, depth: int) -> torch.Tensor:
+        """Residual vectors `[..., d_model]` of a depth, carried to the final stream, in their own precision.
+
+        Raises `UsageError` for a depth that it was not fitted at: published lenses lack the embedding.
+        """
+        if depth == self.n_layers or self.kind == "logit":
+            return x
+        if depth not in self.matrices:
+            raise UsageError(
+                asked=f"the {self.kind} lens of {self.model} at depth {depth}",
+                found=f"it was fitted at the depths {', '.join(map(str, self.depths))}",
+                fix="Fit one at all depths (`interp lens fit`), or read these depths alone.",
+            )
+        found = x.float() @ self.matrices[depth].to(x.device).mT
+        offset = self.offsets.get(depth)
+        return (found if offset is None else found + offset.to(x.device)).to(x.dtype)
+
+    def log_probabilities(self, model: Model, x: torch.Tensor, depth: int) -> torch.Tensor:
+        """log2 of the probabilities `[row, vocab]` that residual vectors `[row, d_model]` of a depth decode to."""
+        logits = Lens(self.on(model)).logits(self.carried(x, depth))
+        return torch.log_softmax(logits, dim=-1) * BITS_PER_NAT

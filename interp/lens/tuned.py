@@ -1,0 +1,116 @@
+"""The tuned lens: an affine map of each depth, trained to predict what the model itself ends in.
+
+It starts at the ridge regression of the final stream on the stream of the depth, whose penalty is chosen by
+cross-validation over clusters, and goes down KL(final prediction || lens) from there (Adam). The number of steps is the
+best one of the first fold, whose clusters are left out of the descent.
+
+Source: Belrose et al. (2023), arXiv 2303.08112.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from interp.model import Model
+from interp.reading.lens import Lens
+from interp.system.progress import Report
+
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
+"""Of the ridge, in mean variances of a direction of the stream."""
+
+N_FOLDS = 4
+_JUDGED_ROWS = 128
+"""Rows of a fold that a penalty, or a number of steps, is judged by."""
+
+_ROWS_A_STEP = 64
+_STEPS_A_LOOK = 20
+N_STEPS = 200
+_RATE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """h -> A h + b."""
+
+    matrix: torch.Tensor
+    offset: torch.Tensor
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.matrix.mT + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class TunedFit:
+    """Trains the maps of one model, from its stream `[depth, row, d_model]`; `fold` is that of each row's cluster."""
+
+    lens: Lens
+    stream: Float[torch.Tensor, "depth row d_model"]
+    fold: Int[np.ndarray, " row"]
+    rng: np.random.Generator
+
+    def maps(self, seconds: float | None, progress: Report) -> list[Map]:
+        """One for each depth before the last; the time, where it is limited, is shared evenly."""
+        began, n, found = time.monotonic(), len(self.stream) - 1, []
+        for depth in range(n):
+            until = None if seconds is None else began + seconds * (depth + 1) / n
+            found.append(self._descended(depth, self._ridge(depth), until))
+            progress(depth + 1, n)
+        return found
+
+    def _of(self, depth: int, rows: np.ndarray) -> torch.Tensor:
+        return self.stream[depth, torch.from_numpy(rows)].float()
+
+    def _ridge(self, depth: int) -> Map:
+        every, judged = np.arange(len(self.fold)), np.zeros(len(PENALTIES))
+        for fold in np.unique(self.fold):
+            left_out = np.flatnonzero(self.fold == fold)[:_JUDGED_ROWS]
+            maps = self._ridges(depth, np.flatnonzero(self.fold != fold), PENALTIES)
+            judged += [float(self._loss(depth, left_out, each)) for each in maps]
+        return self._ridges(depth, every, [PENALTIES[int(judged.argmin())]])[0]
+
+    def _ridges(self, depth: int, rows: np.ndarray, penalties: Sequence[float]) -> list[Map]:
+        x, y = self._of(depth, rows).double(), self._of(-1, rows).double()
+        mean_x, mean_y = x.mean(dim=0), y.mean(dim=0)
+        x, y = x - mean_x, y - mean_y
+        scatter, eye = x.mT @ x, torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        size = scatter.diagonal().mean().clamp_min(torch.finfo(x.dtype).tiny)
+        matrices = [torch.linalg.solve(scatter + penalty * size * eye, x.mT @ y).mT for penalty in penalties]
+        return [Map(matrix.float(), (mean_y - matrix @ mean_x).float()) for matrix in matrices]
+
+    def _loss(self, depth: int, rows: np.ndarray, carry: Map) -> torch.Tensor:
+        """Mean KL(final || lens) in nats."""
+        final = torch.log_softmax(self.lens.logits(self.stream[-1, torch.from_numpy(rows)]), dim=-1)
+        read = torch.log_softmax(self.lens.logits(carry(self._of(depth, rows)).to(self.stream.dtype)), dim=-1)
+        return torch.nn.functional.kl_div(read, final, reduction="batchmean", log_target=True)
+
+    def _descended(self, depth: int, start: Map, until: float | None) -> Map:
+        left_out = np.flatnonzero(self.fold == self.fold[0])[:_JUDGED_ROWS]
+        kept = np.flatnonzero(self.fold != self.fold[0])
+        mine = Map(start.matrix.clone().requires_grad_(), start.offset.clone().requires_grad_())
+        descent = torch.optim.Adam([mine.matrix, mine.offset], lr=_RATE)
+        best, least = start, float(self._loss(depth, left_out, start))
+        for step in range(1, N_STEPS + 1):
+            if until is not None and time.monotonic() > until:
+                break
+            with torch.enable_grad():
+                descent.zero_grad()
+                self._loss(depth, self.rng.choice(kept, min(len(kept), _ROWS_A_STEP), replace=False), mine).backward()
+            descent.step()
+            if step % _STEPS_A_LOOK == 0:
+                now = Map(mine.matrix.detach().clone(), mine.offset.detach().clone())
+                loss = float(self._loss(depth, left_out, now))
+                best, least = (now, loss) if loss < least else (best, least)
+        return best
+
+
+def fit_tuned(
+    model: Model, stream: torch.Tensor, fold: Int[np.ndarray, " row"], *, seconds: float | None, seed: int,
+    progress: Report,
+) -> list[Map]:  # fmt: skip
+    """The maps of all depths before the last, from rows of the stream at all depths."""
+    with torch.inference_mode(False), torch.no_grad():
+        return TunedFit(Lens(model), stream, fold, np.random.default_rng([seed, 7])).maps(seconds, progress)
