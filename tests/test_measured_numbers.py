@@ -1,8 +1,10 @@
 """Measured figures on the site are those of the shipped data: sentences and rows are made of it and looked up."""
 
 import csv
+import importlib
 import json
 import re
+import sys
 import tomllib
 
 import pytest
@@ -61,49 +63,40 @@ def test_prose_about_the_shipped_tunnel_is_what_its_page_measured(probe, sentenc
     assert sentence in " ".join((REFERENCE / "probes" / f"{probe}.md").read_text().split())
 
 
-def cards():
-    folders = sorted((ROOT / "wind_tunnels" / "checkpoints").iterdir())
-    return {each.name: json.loads((each / "tunnel.json").read_text()) for each in folders}
+@pytest.fixture(scope="module")
+def measured():
+    """The tables of the site, made as `mkdocs` makes them."""
+    hooks = str(ROOT / "docs" / "_hooks")
+    sys.path.insert(0, hooks)
+    try:
+        yield importlib.import_module("measured")
+    finally:
+        sys.path.remove(hooks)
 
 
-@pytest.mark.parametrize("name", cards())
-def test_the_row_of_a_tunnel_is_its_card(name):
-    card = cards()[name]
-    figures, position = card["figures"], card["baselines"]["position"]["kl_bits"]
-    kl = figures["kl_bits"]
-    symbol = f"; symbol {figures['symbol.kl_bits']['value']:.4f}" if "symbol.kl_bits" in figures else ""
-    row = (
-        f"| `{name}` | {card['n_parameters']:,} | {card['recipe']['n_steps']} × {card['recipe']['batch']} | "
-        f"{kl['value']:.4f} [{kl['low']:.4f}, {kl['high']:.4f}]{symbol} | "
-        f"{figures['worst_position_kl_bits']['value']:.4f} | {figures['mae_per_sequence_bits']['value']:.4f} | "
-        f"{position:.3f} | {card['core_seconds']:.0f} |"
-    )
-    assert row in TUNNELS
+def test_every_shipped_tunnel_and_every_architecture_has_a_row(measured):
+    tunnels = {path.name for path in (ROOT / "wind_tunnels" / "checkpoints").iterdir()}
+    assert set(re.findall(r"^\| `([\w-]+)` ", measured.tunnels(), re.MULTILINE)) == tunnels
+    assert "| `bijection-gpt-neox` | 152,640 | 1200 × 100 | 0.0023 [0.0023, 0.0024] |" in measured.tunnels()
+    assert re.search(r"^\| `gpt-neox` .* 0\.0005, 0\.0005 \|", measured.primitives(), re.MULTILINE)
 
 
-COLUMNS = (
-    ("accumulation", "bijection"), ("transport", "hmm-fixed"), ("transport", "hmm"), ("binding", "recall"),
-    ("binding", "bijection"),
-)  # fmt: skip
-"""The columns of the table of primitives."""
+def test_tables_of_rates_hold_every_committed_rate_and_every_known_limit(measured):
+    for kind, name in (("assumed", "worlds"), ("broken", "hostile")):
+        committed = json.loads((ROOT / "tests" / "stress" / f"{name}.json").read_text())
+        table = measured.rates(kind)
+        assert all(f"| `{probe}." in table for probe in committed["rates"])
+        assert all(reason in measured.rates("limits") for reason in committed["known"].values())
+    assert "| `sula.slope` | as assumed | 0.045 | 0.915 | 1.000 1.000 1.000 |" in measured.rates("broken")
 
 
-def primitive_runs():
-    with (ROOT / "wind_tunnels" / "measured" / "primitives.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.mark.parametrize("arch", ["gpt-neox", "lstm", "mlp-context", "mlp-position"])
-def test_the_row_of_an_architecture_is_its_best_rate_at_two_seeds(arch):
-    """The rate that did best for seed 0 is chosen, and shown with seed 1."""
-    cells = []
-    for primitive, task in COLUMNS:
-        mine = [r for r in primitive_runs() if (r["primitive"], r["task"], r["arch"]) == (primitive, task, arch)]
-        best = min((r for r in mine if r["seed"] == "0"), key=lambda r: float(r["kl_bits"]))
-        rates = ("lr_muon", "lr_adamw")
-        (again,) = (r for r in mine if r["seed"] == "1" and all(r[x] == best[x] for x in rates))
-        cells.append(f"{float(best['kl_bits']):.4f}, {float(again['kl_bits']):.4f}")
-    assert f"| `{arch}` | {' | '.join(cells)} |" in TUNNELS
+@pytest.mark.parametrize("page", ["ledger.md", "reference/measured-tunnels.md"])
+def test_every_mark_of_a_page_of_measurements_makes_a_table(measured, page):
+    marks = re.findall(r"^\[\[(\w+)(?:: (.+))?\]\]$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    makers = {"table": measured.data, "checked": measured.checked, "tunnels": lambda _: measured.tunnels(),
+              "primitives": lambda _: measured.primitives(), "outcomes": lambda _: measured.outcomes()}  # fmt: skip
+    made = [makers[name](word) for name, word in marks if name in makers]
+    assert len(made) >= 3 and all(text.startswith("| ") and text.count("\n") > 3 for text in made)
 
 
 def speed_cell(runs: list[dict[str, str]]) -> str:

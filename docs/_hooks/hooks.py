@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import gallery
 import ledger_page
+import measured
 import nulls
 import reference
 
@@ -43,6 +44,12 @@ MARKS: dict[str, Callable[[str], str]] = {
     "null": nulls.picture,
     "claims": ledger_page.claims,
     "probes": reference.probes,
+    "table": measured.data,
+    "rates": measured.rates,
+    "tunnels": lambda _: measured.tunnels(),
+    "primitives": lambda _: measured.primitives(),
+    "checked": measured.checked,
+    "outcomes": lambda _: measured.outcomes(),
     "aliases": reference.aliases,
 }
 """What a line `[[mark]]` or `[[mark: word]]` of a page stands for."""

@@ -69,22 +69,6 @@ def measure(world: World, n_worlds: int = N_WORLDS, first: int = 0) -> dict[str,
     return found
 
 
-def table(rates: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]) -> str:
-    """The rates as the lines of a table in Markdown."""
-    lines = ["| Number | World | Called | Interval covers | Effects found |", "|---|---|---|---|---|"]
-    for probe, worlds in rates.items():
-        for world, numbers in worlds.items():
-            for number, found in numbers.items():
-                power = " ".join(_short(found[key]) for size in SIZES[1:] if (key := f"called_{size:g}") in found)
-                covered = _short(found["covered"]) if "covered" in found else ""
-                lines.append(f"| `{probe}.{number}` | {world} | {_short(found['called_0'])} | {covered} | {power} |")
-    return "\n".join(lines)
-
-
-def _short(x: float) -> str:
-    return f"{x:.3f}".lstrip("0") if x < 1 else "1"
-
-
 def _measured(i: int) -> dict[str, dict[str, float]]:
     torch.set_num_threads(1)
     return measure(WORLDS[i])
@@ -108,7 +92,6 @@ def measure_all(probes: Sequence[str]) -> None:
             print(WORLDS[i].probe, WORLDS[i].name, found, flush=True)
             rates = _in_order(rates)
             RATES.write_text(json.dumps(kept | {"n_worlds": N_WORLDS, "rates": rates}, indent=1) + "\n")
-    print(table(rates))
 
 
 def _in_order(rates: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

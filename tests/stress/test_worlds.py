@@ -23,14 +23,13 @@ from tests.stress.worlds import (
     excess_of_small_p,
     observe,
     rates_of,
-    table,
     together,
 )
 
 PAGE = ROOT / "docs" / "reference" / "probes" / "error-rates.md"
 COMMITTED = json.loads(RATES.read_text())
 KNOWN = COMMITTED["known"]
-"""Numbers outside the band, each with the reason that the page states."""
+"""Numbers outside the band, each with the reason that the page prints."""
 
 Rates = dict[str, dict[str, dict[str, float]]]
 
@@ -64,11 +63,9 @@ def test_committed_rates_lie_in_the_band_or_are_known_limits() -> None:
 
 def test_the_page_holds_the_committed_rates() -> None:
     text = PAGE.read_text()
-    assert table(committed()) in text
-    for reason in KNOWN.values():
-        assert reason in " ".join(text.split()), reason
+    assert "[[rates: assumed]]" in text and "[[rates: limits]]" in text
     low, high = band(0.95)
-    assert f"{low:.3f} to {high:.3f}".replace("0.", ".") in text
+    assert f"{low:.3f} to {high:.3f}" in text
     joint = COMMITTED["together"]
     assert f"Over the {joint['headlines']:.0f} p-values" in text
     assert all(f"{joint[name]:.3f}".lstrip("0") in text for name in ("any_called", "false_share", "null_share"))

@@ -345,16 +345,6 @@ def band(rate: float, n: int = N_WORLDS) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def table(rates: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """The rates as the lines of a table in Markdown."""
-    lines = ["| Probe | Number | Interval covers | Called at 5 % | Excess of small p |", "|---|---|---|---|---|"]
-    for name, numbers in rates.items():
-        for number, found in numbers.items():
-            cells = [f"{found[key]:.3f}".lstrip("0") if key in found else "" for key in ("covered", "called", "excess")]
-            lines.append(f"| `{name}` | `{number}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def measure_all() -> None:
     """Measure every probe and write the rates beside this file."""
     observed = {name: observe(name) for name in RECIPES}
@@ -362,7 +352,7 @@ def measure_all() -> None:
     kept = json.loads(RATES.read_text())
     kept |= {"n_worlds": N_WORLDS, "rates": rates, "together": together(observed)}
     RATES.write_text(json.dumps(kept, indent=1) + "\n")
-    print(table(rates), together(observed), sep="\n\n")
+    print(kept["together"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The measured primitives: equal capacity, equal budgets, a tuning that saw one seed, and a README that quotes them."""
+"""The measured primitives: equal capacity, equal budgets, a tuning that saw one seed."""
 
 import csv
 import json
@@ -19,7 +19,6 @@ from interp.wind_tunnels.training.sampling import evaluation_generators
 
 from interp.registry import load_entry
 from interp.tunnel import make_task
-from tests.paths import ROOT
 
 HERE = Path(wind_tunnels.__file__).parent
 BUDGET = ("task", "parameters", "target", "n_steps", "batch", "n_copies")
@@ -70,36 +69,6 @@ def test_every_interval_holds_its_figure_and_every_run_has_its_curve():
         assert float(run["kl_low"]) <= float(run["kl_bits"]) <= float(run["kl_high"])
         steps = [int(point["step"]) for point in curves if point["run"] == run["run"]]
         assert steps == sorted(steps) and steps[-1] == int(run["n_steps"])
-
-
-def test_the_page_quotes_the_runs():
-    """In the row of an architecture, every cell has the KL of its chosen rates for both seeds."""
-    lines = (ROOT / "docs" / "reference" / "measured-tunnels.md").read_text(encoding="utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
-    head = next(cells for cells in rows if cells[0] == "Network" and "transport" in cells[2])
-    columns = [cell.split("`")[1] for cell in head[1:]]
-    for arch in sorted({run["arch"] for run in RUNS}):
-        cells = next(row for row in rows if row[0] == f"`{arch}`" and len(row) == len(head))
-        for task, cell in zip(columns, cells[1:], strict=True):
-            quoted = [part.strip() for part in cell.split(",")]
-            assert quoted == [f"{float(run['kl_bits']):.4f}" for run in chosen(task_key(task), arch)], (arch, task)
-
-
-def task_key(heading):
-    """A heading names a task, and `bijection+` the one with replacement."""
-    name = heading.removesuffix("+")
-    return lambda run: (
-        run["task"] == name
-        and (name != "bijection" or json.loads(run["parameters"])["replacement"] == heading.endswith("+"))
-    )
-
-
-def chosen(is_task, arch):
-    """The runs at the rates that did best with seed 0, by seed."""
-    runs = [run for run in RUNS if is_task(run) and run["arch"] == arch]
-    best = min((run for run in runs if run["seed"] == "0"), key=lambda run: float(run["kl_bits"]))
-    alike = [run for run in runs if all(run[n] == best[n] for n in ("optimiser", "lr_muon", "lr_adamw"))]
-    return sorted(alike, key=lambda run: run["seed"])
 
 
 @pytest.mark.slow

@@ -1,0 +1,134 @@
+"""Tables of what was measured, made from the data that the repository ships."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from reference import table
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "docs" / "_data"
+PRIMITIVES = ROOT / "wind_tunnels" / "measured" / "primitives.csv"
+ASSUMED, BROKEN = (ROOT / "tests" / "stress" / f"{name}.json" for name in ("worlds", "hostile"))
+
+
+def data(name: str) -> str:
+    """A file of `docs/_data` as a table."""
+    head, *rows = _rows(DATA / f"{name}.csv")
+    return table(head, rows)
+
+
+def tunnels() -> str:
+    """A row for each shipped network, from its card."""
+    head = ("Tunnel", "parameters", "steps × batch", "KL, bits [95 %]", "worst position", "entropy error, bits",
+            "KL of position alone", "core-seconds")  # fmt: skip
+    return table(head, (_card_row(path) for path in sorted((ROOT / "wind_tunnels/checkpoints").glob("*/tunnel.json"))))
+
+
+def _card_row(path: Path) -> list[str]:
+    card = json.loads(path.read_text(encoding="utf-8"))
+    figures, recipe, kl = card["figures"], card["recipe"], card["figures"]["kl_bits"]
+    return [
+        f"`{path.parent.name}`",
+        f"{card['n_parameters']:,}",
+        f"{recipe['n_steps']} × {recipe['batch']}",
+        f"{kl['value']:.4f} [{kl['low']:.4f}, {kl['high']:.4f}]",
+        f"{figures['worst_position_kl_bits']['value']:.4f}",
+        f"{figures['mae_per_sequence_bits']['value']:.4f}",
+        f"{card['baselines']['position']['kl_bits']:.3f}",
+        f"{card['core_seconds']:.0f}",
+    ]
+
+
+def primitives() -> str:
+    """KL of each architecture at the learning rates that did best with seed 0: that seed, then the other one."""
+    runs: dict[tuple[str, str], list[dict[str, str]]] = {}
+    with PRIMITIVES.open(newline="", encoding="utf-8") as file:
+        for run in csv.DictReader(file):
+            runs.setdefault((run["primitive"], run["task"]), []).append(run)
+    rows = [
+        [f"`{arch}`", *(_best(arch, these) for these in runs.values())]
+        for arch in sorted({run["arch"] for these in runs.values() for run in these})
+    ]
+    for name, column in (("uniform", "uniform"), ("best constant", "constant"), ("position alone", "position")):
+        rows.append([name, *(f"{float(these[0][f'{column}_kl_bits']):.4f}" for these in runs.values())])
+    return table(("Network", *(f"{primitive}: `{task}`" for primitive, task in runs)), rows)
+
+
+def _best(arch: str, runs: list[dict[str, str]]) -> str:
+    mine = [run for run in runs if run["arch"] == arch]
+    best = min((run for run in mine if run["seed"] == "0"), key=lambda run: float(run["kl_bits"]))
+    same = [run for run in mine if all(run[of] == best[of] for of in ("optimiser", "lr_muon", "lr_adamw"))]
+    return ", ".join(f"{float(run['kl_bits']):.4f}" for run in sorted(same, key=lambda run: run["seed"]))
+
+
+def rates(kind: str) -> str:
+    """False positives, coverage and power over simulations: `assumed`, `broken`, or the `limits` of both."""
+    return RATES[kind]()
+
+
+def _assumed() -> str:
+    head = ("Number", "Coverage", "False positives", "Excess of small p")
+    return table(head, (
+        (f"`{probe}.{number}`", *(_rate(found.get(key)) for key in ("covered", "called", "excess")))
+        for probe, numbers in _read(ASSUMED)["rates"].items()
+        for number, found in numbers.items()
+    ))  # fmt: skip
+
+
+def _broken() -> str:
+    head = ("Number", "Simulation", "False positives", "Coverage", "Power at effects of size 1, 2, 3")
+    return table(head, (
+        (f"`{probe}.{number}`", simulation, _rate(found["called_0"]), _rate(found.get("covered")),
+         " ".join(_rate(rate) for key, rate in found.items() if key.startswith("called_") and key != "called_0"))
+        for probe, simulations in _read(BROKEN)["rates"].items()
+        for simulation, numbers in simulations.items()
+        for number, found in numbers.items()
+    ))  # fmt: skip
+
+
+def _limits() -> str:
+    reasons = (reason for file in (BROKEN, ASSUMED) for reason in _read(file)["known"].values())
+    return "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
+
+
+RATES: dict[str, Callable[[], str]] = {"assumed": _assumed, "broken": _broken, "limits": _limits}
+
+
+def outcomes() -> str:
+    """How many claims of each paper had which outcome."""
+    kinds = ("supported", "contradicted", "no different from the null", "underpowered", "not measurable here")
+    counts = {
+        path.parent.name: Counter(row["cells"][0]["outcome"] for row in _read(path)["papers"][0]["rows"])
+        for path in sorted((ROOT / "examples" / "ledger").glob("*/ledger.json"))
+    }
+    return table(("Paper", *kinds), ([name, *(found[kind] for kind in kinds)] for name, found in counts.items()))
+
+
+def checked(numbers: str) -> str:
+    """Rows of the ledgers as they were checked by hand: those that are named, `13/19`, or `all`."""
+    titles = {
+        row["number"]: row["title"]
+        for path in (ROOT / "examples" / "ledger").glob("*/ledger.json")
+        for row in _read(path)["papers"][0]["rows"]
+    }
+    rows = {row[0]: row for row in _rows(DATA / "checked_by_hand.csv")[1:]}
+    chosen = rows if numbers == "all" else numbers.split("/")
+    found = ((number, titles[int(number)], *rows[number][1:]) for number in chosen)
+    return table(("Row", "Claim", "Outcome", "What was found"), found)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _rows(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def _rate(x: float | None) -> str:
+    return "" if x is None else f"{x:.3f}"
