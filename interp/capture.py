@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import RecordError, UsageError
+from interp.errors import Answering, RecordError, UnknownName, UsageError
 from interp.folds import FOLDS, PromptMean, Rows
 from interp.need import Need
 from interp.prompt import PromptSet
@@ -18,17 +18,19 @@ from interp.system.array_files import digest_of_file, write_array
 from interp.system.digest import digest_of
 from interp.system.whole_files import file_names, writing
 from interp.table import Table
-from interp.words import html_table
+from interp.words import brief, html_table, text_table
 
 if TYPE_CHECKING:
     import xarray
+
+_N_SHOWN = 7  # needs that a notebook prints as text
 
 FORMAT = 2
 """Version of the folder that `Capture.save` writes; the first had no `mechanism` and no files of tables."""
 
 
-@dataclass(frozen=True)
-class ModelInfo:
+@dataclass(frozen=True, repr=False)
+class ModelInfo(Answering):
     """What is known of a model without its weights. `d_head` is the size of keys, queries and values of one head.
 
     A model without attention has 0 heads of size 0, and the attention kernel `none`.
@@ -69,6 +71,9 @@ class ModelInfo:
     """The class of the multimodal model whose language model and head these are."""
     attention_layers: tuple[int, ...] | None = None
     """The layers that have attention, where not all have."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def layers_with_attention(self) -> tuple[int, ...]:
@@ -113,8 +118,8 @@ class Mechanism(ABC):
         """Leave in a folder what the task's `mechanism` reads from it."""
 
 
-@dataclass(frozen=True)
-class Capture:
+@dataclass(frozen=True, repr=False)
+class Capture(Answering, Mapping[Need | str, np.ndarray]):
     """Arrays by need, and one table row for every captured (prompt, position) pair.
 
     `rows` is the table of the scored positions: `prompt` (index), `position`, `length`, `token`, `next_entropy_bits`,
@@ -157,14 +162,23 @@ class Capture:
         """The table of the rows captured at `scored`, `last`, `all` or a column's positions."""
         return self.tables[at]
 
+    def __repr__(self) -> str:
+        title, head, rows, further = self._summary()
+        left_out = f"... and {len(rows) - _N_SHOWN} further needs. " if len(rows) > _N_SHOWN else ""
+        return text_table(title, head, rows[:_N_SHOWN], left_out + further)
+
     def _repr_html_(self) -> str:
-        rows = [
+        return html_table(*self._summary())
+
+    def _summary(self) -> tuple[str, tuple[str, ...], list[tuple[str, ...]], str]:
+        """Title, head and rows of a table of what was captured, and what else there is."""
+        rows: list[tuple[str, ...]] = [
             (need.site, type(need.fold).__name__, need.at, "; ".join(f"{x} {list(a.shape)}" for x, a in folded.items()))
             for need, folded in self.arrays.items()
         ]
         of = f"{len(self.prompts.prompts):,} {self.prompts.unit}s, {self.rows.n_rows:,} rows"
         title = f"{self.model.name} on {self.prompts.name}: {of}"
-        return html_table(title, ("site", "fold", "at", "arrays"), rows, self._further)
+        return title, ("site", "fold", "at", "arrays"), rows, self._further
 
     @property
     def _further(self) -> str:
@@ -175,14 +189,23 @@ class Capture:
     def __getitem__(self, need: Need | str) -> np.ndarray:
         """The rows of a need (or the array of a weight), or of the only need of a site that is named.
 
-        An absent one is a `KeyError`, never zeros.
+        An absent one is an `UnknownName`, which is a `KeyError`, never zeros.
         """
         return self.folded(self._need_of(need) if isinstance(need, str) else need)["rows"]
+
+    def __iter__(self) -> Iterator[Need]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __contains__(self, need: object) -> bool:
+        return need in self.arrays or any(each.site == need for each in self.arrays)
 
     def folded(self, need: Need) -> Mapping[str, np.ndarray]:
         """Everything a fold yields, by name (`count`, `mean`, `variance`, `covariance`, `rows`)."""
         if need not in self.arrays:
-            raise KeyError(f"{need} was not captured; there are {', '.join(map(str, self.arrays))}")
+            raise UnknownName("captured need", str(need), map(str, self.arrays))
         return self.arrays[need]
 
     def _need_of(self, site: str) -> Need:
@@ -191,8 +214,12 @@ class Capture:
         if len(of_site) == 1:
             return of_site[0]
         if not of_site:
-            raise KeyError(f"{site!r} was not captured; there are {', '.join(map(str, self.arrays))}")
-        raise KeyError(f"{site!r} was captured in {len(of_site)} ways, name one: {', '.join(map(str, of_site))}")
+            raise UnknownName("captured need", site, map(str, self.arrays))
+        raise UsageError(
+            asked=f"the rows of {site!r}",
+            found=f"it was captured in {len(of_site)} ways",
+            fix=f"Name one: {', '.join(map(str, of_site))}.",
+        )
 
     @property
     def outcomes(self) -> np.ndarray | None:

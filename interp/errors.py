@@ -7,7 +7,7 @@ reaches the terminal is a fault of the toolkit.
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from interp.words import quoting
 
@@ -47,7 +47,7 @@ class UsageError(InterpError):
     exit_code = 2
 
 
-class UnknownName(UsageError):
+class UnknownName(UsageError, KeyError):
     """A name that stands for nothing here; the message lists the nearest names, and all of them unless they are many.
 
     Many models, probes, prompt sets and tunnels are left to `interp list`.
@@ -61,6 +61,26 @@ class UnknownName(UsageError):
         fix += f"`interp list {kind}s` shows all {len(names)}." if is_long else f"Known: {', '.join(names)}."
         super().__init__(asked=f"{kind} {name!r}", found=f"there is no {kind} of this name", fix=fix)
         self.name, self.near = name, near
+
+
+class UnknownAttribute(UnknownName, AttributeError):  # pyrefly: ignore[inconsistent-inheritance]
+    """An attribute that an object has not: a habit from another library, or a slip of the keys."""
+
+
+class Answering:
+    """An object that answers for an unknown attribute with the nearest of its own; `_habits` says what else to type."""
+
+    _habits: ClassVar[str] = ""
+
+    if not TYPE_CHECKING:  # a checker goes on to refuse attributes that are not declared
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or hasattr(type(self), name):  # a property of its own failed
+                return object.__getattribute__(self, name)
+            known = {*dir(type(self)), *vars(self)}
+            error = UnknownAttribute(f"attribute of {type(self).__name__}", name, {n for n in known if n[0] != "_"})
+            error.fix = f"{self._habits} {error.fix}".lstrip()
+            raise error
 
 
 class PromptError(UsageError):

@@ -1,14 +1,25 @@
 """What a probe found: numbers with units, intervals and nulls; tables; notes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from interp.errors import UnknownName
+from interp.errors import Answering, UnknownName
 from interp.table import Table, number_columns
-from interp.words import html_table, near_zero_as_zero, p_equals, p_value, printable, short, text_table, with_unit
+from interp.words import (
+    brief,
+    html_table,
+    near_zero_as_zero,
+    p_equals,
+    p_value,
+    printable,
+    short,
+    text_table,
+    with_unit,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -73,8 +84,8 @@ class Interval:
         return cls(float(low), float(high), method)
 
 
-@dataclass(frozen=True)
-class Scalar:
+@dataclass(frozen=True, repr=False)
+class Scalar(NDArrayOperatorsMixin):
     """One number. Without an interval or a null it must say why: `Scalar.of` takes either, or the reason.
 
     `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
@@ -166,6 +177,19 @@ class Scalar:
         if low > self.null.band[1]:
             return "above"
         return "below" if high < self.null.band[0] else "within"
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **how: Any) -> Any:
+        """Numpy, arithmetic and comparisons take the value alone."""
+        return getattr(ufunc, method)(*(x.value if isinstance(x, Scalar) else x for x in given), **how)
 
     @property
     def is_p_least(self) -> bool:
@@ -278,7 +302,7 @@ class Control:
 
 
 @dataclass(frozen=True, repr=False)
-class Findings:
+class Findings(Answering, Mapping[str, Scalar]):
     """The result of one probe on one capture.
 
     `headline` names the scalars that the page puts first, in order; `controls` are those of a headline number, by its
@@ -320,10 +344,18 @@ class Findings:
         """The controls that a number needs to stand out, each in words and as it was measured."""
         return [(c.words, self[c.scalar]) for c in self.controls.get(name, ()) if c.essential]
 
+    _habits = "`findings[name]` is a number, `findings.to_frame(name)` a table."
+
     def __getitem__(self, name: str) -> Scalar:
         if name not in self.scalars:
             raise UnknownName("finding", name, self.scalars)
         return self.scalars[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.scalars)
+
+    def __len__(self) -> int:
+        return len(self.scalars)
 
     def rows_in_words(self, names: Iterable[str]) -> list[tuple[str, ...]]:
         """Scalars as rows of a table with the columns `COLUMNS`."""
@@ -350,15 +382,19 @@ class Findings:
 
         Figures are made of findings alone: the parameters of the probe that found them do not come into it.
         """
-        from interp.registry import entries, load_entry
-
-        kind = "study" if self.probe in entries("study") else "probe"
-        figures = {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
+        figures = self.figures(theme)
         if name is None and figures:
             name = next(iter(figures))
         if name not in figures:
             raise UnknownName("figure", str(name), figures)
-        return load_entry("report", "figure")(figures[name], theme)
+        return figures[name]
+
+    def figures(self, theme: Literal["light", "dark"] = "light") -> dict[str, "go.Figure"]:
+        """All figures of the page by name, the main one first, in the page's theme."""
+        from interp.registry import entries, load_entry
+
+        kind, themed = "study" if self.probe in entries("study") else "probe", load_entry("report", "figure")
+        return {figure.name: themed(figure, theme) for figure in load_entry(kind, self.probe)().figures(self)}
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
         """A table by name as a pandas frame; without a name, the scalars, one a row with all that is known of each.

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from interp.capture import Mechanism, ModelInfo
+from interp.errors import Answering, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -37,11 +38,13 @@ class Carrying(Protocol):
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Answering):
     """What `interp.load` returns. `task` is set for a wind-tunnel model, `tokenizer` for a text model.
 
     Its stream is decoded through the logit lens, or through `lens`.
     """
+
+    _habits = "`model.module` is the transformers model, `interp.generate(model, texts)` continues texts."
 
     module: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase | None"
@@ -52,6 +55,13 @@ class Model:
     card: Mapping[str, Any] | None = None
     mechanism: Mechanism | None = None
     lens: Carrying | None = None
+
+    def __call__(self, *given: Any, **how: Any) -> NoReturn:
+        raise UsageError(
+            asked=f"calling {self!r}",
+            found="it holds a model and is none",
+            fix="Call model.module(...) for a pass of your own, or interp.collect(model, texts, needs).",
+        )
 
     @property
     def name(self) -> str:

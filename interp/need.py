@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from interp.folds import Fold, Mean, Moments, PromptMean, Rows
 from interp.sites import Site, site
+from interp.words import brief
 
 ROWS = Rows()
 
@@ -12,7 +13,7 @@ PLACES = frozenset({"scored", "last", "all", "followed", "before_last", "tunnel"
 """Positions that have a name of their own; every other one is a column of the prompt set."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Need:
     """One thing a probe reads.
 
@@ -45,6 +46,9 @@ class Need:
             raise ValueError("tunnel positions may be none at all, which has no mean: keep them as rows")
         if described.axes == ("vocab",) and isinstance(self.fold, Moments):
             raise ValueError("a covariance over the whole vocabulary is never wanted")
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def described(self) -> Site:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.errors import PromptError
+from interp.errors import Answering, PromptError
 from interp.system.plain_numbers import plain
+from interp.words import brief
 
 if TYPE_CHECKING:
     import pandas
@@ -113,8 +114,8 @@ def _whole(given: Any, name: str) -> tuple[int, ...] | None:
         ) from error
 
 
-@dataclass(frozen=True)
-class PromptSet:
+@dataclass(frozen=True, repr=False)
+class PromptSet(Answering):
     """Named prompts, all texts or all token ids, with the units of their columns.
 
     `unit` is the thing that is resampled (`prompt`, `sequence`); `source` says in words where the set comes from;
@@ -179,6 +180,9 @@ class PromptSet:
                 found=f"the columns {sorted(unnamed)} have no unit",
                 fix="Name a unit for every column (`label` for names).",
             )
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __len__(self) -> int:
         return len(self.prompts)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from interp.errors import Answering, UnknownName
 from interp.words import printable
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def number_columns(
     return found if p is None else found | {f"{name}_p": p}
 
 
-@dataclass(frozen=True)
-class Table:
+@dataclass(frozen=True, repr=False)
+class Table(Answering):
     """Named columns of equal length with their units (`bits`, `1` for pure numbers, `label` for names ...).
 
     The columns of a number (`ENDINGS`) have its unit where none is given, its p is a `probability`. Raises `ValueError`
@@ -80,11 +81,25 @@ class Table:
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return cls(columns, {name: unit for name, unit in units.items() if name in columns}, caption)
 
+    _habits = "`table.to_frame()` is a pandas frame."
+
     def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.columns:
+            raise UnknownName("column", name, self.columns)
         return self.columns[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self.columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def keys(self) -> Iterable[str]:
+        """The names of the columns: `dict(table)` holds them."""
+        return self.columns.keys()
+
+    def __len__(self) -> int:
+        return self.n_rows
 
     def where(self, keep: np.ndarray) -> "Table":
         """The rows that a boolean mask or an index array picks."""
@@ -99,9 +114,17 @@ class Table:
         """A copy with one column more (or replaced)."""
         return Table({**self.columns, name: column}, {**self.units, name: unit}, self.caption)
 
+    def __repr__(self) -> str:
+        caption = f"{self.caption}\n" if self.caption else ""
+        shown = self._shown().to_string(max_rows=4, max_cols=6, max_colwidth=40)
+        return printable(f"{caption}{shown}\n[{self.n_rows:,} rows, {len(self.columns)} columns]")
+
     def _repr_html_(self) -> str:
+        return printable(self._shown().to_html(max_rows=_N_SHOWN, escape=True, border=0))
+
+    def _shown(self) -> "pandas.DataFrame":
         names = {name: name if unit in (LABEL, "1") else f"{name} / {unit}" for name, unit in self.units.items()}
-        return printable(self.to_frame().rename(columns=names).to_html(max_rows=_N_SHOWN, escape=True, border=0))
+        return self.to_frame().rename(columns=names)
 
     def to_frame(self) -> "pandas.DataFrame":
         """The columns as a pandas frame; units are in `frame.attrs["units"]`."""

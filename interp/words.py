@@ -6,7 +6,9 @@ Three digits, a dash where there is none.
 import html
 import math
 import re
+import reprlib
 from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, fields
 from pathlib import PureWindowsPath
 from typing import Any
 
@@ -117,6 +119,24 @@ def text_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], f
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     table = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
     return "\n".join((title, *table, *([further] if further else [])))
+
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = 80
+
+
+def brief(of: Any) -> str:
+    """A dataclass as a line: its fields but those that are as by default, arrays by their shape, long values cut."""
+    shown = []
+    for field in fields(of):
+        value = getattr(of, field.name)
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        shape = getattr(value, "shape", None)
+        if shape is not None:
+            shown.append(f"{field.name}=array{list(shape)}")
+        elif field.repr and (default is MISSING or value != default):
+            shown.append(f"{field.name}={_SHOWN.repr(value)}")
+    return printable(f"{type(of).__name__}({', '.join(shown)})")
 
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], further: str) -> str:

@@ -325,12 +325,13 @@ def _of_trainings(rule: Rule, numbers: Sequence[MeasuredNumber]) -> str:
 
 def _source(model: str, evidence: Evidence, folder: Path) -> SourceFile:
     record = evidence.record
-    where = ""
+    where, command, spec_hash, models = "", "", "", []
+    if record is not None:
+        command, spec_hash, models = str(record.spec.get("command", "")), record.spec_hash, models_of(record)
     if record is not None and record.path is not None:
         is_beside = record.path.parent == folder.parent
         where = (Path("..", record.path.name) if is_beside else record.path).as_posix()
     return SourceFile(
         name=evidence.source.name, title=evidence.source.title, kind=evidence.source.kind, model=model, record=where,
-        command=str(record.spec.get("command", "")) if record else "", spec_hash=record.spec_hash if record else "",
-        models=models_of(record) if record else [], reason=evidence.reason, failed=evidence.failed,
+        command=command, spec_hash=spec_hash, models=models, reason=evidence.reason, failed=evidence.failed,
     )  # fmt: skip

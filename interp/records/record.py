@@ -7,8 +7,8 @@ written as null and come back as NaN.
 import json
 import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from interp.errors import RecordError
+from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
@@ -37,6 +37,7 @@ from interp.words import html_table, last_part, text_table
 
 if TYPE_CHECKING:
     import pandas
+    import plotly.graph_objects as go
 
 FORMAT = 1
 """Version of `run.json`; a change of its meaning bumps it and keeps a file of the old one under tests/records."""
@@ -139,11 +140,11 @@ class RunFile(_Strict):
 
 
 @dataclass(frozen=True, repr=False)
-class RunRecord:
+class RunRecord(Answering, Mapping[str, Findings]):
     """One finished run: what was asked, of which model, on which prompts, and what was found.
 
-    `findings` maps a probe's name to its `Findings`; `shown` are prompts token by token; `path` is the folder on disk
-    once it was written.
+    `record[probe]` is what a probe found, of all in `findings`; `shown` are prompts token by token; `path` is the
+    folder on disk once it was saved.
 
     >>> record = interp.open_run("runs/first")
     >>> record.status, list(record.findings)
@@ -171,15 +172,49 @@ class RunRecord:
         found = ((prompts.get("clusters") or {}).get("caution") for prompts in read)
         return [*dict.fromkeys(sentence for sentence in found if sentence)]
 
+    def __getitem__(self, probe: str) -> Findings:
+        if probe not in self.findings:
+            raise UnknownName("probe of this record", probe, self.findings)
+        return self.findings[probe]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    @property
+    def page(self) -> Path:
+        """Where the page of the record lies, beside it; `RecordError` before it is saved."""
+        if self.path is None:
+            raise RecordError(
+                asked="the page of a record",
+                found="the record was not saved to a folder, so there is no place beside it",
+                fix="Use record.save(folder) first, record.write_page(path), or run with out=FOLDER.",
+            )
+        return self.path / "report.html"
+
     def show(self) -> Path:
-        """Render the page beside the record (again, if it is there) and return its path.
+        """Render the page beside the record (again, if it is there) and return its path."""
+        return self.write_page(self.page)
+
+    def write_page(self, path: str | Path) -> Path:
+        """Render the page as a file of its own, which needs nothing beside it; returns its path.
 
         A study may have a page of its own: the report of its name.
         """
         from interp.registry import entries, load_entry
 
         study = self.spec.get("study")
-        return load_entry("report", study if study in entries("report") else "html")(self)
+        return load_entry("report", study if study in entries("report") else "html")(self, Path(path))
+
+    def figures(self, theme: Literal["light", "dark"] = "light") -> dict[str, "go.Figure"]:
+        """The figures of all probes, each called `PROBE.FIGURE`, in the page's theme."""
+        return {
+            f"{probe}.{name}": figure
+            for probe, found in self.findings.items()
+            for name, figure in found.figures(theme).items()
+        }
 
     def __repr__(self) -> str:
         return text_table(*self._headline_table())
@@ -199,9 +234,7 @@ class RunRecord:
         where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
         judged = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
         said = " ".join([*judged, *contradictions(self.findings), str(tried(self.findings))])
-        further = (
-            f"{said} {where}" + "`record.show()` draws the page, `record.findings[probe]` holds all numbers and tables."
-        )
+        further = f"{said} {where}" + "`record.show()` draws the page, `record[probe]` holds all numbers and tables."
         return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
 
     def to_frame(self) -> "pandas.DataFrame":
@@ -225,10 +258,9 @@ class RunRecord:
                 found |= {f"{probe}.{name}{end}": float(x) for end, x in told.items() if math.isfinite(x)}
         return found
 
-    def write(self, folder: Path) -> "RunRecord":
+    def save(self, folder: str | Path) -> "RunRecord":
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
-        from dataclasses import replace
-
+        folder = Path(folder)
         try:
             with writing(folder) as draft:
                 (draft / "tables").mkdir(parents=True)
@@ -257,6 +289,9 @@ class RunRecord:
                 fix="Check free space and permissions there, or choose another folder with --out.",
             ) from error
         return replace(self, path=folder)
+
+    write = save
+    """Its name in earlier releases."""
 
     def _write_findings(self, probe: str, findings: Findings, draft: Path) -> FindingsFile:
         tables = {}
@@ -304,12 +339,12 @@ def written(record: RunRecord, out: Path, name: str) -> RunRecord:
     while True:
         folder = new_folder(out, name)
         try:
-            return record.write(folder)
+            return record.save(folder)
         except RecordError as error:
             if _is_taken(folder, error.__cause__):
                 continue  # another process was faster
             try:
-                refuge = record.write(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
+                refuge = record.save(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
             except (RecordError, OSError):
                 raise error from None
             raise RecordError(

@@ -24,6 +24,7 @@ from interp.reading.forward import capture
 from interp.reading.lens import Lens
 from interp.statistics.estimate import band, t_half_width
 from interp.system.float64 import double
+from interp.words import brief
 
 if TYPE_CHECKING:
     import pandas
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Answer = str | int | Sequence[str | int]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LogitAttribution:
     """Shares of the logit of an answer, over that of a wrong one (or over the mean of the vocabulary), in logits.
 
@@ -55,6 +56,9 @@ class LogitAttribution:
     embedding: Float[np.ndarray, " row"]
     constant: Float[np.ndarray, " row"]
     null: Float[np.ndarray, "draw layer head"]
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def total(self) -> Float[np.ndarray, " row"]:

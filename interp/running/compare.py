@@ -42,6 +42,6 @@ def _path(run: RunRecord | str | Path) -> Path:
         raise RecordError(
             asked=f"comparing the run of {run.model.get('name', 'a model')}",
             found="it was not written to a folder, and a comparison names the records it was made of",
-            fix="Run with out=FOLDER, or record.write(folder) first.",
+            fix="Run with out=FOLDER, or record.save(folder) first.",
         )
     return run.path

@@ -25,6 +25,7 @@ from interp.prompting.tokens import one_token, tokenise, words_of
 from interp.reading.forward import capture
 from interp.statistics.estimate import band
 from interp.system.progress import reporting
+from interp.words import brief
 
 if TYPE_CHECKING:
     import pandas
@@ -36,7 +37,7 @@ OnePrompt = str | Sequence[int]
 """A prompt: a text, or token ids."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PatchingMap:
     """What clean activations restore in a corrupted pass, by layer (depths of the residual stream) and position.
 
@@ -64,6 +65,9 @@ class PatchingMap:
     effect: Float[np.ndarray, "layer pos"]
     null: Float[np.ndarray, "draw layer pos"]
     moves: Float[np.ndarray, "layer pos feature"] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def recovered(self) -> Float[np.ndarray, "layer pos"]:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from interp.certifying.verdicts import MEANINGS, Count
-from interp.errors import RecordError
 from interp.records.record import RunRecord
 from interp.system.foreign_files import readable
 from interp.table import Table
@@ -14,18 +13,12 @@ from ..page.render import style_sheet, templates_of_pages, write_page
 from ..page.security import policy
 
 
-def render(record: RunRecord) -> Path:
-    """Write the page as `report.html` into the record's folder, whole or not at all; returns its path."""
-    if record.path is None:
-        raise RecordError(
-            asked="the page of a certificate",
-            found="the record was not written to a folder, so there is no place beside it",
-            fix="Use record.write(folder) first, or certify with out=FOLDER.",
-        )
+def render(record: RunRecord, target: Path | None = None) -> Path:
+    """Write the page as a file, by default beside the record, whole or not at all; returns its path."""
     fix = "The record was edited or written by another program; certify again."
     with readable(f"the page of the certificate {record.path}", fix, found="it lacks what a certificate has"):
         page = html(record)
-    return write_page(record.path / "report.html", page)
+    return write_page(target or record.page, page)
 
 
 def html(record: RunRecord) -> str:

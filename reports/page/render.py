@@ -37,18 +37,9 @@ HOME = Path(__file__).parent.parent
 PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
 
-def render(record: RunRecord) -> Path:
-    """Write the page as `report.html` into the record's folder, whole or not at all; returns its path.
-
-    Raises `RecordError` for a record that is not on disk, and where the page cannot be written.
-    """
-    if record.path is None:
-        raise RecordError(
-            asked="the page of a record",
-            found="the record was not written to a folder, so there is no place beside it",
-            fix="Use record.write(folder) first, or run with out=FOLDER.",
-        )
-    return write_page(record.path / "report.html", html(record))
+def render(record: RunRecord, target: Path | None = None) -> Path:
+    """Write the page as a file, by default beside the record, whole or not at all; returns its path."""
+    return write_page(target or record.page, html(record))
 
 
 def is_page(path: Path) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from interp.errors import UnknownName
+from interp.errors import UnknownName, UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.records.record import RunRecord
@@ -94,8 +94,8 @@ def test_a_site_that_was_read_in_one_way_is_found_by_its_name():
     one = Need("v")
     capture = synthetic_capture((one, Need("z"), Need("z", at="all")), Shape(n_prompts=3))
     assert capture["v"] is capture[one]
-    for name, words in (("z", "captured in 2 ways"), ("k", "was not captured; there are")):
-        with pytest.raises(KeyError, match=words):
+    for name, words in (("z", "captured in 2 ways"), ("k", "no captured need of this name")):
+        with pytest.raises(UsageError, match=words):
             _ = capture[name]
 
 
