@@ -1,6 +1,5 @@
-"""The figures of a comparison: what moved where, every headline number with its null, curves along the depth."""
+"""The figures of a comparison: what differs, every headline number with its null, curves along the depth."""
 
-import html
 import itertools
 import math
 from typing import TYPE_CHECKING
@@ -11,7 +10,9 @@ from interp.drawing import NULL, PALETTE, VALUE
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from interp.words import short, with_unit
+
+from .names import cut, in_words, title_of
+from .pair import pair_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,19 +22,24 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 _CLIP = 3.0
 _ROW, _PANEL = 26, 96  # pixels of a row of dots, and of what stands above and below it
 _SHORT = 12  # characters of a name that stands level below its column
-_NAME = 34  # characters of a name along an axis
 
 
 def comparison_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The map of differences first, then one figure of dots and one of curves for each probe."""
+    """What differs first, then curves along the depth for each probe.
+
+    Two groups stand side by side in one figure. Of more there is a map of differences and, for each probe, dots.
+    """
     differences = findings.tables.get("differences")
     if differences is None:
         return ()
     headline = differences.where(differences["is_headline"])
-    figures = [_map(headline)] if np.isfinite(_size(headline)).any() else []
-    numbers = findings.tables["numbers"]
-    for probe in dict.fromkeys(headline["probe"].tolist()):
-        figures.append(_dots(probe, headline.where(headline["probe"] == probe), numbers))
+    is_pair = len(set(headline["group"].tolist())) == 2
+    if is_pair:
+        figures = [pair_figure(headline, findings.tables["numbers"], _size(headline))]
+    else:
+        figures = [_map(headline)] if np.isfinite(_size(headline)).any() else []
+        figures += [_dots(probe, headline.where(headline["probe"] == probe), findings.tables["numbers"]) for probe in
+                    dict.fromkeys(headline["probe"].tolist())]  # fmt: skip
     curves = findings.tables.get("curves")
     if curves is not None:
         figures += [_curves(probe, curves.where(curves["probe"] == probe)) for probe in
@@ -68,9 +74,9 @@ def _map(table: Table) -> Figure:
         at = names.index((table["probe"][i], table["name"][i])), groups.index(table["group"][i])
         size[at] = of
         mark[at] = "●" if table["verdict"][i] == "moved" else ""
-        said[at] = _in_words(table, i)
+        said[at] = in_words(table, i)
     plot = go.Figure(go.Heatmap(
-        z=np.clip(size, -_CLIP, _CLIP), x=[_cut(group) for group in groups], y=[_of(*name) for name in names],
+        z=np.clip(size, -_CLIP, _CLIP), x=[cut(group) for group in groups], y=[_of(*name) for name in names],
         text=mark, texttemplate="%{text}", customdata=said, hovertemplate="%{customdata}<extra></extra>",
         zmin=-_CLIP, zmax=_CLIP, colorscale="RdBu_r", xgap=1, ygap=1,
         colorbar={"title": {"text": "half-widths", "side": "top"}, "thickness": 12},
@@ -86,23 +92,13 @@ def _map(table: Table) -> Figure:
     return Figure("moved", "What moved against its reference", reading, plot, "differences")
 
 
-def _in_words(table: Table, i: int) -> str:
-    unit = str(table["unit"][i])
-    low, high = short(float(table["difference_low"][i])), short(float(table["difference_high"][i]))
-    difference = with_unit(short(float(table["difference"][i])), unit)
-    return (
-        f"{table['name'][i]}: {table['group'][i]} against {table['against'][i]}: "
-        f"{difference} ({low} to {high}), {table['verdict'][i] or 'no interval'}"
-    )
-
-
 def _dots(probe: str, table: Table, numbers: Table) -> Figure:
     """A panel for each number: groups down, value and interval across, over the band of the null."""
     from plotly.subplots import make_subplots
 
     names = [*dict.fromkeys(table["name"].tolist())]
     groups = [*dict.fromkeys(table["group"].tolist())]
-    titles = [_title(name, str(table["unit"][table["name"] == name][0])) for name in names]
+    titles = [title_of(name, str(table["unit"][table["name"] == name][0])) for name in names]
     height = _ROW * len(groups) + _PANEL
     plot = make_subplots(
         rows=len(names), cols=1, subplot_titles=titles, vertical_spacing=0.62 * _PANEL / (height * len(names))
@@ -113,7 +109,7 @@ def _dots(probe: str, table: Table, numbers: Table) -> Figure:
     plot.update_layout(height=height * len(names) + 40, showlegend=False)
     plot.update_annotations(font_size=11)
     plot.update_yaxes(
-        tickvals=list(range(len(groups))), ticktext=[_cut(group) for group in groups],
+        tickvals=list(range(len(groups))), ticktext=[cut(group) for group in groups],
         range=[len(groups) - 0.4, -0.6], showgrid=False, zeroline=False,
     )  # fmt: skip
     plot.update_xaxes(zeroline=False, nticks=4, tickangle=0)
@@ -174,7 +170,7 @@ def _curves(probe: str, table: Table) -> Figure:
             with_null.add(measure)
             shown.append(measure)
         plot.add_scatter(
-            x=mine["depth"], y=value, name=_cut(group), mode="lines+markers", visible=measure == measures[0],
+            x=mine["depth"], y=value, name=cut(group), mode="lines+markers", visible=measure == measures[0],
             line={"color": PALETTE[i % len(PALETTE)], "dash": _DASHES[i // len(PALETTE) % len(_DASHES)]},
             error_y={"type": "data", "symmetric": False, "array": mine["high"] - value, "thickness": 1, "width": 0,
                      "arrayminus": value - mine["low"]},
@@ -183,11 +179,11 @@ def _curves(probe: str, table: Table) -> Figure:
     for measure in measures:
         unit = str(table["unit"][of.index(measure)])
         visible = [one == measure for one in shown]
-        title = {"yaxis.title.text": _title(measure.split(": ", 1)[1], unit)}
+        title = {"yaxis.title.text": title_of(measure.split(": ", 1)[1], unit)}
         buttons.append({"label": measure, "method": "update", "args": [{"visible": visible}, title]})
     plot.update_layout(updatemenus=[{"buttons": buttons, "active": 0, "name": "number"}], height=420)
     plot.update_xaxes(title_text="depth (fraction of the layers)", range=[-0.04, 1.04])
-    plot.update_yaxes(title_text=_title(measures[0].split(": ", 1)[1], str(table["unit"][0])))
+    plot.update_yaxes(title_text=title_of(measures[0].split(": ", 1)[1], str(table["unit"][0])))
     reading = (
         "One line a group (or run), against the fraction of its depth, as networks differ in their number of layers; "
         "bars are 95 % intervals, grey the null of each group (hover says whose). The menu chooses the number."
@@ -195,15 +191,5 @@ def _curves(probe: str, table: Table) -> Figure:
     return Figure(f"curves-{probe}", f"Along the depth: {probe}", reading, plot, "curves")
 
 
-def _title(name: str, unit: str) -> str:
-    words = name.removesuffix(f"_{unit}").replace("_", " ")
-    return html.escape(words if unit in ("1", "", "label") else f"{words} ({unit})")
-
-
 def _of(probe: str, name: str) -> str:
     return f"{probe}: {name.replace('_', ' ')}"
-
-
-def _cut(name: str) -> str:
-    """A name that fits beside a figure: its end is what tells names of one beginning apart."""
-    return name if len(name) <= _NAME else f"…{name[-(_NAME - 1) :]}"

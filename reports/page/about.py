@@ -44,16 +44,20 @@ def read_on(record: RunRecord) -> list[str]:
     Nothing of other studies.
     """
     if is_study(record):
-        found = record.findings.get("comparison")
-        held = found.tables.get("differences") if found else None
-        pairs = {} if held is None else dict.fromkeys(zip(held["group"], held["against"], strict=True))
-        against = {ref: [group for group, other in pairs if other == ref] for _, ref in pairs if ref}
-        return [f"{listed(groups)} against {ref}" for ref, groups in against.items()]
+        return [f"{listed(groups)} against {ref}" for ref, groups in _compared(record).items()]
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
     sizes += [f"{_count(model['n_parameters'])} parameters"] if model.get("n_parameters") else []
     return [*([", ".join(sizes)] if sizes else []), prompts_in_words(record)]
+
+
+def _compared(record: RunRecord) -> dict[str, list[str]]:
+    """The references of a comparison, each with the groups that are held against it; nothing of other studies."""
+    found = record.findings.get("comparison")
+    held = found.tables.get("differences") if found else None
+    pairs = {} if held is None else dict.fromkeys(zip(held["group"], held["against"], strict=True))
+    return {ref: [group for group, other in pairs if other == ref] for _, ref in pairs if ref}
 
 
 def is_study(record: RunRecord) -> bool:
@@ -69,7 +73,10 @@ def model_name(record: RunRecord) -> str:
 
 
 def heading(record: RunRecord) -> str:
-    """The model's name for the top of the page; of a path only its end."""
+    """The model's name for the top of the page, of a path only its end; of a comparison of two both names."""
+    match list(_compared(record).items()):
+        case [(reference, [group])]:
+            return f"{group} against {reference}"
     return short_name(model_name(record))
 
 

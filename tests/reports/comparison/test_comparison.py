@@ -15,6 +15,8 @@ from interp.cli.app import app
 from interp.errors import RecordError, UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.records.record import RunRecord
+from interp.registry import load_entry
+from interp.running.spec import make_study
 from interp.table import Table
 
 
@@ -227,15 +229,11 @@ def test_numbers_that_moved_with_their_null_are_named(tmp_path):
 def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
     runs = [made("a", 1.0, card=card(0, 0.1, n_kv_heads=4)), made("b", 3.0, card=card(0, 0.1, n_kv_heads=2))]
     record = compared(tmp_path, runs)
-    study = type(interp.running.spec.make_study("comparison", {}))()
-    figures = study.figures(record.findings["comparison"])
+    figures = make_study("comparison", {}).figures(record.findings["comparison"])
     names = [figure.name for figure in figures]
-    assert names == ["moved", "numbers-tunnel", "numbers-manifold", "curves-manifold"]
+    assert names == ["pair", "curves-manifold"]
     assert all(undrawable(figure.plot) is None for figure in figures)
-    heat = figures[0].plot.data[0]
-    assert list(heat.y) == ["tunnel: kl bits", "manifold: share"] and list(heat.x) == ["b"]
-    assert heat.text[1][0] == "●" and heat.z[1][0] == 3.0  # 2 bits, at a half-width of 0.14, clipped
-    curves, drawn = record.findings["comparison"].tables["curves"], figures[3].plot.data
+    curves, drawn = record.findings["comparison"].tables["curves"], figures[1].plot.data
     assert [(trace.name, trace.showlegend) for trace in drawn] == [
         ("null", True),
         ("a", None),
@@ -246,13 +244,63 @@ def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
         mine = curves.where(curves["group"] == group)
         np.testing.assert_array_equal(drawn[2 * i].y, mine["null"])
         np.testing.assert_array_equal(drawn[2 * i + 1].y, mine["value"])
-    (button,) = figures[3].plot.layout.updatemenus[0].buttons
+    (button,) = figures[1].plot.layout.updatemenus[0].buttons
     assert button.args[0]["visible"] == [True] * 4
     page = (record.path / "report.html").read_text()
-    assert "What moved against its reference" in page and "cannot be drawn" not in page
+    assert "<h1>b against a</h1>" in page and "cannot be drawn" not in page
     again = interp.compare([run.path for run in (interp.open_run(tmp_path / f"run{i}") for i in range(2))],
                            out=tmp_path / "out", reuse=True)  # fmt: skip
     assert again.path == record.path
+
+
+def drawn(record):
+    return {figure.name: figure for figure in make_study("comparison", {}).figures(record.findings["comparison"])}
+
+
+def test_two_models_stand_side_by_side_under_each_question(tmp_path):
+    record = compared(tmp_path, [made("a", 1.0, card=card(0, 0.1)), made("b", 3.0, card=card(1, 0.105, d_head=2))])
+    figure = drawn(record)["pair"]
+    assert figure.title == "1 of 2 headline numbers differs: share (higher in b)"
+    asked = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
+    assert asked == ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
+    assert figure.plot.layout.yaxis.ticktext == ("kl (bits)", "share (bits)")
+    assert figure.plot.layout.yaxis2.ticktext == ("0.1 | 0.105", "1 | 3")
+    a, b = (next(trace for trace in figure.plot.data if trace.name == name) for name in "ab")
+    low, width = -0.2, 3.1 + 0.2  # from the band of the null to the end of the higher interval
+    assert (a.x[1], b.x[1]) == pytest.approx(((1 - low) / width, (3 - low) / width))
+    assert (a.error_x.array[1], a.error_x.arrayminus[1]) == pytest.approx((0.1 / width, 0.1 / width))
+    assert list(b.marker.symbol) == ["circle-open", "circle"]
+    assert np.all(b.y > a.y) and np.all(b.y - a.y < 0.5)
+    assert "share: b against a: 2 bits" in b.customdata[1]
+
+
+@pytest.mark.parametrize(
+    ("values", "title"),
+    [
+        ((1.0, 1.01), "None of 1 headline numbers differs by more than its interval"),
+        ((1.0, math.nan), "None of 0 headline numbers differs by more than its interval"),
+        ((3.0, 1.0), "1 of 1 headline numbers differs: share (lower in b)"),
+    ],
+)
+def test_the_title_of_two_says_what_differs(tmp_path, values, title):
+    figure = drawn(compared(tmp_path, [made(name, value) for name, value in zip("ab", values, strict=True)]))["pair"]
+    assert figure.title == title and undrawable(figure.plot) is None
+
+
+def test_two_pooled_groups_show_their_runs(tmp_path):
+    records = [made(name, value) for name, value in zip("abcd", (1.0, 1.2, 2.0, 2.4), strict=True)]
+    plot = drawn(compared(tmp_path, records, groups=["x", "x", "y", "y"]))["pair"].plot
+    assert [list(trace.customdata) for trace in plot.data if trace.marker.size == 4] == [["a", "b"], ["c", "d"]]
+
+
+def test_more_than_two_are_a_map_and_dots_for_every_probe(tmp_path):
+    records = [made(name, value, card=card(0, 0.1, n_kv_heads=i)) for i, (name, value) in
+               enumerate(zip("abc", (1.0, 3.0, 1.1), strict=True))]  # fmt: skip
+    figures = drawn(compared(tmp_path, records))
+    assert list(figures) == ["moved", "numbers-tunnel", "numbers-manifold", "curves-manifold"]
+    heat = figures["moved"].plot.data[0]
+    assert list(heat.y) == ["tunnel: kl bits", "manifold: share"] and list(heat.x) == ["b", "c"]
+    assert heat.text[1][0] == "●" and heat.z[1][0] == 3.0  # 2 bits, at a half-width of 0.14, clipped
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,33 @@
+"""How numbers and groups are called in the figures of a comparison."""
+
+import html
+
+from interp.table import Table
+from interp.words import short, with_unit
+
+_NAME = 34  # characters of a name along an axis
+
+
+def in_words(table: Table, i: int) -> str:
+    """A row of the table of differences in one line: the difference, or the value where nothing is held against it."""
+    name, group, unit = (str(table[column][i]) for column in ("name", "group", "unit"))
+    if not table["against"][i]:
+        return f"{name}: {group}: {_with_bounds(table, i, 'value', ('low', 'high'), unit)}"
+    bounds = ("difference_low", "difference_high")
+    difference = _with_bounds(table, i, "difference", bounds, unit)
+    return f"{name}: {group} against {table['against'][i]}: {difference}, {table['verdict'][i] or 'no interval'}"
+
+
+def _with_bounds(table: Table, i: int, column: str, bounds: tuple[str, str], unit: str) -> str:
+    low, high = (short(float(table[bound][i])) for bound in bounds)
+    return f"{with_unit(short(float(table[column][i])), unit)} ({low} to {high})"
+
+
+def title_of(name: str, unit: str) -> str:
+    words = name.removesuffix(f"_{unit}").replace("_", " ")
+    return html.escape(words if unit in ("1", "", "label") else f"{words} ({unit})")
+
+
+def cut(name: str) -> str:
+    """A name that fits beside a figure: its end is what tells names of one beginning apart."""
+    return name if len(name) <= _NAME else f"…{name[-(_NAME - 1) :]}"
