@@ -25,7 +25,7 @@ _NAMED = 3  # numbers that the title names; of more it says how many
 _QUESTION = 56  # characters of a line of a question
 _APART = 0.17  # of a row, between its middle and the dots of either group
 _ROW, _AROUND = 24, 110  # pixels of a row, and of what stands above and below all rows
-_SCALED = ("value", "low", "high", "null_low", "null_high")
+_SCALED = ("value", "low", "high", "null", "null_low", "null_high")
 
 _Key = tuple[str, str]
 
@@ -37,7 +37,9 @@ def pair_figure(headline: Table, numbers: Table, size: np.ndarray) -> Figure:
     """
     import plotly.graph_objects as go
 
-    groups = [*dict.fromkeys(headline["group"].tolist())]
+    groups, title = [*dict.fromkeys(headline["group"].tolist())], _title(headline, size)
+    has_value = {key for key, value in zip(_keys(headline), headline["value"], strict=True) if np.isfinite(value)}
+    headline = headline.where(np.array([key in has_value for key in _keys(headline)]))
     plot, rows = go.Figure(), {}
     end = 0.0
     for probe in dict.fromkeys(headline["probe"].tolist()):
@@ -58,22 +60,22 @@ def pair_figure(headline: Table, numbers: Table, size: np.ndarray) -> Figure:
         "the interval of the difference leaves out 0. A value in its grey bar says nothing: compare each with its own "
         "null first. Two models are no sample: a difference may be due to anything else in which they differ."
     )
-    return Figure("pair", _title(headline, size), reading, plot, "differences")
+    return Figure("pair", title, reading, plot, "differences")
 
 
 def _title(headline: Table, size: np.ndarray) -> str:
-    """What differs, most clearly first: `5 of 24 headline numbers differ: slope (lower in b), ... and 2 more`."""
+    """What differs, most clearly first: `5 of 24 headline numbers differ; in b: slope (lower), ... and 2 more`."""
     judged = np.isin(headline["verdict"], ("moved", "within"))
     moved = np.flatnonzero(headline["verdict"] == "moved")
     if not len(moved):
         return f"None of {judged.sum()} headline numbers differs by more than its interval"
     order = moved[np.argsort(-np.abs(size[moved]), kind="stable")]
     ways = ["higher" if headline["difference"][i] > 0 else "lower" for i in order]
-    named = [f"{headline['name'][i].replace('_', ' ')} ({way} in {cut(str(headline['group'][i]))})"
-             for i, way in zip(order[:_NAMED], ways, strict=False)]  # fmt: skip
+    named = [f"{headline['name'][i].replace('_', ' ')} ({way})" for i, way in zip(order[:_NAMED], ways, strict=False)]
     more = f" and {len(moved) - _NAMED} more" if len(moved) > _NAMED else ""
     differ = "differs" if len(moved) == 1 else "differ"
-    return f"{len(moved)} of {judged.sum()} headline numbers {differ}: {', '.join(named)}{more}"
+    where = cut(str(headline["group"][order[0]]))
+    return f"{len(moved)} of {judged.sum()} headline numbers {differ}; in {where}: {', '.join(named)}{more}"
 
 
 def _question(probe: str) -> str:
@@ -113,6 +115,10 @@ def _draw(plot: "go.Figure", headline: Table, numbers: Table, rows: dict[_Key, f
             hovertemplate="%{customdata}<extra></extra>", showlegend=False, marker={"size": 4, "color": PALETTE[i]},
         )  # fmt: skip
     plot.add_scatter(
+        x=x["null"], y=y, mode="markers", hoverinfo="skip", showlegend=False,
+        marker={"symbol": "line-ns-open", "size": 9, "color": NULL},
+    )  # fmt: skip
+    plot.add_scatter(
         x=x["value"], y=y, mode="markers", name=cut(group), customdata=[in_words(headline, row) for row in here],
         hovertemplate="%{customdata}<extra></extra>",
         marker={"size": 9, "color": PALETTE[i], "symbol": ["circle" if moved else "circle-open" for moved in is_moved]},
@@ -139,7 +145,7 @@ def _lay_out(plot: "go.Figure", headline: Table, rows: dict[_Key, float], end: f
     of = [_of(headline, key) for key in rows]
     names = [title_of(name, str(mine["unit"][0])) for (_, name), mine in zip(rows, of, strict=True)]
     values = [" | ".join(short(float(value)) for value in mine["value"]) for mine in of]
-    axis = {"range": [end - 0.4, -0.7], "showgrid": False, "zeroline": False, "tickvals": [*rows.values()]}
+    axis = {"range": [end - 0.4, -0.7], "showgrid": False, "zeroline": False, "ticks": "", "tickvals": [*rows.values()]}
     plot.update_layout(
         height=round(_AROUND + _ROW * end), xaxis={"visible": False, "range": [-0.03, 1.03]},
         yaxis=axis | {"ticktext": names}, yaxis2=axis | {"ticktext": values, "overlaying": "y", "side": "right"},

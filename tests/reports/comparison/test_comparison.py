@@ -260,7 +260,7 @@ def drawn(record):
 def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     record = compared(tmp_path, [made("a", 1.0, card=card(0, 0.1)), made("b", 3.0, card=card(1, 0.105, d_head=2))])
     figure = drawn(record)["pair"]
-    assert figure.title == "1 of 2 headline numbers differs: share (higher in b)"
+    assert figure.title == "1 of 2 headline numbers differs; in b: share (higher)"
     asked = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
     assert asked == ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
     assert figure.plot.layout.yaxis.ticktext == ("kl (bits)", "share (bits)")
@@ -279,12 +279,24 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     [
         ((1.0, 1.01), "None of 1 headline numbers differs by more than its interval"),
         ((1.0, math.nan), "None of 0 headline numbers differs by more than its interval"),
-        ((3.0, 1.0), "1 of 1 headline numbers differs: share (lower in b)"),
+        ((3.0, 1.0), "1 of 1 headline numbers differs; in b: share (lower)"),
     ],
 )
 def test_the_title_of_two_says_what_differs(tmp_path, values, title):
     figure = drawn(compared(tmp_path, [made(name, value) for name, value in zip("ab", values, strict=True)]))["pair"]
     assert figure.title == title and undrawable(figure.plot) is None
+
+
+def test_a_number_that_neither_has_takes_no_row(tmp_path):
+    records = [made(name, value) for name, value in zip("ab", (1.0, 3.0), strict=True)]
+    none = Scalar.undefined("too few prompts")
+    records = [
+        replace(record, findings={"manifold": replace(found, scalars={**found.scalars, "none": none, "share": none}
+                if record is records[0] else {**found.scalars, "none": none}, headline=("none", "share"))})
+        for record in records for found in record.findings.values()
+    ]  # fmt: skip
+    plot = drawn(compared(tmp_path, records))["pair"].plot
+    assert plot.layout.yaxis.ticktext == ("share (bits)",) and plot.layout.yaxis2.ticktext == ("– | 3",)
 
 
 def test_two_pooled_groups_show_their_runs(tmp_path):
