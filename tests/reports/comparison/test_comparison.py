@@ -289,7 +289,7 @@ def test_the_title_of_two_says_what_differs(tmp_path, values, title):
 
 def test_a_number_that_neither_has_takes_no_row(tmp_path):
     records = [made(name, value) for name, value in zip("ab", (1.0, 3.0), strict=True)]
-    none = Scalar.undefined("too few prompts")
+    none = Scalar.undefined("too few prompts", "bits")
     records = [
         replace(record, findings={"manifold": replace(found, scalars={**found.scalars, "none": none, "share": none}
                 if record is records[0] else {**found.scalars, "none": none}, headline=("none", "share"))})
