@@ -39,6 +39,7 @@ from .probe import Condition as Condition
 from .probe import Figure as Figure
 from .probe import Probe as Probe
 from .probe import Readout as Readout
+from .probe import Sentences as Sentences
 from .prompt import Prompt as Prompt
 from .prompt import PromptSet as PromptSet
 from .prompting.tunnel_sequences import sampled_prompts as sampled_prompts

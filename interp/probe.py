@@ -145,11 +145,42 @@ class AnalysisCost:
 
 
 @dataclass(frozen=True)
+class Sentences:
+    """How findings answer a question in plain words, by where one number stands to its null.
+
+    `numbers` are the names under which that number may be found (`{column}` stands for the run's target); the first
+    headline of these names is taken. The sentences are formats: `{model}`, `{target}` (what the run's parameter of that
+    name says, else the words given here), `{value}` and `{size}` (its absolute value) of the number, and any number of
+    the findings by its name. `no` is said where the number is no different from its null, `opposite` where it lies on
+    the side that was not `expected`. `order` is the place among the questions of all probes, and `limit` what a yes
+    does not show.
+
+    >>> interp.Sentences(90, "Are values long?", ("length",), "They are {value} long.", "They are not.").expected
+    'above'
+    """
+
+    order: int
+    question: str
+    numbers: tuple[str, ...]
+    yes: str
+    no: str
+    opposite: str = ""
+    expected: Literal["above", "below"] = "above"
+    limit: str = ""
+    target: str = "the next-token entropy"
+
+
+@dataclass(frozen=True)
 class Question(ABC):
-    """What findings answer. Subclasses add fields with defaults; each is a parameter and is recorded."""
+    """What findings answer. Subclasses add fields with defaults; each is a parameter and is recorded.
+
+    `sentences` say the answer in plain words; of several that ask the same question the first whose number was found
+    answers it.
+    """
 
     name: ClassVar[str]
     question: ClassVar[str]
+    sentences: ClassVar[tuple[Sentences, ...]] = ()
     quantities: ClassVar[Quantities] = Quantities()
     """What its numbers are called and mean, and what they are held against."""
 

@@ -10,10 +10,11 @@ from rich.text import Text
 
 from interp.certifying.verdicts import Count
 from interp.cli.source_fields import source_fields
-from interp.cli.terminal import bold, show_notes, show_table
+from interp.cli.terminal import bold, show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
 from interp.findings import Findings
 from interp.model import Check, Model, heads_in_words
+from interp.records.answers import answers, settled, unclear
 from interp.records.headlines import COLUMNS, contradictions, headlines, tried
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
@@ -31,27 +32,31 @@ if TYPE_CHECKING:
 
 
 def print_record(record: RunRecord, verbose: bool = False) -> None:
-    """A table of headline numbers for every probe; `verbose` adds all its numbers in full, its controls and notes."""
+    """The answer of every probe in a sentence; `verbose` adds all numbers, their controls and notes."""
+    found = answers(record)
+    for answer in settled(found):
+        show_answer(*map(plain, (answer.question, answer.said, answer.evidence, answer.change)))
+    show_notes(map(plain, (unclear(found), *record.cautions, *contradictions(record.findings))))
+    n = sum(len(findings.scalars) for findings in record.findings.values())
+    if verbose:
+        _print_numbers(record)
+    else:
+        show_notes([f"All {n} numbers, their controls and notes: with -v, and on the page."])
+
+
+def _print_numbers(record: RunRecord) -> None:
+    """Tables of the headline numbers and of all numbers of every probe, with what was tried."""
     judged = headlines(record.findings)
-    n_more = 0
     for name, findings in record.findings.items():
         mine = [h for h in judged if h.probe == name]
-        of = f" of {record.model['name']}" if record.model else ""
         if mine:
-            show_table(f"{name}{of}", COLUMNS, (map(plain, h.cells) for h in mine))
-        if verbose:
-            show_table(
-                f"all numbers of {name}", ALL_COLUMNS, (map(plain, r) for r in findings.rows_in_words(findings.scalars))
-            )
-            show_notes([f"{h.name}: {'; '.join(map(plain, h.controls_in_words))}" for h in mine if h.controls])
-            show_notes(findings.notes)
-        else:
-            n_more += len(findings.scalars) - len(mine)
-    show_notes(
-        [*record.cautions, *contradictions(record.findings), *([str(tried(record.findings))] if verbose else [])]
-    )
-    if not verbose:
-        show_notes([f"{n_more} further numbers, controls and notes: with -v, and on the page."])
+            show_table(name, COLUMNS, (map(plain, h.cells) for h in mine))
+        show_table(
+            f"all numbers of {name}", ALL_COLUMNS, (map(plain, r) for r in findings.rows_in_words(findings.scalars))
+        )
+        show_notes([f"{h.name}: {'; '.join(map(plain, h.controls_in_words))}" for h in mine if h.controls])
+        show_notes(findings.notes)
+    show_notes([str(tried(record.findings))])
 
 
 def print_certificate(record: RunRecord) -> None:

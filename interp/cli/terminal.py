@@ -35,9 +35,16 @@ def show_table(
 
 
 def show_notes(notes: Iterable[str]) -> None:
-    """Print remarks below a table, a line each."""
-    for note in notes:
+    """Print remarks below a table, a line each; empty ones are left out."""
+    for note in filter(None, notes):
         _print(Text(f"  {printable(note)}", style="dim"))
+
+
+def show_answer(question: str, sentence: str, *details: str) -> None:
+    """Print a question with its answer, and in small what stands behind it."""
+    _print(Text(printable(question), style="bold"))
+    _print(Text(f"  {printable(sentence)}"))
+    show_notes(details)
 
 
 def bold(cells: Iterable[str], is_bold: bool = True) -> list[str | Text]:

@@ -1,6 +1,7 @@
 """What a run leaves: the record, unfinished work, differences between records, the card of a tunnel."""
 
 __all__ = [
+    "answers",
     "capture_files",
     "diff",
     "headlines",

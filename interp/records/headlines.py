@@ -154,9 +154,10 @@ def tried(findings: Mapping[str, Findings]) -> Tried:
 
 
 def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
-    """Facts on which numbers of several probes disagree, each in a sentence that names the numbers.
+    """Facts on which numbers of several probes disagree: both with their values, and which to trust.
 
-    A number above its null says that its fact holds; within or below, that it does not.
+    A number above its null says that its fact holds; within or below, that it does not. What says so although an
+    essential control could have refuted it is to be trusted; without such a control the fact is open.
     """
     p_of = {(h.probe, h.name): h.p_together for h in headlines(findings)}
     by_fact: dict[str, list[tuple[str, str, Standing]]] = {}
@@ -165,9 +166,17 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
             by_fact.setdefault(fact, []).append((probe, name, found.standing(name, p_of.get((probe, name)))))
     sentences = []
     for fact, numbers in by_fact.items():
-        yes = [f"{probe}.{name}" for probe, name, standing in numbers if standing == "above"]
-        no = [f"{probe}.{name}" for probe, name, standing in numbers if standing in ("within", "below")]
+        yes = [(probe, name) for probe, name, standing in numbers if standing == "above"]
+        no = [(probe, name) for probe, name, standing in numbers if standing in ("within", "below")]
         if yes and no:
-            says, do_not = ("says" if len(yes) == 1 else "say"), ("does not" if len(no) == 1 else "do not")
-            sentences.append(f"Probes disagree whether {fact}: {', '.join(yes)} {says} so, {', '.join(no)} {do_not}.")
+            tested = [f"{probe}.{name}" for probe, name in yes if findings[probe].essential_controls(name)]
+            trust = f"trust {', '.join(tested)}, whose controls agree" if tested else "no control decides between them"
+            sentences.append(
+                f"Probes disagree whether {fact}: yes by {_with_values(findings, yes)}; no by "
+                f"{_with_values(findings, no)}; {trust}."
+            )
     return tuple(sentences)
+
+
+def _with_values(findings: Mapping[str, Findings], named: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{probe}.{name} ({findings[probe][name].briefly})" for probe, name in named)

@@ -24,7 +24,7 @@ from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.folds import PromptMean
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout
+from interp.probe import Figure, Probe, Readout, Sentences
 from interp.statistics.estimate import band
 from interp.statistics.units import Units, mean_of_units
 from interp.table import LABEL, Table
@@ -94,6 +94,16 @@ class AttentionEntropy(Probe):
 
     name: ClassVar[str] = "attention_entropy"
     question: ClassVar[str] = "Does attention focus from the first layer to the last, and on what the prompt holds?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            60, "Does attention focus on what the prompt says?",
+            tuple(f"content_sharpening{twin}{where}" for where in _SUFFIX.values() for twin in ("", "_no_first")),
+            "Attention rows are {value} sharper on the prompt's own keys than on those of another prompt.",
+            "Attention rows are no sharper on the prompt's own keys than on those of another prompt.",
+            "Attention rows are {size} broader on the prompt's own keys than on those of another prompt.",
+            limit="A mean over all layers and heads: single heads may do otherwise.",
+        ),
+    )  # fmt: skip
     on_drawn: ClassVar[bool] = True
 
     @property

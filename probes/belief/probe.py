@@ -25,7 +25,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import ADDED, AnalysisCost, Condition, Figure, Planned, Probe, Readout
+from interp.probe import ADDED, AnalysisCost, Condition, Figure, Planned, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.spectra import principal_axes, scaled
 from interp.system.threads import side_by_side
@@ -94,6 +94,15 @@ class Belief(Probe):
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4, n_fits=3 * 2 * (10 + 5))
     """Fits: at three sites, beyond position and not, of every pair of folds left out and of every fold."""
     question: ClassVar[str] = "Can the exact belief be read off the activations, beyond what position and token tell?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            20, "Do the activations of {model} hold {target}?", ("r2",),
+            "A linear readout of the activations recovers {r2} of the variance of {target} on sequences it was not "
+            "fitted on, and {r2_beyond_position} of what the position leaves open.",
+            "A linear readout of the activations recovers {target} no better than one fitted to shuffled values.",
+            limit="That it can be read does not show that the model uses it.", target="the exact Bayesian posterior",
+        ),
+    )  # fmt: skip
     observational: ClassVar[bool] = False
     own_prompts: ClassVar[str | None] = "sula"
 

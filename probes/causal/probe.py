@@ -27,7 +27,7 @@ from interp.edits import Edit
 from interp.errors import UsageError
 from interp.findings import Control, Findings, Scalar
 from interp.need import Need
-from interp.probe import ADDED, Condition, Figure, Planned, Probe, Readout
+from interp.probe import ADDED, Condition, Figure, Planned, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.spectra import Scaling
@@ -93,6 +93,15 @@ class Causal(Probe):
 
     name: ClassVar[str] = "causal"
     question: ClassVar[str] = "Does the model use the entropy axis: what changes downstream when it is removed?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
+            "Removing that direction changes the prediction by {kl} (KL), {value} more than removing controls does.",
+            "Removing that direction changes the prediction by {kl} (KL), no more than removing controls does.",
+            "Removing that direction changes the prediction by {kl} (KL), {size} less than removing controls does.",
+            limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
+        ),
+    )  # fmt: skip
     observational: ClassVar[bool] = False
 
     @property

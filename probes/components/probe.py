@@ -22,7 +22,7 @@ from interp.capture import Capture
 from interp.findings import ALPHA, Findings, Interval, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
-from interp.probe import ADDED, Figure, Probe, Readout
+from interp.probe import ADDED, Figure, Probe, Readout, Sentences
 from interp.statistics.estimate import maximum_statistic_p, null_from_permutations
 from interp.statistics.resampling import random_signs
 from interp.statistics.units import Units, mean_of_units
@@ -66,6 +66,22 @@ class Components(Probe):
 
     name: ClassVar[str] = "components"
     question: ClassVar[str] = "Which block writes the prediction, and does the residual stream refine it with depth?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            50, "Does {model} predict the exact posterior?", ("posterior_kl",),
+            "Its prediction lies {posterior_kl} (KL) from the exact posterior.",
+            "Its prediction is no nearer to the exact posterior than to those of other sequences.",
+            expected="below", limit="This reads the output that the model was trained on, not how it comes about.",
+        ),
+        Sentences(
+            110, "Does attention write a consistent part of the final residual stream?", ("attention_share",),
+            "Attention has written {attention_share} of the final residual stream, more than updates of random "
+            "sign would.",
+            "Attention has written {attention_share} of the final residual stream, as updates of random sign could.",
+            "Attention has written {attention_share} of the final residual stream, less than updates of random "
+            "sign would.",
+        ),
+    )  # fmt: skip
     on_drawn: ClassVar[bool] = True
 
     @property

@@ -23,7 +23,7 @@ from interp.capture import Capture, ModelInfo
 from interp.edits import BypassLayer
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Planned, Probe, Readout
+from interp.probe import Condition, Figure, Planned, Probe, Readout, Sentences
 from interp.prompting.tunnel_sequences import copied_name
 from interp.statistics.estimate import null_from_permutations
 from interp.table import Table
@@ -69,6 +69,14 @@ class DepthUse(Probe):
 
     name: ClassVar[str] = "depth_use"
     question: ClassVar[str] = "What does each further layer buy, and can copied evidence stand in for a layer?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            105, "Does {model} need its last layer?", ("last_layer",),
+            "The last layer lowers the error by {value}.",
+            "The last layer does not change the error beyond chance.",
+            "The last layer raises the error by {size}.",
+        ),
+    )  # fmt: skip
     observational: ClassVar[bool] = False
 
     @property

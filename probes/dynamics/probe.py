@@ -32,7 +32,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout
+from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.statistics.units import Units
 
 from ..measures.cloud import refuse_layer
@@ -67,6 +67,17 @@ class Dynamics(Probe):
 
     name: ClassVar[str] = "dynamics"
     question: ClassVar[str] = "Does the frame of attention settle before precision does, over the training?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            120, "In training, is attention in place before the rest of the network?", ("exchange_lead",),
+            "The early network with the final attention patterns errs by {value} more than the final network with the "
+            "early patterns.",
+            "The early network with the final attention patterns errs as much as the final network with the early "
+            "patterns.",
+            "The early network with the final attention patterns errs by {size} less than the final network with the "
+            "early patterns.",
+        ),
+    )  # fmt: skip
     observational: ClassVar[bool] = False
     follows_checkpoints: ClassVar[bool] = True
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=3e-4, row_bytes=60_000)

@@ -26,7 +26,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError, UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen
+from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen, Sentences
 from interp.statistics.units import mean_of_units
 from interp.table import Table
 
@@ -113,6 +113,13 @@ class Heads(Probe):
 
     name: ClassVar[str] = "heads"
     question: ClassVar[str] = "Which heads and layers does the model need, and do heads stand in for one another?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            100, "Does one head matter far more than the others?", ("top_head_ratio",),
+            "Removing the most important head does {value} times the harm of removing the second.",
+            "Removing the most important head does no more harm than chance makes the largest of many do.",
+        ),
+    )  # fmt: skip
     observational: ClassVar[bool] = False
 
     @property

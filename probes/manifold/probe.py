@@ -21,7 +21,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Control, Findings, Scalar
 from interp.need import Need
-from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout
+from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows
@@ -111,6 +111,15 @@ class Manifold(Probe):
     question: ClassVar[str] = (
         "Do the values lie on a low-dimensional manifold, and is it ordered by the model's uncertainty?"
     )
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            80, "Does the main direction of the values order prompts by {target}?",
+            ("entropy_correlation", "{column}_correlation"),
+            "The first principal axis orders the prompts by {target} with rank correlation {value}.",
+            "The first principal axis orders the prompts by {target} no better than chance.",
+            limit="An order along one axis does not show that the prompts lie on a line.",
+        ),
+    )  # fmt: skip
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout
+from interp.probe import Figure, Probe, Readout, Sentences
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
 from interp.statistics.units import Units
 from interp.system.threads import side_by_side
@@ -67,6 +67,15 @@ class Orthogonality(Probe):
 
     name: ClassVar[str] = "orthogonality"
     question: ClassVar[str] = "Are keys closer to orthogonal than random directions of their dimension?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            90, "Are the key directions of a head closer to orthogonal than random ones?",
+            ("wk_columns", "token_keys", "head_keys", "embedding_proxy"),
+            "Their mean |cos| is {value}, below that of random vectors.",
+            "Their mean |cos| is {value}, as that of random vectors.",
+            "Their mean |cos| is {value}, above that of random vectors: they overlap more.", expected="below",
+        ),
+    )  # fmt: skip
 
     @property
     def needs(self) -> tuple[Need, ...]:

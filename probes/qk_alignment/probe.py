@@ -28,7 +28,7 @@ from jaxtyping import Float
 from interp.capture import Capture
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout
+from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
 
@@ -85,6 +85,17 @@ class QKAlignment(Probe):
     name: ClassVar[str] = "qk_alignment"
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=2.5e-4)
     question: ClassVar[str] = "Do queries find the keys they look for, and does attention match the posterior?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            70, "Does the prompt's content decide which keys are attended to?", ("logit", twin_of("logit")),
+            "Attended keys outweigh the others by {value} more in the prompt itself than with the keys of another "
+            "prompt.",
+            "Attended keys outweigh the others no more in the prompt itself than with the keys of another prompt.",
+            "Attended keys outweigh the others by {size} less in the prompt itself than with the keys of another "
+            "prompt.",
+            limit="A mean over all layers and heads: single heads may do otherwise.",
+        ),
+    )  # fmt: skip
     on_drawn: ClassVar[bool] = True
 
     @property

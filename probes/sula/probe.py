@@ -25,7 +25,7 @@ from interp.capture import Capture
 from interp.errors import PromptError
 from interp.findings import Control, Findings, Interval, Scalar
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout
+from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimate import null_from_permutations
 from interp.statistics.units import FEW_UNITS
@@ -81,6 +81,20 @@ class Sula(Probe):
 
     name: ClassVar[str] = "sula"
     question: ClassVar[str] = "Do answers and values follow the exact posterior as evidence comes in?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            40, "Do the answers of {model} follow the evidence as Bayes' rule says?", ("slope",),
+            "For each bit of evidence its log-odds move by {slope} (1 is Bayes' rule, 0 ignores the evidence).",
+            "Its log-odds follow the evidence no better than they follow that of other problems.",
+            "Its log-odds move against the evidence, by {slope} for each bit.",
+        ),
+        Sentences(
+            40, "Do the answers of {model} follow the evidence as Bayes' rule says?", ("kl_skill",),
+            "Its answers come {kl_skill} of the way from the best fixed answer (0) to Bayes' rule (1).",
+            "Its answers are no nearer to Bayes' rule than to the posteriors of other sequences.",
+            "Its answers are further from Bayes' rule than from the posteriors of other sequences.",
+        ),
+    )  # fmt: skip
     own_prompts: ClassVar[str | None] = "sula"
     needs_posterior: ClassVar[bool] = True
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=4e-4)

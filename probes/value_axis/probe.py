@@ -25,7 +25,7 @@ from interp.capture import Capture
 from interp.errors import PromptError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout
+from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
 from interp.statistics.estimate import UNEXPLAINED
 from interp.statistics.estimates import Estimates
@@ -98,6 +98,15 @@ class ValueAxis(Probe):
         row_seconds=0.0, whole_row_seconds=4e-4, n_fits=2 * N_HALVINGS * 3, n_saved=3 * 6
     )
     question: ClassVar[str] = "Is there a direction that tells how uncertain the model is, and is it the loudest one?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            10, "Can {target} be read from the activations of {model}?", ("r2",),
+            "A linear readout of the activations predicts {r2} of the variance of {target} on prompts it was not "
+            "fitted on.",
+            "A linear readout of the activations predicts {target} no better than one fitted to shuffled values.",
+            limit="That it can be read does not show that the model uses it; the probe causal asks that.",
+        ),
+    )  # fmt: skip
 
     @property
     def needs(self) -> tuple[Need, ...]:

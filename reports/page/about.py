@@ -1,6 +1,7 @@
 """What a record says of itself in words: what was asked, how to repeat it, how to describe and cite it."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -138,6 +139,12 @@ def headlines(record: RunRecord) -> Iterator[tuple[str, Scalar]]:
     for findings in record.findings.values():
         for name in findings.headline:
             yield name, findings.scalars[name]
+
+
+def usual_n(scalars: Sequence[Scalar]) -> str:
+    """The count that half of the numbers were measured on, in words; empty where there is none."""
+    text, n = Counter(s.n_text for s in scalars).most_common(1)[0] if scalars else ("", 0)
+    return text if 2 * n >= len(scalars) else ""
 
 
 def corrected(s: Scalar) -> str:

@@ -8,8 +8,8 @@ depth_use,causal --draw 0
     interp run --model smollm2-135m --probe everything
     python -m interp.reports.page.calibration RUN RUN
 
-It holds every headline number with its interval, its null and, where the task fixes it, the truth; the courses over
-depth that the figure "binding, elimination, refinement" draws; and what the runs were.
+It holds every headline number with its interval, its null and, where the task fixes it, the truth; and what the runs
+were.
 """
 
 import json
@@ -20,12 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from interp.findings import Scalar
 from interp.records.record import RunRecord, open_run
 from interp.records.versioned_json import plain_json, scalar_in
-from interp.table import Table
 from interp.words import last_part
 
 PATH = Path(__file__).parent.parent / "calibration.json"
@@ -42,12 +39,11 @@ TRUTHS: Mapping[str, tuple[float, str]] = {
 
 @dataclass(frozen=True)
 class Calibration:
-    """One model's headline numbers by `probe.name`, its courses over depth, and what the run was."""
+    """One model's headline numbers by `probe.name`, and what the run was."""
 
     model: str
     made: Mapping[str, Any]
     numbers: Mapping[str, Scalar]
-    courses: Table
 
     @property
     def name(self) -> str:
@@ -61,9 +57,6 @@ class Calibration:
 
 def distilled(record: RunRecord) -> dict[str, Any]:
     """A record as the data file keeps it."""
-    from .story import COURSES_UNITS, courses
-
-    table = courses(record)
     numbers = {
         f"{probe}.{name}": plain_json(asdict(findings.scalars[name]))
         for probe, findings in record.findings.items()
@@ -79,12 +72,7 @@ def distilled(record: RunRecord) -> dict[str, Any]:
             "created": record.created,
         },
         "numbers": numbers,
-        "courses": {name: _plain(table[name]) for name in COURSES_UNITS} if table else {},
     }
-
-
-def _plain(column: np.ndarray) -> list[Any]:
-    return [None if isinstance(x, float) and not np.isfinite(x) else x for x in column.tolist()]
 
 
 @cache
@@ -95,14 +83,8 @@ def calibrations() -> tuple[Calibration, Calibration]:
 
 
 def _calibration(content: Mapping[str, Any]) -> Calibration:
-    from .story import COURSES_UNITS
-
     numbers = {name: scalar_in(kept) for name, kept in content["numbers"].items()}
-    columns = {
-        name: np.array([np.nan if x is None else x for x in values]) for name, values in content["courses"].items()
-    }
-    units = {name: COURSES_UNITS[name] for name in columns}
-    return Calibration(content["model"], content["made"], numbers, Table(columns, units))
+    return Calibration(content["model"], content["made"], numbers)
 
 
 def the_tunnel() -> Calibration:

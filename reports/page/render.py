@@ -4,6 +4,7 @@ The page is a pure function of the record: rendered twice it is the same to the 
 part of it.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -14,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.findings import RULE
+from interp.records.answers import SAID, Answer, answers, clause, number, settled, unclear
 from interp.records.headlines import contradictions, tried
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
@@ -21,14 +23,17 @@ from interp.system.whole_files import writing
 from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
-from . import about, in_words
+from . import about
 from .calibration import the_tunnel
-from .sections import headline, opening, sections
+from .sections import Section, differences, headline, opening, sections
 from .security import policy, script_json
 from .tabulate import N_ROWS
 
 N_OPEN = 2
 """Figures of a probe that are drawn at once; the others open on request."""
+
+N_ANSWERS = 20
+"""Answers on the first screen beside the leading one, at most; a comparison has a number for each pair of groups."""
 
 GENERATOR = '<meta name="generator" content="interp">'
 """What every page of ours holds, so that none replaces another's."""
@@ -64,8 +69,9 @@ def write_page(target: Path, text: str) -> Path:
 def html(record: RunRecord) -> str:
     """The page as text."""
     drawn, numbers = sections(record), headline(record)
-    judged = [number.judged for number in numbers if number.judged]
-    first = opening(record, drawn)
+    judged = [each.judged for each in numbers if each.judged]
+    said = _said(record)
+    first = opening(drawn, said["lead"])
     style = style_sheet() + (static("static/tokens.css") if record.shown else "")
     has_figures = first is not None or any(figure.plot for section in drawn for figure in section.figures)
     script = static("static/page.js")
@@ -74,15 +80,14 @@ def html(record: RunRecord) -> str:
     return templates_of_pages().get_template("page.html").render(
         record=record,
         about=about,
-        words=in_words,
-        headline=[(probe, list(of)) for probe, of in groupby(numbers, key=lambda number: number.probe)],
-        leading=[numbers[i] for i in in_words.leading(judged)],
-        summary=in_words.summary(judged),
+        **said,
+        title=_title(record, drawn, said["lead"]),
+        strip_of={(each.probe, each.name): each.strip for each in numbers},
+        headline=[(probe, list(of)) for probe, of in groupby(numbers, key=lambda each: each.probe)],
         tried=tried(record.findings),
         with_controls=any(h.controls for h in judged),
         with_p=any(h.p_together is not None for h in judged),
-        usual_n=in_words.usual_n([number.scalar for number in numbers]),
-        contradictions=contradictions(record.findings),
+        usual_n=about.usual_n([each.scalar for each in numbers]),
         rule=RULE,
         tunnel=the_tunnel(),
         opening=first,
@@ -100,16 +105,29 @@ def html(record: RunRecord) -> str:
 
 def first_screen(record: RunRecord) -> str:
     """What stands above the fold of the page, without its figure, as a notebook shows it: in the notebook's colours."""
-    numbers = headline(record)
-    judged = [number.judged for number in numbers if number.judged]
-    return templates_of_pages().get_template("notebook.html").render(
-        record=record,
-        about=about,
-        words=in_words,
-        leading=[numbers[i] for i in in_words.leading(judged)],
-        summary=in_words.summary(judged),
-        contradictions=contradictions(record.findings),
-    )  # fmt: skip
+    said, strips = _said(record), {(each.probe, each.name): each.strip for each in headline(record)}
+    return (
+        templates_of_pages()
+        .get_template("notebook.html")
+        .render(record=record, about=about, title=_title(record, (), said["lead"]), strip_of=strips, **said)
+    )
+
+
+def _said(record: RunRecord) -> dict[str, Any]:
+    """The answers as a template takes them: the first, those after it, and the line of what cannot be told."""
+    found = (*answers(record), *map(number, differences(record.findings)))
+    lead, *others = settled(found) or (None,)
+    return {
+        "lead": lead, "others": others[:N_ANSWERS], "unclear": unclear(found),
+        "contradictions": contradictions(record.findings),
+    }  # fmt: skip
+
+
+def _title(record: RunRecord, drawn: Sequence[Section], lead: Answer | None) -> str:
+    """The question that the first sentence answers; of a probe that declares no sentences its own."""
+    if lead is not None and lead.verdict != "number":
+        return lead.question
+    return drawn[0].question if len(drawn) == 1 and drawn[0].question else about.asked(record)
 
 
 def tokens(strip: TokenStrip) -> str:
@@ -142,7 +160,7 @@ def templates_of_pages() -> Environment:
         p_value=p_value,
         visible=_visible,
     )
-    environment.globals.update(dash=DASH)  # pyrefly: ignore[bad-argument-type]
+    environment.globals.update(dash=DASH, clause=clause, SAID=SAID)  # pyrefly: ignore[bad-argument-type]
     return environment
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from interp.errors import InterpError
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.probe import Figure, Question
+from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
 from interp.records.record import RunRecord
 from interp.registry import load_entry
@@ -14,7 +15,7 @@ from interp.settings import read_fields
 from interp.words import short
 
 from ..plotly.prepare import Plot, prepare, undrawable
-from . import about, certified, story
+from . import certified
 from .calibration import TRUTHS, Calibration, calibrations, the_tunnel
 from .security import script_json
 from .strip import Strip, strip
@@ -84,7 +85,7 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
     is_tunnel = the_tunnel().is_of(record)
     others = [known for known in calibrations() if not known.is_of(record)]
     found = []
-    for each in (*headlines(record.findings), *_differences(record.findings)):
+    for each in (*headlines(record.findings), *differences(record.findings)):
         name = f"{each.probe}.{each.name}"
         truth = TRUTHS.get(name)
         drawn = strip(each.scalar, truth[0] if truth and is_tunnel else math.nan)
@@ -99,7 +100,7 @@ def _has_target(record: RunRecord, probe: str) -> bool:
     return "target" in record.spec.get("probes", {}).get(probe, {})
 
 
-def _differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
+def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
     """What the study `comparison` puts first: every headline number of a group, less that of its reference."""
     table = findings["comparison"].tables.get("differences") if "comparison" in findings else None
     rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
@@ -118,17 +119,10 @@ def _differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
         yield Headline(row["probe"], f"{row['name']}, {row['group']}", s, None, s.standing())
 
 
-def opening(record: RunRecord, drawn: Sequence[Section]) -> Drawn | None:
-    """The figure above the fold: "binding, elimination, refinement" where the record has its probes, else the first."""
-    own = story.courses(record)
-    if own is None:
-        return next((figure for section in drawn for figure in section.figures if figure.plot), None)
-    known = the_tunnel()
-    tunnel = None if known.is_of(record) or known.courses.n_rows == 0 else known.courses
-    model = about.heading(record)
-    figure = story.story_figure(own, model, tunnel)
-    tables = listings({"page": {story.NAME: story.story_table(own, model, tunnel, known.model)}})["page"]
-    return _drawn("page", figure, tables, set())
+def opening(drawn: Sequence[Section], lead: Answer | None) -> Drawn | None:
+    """The figure above the fold: the main one of the probe that gives the first answer, else the first of the page."""
+    own = [section for section in drawn if lead is not None and section.probe == lead.headline.probe]
+    return next((figure for section in (*own, *drawn) for figure in section.figures if figure.plot), None)
 
 
 def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[str, Listing]) -> Section:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from interp.findings import Control, Findings, Interval, Null, Scalar
+from interp.findings import ALPHA, Control, Findings, Interval, Null, Scalar
 
 
 def scalar(value: float, p: float | None, **more) -> Scalar:
@@ -38,6 +38,31 @@ def test_a_number_stands_out_where_its_essential_controls_do_on_the_same_side(ow
     assert found.standing("own") == standing
     optional = replace(found, controls={"own": tuple(replace(c, essential=False) for c in controls)})
     assert optional.standing("own") == own.standing()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "above"),
+        ({"interval": (-0.6, -0.4)}, "below"),
+        ({"interval": (0.2, 0.6)}, "within"),
+        ({"interval": (0.1, 0.6)}, "within"),
+        ({"interval": (float("nan"), 0.6)}, "above"),
+        ({"interval": None, "interval_reason": "weights only"}, "above"),
+        ({"interval": None, "interval_reason": "weights only", "value": 0.1}, "within"),
+        ({"p": ALPHA, "interval": (0.1, 0.6)}, "above"),
+        ({"p": 0.051}, "within"),
+        ({"p": float("nan")}, "within"),
+        ({"p": 0.04, "value": -0.1, "interval": (-0.3, 0.1)}, "below"),
+        ({"null": None, "null_reason": "a control"}, "unjudged"),
+        ({"value": float("nan")}, "unjudged"),
+        ({"null": Null("chance", 0.0, (float("nan"), 0.2))}, "unjudged"),
+        ({"underpowered": True}, "unjudged"),
+    ],
+)
+def test_a_number_stands_to_its_null_by_the_rule_printed_on_the_page(given, expected):
+    number = replace(scalar(0.5, None), interval=(0.4, 0.6))
+    assert replace(number, **given).standing() == expected
 
 
 def test_a_further_correction_takes_the_place_of_p():

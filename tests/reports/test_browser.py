@@ -126,7 +126,7 @@ HEIGHT_OF_WHAT_IS_DRAWN = """figures => figures.map(figure => {
 def test_every_figure_of_every_probe_draws_at_every_width_in_both_themes(chromium, everything, width, scheme):
     seen = Seen(chromium, everything, width, scheme).draw()
     heights = dict(seen.page.locator("main figure").evaluate_all(HEIGHT_OF_WHAT_IS_DRAWN))
-    assert len(heights) >= 45 and "page-story" in heights
+    assert len(heights) >= 45 and "value_axis-held_out" in heights
     assert {name: height for name, height in heights.items() if height < 60} == {}
     assert seen.page.locator(".notice.warning:visible").count() == 0 and seen.too_wide() == []
     assert seen.troubles == [] and seen.requests == [everything.as_uri()] and seen.overflow() <= 0
@@ -354,7 +354,7 @@ def test_a_figure_leaves_as_svg_with_its_caption_and_as_csv_with_one_click(chrom
 
 def test_question_sentences_and_figure_are_on_the_first_screen(chromium, report):
     seen = Seen(chromium, report)
-    for part in ("h1", ".asked", ".leading", "#pictures-map .plot", "#pictures-map figcaption"):
+    for part in ("h1", ".asked", ".evidence", "#pictures-map .plot", "#pictures-map figcaption"):
         box = seen.page.locator(part).first.bounding_box()
         assert box["y"] + box["height"] <= 900, part
     seen.context.close()

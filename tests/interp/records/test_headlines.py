@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.reports.page.in_words import evidence
 from interp.reports.page.render import html
 
 from interp.findings import Control, Findings, Null, Scalar
@@ -54,10 +53,7 @@ def test_controls_say_whether_the_number_holds_and_decide_where_they_are_essenti
     assert headlines({"a": eased})[0].standing == "above"
     record = made_record(found)
     assert judged.verdict == "fails a control" and judged.agreement == "1 of 2"
-    assert evidence(judged) == (
-        "95 % interval 0.8 to 1.2; above its null, 0 (−0.1 to 0.1), p = 0.001; does not hold without sink (0.22 bits, "
-        "p = 0.06)"
-    )
+    assert judged.objections == ("does not hold without sink (0.22 bits, p = 0.06)",)
     assert "holds without token: yes (0.9 bits, p = 0.001)" in parse(html(record)).text
 
 
@@ -83,8 +79,13 @@ def test_a_control_that_cannot_be_judged_leaves_the_number_open():
 def test_probes_that_disagree_about_a_fact_are_named():
     fact = "attention sharpens with depth"
     both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(0.1, p=0.9))}
-    assert contradictions(both) == (f"Probes disagree whether {fact}: a.x says so, b.y does not.",)
+    assert contradictions(both) == (
+        f"Probes disagree whether {fact}: yes by a.x (1 bits, p = 0.001); no by b.y (0.1 bits, p = 0.9); no control "
+        "decides between them.",
+    )
     assert contradictions({"a": both["a"]}) == ()
+    tested = both | {"a": findings("a", fact=fact, x=scalar(p=0.001), sink=scalar(p=0.01))}
+    assert contradictions(tested)[0].endswith("; trust a.x, whose controls agree.")
     open_one = {"a": both["a"], "b": findings("b", fact=fact, y=scalar(0.1, p=0.9, underpowered=True))}
     assert contradictions(open_one) == ()
 
@@ -100,4 +101,4 @@ def test_what_was_tried_is_counted_in_numbers_and_tables():
 def test_numbers_of_one_fact_on_opposite_sides_contradict_one_another():
     fact = "attention depends on this prompt's content"
     both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(-1.0, p=0.001))}
-    assert contradictions(both) == (f"Probes disagree whether {fact}: a.x says so, b.y does not.",)
+    assert len(contradictions(both)) == 1 and "no by b.y (−1 bits, p = 0.001)" in contradictions(both)[0]

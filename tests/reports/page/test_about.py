@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from interp.reports.page import about
 
+from interp.findings import Scalar
 from interp.running.spec import RunSpec
 from tests.reports.pictures import made_record
 
@@ -86,3 +87,11 @@ def test_the_bibtex_entry_is_well_formed_and_pins_the_run():
     (found,) = record.findings.values()
     few = {name: replace(s, n_clusters=4) for name, s in found.scalars.items()}
     assert "75 prompts in 4 clusters" in about.bibtex(replace(record, findings={"p": replace(found, scalars=few)}))
+
+
+def test_the_count_of_most_numbers_is_said_once():
+    def counted(*counts):
+        return [replace(Scalar.undefined("no rows"), n=n) for n in counts]
+
+    assert about.usual_n(counted(75, 75, 9)) == "75 prompts"
+    assert about.usual_n(counted(75, 8, 9)) == "" and about.usual_n([]) == ""

@@ -6,7 +6,6 @@ import pytest
 from interp.reports.page.calibration import TRUTHS, calibrations, distilled, the_tunnel
 from interp.reports.page.render import html
 from interp.reports.page.sections import headline
-from interp.reports.page.story import courses
 
 import interp
 from interp.registry import load_entry
@@ -33,7 +32,6 @@ def test_every_truth_belongs_to_a_number_of_the_file():
     numbers = the_tunnel().numbers
     assert set(TRUTHS) <= set(numbers)
     assert {name.split(".")[0] for name in numbers} == set(PROBES)
-    assert the_tunnel().courses.n_rows == 5 * 3
 
 
 def test_the_second_model_is_a_language_model_read_with_the_same_probes():
@@ -51,8 +49,6 @@ def test_made_again_at_small_size_it_has_the_same_names_and_agrees(tmp_path):
     assert set(again["numbers"]) == set(the_tunnel().numbers)
     for name, allowed in STABLE.items():
         assert again["numbers"][name]["value"] == pytest.approx(the_tunnel().numbers[name].value, abs=allowed)
-    table = courses(record)
-    assert table is not None and table["measure"].tolist() == the_tunnel().courses["measure"].tolist()
 
 
 @pytest.fixture

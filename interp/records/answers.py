@@ -1,0 +1,195 @@
+"""The answer of every probe in one sentence: what the terminal, the notebook and the page say first.
+
+A probe declares its sentences (`interp.Sentences`). Here one is chosen by where the number stands to its null, its
+controls are said in it, and all stand in the order of their questions: none is picked by its p or its size.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from interp.errors import InterpError
+from interp.findings import Findings, Scalar
+from interp.probe import Question, Sentences
+from interp.records.headlines import Headline, headlines
+from interp.records.power import detectable
+from interp.records.record import RunRecord
+from interp.registry import entries, load_entry
+from interp.words import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
+
+Verdict = Literal["yes", "no", "opposite", "unclear", "number"]
+SAID: Mapping[Verdict, str] = {
+    "yes": "Yes.", "no": "No.", "opposite": "No, the opposite.", "unclear": "Cannot tell.", "number": "",
+}  # fmt: skip
+"""A verdict as it opens its sentence; a number whose probe declares no question has none."""
+
+_LAST = 1_000  # the place of what declares no question
+_SHORTEST = 5  # words of a clause that can stand alone
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question with its answer.
+
+    `evidence` holds interval, baseline, p and n of the number; `change`, what would change the answer or is not shown.
+    """
+
+    question: str
+    verdict: Verdict
+    sentence: str
+    change: str
+    headline: Headline
+
+    @property
+    def said(self) -> str:
+        """The verdict and the sentence."""
+        return f"{SAID[self.verdict]} {self.sentence}".strip()
+
+    @property
+    def evidence(self) -> str:
+        """`95 % interval 0.32 to 0.33; baseline 0.14 (0.13 to 0.15), labels shuffled; p = 0.004; 300 prompts`."""
+        s, p = self.headline.scalar, self.headline.p_together
+        interval = f"95 % interval {s.interval_text}" if s.interval else "no interval"
+        baseline = f"baseline {_null(s)}, {s.null.name}" if s.null else f"no baseline: {s.null_reason}"
+        least = " (the least this design can give)" if s.is_p_least else ""
+        likely = "" if p is None else p_equals(p, s.is_p_least) + least
+        return "; ".join(part for part in (interval, baseline, likely, s.n_text) if part)
+
+
+class _Values(dict[str, str]):
+    """What a sentence may name; a number that was not found is a dash."""
+
+    def __missing__(self, name: str) -> str:
+        return DASH
+
+
+def answers(record: RunRecord) -> tuple[Answer, ...]:
+    """Every probe's answers, in the order of the questions; a probe that declares none has its headline numbers."""
+    judged = headlines(record.findings)
+    model = short_name(str(record.model.get("name") or "the model"))
+    found: list[tuple[int, Answer]] = []
+    for probe, findings in record.findings.items():
+        mine = [h for h in judged if h.probe == probe]
+        said = [*_declared(findings, mine, record.parameters.get(probe, {}), model)]
+        found += said or [(_LAST, number(h)) for h in mine]
+    return tuple(answer for _, answer in sorted(found, key=lambda each: each[0]))
+
+
+def settled(found: Sequence[Answer]) -> tuple[Answer, ...]:
+    """The answers that say something."""
+    return tuple(answer for answer in found if answer.verdict != "unclear")
+
+
+def unclear(found: Sequence[Answer]) -> str:
+    """The questions that cannot be told, each with the reason, in one line; empty where there is none."""
+    open_ones = [f"{a.question} {_opened(a.sentence)}" for a in found if a.verdict == "unclear"]
+    return f"Cannot tell: {' '.join(open_ones)}" if open_ones else ""
+
+
+def number(h: Headline) -> Answer:
+    """A headline number by its meaning, where no question is declared."""
+    s = h.scalar
+    value = with_unit(short(s.value), s.unit)
+    change = "" if h.standing != "unjudged" else f"Not judged: {_why(s)}."
+    return Answer(clause(h.name, s), "number", f"{value}, {h.verdict}.", change, h)
+
+
+def clause(name: str, s: Scalar) -> str:
+    """The first clause of a meaning that can stand alone; the name in words where there is no meaning."""
+    meaning = s.meaning or name.replace("_", " ")
+    ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
+    end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
+    return meaning[:1].upper() + meaning[1:end] if re.match(r"[a-z]+[ ,]", meaning) else meaning[:end]
+
+
+def _declared(
+    findings: Findings, judged: Sequence[Headline], parameters: Mapping[str, Any], model: str
+) -> Iterator[tuple[int, Answer]]:
+    """The answers that a probe declares: of each question the first whose number is a headline."""
+    cls = _class_of(findings.probe)
+    usual = {} if cls is None else {f.name: f.default for f in fields(cls)}
+    column, asked = parameters.get("target", usual.get("target")), set()
+    for said in cls.sentences if cls else ():
+        names = {name.format(column=column) for name in said.numbers}
+        h = next((h for h in judged if h.name in names), None)
+        if h is not None and said.question not in asked:
+            asked.add(said.question)
+            target = said.target if column == usual.get("target") else f"“{column}”"
+            yield said.order, _answer(said, h, findings, {"model": model, "target": target})
+
+
+def _class_of(probe: str) -> type[Question] | None:
+    """The probe as it is installed; None where a record outlived it."""
+    try:
+        return load_entry("probe", probe) if probe in entries("probe") else None
+    except InterpError:  # the page says beside its numbers that this probe cannot be imported
+        return None
+
+
+def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
+    values = _Values({name: _value(s) for name, s in findings.scalars.items()})
+    values.update(words, value=_value(h.scalar), size=with_unit(short(abs(h.scalar.value)), h.scalar.unit))
+    verdict = _verdict(said, h)
+    if h.objections:
+        sentence = f"{said.yes.format_map(values)} But this {' and '.join(h.objections)}."
+    elif verdict == "unclear":
+        sentence = f"{_why(h.scalar)}."
+    else:
+        chosen = {"yes": said.yes, "opposite": said.opposite}.get(verdict) or said.no
+        sentence = _with_twins(chosen.format_map(values), h)
+    return Answer(said.question.format_map(values), verdict, sentence, _change(said, h, verdict), h)
+
+
+def _verdict(said: Sentences, h: Headline) -> Verdict:
+    if h.objections or h.standing == "unjudged":
+        return "unclear"
+    if h.standing == "within":
+        return "no"
+    return "yes" if h.standing == said.expected else "opposite"
+
+
+def _with_twins(sentence: str, h: Headline) -> str:
+    """The same with the number as its controls give it, and a "but" before one on the other side of its null."""
+    sides = {"above", "below"} - {h.standing}
+    twins = [f"{'but ' if s.standing() in sides else ''}{c.words} {_value(s)}" for c, s in h.controls]
+    return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
+
+
+def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
+    """What would change the answer: more prompts, a control that failed; of a yes, what it does not show."""
+    s = h.scalar
+    if h.objections:
+        return "It would be a yes if that control agreed."
+    if s.underpowered:
+        return f"More {s.n_unit}s may settle it" + (f": {s.enough:,} would do." if s.enough else ".")
+    effect = detectable(s) if verdict == "no" else None
+    if effect is not None:
+        least = effect.above if said.expected == "above" else effect.below
+        return (
+            f"A difference of {with_unit(short(least), s.unit)} from the baseline is found 80 % of the time; "
+            f"with more {s.n_unit}s, a smaller one."
+        )
+    return said.limit if verdict == "yes" else ""
+
+
+def _why(s: Scalar) -> str:
+    """Why a number cannot be judged."""
+    return s.weakness if s.underpowered else s.null_reason or "it is not a finite number"
+
+
+def _value(s: Scalar) -> str:
+    return with_unit(short(s.value), s.unit)
+
+
+def _null(s: Scalar) -> str:
+    assert s.null is not None
+    value, low, high = (near_zero_as_zero(x) for x in (s.null.value, *s.null.band))
+    return short(value) if low == high == value or not np.isfinite([low, high]).all() else s.null_text
+
+
+def _opened(sentence: str) -> str:
+    """A sentence with a capital at its beginning."""
+    return sentence[:1].upper() + sentence[1:]

@@ -1,0 +1,151 @@
+"""Answers in plain words: the same on every surface, in the order of the questions, with what would change them."""
+
+import string
+from dataclasses import replace
+
+import pytest
+from interp.reports.page.render import html
+
+from interp.cli.tables import print_record
+from interp.findings import Control, Findings, Null, Scalar
+from interp.probe import Sentences
+from interp.records.answers import SAID, answers, clause, settled, unclear
+from interp.records.record import RunRecord
+from interp.registry import entries, load_entry
+from interp.words import plain
+from tests.reports.everything import small_run
+from tests.reports.parsed import parse
+from tests.reports.pictures import made_record
+
+PROBES = tuple(entries("probe"))
+
+
+def scalar(value: float, p: float | None = 0.001, **more) -> Scalar:
+    about = {"n": 75, "meaning": "a number"} | more
+    return Scalar(
+        value, "bits", (value - 0.1, value + 0.1), "bootstrap", "", Null("chance", 0.0, (-0.2, 0.2)), p=p, **about
+    )
+
+
+YES, NO, OPPOSITE = scalar(1.0), scalar(0.1, 0.8), scalar(-1.0)
+
+
+def record_of(*probes: Findings, **parameters) -> RunRecord:
+    found = {findings.probe: findings for findings in probes}
+    return replace(made_record(), findings=found, parameters=dict.fromkeys(found, parameters))
+
+
+def attention(number: Scalar, twin: Scalar, essential: bool = False) -> Findings:
+    controls = {"content_sharpening": (Control("without the first position", "twin", essential),)}
+    scalars = {"content_sharpening": number, "twin": twin}
+    return Findings("attention_entropy", scalars, headline=("content_sharpening",), controls=controls)
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict", "words"),
+    [
+        (YES, "yes", "are 1 bits sharper"),
+        (NO, "no", "are no sharper"),
+        (OPPOSITE, "opposite", "are 1 bits broader"),
+        (replace(YES, underpowered=True, enough=200), "unclear", "200 would do"),
+        (replace(YES, null=None, null_reason="one prompt"), "unclear", "one prompt"),
+        (replace(YES, value=float("nan")), "unclear", "not a finite number"),
+    ],
+)
+def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdict, words):
+    (answer,) = answers(record_of(attention(number, YES)))
+    assert answer.verdict == verdict and words in answer.said and answer.said.startswith(SAID[verdict])
+
+
+@pytest.mark.parametrize(("twin", "words"), [(OPPOSITE, "(but without the first position −1 bits)"),
+                                             (NO, "(without the first position 0.1 bits)")])  # fmt: skip
+def test_the_twin_of_a_number_stands_in_the_same_sentence(twin, words):
+    (answer,) = answers(record_of(attention(YES, twin)))
+    assert answer.verdict == "yes" and words in answer.sentence
+
+
+def test_a_failed_control_leaves_the_answer_open_and_is_named_as_what_would_change_it():
+    (answer,) = answers(record_of(attention(YES, NO, essential=True)))
+    assert answer.verdict == "unclear" and "does not hold without the first position (0.1 bits" in answer.sentence
+    assert "if that control agreed" in answer.change
+
+
+def test_what_would_change_an_answer_is_said_with_numbers():
+    found = [answers(record_of(attention(n, YES)))[0].change for n in (NO, replace(YES, underpowered=True, enough=200))]
+    assert found == [
+        "A difference of 0.243 bits from the baseline is found 80 % of the time; with more prompts, a smaller one.",
+        "More prompts may settle it: 200 would do.",
+    ]
+
+
+def test_neither_p_nor_the_alphabet_orders_answers():
+    weak, strong = Findings("value_axis", {"r2": NO}, headline=("r2",)), attention(YES, YES)
+    for order in ((weak, strong), (strong, weak)):
+        assert [a.headline.probe for a in answers(record_of(*order))] == ["value_axis", "attention_entropy"]
+
+
+def test_what_cannot_be_told_shares_one_line():
+    weak = replace(YES, underpowered=True)
+    found = answers(record_of(attention(weak, YES), Findings("value_axis", {"r2": weak}, headline=("r2",))))
+    assert settled(found) == () and unclear(found).count("?") == 2 and "\n" not in unclear(found)
+    assert unclear(()) == ""
+
+
+def test_another_target_has_its_name_in_question_and_answer():
+    findings = Findings("value_axis", {"r2": YES}, headline=("r2",))
+    (usual,) = answers(record_of(findings, target="next_entropy_bits"))
+    (other,) = answers(record_of(findings, target="is_true"))
+    assert "the next-token entropy" in usual.question and "“is_true”" in other.question + other.sentence
+    assert "entropy" not in other.question + other.sentence
+
+
+def test_a_probe_that_declares_nothing_or_is_gone_gives_its_headline_numbers():
+    (answer,) = answers(record_of(Findings("gone", {"x": replace(YES, meaning="Bits of it.")}, headline=("x",))))
+    assert (answer.question, answer.said) == ("Bits of it", "1 bits, above its null.")
+
+
+def test_numbers_that_an_older_record_lacks_are_dashes():
+    (answer,) = answers(record_of(Findings("belief", {"r2": YES}, headline=("r2",))))
+    assert "and – of what the position leaves open" in answer.sentence
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_every_probe_declares_sentences_that_name_what_they_are_given(name):
+    declared: tuple[Sentences, ...] = load_entry("probe", name).sentences
+    assert declared, f"{name} says nothing in words"
+    for said in declared:
+        texts = (said.question, said.yes, said.no, said.opposite)
+        assert said.question.endswith("?") and all(t.endswith(".") for t in texts[1:] if t)
+        fields = {field for text in texts for _, field, _, _ in string.Formatter().parse(text) if field}
+        assert ("bits" not in said.yes and fields >= {"value"}) or fields & {*said.numbers, "kl"}, name
+    places = [said.order for said in declared]
+    assert places == sorted(places)
+
+
+def test_no_two_probes_ask_at_the_same_place():
+    placed = {(said.order, name) for name in PROBES for said in load_entry("probe", name).sentences}
+    assert len({order for order, _ in placed}) == len(placed)
+
+
+@pytest.mark.slow
+def test_terminal_notebook_and_page_say_the_same_of_every_probe(tmp_path, capsys):
+    record = small_run(tmp_path)
+    found = answers(record)
+    assert {a.headline.probe for a in found} == set(record.findings) and all(a.verdict != "number" for a in found)
+    print_record(record)
+    surfaces = (capsys.readouterr().out, parse(record._repr_html_()).text, parse(html(record)).text)
+    terminal, *pages = (" ".join(text.split()) for text in surfaces)
+    for answer in settled(found):
+        assert "–" not in answer.sentence.replace("−", ""), answer.sentence
+        assert plain(answer.said) in terminal and all(answer.said in page for page in pages)
+
+
+def test_no_clause_is_cut_to_nothing_and_symbols_keep_their_case():
+    meanings = {
+        "removing the axis: KL divergence of the prediction.": "Removing the axis: KL divergence of the prediction",
+        "|cos| between PC1 and the ridge axis: near 1, one axis.": "|cos| between PC1 and the ridge axis",
+        "KL of the exact posterior from the stream.": "KL of the exact posterior from the stream",
+        "": "Out of it",
+    }
+    for meaning, said in meanings.items():
+        assert clause("out_of_it", scalar(1.0, meaning=meaning)) == said
