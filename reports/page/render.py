@@ -124,9 +124,11 @@ def _said(record: RunRecord) -> dict[str, Any]:
 
 
 def _title(record: RunRecord, drawn: Sequence[Section], lead: Answer | None) -> str:
-    """The question that the first sentence answers; of a probe that declares no sentences its own."""
+    """The question that the first sentence answers; of a probe that declares none its own, of a study its name."""
     if lead is not None and lead.verdict != "number":
         return lead.question
+    if about.is_study(record):
+        return about.heading(record)
     return drawn[0].question if len(drawn) == 1 and drawn[0].question else about.asked(record)
 
 
