@@ -17,7 +17,7 @@ def claims(paper: str) -> str:
     for is_beyond in (False, True):
         rows, outcomes = [], Counter()
         for row in (row for row in found["rows"] if row.get("is_beyond", False) == is_beyond):
-            (cell,) = row["cells"]
+            cell = row["cells"][0]
             outcomes[cell["outcome"]] += 1
             rows.append((row["number"], f"**{row['title']}.** {row['says']}", cell["outcome"], cell["why"]))
         if rows:
