@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from interp.edits import AblateHeads, Edit
 
 FITTED_LABELS = 200
-"""True, control and exchanged labels of a fit, about: products with them are in float32."""
+"""True, control and permuted labels of a fit, about: products with them are in float32."""
 
 FIT_SECONDS = 1.5e-11
 """Seconds of one core that an addition or multiplication of a fit takes, in float64."""
@@ -182,7 +182,7 @@ class Question(ABC):
     question: ClassVar[str]
     sentences: ClassVar[tuple[Sentences, ...]] = ()
     quantities: ClassVar[Quantities] = Quantities()
-    """What its numbers are called and mean, and what they are held against."""
+    """What its numbers are called and mean, and what they are compared with."""
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         """The figures of the page, from the findings alone; plotly is imported inside."""

@@ -1,7 +1,7 @@
 """Wind tunnels: tasks whose exact Bayesian posterior is known, and the card of a network trained on one.
 
 A task draws sequences together with the posterior an ideal observer would hold at every scored position, so
-that a network's predictions, and anything read inside it, can be held against the truth. Tasks are found by
+that a network's predictions, and anything read inside it, can be compared with the truth. Tasks are found by
 name through the entry points of the group `interp.tunnels`
 (`bijection = "interp.wind_tunnels.tasks.bijection:Bijection"`); their trained networks lie as
 `<task>-<arch>[-<variant>]/` in the folder the task names.

@@ -17,8 +17,12 @@ UNUSED = {
     r"stands? in its place": "say where",
     r"what it tells": "what it says",
     r"(?:is|are) lent": "uses",
+    r"read-outs?": "readout",
+    r"refused in words": "rejected with a message",
+    r"held against": "compared with",
+    r"made-up": "simulated",
 }
-"""Phrases of our own, and what to write instead."""
+"""Phrases of our own, and what to write instead: the table in CONTRIBUTING.md has more of them, and the reasons."""
 
 PRODUCT = ("interp", "probes", "prompts", "wind_tunnels", "reports")
 READ = ("README.md", "docs/**/*.md", "reports/templates/*.html", *(f"{room}/**/*.py" for room in PRODUCT))

@@ -25,7 +25,7 @@ def certify(
 ) -> RunRecord:
     """Error rates of a probe's headline numbers where nothing is to be found, power where something is, and coverage.
 
-    The probe is tried on made-up worlds: those that its package registers under `interp.worlds`, else worlds like texts
+    It is tried on simulated worlds: those that its package registers under `interp.worlds`, else worlds like texts
     that hold tokens, lengths and classes, heavy tails, unequal domains. `probe` is a name, `module:Class`, or a probe;
     `settings` are fields of it. `scale` `smoke` tries some 40 worlds (seconds), `default` some 450 (minutes); another
     `seed` draws other worlds. The same call resumes an interrupted one; with `resume` it does nothing else.

@@ -152,7 +152,7 @@ def place_of(k: int, n: int) -> int:
 def covered(seen: list[Seen], places: list[int]) -> list[bool]:
     """Whether each interval holds the mean over the worlds of its own model; a model of two worlds has none.
 
-    A world is part of the mean that it is held against, which would let m worlds cover too often: the distance is
+    A world is part of the mean that it is compared with, which would let m worlds cover too often: the distance is
     put right by √(m / (m − 1)).
     """
     found = []

@@ -1,4 +1,4 @@
-"""What a probe is tried on: made-up worlds without an effect or with a planted one, and models of known truth.
+"""What a probe is tried on: simulated worlds without an effect or with a planted one, and models of known truth.
 
 A package registers the worlds of its probes under the entry points `interp.worlds`, each by the name of its probe: a
 function without arguments that returns `Trials`. A probe without an entry is tried on the worlds of
@@ -23,7 +23,7 @@ Make = Callable[[Probe, np.random.Generator, int, float], Findings]
 
 @dataclass(frozen=True)
 class World:
-    """One kind of made-up world for one probe; `make(probe, rng, seed, size)` draws one and returns what was found.
+    """One kind of simulated world for one probe; `make(probe, rng, seed, size)` draws one and returns what was found.
 
     At size 0 nothing is there of the numbers in `null` (without them: of any headline number that has a p). At sizes 1
     to 3 an effect is planted, which `effects` says in words, but of the numbers in `unplanted`. `small` are fields of

@@ -232,7 +232,7 @@ def certify(
         typer.Argument(help="Names of probes, or module:Class of your own.", autocompletion=completing.probes),
     ],
     scale: Annotated[
-        Literal["smoke", "default"], typer.Option(help="smoke: some 40 made-up worlds; default: some 450.")
+        Literal["smoke", "default"], typer.Option(help="smoke: some 40 simulated worlds; default: some 450.")
     ] = "default",
     seed: Annotated[int, typer.Option(help="Another seed draws other worlds.", min=0, max=LARGEST_SEED)] = 0,
     set_: Annotated[

@@ -49,7 +49,7 @@ def _n_layers(name: str, asked: RunOptions) -> int | None:
     try:
         stated = read_json(files.folder / "config.json")
     except (OSError, ValueError, RecursionError):
-        return None  # refused in words where the model is loaded
+        return None  # rejected with a message where the model is loaded
     found = [stated[key] for key in _DEPTH if key in stated] if isinstance(stated, dict) else []
     return found[0] if found and isinstance(found[0], int) else None
 

@@ -1,4 +1,4 @@
-"""The model under edits: captures for the conditions of causal probes, reduced to their read-outs one by one.
+"""The model under edits: captures for the conditions of causal probes, reduced to their readouts one by one.
 
 Conditions whose edits differ in numbers alone (other axes, doses, heads at the same layers, sites and positions) share
 passes: every batch of prompts is repeated for several of them, and each repetition has its own numbers. Passes start

@@ -2,7 +2,7 @@
 
 A source that was done before with the same specification is not done again, so the same call goes on where it was
 stopped. A source that fails is told in words and stops nothing: what rests on it is not measurable. Networks that a
-source reads are held against the record of the source that trained them.
+source reads are compared with the record of the source that trained them.
 """
 
 import sys

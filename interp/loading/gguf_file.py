@@ -1,7 +1,7 @@
 """GGUF files: a model in one file, most often with rounded weights. Its header is read here before a library reads it.
 
 The libraries believe a header: a list that claims 2**60 entries keeps them busy for ever, and a block or a bias that
-they have no place for is left out without a word. So every count is held against the length of the file, and every
+they have no place for is left out without a word. So every count is compared with the length of the file, and every
 number of it has to find a place in the model. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 
 transformers turns the weights back into plain numbers, so whatever reads a model reads those: rounded, as the file

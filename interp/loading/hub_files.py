@@ -2,7 +2,7 @@
 
 The hub is asked what a revision holds; what is missing is fetched into the hub library's own cache. Where the hub
 cannot be reached, or refuses, the cache serves; where there is no cache and the hub stumbles, it is asked again. What
-was fetched is held against the checksum that the hub names: nothing damaged stays in the cache.
+was fetched is compared with the checksum that the hub names: nothing damaged stays in the cache.
 """
 
 import hashlib

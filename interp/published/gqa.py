@@ -1,7 +1,7 @@
 """Bug `gqa`: grouped heads share keys and values; the published code cuts them into one piece per query head.
 
 Eight KV heads of 64 become 32 "heads" of 16. Cosines in 16 dimensions are larger whatever the model does,
-so each side is held against its own dimension. Source: `flatten_attn` in `hf_activations.py`.
+so each side is compared with its own dimension. Source: `flatten_attn` in `hf_activations.py`.
 """
 
 import numpy as np

@@ -24,7 +24,7 @@ def ran_out(error: BaseException) -> bool:
 
 
 class InHalves:
-    """Runs batches, halving them where memory gives out; later ones are cut to what fitted."""
+    """Runs batches, and halves them where memory runs out; later ones are cut to what fitted."""
 
     def __init__(self, name: str) -> None:
         self.name = name

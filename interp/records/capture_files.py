@@ -1,4 +1,4 @@
-"""Captures read back from their folder, held against what was written."""
+"""Captures read back from their folder, compared with what was written."""
 
 import json
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ class CaptureFile:
 def open_capture(path: str | Path) -> Capture:
     """The capture that `Capture.save` wrote as this folder. Arrays stay in their files until they are looked at.
 
-    Every file is held against its digest first. Raises `RecordError` for a capture that is missing, truncated, edited
+    Every file is compared with its digest first. Raises `RecordError` for a capture that is missing, truncated, edited
     or newer, naming the file.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")

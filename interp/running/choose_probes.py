@@ -1,6 +1,6 @@
 """Which probes a run asks: those that are named, and of a group (`all`) those whose sites the model has.
 
-A probe that is named and reads what the model lacks is refused in words.
+A probe that is named and reads what the model lacks is rejected with a message.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

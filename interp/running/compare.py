@@ -19,10 +19,10 @@ def compare(
     reuse: bool = False,
     quiet: bool = True,
 ) -> RunRecord:
-    """The record that compares these runs, and its page under `out`; the first run is what the others are held against.
+    """The record that compares these runs, and its page under `out`; the first run is the reference.
 
     `labels` name the runs; runs of one of the `groups` (a name for each run) are pooled, as repetitions of one thing,
-    and `against` names for each run the group that its own is held against, where that is not the first. With `reuse`
+    and `against` names for each run the group that its own is compared with, where that is not the first. With `reuse`
     a comparison of just these runs that lies in `out` stands for itself.
 
     >>> comparison = interp.compare(["runs/first", "runs/second"], out=None)

@@ -1,4 +1,4 @@
-"""Captures from what another tool has read: numpy arrays with named axes, held against one another."""
+"""Captures from what another tool has read: numpy arrays with named axes, compared with one another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -239,7 +239,7 @@ class _Session:
         return {name: found[name] for name in self.spec.probes if name in found}, drawn
 
     def untrained(self, model: Model, pools: Sequence[PromptPool]) -> tuple[list[dict[str, Findings]], list[str]]:
-        """What the same readings find in untrained twins of the model, one in memory at a time, and what these are."""
+        """What the same readings find in untrained copies of the model, one in memory at a time, and what these are."""
         found, labels = [], []
         for i in range(self.spec.n_untrained):
             with self.clock(f"load untrained {i}"):

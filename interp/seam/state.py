@@ -1,7 +1,7 @@
 """What a reading depends on besides the tokens, looked at whenever a model is read or edited.
 
 `interp.load` shows that a model is what its description says. Its owner may train, cast, resize or compile it
-afterwards. Whatever would make numbers other ones than the description says is refused in words; compiled code, in
+afterwards. Whatever would make numbers other ones than the description says is rejected; compiled code, in
 which edits would not be heard, is set aside until the reading ends.
 """
 

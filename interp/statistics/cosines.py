@@ -120,7 +120,7 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True)
 class Reference:
-    """Draws of a statistic of one random set, and how a mean over independent sets is held against them."""
+    """Draws of a statistic of one random set, and how a mean over independent sets is compared with them."""
 
     name: str
     draws: Float[np.ndarray, " draw"]

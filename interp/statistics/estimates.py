@@ -1,6 +1,6 @@
 """One quantity at every place (layer, layer and head, site and depth): values, intervals, nulls and p in one order.
 
-Made from halvings, from resamples or from bounds that are known; then held against a null: exchanged labels, draws, or
+Made from halvings, from resamples or from bounds that are known; then compared with a null: exchanged labels, draws, or
 signs flipped. Goes as it is into a table, and at one place into a scalar (`interp.statistics.quantities`).
 """
 
@@ -56,7 +56,7 @@ class Estimates:
         exchanged: Float[np.ndarray, "exchange place"] | None = None,
         **rest: Any,
     ) -> "Estimates":
-        """Means over halvings, with the scatter of refitting; held against `exchanged` labels where they are given.
+        """Means over halvings, with the scatter of refitting; compared with `exchanged` labels where they are given.
 
         A share of variance is at least as uncertain as it scatters over exchanged labels. An exchanged fit without a
         value (a constant prediction) found nothing.

@@ -1,4 +1,4 @@
-"""What a probe measures, declared once: the name, unit and meaning of each number, and what it is held against.
+"""What a probe measures, declared once: the name, unit and meaning of each number, and what it is compared with.
 
 Scalars, tables, headlines, controls, `interp list` and the documentation read the same table. Sentences have slots in
 braces (`{target}`), filled where the data are known (`told`). How uncertain a number is, is computed elsewhere and

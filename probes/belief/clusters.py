@@ -2,7 +2,7 @@
 
 For a row with the mean distance a to the rows of its own state and b to those of the nearest other state, the
 silhouette is (b − a)/max(a, b): 1 in tight, distant groups, 0 where groups overlap, below 0 nearer to another state
-(Rousseeuw 1987). Rows where several states are equally likely belong to none. Null: states exchanged between
+(Rousseeuw 1987). Rows where several states are equally likely belong to none. Null: states permuted between
 sequences, whole trajectories, so that what position tells of the state stays.
 
 Source: Paper I (arXiv 2512.22471), the clusters of a state-space model by most likely hidden state.

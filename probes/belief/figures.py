@@ -63,7 +63,7 @@ def _simplex(table: Table) -> Figure:
             )  # fmt: skip
     reading = (
         "Left, the ideal observer's beliefs (a triangle of three states, else their first principal plane); right, "
-        "what a linear read-out finds of them in sequences it was not fitted on, coloured by the exact most likely "
+        "what a linear readout finds of them in sequences it was not fitted on, coloured by the exact most likely "
         "state. The same shape on both sides means that the geometry of the belief lies in the activations. "
         "No null is drawn: the next figure has it."
     )
@@ -88,7 +88,7 @@ def _one_dimension(table: Table) -> Figure:
             marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
         )  # fmt: skip
     reading = (
-        "Each point is a row of a sequence that the read-out was not fitted on; on the dashed line the belief is "
+        "Each point is a row of a sequence that the readout was not fitted on; on the dashed line the belief is "
         "decoded exactly, and a level cloud tells nothing of it. No null is drawn: the next figure has it."
     )
     return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
@@ -111,7 +111,7 @@ def _by_site(table: Table) -> Figure:
             add_curve(plot, mine["layer"], mine, column, _SITE_WORDS[site] + words, colour, dash)
     cut = limit_r2(plot, table["r2"], table["r2_low"], table["r2_beyond_position"])
     reading = (
-        "Share of the exact belief's variance that a linear read-out predicts in sequences it was not fitted on, with "
+        "Share of the exact belief's variance that a linear readout predicts in sequences it was not fitted on, with "
         "95 % bands; dotted, once position is taken out of both; grey, refits on beliefs of other sequences."
         f"{cut}"
     )
@@ -125,7 +125,7 @@ def _controls(table: Table, site: str, findings: Findings) -> Figure:
     others = (
         ("random_subspace_r2", "from random subspaces of its rank", PALETTE[1], "dash"),
         ("control_r2", "control task", NULL, "dot"),
-        ("r2_null", "null: exchanged beliefs", NULL, "dash"),
+        ("r2_null", "null: permuted beliefs", NULL, "dash"),
     )
     for column, words, colour, dash in others:
         plot.add_scatter(
@@ -158,11 +158,11 @@ def _components(table: Table) -> Figure:
     plot = blank("component of the belief", "held-out R² (fraction)")
     add_null_band(plot, table["component"], (table["r2_null_low"], table["r2_null_high"]))
     plot.add_scatter(
-        x=table["component"], y=table["r2"], mode="markers", name="read-out", marker={"color": VALUE, "size": 8},
+        x=table["component"], y=table["r2"], mode="markers", name="readout", marker={"color": VALUE, "size": 8},
         error_y=error_bars(table, "r2", VALUE),
     )  # fmt: skip
     cut = limit_r2(plot, table["r2"], table["r2_low"])
-    reading = f"How well each component is read at the primary place; bars are 95 %, grey are exchanged beliefs.{cut}"
+    reading = f"How well each component is read at the primary place; bars are 95 %, grey are permuted beliefs.{cut}"
     return Figure("components", "Is every component read?", reading, plot, "components")
 
 
@@ -180,7 +180,7 @@ def _interchange(table: Table) -> Figure:
         add_curve(plot, mine["depth"], mine, "redirected_bits", label, colour, "dash" if name == "all" else "solid")
     reading = (
         "A sequence is given another one's coordinates in a few dimensions of the residual stream, and its prediction "
-        "is held against the other's exact posterior. Near the dashed line those dimensions carry all that matters at "
+        "is compared with the other's exact posterior. Near the dashed line those dimensions carry all that matters at "
         "that depth; in the grey band they carry no more than random ones."
     )
     return Figure("interchange", "Is the belief used where it can be read?", reading, plot, "interchange")

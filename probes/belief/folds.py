@@ -1,4 +1,4 @@
-"""Ridge read-outs of many targets, cross-validated over whole sequences, the penalty chosen inside.
+"""Ridge readouts of many targets, cross-validated over whole sequences, the penalty chosen inside.
 
 The rows are dealt to folds by sequence. Each fold is read by a fit to the other folds, whose penalty (one for all
 components of a belief) is the one with the smallest error when each of those other folds is left out in turn. A
@@ -9,7 +9,7 @@ regression there, X̃ = X − D̃(X) and Ỹ = Y − D̃(Y),
 
 Errors, fits and held-out errors need inner products alone. So the rows Z = [D X] = Q R of a fold are replaced by R, its
 targets by QᵀY and the length of what is left of them: no more rows than columns, and not one number changes. That is
-what makes refits on hundreds of exchanged beliefs cheap.
+what makes refits on hundreds of permuted beliefs cheap.
 """
 
 from collections.abc import Sequence

@@ -157,7 +157,7 @@ class Swapped:
 def outcomes(
     under: Mapping[str, Readout], pairs: Pairs, units: Int[np.ndarray, " all"], clusters: Int[np.ndarray, " all"]
 ) -> list[Swapped]:
-    """Every swap that was run, held against the baseline, in the order of depths."""
+    """Every swap that was run, compared with the baseline, in the order of depths."""
     _, first, code = np.unique(units[pairs.rows], return_index=True, return_inverse=True)
     counts, mine = np.bincount(code), clusters[pairs.rows][first]
     before = under[BASELINE]

@@ -1,10 +1,10 @@
 """Belief: can the exact posterior be read off the activations, and is it more than position and token?
 
 Where an ideal observer's belief is known (hidden states of a Markov source, values that are not taken yet, the label
-of an in-context task), a linear read-out of it is fitted at every layer of every site and judged on other sequences.
-Beside it stand refits on beliefs exchanged between sequences, control tasks, position alone, and random subspaces of
+of an in-context task), a linear readout of it is fitted at every layer of every site and judged on other sequences.
+Beside it stand refits on beliefs permuted between sequences, control tasks, position alone, and random subspaces of
 as many dimensions; the untrained model comes with `--null untrained`. What can be read need not be used: the subspaces
-of the residual stream are then exchanged between sequences, and the prediction is held against the donor's posterior.
+of the residual stream are then permuted between sequences, and the prediction is compared with the donor's posterior.
 
 Saved for every site, layer by layer, in raw coordinates, fitted without the units in `held_out`: `<site>.readout`
 (covectors that read each component), `<site>.encoding` (how activations move with each component),
@@ -74,11 +74,11 @@ FEW_DEPTHS = 6
 
 @dataclass(frozen=True)
 class Belief(Probe):
-    """Linear read-out of the exact belief at every layer of residual stream, values and z, judged on other sequences.
+    """Linear readout of the exact belief at every layer of residual stream, values and z, judged on other sequences.
 
     `sites`: of resid, v and z; the first is primary (`resid` alone reads networks without attention).
     `layer`: the primary one, of the residual stream the depth. `interchange`: whether belief subspaces of the residual
-    stream are swapped between sequences too. `n_permutations` refits on exchanged beliefs, `n_bootstrap` resamples.
+    stream are swapped between sequences too. `n_permutations` refits on permuted beliefs, `n_bootstrap` resamples.
     `target`: none is the exact belief; else a column of the prompts, of numbers or names, or `column=value`.
     """
 
@@ -287,7 +287,7 @@ class Belief(Probe):
     def _by_program(
         self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
-        """What the swaps did, held against the program; nothing where the model is none."""
+        """What the swaps did, compared with the program; nothing where the model is none."""
         assert self._column is not None
         if base.mechanism is None:
             return {}, {}
@@ -310,7 +310,7 @@ class Belief(Probe):
             f"{kinds[belief.kind]}.",
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             "stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
-            f"{counted_words(pool)} in {setting.folds.n} folds; every number is from {pool.unit}s that the read-out "
+            f"{counted_words(pool)} in {setting.folds.n} folds; every number is from {pool.unit}s that the readout "
             "was not fitted on, its penalty chosen among the others.",
             f"Control tasks: {N_CONTROLS} deals of beliefs to tokens"
             + (" at each position." if not pool.one_row_each else "."),
@@ -336,7 +336,7 @@ def counted_words(pool: Cloud) -> str:
 def _check_units(pool: Cloud) -> None:
     if pool.n_units < MIN_FOLDS:
         raise PromptError(
-            asked=f"a read-out of the belief cross-validated over {pool.in_words}",
+            asked=f"a readout of the belief cross-validated over {pool.in_words}",
             found=f"fewer than {MIN_FOLDS} leave nothing to fit, choose and judge on",
             fix="Give more (--n-pool); the statistics want two hundred or more.",
         )
@@ -354,7 +354,7 @@ def _scalars(places: Sequence[Place], primary: int, by_place: Mapping[str, Seque
 def _arrays(
     places: Sequence[Place], readings: Sequence[Reading], setting: Setting, pool: Cloud
 ) -> dict[str, np.ndarray]:
-    """Read-outs, encodings and their orthonormal bases, layer by layer; zero where there is none."""
+    """Readouts, encodings and their orthonormal bases, layer by layer; zero where there is none."""
     fitted = setting.folds.code != 0
     shared = {"held_out": _held_out(pool, setting), "belief_mean": setting.belief.values[fitted].mean(axis=0)}
     arrays: dict[str, list[np.ndarray]] = {}
@@ -367,7 +367,7 @@ def _arrays(
 
 
 def _held_out(pool: Cloud, setting: Setting) -> np.ndarray:
-    """The prompts that read-outs and encodings were not fitted on."""
+    """The prompts that readouts and encodings were not fitted on."""
     return np.unique(pool.prompts[setting.folds.code == 0])
 
 

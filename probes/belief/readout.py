@@ -1,8 +1,8 @@
-"""How well one layer of one site tells the exact belief in sequences that its read-out was not fitted on.
+"""How well one layer of one site tells the exact belief in sequences that its readout was not fitted on.
 
 Beside the belief itself, through the same cross-validation, penalty chosen anew each time:
 
-* beliefs exchanged between sequences, whole trajectories, what position tells left in its place;
+* beliefs permuted between sequences, whole trajectories, what position tells left in its place;
 * control tasks: each (position, token) is given the belief of another row of that position, wherever it occurs
   (Hewitt and Liang 2019, arXiv 1909.03368);
 * random subspaces with as many dimensions as the belief, read by least squares;
@@ -124,7 +124,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Reading:
-    """One place: shares from the mean and beyond position, predictions, controls, subspaces, and the read-out.
+    """One place: shares from the mean and beyond position, predictions, controls, subspaces, and the readout.
 
     `predicted` are held-out linear predictions of the belief at every row, `by_position` what position alone predicts,
     `by_mean` the mean belief of the rows fitted on.

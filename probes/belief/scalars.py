@@ -26,14 +26,14 @@ from .scores import UNITS, Scores
 
 P_OVER = "layers and sites"
 _STILL = "no resample differs"
-_R2_SCALE = "scale of log(1 − R²), at least the scatter of exchanged beliefs"
+_R2_SCALE = "scale of log(1 − R²), at least the scatter of permuted beliefs"
 
 MEANINGS = {
-    "r2": "Share of the variance of the exact belief, all components together, that a linear read-out of the "
+    "r2": "Share of the variance of the exact belief, all components together, that a linear readout of the "
     "activations predicts in {unit}s it was not fitted on; 0 is no better than the mean belief.",
-    "r2_beyond_position": "Share of what position does not tell of the belief that a linear read-out predicts in "
+    "r2_beyond_position": "Share of what position does not tell of the belief that a linear readout predicts in "
     "{unit}s it was not fitted on, position taken out of the activations too.",
-    "position_r2": "Share of the variance of the exact belief that {words} alone predicts: what a read-out of position "
+    "position_r2": "Share of the variance of the exact belief that {words} alone predicts: what a readout of position "
     "without any evidence would reach.",
     "selectivity": "How much better the belief is read than control tasks, in which each token at each position is "
     "given a belief at random: what is found beyond telling tokens and positions apart.",
@@ -88,7 +88,7 @@ def component_scalars(share: Shares, setting: Setting, counted: Counted, place: 
     p = _one_sided_p(values.T)
     made = []
     for i, value in enumerate(values[0]):
-        meaning = f"Share of the variance of component {i} of the belief that the read-out predicts."
+        meaning = f"Share of the variance of component {i} of the belief that the readout predicts."
         if np.isnan(value):
             made.append(counted.undefined("this component never varies", "fraction", meaning))
             continue
@@ -162,7 +162,7 @@ def subspace_scalar(reading: Reading, setting: Setting, counted: Counted, place:
 
 
 def score_scalar(name: str, score: Scores, setting: Setting, counted: Counted, place: int | None) -> Scalar:
-    """The mean of a score over rows, with its bootstrap interval; null: exact beliefs exchanged, predictions kept."""
+    """The mean of a score over rows, with its bootstrap interval; null: exact beliefs permuted, predictions kept."""
     value = float(score.by_row.mean())
     is_column = name == "accuracy" and setting.belief.names
     meaning = MEANINGS["right" if is_column else name].format(position=float(score.by_position.mean()))
@@ -173,7 +173,7 @@ def score_scalar(name: str, score: Scores, setting: Setting, counted: Counted, p
     counts = np.bincount(setting.code)
     resampled = (setting.weights @ sums) / (setting.weights @ counts)
     interval = Interval.of(normal_interval(value, resampled), _fixed(counted), _STILL)
-    null = null_from_permutations(f"exact beliefs exchanged between {counted.unit}s, predictions kept", score.exchanged)
+    null = null_from_permutations(f"exact beliefs permuted between {counted.unit}s, predictions kept", score.exchanged)
     return Scalar.of(value, UNITS[name], interval, null, meaning=meaning, **counted.about(place))
 
 
@@ -193,7 +193,7 @@ def silhouette_scalars(gathered: Sequence[Gathered], clusters: Clusters, counted
             bounds = values[i, 0] - half, values[i, 0] + half
         method = f"jackknife over {counted.unit}s, {n_groups} groups"
         interval = Interval.of(bounds, method, "no group differs")
-        null = null_from_permutations(f"states exchanged between {counted.unit}s", values[i, 1:])
+        null = null_from_permutations(f"states permuted between {counted.unit}s", values[i, 1:])
         made.append(
             Scalar.of(
                 values[i, 0], "1", interval, null, p=p[i], p_over=P_OVER, meaning=MEANINGS["silhouette"],
@@ -208,4 +208,4 @@ def _fixed(counted: Counted) -> str:
 
 
 def _exchange(counted: Counted) -> str:
-    return f"refitted on beliefs exchanged between {counted.unit}s"
+    return f"refitted on beliefs permuted between {counted.unit}s"

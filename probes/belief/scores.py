@@ -69,7 +69,7 @@ def _is_right(truth: np.ndarray, answer: np.ndarray) -> np.ndarray:
 
 
 def _exchanged_kl(setting: Setting, q: np.ndarray) -> np.ndarray:
-    """Mean KL of exchanged beliefs, infinite as `kl_bits` is; their own entropies only change places."""
+    """Mean KL of permuted beliefs, infinite as `kl_bits` is; their own entropies only change places."""
     p, impossible = setting.belief.values, q == 0
     log_q = np.log2(q, out=np.zeros_like(q), where=~impossible)
     means = np.array([np.sum(p[order] * log_q) / len(p) for order in setting.orders])

@@ -19,10 +19,10 @@ MAX_DRAWN = 1000
 _ROOT_3 = 3**0.5
 
 BY_LAYER = (
-    "The linear read-out of the exact belief at every site and layer (in `resid`, depth), cross-validated over whole "
-    "sequences: R² from the mean and beyond position with 95 % intervals, refits on exchanged beliefs and p over all "
+    "The linear readout of the exact belief at every site and layer (in `resid`, depth), cross-validated over whole "
+    "sequences: R² from the mean and beyond position with 95 % intervals, refits on permuted beliefs and p over all "
     "layers and sites; selectivity against control tasks; R² of random subspaces of the belief's rank; the decoded "
-    "belief's distance from the exact one beside that of position alone (_position) and of exchanged beliefs (_null); "
+    "belief's distance from the exact one beside that of position alone (_position) and of permuted beliefs (_null); "
     "silhouette by most likely state; axes that hold 90 % and 95 % of the variance. One place is primary and named "
     "beforehand; the others are exploratory. `penalty` is relative to the mean squared singular value."
 )

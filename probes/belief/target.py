@@ -2,7 +2,7 @@
 
 Where the latent of a process is more than what comes next, its belief (hidden states, surviving answers); else the
 posterior over the next outcome. A belief whose components are probabilities is a point of the simplex, and a linear
-read-out of it is put there by Euclidean projection (Duchi et al. 2008, ICML): the point of the simplex nearest to it.
+readout of it is put there by Euclidean projection (Duchi et al. 2008, ICML): the point of the simplex nearest to it.
 A column of names is one component a name, 1 where a row has it; a column of numbers is one component.
 """
 

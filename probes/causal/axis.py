@@ -134,7 +134,7 @@ def fit_axes(cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scal
 def refit_axes(
     cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scaling: Scaling, n: int, seed: int
 ) -> dict[int, list[Axis]]:
-    """At every one of these layers `n` axes fitted as the axis was, to entropies exchanged between prompts.
+    """At every one of these layers `n` axes fitted as the axis was, to entropies permuted between prompts.
 
     Whole clusters (trajectories of sequences) exchange within their domain, in the same `n` orders at all layers. None
     where the axis does not depend on the entropies.

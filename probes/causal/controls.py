@@ -1,6 +1,6 @@
 """Controls that take out as much as the axis does, at the positions that are scored.
 
-The first line are refits: axes fitted as the axis was, to entropies exchanged between prompts. Were the entropies
+The first line are refits: axes fitted as the axis was, to entropies permuted between prompts. Were the entropies
 noise, the axis would be one of them. Each is cut at the dose at which the change is as large as the axis' own.
 
 The second line are random directions. Let C be the covariance of the scored rows (of the prompts that are run, raw
@@ -87,11 +87,11 @@ class Matched:
 
 
 def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> Matched:
-    """Axes fitted to exchanged entropies, each at the dose at which it takes out what the axis does."""
+    """Axes fitted to permuted entropies, each at the dose at which it takes out what the axis does."""
     target = edited.removed(axis)
     taken = np.array([edited.removed(refit) for refit in refits])
     if not target > 0 or not taken.min() > _FLOOR * target:
-        raise _unmatched("the axis" if not target > 0 else "an axis fitted to exchanged entropies")
+        raise _unmatched("the axis" if not target > 0 else "an axis fitted to permuted entropies")
     frames = np.array([refit.covector for refit in refits])[:, None]
     moved = np.array([refit.displacement for refit in refits])[:, None]
     return Matched(frames, moved, np.sqrt(target / taken), np.ones(len(refits)), "refit", alikeness(frames), 0)

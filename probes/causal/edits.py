@@ -3,7 +3,7 @@
 One intervention edits one layer or several together, each along its own axis. Its conditions are
 
     axis        removed at every dose, kept alone, shifted by ±1 standard deviation
-    control i   fitted to exchanged entropies (random for `pc1`, which does not depend on them) and matched in removed
+    control i   fitted to permuted entropies (random for `pc1`, which does not depend on them) and matched in removed
                 variance: removed at dose 1; the first few also at the other doses, kept and shifted
     random i    random directions matched likewise, where controls are fitted: removed
     principal i, gaussian i     other principal axes, and directions distributed as the data: removed
@@ -63,14 +63,14 @@ class Name:
 
     @property
     def is_compared(self) -> bool:
-        """One of those whose effects on every read-out are compared: the axis removed, controls, positive controls."""
+        """One of those whose effects on every readout are compared: the axis removed, controls, positive controls."""
         return (self.how, self.dose) == (REMOVED, 1.0) and self.subject.split()[0] in _COMPARED
 
 
 BASELINE = "baseline"
 
 _COMPARED = {BASELINE, "axis", "control", "random", "top", "resample"}
-"""First words of the subjects of which every read-out is shown; of others the change of the prediction alone."""
+"""First words of the subjects of which every readout is shown; of others the change of the prediction alone."""
 
 
 def n_compared(n_controls: int, has_heads: bool) -> int:
@@ -79,7 +79,7 @@ def n_compared(n_controls: int, has_heads: bool) -> int:
 
 
 def n_whole(n_controls: int, has_heads: bool, is_refitted: bool) -> int:
-    """How many conditions of an intervention are compared on every read-out: the axis, controls, random directions."""
+    """How many conditions of an intervention are compared on every readout: the axis, controls, random directions."""
     return 1 + n_compared(n_controls, has_heads) + is_refitted * min(n_controls, N_RANDOM)
 
 

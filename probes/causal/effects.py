@@ -1,6 +1,6 @@
 """What an intervention did, beside what its matched controls did: effect, interval, z and rank.
 
-A read-out of a condition is a ratio of sums over prompts (1 minus it for R²); its effect is edited minus unedited.
+A readout of a condition is a ratio of sums over prompts (1 minus it for R²); its effect is edited minus unedited.
 
     beyond  effect − mean of the controls: what the numbers are about, 0 where there is nothing
     z       that over the standard deviation of the controls
@@ -8,7 +8,7 @@ A read-out of a condition is a ratio of sums over prompts (1 minus it for R²); 
             all controls, so that under the null, where the axis is one more control, all are exchangeable. Of random
             controls there is none: an axis that follows the data is no random direction, whatever it is used for
 
-Intervals resample prompts by whole clusters, of the axis and its controls alike. One read-out of one intervention is
+Intervals resample prompts by whole clusters, of the axis and its controls alike. One readout of one intervention is
 primary and judged alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
 """
 
@@ -28,7 +28,7 @@ from .edits import BASELINE, HOW, REMOVED, Name, control, random
 
 @dataclass(frozen=True)
 class ReadOut:
-    """A read-out: its unit, what its effect means, and whether its value is 1 minus the ratio."""
+    """A readout: its unit, what its effect means, and whether its value is 1 minus the ratio."""
 
     unit: str
     meaning: str
@@ -54,7 +54,7 @@ READOUTS: Mapping[str, ReadOut] = {
 
 @dataclass(frozen=True)
 class Values:
-    """One read-out in several conditions: sums by prompt `[condition, prompt]` over `of` `[prompt]`."""
+    """One readout in several conditions: sums by prompt `[condition, prompt]` over `of` `[prompt]`."""
 
     sums: Float[np.ndarray, "condition prompt"]
     of: Float[np.ndarray, " prompt"]
@@ -62,7 +62,7 @@ class Values:
 
     @classmethod
     def of_conditions(cls, under: Mapping[str, Readout], names: Sequence[str], readout: str) -> "Values":
-        """Layers of a read-out are added up: each has the same totals, so that the result is their mean."""
+        """Layers of a readout are added up: each has the same totals, so that the result is their mean."""
         sums = np.array([_by_prompt(under[name][readout]) for name in names])
         return cls(sums, _by_prompt(under[names[0]][f"{readout}.of"]), READOUTS[readout].is_share)
 
@@ -80,10 +80,10 @@ class Values:
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of one intervention on one read-out, and those of its controls.
+    """The effect of one intervention on one readout, and those of its controls.
 
     `replicates` are over the same resamples of prompts throughout; `p_family` is over everything but the primary
-    read-out. `random` are the random directions beside fitted controls, if there are.
+    readout. `random` are the random directions beside fitted controls, if there are.
     """
 
     on: str
@@ -149,7 +149,7 @@ class Effect:
 
 
 def effects(under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Generator) -> list[Effect]:
-    """Every read-out of every intervention wherever it was read; the first is the primary one."""
+    """Every readout of every intervention wherever it was read; the first is the primary one."""
     names = map(Name.parse, under)
     axes = [name for name in names if (name.subject, name.how, name.dose) == ("axis", REMOVED, 1)]
     found = []
@@ -228,7 +228,7 @@ def _numbered(under: Mapping[str, Readout], name: Name, subject: Callable[[int],
 
 
 def is_refit(under: Mapping[str, Readout], name: Name) -> bool:
-    """Whether the controls of a removal were fitted as the axis was, to exchanged entropies."""
+    """Whether the controls of a removal were fitted as the axis was, to permuted entropies."""
     matching = under[controls_of(under, replace(name, on=""))[0]]["matching"]
     return all(HOW[int(how)] == "refit" for how in matching[:, 0])
 

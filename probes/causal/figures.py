@@ -23,11 +23,11 @@ _WORDS = {
 }  # fmt: skip
 _OTHERS = PALETTE[1]
 _MAX_SHOWN = 200
-"""Controls drawn as points for a read-out at most."""
+"""Controls drawn as points for a readout at most."""
 
 
 def causal_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The dose curve, the axis among its controls in KL and on every read-out, and where else a cut would tell."""
+    """The dose curve, the axis among its controls in KL and on every readout, and where else a cut would tell."""
     if "effects" not in findings.tables:
         return ()
     target = Target.of(findings.tables["effects"])
@@ -64,7 +64,7 @@ def _among_controls(findings: Findings) -> Figure:
         elif scalar in findings.scalars:
             beyond.append(f"{name} at {findings[scalar].value:.3g} bits")
     reading = (
-        "Grey: axes fitted in the same way to exchanged entropies (for `pc1` random directions), with a change of the "
+        "Grey: axes fitted in the same way to permuted entropies (for `pc1` random directions), with a change of the "
         "same size. An axis that is used for its entropy lies to the right of all of them; one that is a trace lies "
         "among them or to the left." + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
     )
@@ -108,7 +108,7 @@ def _dose_curve(findings: Findings) -> Figure:
 
 
 def _by_readout(findings: Findings, target: Target) -> Figure:
-    """Every read-out on one scale: standard deviations of its controls."""
+    """Every readout on one scale: standard deviations of its controls."""
     effects, controls = findings.tables["effects"], findings.tables["controls"]
     plot = blank("standard deviations of the controls", "")
     labels = [_label(effects, i) for i in range(effects.n_rows)]
@@ -132,7 +132,7 @@ def _by_readout(findings: Findings, target: Target) -> Figure:
         "Each row is one thing that the cut may change (hover says which): blue the axis with its interval over "
         "prompts, grey each control among the others. Only the first row was named beforehand."
     )
-    return Figure("by_readout", "The axis among its controls, on every read-out", reading, plot, "effects")
+    return Figure("by_readout", "The axis among its controls, on every readout", reading, plot, "effects")
 
 
 def _label(effects: "Table", i: int) -> str:

@@ -14,7 +14,7 @@ ALIKE = 0.2
 """Mean squared cosine between controls above which a note says how alike they are."""
 
 _MATCHED = {
-    "refit": "axes fitted as it was, to entropies exchanged between prompts, at a dose of {dose:.2g} on average for a "
+    "refit": "axes fitted as it was, to entropies permuted between prompts, at a dose of {dose:.2g} on average for a "
     "change of equal size at the scored positions",
     "direction": "single random directions tilted until they take out as much variance",
     "subspace": "random subspaces of {dimensions} dimensions (too few single ones beside the axis are loud enough)",

@@ -2,11 +2,11 @@
 
 The axis is fitted on some prompts and cut in others, at all positions (`at`), at one layer or several. Everything is
 read downstream of the cut, never in the edited tensor: how far the next-token prediction moves (KL, the primary
-read-out) and its entropy with it, whether later layers still tell the entropy, and what it costs: distance from the
+readout) and its entropy with it, whether later layers still tell the entropy, and what it costs: distance from the
 exact posterior where there is one, surprise at ordinary text, calibration on evidence about a label.
 
 A cut does something in any direction. So the same is done to axes fitted by the same procedure to entropies that were
-exchanged between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
+permuted between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
 among them; to random directions of equal variance and other principal axes; and to the ten loudest directions at once
 and to whole head outputs, which show what a cut can do here. The first principal axis does not depend on the entropies:
 its controls are random directions, and it has no p.
@@ -231,7 +231,7 @@ class Causal(Probe):
     def _by_program(
         self, base: Capture, under: Mapping[str, Readout], target: Target, split: Split
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
-        """What swaps of the axis did, held against the program; nothing where the model is none."""
+        """What swaps of the axis did, compared with the program; nothing where the model is none."""
         if base.mechanism is None or target.is_entropy:
             return {}, {}
         if self.site != STREAM.site:

@@ -1,6 +1,6 @@
 """What is kept of the model under one condition: sums over each prompt, downstream of the edit.
 
-Every read-out is a ratio of sums over prompts, so that prompts can be resampled: an array by its name holds the sum of
+Every readout is a ratio of sums over prompts, so that prompts can be resampled: an array by its name holds the sum of
 each prompt, `<name>.of` what it is divided by; `cluster` is what each prompt is resampled with.
 
     kl               KL(unedited ‖ edited) of the next token

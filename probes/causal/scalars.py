@@ -35,15 +35,15 @@ MEANINGS = {
 def scalars(
     found: Sequence[Effect], under: Mapping[str, Readout], is_small: bool, n_rows: int, unit: str
 ) -> dict[str, Scalar]:
-    """The primary effect first, then every other read-out of the primary intervention."""
+    """The primary effect first, then every other readout of the primary intervention."""
     first = found[0]
     mine = [e for e in found if e.layers == first.layers]
-    named = {e.readout: e for e in reversed(mine)}  # where two sets give one read-out, the run's own counts
+    named = {e.readout: e for e in reversed(mine)}  # where two sets give one readout, the run's own counts
     made = _effect_scalars(first, first.p, "", is_small, unit) | _primary_scalars(first, is_small, unit)
     for readout, effect in reversed(named.items()):
         if readout != PRIMARY:
             is_few = is_small or (readout.startswith("later") and n_rows < FEW_ROWS)
-            made |= _effect_scalars(effect, effect.p_family, "read-outs and interventions", is_few, unit)
+            made |= _effect_scalars(effect, effect.p_family, "readouts and interventions", is_few, unit)
     return made | _size_scalars(first, under, is_small, unit)
 
 
@@ -86,7 +86,7 @@ def _effect_scalars(effect: Effect, p: float, p_over: str, is_small: bool, unit:
     beyond = f"{meaning[:-1]}, beyond what its matched controls do on average."
     about = _about(effect, is_small, unit)
     if np.isnan(effect.value) or np.isnan(effect.controls).any():
-        nothing = "this read-out does not vary here"
+        nothing = "this readout does not vary here"
         return {
             name: undefined(readout.unit, nothing, meaning, about),
             f"{name}_beyond_controls": undefined(readout.unit, nothing, beyond, about),

@@ -13,7 +13,7 @@ from .effects import READOUTS, Effect, Values, baseline_of, controls_of, two_sid
 from .scalars import logit_change, measured_ratio
 
 EFFECTS = (
-    "Removing the axis: effect (edited − unedited) on each read-out with its 95 % interval over prompts, beside its "
+    "Removing the axis: effect (edited − unedited) on each readout with its 95 % interval over prompts, beside its "
     "matched controls (mean, central 95 %), z and two-sided rank p (none where controls are random). Only the primary "
     "row was named beforehand; `p_family` of the others is over all of them. `random` is the mean of random directions "
     "of equal variance; `top_ten` and `resample` are positive controls."
@@ -27,9 +27,9 @@ DOSES = (
     "Dose curve: KL at every dose of the removal (0: nothing, 1: all of it), with its 95 % interval over prompts, "
     "beside matched controls at the same dose."
 )
-CONTROLS = "Every matched control: its effect on each read-out, and its z among the others."
+CONTROLS = "Every matched control: its effect on each readout, and its z among the others."
 MATCHING = (
-    "How controls were matched at each edited layer: axes refitted to exchanged entropies at a dose of their own; of "
+    "How controls were matched at each edited layer: axes refitted to permuted entropies at a dose of their own; of "
     "random ones single directions, subspaces of k dimensions, or the dose. Change over that of the axis: mean square "
     "as drawn (unedited activations at scored positions of the run's prompts, outside 0.9 to 1.1 rejected), variance "
     "as measured in the passes, over all edited positions (of several layers the later ones are changed already)."
@@ -41,7 +41,7 @@ LATER = (
 
 
 def effects_table(found: Sequence[Effect]) -> Table:
-    """One row for each read-out of each intervention."""
+    """One row for each readout of each intervention."""
     rows = []
     for i, e in enumerate(found):
         null, nothing = null_from_permutations("", e.controls), (np.nan, np.nan)
@@ -103,7 +103,7 @@ def doses_table(under: Mapping[str, Readout], weights: np.ndarray) -> Table:
 
 
 def controls_table(found: Sequence[Effect]) -> Table:
-    """One row for each control, read-out and intervention."""
+    """One row for each control, readout and intervention."""
     n = [len(e.controls) for e in found]
     columns = {
         "layers": np.repeat([words(e.layers) for e in found], n),
@@ -111,7 +111,7 @@ def controls_table(found: Sequence[Effect]) -> Table:
         "readout": np.repeat([e.readout for e in found], n), "control": np.concatenate([np.arange(k) for k in n]),
         "effect": np.concatenate([e.controls for e in found]), "z": np.concatenate([e.control_z for e in found]),
     }  # fmt: skip
-    units = {"layers": LABEL, "on": LABEL, "readout": LABEL, "control": "index", "effect": "its read-out's", "z": "1"}
+    units = {"layers": LABEL, "on": LABEL, "readout": LABEL, "control": "index", "effect": "its readout's", "z": "1"}
     return Table(columns, units, CONTROLS)
 
 

@@ -6,7 +6,7 @@ token of one domain alone routes as it likes) is no division of labour. Only str
 
 Each cluster of prompts gives one row, drawn at random among those: rows of one prompt, and of its near-copies, route
 alike for reasons of their own, and exchanging them one by one would take every habit for a domain. Null: routing
-exchanged between clusters within strata. Its mean is the upward bias of the estimate, and is subtracted.
+permuted between clusters within strata. Its mean is the upward bias of the estimate, and is subtracted.
 """
 
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ def _scalar(found: Division, by: str, unit: str) -> Scalar:
     edges = (value - half, value + half) if half > 0 else None
     return Scalar.of(
         value, "bits", Interval.of(edges, _METHOD.format(unit), "undefined: routing never varies"),
-        null_from_permutations(f"routing exchanged between {unit}s within {by}", drawn),
+        null_from_permutations(f"routing permuted between {unit}s within {by}", drawn),
         p=maximum_statistic_p(np.array([value]), drawn[:, None])[0],
         meaning=_meaning(by), **about,
     )  # fmt: skip

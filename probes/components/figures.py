@@ -83,10 +83,10 @@ def _experts(table: Table) -> Figure:
         "experts",
         "What the chosen experts say of the domain",
         "Bits by which the experts chosen in a layer tell the prompt's domain, with 95 % intervals. Grey: routing "
-        "exchanged between prompts at the same positions (and tokens); its mean is subtracted. By position alone a "
+        "permuted between prompts at the same positions (and tokens); its mean is subtracted. By position alone a "
         "router of tokens looks like one of domains: experts divide domains where the curve at a given position and "
         f"token lies above grey.{undefined}",
-        _lines(table, _EXPERTS, "information on the domain (bits)", "routing exchanged"),
+        _lines(table, _EXPERTS, "information on the domain (bits)", "routing permuted"),
         "experts_by_layer",
     )
 

@@ -1,4 +1,4 @@
-"""What a residual stream decodes to, held against the exact posterior of a wind tunnel.
+"""What a residual stream decodes to, compared with the exact posterior of a wind tunnel.
 
 KL(posterior ‖ decoded) in bits, over the full vocabulary: mass that the model puts outside the possible outcomes
 counts against it. Null: the posteriors of whole sequences (clusters of prompts) are exchanged, so that what position

@@ -225,7 +225,7 @@ def _posterior_scalar(depths: DepthCurves, units: Units) -> Scalar:
     assert depths.exchanged is not None
     return Scalar.of(
         *_mean(depths.curves["posterior_kl"][-1], "bits", units),
-        null_from_permutations(f"posteriors exchanged between {units.name}s", depths.exchanged[:, -1]),
+        null_from_permutations(f"posteriors permuted between {units.name}s", depths.exchanged[:, -1]),
         p=depths.exchange_p[-1], p_over="depths",
         meaning="KL of the exact posterior from what the final residual stream decodes to.", **units.counted,
     )  # fmt: skip

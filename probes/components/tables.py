@@ -61,7 +61,7 @@ def by_layer_table(values: Mapping[str, Float[np.ndarray, "layer row"]], shares:
 
 @dataclass(frozen=True)
 class DepthCurves:
-    """Curves of the lens, and the mean KL from exchanged posteriors where they are known."""
+    """Curves of the lens, and the mean KL from permuted posteriors where they are known."""
 
     curves: Mapping[str, Float[np.ndarray, "depth row"]]
     exchanged: Float[np.ndarray, "permutation depth"] | None = None

@@ -8,7 +8,7 @@ depth with one copy and with several, of the same questions, says whether copies
 
 Layers were trained to be followed by all others: a cut model answers through an output head that never saw its depth,
 so errors at small depth are upper bounds of what is known there. A cut from the end is the logit lens at its depth
-(as `components` has it for the sequences as drawn); a fitted read-out is in `belief`.
+(as `components` has it for the sequences as drawn); a fitted readout is in `belief`.
 
 Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
 """

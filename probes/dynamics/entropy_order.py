@@ -8,7 +8,7 @@ of the training): one bin for each value where there are few, else equal shares.
     low-entropy distance   √ of the mean squared distance between two states of the certain fifth, over that of any two
 
 Intervals are jackknives over prompts on the logarithm (bin means of resamples are noisier than those of the sample, so
-a bootstrap of a length is biased upwards). Null: entropies exchanged between prompts; noise has a length too.
+a bootstrap of a length is biased upwards). Null: entropies permuted between prompts; noise has a length too.
 Papers I and III show the curve and define no length: these are ours.
 """
 

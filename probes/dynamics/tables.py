@@ -16,7 +16,7 @@ from .training import FRAME, Training
 
 MEANS = {"frame_tv": ("tv", "fraction"), "frame_js": ("js", "bits"), "frame_tv_exchanged": ("tv_exchanged", "fraction"),
          "attention_entropy": ("entropy", "bits")}  # fmt: skip
-"""Columns that are means over heads: the read-out and its unit."""
+"""Columns that are means over heads: the readout and its unit."""
 
 _STEP_CAPTION = (
     "By checkpoint, against the end of the training: attention over all layers and heads, values and their geometry at "

@@ -21,7 +21,7 @@ FRAME, VALUES = "frame", "values"
 class Training:
     """Checkpoints in order; arrays have them in front.
 
-    `by_prompt` are read-outs that are averaged over prompts, `[checkpoint, prompt, ...]`; `finished` have their
+    `by_prompt` are readouts that are averaged over prompts, `[checkpoint, prompt, ...]`; `finished` have their
     interval and null, `[checkpoint, entry, layer]`; `of_weights` `[checkpoint, layer, ...]`, NaN where there is none
     before. `errors` are `[checkpoint, prompt]`, `end` the same of the end of the training; `exchanged` are the errors
     with exchanged attention patterns, NaN on prompts where there was no exchange, none where nothing was exchanged.

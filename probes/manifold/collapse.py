@@ -135,7 +135,7 @@ class Pool:
             yield labels
 
     def exchanged(self, rng: np.random.Generator) -> Shaped[np.ndarray, " row"]:
-        """The labels exchanged within fifth of entropy and third of length; of clusters within third of length."""
+        """The labels permuted within fifth of entropy and third of length; of clusters within third of length."""
         labels = self.labels.copy()
         if not self.is_alone:
             code, counts = np.unique(self.clusters, return_inverse=True, return_counts=True)[1:]
@@ -184,7 +184,7 @@ class Collapse:
     """How two statistics change from the mixed set to each domain.
 
     `changes`, `intervals` and `p` have one row a domain and one column for each of `CHANGES`; `permuted` holds the
-    changes under exchanged labels; `p` is over all domains, one-sided (a larger share, a smaller ratio).
+    changes under permuted labels; `p` is over all domains, one-sided (a larger share, a smaller ratio).
     `statistics` are those of the sets themselves, mixed first, and `errors` their jackknife standard errors.
     """
 
@@ -199,7 +199,7 @@ class Collapse:
 def domain_collapse(
     pool: Pool, spectra: Spectra, per_fifth: int, n_permutations: int, rng: np.random.Generator
 ) -> Collapse:
-    """The collapse of every domain of the pool, jackknifed, against exchanged labels."""
+    """The collapse of every domain of the pool, jackknifed, against permuted labels."""
     quota = pool.quota(per_fifth)
     sets = pool.sets(pool.labels, quota)
     statistics = _statistics(sets, spectra)

@@ -30,9 +30,9 @@ N_PLANE = 2
 CAPTION = (
     "Share of the variance of one domain's prompts (`of`) in the first plane of other prompts of the same or another "
     "domain (`plane_of`), at equal numbers and entropy, at the primary layer; the mean over splits, the null under "
-    "exchanged labels."
+    "permuted labels."
 )
-NULL_NAME = "domain labels exchanged within entropy and length"
+NULL_NAME = "domain labels permuted within entropy and length"
 
 
 @dataclass(frozen=True)

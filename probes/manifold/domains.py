@@ -144,7 +144,7 @@ def _taking_part(cloud: Cloud, rng: np.random.Generator) -> tuple[Pool, np.ndarr
 
 
 def _scalars(found: Collapse, pool: Pool) -> dict[str, Scalar]:
-    """The largest change over the domains, of each statistic, against the largest under exchanged labels."""
+    """The largest change over the domains, of each statistic, against the largest under permuted labels."""
     meanings = {
         "collapse": "Rise of the PC1+PC2 share from prompts of all domains to the domain where it rises most, {}, "
         "at equal number and entropy; at its null, restricting the domain does nothing.",

@@ -219,7 +219,7 @@ def _collapse(table: Table) -> Figure:
     low, high = base + domains["share_change_null_low"], base + domains["share_change_null_high"]
     null = Table(number_columns("null", (low + high) / 2, (low, high)), {"null": "fraction"})
     plot.add_scatter(
-        x=null["null"], y=domains["set"], mode="markers", name="null (domain labels exchanged)",
+        x=null["null"], y=domains["set"], mode="markers", name="null (domain labels permuted)",
         marker={"color": NULL, "symbol": "line-ns-open", "size": 10},
         error_x=error_bars(null, "null", faded(NULL, 0.4), 8.0),
     )  # fmt: skip
@@ -264,7 +264,7 @@ def _cross_projection(table: Table) -> Figure:
         colorbar={"title": {"text": "share / null"}},
     )  # fmt: skip
     reading = (
-        "Share of one domain's variance in the plane of other prompts, divided by its null, under exchanged labels; "
+        "Share of one domain's variance in the plane of other prompts, divided by its null, under permuted labels; "
         "bold where the share is outside the null's 95 % band. A diagonal above the rest of its row means that domains "
         "vary along axes of their own."
     )

@@ -4,7 +4,7 @@ Points are the values at the scored positions, heads concatenated, one cloud a l
 PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts (they depend on how many there are),
 each jackknifed over prompts and beside its null; how PC1, and the position along a curve through the cloud, follow the
 entropy of the next token; what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer
-directions than prompts of all (`collapse`). What is held against entropies is read on all prompts, and again within the
+directions than prompts of all (`collapse`). Correlations with entropies use all prompts, and are repeated within the
 last token: PC1 and entropies both differ between classes of tokens. Formulas, nulls and failure modes are in
 docs/reference/probes.
 
@@ -76,7 +76,7 @@ FACTS = {
 _TOO_FEW = {
     "per_quintile": "that draws nothing",
     "n_dropped": "that leaves out nothing",
-    "n_splits": "one halving is no mean over halvings",
+    "n_splits": "one half split is no mean over half splits",
 }
 
 
@@ -86,10 +86,10 @@ class Manifold(Probe):
 
     `site`: values, head outputs or the residual stream, whose layers are depths. `scaling`: columns centred, or
     z-scored as in the paper. `layer`: the primary one, which the headline is read at. `n_dropped`: how many of the
-    loudest columns the robust variant leaves out. `n_splits`: halvings for the stability of the first axis.
+    loudest columns the robust variant leaves out. `n_splits`: half splits for the stability of the first axis.
     `n_permutations`, `n_null` (Gaussian clouds), `n_bootstrap`: sizes of the reference distributions. `per_quintile`:
     prompts of each fifth of the entropies in the sets of the domain comparison. `umap`: an embedding as illustration.
-    `target`: what the axis and the curve are held against, the next-token entropy or a column of numbers, or
+    `target`: what the axis and the curve are compared with, the next-token entropy or a column of numbers, or
     `column=value`, one value against the rest.
     """
 
@@ -297,7 +297,7 @@ class Manifold(Probe):
         if pool.rows.n_rows > cloud.rows.n_rows:
             notes.append(
                 f"Shares and dimensions are of the {cloud.n_units} drawn prompts: they depend on how many there are. "
-                + pool.target.retell(f"What is held against entropies is of all {pool.n_units}")
+                + pool.target.retell(f"What is compared with entropies is of all {pool.n_units}")
                 + (": the drawn ones were selected on entropy, which inflates correlations with it (`_drawn`)."
                    if pool.target.is_entropy else ".")
             )  # fmt: skip

@@ -1,7 +1,7 @@
 """What a model answered where the exact posterior is known.
 
 The outcomes of every row are put in the order of their token ids, so that two prompts in which the same words play
-swapped roles are held against one another word by word.
+swapped roles are compared with one another word by word.
 """
 
 from dataclasses import dataclass, replace

@@ -10,7 +10,7 @@ Among the outcomes alone the model's posterior is q, the exact one p, with entro
 The best constant is the median of H_Bayes, and mean p the best single distribution: a model without skill scores 0,
 whatever its error in bits. With two outcomes the slope has an intercept, so that a liking for one word does not
 enter it; with more it is Σ x·y / Σ x·x over the possible outcomes, x = log2 p and y = log2 q, each from its mean in
-the row. Null: posteriors exchanged between prompts that were shown equally much in the same words.
+the row. Null: posteriors permuted between prompts that were shown equally much in the same words.
 """
 
 from collections.abc import Mapping
@@ -206,7 +206,7 @@ class _Maker:
         self.resampled, self.counted = answers.resampled, answers.counted
         self.is_small = answers.n_clusters < FEW_UNITS
         amount = answers.evidence_name.replace("_", " ")
-        self.null_name = f"posteriors exchanged between {self.resampled}s of equal {amount}"
+        self.null_name = f"posteriors permuted between {self.resampled}s of equal {amount}"
 
     def undefined(self, name: str, reason: str) -> Scalar:
         return Scalar.undefined(reason, UNITS[name], underpowered=True, meaning=MEANINGS[name], **self.counted)

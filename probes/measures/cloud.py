@@ -33,9 +33,9 @@ class Cloud:
 
     @classmethod
     def of(cls, capture: Capture, need: Need, target: Target = OWN_ENTROPY) -> "Cloud":
-        """The rows of a need; numbers that are not finite, and fewer than three prompts, are refused in words.
+        """The rows of a need; numbers that are not finite, and fewer than three prompts, are rejected with a message.
 
-        That holds for the model's entropies at these rows too, which most statistics of a cloud are held against.
+        That holds for the model's entropies at these rows too, which most statistics of a cloud are compared with.
         """
         points = finite(capture, need)
         points = points.reshape(*points.shape[:2], -1)

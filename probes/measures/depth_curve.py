@@ -9,7 +9,7 @@ From the entropies (say) of all heads, averaged within each layer to a curve H(0
 
 None of them has a p within one model. Heads of a layer resemble one another, and so do neighbouring layers: heads or
 depths dealt at random are no null (at a correlation of .2 within layers that called up to 40 % of profiles without a
-trend). What can be compared are models: several of them, or untrained twins.
+trend). What can be compared are models: several of them, or untrained copies.
 """
 
 from collections.abc import Mapping

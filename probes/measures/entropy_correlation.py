@@ -50,7 +50,7 @@ def correlation_profile(
             continue
         bounds = normal_interval(abs(float(rho)), np.copysign(1.0, rho) * replicates[layer], FISHER)
         interval = Interval.of(bounds, method, "every resample gives the same value")
-        null = null_from_permutations(f"entropies exchanged between {cloud.resampled}s", tested.permuted[:, layer])
+        null = null_from_permutations(f"entropies permuted between {cloud.resampled}s", tested.permuted[:, layer])
         scalars.append(
             Scalar.of(abs(rho), "1", interval, null, p=tested.p[layer], p_over="layers", meaning=meaning,
                       **cloud.counted)
@@ -88,7 +88,7 @@ class WithinToken:
         return cls(residual, ranked, tokens, enough)
 
     def profile(self, n_permutations: int, n_bootstrap: int, seed: int, meaning: str) -> list[Scalar]:
-        """`correlation_profile` of the ranks; exchanged within tokens, of sequences whole ones."""
+        """`correlation_profile` of the ranks; permuted within tokens, of sequences whole ones."""
         if self.cloud.n_units < MIN_CLOUD:
             return [self._undefined(meaning) for _ in self.coordinates]
         weights = Resampled.of(self.cloud, 1, n_bootstrap, seed).weights
@@ -112,7 +112,7 @@ class WithinToken:
     def _counted(self, scalar: Scalar) -> Scalar:
         null = scalar.null
         if null is not None and self.cloud.is_alone:
-            null = replace(null, name="entropies exchanged within tokens")
+            null = replace(null, name="entropies permuted within tokens")
         few = self.cloud.n_units < FEW_FITTED
         return replace(scalar, null=null, underpowered=scalar.underpowered or few, enough=self.enough)
 
@@ -123,7 +123,7 @@ def best_layer(
 ) -> Scalar:  # fmt: skip
     """ρ at the layer of the largest |ρ| on one half of the prompts, judged on the other, with its sign there.
 
-    The mean over halvings. Ranks are those among all rows. Under each order the layer is chosen anew, so p needs no
+    The mean over half splits. Ranks are those among all rows. Under each order the layer is chosen anew, so p needs no
     correction.
     """
     x, y = unit_ranks(coordinates), unit_ranks(variable[None])[0]
@@ -144,12 +144,12 @@ def best_layer(
     layer = int(np.bincount(chosen).argmax())
     words = (
         f"At the layer best on the other half of the {cloud.unit}s, {meaning[0].lower()}{meaning[1:]} Layer {layer} in "
-        f"{np.mean(np.array(chosen) == layer):.0%} of the halvings."
+        f"{np.mean(np.array(chosen) == layer):.0%} of the half splits."
     )
-    method = "corrected resampled t over halvings, Fisher z scale"
-    interval = Interval.of(halving_interval(by_halving[:, 0], FISHER), method, "no halving differs")
+    method = "corrected resampled t over half splits, Fisher z scale"
+    interval = Interval.of(halving_interval(by_halving[:, 0], FISHER), method, "no half split differs")
     null = null_from_permutations(
-        f"entropies exchanged between {cloud.resampled}s, the layer chosen anew", np.array(permuted)
+        f"entropies permuted between {cloud.resampled}s, the layer chosen anew", np.array(permuted)
     )
     p = (1 + (np.array(permuted) >= value - 1e-12).sum()) / (1 + len(permuted))
     return Scalar.of(value, "1", interval, null, p=p, meaning=words, **cloud.counted)

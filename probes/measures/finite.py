@@ -1,4 +1,4 @@
-"""Captured numbers, refused in words where they are none.
+"""Captured numbers, rejected with a message where they are none.
 
 A row that is NaN in every layer and head is absent, not wrong: a row that sees a single key has no contrast, and a
 prompt that is alone with its length, or meets it in its own cluster only, has no other's keys. Means over prompts leave

@@ -1,7 +1,7 @@
-"""Fitting and judging on different prompts, in repeated halvings, with or without what the last token determines.
+"""Fitting and judging on different prompts, in repeated half splits, with or without what the last token determines.
 
-One halving of the prompts is one draw of its number: over twenty halvings of one pool an R² ran from .17 to .32. So
-numbers are means over `N_HALVINGS` random halvings, and their intervals contain the scatter of refitting (Nadeau and
+One half split of the prompts is one draw of its number: over twenty of one pool an R² ran from .17 to .32. So
+numbers are means over `N_HALVINGS` random half splits, and their intervals contain the scatter of refitting (Nadeau and
 Bengio 2003, doi 10.1023/A:1024068626366, the corrected resampled t).
 
 Beyond the last token: rows whose last token recurs in their half; everything is centred within the token, in each half

@@ -32,4 +32,4 @@ FEW_HALVED = 30
 of 60 worlds with ρ = .63 along the first axis 23 were called at 20 clusters, 47 at 30."""
 
 FEW_ROWS = 200
-"""Rows of a read-out that is refitted and then judged."""
+"""Rows of a readout that is refitted and then judged."""

@@ -7,7 +7,7 @@ variable, all else at that depth being the prompt's own:
     accuracy = share of scored positions at which the model gives that answer
 
 Directions: what a probe found; those that the card states for the variable (1 by construction); those of every other
-variable, which are held against what follows from that variable, and are inert where nothing reads it any more; and
+variable, which are compared with what follows from that variable, and are inert where nothing reads it any more; and
 random ones of the same number (null).
 
 Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions and their accuracy.
@@ -162,7 +162,7 @@ def is_swap(name: str) -> bool:
 
 
 def swapped(base: Capture, under: Mapping[str, Readout], swaps: Swaps) -> list[Swapped]:
-    """Every swap that was run, held against the program."""
+    """Every swap that was run, compared with the program."""
     assert base.posterior is not None, "a program knows its answers"
     read = {tuple(name.split("|")[1:]): under[name]["answer"] for name in under if is_swap(name)}
     shape = len(swaps.prompts), -1

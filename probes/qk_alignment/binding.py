@@ -92,7 +92,7 @@ def bound_keys(capture: Capture) -> BoundKeys | str:
 
 
 def measure_binding(bound: BoundKeys, n_permutations: int, rng: np.random.Generator) -> Binding:
-    """η² and |cos| of every layer with their exchanged labels and a delete-group jackknife over sequences."""
+    """η² and |cos| of every layer with their permuted labels and a delete-group jackknife over sequences."""
     keys = bound.keys - bound.keys.mean(axis=1, keepdims=True)
     mean = bound.keys.mean(axis=1)
     total = np.square(keys).sum(axis=(1, 2))

@@ -1,4 +1,4 @@
-"""The axes along which values may move, fitted to half of the clusters for the others to judge, in many halvings."""
+"""The axes along which values may move, fitted to half of the clusters for the others to judge, in many half splits."""
 
 from dataclasses import dataclass
 
@@ -78,7 +78,7 @@ def _fitted(centred: np.ndarray, target: np.ndarray, clusters: np.ndarray) -> Fl
 
 @dataclass(frozen=True)
 class Halved:
-    """Coordinates of all rows along the axes of every halving, and the rows that these were not fitted to."""
+    """Coordinates of all rows along the axes of every half split, and the rows that these were not fitted to."""
 
     coordinates: Float[np.ndarray, "halving axis layer row"]
     judged: Bool[np.ndarray, "halving row"]
@@ -88,7 +88,7 @@ class Halved:
         cls, points: Float[np.ndarray, "layer row feature"], answers: Answers, fitting: Bool[np.ndarray, " row"],
         rng: np.random.Generator,
     ) -> "Halved":  # fmt: skip
-        """Axes of half of the clusters, of the `fitting` rows alone; no halving without two of them."""
+        """Axes of half of the clusters, of the `fitting` rows alone; no half split without two of them."""
         judged = np.ones((N_HALVINGS, len(answers)), dtype=bool)
         for others in judged:
             others[split_rows(answers.cluster, rng)[0]] = False
@@ -98,6 +98,6 @@ class Halved:
 
     @property
     def mean(self) -> Float[np.ndarray, "axis layer row"]:
-        """Of every row over the halvings that it judges; NaN for one that judges none."""
+        """Of every row over the half splits that it judges; NaN for one that judges none."""
         weight = self.judged.sum(axis=0)
         return ratio(np.einsum("halr,hr->alr", self.coordinates, self.judged.astype(np.float64)), weight)

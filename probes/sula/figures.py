@@ -135,7 +135,7 @@ def _by_layer(table: Table, main: str) -> Figure:
         add_curve(plot, mine["layer"], mine, "rho", _AXIS_WORDS[axis], PALETTE[i])
     reading = (
         "Correlation of the value coordinate of prompts not fitted on with how much they show, by layer, with 95 % "
-        "bands; grey, amounts exchanged. In this condition length grows with the amount."
+        "bands; grey, amounts permuted. In this condition length grows with the amount."
     )
     return Figure("by_layer", "Where do values move?", reading, plot, "movement")
 

@@ -8,8 +8,8 @@ Three rank correlations of a coordinate (of every layer and axis):
     entropy_within   the same with ranks taken among rows that were shown equally much: what is left of it once
                      amount, length and format are the same
 
-Attention has no axis: amounts and entropies are exchanged between whole clusters. Along axes, which are fitted to one
-half of the clusters and judged by the other, a number is the mean over random halvings (`axes`), and its interval and p
+Attention has no axis: amounts and entropies are permuted between whole clusters. Along axes, which are fitted to one
+half of the clusters and tested on the other, a number is the mean over random splits (`axes`), and its interval and p
 contain the scatter of refitting. All are two-sided, over layers and axes together (Westfall and Young 1993).
 """
 
@@ -61,7 +61,7 @@ class Moved:
 def movement_of_halves(
     halved: Halved, answers: Answers, rows: Bool[np.ndarray, " row"], n_draws: int, rng: np.random.Generator
 ) -> dict[str, Moved]:
-    """The three correlations of every axis and layer with these rows, each the mean over halvings."""
+    """The three correlations of every axis and layer with these rows, each the mean over half splits."""
     found = []
     for coordinates, judged in zip(halved.coordinates, halved.judged & rows, strict=True):
         ranked = Ranked.of(coordinates.reshape(-1, len(answers))[:, judged], answers.where(judged))
@@ -78,7 +78,7 @@ def movement_of_halves(
 
 
 def _told(found: Sequence[Float[np.ndarray, " place"]]) -> Float[np.ndarray, "halving place"]:
-    """What halvings say whose judged rows differ in the variable at all; all of them where fewer than two do."""
+    """What half splits say whose judged rows differ in the variable at all; all of them where fewer than two do."""
     values = np.array(found)
     told = values[np.isfinite(values).any(axis=1)]
     return told if len(told) > 1 else values

@@ -61,8 +61,8 @@ _MEANINGS = {
 }
 _AFTER_FIRST = "_after_first"
 _WITHOUT_FIRST = "without the prompts that hold no evidence"
-_EXCHANGED = "amounts exchanged between {}s, or signs of each one's own trend flipped"
-_SCATTERED = "no correlation in the {}s that judge, scattered as halvings are"
+_EXCHANGED = "amounts permuted between {}s, or signs of each one's own trend flipped"
+_SCATTERED = "no correlation in the {}s that judge, scattered as half splits are"
 _HEADLINE = ("slope", "skill", "kl_skill", "outcome_mass", "movement", "entropy_movement_within")
 
 
@@ -217,7 +217,7 @@ class Sula(Probe):
             f"Headline: condition {answers.main!r} of {len(answers.conditions)}; values at layer {layer} along "
             f"{self.axis}; every other condition, layer and axis is exploratory.",
             f"Axes were fitted to a random half of the {answers.resampled}s (condition {answers.main!r}) and judged by "
-            f"the others, in {N_HALVINGS} halvings; they are turned so that the exact entropy rises along them.",
+            f"the others, in {N_HALVINGS} half splits; they are turned so that the exact entropy rises along them.",
             f"Evidence is counted by the column {along!r}. Calibration is of the distribution among the outcomes "
             "alone; outcome_mass says how much of the whole vocabulary that is.",
         ]
@@ -239,7 +239,8 @@ def _movement_scalar(meaning: str, moved: Moved, variable: str, place: int, answ
         return Scalar.undefined(reason, underpowered=True, **about)
     method, null, few = f"bootstrap over {name}s, Fisher z scale", _EXCHANGED, FEW_UNITS
     if is_fitted:
-        method, null, few = f"corrected resampled t over {N_HALVINGS} halvings, Fisher z scale", _SCATTERED, FEW_HALVED
+        method, null = f"corrected resampled t over {N_HALVINGS} half splits, Fisher z scale", _SCATTERED
+        few = FEW_HALVED
     return Scalar.of(
         moved.rho[place], "1", Interval.of(moved.intervals[place], method, "no resample differs"),
         null_from_permutations(null.format(name), moved.by_chance[:, place]),

@@ -140,7 +140,7 @@ def trajectory_table(
     coordinates: Mapping[str, Float[np.ndarray, " row"]], answers: Answers, n_permutations: int, n_bootstrap: int,
     rng: np.random.Generator,
 ) -> Table:  # fmt: skip
-    """Mean coordinate by condition and amount, beside amounts exchanged between rows of the condition."""
+    """Mean coordinate by condition and amount, beside amounts permuted between rows of the condition."""
     rows = []
     names, values = list(coordinates), np.stack(list(coordinates.values()))
     for condition in answers.conditions:
@@ -163,7 +163,7 @@ def trajectory_table(
     return Table.from_rows(
         rows, units,
         "Mean coordinate at the primary layer, in deviations of the prompts that the axis was fitted on, for prompts "
-        "that it was not fitted on; null: amounts of evidence exchanged.",
+        "that it was not fitted on; null: amounts of evidence permuted.",
     )  # fmt: skip
 
 

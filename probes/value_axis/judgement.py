@@ -48,7 +48,7 @@ class Judgement:
 
     def _over_halvings(self, kind: str) -> Estimates:
         at = self.labels.of_target(self.target)
-        by_halving = np.array([getattr(read, kind)[:, at] for read in self.reads])  # [place, halving, label]
+        by_halving = np.array([getattr(read, kind)[:, at] for read in self.reads])  # [place, half split, label]
         means = by_halving.mean(axis=1)
         why = [self.why_undefined(i) if undefined else "" for i, undefined in enumerate(np.isnan(means[:, 0]))]
         scale = UNEXPLAINED if kind == "r2" else FISHER
@@ -57,13 +57,13 @@ class Judgement:
         )
 
     def best_layer(self, among: Sequence[int], layers: Sequence[int]) -> tuple[Estimates, dict[str, str]]:
-        """R² at the place that the fitting half expects most of, chosen anew in every halving and exchange.
+        """R² at the place that the fitting half expects most of, chosen anew in every half split and exchange.
 
         Beside it the words for the layer that is chosen most often, and for how often it is.
         """
         at = self.labels.of_target(self.target)
         fit = np.nan_to_num(np.array([self.reads[i].fit[:, at] for i in among]), nan=-np.inf)
-        r2 = np.array([self.reads[i].r2[:, at] for i in among])  # [place, halving, label]
+        r2 = np.array([self.reads[i].r2[:, at] for i in among])  # [place, half split, label]
         best = fit.argmax(axis=0)
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
         layer = layers[int(np.bincount(best[:, 0]).argmax())]
@@ -122,8 +122,8 @@ def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"
     The null puts each control task in the place of the entropy; its mean is 0 by definition.
     """
     target = ridge.labels.of_target(ridge.target)[0]
-    task = np.array([read.r2[:, target] for read in ridge.reads]).T  # [halving, place]
-    controls = np.array([read.r2[:, ridge.labels.controls] for read in ridge.reads])  # [place, halving, control]
+    task = np.array([read.r2[:, target] for read in ridge.reads]).T  # [half split, place]
+    controls = np.array([read.r2[:, ridge.labels.controls] for read in ridge.reads])  # [place, half split, control]
     of_tasks = controls.mean(axis=1)
     others = (of_tasks.sum(axis=1, keepdims=True) - of_tasks) / (of_tasks.shape[1] - 1)
     one_type = "every judged token is of one type: there is no control task"

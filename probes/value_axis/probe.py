@@ -3,10 +3,10 @@
 At every layer of every site (values, head outputs, residual stream) two axes are fitted on a random half of all prompts
 and judged on the prompts of the other half: the first principal axis, which Paper III calls the entropy axis, and
 ridge, which is trained to tell the entropy. Each twice, as it is and within the last token, with length, position,
-domain and surprisal regressed out. Numbers are means over repeated halvings. Beside them: control tasks (random labels
+domain and surprisal regressed out. Numbers are means over random half splits. Beside them: control tasks (random labels
 of token types), and how well disjoint halves agree. Formulas, nulls and failure modes are in docs/reference/probes.
 
-The axes are saved for interventions, from the fitting half of the first halving alone. Where columns were divided by σ,
+The axes are saved for interventions, from the fitting half of the first split alone. Where columns were divided by σ,
 a direction w of the scaled space is two vectors of the raw one: `<site>.<axis>.axis` is w/σ, the covector that reads
 the coordinate, and `<site>.<axis>.displacement` is σ∘w, the way activations move when the coordinate does. Both have
 length one and are the same vector where columns were only centred.
@@ -57,7 +57,7 @@ NO_STREAM = "the residual stream is not among `sites`"
 
 @dataclass(frozen=True)
 class Setting:
-    """What all places share: rows, halvings, nuisances, and for each treatment the split labels and what is counted."""
+    """What all places share: rows, half splits, nuisances, and for each treatment the labels and what is counted."""
 
     pool: Cloud
     halvings: Sequence[Halving]
@@ -286,11 +286,11 @@ class ValueAxis(Probe):
         return (
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
-            f"All {pool.in_words}, none chosen by {pool.target.words}: {N_HALVINGS} halvings, each fitted on one "
+            f"All {pool.in_words}, none chosen by {pool.target.words}: {N_HALVINGS} half splits, each fitted on one "
             f"half and tested on the other; numbers are means over them.",
-            f"Columns {self.scaling}. Axes are saved from the fitting half of the first halving.",
+            f"Columns {self.scaling}. Axes are saved from the fitting half of the first half split.",
             f"`_beyond_token`: of {pool.rows.n_rows} rows with {n_tokens} last tokens, {n_rows} have one that recurs "
-            f"in their half (mean over the halvings). Both sides are measured from the mean of their token in their "
+            f"in their half (mean over the half splits). Both sides are measured from the mean of their token in their "
             f"half, which takes out whatever the token determines, its frequency too; regressed out after: "
             f"{nuisances}.",
             f"Control tasks: {N_CONTROLS} random labellings of the tokens at the scored positions; {seen:.0%} of the "
@@ -360,7 +360,7 @@ def _left_by(whole: Halving, targets: Mapping[str, np.ndarray]) -> dict[str, np.
 
 
 def _counted(pool: Cloud, halvings: Sequence[Halving]) -> dict[str, int | None]:
-    """How many prompts take part, and of how many clusters: the mean over halvings."""
+    """How many prompts take part, and of how many clusters: the mean over half splits."""
     taking_part = [np.r_[h.fitting, h.judged] for h in halvings]
     n, n_clusters = (
         round(np.mean([len(np.unique(names[rows])) for rows in taking_part]))
@@ -387,8 +387,8 @@ def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str,
 def _words(pool: Cloud) -> dict[str, str]:
     """What is exchanged, in words."""
     many, unit = pool.target.many, pool.resampled
-    whole = f"what length, position and token leave of {many}, exchanged between {unit}s"
-    return {"unit": unit, "within": f"{many} exchanged within tokens" if unit == "prompt" else whole}
+    whole = f"what length, position and token leave of {many}, permuted between {unit}s"
+    return {"unit": unit, "within": f"{many} permuted within tokens" if unit == "prompt" else whole}
 
 
 def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Estimates:

@@ -1,4 +1,4 @@
-"""The numbers of the value axis: what each means, what it is held against, and which of them the page puts first.
+"""The numbers of the value axis: what each means, what it is compared with, and which of them the page puts first.
 
 Slots: `{target}` and `{targets}` as `Target.slots` has them, `{unit}` what is exchanged, `{within}` what is exchanged
 within the last token.
@@ -16,19 +16,19 @@ KEPT, WITHIN_TOKEN = "kept", "token"
 """The two treatments: nothing is taken out but the mean; all that the last token determines, and other nuisances."""
 
 PREVIOUS = "r2_beyond_previous"
-_EXCHANGED = {KEPT: "{targets} exchanged between {unit}s", WITHIN_TOKEN: "{within}"}
+_EXCHANGED = {KEPT: "{targets} permuted between {unit}s", WITHIN_TOKEN: "{within}"}
 _BEYOND = {
     KEPT: "",
     WITHIN_TOKEN: " beyond everything the last token determines, and beyond length, position, domain and how expected "
     "it was",
 }
 _READERS = {"": "a ridge readout", "pc1_": "the first principal axis"}
-_METHOD = f"corrected resampled t over {N_HALVINGS} halvings, refitted in each, scale of "
-_R2_METHOD = _METHOD + "log(1 − R²), at least the scatter of exchanged {targets}"
+_METHOD = f"corrected resampled t over {N_HALVINGS} half splits, refitted in each, scale of "
+_R2_METHOD = _METHOD + "log(1 − R²), at least the scatter of permuted {targets}"
 _PLACES = "layers and sites"
 _UNSEEN = "hare of the variance of {target} among prompts not fitted on that "
 _NO_POWER = (
-    "no p: a loud first axis draws the readouts of exchanged {targets} to itself as well, so that a planted cosine of "
+    "no p: a loud first axis draws the readouts of permuted {targets} to itself as well, so that a planted cosine of "
     ".94 was told from these in 3 of 40 worlds; compare pc1_r2 with r2"
 )
 _NO_EMBEDDING_P = (
@@ -38,7 +38,7 @@ _NO_EMBEDDING_P = (
 
 
 def _share(meaning: str, null: str, method: str = _R2_METHOD, unit: str = "fraction", **marks: Any) -> Quantity:
-    return Quantity(unit, meaning, null, method, "no halving differs", **marks)
+    return Quantity(unit, meaning, null, method, "no half split differs", **marks)
 
 
 def _r2(treatment: str = KEPT, reader: str = "", **marks: Any) -> Quantity:
@@ -56,7 +56,7 @@ def _correlation(treatment: str = KEPT, reader: str = "", **marks: Any) -> Quant
 def _best(treatment: str, **marks: Any) -> Quantity:
     meaning = f"At the layer that the fitting half expects most of, s{_r2(treatment).meaning[1:]}"
     null = f"refitted on {_EXCHANGED[treatment]}, the layer chosen anew"
-    return _share(f"{meaning} Layer {{layer}} in {{share}} of the halvings.", null, **marks)
+    return _share(f"{meaning} Layer {{layer}} in {{share}} of the half splits.", null, **marks)
 
 
 def _controls(words: str, name: str) -> tuple[Control, ...]:
@@ -111,7 +111,7 @@ QUANTITIES = Quantities(
             "1",
             "|cos| between the first principal axis and the ridge axis: near 1, the loudest direction is the one that "
             "tells {target}; small, it is loud for another reason.",
-            _NO_POWER, "one axis, of the first halving: `stability` says how much it depends on the prompts",
+            _NO_POWER, "one axis, of the first half split: `stability` says how much it depends on the prompts",
             asks="nothing",
         ),
         "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT]),

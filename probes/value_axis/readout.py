@@ -1,10 +1,10 @@
-"""How well one layer of one site tells the entropies of prompts that it was not fitted on, over all halvings.
+"""How well one layer of one site tells the entropies of prompts that it was not fitted on, over all half splits.
 
-In each halving the fitting rows are X = U S Vᵀ, once from their mean and once within the last token. Two axes read a
+In each half split the fitting rows are X = U S Vᵀ, once from their mean and once within the last token. Two axes read a
 label y there: the first principal axis of X from its mean (chosen without y; only its slope is fitted) and ridge,
 whose penalty generalised cross-validation chooses (Golub, Heath and Wahba 1979); where prompts come in clusters, the
 errors among clusters left out of the fit choose it. Exchanged labels go through the same fit, so that the null has
-every step of it. Rows enter as they are; what is taken out of them is the halving's matter.
+every step of it. Rows enter as they are; what is taken out of them is the half split's matter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Part:
-    """Some labels in one halving under one treatment, at fitting and at judged rows, that being taken out."""
+    """Some labels in one half split under one treatment, at fitting and at judged rows, that being taken out."""
 
     fitted: Float[np.ndarray, "fitted label"]
     judged: Float[np.ndarray, "judged label"]
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """One halving under one treatment, and the labels under it: the true ones, then the exchanged ones.
+    """One half split under one treatment, and the labels under it: the true ones, then the exchanged ones.
 
     `members` are the fitting rows of each cluster, where prompts come in clusters.
     """
@@ -96,10 +96,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Read:
-    """Every label of one treatment as one axis reads it: R² and correlation on judged rows, one row a halving.
+    """Every label of one treatment as one axis reads it: R² and correlation on judged rows, one row a half split.
 
     `fit` is the R² that cross-validation expects on the fitting rows: by it a layer can be chosen without the judged
-    ones. All are NaN where a halving cannot be read, or a treatment leaves nothing of the rows (`is_void`).
+    ones. All are NaN where a half split cannot be read, or a treatment leaves nothing of the rows (`is_void`).
     """
 
     r2: Float[np.ndarray, "halving label"]
@@ -110,7 +110,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of the first halving, nothing taken out but the mean, at the first target.
+    """An axis of the first half split, nothing taken out but the mean, at the first target.
 
     `direction` is in scaled coordinates, of length one; `predicted` are the judged rows; `cosine` is |cos| with the
     first principal axis.
@@ -136,7 +136,7 @@ class PlaceRead:
 
 
 def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> PlaceRead:
-    """Both axes under every treatment, in all halvings."""
+    """Both axes under every treatment, in all half splits."""
     found: dict[tuple[str, str], list[_Scores]] = {(t, axis): [] for t in splits for axis in AXES}
     first = None
     for h, split in enumerate(splits[KEPT]):
@@ -155,9 +155,9 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
 
 @dataclass(frozen=True)
 class _Form:
-    """The principal axes of the fitting rows of a halving, the judged rows along them, and all rows along the first.
+    """The principal axes of the fitting rows of a half split, the judged rows along them, and all rows along the first.
 
-    What a halving takes out is linear in the rows. Where features outnumber fitting rows it is therefore taken out of
+    What a split takes out is linear in the rows. Where features outnumber fitting rows it is therefore taken out of
     the rows' inner products, on either side, and no product over features is made again. `first` is known up to a
     constant.
     """
@@ -168,7 +168,7 @@ class _Form:
 
     @classmethod
     def of(cls, rows: ScaledRows, split: Split) -> "_Form | None":
-        """None where the halving cannot be read, or what is taken out leaves nothing of the rows but rounding."""
+        """None where the half split cannot be read, or what is taken out leaves nothing of the rows but rounding."""
         halving = split.halving
         if not halving.is_usable:
             return None
@@ -201,7 +201,7 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Scores:
-    """One halving of a `Read`."""
+    """One half split of a `Read`."""
 
     r2: Float[np.ndarray, " label"]
     correlation: Float[np.ndarray, " label"]

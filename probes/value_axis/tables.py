@@ -17,7 +17,7 @@ from .readout import Axis
 
 BY_LAYER = (
     "Axes fitted on one half of the prompts and tested on the other, at every site and layer (in `resid`, depth): "
-    "held-out R² and correlation, means over repeated halvings with 95 % intervals, what refits on exchanged entropies "
+    "held-out R² and correlation, means over half splits with 95 % intervals, what refits on permuted entropies "
     "give, and p over all layers and sites; `nuisances`: kept, or out with all that the last "
     "token determines. One place is primary and named beforehand; the others are exploratory."
 )
@@ -54,7 +54,7 @@ def axes_table(places: Sequence[Place], read: AxisRead) -> Table:
 
 
 def held_out_table(pool: Cloud, halving: Halving, axis: Axis | None, capture: Capture) -> Table:
-    """What is sought and its prediction at the judged rows of a halving; of text also the end of it."""
+    """What is sought and its prediction at the judged rows of a half split; of text also the end of it."""
     rows, target = pool.rows.where(halving.judged), pool.target
     predicted = np.full(rows.n_rows, np.nan) if axis is None else axis.predicted
     names = ("prompt", "position", target.name, *(("domain",) if "domain" in rows else ()))

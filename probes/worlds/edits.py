@@ -1,4 +1,4 @@
-"""Worlds of read-outs under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
+"""Worlds of readouts under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

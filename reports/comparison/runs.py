@@ -55,7 +55,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Compared:
-    """The runs in order, and for each group the one that it is held against (None: it is a reference itself)."""
+    """The runs in order, and for each group the one that it is compared with (None: it is a reference itself)."""
 
     runs: tuple[Run, ...]
     against: Mapping[str, str | None]

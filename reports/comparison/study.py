@@ -40,8 +40,8 @@ JUDGED = ("moved", "within")
 class Comparison(Study):
     """`runs` are folders of records, `labels` what they are called (the models' names, or the folders').
 
-    `groups` names for each run what it is a repetition of, `against` the group that its own is held against; without
-    them wind tunnels that differ in their seed alone are pooled, and everything is held against the first.
+    `groups` names for each run what it is a repetition of, `against` the group that its own is compared with; without
+    them wind tunnels that differ in their seed alone are pooled, and everything is compared with the first.
     """
 
     runs: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """The tables of a comparison: every number of every run, its distance from the reference, curves, and what differs.
 
-Where there are three models or more, every number is held against its null by exact sign flips, the model as the unit.
+Where there are three models or more, every number is compared with its null by exact sign flips, the model as the unit.
 Between single runs a difference has the interval recovered from theirs (`interp.records.diff`). Between groups of
 repetitions it is Welch's t interval for the difference of two means over runs: what is uncertain within a run then
 shows up, with the rest, in the spread between them.
@@ -65,7 +65,7 @@ class Estimate:
 
 
 def numbers_table(compared: Compared) -> Table:
-    """One row for each number of each run, held against the first run."""
+    """One row for each number of each run, compared with the first run."""
     return Table.from_rows(_number_rows(compared), _NUMBERS, "Every run against the first, each with its own interval.")
 
 
@@ -87,7 +87,7 @@ def _number_rows(compared: Compared) -> Iterator[dict[str, object]]:
 
 
 def differences_table(compared: Compared) -> Table:
-    """One row for each number of each group, held against its reference: means over runs, or single runs."""
+    """One row for each number of each group, compared with its reference: means over runs, or single runs."""
     caption = "Means over the runs of a group with t intervals, or single runs with their own; against the reference."
     return Table.from_rows(_difference_rows(compared), _DIFFERENCES, caption)
 

@@ -40,7 +40,7 @@ def asked(record: RunRecord) -> str:
 
 
 def read_on(record: RunRecord) -> list[str]:
-    """The model's family and sizes, and the prompts, in a few words each; of a comparison, what was held against what.
+    """The model's family and sizes, and the prompts, in a few words each; of a comparison, what was compared with what.
 
     Nothing of other studies.
     """

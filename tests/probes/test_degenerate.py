@@ -125,7 +125,7 @@ def one_nan(capture: Capture, spoilt: Need) -> Capture:
 
 NEEDS = [(name, need) for name in READ_UNEDITED for need in small(name).needs]
 NOT_READ_HERE = {
-    ("components", "lens_log_prob"): "only wind tunnels are held against the exact posterior",
+    ("components", "lens_log_prob"): "only wind tunnels are compared with the exact posterior",
     ("causal", "v@all"): "only the edit reads it",
     ("qk_alignment", "pattern_log_weight"): "whole rows are read in wind tunnels alone; NaN stands for an unseen key",
     ("qk_alignment", "k_pre@tunnel"): "there are no rows of a tunnel here",

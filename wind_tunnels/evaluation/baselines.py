@@ -1,4 +1,4 @@
-"""What can be had without inference over the whole sequence: the floor that every error is held against.
+"""What can be had without inference over the whole sequence: the floor that every error is compared with.
 
 `uniform` answers the uniform distribution over the slice; `constant` one fixed distribution (the mean posterior, best
 by KL) or entropy (the median, best by absolute error); `position` one for every position. The last two are fitted on

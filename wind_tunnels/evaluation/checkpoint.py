@@ -1,4 +1,4 @@
-"""Checkpoints: a trained network held against the posterior, and the folder that it leaves behind.
+"""Checkpoints: a trained network compared with the posterior, and the folder that it leaves behind.
 
 A folder holds what `save_pretrained` writes (`config.json`, `model.safetensors`), the card `tunnel.json`, the same in
 words (`README.md`), the learning curve (`curve.csv`), and under `steps/` the checkpoints taken on the way, if any. The

@@ -1,4 +1,4 @@
-"""Rebuilding: a shipped checkpoint trained again from its card, and held against what is shipped."""
+"""Rebuilding: a shipped checkpoint trained again from its card, and compared with what is shipped."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -37,7 +37,7 @@ Design = Literal["one-at-a-time", "crossed"]
 class Cell:
     """One combination of settings: its plans by seed, and what became of them.
 
-    `label` names it among the others; `against` is the label of the one it is held against, its own for a reference.
+    `label` names it among the others; `against` is the label of the one it is compared with, its own for a reference.
     """
 
     settings: Settings
@@ -92,7 +92,7 @@ def cells(
 
 
 def _crossed(values: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
-    """Every combination; all are held against the first."""
+    """Every combination; all are compared with the first."""
     first = ""
     for each in product(*values.values()):
         settings = dict(zip(values, each, strict=True))

@@ -1,7 +1,7 @@
 """The study `belief_clusters`: does the final stream gather by the most likely hidden state, over seeds?
 
 One training for every seed; the probes `belief`, `manifold` and `value_axis` read the residual stream of each. Numbers
-are means over seeds with t intervals; the silhouette is held, seed by seed, against the one that states exchanged
+are means over seeds with t intervals; the silhouette is held, seed by seed, against the one that states permuted
 between sequences give.
 
 Source: Paper I (arXiv 2512.22471), which shows five clusters in one Mamba.
@@ -25,7 +25,7 @@ SHOWN: Mapping[str, tuple[str, str, str]] = {
     "silhouette": ("belief", "silhouette", "how clearly the final stream gathers by the most likely state: 1 in tight, "
                    "distant groups, 0 where the groups overlap"),
     "pc1_share": ("manifold", "pc1_share", "share of the final stream's variance along its first principal axis"),
-    "bayes_r2": ("value_axis", "bayes_r2", "held-out R² of a ridge read-out of the exact entropy"),
+    "bayes_r2": ("value_axis", "bayes_r2", "held-out R² of a ridge readout of the exact entropy"),
 }  # fmt: skip
 """Means over networks: the probe, its number, and what it is."""
 

@@ -8,7 +8,7 @@ Networks are trained on iterated permutations (task `permutation`) with a scratc
                  to the k-th, at most that of the answer, and the sum of their KLs, by the chain rule that of the way
                  and at least that of its last symbol
     belief       at each step by itself, so that position tells nothing: R² of the exact posterior in the final stream
-                 (probe `belief`); the null are beliefs exchanged between sequences with the same token there
+                 (probe `belief`); the null are beliefs permuted between sequences with the same token there
     interchange  at one step the stream becomes that of another sequence. Probability that the network then writes the
                  way on from the other's symbol in the sequence's own permutation, as far as the pairs show it; the null
                  is a move of the same length in a random direction
@@ -60,7 +60,7 @@ is right when the likeliest symbol is written each time, chance; then of all: KL
 number of steps alone, entropy of the exact posterior."""
 
 BY_STEP = ("r2", "exchanged")
-"""R² of the belief, and of one exchanged between sequences with the same token."""
+"""R² of the belief, and of one permuted between sequences with the same token."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class ChainOfThought(Study):
             scalars[f"belief_r2{name}"] = beside_null(
                 [float(each.by_step["r2"][k]) for each, k in zip(of[arm], least, strict=True)],
                 [float(each.by_step["exchanged"][k]) for each, k in zip(of[arm], least, strict=True)],
-                "fraction", "beliefs exchanged between sequences with the same token",
+                "fraction", "beliefs permuted between sequences with the same token",
                 f"R² of the step's exact belief in the final stream, at the step where it is least, {words[arm]}",
             )  # fmt: skip
         middle = self.n_layers // 2

@@ -6,7 +6,7 @@ Four claims of Paper I, each asked of every network and told as a mean over netw
                   donor's belief that is put into the stream (probe `belief`)
     update        what feed-forward writes of the predicted token's logit, as a share of what both blocks write (probe
                   `components`), and the KL from the posterior that removing it in a layer adds
-    routing       queries of every layer exchanged between sequences: does the prediction become the posterior for the
+    routing       queries of every layer permuted between sequences: does the prediction become the posterior for the
                   donor's key in the sequence's own context?
     accumulation  KL of the exact posterior from what each depth decodes to: how much the least helpful layer takes off
 
@@ -236,7 +236,7 @@ def role_scalars(found: Sequence[OfNetwork]) -> dict[str, Scalar]:
     from .over_seeds import beside_null, mean_over_seeds
 
     nulls = {
-        "belief_r2_beyond_position": "beliefs exchanged between sequences",
+        "belief_r2_beyond_position": "beliefs permuted between sequences",
         "belief_redirected_bits": "random subspaces of the same dimension",
         "routed_share": "the keys of a third sequence",
     }

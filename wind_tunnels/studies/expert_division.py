@@ -3,7 +3,7 @@
 Two trainings for every seed, each on sequences of two domains that share their tokens: domains that ask for different
 computations, and one task under two domain tokens, where there is nothing to divide. The probe `components` reads the
 routers of each: what the chosen expert says of the domain, in bits, where position (and token) are the same. Numbers
-are means over seeds, less what routing exchanged within these strata gives.
+are means over seeds, less what routing permuted within these strata gives.
 
 Source: ours. Paper III (arXiv 2512.23752), section 5.7, measures the geometry of Mixtral and nothing of its experts.
 """
@@ -34,7 +34,7 @@ SHOWN = {
     "experts": ("expert_domain_information", "position"),
     "experts_beyond_token": ("expert_domain_information_beyond_token", "position and token"),
 }
-"""By the beginning of a number's name: the number of `components`, and what routing is exchanged within."""
+"""By the beginning of a number's name: the number of `components`, and what routing is permuted within."""
 
 _SAYS = "what the chosen expert says of the domain"
 
@@ -81,7 +81,7 @@ class ExpertDivision(Study):
                 if of == domains
             ]
             for name, (_, within) in SHOWN.items():
-                null = Null(f"routing exchanged between sequences within {within}", 0.0, (0.0, 0.0))
+                null = Null(f"routing permuted between sequences within {within}", 0.0, (0.0, 0.0))
                 scalars[f"{name}_{domains}"] = mean_over_seeds(
                     _values(rows, name, domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
                 )

@@ -2,7 +2,7 @@
 
 Sequences of a task small enough that every prefix comes many times are grouped by the tokens up to and including a
 scored position. Within a group the targets are draws from the true predictive distribution, whatever the task claims;
-they are held against the claimed posterior by a χ² test. That catches a wrong posterior, a label that belongs to
+they are compared with the claimed posterior by a χ² test. That catches a wrong posterior, a label that belongs to
 another position, and an answer that can be read off the prefix, all in the same way.
 """
 

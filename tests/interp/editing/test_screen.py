@@ -24,7 +24,7 @@ EVERYBODY = np.arange(N)
 
 
 def sequences():
-    """Sequences of two scored positions with a made-up posterior."""
+    """Sequences of two scored positions with a simulated posterior."""
     rng = np.random.default_rng(0)
     ids = [rng.integers(0, VOCAB, LENGTH - i % 2) for i in range(N)]
     prompts = [Prompt(token_ids=tuple(x.tolist()), scored=(3, len(x) - 1)) for x in ids]

@@ -111,7 +111,7 @@ def test_every_claim_states_the_papers_number_and_its_source(all_claims):
 
 
 KNOWN = known()
-"""Held against fresh runs in tests/interp/ledger/test_ledger_smoke.py."""
+"""Compared with fresh runs in tests/interp/ledger/test_ledger_smoke.py."""
 
 
 def test_every_part_names_a_number_that_its_probe_or_study_gives(all_claims):

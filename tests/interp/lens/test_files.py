@@ -1,4 +1,4 @@
-"""Lenses read back as they were written; archives as others publish them; spoilt files refused in words."""
+"""Lenses read back as they were written; archives as others publish them; spoilt files rejected with a message."""
 
 import pickle
 

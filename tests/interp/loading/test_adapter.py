@@ -1,4 +1,4 @@
-"""Adapters: merged weights are W + scale · B A by hand, and what is damaged or of another base is refused in words."""
+"""Adapters: merged weights are W + scale · B A by hand, and what is damaged or of another base is rejected."""
 
 import json
 import shutil

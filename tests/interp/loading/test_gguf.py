@@ -129,7 +129,7 @@ def test_a_list_without_end_is_refused_at_once(tmp_path):
 
 
 def test_no_part_of_a_header_may_be_missing(file):
-    """Wherever the file is cut, by length or inside the header, it is refused in words."""
+    """Wherever the file is cut, by length or inside the header, it is rejected with a message."""
     whole = file.read_bytes()
     for n in {*range(0, 1200, 7), *range(1200, len(whole), 4001), len(whole) - 33}:
         cut = file.parent / "cut.bin"

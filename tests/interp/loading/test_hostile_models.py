@@ -1,4 +1,4 @@
-"""Models that are damaged or lie about themselves: refused in words, or read as what they are, and nothing runs."""
+"""Models that are damaged or lie about themselves: rejected, or read as what they are, and nothing runs."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Prompts that nobody would write by hand: read as they stand, measured, shown as text, or refused in words."""
+"""Prompts that nobody would write by hand: read as they stand, measured, shown as text, or rejected with a message."""
 
 import csv
 import io

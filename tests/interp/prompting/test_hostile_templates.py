@@ -1,4 +1,4 @@
-"""A chat template that runs for ever, fills the memory or reaches for what is not its own is refused in words, soon."""
+"""A chat template that runs for ever, fills the memory or reaches for what is not its own is rejected soon."""
 
 import time
 

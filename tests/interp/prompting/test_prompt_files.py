@@ -1,4 +1,4 @@
-"""Prompts from files, lists and data sets: what is read, and that whatever cannot be read is refused in words."""
+"""Prompts from files, lists and data sets: what is read, and that whatever cannot be read is rejected."""
 
 import csv
 import io

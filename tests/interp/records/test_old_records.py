@@ -1,4 +1,4 @@
-"""Files of every version ever written load today; edited, truncated and newer ones are refused in words.
+"""Files of every version ever written load today; edited, truncated and newer ones are rejected with a message.
 
 tests/records/ holds what was written when: `run-1` by the first version that ran from end to end, `ledger-1.json` and
 `tunnel-2.json` by the first that wrote ledgers, `tunnel-1.json` by the first that trained a tunnel, `tunnel-3.json` by

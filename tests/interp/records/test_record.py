@@ -1,4 +1,4 @@
-"""Records: written whole or not at all, read back equal, refused in words when damaged."""
+"""Records: written whole or not at all, read back equal, rejected with a message when damaged."""
 
 import json
 import math

@@ -54,7 +54,7 @@ def world(points, belief, n_scored=1, seed=0, probe=PROBE, capture=None, **colum
 
 
 def planted(n=300, noise=0.3, seed=0, n_components=3):
-    """A linear image of the belief in noise, and the R² of the best linear read-out of it."""
+    """A linear image of the belief in noise, and the R² of the best linear readout of it."""
     rng = np.random.default_rng(seed)
     belief = rng.dirichlet(np.ones(n_components), n)
     image = rng.standard_normal((n_components, D))

@@ -114,7 +114,7 @@ def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole
     assert "fewer than two states" in make_clusters(pool, np.minimum(states, 0), 3, rng(5)).reason
 
 
-# --- folds and read-outs ---------------------------------------------------------------------------------------------
+# --- folds and readouts ---------------------------------------------------------------------------------------------
 
 
 def test_what_pressing_cuts_off_counts_as_error_and_as_total():

@@ -1,4 +1,4 @@
-"""The causal probe: read-outs and effects against their definitions, refusals, and runs from end to end."""
+"""The causal probe: readouts and effects against their definitions, refusals, and runs from end to end."""
 
 from dataclasses import replace
 
@@ -320,7 +320,7 @@ def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is
     found = effects(under, 20, rng())
     said = notes(found, under, matching("subspace", alike))
     assert "random subspaces of 3 dimensions" in said[0] and "0.950 to 1.040, 4 draws rejected" in said[0]
-    assert "fitted as it was, to entropies exchanged" in notes(found, under, matching("refit", alike))[0]
+    assert "fitted as it was, to entropies permuted" in notes(found, under, matching("refit", alike))[0]
     assert ("They resemble one another" in said[0]) == is_said
     assert said[1] == "Dose 0: the largest KL is nan bits in 0 conditions."
     assert len(said) == 2, "later_r2 was read, and neither SULA nor ordinary text"

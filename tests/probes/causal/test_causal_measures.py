@@ -185,7 +185,7 @@ def test_what_is_beyond_the_controls_is_resampled_with_them():
 
 
 def under_edits(moved, resample=None, clusters=None):
-    """Read-outs of ten prompts of an axis (the first) and its controls, at one layer, without an edit 1 bit."""
+    """Readouts of ten prompts of an axis (the first) and its controls, at one layer, without an edit 1 bit."""
     noise = 1 + 0.2 * rng(10).normal(size=10)
     subjects = ["axis", *(f"control {i}" for i in range(len(moved) - 1))]
     found = {

@@ -152,7 +152,7 @@ def test_noise_is_called_at_the_nominal_rate():
         covered.append(found["kl_z"].null.band[0] <= found["kl_z"].value <= found["kl_z"].null.band[1])
     # 200 runs at 0.05: 10 expected, 95 % of the time between 4 and 16
     assert 4 <= called <= 17, f"{called} of 200"
-    assert anything <= 17, f"{anything} of 200 over all exploratory read-outs"
+    assert anything <= 17, f"{anything} of 200 over all exploratory readouts"
     assert np.mean(covered) > 0.9
 
 

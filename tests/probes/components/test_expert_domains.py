@@ -123,7 +123,7 @@ def test_the_figure_has_both_curves_with_what_exchange_gives():
     for ending, label in (("", "at a given position"), ("_beyond_token", "at a given position and token")):
         column = f"expert_domain_information{ending}"
         assert np.array_equal(drawn[label].y, table[column])
-        assert np.array_equal(drawn[f"null: routing exchanged, {label}"].y, table[f"{column}_null"])
+        assert np.array_equal(drawn[f"null: routing permuted, {label}"].y, table[f"{column}_null"])
     assert "undefined" not in figure.reading
 
 

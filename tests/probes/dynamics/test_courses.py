@@ -1,4 +1,4 @@
-"""Courses of a training on a handful of numbers: distances, steps, and two courses held against one another."""
+"""Courses of a training on a handful of numbers: distances, steps, and two courses compared with one another."""
 
 import numpy as np
 import pytest

@@ -31,7 +31,7 @@ OUTCOMES = np.arange(5)
 
 
 def fed(probe, base, harm=lambda name, n, rng: np.zeros(n), seed=0):
-    """Read-outs of every condition of the probe, `harm` bits above a noisy baseline."""
+    """Readouts of every condition of the probe, `harm` bits above a noisy baseline."""
     rng = np.random.default_rng(seed)
     error = rng.gamma(4, 0.05, len(base.prompts))
     under = {c.name: _read(c, base, error, harm, rng) for c in probe.conditions(base)}
@@ -48,7 +48,7 @@ def _read(condition, base, error, harm, rng):
 
 
 class Fed(Heads):
-    """The probe on made-up read-outs, for the conformance check, which gives none."""
+    """The probe on simulated readouts, for the conformance check, which gives none."""
 
     def analyse(self, base, under):
         return super().analyse(base, under or fed(self, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))

@@ -1,4 +1,4 @@
-"""Cross-projection: shared planes, planes of one's own, exchanged labels."""
+"""Cross-projection: shared planes, planes of one's own, permuted labels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A cloud of too few clusters is refused in words, whatever the number of its prompts."""
+"""A cloud of too few clusters is rejected with a message, whatever the number of its prompts."""
 
 import numpy as np
 import pytest

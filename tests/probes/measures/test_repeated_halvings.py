@@ -1,4 +1,4 @@
-"""Halvings: what is taken out of both halves, what is exchanged, and the intervals, by hand."""
+"""Half splits: what is taken out of both halves, what is exchanged, and the intervals, by hand."""
 
 import numpy as np
 import pytest

@@ -233,8 +233,8 @@ def test_values_by_position_are_read_where_they_stand():
 
 
 def test_a_sentence_is_retold_once_and_quoted_names_are_left_alone():
-    said = "The entropy axis of “a text on entropy”: exchanged entropies, next-token entropy"
+    said = "The entropy axis of “a text on entropy”: permuted entropies, next-token entropy"
     told = Target("my entropy").retell(said)
-    assert told == "“my entropy” axis of “a text on entropy”: exchanged values of “my entropy”, “my entropy”"
+    assert told == "“my entropy” axis of “a text on entropy”: permuted values of “my entropy”, “my entropy”"
     assert Target("my entropy").retell(told) == told
     assert Target().retell("the next-token entropy") == "the next-token entropy"

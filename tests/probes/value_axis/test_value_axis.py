@@ -98,7 +98,7 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     found = world(points, entropy)
     assert found["pc1_r2"].value == pytest.approx(found["r2"].value, abs=0.05)
     assert found["axis_cosine"].value > 0.85
-    # exchanged entropies are drawn to a loud axis too: a description, and never called
+    # permuted entropies are drawn to a loud axis too: a description, and never called
     assert found["axis_cosine"].p is None and found["axis_cosine"].underpowered
     assert "3 of 40 worlds" in found["axis_cosine"].null_reason
     assert found["stability"].value > 0.8 > found["stability"].null.band[1]
@@ -412,7 +412,7 @@ def test_the_shipped_tunnel_agrees_with_explicit_regressions_in_float64(tunnel):
     predicted = level + (x[judged] - mean) @ slope
     assert found.tables["held_out"]["predicted_bits"] == pytest.approx(predicted, abs=1e-6)
     r2 = 1 - np.square(y[judged] - predicted).sum() / np.square(y[judged] - level).sum()
-    # a mean over halvings, of which this is the first
+    # a mean over half splits, of which this is the first
     assert found["r2"].value == pytest.approx(r2, abs=0.01) and found["r2"].value != r2
     assert found.arrays["z.ridge.axis"][-1] == pytest.approx(unit(slope), abs=1e-6)
     first = np.linalg.svd(x[fitted] - mean, full_matrices=False)[2][0]
@@ -430,7 +430,7 @@ def test_the_shipped_tunnel_knows_its_uncertainty_beyond_position(tunnel):
     assert (table["r2"][first] == 0).all() and found["depth_0_r2_beyond_token"].value == 0
 
 
-# --- the scalars, from made-up readings -------------------------------------------------------------------------------
+# --- the scalars, from simulated readings ----------------------------------------------------------------------------
 
 COUNTED = Counted({"n": 60, "n_unit": "prompt"}, "prompt", False, (False, True))
 
@@ -447,7 +447,7 @@ def made_judgement(treatment=KEPT, reason=""):
 
 def said(name, found):
     """The scalars of both places."""
-    quantities = QUANTITIES.told(**Target().slots, unit="prompt", within="entropies exchanged within tokens")
+    quantities = QUANTITIES.told(**Target().slots, unit="prompt", within="entropies permuted within tokens")
     return [quantities.scalar(name, found, place) for place in range(len(found.value))]
 
 
@@ -466,7 +466,7 @@ def test_r2_is_the_mean_over_halvings_with_its_exchanges_for_a_null():
 def test_what_depends_on_the_token_alone_reads_zero_beyond_it():
     judgement, _ = made_judgement(WITHIN_TOKEN)
     found, void = said("r2_beyond_token", judgement.r2)
-    assert found.value > 0.5 and found.null.name == "refitted on entropies exchanged within tokens"
+    assert found.value > 0.5 and found.null.name == "refitted on entropies permuted within tokens"
     assert void.value == 0.0 and void.p is None and "last token alone" in void.null_reason
     assert np.isnan(judgement.correlation.value[1])
     few, _ = made_judgement(WITHIN_TOKEN, "too few share")

@@ -1,4 +1,4 @@
-"""Capacity is matched within 2 %, or refused in words."""
+"""Capacity is matched within 2 %, or rejected with a message."""
 
 import pytest
 import torch

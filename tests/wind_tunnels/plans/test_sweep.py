@@ -116,7 +116,7 @@ def test_one_setting_at_a_time_is_varied_where_it_can_be():
     ]
     assert not any(cell.failures for cell in found)
     by_label = {cell.label: cell for cell in found}
-    for cell in found:  # each differs from what it is held against in one choice alone
+    for cell in found:  # each differs from what it is compared with in one choice alone
         reference = by_label[cell.against].settings
         common = set(cell.settings) & set(reference)
         assert cell.label == cell.against or sum(cell.settings[n] != reference[n] for n in common) == 1

@@ -1,7 +1,7 @@
 """The study `primitives`: which architectures accumulate evidence, carry a belief along, and bind?
 
 One training for each task, network and seed, matched in parameters and budget (`plans`), each
-held against the exact posterior of its task. A repeated call reads what is finished and trains the rest.
+compared with the exact posterior of its task. A repeated call reads what is finished and trains the rest.
 
 Source: Paper I (arXiv 2512.22471), version 3: accumulation, transport and binding.
 """
