@@ -47,7 +47,7 @@ def refuse_unreadable(model: Model, needs: Iterable[Need], listeners: Sequence[o
 def first_lacking(model: Model, needs: Iterable[Need], *, everywhere: bool = False) -> tuple[str, str] | None:
     """The first site that is lacking, with its meaning, and what the model would need for it.
 
-    With `everywhere` it has to be there in every layer, as probes count them.
+    With `everywhere` it has to be there in every layer.
     """
     for need in needs:
         is_rounded = model.info.quantisation is not None and need.described.source == "weights"

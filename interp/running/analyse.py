@@ -12,6 +12,7 @@ from interp.errors import UsageError
 from interp.probe import Probe
 from interp.prompting.pools import draw, refuse_without_posterior
 from interp.records.record import RunRecord, written
+from interp.running.attention_alone import analysed, reads_attention_alone
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.system.digest import digest_of
 from interp.system.environment import environment
@@ -40,9 +41,9 @@ def analyse(
     more than the capture holds; of a group (`all`) only those are asked that it serves.
     """
     chosen = _served(capture, choose_probes([probes] if isinstance(probes, Probe) else probes, settings or {}))
-    needs = [need for probe in chosen for need in probe.needs]
-    has_gaps = capture.model.attention_layers is not None and any(need.described.is_of_attention for need in needs)
-    has_gaps = has_gaps or capture.layers is not None
+    mixed = [probe for probe in chosen if any(n.described.is_of_attention for n in probe.needs)]
+    mixed = [probe for probe in mixed if not reads_attention_alone(probe)]
+    has_gaps = capture.layers is not None or (capture.model.attention_layers is not None and bool(mixed))
     if "next_entropy_bits" not in capture.rows or has_gaps:
         raise UsageError(
             asked=f"probes on the capture of {capture.model.name}",
@@ -58,7 +59,7 @@ def analyse(
     began = time.monotonic()  # not the clock, which may be set back
     base, drawn = draw(capture, per_quintile, capture.seed)
     with one_thread():
-        findings = {probe.name: probe.analyse(base, {}) for probe in chosen}
+        findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)
     checks = provenance.pop("selfcheck", "not known")
     parameters = {probe.name: probe.parameters() for probe in chosen}

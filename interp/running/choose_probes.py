@@ -12,6 +12,7 @@ from interp.model import Model
 from interp.probe import Probe
 from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
+from interp.running.attention_alone import placed, reads_attention_alone
 from interp.running.spec import make_probe
 from interp.settings import refuse_numbers, split_commas
 
@@ -64,13 +65,14 @@ def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe,
     """The probes whose needs the model meets. A named one that it does not meet is refused, and so is an empty rest."""
     kept, unmet = [], []
     for each in chosen:
-        found = first_lacking(model, each.probe.needs, everywhere=True)
+        found = first_lacking(model, each.probe.needs, everywhere=not reads_attention_alone(each.probe))
         if found is not None and each.is_named:
             raise UsageError(
                 asked=f"the probe {each.probe.name} on {model.name}",
                 found=f"`{each.probe.name}` reads {found[0]}; this model has no {found[1]}",
                 fix=_remedy(model, [each.probe]),
             )
+        placed(each.probe, model.info)  # which refuses a layer without attention
         (kept if found is None else unmet).append(each.probe)
     if not kept:
         raise UsageError(

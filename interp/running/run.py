@@ -33,6 +33,7 @@ from interp.records.record import RunRecord, written
 from interp.records.token_strip import TokenStrip
 from interp.records.turns import in_turn
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
+from interp.running.attention_alone import analysed
 from interp.running.checkpoints import (
     Checkpoint,
     Followed,
@@ -258,7 +259,7 @@ class _Session:
     def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
         """The findings of one probe."""
         with self.clock(f"probe {probe.name}{suffix}"), one_thread():
-            return probe.analyse(base, under)
+            return analysed(probe, base, under)
 
     @property
     def listeners(self) -> list[AttentionWindow]:

@@ -31,7 +31,7 @@ from interp.statistics.spectra import principal_axes, scaled
 from interp.system.threads import side_by_side
 from interp.table import Table
 
-from ..measures.cloud import Cloud, n_places, refuse_layer
+from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
@@ -168,6 +168,7 @@ class Belief(Probe):
         clouds = {site: Cloud.of(base, Need(site)) for site in self.sites}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
+        own = own_number(self.sites[0], primary, base.model)
         _check_units(pool)
         setting = make_setting(pool, belief, self.n_permutations, self.n_bootstrap, self._rng(0))
         everywhere = np.arange(pool.rows.n_rows)
@@ -199,8 +200,8 @@ class Belief(Probe):
                 "decoded": decoded_table(pool, setting, readings[primary].predicted, base, self._rng(2)),
                 **tables,
             }),
-            arrays=_arrays(places, readings, setting, pool) | {"primary_layer": np.array(primary)},
-            notes=tuple(map(target.retell, self._notes(pool, setting, primary, bool(tables)))),
+            arrays=_arrays(places, readings, setting, pool) | {"primary_layer": np.array(own)},
+            notes=tuple(map(target.retell, self._notes(pool, setting, own, bool(tables)))),
             headline=tuple(name for name in headline if name in scalars),
         )  # fmt: skip
 

@@ -29,7 +29,7 @@ from interp.statistics.nulls import GaussianClouds
 from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud, n_places, refuse_layer
+from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, correlation_profile, within_groups
 from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_profile, spectral_profiles, spectrum_table
@@ -131,6 +131,7 @@ class Manifold(Probe):
         pool = Cloud.of(base, need, target)
         cloud = pool.where(base.rows["drawn"].astype(bool))
         layer = cloud.layer_index(self.layer)
+        own = own_number(need.site, layer, base.model)
         small = cloud.thinned(MAX_POINTS, np.random.default_rng(self.seed))
         distinct = count_distinct(cloud)
         axes = cloud_axes(cloud, self.scaling)
@@ -171,8 +172,8 @@ class Manifold(Probe):
             probe=self.name,
             scalars=scalars,
             tables=tables,
-            arrays=_directions(pool, pool_axes, self.scaling) | {"primary_layer": np.array(layer)},
-            notes=(*target.notes, *self._notes(cloud, small, pool, layer), *restricted.notes),
+            arrays=_directions(pool, pool_axes, self.scaling) | {"primary_layer": np.array(own)},
+            notes=(*target.notes, *self._notes(cloud, small, pool, own), *restricted.notes),
             headline=tuple(headline),
             controls=_controls(scalars, order),
             facts={name: target.retell(fact) for ending, fact in FACTS.items()
@@ -287,8 +288,7 @@ class Manifold(Probe):
 
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [
-            f"Primary layer: {layer} of 0 to {cloud.n_layers - 1}; columns {self.scaling}; {cloud.n_units} "
-            f"{cloud.unit}s, {cloud.rows.n_rows} rows.",
+            f"Primary layer: {layer}; columns {self.scaling}; {cloud.n_units} {cloud.unit}s, {cloud.rows.n_rows} rows.",
             "The sign of a principal axis is arbitrary, so correlations with it are given without one.",
             f"`_dropped`: without the {self.n_dropped} columns of largest variance of each layer.",
         ]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.errors import ModelError, PromptError, UsageError
 from interp.need import Need
 from interp.statistics.nulls import GaussianClouds
@@ -179,3 +179,8 @@ def refuse_layer(layer: int, n_layers: int) -> None:
 def n_places(site: str, n_layers: int) -> int:
     """How many layers a site has in a model of so many; the residual stream has its depths."""
     return n_layers + (site == "resid")
+
+
+def own_number(site: str, place: int, model: ModelInfo) -> int:
+    """The number that the model gives to a place of a site's arrays: a layer, of the residual stream a depth."""
+    return place if site == "resid" else model.layers_with_attention[place]

@@ -32,7 +32,7 @@ from interp.statistics.units import FEW_UNITS
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
-from ..measures.cloud import Cloud, refuse_layer
+from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES
@@ -212,9 +212,9 @@ class Sula(Probe):
         return scalars
 
     def _notes(self, answers: Answers, layer: int, base: Capture) -> tuple[str, ...]:
-        along = answers.evidence_name.replace("_", " ")
+        along, own = answers.evidence_name.replace("_", " "), own_number("v", layer, base.model)
         notes = [
-            f"Headline: condition {answers.main!r} of {len(answers.conditions)}; values at layer {layer} along "
+            f"Headline: condition {answers.main!r} of {len(answers.conditions)}; values at layer {own} along "
             f"{self.axis}; every other condition, layer and axis is exploratory.",
             f"Axes were fitted to a random half of the {answers.resampled}s (condition {answers.main!r}) and judged by "
             f"the others, in {N_HALVINGS} half splits; they are turned so that the exact entropy rises along them.",

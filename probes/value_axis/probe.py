@@ -35,7 +35,7 @@ from interp.statistics.spectra import Scaling, principal_axes
 from interp.system.threads import side_by_side
 
 from ..measures.axis_stability import RandomPairs, ridge_split_cosines
-from ..measures.cloud import Cloud, n_places, refuse_layer
+from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.halves import N_HALVINGS, Halving, exchanges_within, label_by_type
@@ -128,6 +128,7 @@ class ValueAxis(Probe):
         clouds = {need.site: Cloud.of(base, need, target) for need in self.needs if need != SURPRISAL}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
+        own = own_number(self.sites[0], primary, base.model)
         halvings = _halvings(pool, self.seed)
         fitting = halvings[0].fitting
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, fitting, self.scaling)]
@@ -148,8 +149,8 @@ class ValueAxis(Probe):
                 "axes": axes_table(places, axis_read),
                 "held_out": held_out_table(pool, halvings[0], found[primary].axes.get("ridge"), base),
             },
-            arrays=_arrays(places, found) | {"primary_layer": np.array(primary)},
-            notes=(*target.notes, *self._notes(pool, setting, primary)),
+            arrays=_arrays(places, found) | {"primary_layer": np.array(own)},
+            notes=(*target.notes, *self._notes(pool, setting, own)),
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:

@@ -10,6 +10,7 @@ from interp.errors import ModelError, UsageError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.early_exit import layers_of
+from interp.registry import load_entry
 from interp.running.choose_probes import choose_probes, readable_probes
 
 _SIZES = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 4, "pad_token_id": 0,
@@ -107,11 +108,54 @@ def test_edits_act_where_there_is_attention_and_layers_are_bypassed_everywhere(m
         assert torch.equal(logits(), plain)
 
 
-def test_probes_of_attention_are_refused_and_those_of_the_stream_are_not(model):
+SEVERAL = PromptSet("several", [
+    Prompt(token_ids=tuple(ids.tolist())) for ids in np.random.default_rng(1).integers(3, 101, (24, 9))
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["attention_entropy", "qk_alignment", "manifold"])
+def test_probes_of_attention_see_the_layers_that_have_it_under_their_own_numbers(model, name):
+    found = interp.run(model, probes=name, prompts=SEVERAL, per_quintile=None, out=None, quiet=True).findings[name]
+    having = list(model.info.layers_with_attention)
+    numbered = [table["layer"] for table in found.tables.values() if table.units.get("layer") == "layer"]
+    assert numbered and all(set(layers.tolist()) <= set(having) for layers in numbered)
+    assert any(set(layers.tolist()) == set(having) for layers in numbered)
+    assert f"{len(having)} of 4 layers have attention ({', '.join(map(str, having))})" in found.notes[-1]
+    load_entry("probe", name)().figures(found)
+
+
+def test_a_number_of_a_layer_is_that_of_the_layer(model):
+    probe = load_entry("probe", "attention_entropy")()
+    capture = interp.collect(model, SEVERAL, probe.needs)
+    by_layer = interp.analyse(capture, probe, per_quintile=None).findings[probe.name].tables["by_layer"]
+    scored = by_layer.where(by_layer["positions"] == "scored")
+    assert scored["layer"].tolist() == list(model.info.layers_with_attention)
+    for layer, entropy in zip(scored["layer"].tolist(), scored["entropy"], strict=True):
+        read = interp.collect(model, SEVERAL, ["pattern_entropy"], layers=[layer])
+        assert entropy == pytest.approx(read[Need("pattern_entropy")].mean(), rel=1e-5)
+
+
+def test_a_layer_that_a_probe_names_is_its_own_number(model):
+    layer = model.info.layers_with_attention[-1]
+    run = {"prompts": SEVERAL, "per_quintile": None, "out": None, "quiet": True}
+    named, last = (
+        interp.run(model, probes="manifold", settings={"manifold": {"layer": at}}, **run).findings["manifold"]
+        for at in (layer, -1)
+    )
+    assert {name: s.value for name, s in named.items()} == pytest.approx(
+        {name: s.value for name, s in last.items()}, nan_ok=True
+    )
+    with pytest.raises(UsageError, match="this layer has no attention") as caught:
+        interp.run(model, probes="manifold", settings={"manifold": {"layer": 0}}, **run)
+    assert str(layer) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["components", "causal"])
+def test_probes_that_want_every_layer_are_refused_and_those_of_the_stream_are_not(model, name):
     (probe,) = readable_probes(model, choose_probes(["manifold"], {"manifold": {"site": "resid"}}))
     assert probe.name == "manifold"
     with pytest.raises(UsageError, match="no attention in every layer"):
-        readable_probes(model, choose_probes(["attention_entropy"], {}))
+        readable_probes(model, choose_probes([name], {}))
 
 
 def test_granite_with_experts_is_refused_with_its_reason():
