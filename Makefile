@@ -14,7 +14,7 @@ export REAL_MODEL
 .PHONY: demo docs test test-all test-lowest test-newest test-package stress bench tunnels released clean
 
 demo: $(READY)
-	$(BIN)/interp run
+	@$(BIN)/interp run
 
 test: $(READY)
 	$(BIN)/ruff check .
@@ -73,12 +73,12 @@ tunnels: $(READY)
 
 # torch is installed by its exact version: that finds a CPU build where one is at hand, a bare `torch` does not.
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "interp needs Python 3.11 or newer: make PYTHON=python3.11")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "interp needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@echo "Installing PyTorch $(TORCH), interp and what its tests need into .venv: up to 2.5 GB, some minutes, once."
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	touch $(READY)
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install -qq --disable-pip-version-check torch==$(TORCH)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $(READY)
 
 .venv/.docs-ready: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from interp.cli import completion as completing
+from interp.cli.demo import YOUR_MODEL, demo, is_demo
 from interp.cli.early import refuse_wrong_words
 from interp.cli.faults import print_anything, telling_faults
 from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, VerboseOption, told, with_run_options
@@ -94,6 +95,8 @@ def run(
 ) -> None:
     """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel.
 
+    Without any option it shows what the tool does, on a small network whose exact posterior is known.
+
     Several models, revisions, sets of prompts or parts of one (`--splits`) have a record each and one page that
     compares them, with the spread over prompts; what is done is not done again.
     The same command resumes an interrupted run.
@@ -111,6 +114,9 @@ def run(
     named = str(asked.prompts or "")
     sets = () if Path(named).is_file() else split_commas(named)
     asked = replace(asked, model=models[0])
+    if from_ is None and not steps and is_demo(asked):
+        _finish(measure(**vars(demo(asked))), asked.quiet, verbose)
+        return None if asked.quiet else print(YOUR_MODEL)
     if from_ is not None:
         again = RunSpec.of(open_run(from_)).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
         return _finish(measure(**vars(again)), asked.quiet, verbose)

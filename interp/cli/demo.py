@@ -1,0 +1,27 @@
+"""What `interp run` measures where nothing is asked: a network whose exact posterior is known, in seconds.
+
+Its process, Mess3, has three hidden states: the exact belief about them is a point of a triangle, and its entropy takes
+many values. The residual stream alone is read, few controls are drawn and no subspaces are exchanged.
+"""
+
+from dataclasses import replace
+
+from interp.options import RunOptions
+
+_SETTINGS = {
+    "value_axis": {"sites": ("resid",)},
+    "belief": {"sites": ("resid",), "interchange": False},
+    "causal": {"site": "resid", "n_controls": 60, "doses": (0.0, 1.0)},
+}
+
+YOUR_MODEL = "Measure a model of your own: interp run --model FOLDER_OR_HUB_NAME --probe value_axis"
+
+
+def is_demo(asked: RunOptions) -> bool:
+    """Whether nothing was asked but where the run goes and what is printed."""
+    return asked == RunOptions(out=asked.out, report=asked.report, quiet=asked.quiet)
+
+
+def demo(asked: RunOptions) -> RunOptions:
+    """The options of the demonstration."""
+    return replace(asked, model="tunnel:mess3-gpt-neox", probes=tuple(_SETTINGS), settings=_SETTINGS, n_pool=200)
