@@ -26,6 +26,10 @@ PLACES = {
 """The units of columns that say where a row is: the same in the tables of every probe."""
 
 
+Asks = Literal["above", "below", "either", "nothing"]
+"""On which side of its null a number is of interest."""
+
+
 @dataclass(frozen=True)
 class Quantity:
     """One number of a probe, wherever it is measured.
@@ -44,7 +48,7 @@ class Quantity:
     null: str = ""
     method: str = ""
     no_interval: str = ""
-    asks: Literal["above", "below", "either", "nothing"] = "above"
+    asks: Asks = "above"
     p_over: str = ""
     reference: float | None = None
     is_headline: bool = False

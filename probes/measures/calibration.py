@@ -13,17 +13,16 @@ enter it; with more it is Σ x·y / Σ x·x over the possible outcomes, x = log2
 the row. Null: posteriors permuted between prompts that were shown equally much in the same words.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.findings import Interval, Null, Scalar
 from interp.information import entropy_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
-from interp.statistics.estimate import maximum_statistic_p, null_from_permutations, percentile_interval, share_interval
+from interp.statistics.estimate import maximum_statistic_p, share_interval
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Asks, Quantity
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import FEW_UNITS
 
@@ -31,24 +30,54 @@ from .answers import Answers
 from .exchanges import exchange_within
 from .target import steady
 
-UNITS = {
-    "entropy_error": "bits", "skill": "1", "kl": "bits", "kl_skill": "1", "slope": "1", "label_bias": "bits",
-    "outcome_mass": "fraction", "entropy_correlation": "1",
+_PERCENTILE = "percentile bootstrap over {unit}s"
+_OF_SKILL = "log(1 − skill) bootstrap over {unit}s"
+_EXCHANGED = "posteriors permuted between {unit}s of equal {amount}"
+
+
+def _number(
+    unit: str, asks: Asks, meaning: str, null: str = _EXCHANGED, *, method: str = _PERCENTILE, is_headline: bool = False
+) -> Quantity:
+    return Quantity(unit, meaning, null, method, "no resample differs", asks, is_headline=is_headline)
+
+
+CALIBRATION = {
+    "slope": _number(
+        "1", "above",
+        "bits of the model's log-odds for each bit of exact log-odds; 1 is Bayes, 0 does not look at the evidence",
+        is_headline=True,
+    ),
+    "skill": _number(
+        "1", "above",
+        "share of the best constant's entropy error that the model does without; 0 is a constant, 1 is Bayes",
+        method=_OF_SKILL, is_headline=True,
+    ),
+    "kl_skill": _number(
+        "1", "above",
+        "share of the divergence of the best single distribution that the model does without; 1 is Bayes",
+        method=_OF_SKILL, is_headline=True,
+    ),
+    "outcome_mass": _number(
+        "fraction", "nothing", "probability that the model gives all outcomes together, over its whole vocabulary",
+        "uniform over the vocabulary", is_headline=True,
+    ),
+    "entropy_error": _number(
+        "bits", "below", "mean distance between the entropy of the model's posterior and that of the exact one"
+    ),
+    "kl": _number("bits", "below", "divergence of the model's posterior from the exact one, among the outcomes"),
+    "label_bias": _number(
+        "bits", "nothing", "log-odds for the label of the smaller token id where the evidence is even",
+        "0 where the two words are alike to the model; words played both roles, so that it is not in the slope",
+    ),
+    "entropy_correlation": _number(
+        "1", "above", "Pearson correlation of the entropies of the model's and the exact posterior"
+    ),
 }  # fmt: skip
-MEANINGS = {
-    "entropy_error": "mean distance between the entropy of the model's posterior and that of the exact one",
-    "skill": "share of the best constant's entropy error that the model does without; 0 is a constant, 1 is Bayes",
-    "kl": "divergence of the model's posterior from the exact one, among the outcomes",
-    "kl_skill": "share of the divergence of the best single distribution that the model does without; 1 is Bayes",
-    "slope": "bits of the model's log-odds for each bit of exact log-odds; 1 is Bayes, 0 does not look at the evidence",
-    "label_bias": "log-odds for the label of the smaller token id where the evidence is even",
-    "outcome_mass": "probability that the model gives all outcomes together, over its whole vocabulary",
-    "entropy_correlation": "Pearson correlation of the entropies of the model's and the exact posterior",
-}
-_SIDES: Mapping[str, Literal["less", "greater"]] = {
-    "entropy_error": "less", "skill": "greater", "kl": "less", "kl_skill": "greater", "slope": "greater",
-    "entropy_correlation": "greater",
-}  # fmt: skip
+"""The numbers, headlines first; slots: `{unit}` what is resampled, `{amount}` the column that counts the evidence."""
+
+
+Held = tuple[Estimates, Float[np.ndarray, " permutation"] | None]
+"""A number with its interval, and the same with posteriors exchanged, where that is asked."""
 
 
 @dataclass(frozen=True)
@@ -79,37 +108,28 @@ class Resamples:
         return cls(orders, bootstrap_weights(answers.cluster, answers.stratum, n_bootstrap, rng))
 
 
-def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict[str, Scalar]:
-    """Every number of `UNITS` for the rows of one condition."""
+def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict[str, Estimates]:
+    """Every number of `CALIBRATION` for the rows of one condition."""
     weights = resamples.weights / resamples.weights.sum(axis=1, keepdims=True)
     exact, model, orders = answers.entropy_exact, answers.entropy_model, resamples.orders
     error, constant = np.abs(model - exact), np.abs(Constants.of(answers).best - exact)
     errors = np.array([np.abs(model - exact[order]).mean() for order in orders])
     divergence = np.array([_expected(answers.posterior[order], answers.log_restricted) for order in orders])
     divergence = -entropy_bits(answers.posterior).mean() - divergence
-    mean_kl = kl_of_best_single(answers)
-    made = _Maker(answers)
-    found = {
-        "entropy_error": made.scalar("entropy_error", error.mean(), weights @ error, errors),
-        "kl": made.scalar("kl", answers.kl.mean(), weights @ answers.kl, divergence),
-        "skill": made.share("skill", error, constant, errors, resamples.weights),
-        "kl_skill": made.share("kl_skill", answers.kl, mean_kl, divergence, resamples.weights),
-        "entropy_correlation": _correlation(made, model, exact, resamples),
-    }
-    slopes = Slopes(answers)
-    reason = "the exact odds never differ between possible outcomes: there is nothing to weigh"
-    value = slopes.value()
-    if np.isnan(value):
-        found |= {name: made.undefined(name, reason) for name in ("slope", "label_bias")}
-    else:
-        permuted = np.array([Slopes(answers, order).value() for order in orders])
-        found["slope"] = made.scalar("slope", value, slopes.resampled(resamples.weights), permuted)
-        found["label_bias"] = _bias(made, slopes, resamples.weights)
     mass, share = np.exp2(answers.log_mass), answers.posterior.shape[1] / vocab_size
-    found["outcome_mass"] = made.scalar(
-        "outcome_mass", mass.mean(), weights @ mass, Null("uniform over the vocabulary", share, (share, share))
-    )
-    return {name: found[name] for name in UNITS}
+    slope, bias = _slope_and_bias(answers, resamples)
+    found = {
+        "entropy_error": _mean(error, weights, errors),
+        "skill": _share(error, constant, errors, resamples.weights),
+        "kl": _mean(answers.kl, weights, divergence),
+        "kl_skill": _share(answers.kl, kl_of_best_single(answers), divergence, resamples.weights),
+        "slope": slope,
+        "label_bias": bias,
+        "outcome_mass": (_mean(mass, weights)[0].against(np.full((3, 1), share)), None),
+        "entropy_correlation": _correlation(model, exact, resamples),
+    }
+    about = answers.counted | {"underpowered": answers.n_clusters < FEW_UNITS}
+    return {name: replace(_tested(CALIBRATION[name], number), about=about) for name, number in found.items()}
 
 
 class Slopes:
@@ -183,57 +203,53 @@ def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 1e-9)
 
 
-def _correlation(made: "_Maker", model: np.ndarray, exact: np.ndarray, resamples: Resamples) -> Scalar:
+def _slope_and_bias(answers: Answers, resamples: Resamples) -> tuple[Held, Held]:
+    slopes = Slopes(answers)
+    value = slopes.value()
+    if np.isnan(value):
+        nothing = _undefined("the exact odds never differ between possible outcomes: there is nothing to weigh")
+        return nothing, nothing
+    exchanged = np.array([Slopes(answers, order).value() for order in resamples.orders])
+    slope = _resampled(value, slopes.resampled(resamples.weights), exchanged)
+    if not slopes.is_one_pair:
+        return slope, _undefined("defined for one pair of outcomes, the same in all prompts")
+    even = float(slopes.intercept(np.ones((1, len(slopes.groups))))[0])
+    return slope, _resampled(even, slopes.intercept(resamples.weights.astype(np.float64)))
+
+
+def _correlation(model: np.ndarray, exact: np.ndarray, resamples: Resamples) -> Held:
     x, y = unit_length(np.stack([steady(model), exact]))
     if not x.any() or not y.any():
-        return made.undefined("entropy_correlation", "one of the two entropies never varies")
+        return _undefined("one of the two entropies never varies")
     replicates = resampled_correlations(x[None], y, resamples.weights)[0]
-    return made.scalar("entropy_correlation", float(x @ y), replicates, y[resamples.orders] @ x)
+    return _resampled(float(x @ y), replicates, y[resamples.orders] @ x)
 
 
-def _bias(made: "_Maker", slopes: Slopes, weights: np.ndarray) -> Scalar:
-    if not slopes.is_one_pair:
-        return made.undefined("label_bias", "defined for one pair of outcomes, the same in all prompts")
-    value = float(slopes.intercept(np.ones((1, len(slopes.groups))))[0])
-    reason = "0 where the two words are alike to the model; words played both roles, so that it is not in the slope"
-    return made.scalar("label_bias", value, slopes.intercept(weights.astype(np.float64)), reason)
+def _mean(values: np.ndarray, weights: np.ndarray, exchanged: np.ndarray | None = None) -> Held:
+    return _resampled(values.mean(), weights @ values, exchanged)
 
 
-class _Maker:
-    """Scalars of one condition."""
+def _share(errors: np.ndarray, totals: np.ndarray, exchanged: np.ndarray, weights: np.ndarray) -> Held:
+    """1 − Σ errors / Σ totals."""
+    if totals.sum() <= 1e-9:
+        return _undefined("the exact posterior is always the same: a constant makes no error")
+    bounds = share_interval(errors, totals, weights) or (np.nan, np.nan)
+    value = np.array([1 - errors.sum() / totals.sum()])
+    return Estimates(value, np.array([bounds]).T), 1 - exchanged / totals.mean()
 
-    def __init__(self, answers: Answers) -> None:
-        self.resampled, self.counted = answers.resampled, answers.counted
-        self.is_small = answers.n_clusters < FEW_UNITS
-        amount = answers.evidence_name.replace("_", " ")
-        self.null_name = f"posteriors permuted between {self.resampled}s of equal {amount}"
 
-    def undefined(self, name: str, reason: str) -> Scalar:
-        return Scalar.undefined(reason, UNITS[name], underpowered=True, meaning=MEANINGS[name], **self.counted)
+def _resampled(value: float, replicates: np.ndarray, exchanged: np.ndarray | None = None) -> Held:
+    return Estimates.resampled(np.array([float(value)]), replicates[:, None]), exchanged
 
-    def scalar(self, name: str, value: float, replicates: np.ndarray, null: np.ndarray | Null | str) -> Scalar:
-        """With a percentile interval; `null` holds permuted values, or is the null itself, or the reason for none."""
-        return self._made(name, value, percentile_interval(float(value), replicates), "percentile bootstrap", null)
 
-    def share(
-        self, name: str, errors: np.ndarray, totals: np.ndarray, permuted_errors: np.ndarray, weights: np.ndarray
-    ) -> Scalar:
-        """1 − Σ errors / Σ totals."""
-        if totals.sum() <= 1e-9:
-            return self.undefined(name, "the exact posterior is always the same: a constant makes no error")
-        value = 1 - float(errors.sum() / totals.sum())
-        bounds = share_interval(errors, totals, weights)
-        return self._made(name, value, bounds, "log(1 − skill) bootstrap", 1 - permuted_errors / totals.mean())
+def _undefined(why: str) -> Held:
+    return Estimates.bare(np.array([np.nan]), why=why), None
 
-    def _made(
-        self, name: str, value: float, bounds: tuple[float, float] | None, method: str, null: np.ndarray | Null | str
-    ) -> Scalar:
-        p = None
-        if isinstance(null, np.ndarray):
-            sign = -1.0 if _SIDES[name] == "less" else 1.0
-            p = maximum_statistic_p(np.array([sign * value]), sign * null[:, None])[0]
-            null = null_from_permutations(self.null_name, null)
-        return Scalar.of(
-            value, UNITS[name], Interval.of(bounds, f"{method} over {self.resampled}s", "no resample differs"), null,
-            p=p, underpowered=self.is_small, meaning=MEANINGS[name], **self.counted,
-        )  # fmt: skip
+
+def _tested(quantity: Quantity, held: Held) -> Estimates:
+    """Held against exchanged posteriors, where the number has them; p is of the side that is asked about."""
+    found, exchanged = held
+    if exchanged is None:
+        return replace(found, p=np.array([np.nan]))
+    sign = -1.0 if quantity.asks == "below" else 1.0
+    return found.exchanged(exchanged[:, None], maximum_statistic_p(sign * found.value, sign * exchanged[:, None]))

@@ -13,21 +13,15 @@ half of the clusters and tested on the other, a number is the mean over random s
 contain the scatter of refitting. All are two-sided, over layers and axes together (Westfall and Young 1993).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.statistics.correlation import midranks, ranks_within, resampled_correlations, unit_length
-from interp.statistics.estimate import (
-    FISHER,
-    excess,
-    halving_draws,
-    halving_interval,
-    maximum_statistic_p,
-    normal_interval,
-)
+from interp.statistics.estimate import FISHER, excess, halving_draws, maximum_statistic_p
+from interp.statistics.estimates import Estimates
 from interp.statistics.resampling import bootstrap_weights, members_of, random_signs, shuffles
 
 from ..measures.answers import Answers
@@ -37,30 +31,9 @@ from .axes import Halved
 VARIABLES = ("evidence", "entropy", "entropy_within")
 
 
-@dataclass(frozen=True)
-class Moved:
-    """One variable and all places: correlations, what they are by chance, their intervals, and p over all places.
-
-    NaN (and no interval) where the coordinate or the variable never varies.
-    """
-
-    rho: Float[np.ndarray, " place"]
-    by_chance: Float[np.ndarray, "draw place"]
-    intervals: Sequence[tuple[float, float] | None]
-    p: Float[np.ndarray, " place"]
-
-    @classmethod
-    def of(
-        cls, rho: np.ndarray, by_chance: np.ndarray, interval: Callable[[int], tuple[float, float] | None]
-    ) -> "Moved":
-        moved, chance = excess(rho, by_chance)
-        p = maximum_statistic_p(np.abs(moved), np.abs(chance))
-        return cls(rho, by_chance, [interval(i) if np.isfinite(r) else None for i, r in enumerate(rho)], p)
-
-
 def movement_of_halves(
     halved: Halved, answers: Answers, rows: Bool[np.ndarray, " row"], n_draws: int, rng: np.random.Generator
-) -> dict[str, Moved]:
+) -> dict[str, Estimates]:
     """The three correlations of every axis and layer with these rows, each the mean over half splits."""
     found = []
     for coordinates, judged in zip(halved.coordinates, halved.judged & rows, strict=True):
@@ -68,11 +41,7 @@ def movement_of_halves(
         found.append(ranked.correlations())
     by_halving = {name: _told([one[name] for one in found]) for name in VARIABLES}
     return {
-        name: Moved.of(
-            values.mean(axis=0),
-            halving_draws(values, n_draws, rng, FISHER),
-            lambda i, values=values: halving_interval(values[:, i], FISHER),
-        )
+        name: _two_sided(Estimates.halved(values, FISHER), halving_draws(values, n_draws, rng, FISHER))
         for name, values in by_halving.items()
     }
 
@@ -145,7 +114,7 @@ def movement(
     n_permutations: int,
     n_bootstrap: int,
     rng: np.random.Generator,
-) -> dict[str, Moved]:
+) -> dict[str, Estimates]:
     """The three correlations of every place whose coordinate owes nothing to a fit."""
     free = shuffles(answers.cluster, n_permutations, rng)
     within = exchange_within(answers.stratum, answers.cluster, n_permutations, rng)
@@ -154,14 +123,20 @@ def movement(
     rho, found = ranked.correlations(), {}
     for name, (x, y) in ranked.pairs.items():
         orders = within if name == "entropy_within" else free
-        found[name] = _moved(rho[name], y[orders] @ x.T, resampled_correlations(x, y, weights))
+        found[name] = _moved(rho[name], y[orders] @ x.T, resampled_correlations(x, y, weights).T)
     if "evidence" not in found:
         trends, n = ranked.trends, len(ranked.trends)
         flipped = random_signs(ranked.cluster, n_permutations, rng) @ trends / n
         chosen = bootstrap_weights(ranked.cluster, None, n_bootstrap, rng)
-        found["evidence"] = _moved(rho["evidence"], flipped, ((chosen @ trends).T / chosen.sum(axis=1)))
+        found["evidence"] = _moved(rho["evidence"], flipped, chosen @ trends / chosen.sum(axis=1)[:, None])
     return found
 
 
-def _moved(rho: np.ndarray, permuted: np.ndarray, replicates: Float[np.ndarray, "place resample"]) -> Moved:
-    return Moved.of(rho, permuted, lambda i: normal_interval(float(rho[i]), replicates[i], FISHER))
+def _moved(rho: np.ndarray, permuted: np.ndarray, replicates: Float[np.ndarray, "resample place"]) -> Estimates:
+    return _two_sided(Estimates.resampled(rho, replicates, FISHER), permuted)
+
+
+def _two_sided(found: Estimates, by_chance: Float[np.ndarray, "draw place"]) -> Estimates:
+    """Held against what correlations are by chance; p over all places, whichever way they differ."""
+    moved, chance = excess(found.value, by_chance)
+    return found.exchanged(by_chance, maximum_statistic_p(np.abs(moved), np.abs(chance)))

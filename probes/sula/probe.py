@@ -16,18 +16,19 @@ Source: Paper III (arXiv 2512.23752), sections 4.3 and 5.2.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from interp.capture import Capture
 from interp.errors import PromptError
-from interp.findings import Control, Findings, Interval, Scalar
+from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
-from interp.statistics.estimate import null_from_permutations
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities
 from interp.statistics.units import FEW_UNITS
 
 from ..measures.answers import Answers
@@ -37,7 +38,8 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES
 from .axes import AXES, N_HALVINGS, Halved, fit_axes
-from .movement import Moved, movement, movement_of_halves
+from .movement import movement, movement_of_halves
+from .quantities import AFTER_FIRST, QUANTITIES
 from .tables import (
     Test,
     along_table,
@@ -50,20 +52,8 @@ from .tables import (
 
 SAME_LENGTH = "padded"
 
+_STILL = "the coordinate never varies here, or what it is compared with does not"
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
-_MEANINGS = {
-    "movement": "rank correlation of the value coordinate with the amount of evidence",
-    "movement_same_length": "the same among prompts that are equally long whatever they show",
-    "entropy_movement": "rank correlation of the value coordinate with the entropy of the exact posterior",
-    "entropy_movement_within": "the same among prompts that show equally much",
-    "attention_movement": "rank correlation of the attention entropy with the amount of evidence",
-    "attention_movement_same_length": "the same among prompts that are equally long whatever they show",
-}
-_AFTER_FIRST = "_after_first"
-_WITHOUT_FIRST = "without the prompts that hold no evidence"
-_EXCHANGED = "amounts permuted between {}s, or signs of each one's own trend flipped"
-_SCATTERED = "no correlation in the {}s that judge, scattered as half splits are"
-_HEADLINE = ("slope", "skill", "kl_skill", "outcome_mass", "movement", "entropy_movement_within")
 
 
 @dataclass(frozen=True)
@@ -81,6 +71,9 @@ class Sula(Probe):
 
     name: ClassVar[str] = "sula"
     question: ClassVar[str] = "Do answers and values follow the exact posterior as evidence comes in?"
+    own_prompts: ClassVar[str | None] = "sula"
+    needs_posterior: ClassVar[bool] = True
+    quantities: ClassVar[Quantities] = QUANTITIES
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             40, "Do the answers of {model} follow the evidence as Bayes' rule says?", ("slope",),
@@ -95,8 +88,6 @@ class Sula(Probe):
             "Its answers are further from Bayes' rule than from the posteriors of other sequences.",
         ),
     )  # fmt: skip
-    own_prompts: ClassVar[str | None] = "sula"
-    needs_posterior: ClassVar[bool] = True
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=4e-4)
 
     @property
@@ -118,13 +109,15 @@ class Sula(Probe):
         halved = Halved.of(cloud.points, answers, fitting, np.random.default_rng([self.seed, 2]))
         entropy = finite(base, attention).astype(np.float64).mean(axis=2)
         tests = self._tests(cloud.points, halved, entropy, answers)
-        scalars = dict(calibrated[answers.main]) | self._movements(tests, answers, layer, cloud.n_layers)
+        found = dict(calibrated[answers.main]) | self._movements(tests, answers, layer, cloud.n_layers)
+        quantities = QUANTITIES.told(unit=answers.resampled, amount=answers.evidence_name.replace("_", " "))
+        scalars = quantities.scalars(found)
         axes, judged = fit_axes(cloud.points, answers, fitting), halved.judged.sum(axis=0) > 0
         along = dict(zip(AXES, halved.mean[:, layer, judged], strict=True))
         trajectories = trajectory_table(
             along, answers.where(judged), self.n_permutations, self.n_bootstrap, np.random.default_rng([self.seed, 3])
         )
-        return Findings(
+        return quantities.findings(
             self.name,
             scalars,
             {
@@ -137,12 +130,9 @@ class Sula(Probe):
             },
             arrays={f"v.{axis}.axis": axes.directions[i] for i, axis in enumerate(AXES)} | {"v.mean": axes.mean},
             notes=self._notes(answers, layer, base),
-            headline=tuple(n for n in _HEADLINE if n in scalars and np.isfinite(scalars[n].value)),
-            controls={
-                name: (Control(_WITHOUT_FIRST, name + _AFTER_FIRST),)
-                for name in _MEANINGS
-                if name + _AFTER_FIRST in scalars
-            },
+            headline=tuple(
+                n for n, q in quantities.items() if q.is_headline and n in found and np.isfinite(scalars[n].value)
+            ),
         )
 
     def refuse(self, prompts: PromptSet) -> None:
@@ -160,7 +150,7 @@ class Sula(Probe):
         if n_layers is not None:
             refuse_layer(self.layer, n_layers)
 
-    def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Scalar]:
+    def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Estimates]:
         rng = np.random.default_rng([self.seed, 1, index])
         return calibration(answers, Resamples.of(answers, self.n_permutations, self.n_bootstrap, rng), vocab_size)
 
@@ -187,7 +177,7 @@ class Sula(Probe):
                 tests.append(Test("attention", condition, first, ("heads",), here))
         return tests
 
-    def _movements(self, tests: list[Test], answers: Answers, layer: int, n_layers: int) -> dict[str, Scalar]:
+    def _movements(self, tests: list[Test], answers: Answers, layer: int, n_layers: int) -> dict[str, Estimates]:
         """The primary place of the primary condition and of equally long prompts, with first amounts and without."""
         found = {(t.what, t.condition, t.first): t for t in tests}
         on_axis = AXES.index(self.axis) * n_layers + layer
@@ -199,17 +189,16 @@ class Sula(Probe):
             "attention_movement": ("attention", answers.main, "evidence", layer),
             "attention_movement_same_length": ("attention", SAME_LENGTH, "evidence", layer),
         }
-        scalars = {}
+        moved = {}
         for name, (what, condition, variable, place) in asked.items():
-            for first, suffix, words in (("in", "", ""), ("out", _AFTER_FIRST, f", {_WITHOUT_FIRST}")):
+            for first, suffix in (("in", ""), ("out", AFTER_FIRST)):
                 test = found.get((what, condition, first))
                 if test is not None:
                     mine = answers.where((answers.condition == condition) & ((first == "in") | (answers.evidence > 0)))
-                    meaning = _MEANINGS[name] + words
-                    scalars[name + suffix] = _movement_scalar(
-                        meaning, test.moved[variable], variable, place, mine, what
-                    )
-        return scalars
+                    few = FEW_HALVED if what == "values" else FEW_UNITS
+                    about = mine.counted | {"underpowered": mine.n_clusters < few}
+                    moved[name + suffix] = replace(test.moved[variable].at([place]), why=_STILL, about=about)
+        return moved
 
     def _notes(self, answers: Answers, layer: int, base: Capture) -> tuple[str, ...]:
         along, own = answers.evidence_name.replace("_", " "), own_number("v", layer, base.model)
@@ -229,24 +218,6 @@ class Sula(Probe):
                 "that of one who does not (1 bit)."
             )
         return tuple(notes)
-
-
-def _movement_scalar(meaning: str, moved: Moved, variable: str, place: int, answers: Answers, what: str) -> Scalar:
-    is_fitted, name = what == "values", answers.resampled
-    about = {"meaning": meaning, **answers.counted}
-    if np.isnan(moved.rho[place]):
-        reason = "the coordinate never varies here, or what it is compared with does not"
-        return Scalar.undefined(reason, underpowered=True, **about)
-    method, null, few = f"bootstrap over {name}s, Fisher z scale", _EXCHANGED, FEW_UNITS
-    if is_fitted:
-        method, null = f"corrected resampled t over {N_HALVINGS} half splits, Fisher z scale", _SCATTERED
-        few = FEW_HALVED
-    return Scalar.of(
-        moved.rho[place], "1", Interval.of(moved.intervals[place], method, "no resample differs"),
-        null_from_permutations(null.format(name), moved.by_chance[:, place]),
-        p=moved.p[place], p_over="layers and axes" if is_fitted else "layers",
-        underpowered=answers.n_clusters < few, **about,
-    )  # fmt: skip
 
 
 def _refuse_few(n: int, unit: str) -> None:

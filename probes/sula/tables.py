@@ -1,60 +1,48 @@
 """The tables of the SULA probe: by condition, along the evidence, by layer, and prompt by prompt."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Scalar
 from interp.statistics.estimate import mean_and_band
-from interp.table import LABEL, Table, number_columns
+from interp.statistics.estimates import Estimates
+from interp.table import Table
 
 from ..measures.answers import Answers
-from ..measures.calibration import UNITS, Constants
+from ..measures.calibration import Constants
 from ..measures.exchanges import mean_bands, rearranged_within
 from ..measures.maps import snippets
-from .movement import VARIABLES, Moved
-
-ALONG_UNITS = {
-    "condition": LABEL, "evidence": "observations", "n": "rows", "bayes_entropy": "bits", "model_entropy": "bits",
-    "residual": "bits", "error": "bits", "error_mean_constant": "bits", "error_best_constant": "bits",
-    "error_always_open": "bits", "kl": "bits", "excluded_mass": "fraction", "outcome_mass": "fraction",
-    "error_noise_reader": "bits", "kl_noise_reader": "bits",
-}  # fmt: skip
-
-MOVEMENT_UNITS = {
-    "what": LABEL, "condition": LABEL, "first": LABEL, "axis": LABEL, "layer": "layer", "variable": LABEL,
-    "rho": "1", "p": "probability",
-}  # fmt: skip
+from .movement import VARIABLES
+from .quantities import QUANTITIES
 
 
-def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Scalar]]) -> Table:
+def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Estimates]]) -> Table:
     """Every number of calibration in every condition, beside the errors of readers without skill."""
-    rows = []
-    for condition, scalars in found.items():
+    parts = []
+    for condition, numbers in found.items():
         mine = answers.where(answers.condition == condition)
-        row: dict[str, object] = {"condition": condition, "n": mine.n_units}
-        for name, scalar in scalars.items():
-            p = np.nan if scalar.p is None else scalar.p
-            row |= number_columns(name, scalar.value, scalar.interval or (np.nan, np.nan), p=p)
-        errors = _no_skill(mine, Constants.of(mine))
-        row |= {name: float(x.mean()) for name, x in errors.items()}
-        row["kl_reverse"] = float(mine.kl_reverse.mean()) if np.isfinite(mine.kl_reverse).all() else np.nan
-        row["excluded_mass"] = float(mine.excluded_mass.mean())
-        row |= {name: float(x.mean()) for name, x in _noise_reader(mine).items()}
-        rows.append(row)
-    units = {"condition": LABEL, "n": f"{answers.unit_name}s", **UNITS}
-    bits = ("error_mean_constant", "error_best_constant", "error_always_open", "kl_reverse")
-    units |= dict.fromkeys(bits, "bits") | {"excluded_mass": "fraction"}
-    units |= dict.fromkeys(("error_noise_reader", "kl_noise_reader"), "bits")
-    return Table.from_rows(
-        rows, units,
+        reverse = mine.kl_reverse if np.isfinite(mine.kl_reverse).all() else np.full(1, np.nan)
+        plain = _no_skill(mine, Constants.of(mine)) | {"kl_reverse": reverse, "excluded_mass": mine.excluded_mass}
+        parts.append({
+            "condition": np.array([condition]), "n": np.array([mine.n_units]),
+            **{name: replace(number, null=None) for name, number in numbers.items()},
+            **_means(plain | _noise_reader(mine)),
+        })  # fmt: skip
+    return QUANTITIES.stacked(
+        parts,
         "Numbers of each condition with 95 % intervals. error_mean_constant, error_best_constant and error_always_open "
         "are the entropy errors of readers who always name the mean entropy, its median, or all outcomes open. The "
         "noise reader knows that labels are noise. kl_reverse is missing where an outcome is impossible.",
-    )  # fmt: skip
+        n=f"{answers.unit_name}s",
+    )
+
+
+def _means(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.array([float(values.mean())]) for name, values in columns.items()}
 
 
 def _no_skill(answers: Answers, constants: Constants) -> dict[str, np.ndarray]:
@@ -76,7 +64,7 @@ def _noise_reader(answers: Answers) -> dict[str, np.ndarray]:
 
 def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) -> Table:
     """Calibration by condition and amount of evidence."""
-    rows = []
+    parts = []
     for condition in answers.conditions:
         constants = Constants.of(answers.where(answers.condition == condition))
         for amount in np.unique(answers.evidence[answers.condition == condition]):
@@ -90,18 +78,19 @@ def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) ->
                 **_no_skill(mine, constants),
                 **_noise_reader(mine),
             }
-            row: dict[str, object] = {"condition": condition, "evidence": amount, "n": len(mine)}
-            row |= {name: float(x.mean()) for name, x in plain.items()}
             bounds = mean_bands(np.stack(list(banded.values())), mine.cluster, n_bootstrap, rng)
-            for (name, values), interval in zip(banded.items(), bounds.T, strict=True):
-                row |= number_columns(name, float(values.mean()), interval)
-            rows.append(row)
-    units = ALONG_UNITS | {"evidence": answers.evidence_unit}
-    return Table.from_rows(
-        rows, units,
+            parts.append({
+                "condition": np.array([condition]), "evidence": np.array([amount]), "n": np.array([len(mine)]),
+                **{name: Estimates(np.array([x.mean()]), bounds[:, i, None]) for i, (name, x) in
+                   enumerate(banded.items())},
+                **_means(plain),
+            })  # fmt: skip
+    return QUANTITIES.stacked(
+        parts,
         "Means by amount of evidence with 95 % bootstrap bands; the residual is H_model − H_Bayes. Constants are those "
         "of the whole condition.",
-    )  # fmt: skip
+        evidence=answers.evidence_unit,
+    )
 
 
 @dataclass(frozen=True)
@@ -112,28 +101,26 @@ class Test:
     condition: str
     first: str
     axes: Sequence[str]
-    moved: Mapping[str, Moved]
+    moved: Mapping[str, Estimates]
 
 
 def movement_table(tests: Sequence[Test]) -> Table:
     """One row for every correlation; places of a test run axis by axis, layer by layer."""
-    rows = []
-    for test in tests:
-        for variable in VARIABLES:
-            moved = test.moved[variable]
-            null = np.where(np.isnan(moved.rho), np.nan, mean_and_band(moved.by_chance)).T  # [place, value and bounds]
-            places = [(axis, layer) for axis in test.axes for layer in range(len(moved.rho) // len(test.axes))]
-            for i, (axis, layer) in enumerate(places):
-                rows.append({
-                    "what": test.what, "condition": test.condition, "first": test.first, "axis": axis, "layer": layer,
-                    "variable": variable, "p": moved.p[i],
-                    **number_columns("rho", moved.rho[i], moved.intervals[i] or (np.nan, np.nan), null[i]),
-                })  # fmt: skip
-    return Table.from_rows(
-        rows, MOVEMENT_UNITS,
+    parts = []
+    for test, variable in product(tests, VARIABLES):
+        moved = test.moved[variable]
+        n, n_layers = len(moved.value), len(moved.value) // len(test.axes)
+        parts.append({
+            "what": np.full(n, test.what), "condition": np.full(n, test.condition), "first": np.full(n, test.first),
+            "axis": np.repeat(test.axes, n_layers), "layer": np.tile(np.arange(n_layers), len(test.axes)),
+            "variable": np.full(n, variable),
+            "rho": replace(moved, p=None), "p": np.full(n, np.nan) if moved.p is None else moved.p,
+        })  # fmt: skip
+    return QUANTITIES.stacked(
+        parts,
         "Rank correlations with the amount of evidence, with the exact entropy, and with it at equal amounts; `first` "
         "says whether rows without evidence are in. Rows are missing a number where nothing varies.",
-    )  # fmt: skip
+    )
 
 
 def trajectory_table(
@@ -141,7 +128,7 @@ def trajectory_table(
     rng: np.random.Generator,
 ) -> Table:  # fmt: skip
     """Mean coordinate by condition and amount, beside amounts permuted between rows of the condition."""
-    rows = []
+    parts = []
     names, values = list(coordinates), np.stack(list(coordinates.values()))
     for condition in answers.conditions:
         in_condition = answers.condition == condition
@@ -152,41 +139,39 @@ def trajectory_table(
             here = values[:, in_condition][:, at]
             bounds = mean_bands(here, of_condition.where(at).cluster, n_bootstrap, rng)
             null = np.array([values[i, in_condition][shuffled][:, at].mean(axis=1) for i in range(len(names))])
-            of_null = mean_and_band(null.T)
-            for i, axis in enumerate(names):
-                rows.append({
-                    "condition": condition, "axis": axis, "evidence": amount, "n": int(at.sum()),
-                    **number_columns("coordinate", here[i].mean(), bounds[:, i], of_null[:, i]),
-                })  # fmt: skip
-    units = {"condition": LABEL, "axis": LABEL, "evidence": answers.evidence_unit, "n": "rows",
-             "coordinate": "deviations"}  # fmt: skip
-    return Table.from_rows(
-        rows, units,
+            parts.append({
+                "condition": np.full(len(names), condition), "axis": np.array(names),
+                "evidence": np.full(len(names), amount), "n": np.full(len(names), at.sum()),
+                "coordinate": Estimates(here.mean(axis=1), bounds, mean_and_band(null.T)),
+            })  # fmt: skip
+    return QUANTITIES.stacked(
+        parts,
         "Mean coordinate at the primary layer, in deviations of the prompts that the axis was fitted on, for prompts "
         "that it was not fitted on; null: amounts of evidence permuted.",
-    )  # fmt: skip
+        evidence=answers.evidence_unit,
+    )
 
 
 def attention_table(
     entropy: Float[np.ndarray, "layer row"], answers: Answers, n_bootstrap: int, rng: np.random.Generator
 ) -> Table:
     """Attention entropy by condition, amount and layer."""
-    rows = []
+    parts, n_layers = [], len(entropy)
     for condition in answers.conditions:
         for amount in np.unique(answers.evidence[answers.condition == condition]):
             at = (answers.condition == condition) & (answers.evidence == amount)
             bounds = mean_bands(entropy[:, at], answers.where(at).cluster, n_bootstrap, rng)
-            for layer, mean in enumerate(entropy[:, at].mean(axis=1)):
-                rows.append({
-                    "condition": condition, "layer": layer, "evidence": amount,
-                    **number_columns("attention_entropy", mean, bounds[:, layer]),
-                })  # fmt: skip
-    units = {"condition": LABEL, "layer": "layer", "evidence": answers.evidence_unit, "attention_entropy": "bits"}
-    return Table.from_rows(
-        rows, units,
+            parts.append({
+                "condition": np.full(n_layers, condition), "layer": np.arange(n_layers),
+                "evidence": np.full(n_layers, amount),
+                "attention_entropy": Estimates(entropy[:, at].mean(axis=1), bounds),
+            })  # fmt: skip
+    return QUANTITIES.stacked(
+        parts,
         "Entropy of the attention row at the scored position, mean over heads, with 95 % bootstrap bands. It grows "
         "with the length of a prompt: compare prompts of equal length.",
-    )  # fmt: skip
+        evidence=answers.evidence_unit,
+    )
 
 
 def answers_table(answers: Answers, capture: Capture) -> Table:
@@ -195,16 +180,12 @@ def answers_table(answers: Answers, capture: Capture) -> Table:
         "condition": answers.condition, "evidence": answers.evidence, "bayes_entropy": answers.entropy_exact,
         "model_entropy": answers.entropy_model, "kl": answers.kl, "outcome_mass": np.exp2(answers.log_mass),
     }  # fmt: skip
-    units = {
-        "condition": LABEL, "evidence": answers.evidence_unit, "bayes_entropy": "bits", "model_entropy": "bits",
-        "kl": "bits", "outcome_mass": "fraction",
-    }  # fmt: skip
     if answers.posterior.shape[1] == 2 and (answers.posterior > 0).all():
         log_p = np.log2(answers.posterior)
         columns["exact_log_odds"] = log_p[:, 0] - log_p[:, 1]
         columns["model_log_odds"] = answers.log_q[:, 0] - answers.log_q[:, 1]
-        units |= {"exact_log_odds": "bits", "model_log_odds": "bits"}
-    columns["prompt"], units["prompt"] = capture.rows["prompt"], capture.rows.units["prompt"]
+    columns["prompt"] = capture.rows["prompt"]
     if capture.prompts.is_text:
-        columns["text"], units["text"] = snippets(capture.rows, capture), LABEL
-    return Table(columns, units, "Every answer; log-odds are for the label of the smaller token id.")
+        columns["text"] = snippets(capture.rows, capture)
+    caption = "Every answer; log-odds are for the label of the smaller token id."
+    return QUANTITIES.table(columns, caption, evidence=answers.evidence_unit, prompt=capture.rows.units["prompt"])

@@ -10,6 +10,7 @@ from interp.probes.measures.exchanges import exchange_within, mean_bands, rearra
 from interp.probes.sula.axes import Halved, fit_axes
 from interp.probes.sula.movement import movement
 from interp.probes.sula.probe import Sula
+from interp.probes.sula.quantities import QUANTITIES
 from interp.probes.sula.tables import along_table, answers_table, attention_table, by_condition_table, trajectory_table
 from interp.prompts.evidence import draw_problems, evidence_columns, evidence_of_one, posterior
 
@@ -57,7 +58,8 @@ def bayes(log_odds, swapped, k, rng):
 def measured(capture, n_permutations=99, n_bootstrap=60, seed=0):
     answers = Answers.of(capture, OUTCOME)
     rng = np.random.default_rng([seed, 9])
-    return calibration(answers, Resamples.of(answers, n_permutations, n_bootstrap, rng), capture.model.vocab_size)
+    resamples = Resamples.of(answers, n_permutations, n_bootstrap, rng)
+    return QUANTITIES.scalars(calibration(answers, resamples, capture.model.vocab_size))
 
 
 def test_conformance():
@@ -418,7 +420,7 @@ def test_a_common_trend_of_sequences_is_found():
     drift = (np.tile(np.arange(6.0), 24) + rng.normal(0, 2, 144))[None]
     found = movement(drift, answers, 99, 99, rng)["evidence"]
     one_by_one = [np.corrcoef(np.argsort(np.argsort(x)), np.arange(6))[0, 1] for x in drift.reshape(24, 6)]
-    assert found.rho[0] == pytest.approx(np.mean(one_by_one)) and found.p[0] == 0.01
+    assert found.value[0] == pytest.approx(np.mean(one_by_one)) and found.p[0] == 0.01
 
 
 @pytest.mark.slow
@@ -571,7 +573,7 @@ def test_calibration_resamples_problems_with_their_means():
     weights = rng.multinomial(24, np.full(24, 1 / 24), 60)
     weights[:, 0] += 3  # resamples of unequal size are means too
     resamples = Resamples(np.array([rng.permutation(24) for _ in range(19)]), weights)
-    found = calibration(answers, resamples, 100)
+    found = QUANTITIES.scalars(calibration(answers, resamples, 100))
     error = np.abs(answers.entropy_model - answers.entropy_exact)
     for name, values in (("entropy_error", error), ("kl", answers.kl), ("outcome_mass", np.full(24, 0.5))):
         drawn = [np.average(values, weights=w) for w in weights]
@@ -595,7 +597,7 @@ def test_an_entropy_that_never_varies_has_no_correlation(still):
     flat = np.tile([0.3, 0.7], (8, 1))
     answers = answered(flat if still == "exact" else p, flat if still == "model" else q)
     resamples = Resamples(np.array([np.arange(8)[::-1]] * 19), np.ones((3, 8), dtype=np.int64))
-    correlation = calibration(answers, resamples, 100)["entropy_correlation"]
+    correlation = QUANTITIES.scalar("entropy_correlation", calibration(answers, resamples, 100)["entropy_correlation"])
     assert np.isnan(correlation.value) and correlation.null_reason == "one of the two entropies never varies"
 
 
@@ -639,7 +641,7 @@ def test_the_table_of_conditions_has_means_of_their_own_rows():
     }
     table = by_condition_table(answers, found)
     for i, (condition, mine) in enumerate(named.items()):
-        for name, scalar in found[condition].items():
+        for name, scalar in QUANTITIES.scalars(found[condition]).items():
             np.testing.assert_equal(table[name][i], scalar.value)
             np.testing.assert_equal(
                 (table[f"{name}_low"][i], table[f"{name}_high"][i]), scalar.interval or (np.nan, np.nan)

@@ -1,0 +1,59 @@
+"""The numbers of the SULA probe: what each means, what it is held against, and which of them the page puts first.
+
+Slots: `{unit}` what is resampled, `{amount}` the column that counts the evidence.
+"""
+
+from itertools import product
+
+from interp.findings import Control
+from interp.statistics.quantities import Quantities, Quantity
+
+from ..measures.calibration import CALIBRATION
+from .axes import N_HALVINGS
+
+AFTER_FIRST = "_after_first"
+_WITHOUT_FIRST = "without the prompts that hold no evidence"
+_RHO = {"values": "rank correlation of the value coordinate with ",
+        "attention": "rank correlation of the attention entropy with "}  # fmt: skip
+_AMOUNT = "the amount of evidence"
+_SAME_LENGTH = "the same among prompts that are equally long whatever they show"
+_MOVEMENTS = {
+    "movement": ("values", _RHO["values"] + _AMOUNT),
+    "movement_same_length": ("values", _SAME_LENGTH),
+    "entropy_movement": ("values", _RHO["values"] + "the entropy of the exact posterior"),
+    "entropy_movement_within": ("values", "the same among prompts that show equally much"),
+    "attention_movement": ("attention", _RHO["attention"] + _AMOUNT),
+    "attention_movement_same_length": ("attention", _SAME_LENGTH),
+}
+_HEADLINES = ("movement", "entropy_movement_within")
+
+
+def _movement(name: str, suffix: str) -> Quantity:
+    what, meaning = _MOVEMENTS[name]
+    is_fitted = what == "values"
+    return Quantity(
+        "1", f"{meaning}, {_WITHOUT_FIRST}" if suffix else meaning,
+        null="no correlation in the {unit}s that judge, scattered as half splits are" if is_fitted
+        else "amounts permuted between {unit}s, or signs of each one's own trend flipped",
+        method=f"corrected resampled t over {N_HALVINGS} half splits, Fisher z scale" if is_fitted
+        else "bootstrap over {unit}s, Fisher z scale",
+        no_interval="no resample differs",
+        asks="either",
+        p_over="layers and axes" if is_fitted else "layers",
+        is_headline=not suffix and name in _HEADLINES,
+        controls=() if suffix else (Control(_WITHOUT_FIRST, name + AFTER_FIRST),),
+    )  # fmt: skip
+
+
+QUANTITIES = Quantities(
+    {**CALIBRATION, **{name + s: _movement(name, s) for name, s in product(_MOVEMENTS, ("", AFTER_FIRST))}},
+    columns={
+        **dict.fromkeys(("condition", "what", "first", "variable"), "label"),
+        **dict.fromkeys(("bayes_entropy", "model_entropy", "attention_entropy", "residual", "error", "kl"), "bits"),
+        **dict.fromkeys(("error_mean_constant", "error_best_constant", "error_always_open", "kl_reverse"), "bits"),
+        **dict.fromkeys(("error_noise_reader", "kl_noise_reader", "exact_log_odds", "model_log_odds"), "bits"),
+        "excluded_mass": "fraction", "outcome_mass": "fraction", "n": "rows", "evidence": "observations",
+        "rho": "1", "p": "probability", "coordinate": "deviations",
+    },
+)  # fmt: skip
+HEADLINES = tuple(name for name, quantity in QUANTITIES.items() if quantity.is_headline)
