@@ -21,6 +21,7 @@ from interp.findings import Findings, Scalar
 from interp.folds import Fold
 from interp.information import BITS_PER_NAT, log_softmax
 from interp.need import Need
+from interp.possible import impossible
 from interp.probe import Figure, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.sites import Site
@@ -222,7 +223,8 @@ def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
     """Assert what the contract asks of any probe; returns its findings on noise (or on the capture given).
 
     A frozen dataclass whose fields all have defaults and whose constructor only stores; needs that exist; an
-    analysis that is pure; scalars with unit, interval and null or their reasons; a headline; figures drawn from the
+    analysis that is pure; scalars with unit, interval and null or their reasons; numbers that can be (`0 < p <= 1`,
+    values inside their intervals, nulls inside their bands, in tables too); a headline; figures drawn from the
     findings alone; sense on six prompts; of a probe that follows checkpoints, sense where none of them moved.
     """
     _check_class(probe)
@@ -316,6 +318,8 @@ def _check_findings(probe: Probe, findings: Findings) -> None:
     assert findings.headline, f"{probe.name} has no headline"
     for name, scalar in findings.scalars.items():
         _check_scalar(f"{probe.name}.{name}", scalar)
+    faults = impossible(findings)
+    assert not faults, f"{probe.name} gives what cannot be: {'; '.join(faults)}"
     for name, table in findings.tables.items():
         assert all(table.units.values()), f"{probe.name}: a column of {name} has an empty unit"
         kinds = {column: values.dtype.kind for column, values in table.columns.items()}
@@ -331,15 +335,6 @@ def _check_scalar(name: str, scalar: Scalar) -> None:
     assert scalar.null or scalar.null_reason, f"{name} has neither null nor reason"
     if math.isnan(scalar.value):
         assert scalar.interval_reason and scalar.null_reason, f"{name} is undefined and does not say why"
-        return
-    if scalar.interval:
-        low, high = scalar.interval
-        assert low <= scalar.value <= high, f"{name} = {scalar.value} lies outside its interval {scalar.interval}"
-    if scalar.null:
-        low, high = scalar.null.band
-        assert low <= high, f"{name}: the null band {scalar.null.band} is upside down"
-    if scalar.p is not None:
-        assert 0 < scalar.p <= 1, f"{name} has p = {scalar.p}"
 
 
 def _check_figures(probe: Probe, findings: Findings) -> None:

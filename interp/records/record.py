@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Control, Findings
+from interp.possible import impossible
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
@@ -294,6 +295,14 @@ class RunRecord(Answering, Mapping[str, Findings]):
     """Its name in earlier releases."""
 
     def _write_findings(self, probe: str, findings: Findings, draft: Path) -> FindingsFile:
+        faults = impossible(findings)
+        if faults:
+            raise RecordError(
+                asked=f"writing what {probe} found",
+                found=f"numbers that cannot be: {'; '.join(faults)}",
+                fix=f"This is a fault of the probe {probe}: report it. What was read of the model is kept; once the "
+                "probe is mended, the same command goes on from there.",
+            )
         tables = {}
         files = file_names(findings.tables)
         for name, table in findings.tables.items():

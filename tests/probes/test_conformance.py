@@ -12,6 +12,7 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.registry import entries, load_entry
+from interp.table import Table
 from interp.testing import Shape, check_probe, planted_curve, synthetic_capture
 
 
@@ -68,6 +69,15 @@ class Beside(Loudness):
         return replace(found, scalars={"length": replace(found["length"], interval=(-2.0, -1.0), interval_method="m")})
 
 
+class Screened(Loudness):
+    """Its table has a p that is none, as heads had that a screen had left out."""
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        found = super().analyse(base, under)
+        table = Table({"size": np.ones(2), "size_p": np.array([0.5, -0.1])}, {"size": "1"})
+        return replace(found, tables={"by_head": table})
+
+
 class Silent(Loudness):
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         import plotly.graph_objects as go
@@ -91,6 +101,7 @@ def test_a_minimal_third_party_probe_conforms() -> None:
         (Fickle(), "another answer the second time"),
         (Global(), "global generator"),
         (Beside(), "outside its interval"),
+        (Screened(), r"by_head.size_p: -0.1 to 0.5 are no probabilities"),
         (Silent(), "does not say how to read it"),
         (Busy(), "does more than store"),
     ],

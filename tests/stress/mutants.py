@@ -1,18 +1,18 @@
-"""Mutation testing of the numpy-only modules: do their tests notice when the arithmetic is changed?
+"""Mutation testing of the whole product: do the tests of a room notice when its code is changed?
 
-    python tests/stress/mutants.py --n 300 --out mutants.jsonl
+    python tests/stress/mutants.py --n 100 --out mutants.jsonl
     python tests/stress/mutants.py --again mutants.jsonl --out again.jsonl    # those that survived, after a new test
 
-A seeded sample of small changes (an operator, a comparison, a number, an axis, a function's neighbour) is made to
-`interp/statistics` and `probes/measures`, one at a time and never here: in a private copy of the tree. Each mutant runs
-against the quick tests of its own module: the test files that import it, else those of the modules that do. A mutant
-is killed when they fail (or run far longer than they need); it survives when they pass. Every set of test files must
-pass unchanged first. Survivors are explained in `mutants.md`.
+A seeded sample of small changes (an operator, a comparison, a number, a default, a function's neighbour) is made to all
+five folders, one at a time and never here: in a private copy of the tree. Each mutant runs against the quick tests of
+its own room, those that import its module first. A mutant is killed when they fail (or run far longer than they need);
+it survives when they pass. A test file that does not pass unchanged is left out. `mutants.md` explains the survivors.
 """
 
 import argparse
 import ast
 import copy
+import functools
 import importlib
 import json
 import os
@@ -28,15 +28,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("interp/statistics", "probes/measures")
-CPU_SECONDS = 150
-"""No quick test file of these modules needs more than 40 s of one core."""
+FOLDERS = ("interp", "probes", "prompts", "reports", "wind_tunnels")
+CPU_SECONDS = 400
+"""No room's quick tests need half of it on one core."""
 
-LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "pandas")
+LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "pandas", "plotly.graph_objects")
 """That the tests would import again and again."""
 
-MOST_FILES = 3
-"""Of the test files that import a module, those named alike first."""
+MOST_FILES = 6
+"""Of the test files that import a module without a room of its own, those named alike first."""
+
+EVERY_PROBE = ("tests/probes/test_conformance.py", "tests/probes/test_figures.py", "tests/probes/test_degenerate.py")
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -53,39 +55,48 @@ _NEIGHBOURS = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: the module, which node of its tree (in walking order), and what it says in words."""
+    """One change: the module, the line it stood on when it was drawn, and what it says in words."""
 
     path: str
-    node: int
     line: int
     change: str
 
 
 def mutants_of(path: Path, root: Path = ROOT) -> Iterator[Mutant]:
     """Every change this module can be given; annotations, docstrings and words are left alone."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    left_alone = set(_not_run(tree))
-    for index, node in enumerate(ast.walk(tree)):
-        if node in left_alone:
-            continue
-        changed = _changed(node)
-        if changed is not None:
-            change = f"{ast.unparse(node)} -> {ast.unparse(changed)}"
-            yield Mutant(str(path.relative_to(root)), index, getattr(node, "lineno", 0), change)
+    for old, new in _changes(ast.parse(path.read_text(encoding="utf-8"))):
+        yield Mutant(str(path.relative_to(root)), _line(old), _told(old, new))
 
 
 def mutate(source: str, mutant: Mutant) -> str:
-    """The module with that one change."""
+    """The module with that one change: of several that read alike, the one nearest to its line."""
     tree = ast.parse(source)
-    target = next(node for index, node in enumerate(ast.walk(tree)) if index == mutant.node)
-    changed = _changed(target)
-    assert changed is not None
+    alike = [(old, new) for old, new in _changes(tree) if _told(old, new) == mutant.change]
+    if not alike:
+        raise LookupError(f"{mutant.path} has changed: there is no {mutant.change} any more; draw anew")
+    target, changed = min(alike, key=lambda pair: abs(_line(pair[0]) - mutant.line))
 
     class Replace(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             return changed if node is target else super().generic_visit(node)
 
     return ast.unparse(ast.fix_missing_locations(Replace().visit(tree)))
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
+    left_alone = set(_not_run(tree))
+    for node in ast.walk(tree):
+        changed = None if node in left_alone else _changed(node)
+        if changed is not None:
+            yield node, changed
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
+
+
+def _told(old: ast.AST, new: ast.AST) -> str:
+    return f"{ast.unparse(old)} -> {ast.unparse(new)}"
 
 
 def _not_run(tree: ast.Module) -> Iterator[ast.AST]:
@@ -128,31 +139,36 @@ def _is_text(node: ast.BinOp) -> bool:
                for n in ast.walk(node))  # fmt: skip
 
 
-def tests_of(path: str, root: Path = ROOT) -> tuple[str, ...]:
-    """The test files that import a module; where none does, those of the modules that import it, and so on."""
-    tests = sorted((root / "tests").rglob("test_*.py"))
-    sources = sorted(p for folder in ("interp", "probes") for p in (root / folder).rglob("*.py"))
-    wanted, seen = {_dotted(path)}, {_dotted(path)}
-    while wanted:
-        found = [str(t.relative_to(root)) for t in tests if _imports(t) & wanted]
-        if found:
-            stem = Path(path).stem.split("_")[0]
-            return tuple(sorted(found, key=lambda name: (stem not in name, name))[:MOST_FILES])
-        wanted = {_dotted(str(s.relative_to(root))) for s in sources if _imports(s) & wanted} - seen
-        seen |= wanted
-    return ()
+def tests_of(path: str) -> tuple[str, ...]:
+    """The test files of a module's room, those that import it first; without a room, those that import or name it."""
+    room = ROOT / "tests" / Path(path).parent
+    name = _dotted(path)
+    files = _test_files()
+    near = [f for f in files if f.parent == room]
+    if Path(path).parent.name in FOLDERS or not near:
+        near = [f for f in files if name in _imports(f) or f.stem == f"test_{Path(path).stem}"]
+    stem = Path(path).stem.split("_")[0]
+    near.sort(key=lambda f: (name not in _imports(f), stem not in f.stem, f))
+    near = near if near and near[0].parent == room else near[:MOST_FILES]
+    return tuple(str(f.relative_to(ROOT)) for f in near) + (EVERY_PROBE if path.startswith("probes/") else ())
+
+
+@functools.cache
+def _test_files() -> tuple[Path, ...]:
+    return tuple(sorted((ROOT / "tests").rglob("test_*.py")))
 
 
 def _dotted(path: str) -> str:
-    return path.removesuffix(".py").replace("/", ".")
+    """How a test imports it: `interp.probes.manifold.probe`, a room's `__init__` by the room's name."""
+    dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return dotted if dotted.startswith("interp") else f"interp.{dotted}"
 
 
-def _imports(path: Path) -> set[str]:
-    return {
-        n.module
-        for n in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(n, ast.ImportFrom) and n.module
-    }
+@functools.cache
+def _imports(path: Path) -> frozenset[str]:
+    imports = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.ImportFrom)]
+    whole = {n.module for n in imports if n.module}
+    return frozenset(whole | {f"{n.module}.{name.name}" for n in imports for name in n.names})
 
 
 def passes(tests: tuple[str, ...], tree: Path) -> bool:
@@ -193,7 +209,7 @@ def private_copy(into: Path) -> Path:
 
 def drawn(n: int, seed: int) -> list[Mutant]:
     """A seeded sample of all mutants; a smaller n gives the first of them."""
-    everything = [m for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py")) for m in mutants_of(path)]
+    everything = [m for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) for m in mutants_of(path)]
     n = min(n, len(everything))
     print(f"{n} of {len(everything)} mutants")
     return random.Random(seed).sample(everything, n)
@@ -204,36 +220,57 @@ def survivors(earlier: Path) -> list[Mutant]:
     return [Mutant(**{f.name: m[f.name] for f in fields(Mutant)}) for m in tried if m["survived"]]
 
 
-def main() -> None:
+class Bench:
+    """A private copy of the tree in which mutants are tried, one after the other."""
+
+    def __init__(self, tree: Path) -> None:
+        self.tree = tree
+        self._sound: dict[str, bool] = {}
+
+    def tests(self, mutant: Mutant) -> tuple[str, ...]:
+        """The files of its room that pass as they are."""
+        return tuple(t for t in tests_of(mutant.path) if self._is_sound(t))
+
+    def _is_sound(self, test: str) -> bool:
+        if test not in self._sound:
+            self._sound[test] = passes((test,), self.tree)
+        return self._sound[test]
+
+    def survives(self, mutant: Mutant) -> bool:
+        """Whether its tests pass with the change in."""
+        tests, module = self.tests(mutant), self.tree / mutant.path
+        source = module.read_text(encoding="utf-8")
+        module.write_text(mutate(source, mutant), encoding="utf-8")
+        try:
+            return passes(tests, self.tree)
+        finally:
+            module.write_text(source, encoding="utf-8")
+
+
+def prepare() -> None:
+    """One thread, and the libraries in memory before the children are made."""
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode = True
     for library in LIBRARIES:  # after the number of threads is set, and once for all children
         importlib.import_module(library)
+
+
+def main() -> None:
+    prepare()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--n", type=int, default=300)
+    parser.add_argument("--n", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", type=Path, help="try those that survived in an earlier --out, instead of a sample")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     sample = survivors(asked.again) if asked.again else drawn(asked.n, asked.seed)
-    sound: dict[tuple[str, ...], bool] = {}
-    killed = tried = 0
+    killed = 0
     with tempfile.TemporaryDirectory() as folder, asked.out.open("a") as out:
-        tree = private_copy(Path(folder))
-        for mutant in sample:
-            tests = tests_of(mutant.path)
-            if tests not in sound:
-                sound[tests] = bool(tests) and passes(tests, tree)
-            if not sound[tests]:
-                print(f"NOT TESTED {mutant.path}: {tests} fail as they are, or there are none", flush=True)
-                continue
-            module = tree / mutant.path
-            source = module.read_text()
-            module.write_text(mutate(source, mutant))
-            survived = passes(tests, tree)
-            module.write_text(source)
-            tried, killed = tried + 1, killed + (not survived)
-            out.write(json.dumps({**vars(mutant), "survived": survived}) + "\n")
+        bench = Bench(private_copy(Path(folder)))
+        for tried, mutant in enumerate(sample, start=1):
+            survived = bench.survives(mutant)
+            killed += not survived
+            out.write(json.dumps({**vars(mutant), "survived": survived, "n_tests": len(bench.tests(mutant))}) + "\n")
             out.flush()
             outcome = "SURVIVED" if survived else "killed"
             print(f"{killed}/{tried} {outcome} {mutant.path}:{mutant.line} {mutant.change}", flush=True)

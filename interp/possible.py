@@ -1,0 +1,48 @@
+"""What no finding can be, whatever was measured: a p of -0.1, a band upside down, a value outside its interval.
+
+A probe that gives such a number has a fault, and its page would show the number as if it were true.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from interp.findings import Findings, Scalar
+from interp.table import Table
+
+_ROUNDING = 1e-9
+"""How far, as a share of the larger, numbers may be out of order that are equal but for rounding."""
+
+
+def impossible(findings: Findings) -> list[str]:
+    """Every scalar and column that cannot be, each with what was found there."""
+    scalars = [f"{name}: {what}" for name, s in findings.scalars.items() for what in _in_scalar(s)]
+    return scalars + [f"{name}.{what}" for name, table in findings.tables.items() for what in _in_table(table)]
+
+
+def _in_scalar(scalar: Scalar) -> Iterator[str]:
+    if scalar.interval and not _ordered(scalar.interval[0], scalar.value, scalar.interval[1]):
+        yield f"{scalar.value} lies outside its interval {scalar.interval}"
+    null = scalar.null
+    if null and not _ordered(null.band[0], null.value, null.band[1]):
+        yield f"the null {null.value} lies outside its band {null.band}"
+    if scalar.p is not None and not 0 < scalar.p <= 1:
+        yield f"p = {scalar.p} is no probability above 0"
+
+
+def _in_table(table: Table) -> Iterator[str]:
+    for name, column in table.columns.items():
+        is_p = name == "p" or name.endswith("_p")
+        if is_p and table.units[name] != "probability":
+            yield f"{name}: the unit of a p is probability, not {table.units[name]}"
+        if (is_p or table.units[name] == "probability") and not _ordered(0.0, column, 1.0):
+            yield f"{name}: {np.nanmin(column)} to {np.nanmax(column)} are no probabilities"
+        if f"{name}_low" in table and not _ordered(table[f"{name}_low"], column, table[f"{name}_high"]):
+            yield f"{name}: a value lies outside {name}_low to {name}_high"
+
+
+def _ordered(low: Any, value: Any, high: Any) -> bool:
+    """Whether `low <= value <= high` everywhere, but for rounding; what is NaN is in order with everything."""
+    pairs = ((low, value), (value, high), (low, high))
+    return not any(np.any(np.greater(a, b) & ~np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING)) for a, b in pairs)
