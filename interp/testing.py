@@ -21,10 +21,10 @@ from interp.findings import Findings, Scalar
 from interp.folds import Fold
 from interp.information import BITS_PER_NAT, log_softmax
 from interp.need import Need
-from interp.possible import impossible
 from interp.probe import Figure, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.sites import Site
+from interp.statistics.possible import impossible
 from interp.table import LABEL, Table
 
 _DATACLASS_PARAMETERS = "__dataclass_params__"

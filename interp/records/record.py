@@ -18,7 +18,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Control, Findings
-from interp.possible import impossible
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
@@ -31,6 +30,7 @@ from interp.records.versioned_json import (
     plain_json,
     read_versioned,
 )
+from interp.statistics.possible import impossible
 from interp.system.foreign_files import read_json, readable
 from interp.system.whole_files import file_names, shortened, writing
 from interp.table import Table

@@ -13,6 +13,7 @@ __all__ = [
     "kernel_ridge",
     "neighbours",
     "nulls",
+    "possible",
     "quantities",
     "ratio",
     "resampling",

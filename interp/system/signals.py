@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -73,17 +73,29 @@ def handling_signals() -> Iterator[None]:
     bell_before = signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(ear, heard), daemon=True)
     watcher.start()
+    report, sys.unraisablehook = sys.unraisablehook, _report_faults(sys.unraisablehook)
     try:
         yield
     except Stopped as stopped:
         _leave(stopped.exit_code)
     finally:
+        sys.unraisablehook = report
         signal.set_wakeup_fd(bell_before)
         for number, handler in before.items():
             signal.signal(number, handler)
         bell.close()
         watcher.join()
         ear.close()
+
+
+def _report_faults(report: Callable[..., object]) -> Callable[..., None]:
+    """Reports what cannot be raised where it happens (a library's `__del__`), but a stop: `_watch` carries that out."""
+
+    def but_a_stop(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(unraisable.exc_value, Stopped):
+            report(unraisable)
+
+    return but_a_stop
 
 
 def _on_signal(signum: int, frame: FrameType | None) -> None:

@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from interp.cli import terminal
-from interp.cli.tables import print_fields, print_record
+from interp.cli.tables import print_differences, print_fields, print_models, print_record
 from interp.findings import Findings, Null, Scalar
 from interp.records.record import RunRecord
+from interp.table import Table
 
 NAME = "best_layer_entropy_correlation"
 
@@ -73,3 +74,23 @@ def test_arrays_are_as_readable_as_the_record(record, tmp_path):
     )
     modes = {path.stat().st_mode & 0o777 for path in kept.iterdir() if path.is_file()}
     assert len(modes) == 1 and 0o600 not in modes
+
+
+def test_only_headline_numbers_that_have_a_reference_are_held_against_it(capsys):
+    words = {"probe": ["toy"] * 3, "name": ["head", "reference", "further"], "group": ["b", "a", "b"],
+             "against": ["a", "", "a"], "verdict": ["moved", "", "moved"]}  # fmt: skip
+    numbers = {"value": [2.0] * 3, "difference": [0.5] * 3, "difference_low": [0.1] * 3, "difference_high": [0.9] * 3}
+    columns = {name: np.array(column) for name, column in (words | numbers).items()}
+    columns["is_headline"] = np.array([True, True, False])
+    print_differences(
+        Table(columns, dict.fromkeys(words, "label") | dict.fromkeys(numbers, "1") | {"is_headline": "1"})
+    )
+    said = capsys.readouterr().out
+    assert "toy.head" in said and "toy.reference" not in said and "toy.further" not in said
+    assert "0.5" in said and "0.1 to 0.9" in said
+
+
+def test_sizes_of_models_are_given_in_millions_and_billions(capsys):
+    print_models()
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert " 405M " in rows["pythia-410m"] and re.search(r" 2\.7\dB ", rows["phi-2"])

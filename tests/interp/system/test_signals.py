@@ -19,6 +19,8 @@ BUSY = {
     "while True: a @ a",
     "in the middle of a thing that takes long": "with stopping.whole(): time.sleep(60)",
     "where everything is caught": "while True:\n  try: time.sleep(60)\n  except BaseException: pass",
+    "where nothing can be raised": "class Last:\n  def __del__(self): time.sleep(60)\n"
+    "last = Last()\ndel last\ntime.sleep(60)",
     "waiting for a thread": "from threading import Timer; t = Timer(60, print); t.start(); t.join()",
 }
 CODE = """
@@ -101,3 +103,9 @@ def test_outside_of_the_block_everything_is_as_before():
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
     assert signal.set_wakeup_fd(-1) == -1
     signal.signal(signal.SIGINT, was)
+
+
+def test_other_faults_that_cannot_be_raised_are_still_reported():
+    code = CODE.format(kept="", busy="class Faulty:\n  def __del__(self): raise OSError('a fault')\nFaulty()")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0 and "OSError: a fault" in done.stderr

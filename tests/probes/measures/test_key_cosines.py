@@ -27,6 +27,8 @@ def test_columns_are_the_vectors_of_a_projection():
     signed = np.abs(weights) + 1
     shuffled = shuffled_columns(signed, np.random.default_rng(1))
     assert shuffled.shape == found.shape and not np.allclose(shuffled, column_measures(signed))
+    steps = np.broadcast_to(np.arange(1.0, 5), (1, 1, 7, 4))  # every column is constant, no row is
+    np.testing.assert_allclose(shuffled_columns(steps, np.random.default_rng(1)), column_measures(steps))
     # the entries of a column of equal ones can be put in no other order
     np.testing.assert_allclose(shuffled_columns(np.ones((1, 1, 7, 4)), np.random.default_rng(1))[0, 0, :2], [1, 1])
 

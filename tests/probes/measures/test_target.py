@@ -111,6 +111,21 @@ def test_answers_with_entropies_that_differ_by_rounding_alone_follow_nothing(spr
     assert bool(np.ptp(answers.entropy_exact) > 0) is is_ordered
 
 
+def test_the_noise_of_answers_follows_their_outcomes_and_is_known_of_two_alone():
+    first = np.linspace(0.1, 0.4, N)
+    for n_outcomes in (2, 3):
+        exact = np.full((N, n_outcomes), 1 / n_outcomes)
+        capture = synthetic_capture(
+            (OUTCOME,), Shape(n_prompts=N), posterior=exact, columns={"p_label_1_noise": first},
+            outcome_ids=np.arange(n_outcomes)[::-1],
+        )  # fmt: skip
+        noise = Answers.of(capture, OUTCOME).noise
+        if n_outcomes == 2:  # the second outcome has the lower id, and comes first
+            np.testing.assert_allclose(noise, np.stack([1 - first, first], axis=1))
+        else:
+            assert noise is None
+
+
 def test_one_value_against_the_rest_is_its_indicator():
     """`kind=red` gives what the column of zeros and ones gives; so does a column of true and false, written out."""
     planted = (NAME == "red").astype(float)

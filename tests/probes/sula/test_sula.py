@@ -225,7 +225,7 @@ def test_a_coordinate_that_moves_is_found_out_of_sample_at_its_layer():
     found = SMALL.analyse(capture, {})
     assert abs(found["movement"].value) > 0.9 and found["movement"].p == 0.01
     assert found["movement"].n == 300 and not found["movement"].underpowered
-    assert abs(found["movement_after_first"].value) > 0.8
+    assert abs(found["movement_after_first"].value) > 0.8 and found["movement_after_first"].n == 240  # of five amounts
     assert found["entropy_movement"].value > 0.5
     assert found["entropy_movement_within"].p > 0.05  # k tells it all
     table = found.to_frame("movement").query("what == 'values' and first == 'in' and variable == 'evidence'")

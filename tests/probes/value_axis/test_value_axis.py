@@ -585,6 +585,26 @@ def test_too_few_recurring_tokens_are_underpowered_and_say_how_many_prompts_woul
     assert np.isnan(none["r2_beyond_token"].value) and "share their last token" in none["r2_beyond_token"].null_reason
 
 
+@pytest.mark.parametrize(("told", "low", "high"), [("beyond", 0.6, 1.0), ("embedding", -0.3, 0.1)])
+def test_what_is_read_beyond_the_embedding_is_what_it_does_not_tell(told, low, high):
+    rng = np.random.default_rng(0)
+    n, embedded, beyond = 400, *rng.standard_normal((2, 400))
+    embedding = rng.standard_normal((n, 32)) * 0.1
+    embedding[:, 0] += 3 * embedded
+    values = rng.standard_normal((3, n, D)) * 0.1
+    values[:, :, 0] += 3 * (embedded + beyond if told == "beyond" else embedded)
+    values[:, :, 1] += 3 * beyond if told == "beyond" else 0
+    probe = replace(SMALL, sites=("v", "resid"))
+    stream = rng.standard_normal((4, n, 32))
+    stream[0] = embedding
+    planted = {"resid": stream.astype(np.float32), "v": values.reshape(3, n, 2, -1).astype(np.float32)}
+    columns = {"next_entropy_bits": 4 + embedded + beyond, "token": np.arange(n) % 40}
+    found = probe.analyse(synthetic_capture(probe.needs, Shape(n), planted=planted, columns=columns), {})
+    assert low < found["r2_beyond_embedding"].value < high and found["r2"].value > 0.3
+    interval = found["r2_beyond_embedding"].interval
+    assert interval is not None and interval[0] < found["r2_beyond_embedding"].value < interval[1]
+
+
 def depth_world(embedding_of, n=240):
     """The residual stream with this embedding of token and position at depth 0, noise after it."""
     rng = np.random.default_rng(0)

@@ -7,8 +7,8 @@ import pytest
 
 from interp.errors import RecordError
 from interp.findings import Findings, Null, Scalar
-from interp.possible import impossible
 from interp.records.record import open_run
+from interp.statistics.possible import impossible
 from interp.table import Table, number_columns
 from tests.interp.records.test_record import small_record
 
