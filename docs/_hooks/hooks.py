@@ -22,6 +22,7 @@ import ledger_page
 import measured
 import nulls
 import reference
+import two_models
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -42,6 +43,7 @@ MARKS: dict[str, Callable[[str], str]] = {
     "fields": reference.fields_of,
     "figure": gallery.one_figure,
     "null": nulls.picture,
+    "two models": two_models.drawn,
     "claims": ledger_page.claims,
     "probes": reference.probes,
     "table": measured.data,
