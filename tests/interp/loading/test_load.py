@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,12 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
-from interp.loading.load import load
+from interp.loading.load import load, load_as_asked
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.loading.untrained import untrained_twin
+from interp.options import RunOptions
 from interp.records.tunnel_card import Figure, TunnelCard, write_card
+from interp.running.run import run
 from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
 from tests.hub_server import GATED, serving
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
@@ -408,3 +412,21 @@ def test_real_configurations_load_from_the_cache_and_pass_the_self_check(use_cac
     assert (
         model.tokenizer.decode(model.tokenizer("Hello there")["input_ids"], skip_special_tokens=True) == "Hello there"
     )
+
+
+NAMES = {"weights", "finite", "heard", "eager", "output", "projections", "rotary", "edit", "dose 0", "restored"}
+
+
+def test_every_way_to_a_model_checks_it_unless_told_not_to(tiny_folders):
+    folder = str(tiny_folders["llama"])
+    ways = {
+        "a folder": load(folder).checks,
+        "a run": load_as_asked(RunOptions(model=folder)).checks,
+        "its twin": untrained_twin(load(folder, check=False))[0].checks,
+        "a record": run("tunnel:bijection-gpt-neox", probes="orthogonality", n_pool=20, out=None, quiet=True).selfcheck,
+    }
+    for way, checks in ways.items():
+        names = {c["name"] if isinstance(c, Mapping) else c.name for c in checks}
+        assert names >= NAMES - ({"weights"} if way == "its twin" else set()), (way, NAMES - names)
+    for unchecked in (load(folder, check=False), load_as_asked(RunOptions(model=folder), check=False)):
+        assert {c.name for c in unchecked.checks} == {"weights"}

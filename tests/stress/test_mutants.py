@@ -1,0 +1,54 @@
+"""Small changes to the product are noticed by its tests; a change is found again after the lines above it moved."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.stress import mutants as trying
+from tests.stress.mutants import Bench, Mutant, drawn, mutants_of, mutate, prepare, private_copy
+
+SOURCE = '''"""A module."""
+
+def half(x: int, whole: bool = False) -> int:
+    return x / 2 if whole else x // 2
+'''
+
+
+@pytest.mark.stress
+def test_most_changes_drawn_at_random_are_noticed(tmp_path):
+    prepare()
+    bench = Bench(private_copy(tmp_path))
+    survivors = [mutant for mutant in drawn(24, seed=51) if bench.survives(mutant)]
+    assert len(survivors) <= 8, survivors
+
+
+def test_every_change_is_one_and_is_found_again_where_lines_have_moved(tmp_path):
+    (tmp_path / "half.py").write_text(SOURCE)
+    mutants = list(mutants_of(tmp_path / "half.py", tmp_path))
+    assert {m.change for m in mutants} == {
+        "False -> True", "x / 2 if whole else x // 2 -> x // 2", "x / 2 -> x * 2", "x // 2 -> x * 2", "2 -> 3",
+    }  # fmt: skip
+    for mutant in mutants:
+        changed, moved = mutate(SOURCE, mutant), mutate("import os\n" * 9 + SOURCE, mutant)
+        assert ast.dump(ast.parse(moved)) == ast.dump(ast.parse("import os\n" * 9 + changed))
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(SOURCE))
+
+
+def test_a_change_that_is_no_longer_there_is_to_be_drawn_anew():
+    with pytest.raises(LookupError, match="draw anew"):
+        mutate(SOURCE, Mutant("half.py", 4, "x + 1 -> x - 1"))
+
+
+@pytest.mark.parametrize(
+    ("path", "first"),
+    [
+        ("interp/statistics/ridge.py", "tests/interp/statistics/test_ridge.py"),
+        ("probes/heads/probe.py", "tests/probes/heads/test_heads.py"),
+        ("interp/drawing.py", "tests/interp/test_drawing.py"),
+        ("prompts/pool.py", "tests/prompts/test_pool.py"),
+    ],
+)
+def test_a_room_is_tested_by_its_own_tests(path, first):
+    found = trying.tests_of(path)
+    assert first in found and all(Path(name).is_file() for name in found)
