@@ -107,9 +107,10 @@ def test_leading_vectors_of_many_matrices_are_those_of_the_whole_decomposition(n
         np.testing.assert_allclose(one @ mine, mine * values, atol=1e-10)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0])
 @pytest.mark.parametrize("n_rows", [9, 120])
-def test_statistics_of_inner_products_are_those_of_the_spectrum(n_rows: int) -> None:
-    rows = np.random.default_rng(4).standard_normal((3, n_rows, 5))
+def test_statistics_of_inner_products_are_those_of_the_spectrum(n_rows: int, scale: float) -> None:
+    rows = scale * np.random.default_rng(4).standard_normal((3, n_rows, 5))
     gram = centred_gram(rows @ rows.swapaxes(-1, -2))
     np.testing.assert_allclose(gram_statistics(gram), spectral_statistics(gram_eigenvalues(gram)), rtol=1e-10)
     assert np.isnan(gram_statistics(np.zeros((2, 9, 9)))).all()
