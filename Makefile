@@ -11,7 +11,7 @@ TORCH ?= 2.13.0
 REAL_MODEL ?= $(or $(SMOLLM2),$(abspath $(wildcard ../shared/models/stories260K)))
 export REAL_MODEL
 
-.PHONY: demo docs test test-all test-lowest test-newest test-package stress bench tunnels released clean
+.PHONY: demo docs test test-all test-lowest test-newest test-package stress bench tunnels picture released clean
 
 demo: $(READY)
 	@$(BIN)/interp run
@@ -63,6 +63,14 @@ stress: $(READY)
 # In an environment of its own, with the libraries that are compared; nnterp needs an older nnsight, beside the other.
 bench: .venv-bench/.ready
 	.venv-bench/bin/python -m benchmarks
+
+# The picture of README and site: the first screen of the shipped page. Again whenever that page is drawn again.
+picture: $(READY)
+	mkdir -p build
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1400,960 --virtual-time-budget=8000 \
+		--screenshot=build/page.png examples/pages/smollm2-135m.html
+	$(BIN)/python -c 'from PIL import Image; \
+		Image.open("build/page.png").convert("RGB").quantize(64).save("examples/pictures/page.png", optimize=True)'
 
 # Once, on the day of the first release: texts say `pip install interp` instead of "from a checkout".
 released: $(READY)

@@ -553,7 +553,7 @@ def _width(edit: Edit, site: str, head: int | None, info: ModelInfo) -> tuple[in
     if head is not None and not 0 <= head < count:
         fix = f"Name a head from 0 to {count - 1}."
         if grouped and 0 <= head < info.n_heads:
-            fix += f" Each serves {info.n_heads // count} query heads, which can be told apart in q and z."
+            fix += f" Each serves {info.n_heads // count} query heads, which are separate in q and z."
         raise edit._refused(f"there is no head {head}: {owned}", fix)
     return (count * info.d_head, f"{owned}, {count * info.d_head} in all") if head is None else (info.d_head, owned)
 

@@ -245,7 +245,7 @@ class Family:
                     raise ModelError(
                         asked=f"reading the {type(module).__name__}",
                         found=f"layers {first} and {layer} share one module ({name or 'the whole layer'}, "
-                        f"{type(part).__name__}): what happens in it cannot be told apart by layer",
+                        f"{type(part).__name__}): its layers cannot be distinguished",
                         fix="Give each layer a copy (copy.deepcopy), which may share the weights themselves.",
                     )
 

@@ -28,7 +28,7 @@ WINDOW = 32
 """Tokens at the end of each prompt that are read; every prompt has at least so many."""
 
 _ABOUT = {
-    "mathematics": "mathematics in words: definitions, arguments, sums, teaching",
+    "mathematics": "verbal mathematics: definitions, arguments, sums, teaching",
     "code": "programs, comments, commit messages and talk about code",
     "philosophy": "philosophy: arguments, dialogues, thought experiments, its history",
     "general": "general knowledge: nature, history, geography, crafts, everyday facts",

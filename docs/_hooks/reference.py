@@ -25,7 +25,7 @@ GROUPS = {
     "Change a model": ("applied", "with_means", "generate", "Continuations", "Continuation", "Edit", "AblateHeads",
                        "AttentionOff", "BypassLayer", "FeedForwardOff", "KeepAxis", "PatternsOf", "RemoveAxis",
                        "ReplaceCoordinates", "RotateAxes", "ShiftAxis", "listening", "Listener"),
-    "Write a probe": ("Probe", "Condition", "Figure", "Readout", "certify"),
+    "Write a probe": ("Probe", "Sentences", "Condition", "Figure", "Readout", "certify"),
     "Errors": ("InterpError",),
 }  # fmt: skip
 """The public names in the order of a user's work; `api` refuses to leave one out."""

@@ -33,7 +33,7 @@ def _some(layer: int, size: int) -> slice:
 def heard_once(seen: Observations) -> CheckResult:
     heard = [call.layer for call in seen.heard.calls]
     wrong = sum(heard.count(layer) != 1 for layer in {*heard, *seen.model.info.layers_with_attention})
-    return float(wrong), 0.0, "layers not heard exactly once:"
+    return float(wrong), 0.0, "layers not captured exactly once:"
 
 
 def equals_eager(seen: Observations) -> CheckResult:

@@ -123,9 +123,9 @@ _Entry = tuple[str, str, Callable[[Observations], CheckResult], _About]
 
 _CHECKS: tuple[_Entry, ...] = (
     ("finite", "weights and logits are finite", stack.finite, "model"),
-    ("heard", "every layer is heard exactly once", attention.heard_once, "attention"),
+    ("heard", "every layer is captured exactly once", attention.heard_once, "attention"),
     ("blocks", "every block runs exactly once", stack.blocks_once, "stack"),
-    ("eager", "logits under the seam equal eager attention", attention.equals_eager, "attention"),
+    ("eager", "logits with our attention function equal eager attention", attention.equals_eager, "attention"),
     ("causal", "attention rows are distributions over the past", attention.causal, "attention"),
     ("blind ahead", "later tokens change no earlier logit", stack.blind_ahead, "stack"),
     (

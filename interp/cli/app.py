@@ -238,9 +238,9 @@ def certify(
         typer.Argument(help="Names of probes, or module:Class of your own.", autocompletion=completing.probes),
     ],
     scale: Annotated[
-        Literal["smoke", "default"], typer.Option(help="smoke: some 40 simulated worlds; default: some 450.")
+        Literal["smoke", "default"], typer.Option(help="smoke: about 40 simulations; default: about 450.")
     ] = "default",
-    seed: Annotated[int, typer.Option(help="Another seed draws other worlds.", min=0, max=LARGEST_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the simulations.", min=0, max=LARGEST_SEED)] = 0,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help=OPTIONS["settings"].help, autocompletion=completing.probe_settings),
@@ -277,7 +277,7 @@ def replicate(
             autocompletion=completing.models,
         ),
     ] = None,
-    row: Annotated[list[int] | None, typer.Option("--row", help="Number of a claim to judge; repeat for more.")] = None,
+    row: Annotated[list[int] | None, typer.Option("--row", help="Number of a claim to test; repeat for more.")] = None,
     scale: Annotated[
         Literal["tiny", "smoke", "default", "paper"],
         typer.Option(help="tiny: one claim of each kind; smoke: minutes; paper: the papers' sizes, for a GPU."),
@@ -321,7 +321,7 @@ def export(
 @app.command(epilog="Example: interp compare runs/pythia-70m-20260101-120000 runs/pythia-160m-20260101-120500")
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Folders of runs; the others are compared with the first.")],
-    label: Annotated[list[str] | None, typer.Option(help="What a run is called; one for each, in order.")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="Label of each run, in order.")] = None,
     group: Annotated[
         list[str] | None, typer.Option(help="What each run is a repetition of: those of one group are pooled.")
     ] = None,
@@ -360,7 +360,7 @@ def diff(
     """Print which numbers changed between two runs, and which settings differ.
 
     With --adapter and no folders both runs are made first: the model as it is, then adapted.
-    Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval cannot be judged:
+    Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval cannot be tested:
     its change is printed and does not count, unless --exact asks for the same numbers.
     """
     from interp.cli.tables import print_diff
@@ -394,7 +394,7 @@ def diff(
 def power(
     asked: RunOptions,
     run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
-    every: Annotated[bool, typer.Option("--every", help="All numbers, not the headlines alone.")] = False,
+    every: Annotated[bool, typer.Option("--every", help="All numbers, not only the headline numbers.")] = False,
 ) -> None:
     """Say how small an effect can be and still be found at this n: 80 % power at the 5 % level, two-sided."""
     from interp.cli.tables import print_power

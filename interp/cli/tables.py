@@ -119,7 +119,7 @@ def print_diff(found: "Diff") -> None:
     """What moved, and what differs behind it; what stayed within the intervals is counted."""
     for title, shifts in (
         ("moved by more than the intervals", found.moved),
-        ("changed, no interval to judge it by", found.differing),
+        ("changed, without an interval to compare with", found.differing),
     ):
         columns = ("number", "first", "second", "difference", "95 % interval")
         rows = [
@@ -131,7 +131,7 @@ def print_diff(found: "Diff") -> None:
             show_table(title, columns, rows)
     n = {verdict: sum(each.verdict == verdict for each in found.shifts) for verdict in ("within", "same")}
     print(f"{len(found.moved)} of {len(found.shifts)} numbers moved; {n['within']} are within their intervals, "
-          f"{n['same']} the same, {len(found.differing)} changed and have no interval to judge it by")  # fmt: skip
+          f"{n['same']} the same, {len(found.differing)} changed and have no interval to compare with")  # fmt: skip
     for which, names in (("first", found.only_first), ("second", found.only_second)):
         if names:
             print(f"only in the {which}: {', '.join(names)}")

@@ -127,7 +127,7 @@ class Claim(_Strict):
         if self.reason and any(part.rule for part in self.parts):
             raise ValueError(f"claim {self.number} has a rule, and a reason why it cannot be measured")
         if self.parts and not self.reason and not any(part.rule for part in self.parts):
-            raise ValueError(f"claim {self.number} has no rule, and no reason why it is not judged")
+            raise ValueError(f"claim {self.number} has no rule, and no reason why it is not tested")
         return self
 
 

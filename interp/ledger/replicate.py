@@ -170,7 +170,7 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
     if n_started() > 1:
         raise UsageError(
             asked=f"a ledger in {n_started()} processes",
-            found="its runs take turns, and processes share the prompts of one run",
+            found="its runs follow one another, and processes share the prompts of one run",
             fix="Use one process.",
         )
 

@@ -41,7 +41,7 @@ def refuse_unreadable(module: PreTrainedModel) -> None:
         found, fix = f"an adapter of PEFT lies in it ({adapted}): `W_Q` and others would be those of its base", _MERGE
     elif rounded is not None:
         found = f"PyTorch quantised it ({rounded}): weights per head cannot be read from such parts"
-        fix = "Give the model as it was before `quantize_dynamic`, which works on a copy unless told inplace=True."
+        fix = "Give the model as it was before `quantize_dynamic`, which works on a copy unless you pass inplace=True."
     elif absent is not None:
         found = f"weights are on the device meta, without numbers ({absent})"
         fix = "Read them: `from_pretrained(...)` outside of torch.device('meta'), or give its name to `interp.load`."

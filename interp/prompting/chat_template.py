@@ -61,7 +61,7 @@ def _template(tokenizer: "PreTrainedTokenizerBase", place: str) -> str:
     if isinstance(known, dict) and "default" not in known:
         raise PromptError(
             asked=f"{place}, as a chat",
-            found=f"the tokenizer has the chat templates {', '.join(known)}, and none is called default",
+            found=f"the tokenizer has the chat templates {', '.join(known)}, and none is named default",
             fix=f"Choose one, `tokenizer.chat_template = tokenizer.chat_template[{next(iter(known))!r}]`, and load the "
             "model with `tokenizer=tokenizer`.",
         )

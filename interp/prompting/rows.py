@@ -76,8 +76,8 @@ def _check_columns(name: str, rows: Sequence[PromptRow], text_column: str) -> No
         if not column.strip() or _control_character(column):
             raise PromptError(
                 asked=f"the columns of {name}",
-                found=f"one of them is called {column!r}",
-                fix="Give it a name, or leave it out (pandas writes an unnamed index unless told index=False).",
+                found=f"one of them is named {column!r}",
+                fix="Give it a name, or leave it out (pandas writes an unnamed index unless you pass index=False).",
             )
     for column in sorted(RESERVED.intersection(columns) - {text_column}):
         raise PromptError(

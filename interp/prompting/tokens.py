@@ -163,7 +163,7 @@ def _notes(tokenizer: PreTrainedTokenizerBase, own: list[list[int]], before: lis
 def _merged(texts: list[str], own: list[list[int]]) -> list[str]:
     """Whether this vocabulary tells all texts apart: one that lowers cases, say, may read two as the same point."""
     n = len(set(texts)) - len({tuple(ids) for ids in own})
-    return [f"{n} texts have the very tokens of another text: this tokenizer does not tell them apart"] if n else []
+    return [f"{n} texts have the same tokens as another text: this tokenizer does not distinguish them"] if n else []
 
 
 def _refuse_long(prompts: PromptSet, tokens: Tokenised, max_positions: int | None) -> None:

@@ -1,6 +1,6 @@
 """What moved between two runs by more than their intervals, and what differs in how they came about: `interp diff`.
 
-A number without an interval cannot be judged: that it changed is said, and is no sign that anything moved.
+A number without an interval cannot be tested: that it changed is said, and is no sign that anything moved.
 
 The difference of two numbers has the interval that is recovered from theirs (MOVER): with d = y − x, x in (a, b) and
 y in (l, u),

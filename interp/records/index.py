@@ -112,7 +112,7 @@ def _page(root: Path, home: Path) -> str | None:
 
 def _entry(path: str, home: Path) -> Entry:
     record = open_run(home)
-    with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be told"):
+    with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be printed"):
         numbers = tuple((h.probe, h.name.replace("_", " "), h.cells[1], h.verdict) for h in headlines(record.findings))
     page = f"{path}/report.html" if (home / "report.html").is_file() else None
     return Entry(path, record, numbers, _size(home), page)

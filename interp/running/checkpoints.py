@@ -141,7 +141,7 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
         names = [c.name for c in found]
         raise _too_few(
             model, f"there are {len(found)} ({', '.join(names)})" if names else "there are none",
-            f"A course wants {MIN_CHECKPOINTS} or more: " + (
+            f"A training curve needs {MIN_CHECKPOINTS} checkpoints or more: " + (
                 "keep steps in the training (`interp tunnel train --help`), or use tunnel:bijection-gpt-neox."
                 if model.task is not None
                 else "--revisions step1,step512,step143000 of a model that publishes them (pythia-410m)."

@@ -235,6 +235,6 @@ def _refuse_misuse(
     if n_started() > 1:
         raise UsageError(
             asked=f"several models in {n_started()} processes",
-            found="processes share the prompts of one run, and several runs take turns",
+            found="processes share the prompts of one run, and several runs follow one another",
             fix="Launch a run for each model, then `interp compare`; or measure them all in one process.",
         )

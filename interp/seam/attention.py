@@ -88,7 +88,7 @@ def claimed(model: Model) -> Iterator[None]:
             raise InterpError(
                 asked=f"listening to {model.name}",
                 found="another thread is listening to this model",
-                fix="Load the model once for each thread, or take turns.",
+                fix="Load the model once for each thread, or use a lock.",
             )
         readers.append(me)
     try:

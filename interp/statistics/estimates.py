@@ -86,14 +86,14 @@ class Estimates:
     def exchanged(
         self, permuted: Float[np.ndarray, "exchange place"], p: Places | None = None, *, is_tested: bool = True
     ) -> "Estimates":
-        """Held against the same with labels exchanged; p one-sided, corrected over all places unless it is given."""
+        """Compared with the same with labels exchanged; p one-sided, corrected over all places unless it is given."""
         if p is None and is_tested:
             p = maximum_statistic_p(*excess(self.value, permuted))
         null = np.vstack([permuted.mean(axis=0), band(permuted)])
         return replace(self, null=self._where_defined(null), p=p, n_draws=len(permuted))
 
     def drawn(self, draws: Float[np.ndarray, "draw place"], known: float | None = None) -> "Estimates":
-        """Held against draws of a null: their mean, and where 95 % of further draws would fall; without a p.
+        """Compared with draws of a null: their mean, and where 95 % of further draws would fall; without a p.
 
         `known` takes the place of the mean where it is known.
         """
@@ -101,7 +101,7 @@ class Estimates:
         return self.against(np.array([(x.value if known is None else known, *x.band) for x in nulls]).T)
 
     def against(self, null: Float[np.ndarray, "value_low_high place"], p: Places | None = None) -> "Estimates":
-        """Held against a null that is known, with the p that is known."""
+        """Compared with a null that is known, with the p that is known."""
         return replace(self, null=self._where_defined(null), p=p)
 
     def _where_defined(self, null: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ class Belief(Probe):
     name: ClassVar[str] = "belief"
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4, n_fits=3 * 2 * (10 + 5))
     """Fits: at three sites, beyond position and not, of every pair of folds left out and of every fold."""
-    question: ClassVar[str] = "Can the exact belief be read off the activations, beyond what position and token tell?"
+    question: ClassVar[str] = "Can the exact belief be decoded from the activations, beyond position and token?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             20, "Do the activations of {model} hold {target}?", ("r2",),
@@ -219,7 +219,7 @@ class Belief(Probe):
         """Every number that all places have."""
         clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
         gathered = [gather(place.points, clusters) for place in places]
-        still = "the belief does not vary" if setting.belief.rank == 0 else "position tells the belief exactly"
+        still = "the belief does not vary" if setting.belief.rank == 0 else "position predicts the belief exactly"
         if not setting.position_names:
             still = "the belief does not vary"
         return {

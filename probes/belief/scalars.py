@@ -31,7 +31,7 @@ _R2_SCALE = "scale of log(1 − R²), at least the scatter of permuted beliefs"
 MEANINGS = {
     "r2": "Share of the variance of the exact belief, all components together, that a linear readout of the "
     "activations predicts in {unit}s it was not fitted on; 0 is no better than the mean belief.",
-    "r2_beyond_position": "Share of what position does not tell of the belief that a linear readout predicts in "
+    "r2_beyond_position": "Share of the belief's variance beyond position that a linear readout predicts in "
     "{unit}s it was not fitted on, position taken out of the activations too.",
     "position_r2": "Share of the variance of the exact belief that {words} alone predicts: what a readout of position "
     "without any evidence would reach.",
@@ -43,7 +43,7 @@ MEANINGS = {
     "in tight, distant groups, 0 where the groups overlap.",
     "tvd": "Mean total variation between the exact belief and the decoded one, put on the simplex at the nearest "
     "point; position alone: {position:.3g}.",
-    "kl_bits": "Mean KL of the decoded belief, on the simplex and mixed with 1 % of what position tells, from the "
+    "kl_bits": "Mean KL of the decoded belief, on the simplex and mixed with 1 % of what position predicts, from the "
     "exact one; position alone: {position:.3g} bits.",
     "accuracy": "Share of the set's components that are decoded rightly (in or out, above or below one half); position "
     "alone: {position:.3g}.",

@@ -44,7 +44,7 @@ READOUTS: Mapping[str, ReadOut] = {
     "entropy_error": ReadOut("bits", "change of the mean distance of the prediction's entropy from the exact one"),
     "loss": ReadOut("bits", "change of the surprise at a token of the text"),
     "later_r2": ReadOut(
-        "fraction", "change of the held-out R² of the unedited entropy told by ridge refitted to later layers", True
+        "fraction", "change of the held-out R² with which refitted ridge predicts the unedited entropy", True
     ),
     "later_axis": ReadOut("1", "change of |cos| of the entropy axis refitted at later layers with the unedited one"),
     "sula_kl": ReadOut("bits", "change of the KL divergence of the label prediction from the exact posterior"),

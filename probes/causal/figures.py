@@ -197,4 +197,4 @@ def _later(findings: Findings) -> Figure:
         "entropy is told there without the axis; grey, without as much of anything."
         f"{cut}"
     )
-    return Figure("later_layers", "Is the entropy still told further up?", reading, plot, "later_layers")
+    return Figure("later_layers", "Can later layers still predict the entropy?", reading, plot, "later_layers")

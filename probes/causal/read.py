@@ -7,7 +7,7 @@ each prompt, `<name>.of` what it is divided by; `cluster` is what each prompt is
     entropy_change   edited − unedited entropy of the next token;  entropy_moved  its size
     posterior_kl     KL(exact posterior ‖ edited prediction among the outcomes);  entropy_error  |H − H_exact|
     loss             surprise at the tokens of the text
-    later_r2         errors of the unedited entropy told by ridge refitted to later layers under the edit, each fifth of
+    later_r2         errors of the unedited entropy when ridge is refitted to later layers under the edit, each fifth of
                      the prompts told from the others (1 − ratio is R²)
     later_axis       |cos| of that ridge axis, refitted to all prompts, with the one of the unedited model
     logits           change of the logits over the vocabulary (a sample of tokens), from `log_p` of the baseline

@@ -23,8 +23,8 @@ MEANINGS = {
     "z": "Distance of the axis' KL from the mean of its matched controls, in their standard deviations.",
     "share": "KL of removing the axis over the KL of giving the same layers another prompt's head outputs.",
     "top": "KL of removing the first ten principal axes instead: what a cut can do here at all.",
-    "resample": "KL of replacing the head outputs of the same layers by another prompt's: what these layers tell.",
-    "axis_r2": "Share of the variance of the unedited next-token entropy that the axis tells on the run's prompts.",
+    "resample": "KL of replacing the head outputs of the same layers by another prompt's: what these layers do.",
+    "axis_r2": "Share of the variance of the unedited next-token entropy that the axis explains on the run's prompts.",
     "size": "Length of the change relative to what is edited, at the edited positions, when the axis is removed.",
     "logits": "Standard deviation over the vocabulary of the change of the logits when the axis is removed.",
     "ratio": "Variance that controls take out relative to the axis, over all edited positions, as measured in the "
@@ -91,7 +91,7 @@ def _effect_scalars(effect: Effect, p: float, p_over: str, is_small: bool, unit:
             name: undefined(readout.unit, nothing, meaning, about),
             f"{name}_beyond_controls": undefined(readout.unit, nothing, beyond, about),
         }
-    judged = f"a cut does something in any direction: {name}_beyond_controls is judged"
+    judged = f"removing any direction does something: {name}_beyond_controls is tested"
     return {
         name: Scalar.of(effect.value, readout.unit, _interval(effect.bounds, about), judged, meaning=meaning, **about),
         f"{name}_beyond_controls": Scalar.of(

@@ -35,7 +35,7 @@ MATCHING = (
     "as measured in the passes, over all edited positions (of several layers the later ones are changed already)."
 )
 LATER = (
-    "Later layers of the edited site: held-out R² with which refitted ridge tells the unedited entropy, without the "
+    "Later layers of the edited site: held-out R² with which refitted ridge predicts the unedited entropy, without the "
     "edit, with it, and under matched controls; |cos| of the refitted axis with the unedited one; p over layers."
 )
 

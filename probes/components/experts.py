@@ -129,7 +129,7 @@ def experts(drawn: Capture, n_permutations: int, seed: int) -> tuple[dict[str, S
     if len(columns) == 1:
         return scalars, None
     units = {"layer": "layer"} | {name: "bits" for name in _BY if name in columns}
-    return scalars, Table(columns, units, "What the experts chosen in each layer say of the prompt's domain.")
+    return scalars, Table(columns, units, "Information about the prompt's domain in the experts chosen in each layer.")
 
 
 def _scalar(found: Division, by: str, unit: str) -> Scalar:
@@ -146,6 +146,6 @@ def _scalar(found: Division, by: str, unit: str) -> Scalar:
 
 def _meaning(by: str) -> str:
     return (
-        f"What the chosen expert says of the prompt's domain at a given {by}, mean over layers, above what chance "
+        f"Information about the domain in the chosen expert at a given {by}, mean over layers, above what chance "
         "gives; 0 where experts do not divide domains."
     )

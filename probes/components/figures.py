@@ -81,8 +81,8 @@ def _experts(table: Table) -> Figure:
     undefined = "" if set(_EXPERTS) <= set(table.columns) else " What has no curve is undefined; its number says why."
     return Figure(
         "experts",
-        "What the chosen experts say of the domain",
-        "Bits by which the experts chosen in a layer tell the prompt's domain, with 95 % intervals. Grey: routing "
+        "Do the chosen experts depend on the domain?",
+        "Information about the prompt's domain in the experts of a layer, in bits, with 95 % intervals. Grey: routing "
         "permuted between prompts at the same positions (and tokens); its mean is subtracted. By position alone a "
         "router of tokens looks like one of domains: experts divide domains where the curve at a given position and "
         f"token lies above grey.{undefined}",

@@ -73,7 +73,7 @@ def exchange_scalars(exchange: Exchange, n_flips: int, rng: np.random.Generator)
     """The lead at the step that stands for the training, and the two shares of the excess."""
     at, units = exchange.told_at, exchange.units
     if at is None:
-        reason = "no checkpoint is clearly worse than the end: there is nothing to tell apart"
+        reason = "no checkpoint is clearly worse than the end: there is nothing to compare"
         return unexchanged(reason, units.counted | {"underpowered": True})
     parts = {name: exchange.part(name)[at] for name in PARTS}
     signs = units.signs(n_flips, rng)

@@ -115,8 +115,8 @@ def _map(findings: Findings, primary: int, target: Target) -> Figure:
         "map", "The manifold, coloured by uncertainty",
         "Each point is a prompt on the first two principal axes of a layer; the slider moves through the layers. A "
         "curve whose colour runs from one end to the other is a manifold ordered by uncertainty; the arrow is the "
-        "entropy axis, the direction in this plane along which entropy rises fastest (hover says how much of it the "
-        "plane tells); the grey cloud, at the primary layer, is noise." + _loudest(points.where(layer_of == primary)),
+        "entropy axis, the direction in this plane along which entropy rises fastest (hover says how much the "
+        "plane explains); grey, at the primary layer, is noise." + _loudest(points.where(layer_of == primary)),
         plot, "points",
     )  # fmt: skip
 
@@ -161,7 +161,7 @@ def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], ta
             "symbol": ["circle", "arrow"], "size": [1, 16], "angleref": "previous", "color": PALETTE[2], "opacity": 1,
             "line": {"width": 0},
         },
-        hovertemplate=target.retell(f"entropy axis: this plane tells {told:.2f} of the entropy's variance")
+        hovertemplate=target.retell(f"entropy axis: this plane explains {told:.2f} of the entropy's variance")
         + "<extra></extra>",
     )  # fmt: skip
     return True

@@ -27,7 +27,7 @@ MEANINGS = {
     "flat sheet; at the null, the plane is what noise of this size would give.",
     "participation_ratio": "How many directions share the variance about equally: 1 on a line, near the number of "
     "prompts for noise.",
-    "intrinsic_dimension": "How many coordinates it takes to tell near neighbours apart (TwoNN); below its null, the "
+    "intrinsic_dimension": "How many coordinates it takes to distinguish near neighbours (TwoNN); below its null, the "
     "prompts lie on something curved or clustered that a flat cloud of the same covariance does not have.",
 }
 

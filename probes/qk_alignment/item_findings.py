@@ -48,7 +48,7 @@ def outcomes_in_context(capture: Capture) -> np.ndarray | str:
     if capture[WHOLE_ROWS].shape[-1] == 0:
         return "the sequences are too long for whole attention rows to be kept"
     if np.isin(capture.rows["token"], outcomes).any():
-        return "questions and outcomes share one vocabulary, so a token does not tell which it is"
+        return "questions and outcomes share one vocabulary, so a token does not show which it is"
     tokens, seen = _context(capture)
     return outcome_positions(tokens, seen, outcomes)
 

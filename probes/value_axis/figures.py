@@ -40,8 +40,8 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
         _by_axis(by_layer.where(by_layer["site"] == primary), primary, target),
         _control(by_layer, axes, primary, target),
         _profile(
-            mine, "cosine", "Is the loudest direction the one that tells?", f"|cos| of PC1 and ridge ({primary})",
-            f"Near 1, the loudest direction is the one that tells {target.words}. It has no null, as a loud one draws "
+            mine, "cosine", "Is PC1 the predictive direction?", f"|cos| of PC1 and ridge ({primary})",
+            f"Near 1, the first principal axis predicts {target.words}. It has no null, as a loud one draws "
             "any readout to itself, of noise as well: the R² of both axes says more.",
         ),
         _profile(
@@ -61,7 +61,7 @@ def _held_out(table: Table, target: Target) -> Figure:
         plot.add_scatter(
             x=mine[target.predicted], y=mine[target.name], mode="markers", name=str(group),
             customdata=places(mine),
-            hovertemplate=f"%{{customdata}}<br>%{{y:.2f}} {html.escape(unit)}, told %{{x:.2f}}<extra></extra>",
+            hovertemplate=f"%{{customdata}}<br>%{{y:.2f}} {html.escape(unit)}, predicted %{{x:.2f}}<extra></extra>",
             marker={"color": colour, "size": 6, "opacity": 0.6},
         )  # fmt: skip
     ends = [float(table[target.name].min()), float(table[target.name].max())]
@@ -72,7 +72,7 @@ def _held_out(table: Table, target: Target) -> Figure:
         "Each point is a prompt that the axis was not fitted on, at the primary layer; on the dashed line the "
         "prediction is exact, and a vertical cloud along the dotted one predicts nothing."
     )
-    return Figure("held_out", f"{target.title} told by one direction", reading, plot, "held_out")
+    return Figure("held_out", f"{target.title} predicted by one direction", reading, plot, "held_out")
 
 
 def _by_site(table: Table, target: Target) -> Figure:

@@ -80,7 +80,7 @@ class Judgement:
         within = self.treatment == WITHIN_TOKEN
         if self.reads[place].is_void:
             return VOID if within else "nothing varies in these activations"
-        return "the entropy does not vary" + (", or the token and the nuisances tell it exactly" if within else "")
+        return "the entropy does not vary" + (", or the token and the nuisances predict it exactly" if within else "")
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,9 @@ class ValueAxis(Probe):
     cost: ClassVar[AnalysisCost] = AnalysisCost(
         row_seconds=0.0, whole_row_seconds=4e-4, n_fits=2 * N_HALVINGS * 3, n_saved=3 * 6
     )
-    question: ClassVar[str] = "Is there a direction that tells how uncertain the model is, and is it the loudest one?"
+    question: ClassVar[str] = (
+        "Is there a direction that encodes how uncertain the model is, and is it the first principal component?"
+    )
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Can {target} be read from the activations of {model}?", ("r2",),

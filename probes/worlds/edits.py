@@ -74,7 +74,7 @@ def _read_outs(
     heavy: bool, alike: float, copies: int, made: Probe, rng: np.random.Generator, seed: int, size: float,
     harms: Callable[[Edit], bool] = lambda edit: True,
 ) -> Findings:  # fmt: skip
-    """Read-outs made up: every edit adds an error that is 0 on average, alike in all edits of a prompt.
+    """Simulated readouts: every edit adds an error that is 0 on average, alike in all edits of a prompt.
 
     Edits that harm add 0.01 bits for every step of `size`.
     """

@@ -167,7 +167,7 @@ def _unique(labels: Sequence[str], paths: Sequence[str]) -> list[str]:
     if twice:
         raise UsageError(
             asked=f"a comparison of {len(paths)} runs",
-            found=f"two of them are called {twice[0]!r}",
+            found=f"two of them are named {twice[0]!r}",
             fix="Name every run once, and give every label to one of them.",
         )
     return list(labels)

@@ -144,7 +144,7 @@ def _no_interval(values: np.ndarray) -> str:
     if not np.isfinite(values).all():
         return "a set without the number"
     if len(values) < 3:
-        return f"{len(values)} sets are too few to tell a spread"
+        return f"{len(values)} sets are too few to estimate a spread"
     return "" if np.ptp(values) else "the same on every set"
 
 

@@ -396,7 +396,7 @@ def test_a_layer_that_is_not_heard_is_refused_by_the_check_of_that_name():
     model = tiny("qwen2")
     attention = model.module.model.layers[1].self_attn
     attention.forward = lambda hidden_states, *args, **kwargs: (hidden_states, None)
-    with pytest.raises(ModelError, match="every layer is heard exactly once"):
+    with pytest.raises(ModelError, match="every layer is captured exactly once"):
         check_model(model)
 
 

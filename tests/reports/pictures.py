@@ -233,7 +233,7 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
     checks = (
         {
             "name": "eager",
-            "meaning": "logits under the seam equal eager attention",
+            "meaning": "logits with our attention function equal eager attention",
             "passed": True,
             "value": 3.1e-7,
             "bound": 1e-4,

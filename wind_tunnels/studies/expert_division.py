@@ -2,7 +2,7 @@
 
 Two trainings for every seed, each on sequences of two domains that share their tokens: domains that ask for different
 computations, and one task under two domain tokens, where there is nothing to divide. The probe `components` reads the
-routers of each: what the chosen expert says of the domain, in bits, where position (and token) are the same. Numbers
+routers of each: what the chosen expert says about the domain, in bits, at equal position (and token). Numbers
 are means over seeds, less what routing permuted within these strata gives.
 
 Source: ours. Paper III (arXiv 2512.23752), section 5.7, measures the geometry of Mixtral and nothing of its experts.
@@ -36,7 +36,7 @@ SHOWN = {
 }
 """By the beginning of a number's name: the number of `components`, and what routing is permuted within."""
 
-_SAYS = "what the chosen expert says of the domain"
+_SAYS = "information about the domain in the chosen expert"
 
 BY_ITSELF = "how well it was trained: no chance level"
 

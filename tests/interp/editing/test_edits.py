@@ -307,7 +307,7 @@ REFUSED = {
     "query head for a KV head": (
         lambda: RemoveAxis(layer=0, head=3, axis=np.ones(12)),
         "remove v at layer 0: there is no head 3: v of tiny-llama has 2 KV heads of 12 features\n"
-        "  Name a head from 0 to 1. Each serves 2 query heads, which can be told apart in q and z.",
+        "  Name a head from 0 to 1. Each serves 2 query heads, which are separate in q and z.",
     ),
     "4 of 2 grouped heads": (
         lambda: RemoveAxis(layer=0, head=0, axis=np.ones(6)),

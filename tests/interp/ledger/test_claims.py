@@ -50,7 +50,7 @@ def test_a_whole_file_is_read(tmp_path):
     ('format = 1', 'format = [', "it cannot be read"),
     ('format = 1', 'format = 2', "format: Input should be 1"),
     ('source = "shipped",', 'source = "elsewhere",', "claim 7 names the source 'elsewhere', which is not there"),
-    ('rule = { kind = "at_least", low = 0.5 }', '', "claim 7 has no rule, and no reason why it is not judged"),
+    ('rule = { kind = "at_least", low = 0.5 }', '', "claim 7 has no rule, and no reason why it is not tested"),
     ('low = 0.5', 'high = 0.5', "the rule at_least wants low, and was given high"),
     ('kind = "at_least"', 'kind = "nonsense"', "claim.7.part.its size.rule.kind: Input should be 'at_most'"),
     ('low = 0.5', 'low = 0.5, lwo = 1', "claim.7.part.its size.rule.lwo: Unexpected keyword argument"),

@@ -191,7 +191,7 @@ def test_every_key_of_a_message_reaches_the_template(chat):
         (
             [ASKS],
             {"rag": TEMPLATE, "tool_use": TEMPLATE},
-            "the chat templates rag, tool_use, and none is called default",
+            "the chat templates rag, tool_use, and none is named default",
         ),
     ],
 )

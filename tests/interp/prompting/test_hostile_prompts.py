@@ -110,7 +110,7 @@ def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
     assert tokenizer.decode(tokenizer("A B")["input_ids"]) == "a b"
     prompts = PromptSet("some", [Prompt(text=t) for t in ("A b", "a b", "a  B", "b a", "b a")])
     tokens = tokenise(prompts, tokenizer, window=None, max_positions=None)
-    assert tokens.notes == ("2 texts have the very tokens of another text: this tokenizer does not tell them apart",)
+    assert tokens.notes == ("2 texts have the same tokens as another text: this tokenizer does not distinguish them",)
     assert tokenise(prompts.take([0, 3, 4]), tokenizer, window=None, max_positions=None).notes == ()
 
 

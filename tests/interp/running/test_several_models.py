@@ -327,7 +327,7 @@ def test_two_sets_have_no_interval_over_sets_and_say_why(tmp_path):
     assert [outcome.model for outcome in done.outcomes] == [f"{MODELS[0]} on part {i}/2" for i in (1, 2)]
     table = done.comparison.findings["comparison"].tables["prompt_sets"]
     assert np.isnan(table["low"]).all() and "p" not in table.columns
-    assert set(table["reason"]) <= {"2 sets are too few to tell a spread", "a set without the number"}
+    assert set(table["reason"]) <= {"2 sets are too few to estimate a spread", "a set without the number"}
 
 
 def test_sets_named_twice_are_refused():

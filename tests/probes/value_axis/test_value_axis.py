@@ -179,7 +179,7 @@ def test_entropy_that_position_tells_exactly_is_undefined_beyond_it_and_says_so(
     found = world(points, entropy, n_scored=per)
     assert np.isnan(found["r2_beyond_token"].value)
     assert found["r2_beyond_token"].null_reason == (
-        "the entropy does not vary, or the token and the nuisances tell it exactly"
+        "the entropy does not vary, or the token and the nuisances predict it exactly"
     )
 
 
