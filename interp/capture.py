@@ -71,6 +71,8 @@ class ModelInfo(Answering):
     """The class of the multimodal model whose language model and head these are."""
     attention_layers: tuple[int, ...] | None = None
     """The layers that have attention, where not all have."""
+    lens: str | None = None
+    """What its stream is decoded through, where that is not the logit lens: kind and digest."""
 
     def __repr__(self) -> str:
         return brief(self)

@@ -16,6 +16,7 @@ from interp.settings import LARGEST_SEED, MOST, refuse_number, split_commas, wri
 
 if TYPE_CHECKING:
     from interp.edits import Edits
+    from interp.lens.kinds import FittedLens
     from interp.model import Model
     from interp.probe import Probe
     from interp.prompt import Prompts
@@ -144,6 +145,14 @@ class RunOptions:
         int, Option("--n-untrained", "Sets of untrained weights; one alone gives no band.", least=1)
     ] = 3
     edits: Annotated["Edits", Option("--edit", "Change the model by the edits of this JSON file.", kind=Path)] = ()
+    lens: Annotated[
+        "FittedLens | str | Path | None",
+        Option(
+            "--lens",
+            "File of the lens that decodes the residual stream (`interp lens fit`); logit lens without.",
+            kind=Path,
+        ),
+    ] = None
     checkpoints: Annotated[
         Sequence[str],
         Option(

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from interp.cli import completion as completing
+from interp.cli import lens as lenses
 from interp.cli.demo import YOUR_MODEL, demo, is_demo
 from interp.cli.early import refuse_wrong_words
 from interp.cli.faults import print_anything, telling_faults
@@ -61,6 +62,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+app.add_typer(lenses.app, name="lens")
 
 
 def _show_version(is_asked: bool) -> bool:

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from interp.errors import RecordError, UsageError
 from interp.lens.kinds import KINDS, FittedLens
+from interp.loading.aliases import MEMORY
 from interp.model import Model
 from interp.system.foreign_files import readable
 from interp.system.whole_files import telling, writing
@@ -46,6 +47,30 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
     path = Path(path)
     with readable(f"the lens {path}", _FIX):
         return _of_archive(path, model) if path.suffix in (".pt", ".pth") else _of_tensors(path)
+
+
+def with_lens(model: Model, lens: FittedLens | str | Path | None) -> Model:
+    """The model, whose stream is read through a lens or the lens in a file; None is the logit lens."""
+    if lens is None:
+        return model
+    return (lens if isinstance(lens, FittedLens) else open_lens(lens, model)).on(model)
+
+
+def name_of_lens(lens: FittedLens | str | Path | None) -> str | None:
+    """How a record names it: its file, or that it was in memory."""
+    if isinstance(lens, FittedLens):
+        return f"{MEMORY}{lens.kind}"
+    return None if lens is None else str(lens)
+
+
+def lens_bytes(lens: FittedLens | str | Path | None) -> int:
+    """What a lens takes in memory; its file, where it is named, is about as large."""
+    if isinstance(lens, FittedLens):
+        return 4 * lens.d_model * (lens.d_model * len(lens.matrices) + len(lens.offsets))
+    if lens is None:
+        return 0
+    with telling(f"reading the lens {lens}", _FIX):
+        return Path(lens).stat().st_size
 
 
 def _of_tensors(path: Path) -> FittedLens:

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.editing.screen import token_bytes
 from interp.errors import PromptError, UsageError
 from interp.lens.gradients import refuse_without_gradients
 from interp.lens.held import HeldOut
-from interp.lens.jacobian import N_GROUPS, Budget, Valid, bytes_of, fit_jacobian, steps_of
+from interp.lens.jacobian import N_GROUPS, Budget, Valid, fit_jacobian, steps_of
 from interp.lens.kinds import KINDS, FittedLens, Kind
 from interp.lens.tuned import N_FOLDS, fit_tuned
 from interp.model import Model
@@ -167,6 +168,7 @@ def _tuned(
     )  # fmt: skip
 
 
-def fit_bytes(model: Model, longest: int) -> tuple[int, int]:
-    """What the Jacobian fit takes beside the weights: the graph of a batch, and its sums by group."""
-    return bytes_of(model, N_GROUPS, longest)
+def fit_bytes(model: Model) -> tuple[int, int]:
+    """What a Jacobian fit takes beside the weights: about the graph of a batch, and its sums by group."""
+    sums = 4 * N_GROUPS * model.info.n_layers * model.info.d_model**2
+    return token_bytes(model) * TOKENS_PER_BATCH, sums

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.editing.screen import token_bytes
 from interp.lens.gradients import Stream, stream_of
 from interp.lens.held import HeldOut
 from interp.model import Model
@@ -220,9 +219,3 @@ def _restored(sums: JacobianSums, stage: Stage | None) -> int:
     sums.sums = torch.from_numpy(np.array(before.arrays["sums",]))
     sums.weight, sums.seen = np.array(before.arrays["weight",]), set(before.arrays["seen",].tolist())
     return before.n_done
-
-
-def bytes_of(model: Model, n_groups: int, longest: int) -> tuple[int, int]:
-    """What a fit takes beside the weights: the graph of a batch, and the sums."""
-    sums = 4 * n_groups * model.info.n_layers * model.info.d_model**2
-    return token_bytes(model) * max(TOKENS_PER_BATCH, longest), sums

@@ -11,6 +11,7 @@ Source: nostalgebraist (2020); Belrose et al. (2023), arXiv 2303.08112; Gurnee e
 Representations Form a Global Workspace in Language Models".
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -70,7 +71,17 @@ class FittedLens:
                 f"and {model.info.d_model}",
                 fix="Fit one on this model: `interp lens fit`.",
             )
-        return replace(model, lens=None if self.kind == "logit" else self)
+        if self.kind == "logit":
+            return replace(model, lens=None, info=replace(model.info, lens=None))
+        return replace(model, lens=self, info=replace(model.info, lens=f"{self.kind} {self.digest}"))
+
+    @property
+    def digest(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of its numbers."""
+        found = hashlib.sha256()
+        for depth, x in [*sorted(self.matrices.items()), *sorted(self.offsets.items())]:
+            found.update(f"{depth}".encode() + x.contiguous().numpy().tobytes())
+        return found.hexdigest()[:16]
 
     def carried(self, x: torch.Tensor, depth: int) -> torch.Tensor:
         """Residual vectors `[..., d_model]` of a depth, carried to the final stream, in their own precision.

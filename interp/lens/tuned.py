@@ -10,6 +10,7 @@ Source: Belrose et al. (2023), arXiv 2303.08112.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,11 +20,11 @@ from interp.model import Model
 from interp.reading.lens import Lens
 from interp.system.progress import Report
 
-PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1)
+PENALTIES = (1e-4, 1e-2, 1e-1)
 """Of the ridge, in mean variances of a direction of the stream."""
 
-N_FOLDS = 4
-_JUDGED_ROWS = 128
+N_FOLDS = 3
+_JUDGED_ROWS = 64
 """Rows of a fold that a penalty, or a number of steps, is judged by."""
 
 _ROWS_A_STEP = 64
@@ -61,15 +62,31 @@ class TunedFit:
             progress(depth + 1, n)
         return found
 
+    @cached_property
+    def _left_out(self) -> list[np.ndarray]:
+        """Rows of each fold that maps are judged by."""
+        return [np.flatnonzero(self.fold == fold)[:_JUDGED_ROWS] for fold in np.unique(self.fold)]
+
+    @cached_property
+    def _final(self) -> list[torch.Tensor]:
+        """What the model itself predicts there."""
+        return [self._predicted(rows) for rows in self._left_out]
+
+    def _predicted(self, rows: np.ndarray) -> torch.Tensor:
+        with torch.no_grad():
+            return torch.log_softmax(self.lens.logits(self.stream[-1, torch.from_numpy(rows)]), dim=-1)
+
+    def _judged(self, depth: int, fold: int, carry: Map) -> float:
+        return float(self._loss(depth, self._left_out[fold], self._final[fold], carry))
+
     def _of(self, depth: int, rows: np.ndarray) -> torch.Tensor:
         return self.stream[depth, torch.from_numpy(rows)].float()
 
     def _ridge(self, depth: int) -> Map:
         every, judged = np.arange(len(self.fold)), np.zeros(len(PENALTIES))
-        for fold in np.unique(self.fold):
-            left_out = np.flatnonzero(self.fold == fold)[:_JUDGED_ROWS]
+        for i, fold in enumerate(np.unique(self.fold)):
             maps = self._ridges(depth, np.flatnonzero(self.fold != fold), PENALTIES)
-            judged += [float(self._loss(depth, left_out, each)) for each in maps]
+            judged += [self._judged(depth, i, each) for each in maps]
         return self._ridges(depth, every, [PENALTIES[int(judged.argmin())]])[0]
 
     def _ridges(self, depth: int, rows: np.ndarray, penalties: Sequence[float]) -> list[Map]:
@@ -81,28 +98,27 @@ class TunedFit:
         matrices = [torch.linalg.solve(scatter + penalty * size * eye, x.mT @ y).mT for penalty in penalties]
         return [Map(matrix.float(), (mean_y - matrix @ mean_x).float()) for matrix in matrices]
 
-    def _loss(self, depth: int, rows: np.ndarray, carry: Map) -> torch.Tensor:
+    def _loss(self, depth: int, rows: np.ndarray, final: torch.Tensor, carry: Map) -> torch.Tensor:
         """Mean KL(final || lens) in nats."""
-        final = torch.log_softmax(self.lens.logits(self.stream[-1, torch.from_numpy(rows)]), dim=-1)
         read = torch.log_softmax(self.lens.logits(carry(self._of(depth, rows)).to(self.stream.dtype)), dim=-1)
         return torch.nn.functional.kl_div(read, final, reduction="batchmean", log_target=True)
 
     def _descended(self, depth: int, start: Map, until: float | None) -> Map:
-        left_out = np.flatnonzero(self.fold == self.fold[0])[:_JUDGED_ROWS]
-        kept = np.flatnonzero(self.fold != self.fold[0])
+        kept = np.flatnonzero(self.fold != self.fold.min())
         mine = Map(start.matrix.clone().requires_grad_(), start.offset.clone().requires_grad_())
         descent = torch.optim.Adam([mine.matrix, mine.offset], lr=_RATE)
-        best, least = start, float(self._loss(depth, left_out, start))
+        best, least = start, self._judged(depth, 0, start)
         for step in range(1, N_STEPS + 1):
             if until is not None and time.monotonic() > until:
                 break
             with torch.enable_grad():
                 descent.zero_grad()
-                self._loss(depth, self.rng.choice(kept, min(len(kept), _ROWS_A_STEP), replace=False), mine).backward()
+                rows = self.rng.choice(kept, min(len(kept), _ROWS_A_STEP), replace=False)
+                self._loss(depth, rows, self._predicted(rows), mine).backward()
             descent.step()
             if step % _STEPS_A_LOOK == 0:
                 now = Map(mine.matrix.detach().clone(), mine.offset.detach().clone())
-                loss = float(self._loss(depth, left_out, now))
+                loss = self._judged(depth, 0, now)
                 best, least = (now, loss) if loss < least else (best, least)
         return best
 

@@ -82,6 +82,7 @@ class Unfinished:
             "attention kernel": info.attention_kernel,
             "prompts": prompts.content_hash,
             "tokens": hashlib.sha256(b"|".join(np.asarray(x).tobytes() for x in ids)).hexdigest(),
+            **({"lens": info.lens} if info.lens else {}),
             **more,
         }
         file = hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -58,8 +58,8 @@ class Memory:
         return 0 if self.is_on_cpu else self.weights + self.activations
 
 
-def memory_of(meta: MetaModel, passes: list[Passes]) -> Memory:
-    """What the passes of a run take beside the weights."""
+def memory_of(meta: MetaModel, passes: list[Passes], lens: int = 0) -> Memory:
+    """What the passes of a run take beside the weights, and beside the bytes of a `lens`."""
     info = meta.model.info
     itemsize = DTYPES[meta.placement.dtype]
     base = [p for p in passes if not p.is_edited]
@@ -68,7 +68,7 @@ def memory_of(meta: MetaModel, passes: list[Passes]) -> Memory:
     kept += max((_beside_edits(p, info, itemsize) for p in edited), default=0)
     n_models = 1 + any(probe.exchange_needs for p in base for probe in p.probes)
     return Memory(
-        weights=n_models * meta.memory_bytes,
+        weights=n_models * meta.memory_bytes + lens,
         loading=0 if meta.stored == meta.placement.dtype else meta.file_bytes,
         activations=_activations(meta, passes),
         kept=kept,

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from interp.capture import ModelInfo
 from interp.errors import ModelError
+from interp.lens.files import lens_bytes
 from interp.loading.placement import free_bytes
 from interp.options import RunOptions, by_keyword
 from interp.running.checkpoints import checkpoints_of
@@ -133,7 +134,7 @@ def plan(options: PlanOptions) -> Plan:
         model=meta.model.info,
         probes=tuple(probe.name for probe in chosen if any(probe in p.probes for p in passes)),
         steps=tuple(_cost(p, meta, rates, n_times) for p in passes),
-        memory=memory_of(meta, passes),
+        memory=memory_of(meta, passes, lens_bytes(options.lens)),
         free=free_bytes(meta.placement),
         disk=PAGE_BYTES + sum(probe.cost.disk(meta.model.info) for probe in chosen),
         download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task else (n_earlier or 0) * meta.file_bytes),

@@ -18,6 +18,7 @@ from interp.editing.screen import read_screen
 from interp.edits import Edit, PatternsOf
 from interp.errors import UsageError
 from interp.findings import Findings
+from interp.lens.files import name_of_lens, with_lens
 from interp.loading.identity import files_identity
 from interp.loading.load import DeviceMap, load_as_asked
 from interp.loading.untrained import beside_untrained, untrained_twin
@@ -87,7 +88,7 @@ def run(options: RunOptions) -> RunRecord:
     )
     with clock("load"):
         files = files_read(options, edits)  # before: weights replaced from now on are of other files
-        loaded = load_as_asked(options)
+        loaded = with_lens(load_as_asked(options), options.lens)
         edits = with_donors(edits, loaded.info)
     spec, pools = specify(loaded, asked, edits, options)
     chosen = [probe for pool in pools for probe in pool.probes]
@@ -100,7 +101,7 @@ def run(options: RunOptions) -> RunRecord:
         ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
     turn = nullcontext()
     if out is not None and ranks.is_alone:
-        is_same = partial(_is_of, fingerprint=loaded.fingerprint, pools=pools, n_shown=len(options.show_tokens))
+        is_same = partial(_is_of, model=loaded, pools=pools, n_shown=len(options.show_tokens))
         turn = in_turn(out, spec.hash, f"measuring the same of {loaded.name}", is_same)
     with turn as theirs:
         if theirs is not None:
@@ -152,9 +153,10 @@ def run(options: RunOptions) -> RunRecord:
     return ranks.of_first(record)
 
 
-def _is_of(record: RunRecord, fingerprint: str, pools: Sequence[PromptPool], n_shown: int) -> bool:
-    """Whether a record is of these weights and prompts; one with prompts shown token by token is made again."""
-    return record.model.get("fingerprint") == fingerprint and is_of_prompts(record, pools) and not n_shown
+def _is_of(record: RunRecord, model: Model, pools: Sequence[PromptPool], n_shown: int) -> bool:
+    """Whether a record is of these weights, lens and prompts; one with prompts shown token by token is made again."""
+    is_same = (record.model.get("fingerprint"), record.model.get("lens")) == (model.fingerprint, model.info.lens)
+    return is_same and is_of_prompts(record, pools) and not n_shown
 
 
 def files_read(options: RunOptions, edits: Sequence[Edit]) -> dict[str, str]:
@@ -188,6 +190,7 @@ def specify(
         "prompts": name_of(options.prompts, pools),
         "per_quintile": options.per_quintile if pools[0].prompts.is_text else None,
         "edits": tuple(edit.to_json() for edit in edits),
+        "lens": name_of_lens(options.lens),
         "checkpoints": tuple(c.name for c in checkpoints_of(model, probes, options.checkpoints)),
     }
     return RunSpec(**vars(options) | found), pools

@@ -40,6 +40,7 @@ class RunSpec(RunOptions):
     _: KW_ONLY
     prompts: str | None = None
     edits: Sequence[Mapping[str, Any]] = ()
+    lens: str | None = None
 
     @property
     def hash(self) -> str:
@@ -51,7 +52,8 @@ class RunSpec(RunOptions):
         settings = {name: _without_added(name, parameters) for name, parameters in self.settings.items()}
         kept = {name: getattr(self, name) for name in RECORDED} | {"probes": settings}
         del kept["settings"]
-        for later in ("gguf", "adapter", "cluster"):  # records from before there were these options keep their hash
+        # Records from before there were these options keep their hash.
+        for later in ("gguf", "adapter", "cluster", "lens"):
             if kept[later] is None:
                 del kept[later]
         return json.loads(json.dumps(kept))
@@ -133,7 +135,7 @@ class RunSpec(RunOptions):
     @property
     def _in_memory(self) -> tuple[str, ...]:
         """The arguments of the run that no name brings back."""
-        return tuple(name for name in ("model", "prompts") if str(getattr(self, name)).startswith(MEMORY))
+        return tuple(name for name in ("model", "prompts", "lens") if str(getattr(self, name)).startswith(MEMORY))
 
 
 def make_probe(name: str, settings: Mapping[str, Any]) -> Probe:

@@ -164,9 +164,17 @@ class Components(Probe):
             "A few massive dimensions can carry most of that length; attribution to the logit does not see them unless "
             "the output head does.",
             "Attribution holds the scale of the final norm at its value, and leaves out biases and any soft-cap.",
-            "The lens puts a residual stream through a norm and a head that were trained for the last one: early "
-            "depths may hold what it cannot read.",
         ]
+        if drawn.model.lens:
+            notes.append(
+                f"Decoded and attributed through the {drawn.model.lens.split()[0]} lens: what a block adds is told after "
+                "what later blocks make of it on average, and the parts no longer add up to the logit."
+            )
+        else:
+            notes.append(
+                "The lens puts a residual stream through a norm and a head that were trained for the last one: early "
+                "depths may hold what it cannot read."
+            )
         if drawn.model.parallel_blocks:
             notes.append(
                 "Attention and feed-forward of a layer read the same stream: they are parallel, and neither comes "

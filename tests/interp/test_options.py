@@ -47,6 +47,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "text_column": {"text_column": "backwards"},
     "cluster": {"cluster": "none"},
     "edits": {"edits": [BypassLayer(layer=0)]},
+    "lens": {"lens": "lens.safetensors"},
     "checkpoints": {"probes": ["manifold", "dynamics"], "checkpoints": ("step1", "step64", "step1000")},
 }
 """What asks for another value of an option whose values mean something; of the others it is made from the type."""

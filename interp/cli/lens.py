@@ -1,0 +1,108 @@
+"""`interp lens`: fit, show. Heavy modules are imported inside the commands."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from interp.cli.options import MODEL, QuietOption, with_run_options
+from interp.options import RunOptions
+
+app = typer.Typer(
+    help="Lenses: what the residual stream at each depth says of the prediction.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+_READ = (*MODEL, "prompts", "n_pool", "window", "seed")
+_SHOWN = 8
+"""Positions of a strip on a terminal: the last ones."""
+
+
+@app.command(epilog="Example: interp lens fit --model smollm2-135m --kind jacobian --minutes 15")
+@with_run_options(_READ)
+def fit(
+    asked: RunOptions,
+    kind: Annotated[
+        Literal["jacobian", "tuned"], typer.Option(help="The mean derivative, or a map trained on the prompts.")
+    ] = "jacobian",
+    precision: Annotated[
+        float, typer.Option(help="Bits: standard error of its KL at which it ends; 0: when exact.", min=0)
+    ] = 0.05,
+    minutes: Annotated[float | None, typer.Option(help="End after so many minutes in any case.", min=0)] = None,
+    skip_first: Annotated[
+        int | None, typer.Option(help="Positions of each prompt that do not count (texts: 16).", min=0)
+    ] = None,
+    out: Annotated[Path, typer.Option(help="File of the lens; .pt writes the published archive.")] = Path(
+        "lens.safetensors"
+    ),
+    quiet: QuietOption = False,
+) -> None:
+    """Fit a lens and write it. The same command goes on with a fit that was stopped."""
+    from interp.lens.files import save_lens
+    from interp.lens.fit import fit_bytes, fit_lens
+    from interp.loading.load import load_as_asked
+    from interp.system.progress import announce
+
+    model = load_as_asked(asked)
+    graph, sums = (f"{n / 1e6:,.0f} MB" for n in fit_bytes(model))
+    announce(f"beside the weights: about {graph} for the graph of a batch, {sums} for what is fitted", quiet)
+    lens = fit_lens(
+        model, asked.prompts, kind, n_pool=asked.n_pool, window=asked.window, precision_bits=precision,
+        seconds=None if minutes is None else 60 * minutes, skip_first=skip_first, seed=asked.seed, out=out,
+        quiet=quiet,
+    )  # fmt: skip
+    save_lens(lens, out)
+    if not quiet:
+        _show(asked, [lens], 0, skip_first)
+        worst = max(lens.error_bits.values(), default=None)
+        if worst is not None:
+            print(f"fitted on {lens.n_prompts} prompts; standard error at most {worst:.3f} bits")
+    print(out)
+
+
+@app.command(epilog="Example: interp lens show lens.safetensors --model smollm2-135m")
+@with_run_options(_READ)
+def show(
+    asked: RunOptions,
+    files: Annotated[list[Path], typer.Argument(help="Files of lenses of this model.")],
+    prompt: Annotated[int, typer.Option(help="Number of the prompt that is shown token by token.", min=0)] = 0,
+    skip_first: Annotated[int | None, typer.Option(help="As it was fitted with.", min=0)] = None,
+) -> None:
+    """Show how far lenses read from the final prediction, beside the logit lens, and what they read of a prompt."""
+    from interp.lens.files import open_lens
+    from interp.loading.load import load_as_asked
+
+    model = load_as_asked(asked)
+    _show(RunOptions(**vars(asked) | {"model": model}), [open_lens(file, model) for file in files], prompt, skip_first)
+
+
+def _show(asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) -> None:
+    """All lenses beside the logit lens, by depth on the prompts that are held out; strips of one prompt."""
+    from interp.cli.terminal import show_notes, show_table
+    from interp.lens.fit import fit_prompts
+    from interp.lens.kinds import FittedLens
+    from interp.lens.show import depth_strip, kl_by_depth
+    from interp.loading.load import load_as_asked
+    from interp.running.show_tokens import refuse_unknown_prompt
+
+    model = load_as_asked(asked)
+    read = fit_prompts(
+        model, asked.prompts, n_pool=asked.n_pool, window=asked.window, skip_first=skip_first, seed=asked.seed
+    )
+    refuse_unknown_prompt(read.prompts, [prompt])
+    lenses = {"logit": FittedLens.logit(model)} | {f"{i} {lens.kind}": lens for i, lens in enumerate(fitted, 1)}
+    found = kl_by_depth(lenses, read.held_out(model))
+    cells = {(each.lens, each.depth): f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]" for each in found}
+    null = {(each.lens, each.depth): f"{each.other_depth:.2f}" for each in found}
+    names = [*lenses, *(f"{name}, other depth's" for name in list(lenses)[1:])]
+    rows = [
+        [str(d), *(cells[name, d] for name in lenses), *(null[name, d] for name in list(lenses)[1:])]
+        for d in range(model.info.n_layers)
+    ]
+    show_table("KL(final prediction || lens), bits, on prompts held out", ["depth", *names], rows)
+    show_notes([f"{len(read.held)} prompts; 95 % t intervals over their clusters"])
+    for name, lens in lenses.items():
+        strip = depth_strip(model, lens, read.ids[prompt])
+        depths = [*(range(lens.n_layers) if lens.kind == "logit" else lens.depths), "final"]
+        shown = [[str(depth), *read[-_SHOWN:]] for depth, read in zip(depths, strip.read, strict=True)]
+        show_table(f"{name} lens: likeliest next token by depth", ["depth", *strip.tokens[-_SHOWN:]], shown)

@@ -1,0 +1,76 @@
+"""Lenses side by side: how far each reads from the final prediction, and what it reads of a prompt, by depth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from interp.lens.held import HeldOut
+from interp.lens.kinds import FittedLens
+from interp.model import Model
+from interp.need import Need
+from interp.prompt import Prompt, PromptSet
+from interp.prompting.tokens import Ids, words_of
+from interp.reading.forward import capture
+from interp.statistics.estimate import t_mean
+
+
+@dataclass(frozen=True)
+class DepthKl:
+    """Mean KL(final prediction || lens) over clusters at one depth, in bits, with its 95 % t interval.
+
+    `other_depth` is the mean with the map of the depth that lies furthest away, as the null of a map that knows nothing
+    of its depth; NaN for the logit lens, which has one map.
+    """
+
+    lens: str
+    depth: int
+    value: float
+    low: float
+    high: float
+    other_depth: float
+
+
+def kl_by_depth(lenses: Mapping[str, FittedLens], held: HeldOut) -> list[DepthKl]:
+    """Every lens at every depth before the last, on prompts that it was not fitted on."""
+    return [each for name, lens in lenses.items() for each in _of_lens(name, lens, held)]
+
+
+def _of_lens(name: str, lens: FittedLens, held: HeldOut) -> list[DepthKl]:
+    kl, n = held.kl_of(lens), len(held.stream) - 1
+    furthest = {depth: max(lens.depths, key=lambda other: abs(other - depth)) for depth in range(n) if lens.depths}
+    exchanged = np.full_like(kl, np.nan)
+    if furthest:
+        exchanged = held.kl_bits(lambda x, depth: lens.carried(x, furthest[depth]))
+    clusters = [held.cluster == name for name in np.unique(held.cluster)]
+    found = []
+    for depth in range(n):
+        mean = t_mean([kl[depth, rows].mean() for rows in clusters])
+        found.append(DepthKl(name, depth, mean.value, mean.low, mean.high, float(exchanged[depth].mean())))
+    return found
+
+
+@dataclass(frozen=True)
+class DepthStrip:
+    """One prompt through a lens: the likeliest token of every depth at every position, and its probability."""
+
+    tokens: tuple[str, ...]
+    read: tuple[tuple[str, ...], ...]
+    probability: Float[np.ndarray, "depth pos"]
+
+
+@torch.inference_mode()
+def depth_strip(model: Model, lens: FittedLens, ids: Ids) -> DepthStrip:
+    """What a lens reads of a prompt at the depths that it has, and at last the model's own prediction."""
+    resid = Need("resid")
+    whole = PromptSet("strip", [Prompt(token_ids=tuple(ids.tolist()), scored=tuple(range(len(ids))))])
+    stream = torch.from_numpy(capture(model, whole, [ids], [resid])[resid])
+    depths = range(lens.n_layers) if lens.kind == "logit" else lens.depths
+    best = [
+        lens.log_probabilities(model, stream[depth].to(model.input_device, model.module.dtype), depth).max(dim=-1)
+        for depth in (*depths, lens.n_layers)
+    ]
+    read = tuple(words_of(model, each.indices.cpu().numpy()) for each in best)
+    return DepthStrip(words_of(model, ids), read, np.array([each.values.exp2().cpu().numpy() for each in best]))

@@ -1,0 +1,109 @@
+"""Whatever decodes the stream decodes it through the lens that is asked for, and a record says so."""
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import interp
+from interp.cli.app import app
+from interp.lens.fit import fit_prompts
+from interp.lens.kinds import FittedLens
+from interp.lens.show import depth_strip, kl_by_depth
+from interp.reading.lens import Lens
+
+SITES = [interp.Need(site) for site in ("lens_entropy", "lens_kl", "lens_log_prob", "mlp_logit", "attn_logit", "resid")]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return interp.load("tunnel:bijection-gpt-neox")
+
+
+@pytest.fixture(scope="module")
+def lens(model):
+    return interp.fit_lens(model, interp.sampled_prompts(model.task, 20), "tuned", seconds=2.0, quiet=True)
+
+
+def test_a_capture_decodes_and_attributes_through_the_lens(model, lens):
+    prompts = interp.sampled_prompts(model.task, 6)
+    plain = interp.collect(model, prompts, SITES)
+    through = interp.collect(lens.on(model), prompts, SITES)
+    entropy, kl, log_p, mlp, _, resid = (through[need] for need in SITES)
+    final = torch.from_numpy(plain[SITES[2]][-1]).double()
+    for depth in range(4):
+        expected = lens.log_probabilities(model, torch.from_numpy(resid[depth]), depth).double()
+        np.testing.assert_allclose(log_p[depth], expected, atol=1e-3)
+        np.testing.assert_allclose(entropy[depth, :], -(expected.exp2() * expected).sum(-1), atol=1e-3)
+        np.testing.assert_allclose(kl[depth], (final.exp2() * (final - expected)).sum(-1), atol=1e-3)
+    assert np.abs(entropy[:3] - plain[SITES[0]][:3]).max() > 0.1
+    np.testing.assert_array_equal(mlp[-1], plain[SITES[3]][-1])  # behind the last block nothing is carried
+    direction = Lens(model).direction(torch.from_numpy(resid[-1]), final.argmax(-1))
+    update = torch.from_numpy(interp.collect(model, prompts, "mlp_out")[interp.Need("mlp_out")][0])
+    np.testing.assert_allclose(mlp[0], (update @ lens.matrices[1].mT * direction).sum(-1), atol=1e-3)
+
+
+def test_a_run_through_a_lens_is_another_run_and_says_so(model, lens, tmp_path):
+    asked = {"probes": "components", "n_pool": 24, "out": tmp_path, "quiet": True, "report": False}
+    plain = interp.run(model, **asked)
+    path = interp.save_lens(lens, tmp_path / "lens.safetensors")
+    read = interp.run(model, lens=path, **asked)
+    assert read.spec["lens"] == str(path) and "lens" not in plain.spec and read.spec_hash != plain.spec_hash
+    assert read.model["lens"] == f"tuned {lens.digest}"
+    assert any("tuned lens" in note for note in read.findings["components"].notes)
+    name = "lens_kl_trend"
+    assert read.findings["components"][name].value != plain.findings["components"][name].value
+    assert f"--lens {path}" in interp.run("tunnel:bijection-gpt-neox", lens=path, **asked).spec["command"]
+    interp.save_lens(FittedLens.logit(model), path)  # another lens under the same name is measured again
+    assert interp.run(model, lens=path, **asked).model["lens"] is None
+
+
+def test_on_a_tunnel_the_lens_is_held_against_the_exact_posterior_at_every_depth(model, lens):
+    """Bits between what the lens reads and the exact posterior, by hand and in `components`."""
+    asked = {"probes": "components", "n_pool": 12, "out": None, "quiet": True}
+    table = interp.run(model, lens=lens, **asked).findings["components"].tables["by_depth"]
+    prompts = interp.sampled_prompts(model.task, 12)
+    stream = interp.collect(model, prompts, "resid")[SITES[-1]]
+    posterior = np.asarray(prompts.posterior)
+    outcomes = np.broadcast_to(prompts.outcome_ids, posterior.shape)
+    for depth in range(4):
+        log2_q = lens.log_probabilities(model, torch.from_numpy(stream[depth]), depth).numpy()
+        log2_q = np.take_along_axis(log2_q, outcomes, axis=1)
+        terms = np.where(posterior > 0, posterior * (np.log2(np.where(posterior > 0, posterior, 1)) - log2_q), 0)
+        np.testing.assert_allclose(table["posterior_kl"][depth], terms.sum(axis=1).mean(), atol=2e-3)
+
+
+def test_a_plan_counts_the_lens(model, lens, tmp_path):
+    path = interp.save_lens(lens, tmp_path / "lens.safetensors")
+    asked = {"model": "tunnel:bijection-gpt-neox", "probes": "components", "n_pool": 24, "is_timed": False}
+    more = interp.plan(**asked, lens=path).memory.weights - interp.plan(**asked).memory.weights
+    assert 4 * 3 * 64 * 65 <= more == path.stat().st_size
+
+
+def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(model, lens):
+    prompts = interp.sampled_prompts(model.task, 40)
+    held = fit_prompts(model, prompts, n_pool=None, window=None, skip_first=None, seed=0).held_out(model)
+    found = kl_by_depth({"logit": FittedLens.logit(model), "tuned": lens}, held)
+    assert [(each.lens, each.depth) for each in found] == [(name, d) for name in ("logit", "tuned") for d in range(3)]
+    for each in found:
+        assert 0 <= each.low < each.value < each.high
+        assert np.isnan(each.other_depth) == (each.lens == "logit")
+    assert found[5].other_depth > found[5].high  # a map of depth 0 does not serve at depth 2
+
+
+def test_a_strip_ends_in_what_the_model_predicts(model, lens):
+    ids = np.array(interp.sampled_prompts(model.task, 1).prompts[0].token_ids)
+    strip = depth_strip(model, lens, ids)
+    with torch.inference_mode():
+        logits = model.module(torch.from_numpy(ids)[None]).logits[0]
+    assert strip.read[-1] == tuple(map(str, logits.argmax(-1).tolist())) and len(strip.read) == 4
+    np.testing.assert_allclose(strip.probability[-1], logits.softmax(-1).max(-1).values, atol=1e-4)
+
+
+def test_the_commands_fit_and_show(tmp_path):
+    out = tmp_path / "lens.safetensors"
+    asked = ["--model", "tunnel:bijection-gpt-neox", "--n-pool", "24"]
+    fitted = CliRunner().invoke(app, ["lens", "fit", *asked, "--precision", "9", "--out", str(out)])
+    assert fitted.exit_code == 0 and fitted.stdout.splitlines()[-1] == str(out) and "standard error" in fitted.stdout
+    shown = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--prompt", "1"])
+    assert shown.exit_code == 0 and "1 jacobian" in shown.stdout and "final" in shown.stdout
