@@ -167,8 +167,8 @@ class Components(Probe):
         ]
         if drawn.model.lens:
             notes.append(
-                f"Decoded and attributed through the {drawn.model.lens.split()[0]} lens: what a block adds is told after "
-                "what later blocks make of it on average, and the parts no longer add up to the logit."
+                f"Decoded and attributed through the {drawn.model.lens.split()[0]} lens: what a block adds is told as "
+                "later blocks carry it on average, and the parts do not add up to the logit."
             )
         else:
             notes.append(
