@@ -16,8 +16,7 @@ from interp.settings import LARGEST_SEED, MOST, refuse_number, split_commas, wri
 
 if TYPE_CHECKING:
     from interp.edits import Edits
-    from interp.lens.kinds import FittedLens
-    from interp.model import Model
+    from interp.model import Carrying, Model
     from interp.probe import Probe
     from interp.prompt import Prompts
 
@@ -146,7 +145,7 @@ class RunOptions:
     ] = 3
     edits: Annotated["Edits", Option("--edit", "Change the model by the edits of this JSON file.", kind=Path)] = ()
     lens: Annotated[
-        "FittedLens | str | Path | None",
+        "Carrying | str | Path | None",
         Option(
             "--lens",
             "File of the lens that decodes the residual stream (`interp lens fit`); logit lens without.",

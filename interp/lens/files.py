@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from interp.errors import RecordError, UsageError
 from interp.lens.kinds import KINDS, FittedLens
 from interp.loading.aliases import MEMORY
-from interp.model import Model
+from interp.model import Carrying, Model
 from interp.system.foreign_files import readable
 from interp.system.whole_files import telling, writing
 
@@ -49,28 +49,47 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
         return _of_archive(path, model) if path.suffix in (".pt", ".pth") else _of_tensors(path)
 
 
-def with_lens(model: Model, lens: FittedLens | str | Path | None) -> Model:
+Asked = Carrying | str | Path | None
+"""A lens, the file of one, or the logit lens."""
+
+
+def with_lens(model: Model, lens: Asked) -> Model:
     """The model, whose stream is read through a lens or the lens in a file; None is the logit lens."""
-    if lens is None:
+    given = _given(lens)
+    if given is None:
         return model
-    return (lens if isinstance(lens, FittedLens) else open_lens(lens, model)).on(model)
+    return (given if isinstance(given, FittedLens) else open_lens(given, model)).on(model)
 
 
-def name_of_lens(lens: FittedLens | str | Path | None) -> str | None:
+def name_of_lens(lens: Asked) -> str | None:
     """How a record names it: its file, or that it was in memory."""
-    if isinstance(lens, FittedLens):
-        return f"{MEMORY}{lens.kind}"
-    return None if lens is None else str(lens)
+    given = _given(lens)
+    if isinstance(given, FittedLens):
+        return f"{MEMORY}{given.kind}"
+    return None if given is None else str(given)
 
 
-def lens_bytes(lens: FittedLens | str | Path | None) -> int:
+def lens_bytes(lens: Asked) -> int:
     """What a lens takes in memory; its file, where it is named, is about as large."""
-    if isinstance(lens, FittedLens):
-        return 4 * lens.d_model * (lens.d_model * len(lens.matrices) + len(lens.offsets))
-    if lens is None:
+    given = _given(lens)
+    if given is None:
         return 0
-    with telling(f"reading the lens {lens}", _FIX):
-        return Path(lens).stat().st_size
+    if isinstance(given, FittedLens):
+        return 4 * given.d_model * (given.d_model * len(given.matrices) + len(given.offsets))
+    with telling(f"reading the lens {given}", _FIX):
+        return given.stat().st_size
+
+
+def _given(lens: Asked) -> FittedLens | Path | None:
+    if lens is None or isinstance(lens, FittedLens):
+        return lens
+    if isinstance(lens, str | Path):
+        return Path(lens)
+    raise UsageError(
+        asked="a run through a lens",
+        found=f"a {type(lens).__name__} is none",
+        fix="Give what fit_lens returns, or a file.",
+    )
 
 
 def _of_tensors(path: Path) -> FittedLens:
