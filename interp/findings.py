@@ -341,8 +341,15 @@ class Findings(Answering, Mapping[str, Scalar]):
         return with_controls(self[name].standing(p), [control for _, control in self.essential_controls(name)])
 
     def essential_controls(self, name: str) -> list[tuple[str, Scalar]]:
-        """The controls that a number needs to stand out, each in words and as it was measured."""
-        return [(c.words, self[c.scalar]) for c in self.controls.get(name, ()) if c.essential]
+        """What a number needs to stand out, and what that needs in turn, each in words and as it was measured."""
+        found: dict[str, str] = {}
+        waiting = [name]
+        for each in waiting:
+            for control in self.controls.get(each, ()):
+                if control.essential and control.scalar not in found:
+                    found[control.scalar] = control.words
+                    waiting.append(control.scalar)
+        return [(words, self[scalar]) for scalar, words in found.items()]
 
     _habits = "`findings[name]` is a number, `findings.to_frame(name)` a table."
 

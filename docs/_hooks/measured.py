@@ -4,15 +4,19 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 from reference import table
 
+from interp.records.record import open_run
+
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "docs" / "_data"
 PRIMITIVES = ROOT / "wind_tunnels" / "measured" / "primitives.csv"
-ASSUMED, BROKEN = (ROOT / "tests" / "stress" / f"{name}.json" for name in ("worlds", "hostile"))
+ASSUMED, LIMITS = (ROOT / "tests" / "stress" / f"{name}.json" for name in ("worlds", "limits"))
+CERTIFICATES = ROOT / "examples" / "certificates"
 
 
 def data(name: str) -> str:
@@ -80,18 +84,23 @@ def _assumed() -> str:
 
 
 def _broken() -> str:
-    head = ("Number", "Simulation", "False positives", "Coverage", "Power at effects of size 1, 2, 3")
+    head = ("Number", "Simulation", "Judged", "False positives", "Coverage without, with an effect",
+            "Power at effects of size 1, 2, 3")  # fmt: skip
     return table(head, (
-        (f"`{probe}.{number}`", simulation, _rate(found["called_0"]), _rate(found.get("covered")),
-         " ".join(_rate(rate) for key, rate in found.items() if key.startswith("called_") and key != "called_0"))
-        for probe, simulations in _read(BROKEN)["rates"].items()
-        for simulation, numbers in simulations.items()
-        for number, found in numbers.items()
+        (f"`{path.name}.{row['number']}`", row["world"], f"{row['n_judged']} of {row['n_null']}",
+         _rate(row["called"]) or "not tested", _together(row["covered"], row["covered_planted"]),
+         _together(*(row[f"power_{size}"] for size in (1, 2, 3))))
+        for path in sorted(CERTIFICATES.iterdir())
+        for row in open_run(path).findings["certificate"].to_frame("worlds").to_dict("records")
     ))  # fmt: skip
 
 
+def _together(*shares: float) -> str:
+    return " ".join(_rate(share) for share in shares)
+
+
 def _limits() -> str:
-    reasons = (reason for file in (BROKEN, ASSUMED) for reason in _read(file)["known"].values())
+    reasons = (*_read(LIMITS).values(), *_read(ASSUMED)["known"].values())
     return "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
 
 
@@ -131,4 +140,4 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def _rate(x: float | None) -> str:
-    return "" if x is None else f"{x:.3f}"
+    return "" if x is None or isnan(x) else f"{x:.3f}"

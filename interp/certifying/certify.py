@@ -27,8 +27,9 @@ def certify(
 
     It is tried on simulated worlds: those that its package registers under `interp.worlds`, else worlds like texts
     that hold tokens, lengths and classes, heavy tails, unequal domains. `probe` is a name, `module:Class`, or a probe;
-    `settings` are fields of it. `scale` `smoke` tries some 40 worlds (seconds), `default` some 450 (minutes); another
-    `seed` draws other worlds. The same call resumes an interrupted one; with `resume` it does nothing else.
+    `settings` are fields of it. `scale` `smoke` tries some 90 worlds (seconds), `default` 90 of each kind (minutes),
+    `full` 230; another `seed` draws other worlds. The same call resumes an interrupted one; with `resume` it does
+    nothing else.
 
     >>> record = interp.certify("orthogonality", scale="smoke", out=None)  # doctest: +SKIP
     """

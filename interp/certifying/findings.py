@@ -1,57 +1,36 @@
 """What a certificate says: a number and a word for every headline of the probe, and the counts behind them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.statistics.estimate import count_band
 from interp.table import LABEL, Table
 
+from .counts import Counts, Kinds, counted, together
 from .known import Held
-from .trying import SIZES, Seen, Tried, covered, place_of
-from .verdicts import MEANINGS, Count, Word, judge, suspects, total
+from .trying import SIZES, Tried
+from .verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects, total
 from .worlds import Trials
 
 METHOD = "exact binomial over worlds"
 
+_COUNTS = {
+    "called": "fraction", "n_judged": "worlds", "n_null": "worlds", "covered": "fraction", "n_covered": "worlds",
+    "covered_planted": "fraction", "n_covered_planted": "worlds",
+    **{f"power_{size}": "fraction" for size in SIZES[1:]}, "n_planted": "worlds",
+}  # fmt: skip
 HEADLINES_UNITS = {
-    "number": LABEL, "word": LABEL, "called": "fraction", "n_null": "worlds", "worst_world": LABEL, "worst": "fraction",
-    "covered": "fraction", "n_covered": "worlds", "power_1": "fraction", "power_2": "fraction", "power_3": "fraction",
-    "n_planted": "worlds", "why": LABEL,
+    "number": LABEL, "word": LABEL, "worst_world": LABEL, "worst": "fraction", "n_worst": "worlds", **_COUNTS,
+    "why": LABEL,
 }  # fmt: skip
-WORLDS_UNITS = {
-    "number": LABEL, "world": LABEL, "called": "fraction", "n_null": "worlds", "covered": "fraction",
-    "n_covered": "worlds", "power_1": "fraction", "power_2": "fraction", "power_3": "fraction", "n_planted": "worlds",
-    "n": LABEL, "effects": LABEL,
-}  # fmt: skip
-KNOWN_UNITS = {
-    "model": LABEL, "number": LABEL, "expected": LABEL, "found": LABEL, "agrees": LABEL, "value": LABEL, "why": LABEL,
-}  # fmt: skip
-
-
-class _Kind:
-    """The worlds of one kind, as far as they show one number."""
-
-    def __init__(self, trials: Trials, tried: Tried, i: int, number: str) -> None:
-        self.world = trials.worlds[i]
-        self.seen = {size: self._of(tried, size, number) for size in SIZES}
-        self.null = _called(self.seen[0])
-        self.power = [_called(self.seen[size]) for size in SIZES[1:]]
-        places = [place_of(k, len(self.seen[0])) for k in range(len(self.seen[0]))]
-        held = covered(self.seen[0], places) if self.world.is_covered else []
-        self.covered = Count(sum(held), len(held))
-
-    def _of(self, tried: Tried, size: int, number: str) -> list[Seen]:
-        return [one[number] for one in tried.seen.get((self.world.name, size), ()) if number in one]
+WORLDS_UNITS = {"number": LABEL, "world": LABEL, **_COUNTS, "n": LABEL, "effects": LABEL}
+KNOWN_UNITS = dict.fromkeys(("model", "number", "expected", "found", "agrees", "value", "why"), LABEL)
 
 
 def doubtful(trials: Trials, tried: Tried) -> set[str]:
     """The kinds of worlds, by name, in which some number looks liberal."""
-    found = set()
-    for number in _judged(tried):
-        kinds = _kinds_of(trials, tried, number)
-        found |= {kinds[i].world.name for i in suspects([kind.null for kind in kinds])}
-    return found
+    return {world for kinds in counted(trials.worlds, tried.seen).values() for world in _suspected(kinds)}
 
 
 def findings_of(
@@ -61,20 +40,19 @@ def findings_of(
 
     `again` are the fresh worlds of kinds in which a number looked liberal, `example` what the probe found in one world.
     """
-    judged = _judged(tried)
-    twins = {f"{number}_no_first" for number in judged}
-    untried = [number for number in example.headline if number not in judged and number not in twins]
-    kinds = {number: _kinds_of(trials, tried, number) for number in judged}
+    kinds = counted(trials.worlds, tried.seen)
+    twins = {f"{number}_no_first" for number in kinds}
+    others = [number for number in example.headline if number not in kinds and number not in twins]
     fresh = {number: _fresh(mine, again, number) for number, mine in kinds.items()}
     words = {
-        number: judge([k.null for k in mine], total([k.power[-1] for k in mine]), fresh[number])
+        number: judge([counts.null for counts in mine.values()], together(mine).power_3, fresh[number])
         for number, mine in kinds.items()
     }
     rows = [_row(number, words[number], mine, fresh[number]) for number, mine in kinds.items()]
-    rows += [_untried_row(number, example[number]) for number in untried]
+    rows += [_row_without_worlds(number, example[number]) for number in others]
     tables = {
-        "headlines": Table.from_rows(rows, HEADLINES_UNITS, "One row a headline number, in shares of worlds."),
-        "worlds": _worlds_table(kinds),
+        "headlines": Table.from_rows(rows, HEADLINES_UNITS, "One row a headline number, in shares of judged worlds."),
+        "worlds": _worlds_table(trials, kinds),
     }
     if known:
         tables["known"] = _known_table(known)
@@ -87,73 +65,67 @@ def findings_of(
     )
 
 
-def _judged(tried: Tried) -> list[str]:
-    return list(dict.fromkeys(number for cell in tried.seen.values() for one in cell for number in one))
+def _suspected(kinds: Kinds) -> list[str]:
+    return suspects({world: counts.null for world, counts in kinds.items()})
 
 
-def _fresh(kinds: Sequence[_Kind], again: Tried, number: str) -> Count | None:
+def _fresh(kinds: Kinds, again: Tried, number: str) -> Count | None:
     """The fresh worlds of the kinds in which a number looked liberal; None where it did not."""
-    where = [kinds[i].world.name for i in suspects([kind.null for kind in kinds])]
-    seen = [one[number] for name in where for one in again.seen.get((name, 0), ())]
-    return _called(seen) if seen else None
+    fresh = total(Counts.of(world, again.seen, number).null for world in _suspected(kinds))
+    return fresh if fresh.n else None
 
 
-def _kinds_of(trials: Trials, tried: Tried, number: str) -> list[_Kind]:
-    every = [_Kind(trials, tried, i, number) for i in range(len(trials.worlds))]
-    return [kind for kind in every if kind.null.n]
-
-
-def _called(seen: Sequence[Seen]) -> Count:
-    return Count(sum(s.called for s in seen), len(seen))
-
-
-def _scalar(number: str, word: Word, kinds: Sequence[_Kind]) -> Scalar:
-    null = total([kind.null for kind in kinds])
+def _scalar(number: str, word: Word, kinds: Kinds) -> Scalar:
+    null = together(kinds).null
+    meaning = f"share of worlds without an effect in which {number} is called, of those in which it is judged: {word}"
+    about = {"n": null.n, "n_unit": "world", "meaning": meaning}
+    if null.n < LEAST_JUDGED:
+        return Scalar.undefined(f"judged in {null.n} worlds; {LEAST_JUDGED} would do", unit="fraction", **about)
     low, high = (count / null.n for count in count_band(null.n, ALPHA))
     return Scalar.of(
         null.share, "fraction", Interval(*null.interval(), METHOD), Null("a p that is right", ALPHA, (low, high)),
-        n=null.n, n_unit="world", meaning=f"share of worlds without an effect in which {number} is called: {word}",
+        **about,
     )  # fmt: skip
 
 
-def _row(number: str, word: Word, kinds: Sequence[_Kind], fresh: Count | None) -> dict[str, object]:
-    null, held = total([kind.null for kind in kinds]), total([kind.covered for kind in kinds])
-    power = [total([kind.power[i] for kind in kinds]) for i in range(len(SIZES) - 1)]
-    worst = max(kinds, key=lambda kind: kind.null.share)
-    row: dict[str, object] = {"number": number, "word": word, "called": null.share, "n_null": null.n}
-    row |= {"worst_world": worst.world.name, "worst": worst.null.share}
-    row |= {"covered": held.share, "n_covered": held.n}
-    for i, count in enumerate(power):
-        row[f"power_{i + 1}"] = count.share
-    why = MEANINGS[word] + ("" if power[-1].n else "; no effect on it is planted")
-    if held.n and held.interval()[1] < 1 - ALPHA:
-        why += "; its intervals are too narrow"
+def _row(number: str, word: Word, kinds: Kinds, fresh: Count | None) -> dict[str, object]:
+    every = together(kinds)
+    tested = {world: counts.null for world, counts in kinds.items() if counts.null.n >= LEAST_JUDGED}
+    worst = max(tested, key=lambda world: tested[world].share, default="")
+    most = tested.get(worst, NONE)
+    why = MEANINGS[word] + ("" if every.power_3.n else "; no effect on it is planted where it is judged")
+    for held, where in ((every.covered, "without an effect"), (every.covered_planted, "with one")):
+        if held.n and held.interval()[1] < 1 - ALPHA:
+            why += f"; its intervals are too narrow, or its value is biased, in worlds {where}"
     if fresh is not None:
         why += f"; it looked liberal, and of fresh worlds {fresh.k} of {fresh.n} called it"
-    return row | {"n_planted": power[-1].n, "why": why}
+    row: dict[str, object] = {
+        "number": number,
+        "word": word,
+        "worst_world": worst,
+        "worst": most.share,
+        "n_worst": most.n,
+    }
+    return row | every.cells | {"why": why}
 
 
-def _untried_row(number: str, scalar: Scalar) -> dict[str, object]:
-    nothing = Count(0, 0)
-    word: Word = "no p" if scalar.p is None and isfinite(scalar.value) else "untried"
-    row: dict[str, object] = {"number": number, "word": word, "called": nothing.share, "n_null": 0}
-    row |= {"worst_world": "", "worst": nothing.share, "covered": nothing.share, "n_covered": 0}
-    for i in range(1, len(SIZES)):
-        row[f"power_{i}"] = nothing.share
-    why = MEANINGS[word] if scalar.null else f"it has no null: {scalar.null_reason}"
-    return row | {"n_planted": 0, "why": why}
+def _row_without_worlds(number: str, scalar: Scalar) -> dict[str, object]:
+    """A headline of which no world is known to hold nothing: without a p there is nothing to be called."""
+    row = _row(number, "not tested", {}, None)
+    if scalar.p is not None or not isfinite(scalar.value):
+        return row
+    return row | {"word": "no p", "why": MEANINGS["no p"] if scalar.null else f"it has no null: {scalar.null_reason}"}
 
 
-def _worlds_table(kinds: dict[str, list[_Kind]]) -> Table:
-    rows = []
-    for number, mine in kinds.items():
-        for kind in mine:
-            row: dict[str, object] = {"number": number, "world": kind.world.name, "called": kind.null.share}
-            row |= {"n_null": kind.null.n, "covered": kind.covered.share, "n_covered": kind.covered.n}
-            for i, count in enumerate(kind.power):
-                row[f"power_{i + 1}"] = count.share
-            effects = "; ".join(kind.world.effects) if kind.power[-1].n else ""
-            rows.append(row | {"n_planted": kind.power[-1].n, "n": kind.world.n, "effects": effects})
+def _worlds_table(trials: Trials, kinds: Mapping[str, Kinds]) -> Table:
+    made = {world.name: world for world in trials.worlds}
+    rows = [
+        {
+            "number": number, "world": name, **counts.cells, "n": made[name].n,
+            "effects": "; ".join(made[name].effects) if counts.power_3.n else "",
+        }
+        for number, mine in kinds.items() for name, counts in mine.items()
+    ]  # fmt: skip
     return Table.from_rows(rows, WORLDS_UNITS, "The same for every kind of world.")
 
 
@@ -161,8 +133,7 @@ def _known_table(known: Sequence[Held]) -> Table:
     rows = [
         {
             "model": held.known.model, "number": held.number, "expected": " or ".join(held.known.standing),
-            "found": held.standing, "agrees": "yes" if held.agrees else "no", "value": held.words,
-            "why": held.known.why,
+            "found": held.standing, "agrees": held.agrees, "value": held.words, "why": held.known.why,
         }
         for held in known
     ]  # fmt: skip
@@ -171,9 +142,15 @@ def _known_table(known: Sequence[Held]) -> Table:
 
 def _notes(words: Sequence[Word], known: Sequence[Held]) -> list[str]:
     notes = [
-        "Called: the page of a run would say that the number stands out, its essential controls agreeing. Null worlds "
-        "are of all kinds together; a word stands on exact binomial intervals, never on the share alone.",
+        "Called: the page of a run would say that the number stands out, its essential controls agreeing. Shares are "
+        f"of the worlds in which it is judged (enough clusters, a finite value); under {LEAST_JUDGED} no rate is "
+        "said. A word stands on exact binomial intervals, never on the share alone.",
+        "Covers: the interval holds the value that is true by how the world is made, or that a hundred times the "
+        "prompts give.",
     ]
     notes += [f"{word}: {MEANINGS[word]}." for word in dict.fromkeys(words)]
-    wrong = [f"{held.number} on {held.known.model}" for held in known if not held.agrees]
-    return notes + ([f"Found elsewhere than is known: {', '.join(wrong)}."] if wrong else [])
+    said = {"no": "Found elsewhere than is known", "not judged": "Not judged where the truth is known"}
+    for agrees, what in said.items():
+        where = [f"{held.number} on {held.known.model}" for held in known if held.agrees == agrees]
+        notes += [f"{what}: {', '.join(where)}."] if where else []
+    return notes

@@ -1,6 +1,7 @@
 """A probe on models of known truth: does a number stand where it is known to stand?"""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from interp.findings import Standing
 from interp.probe import Probe
@@ -18,8 +19,11 @@ class Held:
     words: str
 
     @property
-    def agrees(self) -> bool:
-        return self.standing in self.known.standing
+    def agrees(self) -> Literal["yes", "no", "not judged"]:
+        """A number that is not judged neither agrees nor differs."""
+        if self.standing == "unjudged":
+            return "not judged"
+        return "yes" if self.standing in self.known.standing else "no"
 
 
 def held_against(known: Known, probe: Probe) -> Held:

@@ -25,12 +25,14 @@ from .findings import doubtful, findings_of
 from .known import held_against
 from .texts import any_trials
 from .trying import WORLDS, Tried, planned, try_worlds
+from .verdicts import LEAST_JUDGED
 from .worlds import Trials, shrunk_fields, trials_of
 
-Scale = Literal["smoke", "default"]
+Scale = Literal["smoke", "default", "full"]
 
-N_WORLDS: Mapping[Scale, tuple[int, int]] = {"smoke": (24, 6), "default": (280, 60)}
-"""How many null worlds, and how many of each planted size: in all, spread over the kinds of worlds."""
+_N_NULL: Mapping[Scale, int] = {"smoke": LEAST_JUDGED, "default": LEAST_JUDGED, "full": 200}
+_N_PLANTED = 10
+"""How many null worlds, and how many of each planted size: of every kind, or of all kinds together at scale `smoke`."""
 
 _N_AGAIN = 3
 """So many times as many fresh null worlds are tried of a kind in which a number looks liberal."""
@@ -43,7 +45,7 @@ _SEEDS = 100_000
 class Certificate(Study):
     """`probe` is a name, or `module:Class`; `settings` are field=value of it.
 
-    `scale`: `smoke` tries some 40 worlds, `default` some 450. Another `seed` draws other worlds.
+    `scale`: `smoke` tries some 90 worlds, `default` 90 of each kind, `full` 230. Another `seed` draws other worlds.
     """
 
     probe: str = "manifold"
@@ -86,11 +88,12 @@ class Certificate(Study):
         probe = self.certified
         probe.refuse_fields(None)
         trials = _trials(probe)
-        counts = planned(trials.worlds, *N_WORLDS[self.scale])
-        n = sum(sum(sizes.values()) for sizes in counts)
+        n_spread = len(trials.worlds) if self.scale == "smoke" else 1
+        null, of_size = (-(-n // n_spread) for n in (_N_NULL[self.scale], _N_PLANTED))
+        worlds = [(world, planned(world, null, of_size)) for world in trials.worlds]
+        n = sum(sum(sizes.values()) for _, sizes in worlds)
         n_all = n + len(trials.known)
         tried = Tried.begun_in(work)
-        worlds = list(zip(trials.worlds, counts, strict=True))
         try_worlds(probe, worlds, _SEEDS * self.seed, tried, lambda done: progress(done, n_all))
         again = Tried.begun_in(work / "again")
         doubt = doubtful(trials, tried)

@@ -5,9 +5,9 @@ every probe can be tried on them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,10 @@ from interp.need import Need
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
 
-from .worlds import Trials, World, noise, of_model
+from .worlds import Grouping, Trials, World, grouped, in_common, noise, of_model
 
-SHAPE = Shape(n_layers=2, d_head=16, n_kv_heads=2, n_heads=2, d_model=32, vocab_size=41)
+_SHAPE = Shape(n_layers=2, n_heads=2, n_kv_heads=2, d_head=16, d_model=32, vocab_size=41)
 SMALL: Mapping[str, Any] = {"n_permutations": 99, "n_null": 60, "n_bootstrap": 299, "n_splits": 10}
-
-
-Clustering = Literal["none", "fives", "twenty", "one domain"]
 
 
 @dataclass(frozen=True)
@@ -31,50 +28,70 @@ class Text:
     """What prompts are like. Shares are of the variance of the entropy; activations always hold their token."""
 
     token_tells: float = 0.0
+    """The token tells how far entropies are spread, too."""
     class_is_pc1: bool = False
     length_tells: float = 0.0
     bent: bool = False
     """Length tells half of the entropy, and of the second coordinate, by its distance from the mean."""
+    previous_tells: float = 0.0
+    """One of twelve tokens before the last one, which activations hold, tells so much."""
+    few_tokens: bool = False
     heavy: bool = False
     unequal: bool = False
-    clusters: Clustering = "none"
+    clusters: Grouping = "alone"
+    one_domain: bool = False
+    """Four templates make one domain, a fifth of the prompts."""
     alike: float = 0.0
     """The share of every variance that prompts of one cluster have in common."""
 
+    def n_of(self, n: int) -> int:
+        """How many prompts a world of `n` clusters has."""
+        return n * {"alone": 1, "fives": 5, "templates": 3}[self.clusters] + self.one_domain * n // 4
+
 
 TEXTS: Mapping[str, Text] = {
-    "as assumed": Text(), "token tells 10 % of the entropy": Text(token_tells=0.1),
-    "token tells 30 % of the entropy": Text(token_tells=0.3),
+    "as assumed": Text(), "token tells 30 % of the entropy, and its spread": Text(token_tells=0.3),
     "first axis is the token's class": Text(class_is_pc1=True),
-    "length tells 30 % of the entropy": Text(length_tells=0.3), "heavy tails": Text(heavy=True),
+    "length tells 30 % of the entropy": Text(length_tells=0.3), "length bends the entropy": Text(bent=True),
+    "the token before tells 30 % of the entropy": Text(previous_tells=0.3), "heavy tails": Text(heavy=True),
     "domains of 80, 10 and 10 %": Text(unequal=True),
     "five near-copies of each prompt": Text(clusters="fives", alike=0.95),
-    "twenty templates of unequal size": Text(clusters="twenty", alike=0.7),
-    "four templates make one domain": Text(clusters="one domain", alike=0.7),
-    "length bends the entropy": Text(bent=True),
+    "five texts of each author": Text(clusters="fives", alike=0.4),
+    "templates of unequal size": Text(clusters="templates", alike=0.7),
+    "templates of few tokens": Text(clusters="templates", alike=0.7, few_tokens=True, previous_tells=0.3),
+    "four templates make one domain": Text(one_domain=True, alike=0.7),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Points of the last layer, 32 coordinates each, and the columns of their rows."""
+    """Points of the last layer, 32 coordinates each, the columns of their rows, and the tokens before the last ones."""
 
     points: np.ndarray
     own: np.ndarray
     columns: Mapping[str, np.ndarray]
+    previous: np.ndarray
+
+    @property
+    def entropy(self) -> np.ndarray:
+        return self.columns["next_entropy_bits"]
 
 
 def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, size: float) -> Drawn:
     """One world; the planted effect is in what the third coordinate tells of the entropy: see `effects`."""
-    cluster = _clusters(text, n, rng)
+    cluster = grouped(text.clusters, n, rng)
+    if text.one_domain:
+        cluster = np.append(cluster, n + np.arange(n // 4) % 4)
+    n = len(cluster)
 
     def alike(draw: Callable[[int], np.ndarray]) -> np.ndarray:
-        """Draws of all prompts, of which those of a cluster have a share in common."""
-        own = draw(n)
-        return own if not text.alike else (1 - text.alike) ** 0.5 * own + text.alike**0.5 * draw(n)[cluster]
+        return in_common(draw, cluster, text.alike)
 
     # common and rare ones, as in texts; a template ends all its prompts alike, and makes them about as long
     tokens = np.minimum(rng.geometric(0.1, n), 40)[cluster]
+    previous = rng.integers(0, 12, n)[cluster]
+    if text.few_tokens:
+        tokens, previous = tokens % 5, previous % 4
     embedding, level = of_model(seed).standard_normal((41, 32)), of_model(seed + 1).standard_normal(41)
     points = 0.7 * embedding[tokens] + alike(lambda k: noise(rng, (k, 32), text.heavy))
     length = rng.integers(8, 40, n)[cluster]
@@ -86,33 +103,24 @@ def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, s
         kind = np.sign(tokens % 2 - 0.5)
         points[:, 0] += 4 * kind
         told += 0.5**0.5 * kind
+    if text.previous_tells:
+        points += 0.7 * embedding[-1 - previous]
+        told += text.previous_tells**0.5 * level[-1 - previous]
     points[:, 1] += 2 * long
     own = 3 * alike(rng.standard_normal)
     points[:, 2] += own
-    left = max(0.05, 1 - text.token_tells - text.length_tells - 0.5 * text.class_is_pc1 - 0.5 * text.bent)
+    shares = text.token_tells + text.length_tells + text.previous_tells + 0.5 * text.class_is_pc1 + 0.5 * text.bent
+    spread = np.exp(0.5 * level[tokens] * (text.token_tells > 0))
     rest = alike(lambda k: noise(rng, (k,), text.heavy))
     domain = rng.choice(["code", "news", "poems"], n, p=[0.8, 0.1, 0.1] if text.unequal else None)[cluster]
-    if text.clusters == "one domain":
-        domain[cluster < n // 3] = "code"
-        domain[cluster >= n // 3] = rng.choice(["news", "poems"], n)[cluster[cluster >= n // 3]]
+    if text.one_domain:
+        domain[domain == "code"] = "news"
+        domain[-(n // 5) :] = "code"
     columns = {
-        "next_entropy_bits": 6 + told + left**0.5 * (step * size * own / 3 + rest),
-        "domain": domain,
-        "cluster": cluster,
-        "token": tokens,
-        "length": length,
-        "position": length - 1,
-    }
-    return Drawn(points, own, columns)
-
-
-def _clusters(text: Text, n: int, rng: np.random.Generator) -> np.ndarray:
-    """The cluster of every prompt, named by one of its prompts."""
-    if text.clusters == "fives":
-        return np.arange(n) // 5 * 5
-    if text.clusters == "twenty":
-        return np.sort(rng.integers(0, 20, n))
-    return np.where(np.arange(n) < n // 3, np.arange(n) % 4, np.arange(n)) if text.alike else np.arange(n)
+        "next_entropy_bits": 6 + told + max(0.05, 1 - shares) ** 0.5 * spread * (step * size * own / 3 + rest),
+        "domain": domain, "cluster": cluster, "token": tokens, "length": length, "position": length - 1,
+    }  # fmt: skip
+    return Drawn(points, own, columns, previous)
 
 
 def effects(step: float) -> tuple[str, ...]:
@@ -125,14 +133,18 @@ def found_in_texts(
 ) -> Findings:
     """What a probe finds where the values of the last of two layers are such points."""
     drawn = draw(text, step, n, rng, seed, size)
-    layers = np.stack([rng.standard_normal((n, 32)), drawn.points])
-    return probe.analyse(text_capture(probe.needs, drawn, {"v": layers.reshape(2, n, 2, 16)}, seed), {})
+    layers = np.stack([rng.standard_normal(drawn.points.shape), drawn.points])
+    return probe.analyse(text_capture(probe.needs, drawn, {"v": layers.reshape(2, -1, 2, 16)}, seed), {})
 
 
 def text_capture(needs: tuple[Need, ...], drawn: Drawn, planted: Mapping[str, np.ndarray], seed: int) -> Capture:
-    """A capture of noise but for these activations and columns."""
-    shape = Shape(len(drawn.points), n_layers=2, d_head=16, vocab_size=41)
-    return synthetic_capture(needs, shape, planted=planted, columns=drawn.columns, seed=seed)
+    """A capture of noise but for these activations, columns and tokens."""
+    shape = replace(_SHAPE, n_prompts=len(drawn.points))
+    made = synthetic_capture(needs, shape, planted=planted, columns=drawn.columns, seed=seed)
+    before = made.tables.get("before_last")
+    if before is None:
+        return made
+    return replace(made, tables={**made.tables, "before_last": before.with_column("token", drawn.previous, "index")})
 
 
 N_ANY, STEP_ANY = 240, 0.5
@@ -145,7 +157,14 @@ def any_trials(probe: Probe) -> Trials:
     the length of the activations does. Judged are the headline numbers that have a p.
     """
     worlds = (
-        World(probe.name, name, partial(_anywhere, text), effects=effects(STEP_ANY), n=f"{N_ANY} prompts", small=SMALL)
+        World(
+            probe.name,
+            name,
+            partial(_anywhere, text),
+            effects=effects(STEP_ANY),
+            n=f"{text.n_of(N_ANY)} prompts",
+            small=SMALL,
+        )
         for name, text in TEXTS.items()
     )
     return Trials(tuple(worlds))
@@ -154,15 +173,13 @@ def any_trials(probe: Probe) -> Trials:
 def _anywhere(text: Text, probe: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
     drawn = draw(text, STEP_ANY, N_ANY, rng, seed, size)
     points = drawn.points * np.exp(STEP_ANY * size * drawn.own / 12)[:, None]
-    shape = Shape(N_ANY, n_layers=2, n_heads=2, n_kv_heads=2, d_head=16, vocab_size=41)
     planted = {}
     for need in probe.needs:
         site = need.described
-        sizes = tuple(shape.axis(axis) for axis in site.axes)
+        sizes = tuple(_SHAPE.axis(axis) for axis in site.axes)
         holds = site.unit == "activation" and site.source != "weights" and np.prod(sizes) == points.shape[1]
-        if need.at == "scored" and holds and shape.leading(site):
-            (n_places,) = shape.leading(site)
+        if need.at == "scored" and holds and _SHAPE.leading(site):
+            (n_places,) = _SHAPE.leading(site)
             before = rng.standard_normal((n_places - 1, *points.shape))
-            planted[site.name] = np.concatenate([before, points[None]]).reshape(n_places, N_ANY, *sizes)
-    made_up = synthetic_capture(probe.needs, shape, planted=planted, columns=drawn.columns, seed=seed)
-    return probe.analyse(made_up, {})
+            planted[site.name] = np.concatenate([before, points[None]]).reshape(n_places, len(points), *sizes)
+    return probe.analyse(text_capture(probe.needs, drawn, planted, seed), {})

@@ -1,5 +1,7 @@
 """What a share of worlds says: exact binomial intervals, and one word for a headline number.
 
+Worlds in which a number is not judged (too few clusters, say) count for nothing, and a number that is judged in fewer
+than 60 worlds without an effect is *not tested*.
 A number is *liberal* where it is called in more than 5 % of the worlds with nothing to find, by more than the Monte
 Carlo error: over all kinds of worlds together, or in one kind, whose interval is widened for how many kinds there are;
 and fresh worlds of other seeds, three times as many, say so again.
@@ -10,13 +12,16 @@ a number then holds for want of evidence, and the interval beside it says so.
 Source: Clopper and Pearson, Biometrika 26 (1934).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from interp.findings import ALPHA
 
-Word = Literal["holds", "liberal", "conservative", "without power", "no p", "untried"]
+Word = Literal["holds", "liberal", "conservative", "without power", "no p", "not tested"]
+
+LEAST_JUDGED = 60
+"""Worlds in which a number has to be judged before its rate is said: of fewer, none called may still be 5 %."""
 
 MEANINGS: dict[Word, str] = {
     "holds": "called in 5 % of the null worlds, within the error of counting",
@@ -24,7 +29,7 @@ MEANINGS: dict[Word, str] = {
     "conservative": "called in less than 5 % of the null worlds, beyond the error of counting: it can miss, not invent",
     "without power": "not called in half of the worlds even at the largest planted effect",
     "no p": "it has no p, so that nothing is called: read it beside its null",
-    "untried": "there is no world of which it is known that this number has nothing to find",
+    "not tested": f"judged in fewer than {LEAST_JUDGED} worlds of which it is known that it has nothing to find there",
 }
 
 _HALF = 0.5
@@ -37,9 +42,20 @@ class Count:
     k: int
     n: int
 
+    @classmethod
+    def of(cls, said: Iterable[bool | None]) -> "Count":
+        """Of the worlds of which something can be said."""
+        known = [one for one in said if one is not None]
+        return cls(sum(known), len(known))
+
     @property
     def share(self) -> float:
         return self.k / self.n if self.n else float("nan")
+
+    @property
+    def rate(self) -> float:
+        """The share where enough worlds were judged to say it."""
+        return self.share if self.n >= LEAST_JUDGED else float("nan")
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The exact interval of the share; all shares where nothing was counted."""
@@ -54,9 +70,12 @@ class Count:
         return Count(self.k + other.k, self.n + other.n)
 
 
-def total(counts: Sequence[Count]) -> Count:
+NONE = Count(0, 0)
+
+
+def total(counts: Iterable[Count]) -> Count:
     """All worlds together."""
-    return sum(counts, start=Count(0, 0))
+    return sum(counts, start=NONE)
 
 
 def is_liberal(kinds: Sequence[Count]) -> bool:
@@ -69,11 +88,12 @@ def _of_one(kinds: Sequence[Count]) -> float:
     return 1 - 0.05 / max(1, len(kinds))
 
 
-def suspects(kinds: Sequence[Count]) -> list[int]:
+def suspects(kinds: Mapping[str, Count]) -> list[str]:
     """Where a number that looks liberal is to be tried again: the kinds that are liberal alone, or else all."""
-    if not is_liberal(kinds):
+    every = list(kinds.values())
+    if not is_liberal(every):
         return []
-    return [i for i, kind in enumerate(kinds) if kind.interval(_of_one(kinds))[0] > ALPHA] or list(range(len(kinds)))
+    return [name for name, kind in kinds.items() if kind.interval(_of_one(every))[0] > ALPHA] or list(kinds)
 
 
 def judge(null: Sequence[Count], planted: Count, fresh: Count | None = None) -> Word:
@@ -81,8 +101,8 @@ def judge(null: Sequence[Count], planted: Count, fresh: Count | None = None) -> 
 
     `fresh` are the worlds on which a number that looked liberal was tried again.
     """
-    if not total(null).n:
-        return "untried"
+    if total(null).n < LEAST_JUDGED:
+        return "not tested"
     if is_liberal(null) and (fresh is None or fresh.interval()[0] > ALPHA):
         return "liberal"
     if planted.n and planted.interval()[1] < _HALF:

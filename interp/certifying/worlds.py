@@ -7,7 +7,7 @@ function without arguments that returns `Trials`. A probe without an entry is tr
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from interp.probe import Probe
 from interp.registry import entries, load_entry
 
 N_MODELS = 5
-"""Worlds share so many models in turn: an interval over prompts is to hold the value of its own model."""
+"""Worlds share so many models in turn."""
 
 Make = Callable[[Probe, np.random.Generator, int, float], Findings]
+Truth = Callable[[int, float], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class World:
     At size 0 nothing is there of the numbers in `null` (without them: of any headline number that has a p). At sizes 1
     to 3 an effect is planted, which `effects` says in words, but of the numbers in `unplanted`. `small` are fields of
     the probe that are set so that hundreds of worlds take minutes: reference distributions, prompts of a causal probe.
-    `n` counts what a world holds. Without `is_covered` a world has no value of its own that intervals could hold.
+    `n` counts what a world holds. `truth(seed, size)` gives the numbers whose true value is known there, by how the
+    world is made or from a hundred times the prompts: their intervals are to hold it.
     """
 
     probe: str
@@ -39,7 +41,7 @@ class World:
     effects: tuple[str, ...] = ()
     n: str = ""
     small: Mapping[str, Any] = field(default_factory=dict)
-    is_covered: bool = True
+    truth: Truth = lambda seed, size: {}
 
     def findings(self, probe: Probe, seed: int, size: float) -> Findings:
         """What the probe finds in the world of this seed."""
@@ -53,7 +55,7 @@ class World:
 
 @dataclass(frozen=True)
 class Known:
-    """A model of which it is known where a number stands: `above` its null, `within`, or `unjudged` (never varies)."""
+    """A model of which it is known where a number stands: `above` its null, or `within`."""
 
     model: str
     number: str
@@ -82,6 +84,11 @@ def shrunk_fields(probe: Probe, small: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in small.items() if k in defaults and getattr(probe, k) == defaults[k] != v}
 
 
+def nothing(*numbers: str) -> Truth:
+    """The truth of numbers that are 0 where no effect is planted."""
+    return lambda seed, size: {} if size else dict.fromkeys(numbers, 0.0)
+
+
 def of_model(seed: int) -> np.random.Generator:
     """What belongs to the model of a world, not to its prompts."""
     return np.random.default_rng([7, seed % N_MODELS])
@@ -90,6 +97,22 @@ def of_model(seed: int) -> np.random.Generator:
 def noise(rng: np.random.Generator, size: tuple[int, ...], heavy: bool) -> np.ndarray:
     """Of variance 1; heavy tails are those of Student's t with three degrees of freedom."""
     return rng.standard_t(3, size) / 3**0.5 if heavy else rng.standard_normal(size)
+
+
+Grouping = Literal["alone", "fives", "templates"]
+
+
+def grouped(how: Grouping, n: int, rng: np.random.Generator) -> np.ndarray:
+    """The cluster of each prompt: `n` prompts alone, `n` clusters of five, or at most `n` of three on average."""
+    if how == "templates":
+        return np.sort(rng.integers(0, n, 3 * n))
+    return np.arange(n).repeat(5 if how == "fives" else 1)
+
+
+def in_common(draw: Callable[[int], np.ndarray], cluster: np.ndarray, share: float) -> np.ndarray:
+    """Draws of all prompts, along the first axis; those of a cluster have a share of the variance in common."""
+    n = len(cluster)
+    return (1 - share) ** 0.5 * draw(n) + share**0.5 * draw(n)[cluster]
 
 
 def judged_name(findings: Findings, number: str) -> str:

@@ -240,7 +240,8 @@ def certify(
         typer.Argument(help="Names of probes, or module:Class of your own.", autocompletion=completing.probes),
     ],
     scale: Annotated[
-        Literal["smoke", "default"], typer.Option(help="smoke: about 40 simulations; default: about 450.")
+        Literal["smoke", "default", "full"],
+        typer.Option(help="smoke: about 90 simulations; default: 90 of each kind; full: 230."),
     ] = "default",
     seed: Annotated[int, typer.Option(help="Seed of the simulations.", min=0, max=LARGEST_SEED)] = 0,
     set_: Annotated[

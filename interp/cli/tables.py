@@ -62,9 +62,17 @@ def _print_numbers(record: RunRecord) -> None:
 def print_certificate(record: RunRecord) -> None:
     """A row for every headline number of the certified probe: a word, and the shares of worlds behind it."""
     found = record.findings["certificate"]
-    head = ("number", "verdict", "called without an effect", "interval covers", "called, small to large effect")
+    head = (
+        "number",
+        "verdict",
+        "called without an effect",
+        "worst kind",
+        "interval covers",
+        "called, small to large effect",
+    )
     cells = (
-        (row["number"], row["word"], _counted(row, "called", "n_null"), _counted(row, "covered", "n_covered"),
+        (row["number"], row["word"], _counted(row, "called", "n_judged"), _counted(row, "worst", "n_worst"),
+         _counted(row, "covered", "n_covered"),
          " ".join(_short(row[f"power_{i}"]) for i in (1, 2, 3)) if row["n_planted"] else "")
         for row in _rows(found.tables["headlines"])
     )  # fmt: skip
@@ -73,8 +81,8 @@ def print_certificate(record: RunRecord) -> None:
 
 
 def _counted(row: Mapping[str, Any], name: str, of: str) -> str:
-    """`0.045 of 400 (0.027 to 0.07)`; empty where nothing was counted."""
-    if not row[of]:
+    """`0.045 of 400 (0.027 to 0.07)`; empty where too few worlds were counted."""
+    if not math.isfinite(row[name]):
         return ""
     interval = Count(round(row[name] * row[of]), row[of]).interval()
     return f"{_short(row[name])} of {row[of]} ({_range(interval, '')})"

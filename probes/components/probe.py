@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import ALPHA, Findings, Interval, Scalar
+from interp.findings import ALPHA, Control, Findings, Interval, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout, Sentences
@@ -35,12 +35,13 @@ from .depth_trend import MIN_DEPTHS, depth_trend
 from .experts import ROUTED, experts
 from .posterior import posterior_divergence
 from .tables import DepthCurves, by_depth_table, by_layer_table, layer_values
-from .updates import FinalShares, final_shares, sizes
+from .updates import FinalShares, final_shares, loudest_dimension, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
 
 _SITES = ("resid", "attn_out", "mlp_out", "attn_logit", "mlp_logit", "lens_entropy", "lens_kl")
+_SHARES, _QUIET = ("attention_share", "feed_forward_share"), "_quiet"
 _NO_LENGTH = "undefined: a residual stream without length"
 
 TRENDS = {
@@ -97,7 +98,8 @@ class Components(Probe):
         captured = {site: Cloud.of(drawn, Need(site)).points for site in _SITES}
         units = Units.of(drawn.rows, drawn.prompts.unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))
         stream = (captured["resid"], captured["attn_out"], captured["mlp_out"])
-        shares = final_shares(*stream, self._signs(len(stream[1])))
+        signs, loudest = self._signs(len(stream[1])), loudest_dimension(stream[0][-1])
+        shares, quiet = final_shares(*stream, signs), final_shares(*stream, signs, loudest)
         logits = {site: captured[site][..., 0].astype(np.float64) for site in ("attn_logit", "mlp_logit")}
         curves = {name: captured[name][..., 0].astype(np.float64) for name in ("lens_entropy", "lens_kl")}
         exchanged = None
@@ -106,7 +108,8 @@ class Components(Probe):
             curves["posterior_kl"], exchanged = divergence.kl_bits, divergence.exchanged
         depths = DepthCurves(curves, exchanged)
         scalars = {
-            **self._share_scalars(shares, units),
+            **_share_scalars(shares, units, ""),
+            **_share_scalars(quiet, units, f", without its loudest dimension ({loudest})", _QUIET),
             **{name: self._logit_scalar(name, rows, units) for name, rows in logits.items()},
             **_trend_scalars(depths, units),
         }
@@ -132,6 +135,7 @@ class Components(Probe):
             },
             notes=self._notes(drawn, shares),
             headline=tuple(headline),
+            controls={name: (Control("without the loudest dimension", name + _QUIET),) for name in _SHARES},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -142,12 +146,6 @@ class Components(Probe):
     def _signs(self, n_layers: int) -> Float[np.ndarray, "draw part"]:
         rng = np.random.default_rng([self.seed, 2])
         return random_signs(np.arange(1 + 2 * n_layers), self.n_permutations, rng)
-
-    def _share_scalars(self, shares: FinalShares, units: Units) -> dict[str, Scalar]:
-        """What all attention, and all feed-forward, has written of the final stream."""
-        n_layers = len(shares.share) // 2
-        kinds = {"attention_share": slice(1, 1 + n_layers), "feed_forward_share": slice(1 + n_layers, None)}
-        return {name: _share_scalar(name, part, shares, units) for name, part in kinds.items()}
 
     def _logit_scalar(self, name: str, rows: Float[np.ndarray, "layer row"], units: Units) -> Scalar:
         block = "attention" if name == "attn_logit" else "feed-forward"
@@ -195,7 +193,17 @@ def _mean(rows: Float[np.ndarray, " row"], unit: str, units: Units) -> tuple[flo
     return float(mean_of_units(by_unit)), unit, units.mean_interval(by_unit, method, _NO_LENGTH)
 
 
-def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units) -> Scalar:
+def _share_scalars(shares: FinalShares, units: Units, without: str, suffix: str = "") -> dict[str, Scalar]:
+    """What all attention, and all feed-forward, has written of the final stream."""
+    n_layers = len(shares.share) // 2
+    parts = slice(1, 1 + n_layers), slice(1 + n_layers, None)
+    return {
+        name + suffix: _share_scalar(name, part, shares, units, without)
+        for name, part in zip(_SHARES, parts, strict=True)
+    }
+
+
+def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units, without: str) -> Scalar:
     value, unit, interval = _mean(shares.share[parts].sum(axis=0), "fraction", units)
     drawn = shares.flipped[:, parts].sum(axis=1)
     middle = drawn.mean(keepdims=True)
@@ -210,7 +218,7 @@ def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units) ->
         value, unit, interval,
         null_from_permutations("every update with a random sign", drawn) if known else _NO_LENGTH,
         p=maximum_statistic_p(abs(value - middle), np.abs(drawn[:, None] - middle))[0] if known else None,
-        meaning=f"The share of the final residual stream that {block} has written, over all layers; with the "
+        meaning=f"The share of the final residual stream{without} that {block} has written, over all layers; with the "
         f"embedding's, the shares of both blocks add up to 1{few if is_out_of_reach else ''}.", **about,
     )  # fmt: skip
 

@@ -36,8 +36,9 @@ def final_shares(
     attention: Num[np.ndarray, "layer row d_model"],
     feed_forward: Num[np.ndarray, "layer row d_model"],
     signs: Float[np.ndarray, "draw part"],
+    without: int | None = None,
 ) -> FinalShares:
-    """Shares of every part at every row, and their means under the `signs`."""
+    """Shares of every part at every row, and their means under the `signs`; one dimension may be left out."""
     n_rows = resid.shape[1]
     share = np.empty((signs.shape[1], n_rows))
     flipped = np.zeros(signs.shape)
@@ -46,11 +47,18 @@ def final_shares(
         rows = slice(start, start + _ROWS_AT_ONCE)
         parts = np.concatenate([resid[:1, rows], attention[:, rows], feed_forward[:, rows]]).astype(np.float64)
         final = resid[-1, rows].astype(np.float64)
+        if without is not None:
+            parts, final = (np.delete(x, without, axis=-1) for x in (parts, final))
         share[:, rows] = ratio(np.einsum("prd,rd->pr", parts, final), np.square(final).sum(axis=-1))
         left_out = np.linalg.norm(final - parts.sum(axis=0), axis=-1)
         missing = max(missing, float(np.nanmax(ratio(left_out, np.linalg.norm(final, axis=-1)), initial=0.0)))
         flipped += _flipped(np.moveaxis(parts, 1, 0), signs)
     return FinalShares(share, flipped / n_rows, missing)
+
+
+def loudest_dimension(final: Num[np.ndarray, "row d_model"]) -> int:
+    """The one that most of the squared length of the final stream lies along."""
+    return int(np.einsum("rd,rd->d", final, final, dtype=np.float64).argmax())
 
 
 def _flipped(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from interp.statistics.estimate import FISHER, UNEXPLAINED
 from interp.statistics.estimates import Estimates
@@ -62,17 +62,24 @@ class Judgement:
         Beside it the words for the layer that is chosen most often, and for how often it is.
         """
         at = self.labels.of_target(self.target)
-        fit = np.nan_to_num(np.array([self.reads[i].fit[:, at] for i in among]), nan=-np.inf)
         r2 = np.array([self.reads[i].r2[:, at] for i in among])  # [place, half split, label]
-        best = fit.argmax(axis=0)
+        best = self._best(among)
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
-        layer = layers[int(np.bincount(best[:, 0]).argmax())]
+        layer = layers[among.index(self.most_chosen(among))]
         share = float(np.mean([layers[i] == layer for i in best[:, 0]]))
         found = Estimates.halved(
             chosen[:, :1], UNEXPLAINED, exchanged=chosen.mean(axis=0)[1:, None], why=self.reason or FEW_RECUR,
             about=self.counted.about(),
         )  # fmt: skip
         return found, {"layer": str(layer), "share": f"{share:.0%}"}
+
+    def most_chosen(self, among: Sequence[int]) -> int:
+        """The place that most halvings expect most of."""
+        return among[int(np.bincount(self._best(among)[:, 0]).argmax())]
+
+    def _best(self, among: Sequence[int]) -> Int[np.ndarray, "halving label"]:
+        at = self.labels.of_target(self.target)
+        return np.nan_to_num(np.array([self.reads[i].fit[:, at] for i in among]), nan=-np.inf).argmax(axis=0)
 
     def why_undefined(self, place: int) -> str:
         if self.reason:

@@ -145,7 +145,7 @@ class ValueAxis(Probe):
             _at_primary(places, primary, judgements, axis_read, quantities)
             | self._best_layers(judgements, places, quantities) | beside
             | _self_test(places, judgements[WITHIN_TOKEN, "ridge", target.name], clouds, quantities)
-            | self._beyond_previous(places[primary], primary, previous_of(base), setting, quantities),
+            | self._controls(judgements, places, primary, previous_of(base), setting, quantities),
             {
                 "by_layer": by_layer_table(places, judgements),
                 "axes": axes_table(places, axis_read),
@@ -226,7 +226,7 @@ class ValueAxis(Probe):
     def _best_layers(
         self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Place], quantities: Quantities
     ) -> dict[str, Scalar]:
-        among = [i for i, place in enumerate(places) if place.site == places[0].site]
+        among = _at_first_site(places)
         layers = [places[i].layer for i in among]
         found = {}
         for (treatment, axis, target), judged in judgements.items():
@@ -255,12 +255,22 @@ class ValueAxis(Probe):
             "r2_beyond_embedding": quantities.scalar("r2_beyond_embedding", beyond),
         }
 
-    def _beyond_previous(
-        self, place: Place, at: int, previous: Mapping[str, np.ndarray], setting: Setting, quantities: Quantities
-    ) -> dict[str, Scalar]:
-        """The ridge axis at one place beyond the last token, the classes of the tokens before it regressed out too."""
+    def _controls(
+        self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Place], primary: int,
+        previous: Mapping[str, np.ndarray], setting: Setting, quantities: Quantities,
+    ) -> dict[str, Scalar]:  # fmt: skip
+        """Beyond the tokens before the last one, at the primary place and at the layer that is chosen most often."""
         if not previous:
             return {}
+        best = judgements[KEPT, "ridge", self.target].most_chosen(_at_first_site(places))
+        read = {at: self._beyond_previous(places[at], at, previous, setting) for at in {primary, best}}
+        at_place = {PREVIOUS: primary, f"best_layer_{PREVIOUS}": best}
+        return {name: quantities.scalar(name, read[at]) for name, at in at_place.items()}
+
+    def _beyond_previous(
+        self, place: Place, at: int, previous: Mapping[str, np.ndarray], setting: Setting
+    ) -> Estimates:
+        """The ridge axis at one place beyond the last token, the classes of the tokens before it regressed out too."""
         pool, rows, tokens = setting.pool, setting.pool.rows, setting.pool.rows["token"]
         for name, column in previous.items():
             rows = rows.with_column(name, column, "index")
@@ -278,7 +288,7 @@ class ValueAxis(Probe):
         reason = "" if all(split.halving.is_usable for split in splits) else FEW_RECUR
         read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
         judged = Judgement("ridge", pool.target.name, WITHIN_TOKEN, labels, [read], counted, reason)
-        return {PREVIOUS: quantities.scalar(PREVIOUS, judged.r2)}
+        return judged.r2
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
         first = setting.halvings[0]
@@ -314,6 +324,10 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
     of_prompt = np.full(1 + int(rows["prompt"].max()), known.mean())
     of_prompt[before["prompt"]] = known
     return {"surprisal of the last token": of_prompt[rows["prompt"]]}
+
+
+def _at_first_site(places: Sequence[Place]) -> list[int]:
+    return [i for i, place in enumerate(places) if place.site == places[0].site]
 
 
 def previous_of(base: Capture) -> dict[str, np.ndarray]:

@@ -63,16 +63,16 @@ def _controls(words: str, name: str) -> tuple[Control, ...]:
     return (Control(words, name),)
 
 
-_LAST = "beyond the last token"
+_LAST, _BEFORE = "beyond the last token", "beyond the two tokens before it"
 _EMBEDDING = Control("beyond its embedding", "r2_beyond_embedding", essential=False)
 _OF_TARGET = {
     "r2": _r2(is_headline=True, controls=(*_controls(_LAST, "r2_beyond_token"), _EMBEDDING)),
     "r2_beyond_token": _r2(
         WITHIN_TOKEN, is_headline=True, fact="the {brief} can be read beyond the last token",
-        controls=_controls("beyond the two tokens before it", PREVIOUS),
+        controls=_controls(_BEFORE, PREVIOUS),
     ),
     "best_layer_r2": _best(KEPT, is_headline=True, controls=_controls(_LAST, "best_layer_r2_beyond_token")),
-    "best_layer_r2_beyond_token": _best(WITHIN_TOKEN),
+    "best_layer_r2_beyond_token": _best(WITHIN_TOKEN, controls=_controls(_BEFORE, f"best_layer_{PREVIOUS}")),
     "correlation": _correlation(),
     "correlation_beyond_token": _correlation(WITHIN_TOKEN),
     "pc1_correlation": _correlation(
@@ -92,6 +92,11 @@ _OF_SITES = {
     f"{site}_r2{end}": _r2(treatment)
     for site in ("v", "z", "resid") for end, treatment in (("", KEPT), ("_beyond_token", WITHIN_TOKEN))
 }  # fmt: skip
+_PREVIOUS = _share(
+    f"S{_UNSEEN}a ridge readout predicts beyond the last token and the classes of the two tokens before it "
+    "(each that ten prompts share, the others together), length, position, domain and surprisal.",
+    f"refitted on {_EXCHANGED[WITHIN_TOKEN]}",
+)
 QUANTITIES = Quantities(
     {
         **_OF_TARGET,
@@ -115,11 +120,7 @@ QUANTITIES = Quantities(
             asks="nothing",
         ),
         "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT]),
-        PREVIOUS: _share(
-            f"S{_UNSEEN}a ridge readout predicts beyond the last token and the classes of the two tokens before it "
-            "(each that ten prompts share, the others together), length, position, domain and surprisal.",
-            f"refitted on {_EXCHANGED[WITHIN_TOKEN]}",
-        ),
+        PREVIOUS: _PREVIOUS, f"best_layer_{PREVIOUS}": _PREVIOUS,
         "r2_beyond_embedding": _share(
             f"S{_UNSEEN}a ridge readout of the activations predicts beyond the embedding of the last token, how "
             "frequent and how expected it was, length, position and domain: of all prompts, but weaker than "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.certifying.worlds import Known, Trials, World, noise, of_model
+from interp.certifying.worlds import Grouping, Known, Trials, World, grouped, in_common, noise, nothing, of_model
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from interp.seam.pattern import AttentionCall
 
 _N, _LAYERS, _HEADS, _KEYS, _D = 60, 6, 4, 12, 8
-_STEP = 0.25
+_CLOSING, _STEP = 3, 0.25
 _SMALL: Mapping[str, Any] = {"n_bootstrap": 299, "n_permutations": 199}
 
 
@@ -28,16 +28,17 @@ class Heads:
     walks: bool = False
     sink: float = 0.0
     heavy: bool = False
-    documents: bool = False
+    clusters: Grouping = "alone"
+    """Prompts of one cluster have half of what they ask for in common."""
+    closing: bool = False
+    """Prompts of unequal length end in the same tokens, by which all of them ask."""
 
-    @property
-    def n(self) -> int:
-        """Prompts of a world: of documents more, for a number needs twenty clusters."""
-        return 150 if self.documents else _N
+    def grouped(self, rng: np.random.Generator) -> np.ndarray:
+        """The cluster of each prompt: fewer of several prompts, but more than the twenty that a number needs."""
+        return grouped(self.clusters, _N if self.clusters == "alone" else _N // 2, rng)
 
-    @property
-    def clusters(self) -> np.ndarray:
-        return np.arange(self.n) // (5 if self.documents else 1)
+    def lengths(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return np.sort(rng.integers(8, _KEYS + 1, n)) if self.closing else np.full(n, _KEYS)
 
     def sharpness(self, rng: np.random.Generator) -> np.ndarray:
         """`[layer, head]`"""
@@ -46,36 +47,43 @@ class Heads:
         own, common = rng.standard_normal((_LAYERS, _HEADS)), rng.standard_normal((_LAYERS, 1))
         return np.exp(0.4 * ((1 - self.alike) ** 0.5 * own + self.alike**0.5 * common))
 
-    def calls(self, rng: np.random.Generator, sharp: np.ndarray, match: float) -> "list[AttentionCall]":
-        """Queries of the last position over twelve keys, one of which they match by `match`."""
+    def calls(
+        self, rng: np.random.Generator, sharp: np.ndarray, match: float, cluster: np.ndarray, length: np.ndarray
+    ) -> "list[list[AttentionCall]]":
+        """By length and layer: queries of the last position over the keys, one of which they match by `match`."""
         import torch
 
         from interp.seam.pattern import AttentionCall
 
-        found = []
-        scaling, n = _D**-0.5, self.n
-        matched = rng.integers(1, _KEYS, n)
+        found: list[list[AttentionCall]] = [[] for _ in np.unique(length)]
+        scaling, n = _D**-0.5, len(cluster)
+        matched = rng.integers(1, length - _CLOSING * self.closing)
         for layer in range(_LAYERS):
             k = noise(rng, (n, _HEADS, _KEYS, _D), self.heavy)
-            q = noise(rng, (n, _HEADS, _D), self.heavy)
-            if self.documents:  # five prompts of one document share most of what they ask for
-                q = 0.5**0.5 * (q + rng.standard_normal((n // 5, _HEADS, _D))[self.clusters])
+            q = in_common(lambda k: noise(rng, (k, _HEADS, _D), self.heavy), cluster, 0.5 * (self.clusters != "alone"))
+            if self.closing:
+                q[:] = q[0]
+                for i in range(n):
+                    k[i, :, length[i] - _CLOSING : length[i]] = k[0, :, :_CLOSING]
+                    k[i, :, length[i] - 1] += q[0]
             q += match * k[np.arange(n), :, matched]
             q *= sharp[layer][:, None]
             k, q = np.concatenate([k, np.zeros_like(k[..., :1])], -1), np.concatenate([q, np.ones_like(q[..., :1])], -1)
             k[:, :, 0, -1] = self.sink / scaling
-            queries = np.zeros((n, _HEADS, _KEYS, _D + 1))
-            queries[:, :, -1] = q
-            queried, keys = torch.from_numpy(queries).float(), torch.from_numpy(k).float()
-            found.append(AttentionCall(layer, queried, keys, keys, scaling))
+            for calls, n_keys in zip(found, np.unique(length), strict=True):
+                mine = length == n_keys
+                queries = np.zeros((mine.sum(), _HEADS, n_keys, _D + 1))
+                queries[:, :, -1] = q[mine]
+                queried, keys = torch.from_numpy(queries).float(), torch.from_numpy(k[mine, :, :n_keys]).float()
+                calls.append(AttentionCall(layer, queried, keys, keys, scaling))
         return found
 
 
 HEADS: Mapping[str, Heads] = {
-    "as assumed": Heads(), "heads of a layer alike, .2": Heads(alike=0.2),
-    "heads of a layer alike, .5": Heads(alike=0.5), "layers walk at random": Heads(walks=True),
+    "as assumed": Heads(), "heads of a layer alike, .5": Heads(alike=0.5), "layers walk at random": Heads(walks=True),
     "heavy tails": Heads(heavy=True), "sink of half the mass": Heads(sink=3.0),
-    "five prompts a document": Heads(documents=True),
+    "five prompts a document": Heads(clusters="fives"), "templates of unequal size": Heads(clusters="templates"),
+    "closing template, unequal lengths": Heads(closing=True),
 }  # fmt: skip
 
 
@@ -104,31 +112,25 @@ def _trials(probe: str, number: str, more: Mapping[str, Any]) -> Trials:
 def _worlds(probe: str, number: str, more: Mapping[str, Any]) -> tuple[World, ...]:
     planted = tuple(f"queries hold {_STEP * k:g} of a key" for k in (1, 2, 3))
     return tuple(
-        World(
-            probe,
-            name,
-            partial(_rows, heads),
-            (number,),
-            effects=planted,
-            n=f"{heads.n} prompts",
-            small={**_SMALL, **more},
-        )
+        World(probe, name, partial(_rows, heads), (number,), (), planted, "60 prompts or more", {**_SMALL, **more},
+              nothing(number))
         for name, heads in HEADS.items()
-    )
+    )  # fmt: skip
 
 
 def _rows(heads: Heads, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    calls = heads.calls(rng, heads.sharpness(of_model(seed)), _STEP * size)
+    cluster = heads.grouped(rng)
+    length = heads.lengths(len(cluster), rng)
+    by_length = heads.calls(rng, heads.sharpness(of_model(seed)), _STEP * size, cluster, length)
     sites = [need.site for need in made.needs if need.described.source == "pattern" and need.at == "scored"]
-    rows = {site: _read(calls, site) for site in dict.fromkeys(sites)}
-    shape = Shape(heads.n, n_layers=_LAYERS, n_heads=_HEADS, n_keys=_KEYS)
-    columns = {
-        "length": np.full(heads.n, _KEYS), "position": np.full(heads.n, _KEYS - 1), "cluster": heads.clusters,
-    }  # fmt: skip
+    rows = {site: np.concatenate([_read(calls, site) for calls in by_length], axis=1) for site in dict.fromkeys(sites)}
+    shape = Shape(len(cluster), n_layers=_LAYERS, n_heads=_HEADS, n_keys=_KEYS)
+    columns = {"length": length, "position": length - 1, "cluster": cluster}
     return made.analyse(synthetic_capture(made.needs, shape, planted=rows, columns=columns, seed=seed), {})
 
 
 def _read(calls: "Sequence[AttentionCall]", site: str) -> np.ndarray:
+    """Keys of another prompt are those of the prompt before of the same length; the first has none."""
     import torch
 
     from interp.seam.pattern import DonorKeys
@@ -136,8 +138,9 @@ def _read(calls: "Sequence[AttentionCall]", site: str) -> np.ndarray:
 
     found = []
     for call in calls:
+        n_keys = call.k.shape[2]
         if site in NULL_SITES:
-            call = replace(call, donor=DonorKeys(call.k[-1]))
-        at = torch.full((1, 1), _KEYS - 1)
+            call = replace(call, donor=DonorKeys(None))
+        at = torch.full((1, 1), n_keys - 1)
         found.append(PatternReader(call, at, _KEYS, _KEYS).read(site)[:, 0].numpy())
     return np.stack(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.certifying.worlds import Trials, World
+from interp.certifying.worlds import Grouping, Trials, World, grouped, in_common
 from interp.findings import Findings
 from interp.prompt import Prompt, PromptSet
 from interp.registry import load_entry
@@ -32,27 +32,36 @@ def causal() -> Trials:
     for axis in ("ridge", "encoding"):
         fitted = f"{axis} axis fitted to noise"
         worlds += [
-            World("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel), read_outs, read_outs, effects,
-                  "24 sequences", tunnel | {"axis": axis}, is_covered=False),
-            World("causal", f"{fitted}, one feature tells", partial(_axis, _one_feature), read_outs[:2], (), effects,
-                  "40 prompts", feature | {"axis": axis}, is_covered=False),
+            World("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel, "alone"), read_outs, read_outs,
+                  (), "24 sequences", tunnel | {"axis": axis}),
+            World("causal", f"{fitted}, one feature tells", partial(_axis, _one_feature, "alone"), read_outs[:2],
+                  (), effects, "40 prompts", feature | {"axis": axis}),
+            World("causal", f"{fitted}, five near-copies of each prompt", partial(_axis, _one_feature, "fives"),
+                  read_outs[:2], (), effects, "40 prompts", feature | {"axis": axis}),
+            World("causal", f"{fitted}, templates of unequal size", partial(_axis, _one_feature, "templates"),
+                  read_outs[:2], (), effects, "40 prompts", feature | {"axis": axis}),
         ]  # fmt: skip
     return Trials(tuple(worlds))
 
 
 def _axis(
-    of: "Callable[[], tuple[Model, Run]]", made: Any, rng: np.random.Generator, seed: int, size: float
-) -> Findings:
+    of: "Callable[[Grouping], tuple[Model, Run, np.ndarray]]", clusters: Grouping, made: Any,
+    rng: np.random.Generator, seed: int, size: float,
+) -> Findings:  # fmt: skip
     """Removing an axis that was fitted to noise; the more `size`, the more to the entropies of the model."""
     from interp.editing.conditions import read_conditions
     from interp.reading.forward import capture
 
-    model, run = of()
+    model, run, cluster = of(clusters)
     base = capture(model, run.prompts, run.ids, made.needs)
-    own = base.rows["next_entropy_bits"]
-    entropy = rng.standard_normal(base.rows.n_rows) + 0.3 * size * (own - own.mean()) / own.std()
-    columns = {**base.rows.columns, "next_entropy_bits": entropy}
-    base = replace(base, tables={**base.tables, "scored": replace(base.rows, columns=columns)})
+    prompt, own = base.rows["prompt"], base.rows["next_entropy_bits"]
+    drawn = rng.standard_normal(base.rows.n_rows)
+    if clusters != "alone":  # prompts of one cluster have nearly the same number, as they have the same wording
+        drawn = in_common(lambda n: rng.standard_normal(n), cluster, 0.95)[prompt]
+    entropy = drawn + 0.3 * size * (own - own.mean()) / own.std()
+    columns = {**base.rows.columns, "next_entropy_bits": entropy, "cluster": cluster[prompt]}
+    rows = replace(base.rows, columns=columns, units={**base.rows.units, "cluster": "index"})
+    base = replace(base, tables={**base.tables, "scored": rows})
     named = [(condition, Name.parse(condition.name)) for condition in made.conditions(base)]
     wanted = [
         condition for condition, name in named
@@ -62,18 +71,18 @@ def _axis(
 
 
 @cache
-def _tunnel() -> "tuple[Model, Run]":
+def _tunnel(clusters: Grouping) -> "tuple[Model, Run, np.ndarray]":
     from interp.editing.conditions import Run
     from interp.loading.load import load
     from interp.prompting.tunnel_sequences import sampled_prompts
 
     prompts = sampled_prompts(load_entry("tunnel", "bijection")(), n=130)
     ids = [np.array(prompt.token_ids) for prompt in prompts.prompts]
-    return load("tunnel:bijection-gpt-neox"), Run(prompts, ids)
+    return load("tunnel:bijection-gpt-neox"), Run(prompts, ids), grouped(clusters, len(ids), np.random.default_rng(0))
 
 
 @cache
-def _one_feature() -> "tuple[Model, Run]":
+def _one_feature(clusters: Grouping) -> "tuple[Model, Run, np.ndarray]":
     """A model that hears of the other tokens through a single feature of the head outputs of its middle layer."""
     import torch
     from transformers import AutoModelForCausalLM, LlamaConfig
@@ -98,5 +107,10 @@ def _one_feature() -> "tuple[Model, Run]":
         out[:, _FEATURE] = 2.0 * direction / direction.norm() / loud
         middle.self_attn.v_proj.weight[_FEATURE - 12] *= loud  # of KV head 0, which serves heads 0 and 1
     rng = np.random.default_rng(0)
-    ids = [np.append(rng.integers(1, _VOCAB, size=7), 3) for _ in range(_N_TEXTS)]
-    return load(module), Run(PromptSet("tokens", [Prompt(token_ids=tuple(x.tolist())) for x in ids]), ids)
+    cluster = grouped(clusters, _N_TEXTS if clusters == "alone" else 120, rng)
+    frames, changed = rng.integers(1, _VOCAB, size=(_N_TEXTS, 7)), rng.integers(1, _VOCAB, size=len(cluster))
+    ids = [np.append(frames[of], 3) for of in cluster]
+    for one, token in zip(ids, changed, strict=True):
+        one[0] = token
+    prompts = PromptSet("tokens", [Prompt(token_ids=tuple(x.tolist())) for x in ids], cluster="none")
+    return load(module), Run(prompts, ids), cluster

@@ -1,11 +1,14 @@
 """Worlds of texts for `value_axis` and `manifold`: what tokens and lengths tell is no finding."""
 
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
+from scipy import stats
 
-from interp.certifying.texts import TEXTS, effects, found_in_texts
-from interp.certifying.worlds import Known, Trials, World
+from interp.certifying.texts import TEXTS, Drawn, Text, draw, effects, found_in_texts
+from interp.certifying.worlds import N_MODELS, Known, Trials, World, nothing
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
@@ -13,34 +16,90 @@ from interp.testing import Shape, synthetic_capture
 _AXIS, _PLANE = 0.35, 0.25
 """Steps of the planted effect: `interp.certifying.texts.draw`."""
 
+_CERTAIN = "answers of a program are certain: there is no uncertainty to be told"
+_TUNNEL = "the network predicts the exact posterior, whose entropy varies"
+_GRADED = "the network predicts the exact posterior, whose entropy is graded: noisy evidence for every sequence"
+
 
 def value_axis() -> Trials:
     small = {"n_permutations": 99, "n_splits": 10, "n_null": 60, "sites": ("v",)}
-    numbers = ("r2", "r2_beyond_token", "best_layer_r2", "pc1_correlation")
     worlds = tuple(
-        World("value_axis", name, partial(found_in_texts, text, _AXIS, 240), numbers, effects=effects(_AXIS),
-              n="240 prompts", small=small)
+        World("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _told_apart(text), effects=effects(_AXIS),
+              n=f"{text.n_of(240)} prompts", small=small, truth=partial(_true_axes, text))
         for name, text in TEXTS.items()
     )  # fmt: skip
+    evidence = Known(
+        "program:evidence", "r2_beyond_token", ("above",), "its last layer writes the variable evidence_1, the target",
+        {"target": "evidence_1", "sites": ("resid",)}, 300,
+    )  # fmt: skip
+    graded = [
+        Known(f"tunnel:{name}-gpt-neox", "r2_beyond_token", ("above",), _GRADED) for name in ("hmm-fixed", "mess3")
+    ]
+    bijection = Known("tunnel:bijection-gpt-neox", "r2_beyond_token", ("above",), _TUNNEL)
     return Trials(
-        worlds,
-        (
-            Known("tunnel:bijection-gpt-neox", "r2_beyond_token", ("above",), _TUNNEL),
-            Known(
-                "program:evidence",
-                "r2_beyond_token",
-                ("above",),
-                "its last layer writes the variable evidence_1, the target",
-                {"target": "evidence_1", "sites": ("resid",)},
-                300,
-            ),
-            Known("program:lookup", "best_layer_r2", ("within", "unjudged"), _CERTAIN),
-        ),
+        worlds, (bijection, *graded, evidence, Known("program:lookup", "best_layer_r2", ("within",), _CERTAIN))
     )
 
 
-_CERTAIN = "answers of a program are certain: there is no uncertainty to be told"
-_TUNNEL = "the network predicts the exact posterior, whose entropy varies"
+def _told_apart(text: Text) -> tuple[str, ...]:
+    """The numbers that such texts are a world for: unequal domains leave R² as it is.
+
+    So do lengths in a straight line, and what the class of the token tells, beyond both.
+    """
+    beyond = () if text.class_is_pc1 or text.length_tells else ("r2_beyond_token",)
+    kept = () if text.unequal else ("r2",)
+    return (*kept, *beyond, "best_layer_r2", "pc1_correlation")
+
+
+def _many(text: Text, step: float, n: int, model: int, size: float) -> Drawn:
+    """A hundred times the prompts of a world, of the same model; of very many clusters each prompt is one."""
+    alone = replace(text, clusters="alone", one_domain=False)
+    return draw(alone, step, 100 * n, np.random.default_rng([11, model]), model, size)
+
+
+def _true_axes(text: Text, seed: int, size: float) -> Mapping[str, float]:
+    return _axes(text, seed % N_MODELS, size)
+
+
+@cache
+def _axes(text: Text, model: int, size: float) -> Mapping[str, float]:
+    """What of very many entropies a regression tells, of all prompts and beyond token and length."""
+    many = _many(text, _AXIS, 240, model, size)
+    long = many.columns["length"][:, None] / 40.0
+    nuisances = np.hstack([long, long**2, long**3, np.abs(long - long.mean()), np.ones_like(long)])
+    both = np.column_stack([many.points, many.entropy])
+    r2 = _r2(both - both.mean(axis=0))
+    for groups in (many.columns["token"], many.previous)[: 1 + bool(text.previous_tells)]:
+        for group in np.unique(groups):
+            both[groups == group] -= both[groups == group].mean(axis=0)
+    beyond = _r2(both - nuisances @ np.linalg.lstsq(nuisances, both, rcond=None)[0])
+    found = {"r2": r2, "best_layer_r2": r2, "pc1_correlation": abs(stats.pearsonr(_first(many), many.entropy)[0])}
+    # what the token before tells is beyond the last token, and taken out by the control alone
+    return found if text.previous_tells else found | {"r2_beyond_token": beyond}
+
+
+def _r2(both: np.ndarray) -> float:
+    points, entropy = both[:, :-1], both[:, -1]
+    left = entropy - points @ np.linalg.lstsq(points, entropy, rcond=None)[0]
+    return float(1 - left @ left / (entropy @ entropy))
+
+
+def _first(many: Drawn) -> np.ndarray:
+    """Very many points along their first principal axis."""
+    centred = many.points - many.points.mean(axis=0)
+    return centred @ np.linalg.eigh(centred.T @ centred)[1][:, -1]
+
+
+def _true_planes(text: Text, seed: int, size: float) -> Mapping[str, float]:
+    return _planes(text, seed % N_MODELS, size)
+
+
+@cache
+def _planes(text: Text, model: int, size: float) -> Mapping[str, float]:
+    """How very many entropies follow the first axis, and how much a domain is narrower than all: not at all."""
+    many = _many(text, _PLANE, 150, model, size)
+    rho = abs(float(stats.spearmanr(_first(many), many.entropy)[0]))
+    return {"entropy_correlation": rho, "best_layer_entropy_correlation": rho, "collapse": 0.0}
 
 
 def manifold() -> Trials:
@@ -49,14 +108,17 @@ def manifold() -> Trials:
     worlds = tuple(
         World("manifold", name, partial(found_in_texts, text, _PLANE, 150),
               numbers if text.unequal else (*numbers, "collapse"),  # small domains are not compared
-              ("collapse",), effects(_PLANE), "150 prompts", small)
+              ("collapse",), effects(_PLANE), f"{text.n_of(150)} prompts", small, partial(_true_planes, text))
         for name, text in TEXTS.items()
     )  # fmt: skip
     wide = tuple(f"one domain {1 + 0.6 * k:.1f} times as wide" for k in (1, 2, 3))
-    domains = World("manifold", "one domain on a plane", _domains, ("collapse",), (), wide, "150 prompts",
-                    small | {"n_bootstrap": 99})  # fmt: skip
-    known = (Known("program:lookup", "best_layer_entropy_correlation", ("within", "unjudged"), _CERTAIN),)
-    return Trials((*worlds, domains), known)
+    plane = World("manifold", "one domain on a plane", _domains, ("collapse",), (), wide, "150 prompts",
+                  small | {"n_bootstrap": 99}, nothing("collapse"))  # fmt: skip
+    known = (
+        Known("program:lookup", "best_layer_entropy_correlation", ("within",), _CERTAIN),
+        Known("tunnel:bijection-gpt-neox", "entropy_correlation", ("within",), "position drives both"),
+    )
+    return Trials((*worlds, plane), known)
 
 
 def _domains(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:

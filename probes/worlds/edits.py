@@ -1,12 +1,13 @@
 """Worlds of readouts under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from interp.certifying.worlds import Trials, World, noise
+from interp.certifying.worlds import Grouping, Trials, Truth, World, grouped, in_common, noise, nothing
 from interp.edits import AblateHeads, Edit
 from interp.findings import Findings
 from interp.probe import Condition, Probe
@@ -16,30 +17,58 @@ from interp.testing import Shape, synthetic_capture
 
 from ..dynamics.exchange import Exchange, exchange_scalars
 
+
+@dataclass(frozen=True)
+class _Sequences:
+    """What sequences are like: heavy tails, the share that the edits of one have in common, clusters of near-copies."""
+
+    heavy: bool = False
+    alike: float = 0.0
+    clusters: Grouping = "alone"
+
+
 _KINDS = {
-    "as assumed": (False, 0.0, 1), "heavy tails": (True, 0.0, 1), "edits of a prompt alike, .8": (False, 0.8, 1),
-    "five near-copies of each prompt": (False, 0.0, 5),
+    "as assumed": _Sequences(), "heavy tails": _Sequences(heavy=True),
+    "edits of a prompt alike, .8": _Sequences(alike=0.8),
+    "five near-copies of each prompt": _Sequences(clusters="fives"),
+    "templates of unequal size": _Sequences(clusters="templates"),
 }  # fmt: skip
-"""Heavy tails, the share that the edits of a prompt have in common, and how many near-copies there are of each."""
 
+_N, _NEAR = 60, 0.95
+"""Sequences, or clusters of them; and the share of all variance that those of a cluster have in common."""
 
-LEADING = (1, 2)
-"""Layer and index of the head whose removal harms most, where one is planted."""
+TIED = ((0, 1), (1, 2))
+"""Layer and index of the two heads whose removal harms most, where two are planted; the second leads."""
+
+Harms = Callable[[Edit, float], float]
+"""Bits that an edit adds to the error, at a size of the effect."""
 
 
 def heads() -> Trials:
-    """Harm that all edits do alike says nothing of one head; a head in the lead is a world of its own."""
+    """Harm that all edits do alike says nothing of one head; of two that harm alike neither is in the lead."""
     small = {"n_random": 3, "n_sets": 2, "n_donors": 2, "n_permutations": 199, "n_bootstrap": 199}
-    named = ("top_head_ratio", "bypass_ratio_min", "late_attention_off", "compounding")
-    alike = _edited("heads", named, small, ("top_head_ratio",))
-    effects = tuple(f"one head harms by {0.02 * k:.2f} bits, the others by none" for k in (1, 2, 3))
-    lead = World("heads", "one head in the lead", _head_in_the_lead, named[:1], (), effects, "60 sequences", small)
-    return Trials((*alike.worlds, lead))
+    alike = _edited("heads", ("bypass_ratio_min", "late_attention_off", "compounding"), small, nothing("compounding"))
+    effects = tuple(f"one head harms by {0.02 * k:.2f} bits more than the next" for k in (1, 2, 3))
+    lead = tuple(
+        World("heads", f"two heads harm, {name}", partial(_read_outs, kind, _two_harm), ("top_head_ratio",), (),
+              effects, "60 sequences or clusters", small, _no_lead)
+        for name, kind in _KINDS.items() if not kind.alike  # what edits have in common is in no difference
+    )  # fmt: skip
+    return Trials((*alike.worlds, *lead))
 
 
-def _head_in_the_lead(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Only what removes the leading head does any harm."""
-    return _read_outs(False, 0.0, 1, made, rng, seed, 2 * size, lambda edit: _removes(edit, *LEADING))
+def _no_lead(seed: int, size: float) -> Mapping[str, float]:
+    """The ratio of two that harm by a tenth of a bit, the one by a fiftieth more for each step."""
+    return {"top_head_ratio": 1 + 0.2 * size}
+
+
+def _two_harm(edit: Edit, size: float) -> float:
+    harm = [0.1, 0.1 + 0.02 * size]
+    return float(sum(bits for bits, head in zip(harm, TIED, strict=True) if _removes(edit, *head)))
+
+
+def _all_harm(edit: Edit, size: float) -> float:
+    return 0.01 * size
 
 
 def _removes(edit: Edit, layer: int, head: int) -> bool:
@@ -47,49 +76,42 @@ def _removes(edit: Edit, layer: int, head: int) -> bool:
 
 
 def depth_use() -> Trials:
-    return _edited("depth_use", ("last_layer",), {"n_permutations": 199, "n_bootstrap": 199})
+    small = {"n_permutations": 199, "n_bootstrap": 199}
+    return _edited("depth_use", ("last_layer",), small, _last_layer)
 
 
-def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], unplanted: tuple[str, ...] = ()) -> Trials:
-    """Planted is harm that all edits do alike, so that no head leads: `unplanted` are numbers that ask for one."""
+def _last_layer(seed: int, size: float) -> Mapping[str, float]:
+    return {"last_layer": 0.01 * size}
+
+
+def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], truth: Truth) -> Trials:
+    """Planted is harm that all edits do alike."""
     effects = tuple(f"each edit harms by {0.01 * k:.2f} bits" for k in (1, 2, 3))
-    return Trials(
-        tuple(
-            World(
-                probe,
-                name,
-                partial(_read_outs, *kind),
-                numbers,
-                unplanted,
-                effects,
-                f"{60 * kind[-1]} sequences",
-                small,
-            )
-            for name, kind in _KINDS.items()
-        )
-    )
+    worlds = (
+        World(probe, name, partial(_read_outs, kind, _all_harm), numbers, (), effects, "60 sequences or clusters",
+              small, truth)
+        for name, kind in _KINDS.items()
+    )  # fmt: skip
+    return Trials(tuple(worlds))
 
 
 def _read_outs(
-    heavy: bool, alike: float, copies: int, made: Probe, rng: np.random.Generator, seed: int, size: float,
-    harms: Callable[[Edit], bool] = lambda edit: True,
-) -> Findings:  # fmt: skip
-    """Simulated readouts: every edit adds an error that is 0 on average, alike in all edits of a prompt.
-
-    Edits that harm add 0.01 bits for every step of `size`.
-    """
-    shape, cluster = Shape(60 * copies, n_scored=4), np.repeat(np.arange(60), copies)
+    like: _Sequences, harms: Harms, made: Probe, rng: np.random.Generator, seed: int, size: float
+) -> Findings:
+    """Simulated readouts: every edit adds an error that is 0 on average, and what it harms by."""
+    cluster = grouped(like.clusters, _N, rng)
+    shape, n = Shape(len(cluster), n_scored=4), len(cluster)
     base = synthetic_capture(made.needs, shape, columns={"cluster": np.repeat(cluster, 4)}, seed=seed)
-    common = noise(rng, (60,), heavy)[cluster]
-    plain = 1 + 0.2 * rng.random(60)[cluster]
+
+    def drawn() -> np.ndarray:
+        return in_common(lambda k: noise(rng, (k,), like.heavy), cluster, _NEAR * (like.clusters != "alone"))
+
+    common, plain = drawn(), 1 + 0.2 * rng.random(n)[cluster]
 
     def read(condition: Condition) -> dict[str, np.ndarray]:
-        chosen = condition.prompts if condition.prompts is not None else np.arange(len(base.prompts))
-        own = noise(rng, (len(chosen),), heavy)
-        if copies > 1:
-            own = 0.05**0.5 * own + 0.95**0.5 * noise(rng, (60,), heavy)[cluster[chosen]]
-        more = 0.05 * (alike**0.5 * common[chosen] + (1 - alike) ** 0.5 * own) if condition.edits else 0 * own
-        more = more + 0.01 * size * any(map(harms, condition.edits))
+        chosen = condition.prompts if condition.prompts is not None else np.arange(n)
+        more = 0.05 * (like.alike**0.5 * common + (1 - like.alike) ** 0.5 * drawn())[chosen]
+        more = more * bool(condition.edits) + max((harms(edit, size) for edit in condition.edits), default=0.0)
         error = plain[chosen] + more
         read_out = dict.fromkeys(("posterior_kl", "entropy_error", "next_loss", "loss"), error)
         return read_out | {"next_kl": np.abs(more), "size": np.full(len(chosen), 0.5)}
@@ -100,22 +122,29 @@ def _read_outs(
 
 
 def dynamics() -> Trials:
-    kinds = {"as assumed": (0.0, False), "heavy tails": (0.0, True), "errors of a sequence alike, .8": (0.8, False)}
     effects = tuple(f"patterns lack {0.1 * k:.1f} less" for k in (1, 2, 3))
     worlds = tuple(
-        World("dynamics", name, partial(_course, alike, heavy), ("exchange_lead",), (), effects, "40 sequences",
-              {"n_bootstrap": 299, "n_permutations": 199})
-        for name, (alike, heavy) in kinds.items()
+        World("dynamics", name, partial(_course, kind), ("exchange_lead",), (), effects, "40 sequences or clusters",
+              {"n_bootstrap": 299, "n_permutations": 199}, nothing("exchange_lead"))
+        for name, kind in _KINDS.items() if not kind.alike  # what both lack is in no difference
     )  # fmt: skip
     return Trials(worlds)
 
 
-def _course(alike: float, heavy: bool, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:
+def _course(like: _Sequences, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:
     """Errors of exchanged networks; patterns and the rest of a checkpoint lack as much, each on prompts of its own."""
-    n = 40
-    rows = Table({"prompt": np.arange(n), "stratum": np.zeros(n, dtype=int)}, {"prompt": "index", "stratum": LABEL})
-    common = rng.lognormal(0, 0.5, n) if not heavy else np.exp(np.minimum(0.5 * rng.standard_t(3, n), 4))
-    lacks = 0.05 * common * (alike + (1 - alike) * rng.lognormal(0, 0.7, (2, 3, n)))
+    cluster = grouped(like.clusters, 40, rng)
+    n = len(cluster)
+
+    def drawn(*width: int) -> np.ndarray:
+        """Positive, heavy tails cut off."""
+        share = _NEAR * (like.clusters != "alone")
+        return np.exp(np.minimum(in_common(lambda k: noise(rng, (k, *width), like.heavy), cluster, share).T, 4))
+
+    rows = Table({"prompt": np.arange(n), "stratum": np.zeros(n, dtype=int), "cluster": cluster},
+                 {"prompt": "index", "stratum": LABEL, "cluster": "index"})  # fmt: skip
+    common = drawn() ** 0.5
+    lacks = 0.05 * common * drawn(3, 2) ** 0.7
     end = 0.01 * common
     patterns, network = end + lacks[0] * (1 - 0.1 * size), end + lacks[1]
     own = patterns + network - end

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from interp.certifying.worlds import Known, Trials, World, noise
+from interp.certifying.worlds import Grouping, Known, Trials, World, grouped, in_common, noise, nothing
 from interp.findings import Findings
 from interp.information import entropy_bits
 from interp.probe import Probe
@@ -18,44 +18,45 @@ from interp.testing import Shape, synthetic_capture
 def belief() -> Trials:
     small = {"interchange": False, "n_permutations": 49, "n_bootstrap": 199, "sites": ("resid",)}
     effects = tuple(f"belief written at {0.2 * k:.1f} of the noise" for k in (1, 2, 3))
-    kinds = {
-        "as assumed": (0.0, False, 0.0), "rows of a sequence alike, .8": (0.8, False, 0.0),
-        "heavy tails": (0.0, True, 0.0), "five near-copies of each sequence": (0.0, False, 0.95),
-        "five sequences of a document": (0.0, False, 0.5),
+    kinds: dict[str, tuple[float, bool, Grouping, float]] = {
+        "as assumed": (0.0, False, "alone", 0.0), "rows of a sequence alike, .8": (0.8, False, "alone", 0.0),
+        "heavy tails": (0.0, True, "alone", 0.0), "five near-copies of each sequence": (0.0, False, "fives", 0.95),
+        "five sequences of a document": (0.0, False, "fives", 0.5),
+        "templates of unequal size": (0.0, False, "templates", 0.7),
     }  # fmt: skip
     worlds = tuple(
-        World("belief", name, partial(_belief, serial, heavy, alike), ("r2", "r2_beyond_position", "silhouette"),
-              effects=effects, n="210 sequences", small=small)
-        for name, (serial, heavy, alike) in kinds.items()
+        World("belief", name, partial(_belief, *kind), ("r2", "r2_beyond_position", "silhouette"),
+              effects=effects, n="230 sequences or clusters", small=small, truth=nothing("r2", "r2_beyond_position"))
+        for name, kind in kinds.items()
     )  # fmt: skip
     why = "the network predicts the exact posterior, which follows from the belief"
-    return Trials(worlds, (Known("tunnel:hmm-fixed-gpt-neox", "r2_beyond_position", ("above",), why, small),))
+    known = [Known(f"tunnel:{name}-gpt-neox", "r2_beyond_position", ("above",), why, small)
+             for name in ("hmm-fixed", "mess3")]  # fmt: skip
+    return Trials(worlds, tuple(known))
 
 
 def _belief(
-    serial: float, heavy: bool, alike: float, made: Probe, rng: np.random.Generator, seed: int, size: float
-) -> Findings:
+    serial: float, heavy: bool, clusters: Grouping, alike: float, made: Probe, rng: np.random.Generator, seed: int,
+    size: float,
+) -> Findings:  # fmt: skip
     """Rows of a sequence depend on one another, in the belief and in the activations, but not on each other.
 
-    So do sequences, in fives that have the share `alike` of all in common.
+    So do sequences of a cluster, which have the share `alike` of all in common.
     """
     from scipy import signal
 
-    n, n_scored = 210, 3
+    n_scored = 3
+    cluster = grouped(clusters, 230, rng)
 
     def course(width: int) -> np.ndarray:
-        drawn = noise(rng, (n, n_scored, width), heavy)
-        if alike:
-            common = noise(rng, (n // 5, n_scored, width), heavy).repeat(5, axis=0)
-            drawn = alike**0.5 * common + (1 - alike) ** 0.5 * drawn
-        return np.asarray(signal.lfilter([1.0], [1.0, -serial], drawn, axis=1)).reshape(n * n_scored, width)
+        drawn = in_common(lambda n: noise(rng, (n, n_scored, width), heavy), cluster, alike)
+        return np.asarray(signal.lfilter([1.0], [1.0, -serial], drawn, axis=1)).reshape(-1, width)
 
     logits, points = course(3), course(8)
     believed = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     points += 0.2 * size * (believed @ np.random.default_rng(3).standard_normal((3, 8)))
-    rows = {"resid": np.stack([rng.standard_normal((n * n_scored, 8)), points])}
-    shape = Shape(n, n_scored=n_scored, n_layers=1, d_model=8)
-    cluster = np.arange(n) // 5 if alike else np.arange(n)
+    rows = {"resid": np.stack([rng.standard_normal(points.shape), points])}
+    shape = Shape(len(cluster), n_scored=n_scored, n_layers=1, d_model=8)
     columns = {"cluster": cluster.repeat(n_scored)}
     return made.analyse(
         synthetic_capture(made.needs, shape, planted=rows, columns=columns, posterior=believed, seed=seed), {}
@@ -96,17 +97,30 @@ def sula() -> Trials:
     }  # fmt: skip
     worlds = [
         World("sula", name, partial(_reader, like),
-              # confidence that follows evidence is a skill
-              _ANSWERS[:1] + _MOVES if like.by_evidence else _ANSWERS, _MOVES, effects, "150 problems", small)
+              # confidence that follows evidence is a skill, and noise of answers moves no values
+              _ANSWERS[:1] if like.by_evidence else _ANSWERS, _MOVES, effects, "150 problems", small,
+              nothing("slope", *_MOVES))
         for name, like in kinds.items()
     ]  # fmt: skip
     shifted = _Problems(copies=5, first_differs=3.0)
     alone = "prompts without evidence alone look different"
-    worlds.append(World("sula", alone, partial(_reader, shifted), _MOVES, _MOVES, (), "150 problems", small))
+    worlds.append(
+        World(
+            "sula",
+            alone,
+            partial(_reader, shifted),
+            _MOVES,
+            _MOVES,
+            (),
+            "150 problems",
+            small,
+            nothing("entropy_movement_within"),
+        )
+    )
     moved = tuple(f"ρ = {_rho_of_values(float(k)):.2f}" for k in (1, 2, 3))
     for name, copies in (("values move with the amount", 1), ("values of near-copies move with the amount", 5)):
         make = partial(_reader, _Problems(copies=copies, moves=True))
-        worlds.append(World("sula", name, make, _MOVES[:2], (), moved, "150 problems", small))
+        worlds.append(World("sula", name, make, _MOVES[:2], (), moved, "150 problems", small, nothing(*_MOVES[:2])))
     why = "the network predicts the exact posterior"
     return Trials(tuple(worlds), (Known("tunnel:bijection-gpt-neox", "skill", ("above",), why),))
 
@@ -121,10 +135,8 @@ def _reader(like: _Problems, made: Probe, rng: np.random.Generator, seed: int, s
 
     def alike(*width: int) -> np.ndarray:
         """Noise of all prompts, which those of a cluster share but for a twentieth."""
-        own = noise(rng, (n, *width), like.heavy)
-        if len(np.unique(cluster)) == n:
-            return own
-        return 0.05**0.5 * own + 0.95**0.5 * noise(rng, (n, *width), like.heavy)[cluster]
+        share = 0.95 * (len(np.unique(cluster)) < n)
+        return in_common(lambda k: noise(rng, (k, *width), like.heavy), cluster, share)
 
     drawn = alike() + like.by_evidence * log_odds * alike()
     answered = _posterior(0.15 * size * (not like.moves) * log_odds + np.where(swapped, -0.5, 0.5) + drawn)

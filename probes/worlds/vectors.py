@@ -1,27 +1,40 @@
 """Worlds of updates and keys: `components` and `orthogonality`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from interp.certifying.worlds import Trials, World, noise, of_model
+from interp.certifying.worlds import Grouping, Trials, World, grouped, in_common, noise, nothing, of_model
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.prompt import Prompt
 from interp.testing import Shape, synthetic_capture
 
 
+@dataclass(frozen=True)
+class _Updates:
+    """What blocks write: sizes walk over layers, tails are heavy, prompts cluster, attention has a loud dimension."""
+
+    walks: bool = False
+    heavy: bool = False
+    clusters: Grouping = "alone"
+    is_loud: bool = False
+
+
 def components() -> Trials:
     effects = tuple(f"attention writes {0.2 * k:.1f} of the noise in one direction" for k in (1, 2, 3))
     kinds = {
-        "as assumed": (False, False, 1), "layers walk at random": (True, False, 1), "heavy tails": (False, True, 1),
-        "five near-copies of each prompt": (False, False, 5),
+        "as assumed": _Updates(), "sizes walk over layers": _Updates(walks=True), "heavy tails": _Updates(heavy=True),
+        "five near-copies of each prompt": _Updates(clusters="fives"),
+        "templates of unequal size": _Updates(clusters="templates"),
+        "attention writes one loud dimension": _Updates(is_loud=True),
     }  # fmt: skip
     worlds = tuple(
-        World("components", name, partial(_updates, *kind), ("attention_share",), effects=effects,
-              n=f"{60 * kind[-1]} prompts", small={"n_permutations": 99, "n_bootstrap": 299})
+        World("components", name, partial(_updates, kind), ("attention_share",), effects=effects,
+              n="60 prompts or clusters", small={"n_permutations": 99, "n_bootstrap": 299},
+              truth=_equal_shares if not (kind.walks or kind.is_loud) else nothing())
         for name, kind in kinds.items()
     )  # fmt: skip
     divided = tuple(f"experts follow the domain by {k} of the noise" for k in (2, 4, 8))
@@ -29,11 +42,15 @@ def components() -> Trials:
                 "habits of five near-copies": ("habit", 5)}  # fmt: skip
     routed = tuple(
         World("components", f"experts follow {name}", partial(_routed, *kind), (_BEYOND,), effects=divided,
-              n=f"{150 * kind[-1]} sequences", small={"n_permutations": 99, "n_bootstrap": 20, "experts": True},
-              is_covered=False)
+              n=f"{150 * kind[-1]} sequences", small={"n_permutations": 99, "n_bootstrap": 20, "experts": True})
         for name, kind in followed.items()
     )  # fmt: skip
     return Trials((*worlds, *routed))
+
+
+def _equal_shares(seed: int, size: float) -> Mapping[str, float]:
+    """Thirteen parts that are drawn alike, six of them of attention."""
+    return {} if size else {"attention_share": 6 / 13}
 
 
 _BEYOND = "expert_domain_information_beyond_token"
@@ -58,74 +75,85 @@ def _routed(kind: str, copies: int, made: Probe, rng: np.random.Generator, seed:
                                           seed=seed), {})  # fmt: skip
 
 
-def _updates(
-    walks: bool, heavy: bool, copies: int, made: Probe, rng: np.random.Generator, seed: int, size: float
-) -> Findings:
-    n, cluster = 60 * copies, np.repeat(np.arange(60), copies)
-    shape = Shape(n, n_layers=6, d_model=12)
+def _updates(like: _Updates, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    cluster, n_layers, width = grouped(like.clusters, 60, rng), 6, 12
+    shape = Shape(len(cluster), n_layers=n_layers, d_model=width)
 
-    def alike(*before: int) -> np.ndarray:
-        """Noise of all prompts, which near-copies share but for a twentieth."""
-        own = noise(rng, (*before, n, 12), heavy)
-        return (
-            own if copies == 1 else 0.05**0.5 * own + 0.95**0.5 * noise(rng, (*before, 60, 12), heavy)[..., cluster, :]
-        )
+    def written(*before: int) -> np.ndarray:
+        """Noise of all prompts, which those of a cluster share but for a twentieth."""
+        share = 0.95 * (like.clusters != "alone")
+        drawn = in_common(lambda n: noise(rng, (n, *before, width), like.heavy), cluster, share)
+        return np.moveaxis(drawn, 0, -2)
 
-    attention, feed_forward = alike(2, 6)
-    attention += 0.2 * size * np.random.default_rng(1).standard_normal(12)
-    steps = np.concatenate([alike(1), attention + feed_forward])
+    attention, feed_forward = written(2, n_layers)
+    if like.walks:
+        attention *= np.exp(np.cumsum(0.3 * of_model(seed).standard_normal(n_layers)))[:, None, None]
+    attention[..., 0] += 3.0 * like.is_loud
+    attention += 0.2 * size * np.random.default_rng(1).standard_normal(width)
+    steps = np.concatenate([written(1), attention + feed_forward])
     rows = {"resid": np.cumsum(steps, axis=0), "attn_out": attention, "mlp_out": feed_forward}
-    drift = np.cumsum(of_model(seed).standard_normal(7)) if walks else np.zeros(7)
-    rows["lens_kl"] = 5 + drift[:, None] + noise(rng, (7, n), heavy)
     columns = {"cluster": cluster}
     return made.analyse(synthetic_capture(made.needs, shape, planted=rows, columns=columns, seed=seed), {})
 
 
 _N_TOKENS = 40
-_SIZES: Mapping[str, tuple[int, ...]] = {
-    "k_pre": (2, _N_TOKENS, 4, 8), "k": (2, _N_TOKENS, 4, 8), "resid": (3, _N_TOKENS, 32)
-}  # fmt: skip
+_SIZES: Mapping[str, tuple[int, ...]] = {"k_pre": (2, 4, 8), "k": (2, 4, 8), "resid": (3, 32)}
+"""Of what is read at each prompt: place, and what stands there."""
+_WEIGHTS: Mapping[str, tuple[int, ...]] = {"W_Q": (2, 4, 32, 8), "W_K": (2, 4, 32, 8)}
 
 
 def orthogonality() -> Trials:
-    numbers, small = (
-        ("wk_columns", "w_qk_effective_rank", "token_keys", "head_keys"),
-        {"n_null": 40, "n_bootstrap": 299},
-    )
+    weights, keys = ("wk_columns", "w_qk_effective_rank"), ("token_keys", "head_keys")
+    small = {"n_null": 40, "n_bootstrap": 299}
     effects = tuple(f"keys of all tokens share {0.15 * k:.2f} of the noise" for k in (1, 2, 3))
     between = tuple(f"keys of all heads share {0.3 * k:.1f} of the noise" for k in (1, 2, 3))
-    unplanted = (*numbers[:2], "head_keys")
-    worlds = tuple(
-        World("orthogonality", name, partial(_keys, heavy), numbers, unplanted, effects, "40 tokens", small)
-        for name, heavy in {"as assumed": False, "heavy tails": True}.items()
-    )
-    heads = World(
-        "orthogonality", "heads hear one key", _between_heads, ("head_keys",), (), between, "40 tokens", small
-    )
+    unplanted = (*weights, "head_keys")
+    worlds = [
+        World("orthogonality", name, partial(_keys, kind), numbers, unplanted, effects, "40 tokens", small)
+        for name, kind, numbers in (
+            ("as assumed", (False, 1, False), (*weights, *keys)),
+            ("heavy tails", (True, 1, False), (weights[0], *keys)),  # such a matrix does have fewer directions
+            ("three prompts of each token", (False, 3, False), keys[:1]),
+        )
+    ]  # fmt: skip
+    worlds.append(World("orthogonality", "weights of two values", _two_values, weights, weights, (), "weights", small))
+    heads = World("orthogonality", "three prompts of each token, heads apart", partial(_keys, (False, 3, True)),
+                  keys[1:], (), between, "40 tokens", small)  # fmt: skip
     return Trials((*worlds, heads))
 
 
-def _keys(heavy: bool, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Keys, and the residual stream, have a part in common that is the same for all tokens."""
-    shared = np.random.default_rng(2)
-    rows = {
-        site: noise(rng, shape, heavy) + 0.15 * size * shared.standard_normal((*shape[:1], 1, *shape[2:]))
-        for site, shape in _SIZES.items()
-    }
-    return _read(made, rows, seed)
+def _keys(like: tuple[bool, int, bool], made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Keys, and the residual stream, have a part in common that is the same for all tokens, or for all heads.
+
+    `like`: heavy tails, of weights too; how many prompts each token has; whether heads share the part, and not tokens.
+    """
+    heavy, n_prompts, heads_share = like
+    token = np.arange(_N_TOKENS).repeat(n_prompts)
+
+    def drawn(*sizes: int) -> np.ndarray:
+        return in_common(lambda n: noise(rng, (n, *sizes), heavy), token, 0.5 * (n_prompts > 1))
+
+    rows = {}
+    for site, sizes in _SIZES.items():
+        rows[site] = np.moveaxis(drawn(*sizes), 0, 1)
+        if not heads_share:
+            rows[site] += 0.15 * size * np.random.default_rng(2).standard_normal((sizes[0], 1, *sizes[1:]))
+        elif site != "resid":
+            rows[site] += 0.3 * size * rng.standard_normal((sizes[0], len(token), 1, sizes[-1]))
+    rows |= {site: noise(rng, sizes, heavy) for site, sizes in _WEIGHTS.items()}
+    return _read(made, rows, token, seed)
 
 
-def _between_heads(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """The heads of a layer have a part of each token's key in common."""
-    rows = {site: noise(rng, shape, False) for site, shape in _SIZES.items()}
-    for site in ("k_pre", "k"):
-        rows[site] = rows[site] + 0.3 * size * rng.standard_normal((2, _N_TOKENS, 1, 8))
-    return _read(made, rows, seed)
+def _two_values(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Weights are 1 or −1."""
+    rows = {site: rng.choice([-1.0, 1.0], sizes) for site, sizes in _WEIGHTS.items()}
+    return _read(made, rows, np.arange(_N_TOKENS), seed)
 
 
-def _read(made: Probe, rows: Mapping[str, np.ndarray], seed: int) -> Findings:
-    n, shape = _N_TOKENS, Shape(_N_TOKENS, n_layers=2, n_heads=4, n_kv_heads=4, d_head=8, d_model=32, vocab_size=400)
-    columns = {"token": np.arange(n), "position": np.full(n, 5)}
+def _read(made: Probe, rows: Mapping[str, np.ndarray], token: np.ndarray, seed: int) -> Findings:
+    n = len(token)
+    shape = Shape(n, n_layers=2, n_heads=4, n_kv_heads=4, d_head=8, d_model=32, vocab_size=400)
+    columns = {"token": token, "position": np.full(n, 5), "cluster": token}
     made_up = synthetic_capture(made.needs, shape, planted=rows, columns=columns, seed=seed)
-    frame = [Prompt(text=f"the word is w{i}") for i in range(n)]
+    frame = [Prompt(text=f"the word is w{i}") for i in token]
     return made.analyse(replace(made_up, prompts=replace(made_up.prompts, prompts=frame)), {})

@@ -1,5 +1,6 @@
 """The page of a certificate, drawn from its record alone: no script, nothing fetched, small enough to be shipped."""
 
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def html(record: RunRecord) -> str:
         worlds=_rows(findings.tables["worlds"]),
         known=_rows(findings.tables["known"]) if "known" in findings.tables else [],
         interval=interval,
+        is_said=isfinite,
         place=place,
         policy=policy([], [style]),
         style=style,

@@ -32,7 +32,7 @@ def distilled(record: RunRecord) -> dict[str, Any]:
     judged = tables["headlines"].to_frame().query("n_null > 0")
     planted = tables["worlds"].to_frame().query("n_planted > 0")
     first = planted.iloc[0].to_dict() if len(planted) else {}
-    columns = ["number", "word", "called", "n_null", "power_1", "power_2", "power_3"]
+    columns = ["number", "word", "worst", "worst_world", "n_worst", "power_1", "power_2", "power_3"]
     return {
         "code": record.spec["certified"]["code"],
         "parameters": record.spec["certified"]["parameters"],
@@ -55,9 +55,14 @@ def line(probe: str, record: RunRecord, known: Mapping[str, Any] | None = None) 
     if found is None:
         return "", ""
     numbers = found["numbers"]
-    n_worlds = max(number["n_null"] for number in numbers)
-    said = f"Certificate: its headlines were called in {_range([x['called'] for x in numbers])} of {n_worlds} worlds "
-    said += "without an effect"
+    worst = max((x for x in numbers if x["n_worst"]), key=lambda x: x["worst"], default=None)
+    said = "Certificate: "
+    if worst is None:
+        said += "none of its headlines was tested in enough worlds without an effect"
+    else:
+        said += f"of worlds without an effect its headlines were called in at most {_range([worst['worst']])} "
+        where = f"{worst['number'].replace('_', ' ')}, {worst['n_worst']} worlds “{worst['worst_world']}”"
+        said += f"({where})" if worst["worst"] else f"({worst['n_worst']} worlds of a kind)"
     power = [x["power_1"] for x in numbers if _is_number(x["power_1"])]
     if power:
         said += f"; power {_range(power)} at the smallest planted effect ({found['effect']}, {found['n']})"
@@ -66,7 +71,7 @@ def line(probe: str, record: RunRecord, known: Mapping[str, Any] | None = None) 
     return said + _differences(probe, record, found), f"{SITE}{probe}.html"
 
 
-_SAID = ("liberal", "without power")
+_SAID = ("liberal", "without power", "not tested")
 """Verdicts that the line repeats."""
 
 

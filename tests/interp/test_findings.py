@@ -65,6 +65,14 @@ def test_a_number_stands_to_its_null_by_the_rule_printed_on_the_page(given, expe
     assert replace(number, **given).standing() == expected
 
 
+@pytest.mark.parametrize(("last", "standing"), [(ABOVE, "above"), (WITHIN, "within"), (WEAK, "unjudged")])
+def test_a_control_needs_its_own_controls(last, standing):
+    controls = {"own": (Control("a", "other"),), "other": (Control("b", "last"),), "last": (Control("c", "own"),)}
+    found = Findings("p", {"own": ABOVE, "other": ABOVE, "last": last}, headline=("own",), controls=controls)
+    assert found.standing("own") == standing
+    assert [words for words, _ in found.essential_controls("own")] == ["a", "b", "c"]
+
+
 def test_a_further_correction_takes_the_place_of_p():
     found = Findings("p", {"own": ABOVE})
     assert found.standing("own", 0.06) == "within" and found.standing("own", 0.04) == "above"

@@ -65,8 +65,9 @@ def test_a_probe_that_nobody_registered_is_certified_by_where_it_lies(tmp_path):
         "n_permutations": [99]
     }
     row = row_of(record)
-    assert row["n_null"] == 33 and row["power_3"] > 0.5 and row["n_planted"] == 11
-    assert "too narrow" in row["why"] and row["covered"] < 0.5
+    assert row["n_judged"] == row["n_null"] == 65 and row["power_3"] > 0.5 and row["n_planted"] == 13
+    assert row["n_worst"] == 0, "of one kind there are too few worlds for a rate of its own"
+    assert row["word"] in ("holds", "liberal") and row["called"] < 0.3
     assert row_of(record, "n")["word"] == "no p" and "no null" in row_of(record, "n")["why"]
     page = (record.path / "report.html").read_text()
     assert "<script" not in page and certified["code"] in page and "Certificate of first coordinates" in page
@@ -132,7 +133,7 @@ def test_every_shipped_probe_has_worlds_whose_numbers_it_finds():
 
 def test_a_text_holds_what_its_words_say():
     rng = np.random.default_rng(0)
-    drawn = draw(TEXTS["token tells 30 % of the entropy"], 0.25, 4000, rng, 3, 0.0)
+    drawn = draw(TEXTS["token tells 30 % of the entropy, and its spread"], 0.25, 4000, rng, 3, 0.0)
     entropy, token = drawn.columns["next_entropy_bits"], drawn.columns["token"]
     told = np.var([entropy[token == t].mean() for t in token]) / entropy.var()
     assert 0.15 < told < 0.5

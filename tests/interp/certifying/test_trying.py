@@ -1,14 +1,12 @@
 """Worlds are tried one by one, kept while it goes on, and coverage is that of a planted truth."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
-from interp.certifying.trying import Seen, Tried, covered, numbers_of, place_of, planned, try_worlds
-from interp.certifying.worlds import N_MODELS, World, shrunk_fields
+from interp.certifying.trying import Seen, Tried, planned, shown, try_worlds
+from interp.certifying.worlds import World, nothing, shrunk_fields
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
 from interp.probe import Probe
@@ -39,11 +37,14 @@ def toss(probe, rng, seed, size):
     return Findings("coin", {"draw": drawn, "twin": drawn, "seeds": seeds}, headline=("draw", "twin", "seeds"))
 
 
-WORLDS = (World("coin", "plain", toss, small={"n_permutations": 19}), World("coin", "odd", toss, ("twin",), ("twin",)))
+WORLDS = (
+    World("coin", "plain", toss, small={"n_permutations": 19}, truth=nothing("draw")),
+    World("coin", "odd", toss, ("twin",), ("twin",)),
+)
 
 
-def test_worlds_are_spread_evenly_over_kinds_and_only_where_something_is_planted():
-    assert planned(WORLDS, 25, 6) == [{0: 13, 1: 6, 2: 6, 3: 6}, {0: 13}]
+def test_effects_are_tried_only_where_something_is_planted():
+    assert [planned(world, 13, 6) for world in WORLDS] == [{0: 13, 1: 6, 2: 6, 3: 6}, {0: 13}]
 
 
 def test_no_two_kinds_share_a_seed_and_a_stopped_certificate_goes_on_where_it_was(tmp_path):
@@ -56,7 +57,7 @@ def test_no_two_kinds_share_a_seed_and_a_stopped_certificate_goes_on_where_it_wa
         return toss(probe, rng, seed, size)
 
     worlds = [World("coin", name, heard_toss) for name in ("one", "two")]
-    todo = list(zip(worlds, planned(worlds, 20, 10), strict=True))
+    todo = [(world, planned(world, 10, 5)) for world in worlds]
     with pytest.raises(KeyboardInterrupt):
         try_worlds(Coin(), todo, 0, Tried.begun_in(tmp_path), lambda done: None)
     again = Tried.begun_in(tmp_path)
@@ -68,7 +69,7 @@ def test_no_two_kinds_share_a_seed_and_a_stopped_certificate_goes_on_where_it_wa
     assert len(seeds) == len(set(seeds)) == 2 * (10 + 3 * 5), "nothing is tried twice"
     whole = Tried(tmp_path / "whole")
     plain = [World("coin", name, toss) for name in ("one", "two")]
-    try_worlds(Coin(), list(zip(plain, planned(plain, 20, 10), strict=True)), 0, whole, lambda done: None)
+    try_worlds(Coin(), [(world, planned(world, 10, 5)) for world in plain], 0, whole, lambda done: None)
     assert repr(whole.seen) == repr(again.seen), "as if it had never been stopped"
 
 
@@ -80,10 +81,10 @@ def test_a_damaged_file_of_worlds_is_begun_anew(tmp_path):
 
 
 def test_judged_are_the_numbers_named_else_the_headlines_with_a_p():
-    found = WORLDS[0].findings(Coin(), 5, 0.0)
-    assert list(numbers_of(WORLDS[0], found, 0)) == ["draw", "twin"]
-    assert list(numbers_of(WORLDS[1], found, 0)) == ["twin"]
-    assert numbers_of(WORLDS[1], found, 2) == {}
+    (plain,) = shown(WORLDS[0], Coin(), range(5, 6), 0)
+    assert list(plain) == ["draw", "twin"] and plain["draw"].holds in (True, False) and plain["twin"].holds is None
+    assert [list(one) for one in shown(WORLDS[1], Coin(), range(5, 6), 0)] == [["twin"]]
+    assert list(shown(WORLDS[1], Coin(), range(5, 6), 2)) == [{}]
 
 
 def test_a_world_sets_the_seed_and_shrinks_what_stands_at_its_default():
@@ -92,24 +93,29 @@ def test_a_world_sets_the_seed_and_shrinks_what_stands_at_its_default():
     assert shrunk_fields(Coin(), {"n_permutations": 500}) == {}
 
 
-def test_coverage_is_right_with_few_worlds_of_a_model_as_with_many():
-    rng = np.random.default_rng(1)
-    for n in (3, 30):
-        held = []
-        for _ in range(3000 // n):
-            values = rng.standard_normal(n)
-            seen = [Seen(False, float(v), (float(v) - 1.96, float(v) + 1.96)) for v in values]
-            held += covered(seen, [0] * n)
-        assert np.mean(held) == pytest.approx(0.95, abs=0.015), n
+def test_a_number_that_is_not_judged_or_not_there_was_neither_called_nor_missed():
+    null = Null("none", 0.0, (-1.0, 1.0))
+    weak = Scalar.of(9.0, "1", Interval(8.0, 10.0, "known"), null, p=0.01, underpowered=True)
+    found = Findings("coin", {"weak": weak, "called": replace(weak, underpowered=False)}, headline=("weak", "called"))
+    assert Seen.of(found, "weak", 0.0) == Seen(None, False) and Seen.of(found, "called", 9.0) == Seen(True, True)
+    assert Seen.of(found, "absent", 0.0) == Seen(None, None) and Seen.of(found, "called", None).holds is None
 
 
-def test_worlds_are_held_against_their_own_model_and_two_alone_say_nothing():
-    places = [place_of(k, 40) for k in range(40)]
-    assert {place % N_MODELS for place in places} == set(range(N_MODELS)) and len(set(places)) == 40
-    shifted = [
-        Seen(False, 100.0 * (p % N_MODELS), (100.0 * (p % N_MODELS) - 1, 100.0 * (p % N_MODELS) + 1)) for p in places
-    ]
-    assert all(covered(shifted, places)) and len(covered(shifted, places)) == 40
-    assert covered(shifted[:2], [0, 5]) == []
-    assert covered([Seen(False, math.nan, None)] * 5, [0, 5, 10, 15, 20]) == []
-    assert {place_of(k, 3) % N_MODELS for k in range(3)} == {0}, "few worlds share one model"
+def test_coverage_is_of_the_truth_so_that_bias_shows():
+    def biased(probe, rng, seed, size):
+        value = 3 + 0.1 * rng.standard_normal()
+        drawn = Scalar.of(
+            value, "1", Interval(value - 0.5, value + 0.5, "known"), Null("none", 0.0, (-5.0, 5.0)), p=0.5
+        )
+        return Findings("coin", {"draw": drawn}, headline=("draw",))
+
+    told = {
+        size: [
+            one["draw"].holds
+            for one in shown(
+                World("coin", "off", biased, truth=lambda seed, size: {"draw": size}), Coin(), range(9), size
+            )
+        ]
+        for size in (0, 3)
+    }
+    assert told == {0: [False] * 9, 3: [True] * 9}

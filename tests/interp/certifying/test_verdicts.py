@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from interp.certifying.verdicts import NONE as NOTHING_PLANTED
 from interp.certifying.verdicts import Count, is_liberal, judge, suspects, total
-
-NOTHING_PLANTED = Count(0, 0)
 
 
 @pytest.mark.parametrize("k, n", [(0, 20), (3, 40), (20, 20), (57, 400)])
@@ -18,7 +17,7 @@ def test_the_interval_is_the_one_of_clopper_and_pearson(k, n):
 
 
 def test_a_share_above_five_per_cent_is_liberal_only_beyond_the_error_of_counting():
-    assert Count(2, 20).share == 0.1 and judge([Count(2, 20)], NOTHING_PLANTED) == "holds"
+    assert Count(6, 60).share == 0.1 and judge([Count(6, 60)], NOTHING_PLANTED) == "holds"
     assert judge([Count(40, 400)], NOTHING_PLANTED) == "liberal"
     assert judge([Count(26, 400)], NOTHING_PLANTED) == "holds"
 
@@ -30,12 +29,13 @@ def test_one_kind_of_world_is_enough_to_be_liberal_and_is_held_to_a_wider_interv
     assert Count(7, 50).interval()[0] > 0.05 and not is_liberal([*calm, Count(7, 50)])
 
 
-def test_conservative_without_power_and_untried():
+def test_conservative_without_power_and_not_tested():
     assert judge([Count(0, 400)], Count(60, 60)) == "conservative"
-    assert judge([Count(0, 20)], Count(20, 20)) == "holds", "none of twenty says little"
+    assert judge([Count(0, 60)], Count(20, 20)) == "holds", "none of sixty may still be 5 %"
+    assert judge([Count(0, 30), Count(0, 29)], Count(20, 20)) == "not tested", "none of 59 says nothing"
     assert judge([Count(20, 400)], Count(5, 60)) == "without power"
     assert judge([Count(20, 400)], Count(1, 3)) == "holds", "three worlds cannot say that there is no power"
-    assert judge([], NOTHING_PLANTED) == "untried"
+    assert judge([], NOTHING_PLANTED) == "not tested"
 
 
 def test_a_p_that_is_right_is_seldom_called_liberal():
@@ -46,14 +46,21 @@ def test_a_p_that_is_right_is_seldom_called_liberal():
     assert np.mean(too_often) > 0.9
 
 
+def test_worlds_that_say_nothing_count_for_nothing():
+    assert Count.of([True, None, False, None]) == Count(1, 2)
+    assert np.isnan(Count(1, 59).rate) and Count(3, 60).rate == 0.05
+
+
 def test_worlds_add_up():
     assert total([Count(1, 3), Count(2, 5)]) == Count(3, 8) and np.isnan(total([]).share)
 
 
 def test_what_looks_liberal_is_so_only_where_fresh_worlds_say_it_again():
-    kinds = [Count(2, 50), Count(12, 50), Count(1, 50)]
-    assert suspects(kinds) == [1] and suspects([Count(2, 50)] * 3) == []
-    assert suspects([Count(5, 60)] * 8) == list(range(8)), "no kind alone, all of them together"
-    assert judge(kinds, NOTHING_PLANTED) == "liberal"
-    assert judge(kinds, NOTHING_PLANTED, Count(9, 150)) == "holds"
-    assert judge(kinds, NOTHING_PLANTED, Count(20, 150)) == "liberal"
+    kinds = {"a": Count(2, 50), "b": Count(12, 50), "c": Count(1, 50)}
+    assert suspects(kinds) == ["b"] and suspects(dict.fromkeys("abc", Count(2, 50))) == []
+    eight = dict.fromkeys("abcdefgh", Count(5, 60))
+    assert suspects(eight) == list(eight), "no kind alone, all of them together"
+    every = list(kinds.values())
+    assert judge(every, NOTHING_PLANTED) == "liberal"
+    assert judge(every, NOTHING_PLANTED, Count(9, 150)) == "holds"
+    assert judge(every, NOTHING_PLANTED, Count(20, 150)) == "liberal"

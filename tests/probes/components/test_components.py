@@ -67,6 +67,22 @@ def test_updates_that_agree_stand_out_from_random_signs():
     assert share.value > share.null.band[1] and share.p < 0.05
 
 
+@pytest.mark.parametrize("loud", [None, 0, 7])
+def test_a_share_that_one_loud_dimension_makes_does_not_stand_out(loud):
+    rng = np.random.default_rng(2)
+    attention, feed_forward = rng.standard_normal((2, 8, 40, 12))
+    attention = 0.5 * attention + (1 if loud is None else 2 * (np.arange(12) == loud))
+    planted = stream(attention, feed_forward, np.zeros((40, 12)))
+    found = analyse(planted, replace(SHAPE, n_layers=8), n_permutations=500)
+    assert found["attention_share"].p < 0.05
+    assert found.standing("attention_share") == ("above" if loud is None else "within")
+    if loud is not None:  # the twin is the share among the other dimensions, by its definition
+        final, written = (np.delete(x, loud, axis=-1) for x in (planted["resid"][-1], attention.sum(axis=0)))
+        share = ((final * written).sum(axis=1) / (final**2).sum(axis=1)).mean()
+        assert found["attention_share_quiet"].value == pytest.approx(share, rel=1e-5)
+        assert f"({loud})" in found["attention_share_quiet"].meaning
+
+
 @pytest.mark.slow
 def test_updates_with_random_signs_are_called_null_at_the_nominal_rate():
     p = []

@@ -143,18 +143,25 @@ def test_sequences_of_noise_are_called_at_the_nominal_rate_although_entropy_foll
 
 @pytest.mark.parametrize(
     "text",
-    [Text(clusters="fives", alike=0.95), Text(clusters="twenty", alike=0.7), Text(clusters="twenty", alike=0.95)],
+    [Text(clusters="fives", alike=0.95), Text(clusters="templates", alike=0.7), Text(clusters="templates", alike=0.95)],
 )
 def test_what_prompts_of_a_cluster_share_is_no_finding(text):
     """Copies, and templates of unequal sizes: entropies that belong to whole clusters and to nothing else."""
     smallest = dict.fromkeys(("r2", "r2_beyond_token", "best_layer_r2", "best_layer_r2_beyond_token"), 0)
     for seed in range(10):
-        findings = found_in_texts(text, 0.0, 240, SMALL, np.random.default_rng(seed), seed, 0.0)
+        findings = found_in_texts(text, 0.0, 48, SMALL, np.random.default_rng(seed), seed, 0.0)
         for name in smallest:
             scalar = findings[name]
             smallest[name] += scalar.p <= 0.05
             assert scalar.underpowered and scalar.n_clusters <= 48 and "clusters" in scalar.null.name
     assert max(smallest.values()) <= 3, smallest  # of 10 at a rate of .05, once in a thousand
+
+
+def test_what_the_token_before_tells_is_no_finding_at_any_layer():
+    found = found_in_texts(Text(previous_tells=0.6), 0.0, 300, SMALL, np.random.default_rng(0), 0, 0.0)
+    for name in ("r2", "best_layer_r2"):
+        assert found[name].p == 0.01 and found.standing(name) == "within"
+        assert found[f"{name}_beyond_token"].p == 0.01 and found[f"{name}_beyond_previous"].p > 0.05
 
 
 def test_what_length_tells_is_gone_with_the_nuisances():
@@ -428,6 +435,19 @@ def test_the_shipped_tunnel_knows_its_uncertainty_beyond_position(tunnel):
     table = found.tables["by_layer"]
     first = (table["site"] == "v") & (table["layer"] == 0) & (table["nuisances"] == "token")
     assert (table["r2"][first] == 0).all() and found["depth_0_r2_beyond_token"].value == 0
+
+
+def test_most_of_what_is_read_on_the_shipped_tunnel_is_whether_the_key_was_seen(tunnel):
+    """Answers to seen keys are certain; among unseen ones the entropy falls with the values that are left."""
+    probe = replace(SMALL, sites=("v",))
+    whole = probe.analyse(tunnel, {})["bayes_r2_beyond_token"]
+    unseen = tunnel.rows["bayes_entropy_bits"] > 1e-3
+    among = probe.analyse(
+        replace(tunnel.where(unseen), tables={**tunnel.tables, "scored": tunnel.rows.where(unseen)}), {}
+    )
+    r2 = among["bayes_r2_beyond_token"]
+    assert 0.4 < unseen.mean() < 0.8 and whole.value > 0.9
+    assert 0 < r2.value < 0.6 and r2.p == 0.01 and r2.interval[1] < whole.interval[0]
 
 
 # --- the scalars, from simulated readings ----------------------------------------------------------------------------

@@ -12,8 +12,11 @@ from tests.paths import ROOT
 
 SHIPPED = sorted((ROOT / "examples" / "certificates").glob("*/run.json"))
 NUMBERS = [
-    {"number": "one", "word": "holds", "called": 0.045, "n_null": 200, "power_1": 0.8, "power_2": 1.0, "power_3": 1.0},
-    {"number": "two", "word": "conservative", "called": 0.0, "n_null": 200}
+    {"number": "one", "word": "holds", "worst": 0.045, "worst_world": "heavy tails", "n_worst": 200, "power_1": 0.8,
+     "power_2": 1.0, "power_3": 1.0},
+    {"number": "two", "word": "conservative", "worst": 0.0, "worst_world": "as assumed", "n_worst": 60}
+    | dict.fromkeys(("power_1", "power_2", "power_3")),
+    {"number": "three", "word": "holds", "worst": None, "worst_world": "", "n_worst": 0}
     | dict.fromkeys(("power_1", "power_2", "power_3")),
 ]  # fmt: skip
 KNOWN = {
@@ -37,20 +40,25 @@ def a_record():
     return interp.run(probes=["orthogonality"], n_pool=20, out=None, quiet=True)
 
 
-def test_the_line_says_how_often_it_was_called_and_with_what_power(record):
+def test_the_line_says_how_often_it_was_called_at_worst_and_with_what_power(record):
     said, where = line("manifold", record, KNOWN)
     assert said == (
-        "Certificate: its headlines were called in 0 to 4.5 % of 200 worlds without an effect; power 80 % at the "
-        "smallest planted effect (R² = 0.05, 500 prompts)."
+        "Certificate: of worlds without an effect its headlines were called in at most 4.5 % (one, 200 worlds “heavy "
+        "tails”); power 80 % at the smallest planted effect (R² = 0.05, 500 prompts)."
     )
+    few = {"manifold": {**KNOWN["manifold"], "numbers": NUMBERS[2:]}}
+    assert "none of its headlines was tested in enough worlds" in line("manifold", record, few)[0]
+    none = {"manifold": {**KNOWN["manifold"], "numbers": NUMBERS[1:]}}
+    assert "in at most 0 % (60 worlds of a kind)" in line("manifold", record, none)[0]
     assert where == f"{SITE}manifold.html"
     assert line("another", record, KNOWN) == ("", "")
 
 
 def test_a_poor_verdict_is_repeated(record):
-    bad = [{**NUMBERS[0], "word": "liberal", "called": 0.2}, {**NUMBERS[1], "word": "without power"}]
+    bad = [{**NUMBERS[0], "word": "liberal"}, {**NUMBERS[1], "word": "without power"}]
+    bad += [{**NUMBERS[2], "word": "not tested"}]
     said, _ = line("manifold", record, {"manifold": {**KNOWN["manifold"], "numbers": bad}})
-    assert "one is liberal; two is without power." in said
+    assert "one is liberal; two is without power; three is not tested." in said
 
 
 def test_other_code_and_other_parameters_are_said_but_not_sizes_and_seeds(record):
