@@ -93,10 +93,12 @@ def test_tables_of_rates_hold_every_committed_rate_and_every_known_limit(measure
     for kind, names in probes.items():
         assert all(f"| `{probe}." in measured.rates(kind) for probe in names)
     row = next(
-        line for line in measured.rates("broken").splitlines() if line.startswith("| `sula.slope` | as assumed |")
+        line
+        for line in measured.rates("broken").splitlines()
+        if line.startswith("| `depth_use.last_layer` | as assumed |")
     )
-    slope = interp.open_run(CERTIFICATES / "sula").findings["certificate"].to_frame("worlds").iloc[0]
-    assert f"| {slope.n_judged} of {slope.n_null} | {slope.called:.3f} | {slope.covered:.3f} " in row
+    first = interp.open_run(CERTIFICATES / "depth_use").findings["certificate"].to_frame("worlds").iloc[0]
+    assert f"| {first.n_judged} of {first.n_null} | {first.called:.3f} | {first.covered:.3f} " in row
 
 
 @pytest.mark.parametrize("page", ["ledger.md", "reference/measured-tunnels.md"])
