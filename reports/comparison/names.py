@@ -9,7 +9,7 @@ _NAME = 34  # characters of a name along an axis
 
 
 def in_words(table: Table, i: int) -> str:
-    """A row of the table of differences in one line: the difference, or the value where nothing is held against it."""
+    """A row of the table of differences in one line: the difference, or the value where it is compared with nothing."""
     name, group, unit = (str(table[column][i]) for column in ("name", "group", "unit"))
     if not table["against"][i]:
         return f"{name}: {group}: {_with_bounds(table, i, 'value', ('low', 'high'), unit)}"
