@@ -346,10 +346,27 @@ def compare(
 def index(
     folder: Annotated[Path, typer.Argument(help="Folder that holds records, at any depth.")] = Path("runs"),
 ) -> None:
-    """Write one page over all records of a folder: model, probes, headline numbers, when, disk."""
+    """Write one page over all records of a folder: model, probes, answers, when, disk."""
     from interp.running.index_runs import index_runs
 
     print(index_runs(folder))
+
+
+@app.command(epilog="Example: interp view runs")
+def view(
+    what: Annotated[Path, typer.Argument(help="A run, or a folder that holds runs.")] = Path("runs"),
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+) -> None:
+    """Open the page of a run, or one page over all runs of a folder with their answers side by side."""
+    import webbrowser
+
+    from interp.records.record import open_run
+    from interp.running.index_runs import index_runs
+
+    page = (open_run(what).show() if (what / "run.json").is_file() else index_runs(what)).resolve()
+    print(page)
+    if browser:
+        webbrowser.open(page.as_uri())
 
 
 @app.command(epilog="Example: interp diff --model smollm2-135m --adapter my-lora --probe manifold")

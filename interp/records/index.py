@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from interp.errors import InterpError, UsageError
-from interp.records.headlines import headlines
+from interp.records.answers import answers
 from interp.records.record import RunRecord, open_run
 from interp.records.unfinished import PARTIAL
 from interp.system.foreign_files import readable
@@ -19,15 +19,15 @@ _RECORD, _LEDGER, _PAGES = "run.json", "ledger.json", ("report.html", "ledger.ht
 
 @dataclass(frozen=True)
 class Entry:
-    """One record: `path` from the folder that was listed, its page where one lies there, and its headline numbers.
+    """One record: `path` from the folder that was listed, its page where one lies there, and its answers.
 
-    `numbers` are (probe, name, value, verdict) in words. `compares` are the paths of the records that a comparison is
+    `answers` are questions with their answers in words. `compares` are the paths of the records that a comparison is
     of, `compared_in` those of the comparisons that a record is in.
     """
 
     path: str
     record: RunRecord
-    numbers: tuple[tuple[str, str, str, str], ...]
+    answers: tuple[tuple[str, str], ...]
     n_bytes: int
     page: str | None = None
     compares: tuple[str, ...] = ()
@@ -113,9 +113,9 @@ def _page(root: Path, home: Path) -> str | None:
 def _entry(path: str, home: Path) -> Entry:
     record = open_run(home)
     with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be printed"):
-        numbers = tuple((h.probe, h.name.replace("_", " "), h.cells[1], h.verdict) for h in headlines(record.findings))
+        said = tuple((answer.question, answer.said) for answer in answers(record))
     page = f"{path}/report.html" if (home / "report.html").is_file() else None
-    return Entry(path, record, numbers, _size(home), page)
+    return Entry(path, record, said, _size(home), page)
 
 
 def _size(home: Path) -> int:

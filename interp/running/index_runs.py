@@ -7,7 +7,7 @@ from interp.registry import load_entry
 
 
 def index_runs(folder: str | Path = "runs") -> Path:
-    """Write `index.html` into a folder of records: model, probes, headline numbers, when, disk; returns its path.
+    """Write `index.html` into a folder of records: model, probes, answers, when, disk; returns its path.
 
     Pages and comparisons are linked. What is damaged, or no record, is listed with the reason.
 

@@ -39,6 +39,19 @@ themeButton.addEventListener("click", () => {
 systemDark.addEventListener("change", showTheme);
 if (["light", "dark"].includes(remembered())) root.dataset.theme = remembered();
 
+// ---- the index: records that hold every word ---------------------------------------------------------------------
+
+const filter = document.getElementById("filter");
+if (filter) {
+  const rows = [...document.querySelectorAll("table.index tbody tr")];
+  filter.hidden = false;
+  filter.querySelector("input").addEventListener("input", (event) => {
+    const words = event.target.value.toLowerCase().split(/\s+/);
+    rows.forEach((row) => { row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word)); });
+    filter.querySelector("[role=status]").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
+  });
+}
+
 // ---- figures ---------------------------------------------------------------------------------------------------
 
 const DEFAULT_HEIGHT = 380;

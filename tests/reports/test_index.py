@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import RecordError, UsageError
+from interp.records.answers import answers
 from interp.records.index import list_records
 from tests.reports.pictures import made_record
 from tests.reports.test_browser import Seen
@@ -47,9 +48,7 @@ def test_every_record_is_listed_newest_first_and_all_else_with_its_reason(runs):
     second, first = listed.entries
     assert second.page is None and first.page == "first #1/report.html"
     assert second.n_bytes == sum(f.stat().st_size for f in (runs / "deep" / "second").rglob("*") if f.is_file())
-    assert [n[1] for n in first.numbers] == [
-        name.replace("_", " ") for found in first.record.findings.values() for name in found.headline
-    ]
+    assert [said for _, said in first.answers] == [answer.said for answer in answers(first.record)]
 
 
 def test_a_comparison_and_its_runs_link_to_each_other(tmp_path):
@@ -101,3 +100,22 @@ def test_what_cannot_be_listed_is_refused_in_words(tmp_path, runs):
 def test_the_command_prints_the_path_of_the_page(runs):
     done = CliRunner().invoke(app, ["index", str(runs)])
     assert done.exit_code == 0 and done.output.strip().endswith("index.html")
+
+
+def test_view_opens_the_page_of_a_run_or_the_index_of_a_folder(runs, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for asked, page in ((runs, "index.html"), (runs / "deep" / "second", "report.html")):
+        result = CliRunner().invoke(app, ["view", str(asked)])
+        assert result.exit_code == 0 and result.output.strip().endswith(page) and (asked / page).is_file()
+        assert opened[-1] == (asked / page).resolve().as_uri()
+    assert CliRunner().invoke(app, ["view", str(runs), "--no-browser"]).exit_code == 0 and len(opened) == 2
+
+
+def test_the_filter_keeps_the_records_that_hold_every_word(chromium, runs):
+    seen = Seen(chromium, interp.index_runs(runs))
+    rows = seen.page.locator("table.index tbody tr")
+    seen.page.locator("#filter input").fill("2026-02 deep")
+    assert [row.is_visible() for row in rows.all()] == [True, False]
+    assert seen.page.locator("#filter [role=status]").inner_text() == "1 of 2" and seen.troubles == []
+    seen.context.close()
