@@ -166,7 +166,7 @@ def made_findings(n_points: int = N_POINTS, texts: tuple[str, ...] = ()) -> Find
         scalars=_scalars(),
         tables={
             "points": Table(points, units, "Coordinates of the prompts on the first principal axes."),
-            "by_layer": Table(by_layer, dict.fromkeys(by_layer, "1") | {"layer": "layer"}),
+            "by_layer": Table(by_layer, dict.fromkeys(by_layer, "1") | {"layer": "layer", "p": "probability"}),
             "loose": Table(
                 {"key": np.array(["a", "b"]), "kept": np.array([True, False])}, {"key": "label", "kept": "label"}
             ),
