@@ -1,17 +1,38 @@
-"""Every task follows its own posterior, and a task that does not is caught."""
+"""Every task follows its own posterior, and what is wrong with one is caught and named."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.coin import Coin
 from interp.wind_tunnels.tasks.conformance import check_task
+from interp.wind_tunnels.tasks.filtering import Filtered, filter_states
+from interp.wind_tunnels.tasks.hmm import HMM
+from interp.wind_tunnels.tasks.hmm_fixed import FixedHMM
+from interp.wind_tunnels.tasks.mess3 import Mess3
+from interp.wind_tunnels.tasks.mixture import Mixture
+from interp.wind_tunnels.tasks.permutation import IteratedPermutation
+from interp.wind_tunnels.tasks.recall import Recall
+from interp.wind_tunnels.tasks.regression import Regression
 
-from interp.errors import InterpError
+from interp.errors import InterpError, UsageError
 from interp.information import entropy_bits
-from interp.tunnel import Sequences, make_task
+from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.tunnel import Sequences, Task, make_task
+
+NOISY = Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, noise=0.3, score="all")
+SMALL_REGRESSION = Regression(L=3, n_x=2, n_y=3, n_w=3)
+COIN = Coin(n_tosses=4)
+ELIMINATION = {"task": "bijection", "V": 3, "L": 3, "replacement": False}
+TOSSES = {"task": "coin", "n_tosses": 3, "concentration": (1.0, 2.0)}
+MIXED = Mixture([ELIMINATION, TOSSES])
+PAIRS = Bijection(V=3, L=4)
+HIDDEN = HMM(S=2, O=2, K=2, floor=0.25, grid=0.25)
+FIXED = FixedHMM(S=2, O=2, K=4, predict="state")
 
 SOUND = [
     Bijection(V=2, L=2, replacement=False),
@@ -20,7 +41,28 @@ SOUND = [
     Bijection(V=4, L=3, replacement=True, key_pool=2),
     Bijection(V=3, L=3, replacement=True, layout="paired"),
     Bijection(V=4, L=3, replacement=False, layout="paired"),
+    HIDDEN,
+    HMM(S=2, O=2, K=2, floor=0.25, grid=0.25, predict="symbol"),
+    HMM(S=2, O=2, K=2, floor=0.0, grid=0.5, predict="both"),
+    HMM(S=2, O=3, K=1, floor=0.25, grid=0.25, predict="both"),
+    HMM(S=2, O=2, K=2, floor=0.25, grid=0.25, header="rows", predict="both"),
+    HMM(S=2, O=2, K=2, floor=0.25, grid=0.25, stay=0.5),
+    FixedHMM(S=2, O=2, K=5),
+    FixedHMM(S=3, O=2, K=4, predict="state", stay=0.0),
+    Mess3(K=5),
+    Mess3(K=3, x=0.5, a=1.0),
+    Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=1, score="all"),
+    NOISY,
+    Recall(n_pairs=2, n_keys=3, n_values=2, n_queries=2, n_fillers=2, noise=0.2, layout="marked"),
+    SMALL_REGRESSION,
+    COIN,
+    Coin(n_tosses=4, concentration=(0.5,) * 3, layout="plain"),
+    IteratedPermutation(V=3, n_shown=1, depth=4),
+    IteratedPermutation(V=3, n_shown=1, depth=4, scratchpad=False),
+    MIXED,
+    Mixture([ELIMINATION, ELIMINATION, ELIMINATION], "shared"),
 ]
+DESCRIBED = [*SOUND, HMM(), FixedHMM(), Recall(), Regression(), Coin(), Mixture(), Mixture("same")]
 
 
 @pytest.mark.parametrize("task", SOUND, ids=str)
@@ -28,14 +70,157 @@ def test_task_conforms(task):
     check_task(task, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("task", SOUND, ids=str)
-def test_task_is_its_description(task):
+@pytest.mark.parametrize("task", [task for task in SOUND if not isinstance(task, FixedHMM)], ids=str)
+def test_orbits_conform(task):
+    """Copies depend on one another, so one of every four is judged: each alone is an ordinary draw."""
+
+    @dataclass(frozen=True)
+    class OneOfEach(type(task)):
+        def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+            return self.sample_orbits(rng, 4 * n, 4).take(slice(3, None, 4))
+
+    check_task(OneOfEach(**task.describe()), np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("task", DESCRIBED, ids=str)
+def test_task_is_its_description_and_survives_json(task):
     assert make_task(type(task), task.describe()) == task
+    read = json.loads(json.dumps(task.describe()))
+    assert make_task(type(task), read) == task
+    assert hash(make_task(type(task), read)) == hash(task)
+
+
+@pytest.mark.parametrize("task", SOUND, ids=str)
+def test_every_column_has_a_unit_and_every_unit_a_column(task):
+    assert set(task.sample(np.random.default_rng(0), 2).columns) == set(task.units)
+
+
+@pytest.mark.parametrize("task", SOUND, ids=str)
+def test_scored_positions_and_slice_are_the_same_in_every_draw(task):
+    first, second = task.sample(np.random.default_rng(0), 3), task.sample(np.random.default_rng(1), 4)
+    np.testing.assert_array_equal(first.scored, second.scored)
+    np.testing.assert_array_equal(first.slice_ids, second.slice_ids)
+    assert len(first) == 3 and len(second) == 4
+    assert (np.diff(first.scored) > 0).all() and first.scored[0] >= 0 and first.scored[-1] < first.tokens.shape[1]
+    assert first.targets.shape == (3, len(first.scored)) and np.isin(first.targets, first.slice_ids).all()
+
+
+@pytest.mark.parametrize("task", [NOISY, SMALL_REGRESSION, COIN, MIXED], ids=lambda task: task.name)
+def test_task_makes_prompts_with_units_posterior_and_domain(task):
+    prompts = sampled_prompts(task, n=6, seed=3)
+    drawn = task.sample(np.random.default_rng(3), 6)
+    assert [prompt.columns["domain"] for prompt in prompts.prompts] == drawn.domain.tolist()
+    assert {name: prompts.units[name] for name in task.units} == dict(task.units)
+    np.testing.assert_array_equal(prompts.posterior, drawn.posterior.reshape(-1, drawn.posterior.shape[2]))
+    assert (prompts.belief is None) == (drawn.belief is None)
+
+
+@pytest.mark.parametrize("task", SOUND, ids=str)
+def test_curriculum_ends_in_the_task_itself_and_keeps_its_vocabulary(task):
+    stages = task.curriculum()
+    assert stages[-1] == task
+    assert {stage.vocab_size for stage in stages} == {task.vocab_size}
+
+
+@pytest.mark.parametrize("task", [SMALL_REGRESSION, COIN], ids=str)
+def test_beliefs_are_distributions(task):
+    belief = task.sample(np.random.default_rng(0), 50).belief
+    assert belief.min() >= 0
+    np.testing.assert_allclose(belief.sum(axis=-1), 1.0, atol=1e-12)
+
+
+def test_task_without_a_length_says_so():
+    class Plain(Task):
+        name, vocab_size, n_positions = "plain", 2, 2
+
+        def sample(self, rng, n):
+            raise NotImplementedError
+
+    with pytest.raises(UsageError, match="the task 'plain' over 7 observations: its length cannot be changed"):
+        Plain().lengthened(7)
+
+
+def test_bijection_is_lengthened_as_far_as_its_keys_go():
+    assert Bijection(V=5, L=4).lengthened(9) == Bijection(V=5, L=9)
+    with pytest.raises(UsageError, match="L = 9 distinct keys out of 5"):
+        Bijection(V=5, L=4, replacement=False).lengthened(9)
 
 
 def with_posterior(sequences: Sequences, posterior: np.ndarray) -> Sequences:
     columns = {**sequences.columns, "bayes_entropy_bits": entropy_bits(posterior)}
     return dataclasses.replace(sequences, posterior=posterior, columns=columns)
+
+
+def label_of_the_next(sequences: Sequences) -> Sequences:
+    return dataclasses.replace(sequences, targets=np.roll(sequences.targets, -1, axis=1))
+
+
+def knows_nothing(sequences: Sequences) -> Sequences:
+    return with_posterior(sequences, np.full_like(sequences.posterior, 1 / len(sequences.slice_ids)))
+
+
+def forgets_the_last_evidence(sequences: Sequences) -> Sequences:
+    """What was known one scored position before."""
+    return with_posterior(sequences, sequences.posterior[:, np.maximum(np.arange(len(sequences.scored)) - 1, 0)])
+
+
+def peeks_at_the_answer(sequences: Sequences) -> Sequences:
+    return with_posterior(sequences, (sequences.targets[..., None] == sequences.slice_ids).astype(float))
+
+
+def scored_token_tells_the_answer(sequences: Sequences) -> Sequences:
+    """The scored token itself tells the answer, as far as the vocabulary goes."""
+    tokens = sequences.tokens.copy()
+    own = np.unique(tokens[:, sequences.scored])
+    answer = np.searchsorted(sequences.slice_ids, sequences.targets)
+    tokens[:, sequences.scored] = np.where(answer < len(own), own[answer % len(own)], tokens[:, sequences.scored])
+    return dataclasses.replace(sequences, tokens=tokens)
+
+
+def slot_filled_before_it_is_asked(sequences: Sequences) -> Sequences:
+    """The answer in the place of the token that stands before the scored one."""
+    tokens = sequences.tokens.copy()
+    tokens[:, sequences.scored[1:] - 1] = sequences.targets[:, 1:]
+    return dataclasses.replace(sequences, tokens=tokens)
+
+
+def trusts_its_cue(sequences: Sequences) -> Sequences:
+    """As if the channel were noiseless wherever a cue is a stored key."""
+    certain = (sequences.posterior == sequences.posterior.max(axis=-1, keepdims=True)).astype(float)
+    stored = sequences.columns["is_query"] & sequences.columns["is_stored"]
+    return with_posterior(sequences, np.where(stored[..., None], certain, sequences.posterior))
+
+
+def names_a_domain_it_does_not_know(sequences: Sequences) -> Sequences:
+    """The domain token hidden: the posterior then depends on what the tokens do not show."""
+    tokens = sequences.tokens.copy()
+    tokens[:, :2] = 0
+    return dataclasses.replace(sequences, tokens=tokens)
+
+
+def counts_in_the_wrong_units(sequences: Sequences) -> Sequences:
+    columns = {**sequences.columns, "bayes_entropy_bits": sequences.columns["bayes_entropy_bits"] * np.log(2)}
+    return dataclasses.replace(sequences, columns=columns)
+
+
+def asked_at_the_marker(sequences: Sequences) -> Sequences:
+    """The posterior after a symbol, one token before the symbol is shown."""
+    return dataclasses.replace(sequences, scored=sequences.scored - 1)
+
+
+def marker_tells_the_state(sequences: Sequences) -> Sequences:
+    """The marker before a symbol says which state is behind it."""
+    tokens = sequences.tokens.copy()
+    tokens[:, sequences.scored - 1] = sequences.targets
+    return dataclasses.replace(sequences, tokens=tokens)
+
+
+def answers_the_first_question_again(sequences: Sequences) -> Sequences:
+    return with_posterior(sequences, np.repeat(sequences.posterior[:, :1], sequences.posterior.shape[1], axis=1))
+
+
+def states_of_another_name(sequences: Sequences) -> Sequences:
+    return with_posterior(sequences, np.roll(sequences.posterior, 1, axis=-1))
 
 
 def shifted_label(sequences: Sequences) -> Sequences:
@@ -52,20 +237,11 @@ def shifted_label(sequences: Sequences) -> Sequences:
     )
 
 
-def label_of_the_next_pair(sequences: Sequences) -> Sequences:
-    return dataclasses.replace(sequences, targets=np.roll(sequences.targets, -1, axis=1))
-
-
-def leaked_answer(sequences: Sequences) -> Sequences:
+def key_tells_its_value(sequences: Sequences) -> Sequences:
     """The key itself gives its value away."""
     tokens = sequences.tokens.copy()
     tokens[:, sequences.scored] = sequences.targets - sequences.slice_ids[0]
     return dataclasses.replace(sequences, tokens=tokens)
-
-
-def knows_nothing(sequences: Sequences) -> Sequences:
-    """Calibrated on average, but blind to the pairs before."""
-    return with_posterior(sequences, np.full_like(sequences.posterior, 1 / len(sequences.slice_ids)))
 
 
 def forgets_to_eliminate(sequences: Sequences) -> Sequences:
@@ -73,44 +249,113 @@ def forgets_to_eliminate(sequences: Sequences) -> Sequences:
     return with_posterior(sequences, np.where(sequences.columns["is_repeat"][..., None], sequences.posterior, blind))
 
 
-def peeks_at_the_answer(sequences: Sequences) -> Sequences:
-    return with_posterior(sequences, (sequences.targets[..., None] == sequences.slice_ids).astype(float))
+def label_on_the_symbol_itself(sequences: Sequences) -> Sequences:
+    """After START: the symbol read is the symbol asked for."""
+    return dataclasses.replace(
+        sequences,
+        scored=sequences.scored[1:],
+        targets=sequences.tokens[:, 1:],
+        posterior=sequences.posterior[:, 1:],
+        columns={name: column[:, 1:] for name, column in sequences.columns.items()},
+        belief=None,
+        windows={},
+    )
 
 
-def misstates_the_entropy(sequences: Sequences) -> Sequences:
-    columns = {**sequences.columns, "bayes_entropy_bits": sequences.columns["bayes_entropy_bits"] * np.log(2)}
-    return dataclasses.replace(sequences, columns=columns)
+def belief_for_the_prediction(sequences: Sequences) -> Sequences:
+    return with_posterior(sequences, sequences.belief)
 
 
-@dataclass(frozen=True)
-class Broken(Bijection):
-    """A bijection task with something wrong in it."""
-
-    V: int = 3
-    L: int = 4
-    defect: Callable = dataclasses.field(default=lambda sequences: sequences)
-
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.defect(super().sample(rng, n))
+def shows_the_answer(sequences: Sequences) -> Sequences:
+    return dataclasses.replace(sequences, tokens=sequences.targets)
 
 
-@pytest.mark.parametrize(
-    ("defect", "words"),
-    [
-        (shifted_label, "at position 1 the answer"),
-        (label_of_the_next_pair, "the answer"),
-        (leaked_answer, "the answers do not follow the posterior"),
-        (knows_nothing, "at position 2 the answers do not follow the posterior"),
-        (forgets_to_eliminate, "at position 2 the answers do not follow the posterior"),
-        (peeks_at_the_answer, "depends on something that the tokens before do not show"),
-        (misstates_the_entropy, "bayes_entropy_bits is not the entropy of the posterior"),
-    ],
-)
-def test_defect_is_caught(defect, words):
-    with pytest.raises(InterpError) as refusal:
-        check_task(Broken(defect=defect), np.random.default_rng(0))
+def broken(task: Task, defect: Callable[[Sequences], Sequences]) -> Task:
+    @dataclass(frozen=True)
+    class Broken(type(task)):
+        def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+            return defect(super().sample(rng, n))
+
+    return Broken(**task.describe())
+
+
+UNFOLLOWED = "the answers do not follow the posterior"
+UNSHOWN = "depends on something that the tokens before do not show"
+MESS3 = Mess3(K=4)
+
+DEFECTS = [
+    (PAIRS, shifted_label, "at position 1 the answer"),
+    (PAIRS, label_of_the_next, "the answer"),
+    (PAIRS, key_tells_its_value, UNFOLLOWED),
+    (PAIRS, knows_nothing, f"at position 2 {UNFOLLOWED}"),
+    (PAIRS, forgets_to_eliminate, f"at position 2 {UNFOLLOWED}"),
+    (PAIRS, peeks_at_the_answer, UNSHOWN),
+    (PAIRS, counts_in_the_wrong_units, "bayes_entropy_bits is not the entropy of the posterior"),
+    *((task, defect, UNFOLLOWED) for task in (HIDDEN, FIXED) for defect in (
+        label_of_the_next, marker_tells_the_state, knows_nothing, answers_the_first_question_again,
+        states_of_another_name,
+    )),
+    *((task, asked_at_the_marker, UNSHOWN) for task in (HIDDEN, FIXED)),
+    *((MESS3, defect, UNFOLLOWED) for defect in (
+        label_on_the_symbol_itself, label_of_the_next, belief_for_the_prediction, knows_nothing, shows_the_answer,
+    )),
+    *((task, defect, "") for task in (NOISY, SMALL_REGRESSION, MIXED) for defect in (
+        label_of_the_next, knows_nothing, forgets_the_last_evidence, peeks_at_the_answer, scored_token_tells_the_answer,
+        counts_in_the_wrong_units,
+    )),
+    (COIN, knows_nothing, f"at position 2 {UNFOLLOWED}"),
+    (COIN, forgets_the_last_evidence, f"at position 2 {UNFOLLOWED}"),
+    (COIN, peeks_at_the_answer, UNSHOWN),
+    (COIN, slot_filled_before_it_is_asked, "at position 2"),
+    (NOISY, trusts_its_cue, "the answer is one that the posterior rules out"),
+    (NOISY, slot_filled_before_it_is_asked, "at position"),
+    (MIXED, names_a_domain_it_does_not_know, "at position 1 the posterior depends on something"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "defect", "words"), DEFECTS, ids=lambda x: getattr(x, "__name__", str(x)))
+def test_defect_is_caught_and_named(task, defect, words):
+    with pytest.raises(InterpError, match=f"the task '{task.name}'") as refusal:
+        check_task(broken(task, defect), np.random.default_rng(0))
     assert words in str(refusal.value)
 
 
-def test_task_without_a_defect_passes_the_same_way():
-    check_task(Broken(), np.random.default_rng(0))
+def test_exchangeable_tosses_hide_a_shifted_label_which_the_tokens_then_show():
+    """Tosses are exchangeable: the label of a later toss follows the same posterior, so statistics cannot see it."""
+    sequences = COIN.sample(np.random.default_rng(0), 50)
+    np.testing.assert_array_equal(sequences.targets[:, :-1], sequences.tokens[:, sequences.scored[:-1] + 1])
+
+
+@pytest.mark.parametrize(
+    "task", [PAIRS, HIDDEN, FIXED, MESS3, NOISY, SMALL_REGRESSION, COIN, MIXED], ids=lambda task: task.name
+)
+def test_task_without_a_defect_passes_the_same_way(task):
+    check_task(broken(task, lambda sequences: sequences), np.random.default_rng(0))
+
+
+def transition_from_the_start(initial, transition, emission, symbols) -> Filtered:
+    return filter_states((initial @ transition)[0], transition, emission, symbols)
+
+
+def transposed_transition(initial, transition, emission, symbols) -> Filtered:
+    backwards = transition.swapaxes(1, 2)
+    return filter_states(initial, backwards / backwards.sum(axis=2, keepdims=True), emission, symbols)
+
+
+def no_transition(initial, transition, emission, symbols) -> Filtered:
+    return filter_states(initial, np.full_like(transition, 1 / len(initial)), emission, symbols)
+
+
+def last_symbol_ignored(initial, transition, emission, symbols) -> Filtered:
+    right = filter_states(initial, transition, emission, symbols)
+    return Filtered(right.before, right.before, right.symbol)
+
+
+@pytest.mark.parametrize(
+    "wrong_filter", [transition_from_the_start, transposed_transition, no_transition, last_symbol_ignored]
+)
+def test_wrong_recursion_is_caught(wrong_filter, monkeypatch):
+    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm_fixed.filter_states", wrong_filter)
+    task = FixedHMM(S=3, O=2, K=4, parameters_seed=1, predict="state")
+    with pytest.raises(InterpError, match="the answers do not follow the posterior"):
+        check_task(task, np.random.default_rng(0), n=100_000)
