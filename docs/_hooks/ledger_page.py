@@ -19,7 +19,12 @@ def claims(paper: str) -> str:
         for row in (row for row in found["rows"] if row.get("is_beyond", False) == is_beyond):
             cell = row["cells"][0]
             outcomes[cell["outcome"]] += 1
-            rows.append((row["number"], f"**{row['title']}.** {row['says']}", cell["outcome"], cell["why"]))
+            says = f"**{row['title']}.** {row['says']} {row.get('revised', '')}".rstrip()
+            outcome = cell["outcome"] + (" at this size" if row.get("is_small") else "")
+            earlier = cell.get("earlier")
+            if earlier:
+                outcome += f" (by its first rule: {earlier['outcome']})"
+            rows.append((row["number"], says, outcome, cell["why"]))
         if rows:
             counted = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.most_common())
             parts.append(f"{'Claims beyond the fifty. ' if is_beyond else ''}Outcomes: {counted}.")

@@ -270,7 +270,10 @@ def certify(
 
 @app.command(epilog="Example: interp replicate paper3 --model pythia-410m --model phi-2")
 def replicate(
-    paper: Annotated[str, typer.Argument(help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), or all.")],
+    paper: Annotated[
+        str,
+        typer.Argument(help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), all; or a ledger."),
+    ],
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -289,11 +292,22 @@ def replicate(
     resume: ResumeOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Measure the papers' claims again: a page with every claim, the paper's numbers, yours, and an outcome."""
+    """Measure the papers' claims again: a page with every claim, the paper's numbers, yours, and an outcome.
+
+    In place of a paper, the folder of a ledger: its numbers are judged by the rules of today, and only what it lacks
+    is measured.
+    """
     from interp.cli.tables import print_ledger
+    from interp.ledger.ledger import is_ledger
+    from interp.ledger.replicate import judge_again
     from interp.ledger.replicate import replicate as judge
 
-    done = judge(paper, models=_models(model or []), rows=row or [], scale=scale, out=out, resume=resume, quiet=quiet)
+    if is_ledger(Path(paper)):
+        done = judge_again(paper, out=out, quiet=quiet)
+    else:
+        done = judge(
+            paper, models=_models(model or []), rows=row or [], scale=scale, out=out, resume=resume, quiet=quiet
+        )
     if not quiet:
         print_ledger(done.ledger)
     print(done.page)

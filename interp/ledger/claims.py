@@ -8,6 +8,7 @@ source and a rule, or it has a reason why it cannot be measured here. Files are 
 
 import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -92,11 +93,25 @@ class Premise(_Strict):
     otherwise: str
 
 
+class Revision(_Strict):
+    """A later rule of a claim: `judges` names the parts that still decide, and further parts join them.
+
+    What was judged by the first rule stays as it is and is shown beside the new outcome, with `why` the rule changed.
+    """
+
+    since: date
+    why: str
+    judges: list[str] = []
+    parts: list[ClaimPart] = Field(default=[], alias="part")
+
+
 class Claim(_Strict):
     """One row of the ledger. `here` says how our models differ from the paper's; `tiny` asks it at that scale too.
 
-    `is_beyond` marks a claim that is not on the list of fifty: the ledger counts these apart.
-    A claim that cannot be measured has a `reason`; parts without a rule may be shown beside it all the same.
+    `is_beyond` marks a claim that is not on the list of fifty: the ledger counts these apart. `is_small` marks one that
+    our models are too small to show, so that its outcome holds at this size. A claim that joined the list after the
+    first ledger says `since` when. A claim that cannot be measured has a `reason`; parts without a rule may be shown
+    beside it all the same.
     """
 
     number: int
@@ -110,12 +125,29 @@ class Claim(_Strict):
     reason: str = ""
     tiny: bool = False
     is_beyond: bool = False
+    is_small: bool = False
+    since: date | None = None
+    revision: Revision | None = None
+
+    @property
+    def is_later(self) -> bool:
+        """Whether it, or the rule that it is judged by now, is younger than the first ledger."""
+        return self.since is not None or self.revision is not None
+
+    @property
+    def revised(self) -> "Claim":
+        """The claim by its latest rule."""
+        if self.revision is None:
+            return self
+        deciding = self.revision.judges
+        old = [p if p.label in deciding else p.model_copy(update={"rule": None, "rules": {}}) for p in self.parts]
+        return self.model_copy(update={"parts": [*old, *self.revision.parts]})
 
     def reads(self) -> Iterator[Reference]:
         """Every number that is read for it."""
         if self.premise:
             yield self.premise.read
-        for part in self.parts:
+        for part in (*self.parts, *(self.revision.parts if self.revision else ())):
             yield from part.reads
 
     @model_validator(mode="after")
@@ -128,6 +160,12 @@ class Claim(_Strict):
             raise ValueError(f"claim {self.number} has a rule, and a reason why it cannot be measured")
         if self.parts and not self.reason and not any(part.rule for part in self.parts):
             raise ValueError(f"claim {self.number} has no rule, and no reason why it is not tested")
+        labels = [part.label for part in self.parts]
+        unknown = [label for label in (self.revision.judges if self.revision else ()) if label not in labels]
+        if unknown:
+            raise ValueError(f"the revision of claim {self.number} judges {unknown[0]!r}, which is none of its parts")
+        if not self.reason and not any(part.rule for part in self.revised.parts):
+            raise ValueError(f"the revision of claim {self.number} judges no part")
         return self
 
 
@@ -201,8 +239,7 @@ class Claims(_Strict):
             if twice:
                 raise ValueError(f"there are two of the {what} {twice[0]}")
         for claim in self.claim:
-            premise = [claim.premise.read] if claim.premise else []
-            for read in [*premise, *(read for part in claim.parts for read in part.reads)]:
+            for read in claim.reads():
                 if read.source not in names:
                     raise ValueError(f"claim {claim.number} names the source {read.source!r}, which is not there")
         for i, source in enumerate(self.source):
@@ -212,6 +249,14 @@ class Claims(_Strict):
         if not self.of_models and any(source.of_each_model for source in self.source):
             raise ValueError("a run without a model, in a paper that asks for none")
         return self
+
+    def first(self) -> "Claims":
+        """The claims of the first ledger, by the rules that were fixed for it."""
+        return self.model_copy(update={"claim": [claim for claim in self.claim if claim.since is None]})
+
+    def later(self) -> "Claims":
+        """The claims that are younger, or whose rule is, by their latest rules."""
+        return self.model_copy(update={"claim": [claim.revised for claim in self.claim if claim.is_later]})
 
     def sources(self) -> dict[str, EvidenceSource]:
         return {source.name: source for source in self.source}

@@ -60,16 +60,23 @@ class JudgedPart(_Strict):
 
 
 class ClaimOutcome(_Strict):
-    """What came of a claim for one model; of none in particular where `model` is empty."""
+    """What came of a claim for one model; of none in particular where `model` is empty.
+
+    `earlier` is what the claim's first rule made of it, where a later one judges now.
+    """
 
     model: str = ""
     outcome: Outcome
     why: str = ""
     parts: list[JudgedPart] = []
+    earlier: "ClaimOutcome | None" = None
 
 
 class ClaimRow(_Strict):
-    """One claim; `is_beyond` the list of fifty."""
+    """One claim; `is_beyond` the list of fifty, `is_small` where our models are too small to show what is claimed.
+
+    `revised` says since when another rule than the first judges it, or since when it is on the list, and why.
+    """
 
     number: int
     title: str
@@ -79,6 +86,8 @@ class ClaimRow(_Strict):
     here: str
     cells: list[ClaimOutcome]
     is_beyond: bool = False
+    is_small: bool = False
+    revised: str = ""
 
 
 class SourceFile(_Strict):

@@ -1,7 +1,7 @@
 """`interp.replicate`: the claims of the papers, each measured again and judged by the rule that stands beside it."""
 
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,8 @@ from interp.ledger.ledger import (
     MeasuredNumber,
     PaperFile,
     SourceFile,
+    ledger_folder,
+    read_ledger,
     write_ledger,
 )
 from interp.ledger.rules import Judgement, Outcome, Rule, combine, judge, rule_in_words
@@ -53,6 +55,10 @@ class Replication:
 
     ledger: LedgerFile
     page: Path
+
+
+Numbers = Callable[[Reference, str], tuple[MeasuredNumber, Scalar | str]]
+"""What a claim reads of a model, as the ledger keeps it, and the number itself or the reason why there is none."""
 
 
 @dataclass(frozen=True)
@@ -176,40 +182,92 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
 
 
 def _paper(claims: Claims, models: Sequence[str], scale: Scale, out: Path, folder: Path, quiet: bool) -> PaperFile:
-    asked = [claim for claim in claims.claim if scale != "tiny" or claim.tiny]
-    wanted = {read.source for claim in asked for read in claim.reads()}
+    asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
+    wanted = {read.source for claim in claims.claim if claim.number in asked for read in claim.reads()}
     found = gather_evidence(claims, wanted, scale, models, out, quiet)
+    first, later = (judged_rows(part, asked, models, numbers_of(found)) for part in (claims.first(), claims.later()))
     return PaperFile(
         name=claims.paper, title=claims.title, citation=claims.citation, note=claims.note, models=list(models),
-        sources=[_source(model, each, folder) for (_, model), each in found.items()],
-        rows=judged_rows(claims, {claim.number for claim in asked}, models, found),
+        sources=_sources(found, folder), rows=with_earlier(claims, first, later),
     )  # fmt: skip
 
 
-def judged_rows(
-    claims: Claims, asked: Collection[int], models: Sequence[str], found: EvidenceBySource
-) -> list[ClaimRow]:
-    """All claims of a paper as rows, those whose number is `asked` judged by the evidence that was found."""
-    put = {claim.number: _put(claims, claim, claim.number in asked, models, found) for claim in claims.claim}
+def judge_again(ledger: str | Path, *, out: str | Path = "runs", quiet: bool = False) -> Replication:
+    """Judge a ledger by the rules of today, in its own folder; only what it lacks is measured, under `out`.
+
+    Rows whose rule has not changed stay as they are. Raises `RecordError` where the folder holds no ledger.
+    """
+    before, folder = read_ledger(ledger), ledger_folder(Path(ledger))
+    papers = [_again(paper, before.scale, Path(out), folder, quiet) for paper in before.papers]
+    after = before.model_copy(update={"papers": papers})
+    return Replication(after, write_ledger(after, folder))
+
+
+def _again(paper: PaperFile, scale: Scale, out: Path, folder: Path, quiet: bool) -> PaperFile:
+    claims = load_claims(paper.name)
+    lacking: dict[str, None] = {}
+
+    def note_lacking(read: Reference, model: str) -> tuple[MeasuredNumber, Scalar | str]:
+        lacking[read.source] = None
+        return MeasuredNumber(source=read.source, of=read.of, field=read.field), "it was not measured"
+
+    asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
+    judged_rows(claims.later(), asked, paper.models, _kept(paper, note_lacking))
+    found = gather_evidence(claims, lacking, scale, paper.models, out, quiet)
+    later = judged_rows(claims.later(), asked, paper.models, _kept(paper, numbers_of(found)))
+    known = {(source.name, source.model) for source in paper.sources}
+    added = [source for source in _sources(found, folder) if (source.name, source.model) not in known]
+    rows = with_earlier(claims, as_first_judged(paper.rows), later)
+    return paper.model_copy(update={"sources": [*paper.sources, *added], "rows": rows})
+
+
+def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], numbers: Numbers) -> list[ClaimRow]:
+    """All claims of a paper as rows, those whose number is `asked` judged by the numbers that were measured."""
+    put = {claim.number: _put(claims, claim, claim.number in asked, models, numbers) for claim in claims.claim}
     corrected = _corrected(put.values())
     return [
         ClaimRow(
             number=claim.number, title=claim.title, says=claim.says, paper=claim.paper, measure=claim.measure,
             here=claim.here, cells=[_cell(question, corrected) for question in put[claim.number]],
-            is_beyond=claim.is_beyond,
+            is_beyond=claim.is_beyond, is_small=claim.is_small, revised=_revised(claim),
         )
         for claim in claims.claim
     ]  # fmt: skip
 
 
-def _put(
-    claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], found: EvidenceBySource
-) -> list[_Question]:
+def _revised(claim: Claim) -> str:
+    """Since when a claim is on the list, or is judged by another rule than the first, and why."""
+    if claim.revision is not None:
+        return f"Judged by another rule since {claim.revision.since}: {claim.revision.why}"
+    return f"On the list since {claim.since}." if claim.since else ""
+
+
+def with_earlier(claims: Claims, first: Sequence[ClaimRow], later: Sequence[ClaimRow]) -> list[ClaimRow]:
+    """The rows of a paper, each by its latest rule, with what the first rule made of it beside."""
+    before, now = ({row.number: row for row in rows} for rows in (first, later))
+    rows = []
+    for claim in claims.claim:
+        old, row = before.get(claim.number), now.get(claim.number, before.get(claim.number))
+        assert row is not None
+        if old is not None and old is not row:
+            earlier = {cell.model: cell for cell in old.cells}
+            cells = [cell.model_copy(update={"earlier": earlier.get(cell.model)}) for cell in row.cells]
+            row = row.model_copy(update={"cells": cells})
+        rows.append(row)
+    return rows
+
+
+def as_first_judged(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
+    """The rows of a ledger as the rules judged them that were fixed for it."""
+    return [row.model_copy(update={"cells": [cell.earlier or cell for cell in row.cells]}) for row in rows]
+
+
+def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], numbers: Numbers) -> list[_Question]:
     """A claim put to every model, and to all together where it compares them."""
     if not is_asked or (claim.reason and not claim.parts):
         return [_Question("", (), claim.reason or _NOT_TINY)]
     if not claims.is_of_models(claim):
-        return [_question(claim, claim.parts, TRAINED if models else "", found)]
+        return [_question(claim, claim.parts, TRAINED if models else "", numbers)]
     if not models:
         return [_Question("", (), _NO_MODEL)]
     apart = [part for part in claim.parts if not part.models]
@@ -218,39 +276,39 @@ def _put(
     for model in models if apart else ():
         mine = [part for part in apart if not part.only or any(is_same_model(model, name) for name in part.only)]
         if mine:
-            questions.append(_question(claim, mine, model, found))
+            questions.append(_question(claim, mine, model, numbers))
         else:
             named = ", ".join(dict.fromkeys(name for part in apart for name in part.only))
             questions.append(_Question(model, (), f"the paper says it of {named} alone"))
     if together:
-        parts = tuple(_joined(part, models, found) for part in together)
+        parts = tuple(_joined(part, models, numbers) for part in together)
         questions.append(_Question(JOINT, parts, ""))
     return questions
 
 
-def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, found: EvidenceBySource) -> _Question:
+def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, numbers: Numbers) -> _Question:
     reason = claim.reason
     if claim.premise:
-        number, scalar = _number(claim.premise.read, _evidence(claim.premise.read, model, found))
+        number, scalar = numbers(claim.premise.read, model)
         if isinstance(scalar, str):
             reason = f"{claim.premise.otherwise} ({scalar})"
         elif judge(claim.premise.rule, [scalar], scalar.p, number.controls).outcome != "supported":
             reason = f"{claim.premise.otherwise} ({number.of}.{number.field} = {scalar.value:.3g})"
-    return _Question(model, tuple(_asked(part, model, found) for part in parts), reason)
+    return _Question(model, tuple(_asked(part, model, numbers) for part in parts), reason)
 
 
-def _asked(part: ClaimPart, model: str, found: EvidenceBySource) -> _Asked:
+def _asked(part: ClaimPart, model: str, numbers: Numbers) -> _Asked:
     own = next((rule for name, rule in part.rules.items() if is_same_model(model, name)), part.rule)
-    given = [_number(read, _evidence(read, model, found)) for read in part.reads]
+    given = [numbers(read, model) for read in part.reads]
     return _with_numbers(part, own, given)
 
 
-def _joined(part: ClaimPart, models: Sequence[str], found: EvidenceBySource) -> _Asked:
+def _joined(part: ClaimPart, models: Sequence[str], numbers: Numbers) -> _Asked:
     named = {name: next((m for m in models if is_same_model(m, name)), None) for name in part.models}
     missing = [name for name, model in named.items() if model is None]
     if missing:
         return _Asked(part, part.rule, (), (), f"needs {' and '.join(part.models)}; missing: {', '.join(missing)}")
-    given = [_number(part.read, _evidence(part.read, model, found)) for model in named.values() if model is not None]
+    given = [numbers(part.read, model) for model in named.values() if model is not None]
     return _with_numbers(part, part.rule, given)
 
 
@@ -260,8 +318,32 @@ def _with_numbers(part: ClaimPart, rule: Rule | None, given: Sequence[tuple[Meas
     return _Asked(part, rule, tuple(number for number, _ in given), scalars, "; ".join(dict.fromkeys(reasons)))
 
 
-def _evidence(read: Reference, model: str, found: EvidenceBySource) -> Evidence:
-    return found[read.source, model] if (read.source, model) in found else found[read.source, ""]
+def numbers_of(found: EvidenceBySource) -> Numbers:
+    """The numbers of runs and studies."""
+    return lambda read, model: _number(read, found[read.source, model if (read.source, model) in found else ""])
+
+
+def _kept(paper: PaperFile, otherwise: Numbers) -> Numbers:
+    """The numbers that a ledger keeps; those that it lacks from where else they are."""
+    known = {
+        (cell.model, _place_of(number)): number
+        for row in paper.rows
+        for cell in row.cells
+        for part in (*cell.parts, *(cell.earlier.parts if cell.earlier else ()))
+        for number in part.numbers
+        if number.scalar is not None
+    }
+
+    def numbers(read: Reference, model: str) -> tuple[MeasuredNumber, Scalar | str]:
+        number = known.get((model, _place_of(read)))
+        return otherwise(read, model) if number is None or number.scalar is None else (number, number.scalar)
+
+    return numbers
+
+
+def _place_of(read: Reference | MeasuredNumber) -> str:
+    """Where a number stands, as a key."""
+    return repr((read.source, read.of, read.table, read.field, sorted(read.where.items())))
 
 
 def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, Scalar | str]:
@@ -321,6 +403,10 @@ def _of_trainings(rule: Rule, numbers: Sequence[MeasuredNumber]) -> str:
     if rule.kind == "identity" or not counts or min(counts) >= ENOUGH_TRAININGS:
         return ""
     return "; one training" if min(counts) == 1 else f"; {min(counts)} trainings"
+
+
+def _sources(found: EvidenceBySource, folder: Path) -> list[SourceFile]:
+    return [_source(model, each, folder) for (_, model), each in found.items()]
 
 
 def _source(model: str, evidence: Evidence, folder: Path) -> SourceFile:

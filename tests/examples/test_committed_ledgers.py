@@ -27,13 +27,17 @@ def test_every_row_says_what_its_claim_says(paper):
         assert (row.title, row.says, row.measure, row.here) == (claim.title, claim.says, claim.measure, claim.here)
         told = [part.label for cell in row.cells for part in cell.parts]  # about each model, then all of them together
         is_of_another = not told and row.cells[0].outcome == "not measurable here"
-        assert is_of_another or sorted(set(told)) == sorted({part.label for part in claim.parts}), claim.number
+        assert is_of_another or sorted(set(told)) == sorted({part.label for part in claim.revised.parts}), claim.number
+        assert (row.is_small, bool(row.revised)) == (claim.is_small, claim.is_later)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_outcome_follows_from_its_numbers(paper):
-    for claim in load_claims(paper.partition("-")[0]).claim:
-        cell, parts = rows_of(paper)[claim.number].cells[0], {part.label: part for part in claim.parts}
+    claims = load_claims(paper.partition("-")[0])
+    asked = [(claim, rows_of(paper)[claim.number].cells[0]) for claim in [c.revised for c in claims.claim]]
+    asked += [(claim, rows_of(paper)[claim.number].cells[0].earlier) for claim in claims.claim if claim.revision]
+    for claim, cell in asked:
+        parts = {part.label: part for part in claim.parts}
         for judged in cell.parts:
             part = parts[judged.label]
             scalars = [number.scalar for number in judged.numbers if number.scalar]

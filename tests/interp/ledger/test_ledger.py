@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,16 @@ from interp.errors import RecordError, UnknownName, UsageError
 from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.claims import Claims, Reference, read_claims
 from interp.ledger.evidence import Evidence, is_same_model, models_of, number_of
-from interp.ledger.ledger import BEYOND, LEDGER_NAME, counts, read_ledger, show_ledger
-from interp.ledger.replicate import JOINT, TRAINED, judged_rows
+from interp.ledger.ledger import BEYOND, LEDGER_NAME, counts, read_ledger, show_ledger, write_ledger
+from interp.ledger.replicate import (
+    JOINT,
+    TRAINED,
+    as_first_judged,
+    judge_again,
+    judged_rows,
+    numbers_of,
+    with_earlier,
+)
 from interp.records.record import RunRecord
 from interp.table import Table
 
@@ -136,7 +145,7 @@ def cells_of(rows, number):
 
 def test_every_model_has_a_cell_and_comparisons_one_of_their_own(claims):
     found = evidence(claims, pythia=(FINE, TWO), other=(scalar(0.6, 0.55, 0.7, p=0.001), TWO))
-    rows = judged_rows(claims, ALL, [PYTHIA, OTHER], found)
+    rows = judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found))
     assert [row.number for row in rows] == [1, 2, 3, 4, 5]
     one = cells_of(rows, 1)
     assert [one[m].outcome for m in (PYTHIA, OTHER)] == ["supported", "supported"]
@@ -178,9 +187,9 @@ def test_a_claim_that_reads_studies_alone_is_put_to_no_model(tmp_path):
     assert [both.is_of_models(claim) for claim in both.claim] == [True] * 5 + [False]
     record = Evidence(both.sources()["trained"], record_of("", FINE, TWO))
     found = {**evidence(both, pythia=(FINE, TWO)), ("trained", ""): record}
-    with_model = cells_of(judged_rows(both, {*ALL, 6}, [PYTHIA], found), 6)
+    with_model = cells_of(judged_rows(both, {*ALL, 6}, [PYTHIA], numbers_of(found)), 6)
     assert set(with_model) == {TRAINED} and with_model[TRAINED].outcome == "supported"
-    without = judged_rows(both, {*ALL, 6}, [], {("trained", ""): record})
+    without = judged_rows(both, {*ALL, 6}, [], numbers_of({("trained", ""): record}))
     assert cells_of(without, 6)[""].outcome == "supported"
     assert "no language model was named" in cells_of(without, 1)[""].why
 
@@ -189,14 +198,14 @@ def test_a_comparison_takes_the_models_in_the_order_of_the_claim(claims):
     low = scalar(0.2, 0.15, 0.25, p=0.001)
     for pythia, phi, outcome in ((low, FINE, "supported"), (FINE, low, "contradicted")):
         found = evidence(claims, pythia=(pythia, TWO), phi=(phi, TWO))
-        assert cells_of(judged_rows(claims, ALL, [PYTHIA, PHI], found), 2)[JOINT].outcome == outcome
+        assert cells_of(judged_rows(claims, ALL, [PYTHIA, PHI], numbers_of(found)), 2)[JOINT].outcome == outcome
 
 
 def test_a_premise_that_does_not_hold_leaves_a_claim_unmeasured_and_shows_its_numbers(claims):
-    held = cells_of(judged_rows(claims, ALL, [OTHER], evidence(claims, other=(FINE, TWO))), 3)[OTHER]
+    held = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, TWO)))), 3)[OTHER]
     assert held.outcome == "supported" and held.parts[0].numbers[0].scalar.value == 0.4
     chance = scalar(0.01, -0.05, 0.07, p=0.8)
-    failed = cells_of(judged_rows(claims, ALL, [OTHER], evidence(claims, other=(FINE, chance))), 3)[OTHER]
+    failed = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, chance)))), 3)[OTHER]
     assert failed.outcome == "not measurable here" and failed.why.startswith("two is not positive")
     assert failed.parts[0].outcome is None and failed.parts[0].numbers[0].scalar.value == 0.4
 
@@ -216,7 +225,9 @@ def test_p_is_corrected_over_all_judged_parts_of_the_paper(claims):
     ones = {"pythia": (0.9, 0.03), "other": (0.9, 0.04)}
     found = evidence(claims, **{n: (scalar(v, 0.87, 0.93, p=p), replace(TWO, p=0.2)) for n, (v, p) in ones.items()})
     parts = [
-        part for m in (PYTHIA, OTHER) for part in cells_of(judged_rows(claims, ALL, [PYTHIA, OTHER], found), 1)[m].parts
+        part
+        for m in (PYTHIA, OTHER)
+        for part in cells_of(judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found)), 1)[m].parts
     ]
     assert [part.p_corrected for part in parts] == pytest.approx(by_definition([0.03, 0.2, 0.04, 0.2]))
     assert parts[0].outcome == "no different from the null"  # 0.03 alone would have passed
@@ -232,7 +243,7 @@ def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(cl
         controls={"one": (Control("within the last token", "one_within"),)},
     )  # fmt: skip
     found["each", OTHER] = replace(whole, record=replace(whole.record, findings={"manifold": held}))
-    one, two = cells_of(judged_rows(claims, ALL, [OTHER], found), 1)[OTHER].parts
+    one, two = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(found)), 1)[OTHER].parts
     assert one.outcome == "no different from the null"
     assert one.why == "it does not hold within the last token (0.05, p = 0.6)"
     assert one.numbers[0].controls == [("within the last token", within)]
@@ -240,10 +251,55 @@ def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(cl
 
 
 def test_a_claim_that_is_not_asked_is_there_all_the_same(claims):
-    rows = judged_rows(claims, {5}, [OTHER], {})
+    rows = judged_rows(claims, {5}, [OTHER], numbers_of({}))
     assert len(rows) == 5 and all(cell.outcome == "not measurable here" for row in rows for cell in row.cells)
-    unnamed = cells_of(judged_rows(claims, ALL, [], {}), 1)[""]
+    unnamed = cells_of(judged_rows(claims, ALL, [], numbers_of({})), 1)[""]
     assert unnamed.why == "no language model was named (--model)"
+
+
+REVISION = """
+[claim.revision]
+since = 2030-02-01
+why = "one part is enough."
+judges = ["two"]
+[[claim.revision.part]]
+label = "one, asked for more"
+read = { source = "each", of = "manifold", field = "one" }
+rule = { kind = "at_least", low = 2.0 }
+[[claim]]
+number = 9
+title = "A younger claim"
+says = "It is large."
+measure = "How large."
+since = 2030-02-01
+[[claim.part]]
+label = "two"
+read = { source = "each", of = "manifold", field = "two" }
+rule = { kind = "at_least", low = 2.0 }
+"""
+
+
+def test_a_later_rule_judges_the_same_numbers_and_the_first_verdict_stays_beside_it(tmp_path):
+    (tmp_path / "paper9.toml").write_text(
+        CLAIMS.replace("[[claim]]\nnumber = 2\n", REVISION + "[[claim]]\nnumber = 2\n")
+    )
+    claims = read_claims(tmp_path / "paper9.toml")
+    found = evidence(claims, other=(FINE, TWO))
+    first = judged_rows(claims.first(), ALL, [OTHER], numbers_of(found))
+    assert 9 not in [row.number for row in first]
+    later = judged_rows(claims.later(), {*ALL, 9}, [OTHER], numbers_of(found))
+    rows = {row.number: row for row in with_earlier(claims, first, later)}
+    cell = cells_of(list(rows.values()), 1)[OTHER]
+    assert cell.earlier == cells_of(first, 1)[OTHER] and cell.earlier.outcome == "supported"
+    assert cell.outcome == "contradicted" and [part.outcome for part in cell.parts] == [
+        None,
+        "supported",
+        "contradicted",
+    ]
+    assert "2030-02-01" in rows[1].revised and "one part is enough" in rows[1].revised
+    assert cells_of(list(rows.values()), 9)[OTHER].earlier is None and "2030-02-01" in rows[9].revised
+    assert rows[2] == next(row for row in first if row.number == 2), "what has no later rule is not judged anew"
+    assert as_first_judged(list(rows.values()))[0].cells == first[0].cells
 
 
 def read(**fields) -> Reference:
@@ -332,7 +388,7 @@ def test_the_tiny_ledger_judges_one_claim_of_each_kind(tiny):
     ledger = read_ledger(tiny)
     rows = {row.number: row.cells[0] for row in ledger.papers[0].rows}
     assert len(ledger.papers[0].parts[""]) == 21 and not ledger.failures
-    assert rows[1].parts[0].outcome == "supported" and rows[4].outcome == "supported"
+    assert rows[1].earlier.parts[0].outcome == "supported" and rows[4].outcome == "supported"
     assert rows[1].outcome == "not measurable here", "the paper's own task is not trained at this scale"
     assert "one training" in rows[4].why
     assert rows[3].outcome == "not measurable here" and "scale tiny" in rows[3].why
@@ -398,7 +454,7 @@ def test_a_missing_or_damaged_ledger_is_refused(tmp_path):
 
 def test_what_json_cannot_hold_becomes_nothing(claims):
     found = evidence(claims, other=(scalar(math.nan, math.nan, math.nan), TWO))
-    cell = cells_of(judged_rows(claims, ALL, [OTHER], found), 1)[OTHER]
+    cell = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(found)), 1)[OTHER]
     assert math.isnan(cell.parts[0].numbers[0].scalar.value) and cell.parts[0].outcome == "not measurable here"
 
 
@@ -414,3 +470,18 @@ def test_the_command_line_prints_the_claims_and_the_page(tiny):
     assert "The prediction follows every sequence" in result.stdout
     report = CliRunner().invoke(app, ["report", str(tiny)])
     assert report.stdout.strip() == str(tiny / "ledger.html")
+
+
+def test_a_ledger_is_judged_again_by_the_rules_of_today_without_being_measured(tiny, tmp_path):
+    copy = tmp_path / "ledger"
+    shutil.copytree(tiny, copy)
+    before = read_ledger(copy)
+    (paper,) = before.papers
+    rows = [row.model_copy(update={"revised": ""}) for row in as_first_judged(paper.rows) if row.number < 67]
+    first = before.model_copy(update={"papers": [paper.model_copy(update={"rows": rows})]})
+    write_ledger(first, copy)
+    after = judge_again(copy, out=tmp_path).ledger
+    then, now = ([row.cells[0] for row in ledger.papers[0].rows] for ledger in (before, after))
+    assert [cell.outcome for cell in now] == [cell.outcome for cell in then]
+    assert [cell.earlier for cell in now] == [cell.earlier for cell in then]
+    assert not list(tmp_path.glob("*/run.json"))
