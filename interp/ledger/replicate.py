@@ -253,7 +253,7 @@ def with_earlier(claims: Claims, first: Sequence[ClaimRow], later: Sequence[Clai
             earlier = {cell.model: cell for cell in old.cells}
             cells = [cell.model_copy(update={"earlier": earlier.get(cell.model)}) for cell in row.cells]
             row = row.model_copy(update={"cells": cells})
-        rows.append(row)
+        rows.append(row.model_copy(update={"is_small": claim.is_small}))
     return rows
 
 
