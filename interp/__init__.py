@@ -8,7 +8,9 @@
 The public names stand in `__init__.pyi`. Each is imported when it is first used: `import interp` costs next to nothing.
 """
 
+from inspect import isfunction
 from pathlib import Path
+from typing import Any
 
 import lazy_loader
 
@@ -17,4 +19,15 @@ _beside = Path(__file__).resolve().parent.parent
 if (_beside / "pyproject.toml").is_file() and (_beside / "probes").is_dir():
     __path__.append(str(_beside))
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_attached, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported now; its functions answer for arguments that they do not take."""
+    found = _attached(name)
+    if not isfunction(found):
+        return found
+    from interp.options import answering
+
+    globals()[name] = answering(found)
+    return globals()[name]

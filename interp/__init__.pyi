@@ -75,4 +75,6 @@ from .seam.attention import Listener as Listener
 from .seam.attention import listening as listening
 from .statistics.quantities import Quantities as Quantities
 from .statistics.quantities import Quantity as Quantity
+from .system.environment import show_versions as show_versions
 from .table import Table as Table
+from .version import __version__ as __version__

@@ -16,6 +16,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.system.array_files import digest_of_file, write_array
 from interp.system.digest import digest_of
+from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, writing
 from interp.table import Table
 from interp.words import brief, html_table, text_table
@@ -260,8 +261,9 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         `capture.json` holds model, needs and provenance, `prompts.parquet` the prompts, `rows.*.parquet` the tables of
         rows, and every array is a file of safetensors. Raises `RecordError` where something is in the way.
         """
+        path = plain_path(path)
         try:
-            with writing(Path(path)) as folder:
+            with writing(path) as folder:
                 folder.mkdir()
                 self._write(folder)
         except (OSError, ValueError) as error:  # of pyarrow too
@@ -271,7 +273,7 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
             if isinstance(error, OSError):
                 fix = "Choose another name, or move the old one away." if taken else "Check free space and permissions."
             raise RecordError(asked=f"writing the capture to {path}", found=why, fix=fix) from error
-        return Path(path)
+        return path
 
     def _write(self, folder: Path) -> None:
         """Write everything into a folder."""
@@ -316,7 +318,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         for name in self.arrays[need]:
             files[name] = f"{i}-{need.site}.{name}.safetensors"
             write_array(folder / files[name], self.arrays[need][name])
-        return {"site": need.site, "at": need.at, "fold": fold, "fold_fields": asdict(need.fold), "arrays": files}  # pyrefly: ignore[bad-argument-type]
+        told = {"site": need.site, "at": need.at, "fold": fold, "fold_fields": asdict(need.fold), "arrays": files}  # pyrefly: ignore[bad-argument-type]
+        return told | ({} if need.layers is None else {"layers": need.layers})
 
     def to_xarray(self) -> "xarray.Dataset":
         """Everything as an xarray `Dataset` (`pip install 'interp[xarray]'`): axes by name, rows with their columns.
@@ -354,6 +357,11 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
                 label = column if at == "scored" else f"{column}_{at}"
                 coordinates[label] = (row, values, {"unit": table.units[column]})
         n = self.model.n_layers
+        for need in self.arrays:
+            if need.layers is not None:
+                axis = need.described.layers
+                end = n + (axis == "depth")
+                coordinates[_dimension(axis, need, self.model)] = [layer % end for layer in need.layers]
         if any("attention_layer" in axes for axes, *_ in variables.values()):
             coordinates["attention_layer"] = [i % n for i in self.layers or self.model.layers_with_attention]
         for axis, end in (("layer", n), ("depth", n + 1)):
@@ -369,6 +377,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
 
 def _dimension(axis: str, need: Need, model: ModelInfo) -> str:
     """The name of an axis beside those of other needs: `prompt` is a column of the rows."""
+    if axis in ("layer", "depth") and need.layers is not None:
+        return f"{axis}_of_{need.site}_{'_'.join(map(str, need.layers))}"
     if axis == "layer" and need.described.is_of_attention and model.attention_layers is not None:
         return "attention_layer"
     if axis == "row" and need.at != "scored":

@@ -20,8 +20,8 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 4.6.
 """
 
 from abc import ABC
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -31,6 +31,7 @@ from jaxtyping import Float
 from interp.capture import ModelInfo
 from interp.errors import UsageError
 from interp.system.plain_numbers import array, number, whole_number, whole_numbers
+from interp.words import brief
 
 Metric = Literal["raw", "z-scored"]
 SITES = ("q", "k", "v", "z", "resid")
@@ -40,7 +41,7 @@ _ORTHOGONAL = 1e-5
 """How far R Rᵀ may be from the identity."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Edit(ABC):
     """What all edits have: `layer` one or several (negative ones count from the end), a `dose`, and positions.
 
@@ -51,7 +52,7 @@ class Edit(ABC):
     0.5
     """
 
-    layer: int | tuple[int, ...]
+    layer: int | tuple[int, ...] = field(kw_only=False)
     dose: float = 1.0
     at: str | tuple[int, ...] = "all"
 
@@ -61,10 +62,10 @@ class Edit(ABC):
     """Whether an edit that names no layer acts in all of them."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in NUMBERS and not (value is None and field.default is None):
-                object.__setattr__(self, field.name, read_numbers(f"{self.kind}: {field.name}", field.name, value))
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in NUMBERS and not (value is None and each.default is None):
+                object.__setattr__(self, each.name, read_numbers(f"{self.kind}: {each.name}", each.name, value))
         if not self._listed and not self.is_whole:
             raise self._refused("no layer is named", "Name one layer or several.")
         if not abs(self.dose) <= MOST_DOSE:
@@ -83,6 +84,9 @@ class Edit(ABC):
     @property
     def _listed(self) -> tuple[int, ...]:
         return (self.layer,) if isinstance(self.layer, int) else tuple(self.layer)
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def __str__(self) -> str:
         where = f"layer {', '.join(map(str, self._listed))}" if self._listed else "all layers"
@@ -127,7 +131,7 @@ class Edit(ABC):
         return UsageError(asked=str(self), found=found, fix=fix)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SubspaceEdit(Edit):
     """An edit of one site inside the subspace that `axis` `[feature]` or `[axis, feature]` spans.
 
@@ -215,7 +219,7 @@ class SubspaceEdit(Edit):
             raise self._refused(f"the axis has {self.axis.shape[-1]} features, {words}", "Fit the axis on this site.")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RemoveAxis(SubspaceEdit):
     """Take a subspace out: its coordinates become 0.
 
@@ -231,7 +235,7 @@ class RemoveAxis(SubspaceEdit):
     kind: ClassVar[str] = "remove"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class KeepAxis(SubspaceEdit):
     """Keep nothing but a subspace (of one head, the other heads stay as they are).
 
@@ -247,7 +251,7 @@ class KeepAxis(SubspaceEdit):
     kind: ClassVar[str] = "keep"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ShiftAxis(SubspaceEdit):
     """Move one coordinate by `deviations` times `score_sigma`, the standard deviation of that coordinate x·a.
 
@@ -275,7 +279,7 @@ class ShiftAxis(SubspaceEdit):
             )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class RotateAxes(SubspaceEdit):
     """Turn the coordinates of a subspace by an orthogonal `rotation` `[axis, axis]`: c becomes R c.
 
@@ -304,7 +308,7 @@ class RotateAxes(SubspaceEdit):
             raise self._refused(f"the rotation is not orthogonal: R Rᵀ is off by {off:.1e}", "Take R from a QR.")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ReplaceCoordinates(SubspaceEdit):
     """Put `values` in place of the coordinates: `[axis]` everywhere, or `[row, axis]`, one row for each edited one.
 
@@ -334,7 +338,7 @@ class ReplaceCoordinates(SubspaceEdit):
             )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AblateHeads(Edit):
     """Replace the outputs of query heads, before W_O, by zero, by their mean, or by another prompt's.
 
@@ -349,7 +353,7 @@ class AblateHeads(Edit):
     >>> capture = interp.collect(model, prompts, ["attn_out"], edits=[edit])
     """
 
-    heads: int | tuple[int, ...]
+    heads: int | tuple[int, ...] = field(kw_only=False)
     by: Literal["zero", "mean", "resample"] = "zero"
     seed: int = 0
     mean: np.ndarray | None = None
@@ -381,7 +385,7 @@ class AblateHeads(Edit):
             raise self._refused(f"the means have {self.mean.shape[1]} features", f"A head has {info.d_head}.")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class BypassLayer(Edit):
     """Let the residual stream pass a layer unchanged.
 
@@ -397,7 +401,7 @@ class BypassLayer(Edit):
     part: ClassVar[str] = "block"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AttentionOff(Edit):
     """Nothing of a layer's attention is added to the residual stream, biases included.
 
@@ -412,7 +416,7 @@ class AttentionOff(Edit):
     part: ClassVar[str] = "attn_out"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FeedForwardOff(Edit):
     """Nothing of a layer's feed-forward block is added to the residual stream, biases included.
 
@@ -427,7 +431,7 @@ class FeedForwardOff(Edit):
     part: ClassVar[str] = "mlp_out"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PatternsOf(Edit):
     """Attend as another model of the same shape does: its queries and keys on the same tokens replace the model's own.
 
@@ -442,7 +446,7 @@ class PatternsOf(Edit):
     >>> capture = interp.collect(model, prompts, ["pattern_entropy"], edits=[edit])
     """
 
-    layer: int | tuple[int, ...] = ()
+    layer: int | tuple[int, ...] = field(default=(), kw_only=False)
     donor: Any
 
     kind: ClassVar[str] = "patterns"
@@ -573,5 +577,5 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-Edits = Sequence[Edit | Mapping[str, Any]] | str | Path
-"""Edits themselves, as objects or plain values, or the file that holds them."""
+Edits = Edit | Mapping[str, Any] | Iterable[Edit | Mapping[str, Any]] | str | Path
+"""One edit or several, as objects or plain values, or the file that holds them."""

@@ -50,13 +50,14 @@ class UsageError(InterpError):
 class UnknownName(UsageError, KeyError):
     """A name that stands for nothing here; the message lists the nearest names, and all of them unless they are many.
 
-    Many models, probes, prompt sets and tunnels are left to `interp list`.
+    A `hint` says what else is meant, in a sentence, in place of the nearest. Many models, probes, prompt sets and
+    tunnels are left to `interp list`.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         names = sorted(known)
         near = difflib.get_close_matches(name[:200], names, n=3, cutoff=0.5)
-        fix = f"Did you mean {' or '.join(near)}? " if near else ""
+        fix = f"{hint} " if hint else f"Did you mean {' or '.join(near)}? " if near else ""
         is_long = len(names) > 30 and kind in LISTED
         fix += f"`interp list {kind}s` shows all {len(names)}." if is_long else f"Known: {', '.join(names)}."
         super().__init__(asked=f"{kind} {name!r}", found=f"there is no {kind} of this name", fix=fix)
@@ -78,9 +79,8 @@ class Answering:
             if name.startswith("_") or hasattr(type(self), name):  # a property of its own failed
                 return object.__getattribute__(self, name)
             known = {*dir(type(self)), *vars(self)}
-            error = UnknownAttribute(f"attribute of {type(self).__name__}", name, {n for n in known if n[0] != "_"})
-            error.fix = f"{self._habits} {error.fix}".lstrip()
-            raise error
+            public = {each for each in known if not each.startswith("_")}
+            raise UnknownAttribute(f"attribute of {type(self).__name__}", name, public, self._habits)
 
 
 class PromptError(UsageError):

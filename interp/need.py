@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from interp.errors import UsageError
 from interp.folds import Fold, Mean, Moments, PromptMean, Rows
-from interp.sites import Site, site
+from interp.sites import Site, overview, site
+from interp.system.plain_numbers import plain, whole_numbers
 from interp.words import brief
 
 ROWS = Rows()
@@ -22,7 +25,8 @@ class Need:
     last token of a text follows; none of a sequence), `tunnel` (every position of a wind tunnel's sequences and no row
     of any other set, so that long texts are not kept whole), or a column of the prompt set that holds one position a
     prompt.
-    Weights have no positions and no fold.
+    Weights have no positions and no fold. With `layers` (depths, of the residual stream; negative ones count from the
+    end) these alone are kept, in their order.
 
     >>> interp.Need("pattern_entropy", interp.Mean(), at="all").at
     'all'
@@ -31,9 +35,14 @@ class Need:
     site: str
     fold: Fold = ROWS
     at: str = "scored"
+    layers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         described = site(self.site)
+        if self.layers is not None:
+            object.__setattr__(self, "layers", chosen_layers(f"{self.site} of some layers", self.layers))
+            if described.layers == "once":
+                raise ValueError(f"{self.site} has no layers to choose among")
         if described.source == "weights" and (self.at != "scored" or self.fold != ROWS):
             raise ValueError(f"{self.site} is a weight: it has neither positions nor a fold")
         if described.source == "edit" and (self.at != "scored" or self.fold != ROWS):
@@ -68,7 +77,26 @@ class Need:
         return (*leading, *over, *described.axes)
 
 
-def as_needs(needs: "Need | str | Iterable[Need | str]") -> tuple[Need, ...]:
-    """Needs, or names of sites for every row at the scored positions; one alone is one of them."""
-    listed = [needs] if isinstance(needs, Need | str) else needs
+def chosen_layers(asked: str, layers: Any) -> tuple[int, ...]:
+    """One layer or several, as any library gives whole numbers; `UsageError` for `asked` otherwise."""
+    try:
+        found = whole_numbers(layers)
+    except (TypeError, ValueError, OverflowError) as error:
+        fix = "Give whole numbers: 3, [0, -1], range(4), an array."
+        raise UsageError(asked=asked, found=f"{layers!r:.60} names no layers: {error}", fix=fix) from error
+    return (found,) if isinstance(found, int) else found
+
+
+def as_needs(needs: "Need | str | Iterable[Need | str] | None") -> tuple[Need, ...]:
+    """Needs, or names of sites for every row at the scored positions; one alone is one of them.
+
+    Without any a `UsageError` says what there is.
+    """
+    listed = [needs] if isinstance(needs, Need | str) else list(plain(needs) or ())
+    if not listed:
+        raise UsageError(
+            asked="a capture of nothing",
+            found="no need is named",
+            fix=f'Name sites, such as ["v", "resid"]. There are\n  {overview()}',
+        )
     return tuple(need if isinstance(need, Need) else Need(need) for need in listed)

@@ -7,14 +7,17 @@ names take them as words, records keep those that change the numbers, and pages 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import wraps
-from inspect import signature
+from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_args, get_origin
 
 from interp.errors import UnknownName, UsageError
+from interp.habits import option_of
 from interp.settings import LARGEST_SEED, MOST, refuse_number, split_commas, write_settings
 
 if TYPE_CHECKING:
+    import torch
+
     from interp.edits import Edits
     from interp.model import Carrying, Model
     from interp.probe import Probe
@@ -30,7 +33,8 @@ class Option:
     """What is told of an option: its meaning in a sentence, and how it stands on the command line.
 
     `kind` is the type that is read there where it is not that of the field, `least` and `most` are the bounds of a
-    number; `read` makes the value of what was read, and `write` makes words of a value, each to follow the flag.
+    number; `read` makes the value of what was read, and `write` makes words of a value, each to follow the flag. `take`
+    names what makes a plain value of what Python was given (`interp.system.plain_numbers`).
     Options that change the numbers are `recorded`.
     """
 
@@ -43,6 +47,7 @@ class Option:
     read: Callable[[Any], Any] = lambda value: value
     write: Callable[[Any], Iterable[str]] = lambda value: (str(value),)
     recorded: bool = True
+    take: Literal["whole_number", "whole_numbers", "whole_pool", "dtype_name", "device_name", "path"] | None = None
 
     def words(self, value: Any) -> list[str]:
         """The words of a command that ask for this value."""
@@ -72,7 +77,7 @@ class RunOptions:
     ] = "tunnel:bijection-gpt-neox"
     _: KW_ONLY
     probes: Annotated[
-        "str | Sequence[str | Probe]",
+        "str | Probe | Sequence[str | Probe]",
         Option(
             "--probe",
             "Probe to run; repeat or use commas. `all`: every observational probe; `everything`: the causal ones too.",
@@ -102,14 +107,17 @@ class RunOptions:
     adapter: Annotated[
         str | None, Option("--adapter", "Folder or hub id of a LoRA adapter, merged into the weights first.")
     ] = None
-    dtype: Annotated[str | None, Option("--dtype", "float32, bfloat16 or float16.")] = None
+    dtype: Annotated[
+        "str | torch.dtype | None",
+        Option("--dtype", "float32, bfloat16 or float16 (fp32, bf16, fp16).", kind=str, take="dtype_name"),
+    ] = None
     n_pool: Annotated[int | None, Option("--n-pool", "Prompts in the pool (sequences, for a tunnel).", least=1)] = None
     per_quintile: Annotated[
         int | None,
         Option(
             "--draw",
-            "Prompts drawn from each fifth of next-token entropy; 0 (None in Python) takes the whole pool.",
-            kind=int, least=0, read=lambda n: n or None, write=lambda n: (str(n or 0),),
+            "Prompts drawn from each fifth of next-token entropy; 0 (or None) takes the whole pool.",
+            kind=int, least=0, take="whole_pool", write=lambda n: (str(n or 0),),
         ),
     ] = 15  # fmt: skip
     splits: Annotated[
@@ -159,7 +167,10 @@ class RunOptions:
             kind=str, read=split_commas, write=lambda names: (",".join(names),),
         ),
     ] = ()  # fmt: skip
-    device: Annotated[str | None, Option("--device", "cpu, cuda, cuda:1 ...", recorded=False)] = None
+    device: Annotated[
+        "str | torch.device | int | None",
+        Option("--device", "cpu, cuda, cuda:1 ...", kind=str, recorded=False, take="device_name"),
+    ] = None
     device_map: Annotated[
         str | Mapping[str, int | str] | None,
         Option("--device-map", "`auto` spreads a large model over devices.", kind=str, recorded=False),
@@ -183,9 +194,10 @@ class RunOptions:
     allow_quantised: Annotated[
         bool, Option("--allow-quantised", "Measure quantised weights, rounded as they are.", recorded=False)
     ] = False
-    out: Annotated[str | Path | None, Option("--out", "Folder that receives the run.", kind=Path, recorded=False)] = (
-        "runs"
-    )
+    out: Annotated[
+        str | Path | None,
+        Option("--out", "Folder that receives the run.", "-o", kind=Path, recorded=False, take="path"),
+    ] = "runs"
     show_tokens: Annotated[
         Sequence[int],
         Option(
@@ -208,8 +220,23 @@ class RunOptions:
     def __post_init__(self) -> None:
         for name, option in OPTIONS.items():
             value = getattr(self, name)
+            how = option.take or ("whole_number" if option.least is not None else None)
+            if how is not None and value is not None and value != getattr(RunOptions, name):
+                value = _taken(name, how, value)
+                object.__setattr__(self, name, value)
             if option.least is not None and type(value) is int:
                 refuse_number(f"{option.flag} {value}", value, option.least, option.most)
+
+
+def _taken(name: str, how: str, value: Any) -> Any:
+    """What an option was given, as a plain value; `UsageError` for what does not fit."""
+    from interp.system import plain_numbers  # numpy, which the command line does without until it runs
+
+    try:
+        return getattr(plain_numbers, how)(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        fix = f"{OPTIONS[name].flag}: {OPTIONS[name].help}"
+        raise UsageError(asked=f"{name} = {value!r:.60}", found=f"it does not fit: {error}", fix=fix) from error
 
 
 OPTIONS: Mapping[str, Option] = {f.name: get_args(f.type)[1] for f in fields(RunOptions)}
@@ -220,7 +247,32 @@ def refuse_unknown_keywords(keywords: Iterable[str], known: Collection[str], of:
     """Raise `UnknownName`, which names the nearest, for a keyword that the function `of` does not take."""
     for name in keywords:
         if name not in known:
-            raise UnknownName(f"keyword of {of}", name, known)
+            raise UnknownName(f"keyword of {of}", name, known, option_of(name))
+
+
+def refuse_misfit(of: str, taken: Signature, given: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for a call that a signature does not take, in words."""
+    if not any(each.kind is each.VAR_KEYWORD for each in taken.parameters.values()):
+        refuse_unknown_keywords(keywords, taken.parameters, of)
+    try:
+        taken.bind(*given, **keywords)
+    except TypeError as error:
+        positional = [name for name, each in taken.parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+        named = [name for name in taken.parameters if name not in positional]
+        fix = f"By position: {', '.join(positional)}; by name: {', '.join(named)}."
+        raise UsageError(asked=of, found=str(error), fix=fix) from error
+
+
+def answering(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a public function answer for arguments that it does not take, as for unknown names."""
+    taken = signature(function)
+
+    @wraps(function)
+    def called(*given: Any, **keywords: Any) -> Any:
+        refuse_misfit(f"interp.{function.__name__}", taken, given, keywords)
+        return function(*given, **keywords)
+
+    return called
 
 
 def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Result]], Callable[P, Result]]:
@@ -230,15 +282,23 @@ def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Resu
     """
 
     def decorate(function: Callable[[Options], Result]) -> Callable[P, Result]:
-        taken = signature(kind)
+        told = [each.replace(annotation=_shown(each.annotation)) for each in signature(kind).parameters.values()]
+        taken = Signature(told, return_annotation=signature(function).return_annotation)
 
         @wraps(function)
         def called(*args: P.args, **keywords: P.kwargs) -> Result:
-            refuse_unknown_keywords(keywords, taken.parameters, f"interp.{function.__name__}")
+            refuse_misfit(f"interp.{function.__name__}", taken, args, keywords)
             return function(kind(*args, **keywords))
 
-        called.__doc__ = "\n".join([f"{function.__doc__}", *(f"    {n}: {each.help}" for n, each in OPTIONS.items())])
-        called.__dict__["__signature__"] = taken.replace(return_annotation=signature(function).return_annotation)
+        helps = (f"        {name}: {each.help}" for name, each in OPTIONS.items())
+        called.__doc__ = "\n".join([f"{function.__doc__}", "    Args:", *helps])
+        called.__dict__["__signature__"] = taken
         return called
 
     return decorate
+
+
+def _shown(annotation: Any) -> Any:
+    """The type of an option without what is told of it elsewhere; one in quotes as it reads."""
+    inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return getattr(inner, "__forward_arg__", inner)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interp.errors import UnknownName
+from interp.habits import site_of
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,23 @@ _TABLE = (
 SITES: dict[str, Site] = {site.name: site for site in _TABLE}
 
 
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "heads": ("seam",), "residual stream": ("block",), "attention": ("pattern",),
+    "predictions": ("output", "text", "lens"), "weights": ("weights",),
+}  # fmt: skip
+
+
+def overview() -> str:
+    """The sites in five groups, a line each."""
+    groups = (
+        f"{group}: {', '.join(site.name for site in _TABLE if site.source in sources)}"
+        for group, sources in _GROUPS.items()
+    )
+    return "\n  ".join(groups)
+
+
 def site(name: str) -> Site:
     """The site of this name; an unknown one lists the nearest."""
     if name not in SITES:
-        raise UnknownName("site", name, SITES)
+        raise UnknownName("site", name, SITES, site_of(name))
     return SITES[name]

@@ -487,10 +487,11 @@ def check(
 
     from interp.checking.hazards import hazards
     from interp.checking.selfcheck import run_checks
-    from interp.cli.tables import print_checks, print_environment
+    from interp.cli.tables import print_checks
     from interp.loading.load import load_as_asked
+    from interp.system.environment import show_versions
 
-    print_environment()
+    show_versions()
     loaded = load_as_asked(asked, check=False)
     checks = list(run_checks(loaded))
     if oracle == "nnsight":

@@ -11,17 +11,15 @@ def refuse_wrong_words(models: Sequence[str], prompts: Sequence[str], asked: Run
 
     What only the hub or a GGUF file knows is refused when that is reached.
     """
-    from interp.running.choose_probes import choose_probes, probe_names
-    from interp.settings import split_commas
+    from interp.running.choose_probes import choose_probes
 
-    probe_names(split_commas(asked.probes) if isinstance(asked.probes, str) else map(str, asked.probes))
+    chosen = choose_probes(asked.probes, asked.settings or {})
     files = []
     if prompts:
         from interp.prompting.files import prompts_of_file
 
         files = [file for name in prompts if (file := prompts_of_file(name, asked.text_column)) is not None]
     depths = {depth for name in models if (depth := _n_layers(name, asked)) is not None}
-    chosen = choose_probes(asked.probes, asked.settings or {})
     for depth in depths:
         for each in chosen:
             each.probe.refuse_fields(depth)

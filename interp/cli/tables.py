@@ -18,7 +18,6 @@ from interp.records.answers import answers, settled, unclear
 from interp.records.headlines import COLUMNS, contradictions, headlines, tried
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
-from interp.system.environment import environment
 from interp.words import plain, short, with_unit
 
 if TYPE_CHECKING:
@@ -247,14 +246,6 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
     for said in (hazard, rounding_hazard(i.stored_as)):
         if said:
             print(said)
-
-
-def print_environment() -> None:
-    """Versions and devices, one line each."""
-    e = environment()
-    packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items() if version)
-    print(f"Python {e['python']} on {e['platform']}, {e['threads']} threads, GPUs: {', '.join(e['gpus']) or 'none'}")
-    print(packages)
 
 
 def print_ledger(ledger: "LedgerFile") -> None:

@@ -21,20 +21,22 @@ from pydantic import TypeAdapter, ValidationError
 from interp.edits import KINDS, NUMBERS, Edit, Edits, PatternsOf, read_numbers
 from interp.errors import UnknownName, UsageError
 from interp.system.foreign_files import read_json, readable
+from interp.system.plain_numbers import path as plain_path
 
 
 def resolve_edits(edits: Edits) -> tuple[Edit, ...]:
     """The edits that are given, or that a file holds."""
     if isinstance(edits, str | Path):
         return read_edits(edits)
+    listed = [edits] if isinstance(edits, Edit | Mapping) else edits
     return tuple(
-        edit if isinstance(edit, Edit) else edit_from_json(edit, what=f"edit {i + 1}") for i, edit in enumerate(edits)
+        edit if isinstance(edit, Edit) else edit_from_json(edit, what=f"edit {i + 1}") for i, edit in enumerate(listed)
     )
 
 
 def read_edits(path: str | Path) -> tuple[Edit, ...]:
     """The edits of a JSON file, in order. `UsageError` with the number of the edit for whatever cannot be used."""
-    path = Path(path)
+    path = plain_path(path)
     asked = f"the edits of {path}"
     if not path.is_file():
         found = "it is a folder" if path.is_dir() else "No such file"

@@ -14,10 +14,11 @@ import torch
 
 from interp.editing.call_positions import CallsOfTexts
 from interp.editing.donor_patterns import DonorPatterns, refuse_unlike
+from interp.editing.edit_files import resolve_edits
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
-from interp.edits import AblateHeads, Edit, PatternsOf, ReplaceCoordinates
+from interp.edits import AblateHeads, Edit, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
@@ -198,8 +199,8 @@ def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None
 
 
 @contextmanager
-def applied(model: Model, *edits: Edit) -> Iterator[None]:
-    """Edit every forward pass of `model` inside the block, however it is left; edits act in the order given.
+def applied(model: Model, *given: Edits) -> Iterator[None]:
+    """Edit every forward pass of `model` inside the block, however it is left; edits, or lists of them, act in order.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> tokens = torch.tensor([[1, 2, 3]])
@@ -218,6 +219,7 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
     Edited are the passes of this thread and of all that start inside the block, as a streamer's does: let them end in
     it. Threads that ran before run the model as it is. Raises `UsageError` before any pass.
     """
+    edits = [edit for each in given for edit in resolve_edits(each)]
     refuse_misfits(edits, model)
     for edit in edits:
         if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -42,8 +43,8 @@ def load(
     revision: str | None = None,
     gguf: str | None = None,
     adapter: str | Path | None = None,
-    dtype: str | None = None,
-    device: str | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | int | None = None,
     device_map: DeviceMap = None,
     trust_remote_code: bool = False,
     allow_pickle: bool = False,

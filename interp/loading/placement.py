@@ -10,6 +10,7 @@ from transformers import PreTrainedConfig
 
 from interp.errors import ModelError, UnknownName, UsageError
 from interp.system.float64 import has_float64
+from interp.system.plain_numbers import device_name, dtype_name
 from interp.system.processes import local_rank, n_started
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -54,8 +55,8 @@ def choose_placement(
     config: PreTrainedConfig,
     n_parameters: int,
     *,
-    dtype: str | None = None,
-    device: str | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | int | None = None,
     device_map: str | Mapping[str, int | str] | None = None,
 ) -> Placement:
     """The placement that was asked for (`default_placement`).
@@ -79,11 +80,12 @@ def default_placement(
     config: PreTrainedConfig,
     n_parameters: int,
     *,
-    dtype: str | None = None,
-    device: str | None = None,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device | int | None = None,
     device_map: str | Mapping[str, int | str] | None = None,
 ) -> Placement:
     """What was asked for, and else a GPU if there is one, float32 unless only bfloat16 fits on it."""
+    device = None if device is None else device_name(device)
     if device_map is not None and device is not None:
         raise UsageError(
             asked=f"device={device!r} and device_map={device_map!r}",
@@ -95,6 +97,7 @@ def default_placement(
         on_gpu = any(place.type == "cuda" for place in _places(placement))
         is_tight = on_gpu and n_parameters * DTYPES["float32"] * HEADROOM > free_bytes(placement)
         dtype = "bfloat16" if is_tight else "float32"
+    dtype = dtype_name(dtype)
     refuse_precision(config, dtype)
     if dtype == "float64" and not all(has_float64(place) for place in _places(placement)):
         raise UsageError(

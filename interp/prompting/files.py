@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
-from interp.prompt import PromptSet
+from interp.prompt import Prompts, PromptSet
 from interp.prompting.chat import MESSAGES, as_chat, prompts_of_rows
 from interp.prompting.formats import READERS
 from interp.prompting.hub import hub_prompts
@@ -18,6 +18,7 @@ from interp.prompting.hub_name import HUB
 from interp.prompting.in_memory import prompts_in_memory
 from interp.prompting.rows import PromptRow, prompt_set
 from interp.registry import entries, load_entry
+from interp.system.plain_numbers import path as plain_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -68,6 +69,14 @@ def _resolved(
     return found if n_pool is None else _subset(found, n_pool, seed)
 
 
+def as_text(prompts: Prompts, tokenizer: "PreTrainedTokenizerBase | None") -> Prompts:
+    """Where one text will do, a string that names no set and no file is the text itself, on a language model."""
+    if tokenizer is None or not isinstance(prompts, str) or prompts in entries("prompt") or prompts.startswith(HUB):
+        return prompts
+    names_file = not prompts.count(" ") and prompts.lower().endswith(tuple(READERS))
+    return prompts if names_file or _is_file(plain_path(prompts)) else [prompts]
+
+
 def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:
     """Whether a registered set takes the tokenizer it is made for as `tokenizer`."""
     return "tokenizer" in signature(make).parameters
@@ -83,7 +92,7 @@ def read_prompts(
     Text is UTF-8, or UTF-16 with its mark. A column of a CSV is numbers where more of its cells are numbers than words.
     Raises `PromptError` with the line, or the row of a Parquet file, for whatever cannot be used.
     """
-    path = Path(path)
+    path = plain_path(path)
     rows = _rows_of_file(path, text_column)
     return prompts_of_rows(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}", tokenizer)
 
@@ -102,7 +111,7 @@ def prompts_of_file(name: str, text_column: str = "text") -> PromptSet | None:
 
 
 def _path_of(name: str) -> Path:
-    path = Path(name)
+    path = plain_path(name)
     if not _is_file(path) and path.suffix.lower() not in READERS:
         raise _unknown(name)
     return path

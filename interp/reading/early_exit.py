@@ -26,6 +26,7 @@ def layers_of(need: Need, layers: Sequence[int] | None, info: ModelInfo) -> tupl
     None are all of them; negative ones count from the end. What has no layers has the single one 0. Raises `UsageError`
     for a layer that the model does not have, and for one that is named twice.
     """
+    layers = layers if need.layers is None else need.layers
     having = info.layers_with_attention if need.described.is_of_attention else None
     if layers is None and having is not None:
         return having

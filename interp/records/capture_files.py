@@ -20,6 +20,7 @@ from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
 from interp.system.foreign_files import read_json, readable
+from interp.system.plain_numbers import path as plain_path
 from interp.table import Table
 
 _FIX = "The folder was damaged or edited; capture again."
@@ -34,6 +35,7 @@ class KeptNeed:
     fold: str
     fold_fields: dict[str, Any]
     arrays: dict[str, str]
+    layers: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def open_capture(path: str | Path) -> Capture:
     >>> bool((interp.open_capture("values")["v"] == capture["v"]).all())
     True
     """
-    folder = Path(path)
+    folder = plain_path(path)
     asked = f"the capture {folder}"
     content = read_versioned(
         folder / "capture.json", CaptureFile, FORMAT, asked=asked,
@@ -122,7 +124,8 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
     exact = {name: read_array(folder / f"{name}.safetensors") for name in content.exact}
     arrays: dict[Need, Mapping[str, np.ndarray]] = {}
     for kept in content.needs:
-        need = Need(kept.site, TypeAdapter(FOLDS[kept.fold]).validate_python(kept.fold_fields), kept.at)
+        fold = TypeAdapter(FOLDS[kept.fold]).validate_python(kept.fold_fields)
+        need = Need(kept.site, fold, kept.at, kept.layers)
         arrays[need] = {name: read_array(folder / file) for name, file in kept.arrays.items()}
     capture = Capture(
         model=content.model,

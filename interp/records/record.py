@@ -32,6 +32,7 @@ from interp.records.versioned_json import (
 )
 from interp.statistics.possible import impossible
 from interp.system.foreign_files import read_json, readable
+from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, shortened, writing
 from interp.table import Table
 from interp.words import html_table, last_part, text_table
@@ -207,7 +208,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
         from interp.registry import entries, load_entry
 
         study = self.spec.get("study")
-        return load_entry("report", study if study in entries("report") else "html")(self, Path(path))
+        return load_entry("report", study if study in entries("report") else "html")(self, plain_path(path))
 
     def figures(self, theme: Literal["light", "dark"] = "light") -> dict[str, "go.Figure"]:
         """The figures of all probes, each called `PROBE.FIGURE`, in the page's theme."""
@@ -261,7 +262,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
 
     def save(self, folder: str | Path) -> "RunRecord":
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
-        folder = Path(folder)
+        folder = plain_path(folder)
         try:
             with writing(folder) as draft:
                 (draft / "tables").mkdir(parents=True)
@@ -384,7 +385,7 @@ def open_run(path: str | Path) -> RunRecord:
     >>> record.to_frame().shape[0] > 0
     True
     """
-    folder = Path(path)
+    folder = plain_path(path)
     folder = folder.parent if folder.name == "run.json" else folder
     content = read_versioned(
         folder / "run.json", RunFile, FORMAT, asked=f"the record {folder}",

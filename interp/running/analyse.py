@@ -16,6 +16,7 @@ from interp.running.attention_alone import analysed, reads_attention_alone
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.system.digest import digest_of
 from interp.system.environment import environment
+from interp.system.plain_numbers import whole_pool
 from interp.system.threads import one_thread
 
 
@@ -36,11 +37,11 @@ def analyse(
     >>> list(interp.analyse(capture, probe).findings)
     ['attention_entropy']
 
-    `probes`, `settings`, `per_quintile` (prompts drawn from each fifth of next-token entropy; None: all) and `report`
-    are as in `interp.run`. With `out` a record and its page are left there. Raises `UsageError` for a probe that needs
-    more than the capture holds; of a group (`all`) only those are asked that it serves.
+    `probes`, `settings`, `per_quintile` (prompts drawn from each fifth of next-token entropy; 0 or None: all) and
+    `report` are as in `interp.run`. With `out` a record and its page are left there. Raises `UsageError` for a probe
+    that needs more than the capture holds; of a group (`all`) only those are asked that it serves.
     """
-    chosen = _served(capture, choose_probes([probes] if isinstance(probes, Probe) else probes, settings or {}))
+    chosen = _served(capture, choose_probes(probes, settings or {}))
     mixed = [probe for probe in chosen if any(n.described.is_of_attention for n in probe.needs)]
     mixed = [probe for probe in mixed if not reads_attention_alone(probe)]
     has_gaps = capture.layers is not None or (capture.model.attention_layers is not None and bool(mixed))
@@ -57,6 +58,7 @@ def analyse(
         probe.refuse_fields(capture.model.n_layers)
         probe.refuse(capture.prompts)
     began = time.monotonic()  # not the clock, which may be set back
+    per_quintile = whole_pool(per_quintile)
     base, drawn = draw(capture, per_quintile, capture.seed)
     with one_thread():
         findings = {probe.name: analysed(probe, base, {}) for probe in chosen}

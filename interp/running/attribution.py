@@ -18,7 +18,7 @@ from interp.errors import PromptError, UsageError
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts
-from interp.prompting.files import resolve_prompts
+from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
@@ -105,7 +105,7 @@ def logit_attribution(
     ['layer', 'head', 'logits']
     """
     _refuse_model(model)
-    pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
+    pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
     needs = [Need(site) for site in ("z", "attn_out", "mlp_out", "resid", "next_log_prob")]
     z, attn_out, mlp_out, resid, log_p = needs
     mixed = Need("W_O")

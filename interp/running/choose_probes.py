@@ -42,11 +42,12 @@ def probe_names(asked: Iterable[str]) -> dict[str, bool]:
 
 
 def choose_probes(
-    asked: str | Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]]
+    asked: str | Probe | Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]]
 ) -> tuple[ChosenProbe, ...]:
     """The probes of a run, with their settings; names, groups and configured probes may be mixed."""
     chosen: dict[str, ChosenProbe] = {}
-    for each in split_commas([asked]) if isinstance(asked, str) else asked:
+    listed = split_commas(asked) if isinstance(asked, str) else [asked] if isinstance(asked, Probe) else asked
+    for each in listed:
         if isinstance(each, Probe):
             chosen[each.name] = ChosenProbe(each, True)
             continue
@@ -55,6 +56,9 @@ def choose_probes(
             chosen[name] = ChosenProbe(probe, is_named or (name in chosen and chosen[name].is_named))
     if not chosen:
         raise UsageError(asked="a run", found="no probe is named", fix="Name at least one; `interp list probes`.")
+    for name in settings:
+        if name not in chosen:
+            raise UnknownName("probe of this run with settings", name, chosen)
     for each in chosen.values():
         refuse_numbers(each.probe.name, vars(each.probe))
         each.probe.refuse_fields(None)

@@ -1,6 +1,6 @@
 """Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +9,15 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.editing.conditions import capture_edited
-from interp.edits import Edit
+from interp.editing.edit_files import resolve_edits
+from interp.edits import Edit, Edits
 from interp.errors import RecordError, UsageError
 from interp.folds import PromptMean, Rows
 from interp.model import Model
-from interp.need import Need, as_needs
+from interp.need import Need, as_needs, chosen_layers
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.clusters import with_clusters
-from interp.prompting.files import resolve_prompts
+from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.token_names import names_of
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import row_index
@@ -27,6 +28,7 @@ from interp.records.unfinished import refuse_unwritable
 from interp.running.donors import with_donors
 from interp.seam.pattern_sites import NULL_SITES
 from interp.system.array_files import ArrayFile, read_array
+from interp.system.plain_numbers import path
 from interp.system.whole_files import hidden_folder
 from interp.table import LABEL, Table
 
@@ -40,17 +42,18 @@ if TYPE_CHECKING:
 def collect(
     model: Model,
     prompts: Prompts,
-    needs: Need | str | Sequence[Need | str],
+    needs: Need | str | Sequence[Need | str] = (),
     *,
-    layers: Sequence[int] | None = None,
+    layers: int | Iterable[int] | None = None,
     window: int | None = None,
-    edits: Sequence[Edit] = (),
+    edits: Edits = (),
     to: str | Path | None = None,
 ) -> Capture:
     """What `needs` name, on `prompts`, from one forward pass a prompt.
 
-    `needs` are `Need`s, or names of sites for every row at the scored positions, or one: `collect(model, texts, ["v"])`
-    gives `capture[Need("v")]` of shape `[layer, row, kv_head, d_head]`. Rows are described by `capture.rows`.
+    `prompts` may be one text. `needs` are `Need`s, or names of sites for every row at the scored positions, or one:
+    `collect(model, texts, ["v"])` gives `capture["v"]` of shape `[layer, row, kv_head, d_head]`. Rows are described by
+    `capture.rows`; without needs the error lists all sites.
     With `layers` (depths, for the residual stream; negative ones count from the end) only these are read, the first
     axis holds them in their order, and passes end behind the last of them: `collect(model, texts, ["v"], layers=[3])`
     costs four blocks, and the rows have no `next_entropy_bits`.
@@ -65,21 +68,23 @@ def collect(
     >>> capture[interp.Need("v")].shape[0]
     2
     """
-    pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
-    asked = as_needs(needs)
+    pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
+    asked, edits = as_needs(needs), resolve_edits(edits)
+    layers = None if layers is None else chosen_layers("a capture of some layers", layers)
     ids = as_tokens(model, pool, asked, window).ids
     pool = with_clusters(pool, ids)
     checks = [asdict(check) for check in model.checks]
     read = {"tool": "interp", "selfcheck": checks, "edits": [edit.to_json() for edit in edits]}
     if to is not None:
+        to = path(to)
         _refuse_to_stream(asked, edits, layers)
-        if Path(to).exists():
+        if to.exists():
             raise RecordError(
                 asked=f"streaming a capture to {to}",
                 found="a file or folder of this name exists",
                 fix="Choose another name, or move the old one away.",
             )
-        beside = Path(to).absolute().parent
+        beside = to.absolute().parent
         refuse_unwritable(beside)
         with hidden_folder(beside) as parts:
             found = replace(_streamed(model, pool, ids, asked, parts), provenance=read)

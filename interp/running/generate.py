@@ -20,7 +20,7 @@ from interp.folds import Mean
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts, PromptSet
-from interp.prompting.files import resolve_prompts
+from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import threads_of_pass
 from interp.running.collect import collect
@@ -152,7 +152,7 @@ def generate(
     new tokens.
     """
     _refuse_sizes(n_tokens, temperature)
-    pool = resolve_prompts(prompts, tokenizer=model.tokenizer, seed=seed)
+    pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer, seed=seed)
     ids = as_tokens(model, pool, (), window).ids
     lengths = np.array([len(x) for x in ids])
     longest, allowed = int(lengths.max()) + n_tokens, model.info.max_positions

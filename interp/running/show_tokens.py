@@ -7,17 +7,17 @@ from jaxtyping import Int
 
 from interp.capture import Capture
 from interp.editing.conditions import capture_edited
-from interp.edits import Edit
+from interp.editing.edit_files import resolve_edits
+from interp.edits import Edit, Edits
 from interp.errors import PromptError, UsageError
 from interp.information import entropy_bits
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompt, Prompts, PromptSet
-from interp.prompting.files import resolve_prompts
+from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.tokens import as_tokens, words_of
 from interp.reading.forward import capture
 from interp.records.token_strip import TokenStrip
-from interp.registry import entries
 from interp.running.donors import with_donors
 from interp.seam.attention import Listener
 
@@ -28,7 +28,7 @@ _NEEDS = tuple(Need(site, at="all") for site in ("pattern_entropy", "sink_mass",
 
 
 def show_tokens(
-    model: Model, prompts: Prompts, prompt: int = 0, *, window: int | None = None, edits: Sequence[Edit] = ()
+    model: Model, prompts: Prompts, prompt: int = 0, *, window: int | None = None, edits: Edits = ()
 ) -> TokenStrip:
     """One of `prompts` (its number, the first) token by token, to look at in a notebook.
 
@@ -41,20 +41,11 @@ def show_tokens(
     >>> interp.show_tokens(model, interp.sampled_prompts(model.task, 3), prompt=2)
     TokenStrip('tunnel:bijection-gpt-neox': ... tokens, ... layers, ... heads)
     """
-    given = _one_text(prompts, model)
-    pool = resolve_prompts(given, tokenizer=model.tokenizer)
+    pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
     refuse_unknown_prompt(pool, [prompt])
     pool = pool.take([prompt])
     ids = as_tokens(model, pool, (), window).ids
-    return token_strip(model, pool, ids[0], edits=with_donors(edits, model.info))
-
-
-def _one_text(prompts: Prompts, model: Model) -> Prompts:
-    """A string that names no set and no file is the text itself, on a language model."""
-    if model.tokenizer is None or not isinstance(prompts, str) or prompts in entries("prompt"):
-        return prompts
-    names_file = " " not in prompts and prompts.lower().endswith((".jsonl", ".csv", ".parquet", ".txt"))
-    return prompts if names_file or prompts.startswith("hf:") else [prompts]
+    return token_strip(model, pool, ids[0], edits=with_donors(resolve_edits(edits), model.info))
 
 
 def refuse_unknown_prompt(pool: PromptSet, chosen: Sequence[int]) -> None:

@@ -1,5 +1,9 @@
-"""Numbers as numpy, pandas and torch give them, as Python's own: each raises `TypeError` or `ValueError` for others."""
+"""What numpy, pandas, torch and the shell give, as Python's own values: numbers, arrays, precisions, devices and paths.
 
+Numbers raise `TypeError` or `ValueError` for what is none.
+"""
+
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,3 +45,32 @@ def array(value: Any) -> np.ndarray:
     if value is None or np.asarray(value).dtype.kind not in "iufO":
         raise TypeError("its entries are no real numbers")
     return np.array(value, dtype=np.float64)
+
+
+_DTYPES = {
+    "bf16": "bfloat16", "fp16": "float16", "f16": "float16", "half": "float16", "fp32": "float32", "f32": "float32",
+    "float": "float32", "full": "float32", "fp64": "float64", "f64": "float64", "double": "float64",
+}  # fmt: skip
+
+
+def dtype_name(given: Any) -> str:
+    """The name of a precision that is a dtype of torch or numpy, or a short name: `bfloat16`."""
+    if isinstance(given, type):
+        given = given.__name__
+    name = str(getattr(given, "name", given)).removeprefix("torch.").lower()
+    return _DTYPES.get(name, name)
+
+
+def device_name(given: Any) -> str:
+    """The name of a device that is one of torch, or the number of a GPU."""
+    return f"cuda:{given}" if isinstance(given, int) else str(given)
+
+
+def whole_pool(given: Any) -> int | None:
+    """How many are drawn; 0 and None are the whole pool."""
+    return (whole_number(given) or None) if given is not None else None
+
+
+def path(given: str | Path) -> Path:
+    """A path; `~` is the user's folder."""
+    return Path(given).expanduser()

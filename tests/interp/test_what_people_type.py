@@ -1,0 +1,221 @@
+"""What people type who come from transformers, TransformerLens, nnsight, SAELens, scikit-learn and pandas.
+
+Each call works, or is refused in words that name what to type here. A Python exception is always a fault.
+"""
+
+import inspect
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import jaxtyping
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import interp
+from interp.errors import InterpError, UnknownName, UsageError
+from interp.need import Need
+from interp.options import OPTIONS, RunOptions
+from tests.paths import SHARED
+
+
+@pytest.fixture(autouse=True)
+def unchecked():
+    """What people give, not what annotations say."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+FOLDER = SHARED / "models" / "stories260K"
+TEXTS = [f"Once there was a {what}" for what in ("dog", "cat", "big tree", "little car")] * 5
+TEXT = "Once upon a time"
+
+
+@cache
+def here() -> SimpleNamespace:
+    """A language model with its tokenizer, read once."""
+    if not FOLDER.is_dir():
+        pytest.skip(f"needs {FOLDER}")
+    return SimpleNamespace(model=interp.load(FOLDER), edit=interp.AblateHeads(0, 1))
+
+
+def collected(needs, prompts=TEXTS, **how):
+    return interp.collect(here().model, prompts, needs, **how)
+
+
+def ran(**how):
+    told = {"probes": "attention_entropy", "prompts": TEXTS, "per_quintile": None, "out": None, "report": False}
+    return interp.run(here().model, **(told | {"quiet": True} | how))
+
+
+def entered(block):
+    with block:
+        return block
+
+
+WORKS = {
+    "a dtype of torch": lambda: interp.load(FOLDER, dtype=torch.float32),
+    "a dtype of numpy": lambda: interp.load(FOLDER, dtype=np.float32),
+    "a device of torch": lambda: interp.load(FOLDER, device=torch.device("cpu")),
+    "one probe, configured": lambda: ran(probes=interp.registry.load_entry("probe", "attention_entropy")()),
+    "the whole pool by 0": lambda: ran(per_quintile=0),
+    "the whole pool by a numpy 0": lambda: ran(per_quintile=np.int64(0)),
+    "a seed of numpy": lambda: ran(seed=np.int64(3)),
+    "a seed of torch": lambda: ran(seed=torch.tensor(3)),
+    "a window of pandas": lambda: ran(window=pd.Series([4])[0]),
+    "a frame": lambda: ran(prompts=pd.DataFrame({"text": TEXTS, "n": range(20)})),
+    "analyse the whole capture": lambda: interp.analyse(
+        collected(interp.registry.load_entry("probe", "attention_entropy")().needs), "attention_entropy", per_quintile=0
+    ),
+    "one text to collect": lambda: collected("v", TEXT),
+    "one text to attribute": lambda: interp.logit_attribution(here().model, TEXT, n_null=3),
+    "one text to continue": lambda: interp.generate(here().model, TEXT, n_tokens=2),
+    "one text to show": lambda: interp.show_tokens(here().model, TEXT),
+    "a generator of texts": lambda: collected("v", (text for text in TEXTS)),
+    "needs of an array": lambda: collected(np.array(["v", "k"])),
+    "needs of a generator": lambda: collected(name for name in ("v", "k")),
+    "layers of an array": lambda: collected("v", layers=np.array([0, -1])),
+    "layers of a range": lambda: collected("v", layers=range(2)),
+    "one layer": lambda: collected("v", layers=1),
+    "layers of torch": lambda: collected("v", layers=torch.tensor([1])),
+    "one edit": lambda: collected("v", edits=here().edit),
+    "an edit in plain values": lambda: collected("v", edits={"kind": "bypass", "layer": 1}),
+    "edits of a generator": lambda: collected("v", edits=(edit for edit in [here().edit])),
+    "one edit to continue": lambda: interp.generate(here().model, TEXT, here().edit, n_tokens=2),
+    "one edit to show": lambda: interp.show_tokens(here().model, TEXT, edits=here().edit),
+    "one edit of a run": lambda: ran(edits=here().edit),
+    "a list of edits to apply": lambda: entered(interp.applied(here().model, [here().edit])),
+    "edits and lists to apply": lambda: entered(interp.applied(here().model, here().edit, [here().edit])),
+    "a layer by position": lambda: (interp.BypassLayer(1), interp.AttentionOff(np.int64(1))),
+    "layers by position": lambda: interp.FeedForwardOff([0, 1]),
+    "layer and heads by position": lambda: interp.AblateHeads(0, np.array([1, 2])),
+    "an axis of torch": lambda: interp.RemoveAxis(0, axis=torch.eye(64)[0], site="resid"),
+    "the version": lambda: interp.__version__.split("."),
+    "the versions": lambda: interp.show_versions(),
+}  # fmt: skip
+
+SAID = {
+    "no needs": (lambda: interp.collect(here().model, TEXTS), "heads: q, k, v, z"),
+    "empty needs": (lambda: collected([]), "weights: W_Q"),
+    **{
+        name: (lambda name=name: collected(name), f"Here it is '{ours}'")
+        for name, ours in {
+            "hidden_states": "resid", "last_hidden_state": "resid", "attentions": "pattern_row",
+            "logits": "next_log_prob", "past_key_values": "k", "blocks.3.attn.hook_pattern": "pattern_row",
+            "blocks.0.hook_resid_pre": "resid", "resid_post": "resid", "hook_z": "z", "blocks.1.attn.hook_q": "q_pre",
+            "blocks.1.attn.hook_rot_k": "k", "blocks.2.hook_mlp_out": "mlp_out", "attn.hook_attn_scores": "qk_logit",
+            "model.layers.3.self_attn": "attn_out", "transformer.h.0.mlp": "mlp_out", "log_probs": "next_log_prob",
+            "lm_head": "next_log_prob", "values": "v", "attn_weights": "pattern_row", "loss": "next_loss",
+        }.items()
+    },
+    "torch_dtype": (lambda: interp.load(FOLDER, torch_dtype="auto"), "It is `dtype`"),
+    "load_in_8bit": (lambda: interp.load(FOLDER, load_in_8bit=True), "allow_quantised"),
+    "a dtype that is none": (lambda: interp.load(FOLDER, dtype="int8"), "float32"),
+    "a device that is none": (lambda: interp.load(FOLDER, device="gpu"), "cpu"),
+    "probes by position": (lambda: interp.run(here().model, "manifold"), "by name: probes, settings, prompts"),
+    "no model": (lambda: interp.collect(), "By position: model, prompts, needs"),
+    "batch_size": (lambda: ran(batch_size=8), "leave it out"),
+    "output_dir": (lambda: ran(output_dir="x"), "It is `out`"),
+    "random_state": (lambda: ran(random_state=0), "It is `seed`"),
+    "a slip": (lambda: ran(prompt_set="mixed"), "there is no keyword of interp.run"),
+    "max_new_tokens": (lambda: interp.generate(here().model, TEXT, max_new_tokens=3), "It is `n_tokens`"),
+    "names_filter": (lambda: collected("v", names_filter=None), "needs"),
+    "settings of nobody": (lambda: ran(settings={"manifolds": {"n_null": 3}}), "attention_entropy"),
+    "half a seed": (lambda: ran(seed=0.5), "seed = 0.5"),
+    "a seed in words": (lambda: ran(seed="zero"), "seed = 'zero'"),
+    "layers in words": (lambda: collected("v", layers="last"), "Give whole numbers"),
+    "a layer too many": (lambda: collected(Need("v", layers=[99])), "0 to 4"),
+    "an edit that is none": (lambda: collected("v", edits="ablate"), "JSON file"),
+    "a text for a run": (lambda: ran(prompts="What is the capital of France"), "put it in a list"),
+    "a tensor of numbers": (lambda: ran(prompts=torch.zeros(2)), "Give a text there"),
+    "no prompts": (lambda: ran(prompts=[]), "prompt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", WORKS)
+def test_a_habit_works(call):
+    here()
+    assert WORKS[call]() is not RuntimeError
+
+
+@pytest.mark.parametrize("call", SAID)
+def test_a_habit_that_does_not_work_is_answered_with_what_to_type(call):
+    here()
+    asked, words = SAID[call]
+    with pytest.raises(InterpError) as caught:
+        asked()
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (torch.bfloat16, "bfloat16"), ("bf16", "bfloat16"), ("BF16", "bfloat16"), ("torch.float16", "float16"),
+        ("fp16", "float16"), ("half", "float16"), (np.dtype("float64"), "float64"), (np.float32, "float32"),
+    ],
+)  # fmt: skip
+def test_a_precision_is_recorded_by_its_name(given, name):
+    assert RunOptions(dtype=given).dtype == name and interp.load("tunnel:bijection-gpt-neox").info.dtype == "float32"
+
+
+def test_options_keep_plain_values_whatever_gave_them():
+    asked = RunOptions(
+        device=torch.device("cuda", 1), seed=np.int32(4), n_pool=torch.tensor(7), per_quintile=0, out="~/runs"
+    )
+    assert (asked.device, asked.seed, asked.n_pool, asked.per_quintile) == ("cuda:1", 4, 7, None)
+    assert type(asked.seed) is int and asked.out == Path.home() / "runs" and RunOptions(device=1).device == "cuda:1"
+
+
+def test_a_need_of_some_layers_keeps_these_alone():
+    model = interp.load("tunnel:bijection-gpt-neox")
+    prompts = interp.sampled_prompts(model.task, 4)
+    some, every = Need("v", layers=np.array([2, 0])), Need("v")
+    found = interp.collect(model, prompts, [some, every, Need("resid", layers=-1), Need("W_Q", layers=[1])])
+    np.testing.assert_array_equal(found[some], found[every][[2, 0]])
+    assert found["resid"].shape[0] == 1 and found["W_Q"].shape[0] == 1 and "next_entropy_bits" in found.rows
+    with pytest.raises(ValueError, match="no layers"):
+        Need("next_log_prob", layers=[0])
+
+
+def test_a_need_of_some_layers_survives_a_file(tmp_path):
+    model = interp.load("tunnel:bijection-gpt-neox")
+    found = interp.collect(model, interp.sampled_prompts(model.task, 4), [Need("v", layers=[1]), Need("v")])
+    again = interp.open_capture(found.save(tmp_path / "capture"))
+    assert list(again) == list(found)
+    np.testing.assert_array_equal(again[Need("v", layers=[1])], found[Need("v", layers=(1,))])
+
+
+def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "texts.txt").write_text("One day\nTwo days\n", encoding="utf-8")
+    capture = collected("v", "~/texts.txt", to="~/kept")
+    assert (tmp_path / "kept" / "capture.json").is_file() and len(capture.prompts) == 2
+    assert len(interp.open_capture("~/kept").prompts) == 2
+
+
+@pytest.mark.parametrize("function", [interp.run, interp.plan])
+def test_a_tooltip_shows_names_types_and_defaults_on_a_screen(function):
+    shown = str(inspect.signature(function))
+    assert len(shown) < 2_500 and " Option(" not in shown and "dtype: 'str | torch.dtype | None' = None" in shown
+    args = inspect.getdoc(function).partition("Args:\n")[2]
+    assert all(f"    {name}: {option.help}" in args for name, option in OPTIONS.items())
+
+
+def test_an_unknown_argument_of_any_public_function_is_answered():
+    functions = [each for name in interp.__all__ if inspect.isfunction(each := getattr(interp, name))]
+    assert {"run", "load", "collect", "generate", "analyse", "compare"} <= {each.__name__ for each in functions}
+    for function in functions:
+        with pytest.raises(UnknownName, match=f"interp.{function.__name__}"):
+            function(no_such_thing=1)
+        kinds = {each.kind for each in inspect.signature(function).parameters.values()}
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            with pytest.raises(UsageError, match="By position"):
+                function(*range(30))
+
+
+def test_a_call_that_lacks_an_argument_is_told_what_it_takes():
+    with pytest.raises(UsageError, match="missing a required argument: 'prompts'"):
+        interp.collect(interp.load("tunnel:bijection-gpt-neox"))
