@@ -41,6 +41,8 @@ class RunSpec(RunOptions):
     prompts: str | None = None
     edits: Sequence[Mapping[str, Any]] = ()
     lens: str | None = None
+    dtype: str | None = None
+    device: str | None = None
 
     @property
     def hash(self) -> str:
