@@ -8,6 +8,7 @@
 The public names stand in `__init__.pyi`. Each is imported when it is first used: `import interp` costs next to nothing.
 """
 
+from importlib.metadata import version
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ _attached, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     """A public name, imported now; its functions answer for arguments that they do not take."""
+    if name == "__version__":
+        return version("interp")
     found = _attached(name)
     if not isfunction(found):
         return found

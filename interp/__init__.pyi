@@ -77,4 +77,5 @@ from .statistics.quantities import Quantities as Quantities
 from .statistics.quantities import Quantity as Quantity
 from .system.environment import show_versions as show_versions
 from .table import Table as Table
-from .version import __version__ as __version__
+
+__version__: str

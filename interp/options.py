@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_args, get_origin
 
 from interp.errors import UnknownName, UsageError
-from interp.habits import option_of
 from interp.settings import LARGEST_SEED, MOST, refuse_number, split_commas, write_settings
+from interp.system.habits import option_of
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interp.errors import UnknownName
-from interp.habits import site_of
+from interp.system.habits import site_of
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
 from interp.cli import completion as completing
@@ -20,6 +21,7 @@ from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, Verb
 from interp.errors import InterpError, UnknownName, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
+from interp.system.habits import option_of
 from interp.system.signals import handling_signals
 
 if TYPE_CHECKING:
@@ -49,6 +51,17 @@ class _Pluggable(TyperGroup):
         if not ctx.resilient_parsing and args[0] not in known:
             raise UnknownName("command", args[0], known)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """An option that a command has not is met as a name that is not known: with the nearest, and what is meant."""
+        try:
+            return super().invoke(ctx)
+        except NoSuchOption as error:
+            known = error.ctx.command.params if error.ctx else ()
+            options = [word for each in known if not each.hidden for word in (*each.opts, *each.secondary_opts)]
+            habit = option_of(error.option_name)
+            of = "option" if error.ctx is None else f"option of {error.ctx.command_path}"
+            raise UnknownName(of, error.option_name, options, habit) from error
 
 
 _SELDOM = (200_000, 20, 100)
@@ -85,6 +98,10 @@ def options_of_all(
 @with_run_options(ALL)
 def run(
     asked: RunOptions,
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL]...", help="The same as --model.", autocompletion=completing.models),
+    ] = None,
     model: Annotated[
         list[str] | None, told("model", help=f"{OPTIONS['model'].help} Repeat or use commas for several.")
     ] = None,
@@ -103,7 +120,7 @@ def run(
     compares them, with the spread over prompts; what is done is not done again.
     The same command resumes an interrupted run.
     """
-    models, steps = _models(model or [str(RunOptions.model)]), split_commas(revisions)
+    models, steps = _models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
     if from_ is None:
         refuse_wrong_words(models, (), asked)
     from interp.prompting.pools import parts
@@ -444,9 +461,9 @@ def power(
 @app.command("list", epilog="Example: interp list models")
 def list_(
     what: Annotated[
-        Literal["models", "families", "probes", "studies", "prompts", "tunnels"],
-        typer.Argument(help="What to list."),
-    ],
+        Literal["models", "families", "probes", "studies", "prompts", "tunnels"] | None,
+        typer.Argument(help="What to list; without it, what there is to list."),
+    ] = None,
     name: Annotated[str | None, typer.Argument(help="Of probes or studies, one whose fields are explained.")] = None,
 ):
     """List what there is by name: models, families of models, probes, studies, prompt sets or wind tunnels.
@@ -455,6 +472,8 @@ def list_(
     """
     from interp.cli import tables as terminal
 
+    if what is None:
+        return print("interp list models | families | probes [NAME] | studies [NAME] | prompts | tunnels")
     if name is not None:
         if what not in ("probes", "studies"):
             raise UsageError(
@@ -542,12 +561,31 @@ def generate(
 
 
 @app.command(epilog="Example: interp report runs/pythia-410m-20260101-120000")
-def report(run: Annotated[Path, typer.Argument(help="Folder of a run, or of a ledger.")]) -> None:
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run or of a ledger, or one that holds a single run.")],
+) -> None:
     """Render the page of a run again from its record, or that of a ledger."""
     from interp.ledger.ledger import is_ledger, show_ledger
-    from interp.records.record import open_run
+    from interp.records.record import open_run, the_run_in
 
-    print(show_ledger(run) if is_ledger(run) else open_run(run).show())
+    print(show_ledger(run) if is_ledger(run) else open_run(the_run_in(run)).show())
+
+
+@app.command("help", epilog="Example: interp help run")
+def help_(
+    ctx: typer.Context,
+    command: Annotated[list[str] | None, typer.Argument(help="Words of a command: run, tunnel train.")] = None,
+) -> None:
+    """Show the options of a command, as its --help does."""
+    app([*(command or ()), "--help"], prog_name="interp")
+
+
+@app.command("version", epilog="Example: interp version ")
+def version_() -> None:
+    """Print versions and devices, as a report of a fault wants them."""
+    from interp.system.environment import show_versions
+
+    show_versions()
 
 
 @app.command("reproduce-bug", epilog="Example: interp reproduce-bug fused-qkv --model pythia-410m")

@@ -1,7 +1,8 @@
 """Options of commands: those of a run are made of `interp.options`, and some commands take a few of them."""
 
+import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import Field, fields
+from dataclasses import Field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from interp.cli import completion as completing
 from interp.cli.early import refuse_wrong_words
+from interp.errors import UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import split_commas, split_settings
 
@@ -22,12 +24,24 @@ _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
 }
 
 
+SELDOM = frozenset({
+    "gguf", "adapter", "splits", "cluster", "text_column", "chat", "bos", "attention_window", "null", "n_untrained",
+    "checkpoints", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised", "show_tokens", "resume",
+    "revision", "edits", "window",
+})  # fmt: skip
+"""Options that `--help` leaves to `--help-all`."""
+
+_ALSO: Mapping[str, tuple[str, ...]] = {"probes": ("--probes",)}
+"""Other flags that are accepted."""
+
+
 def told(name: str, **changes: Any) -> Any:
     """What the command line shows of an option of a run, for a command that reads it in its own way."""
     option = OPTIONS[name]
     bounds = {} if option.least is None else {"min": option.least, "max": option.most}
     shown: dict[str, Any] = {"help": option.help, "autocompletion": _COMPLETED.get(name), **bounds}
-    return typer.Option(*filter(None, (option.flag, option.short)), **shown | changes)
+    shown["hidden"] = name in SELDOM
+    return typer.Option(*filter(None, (option.flag, option.short, *_ALSO.get(name, ()))), **shown | changes)
 
 
 ResumeOption = Annotated[bool, told("resume")]
@@ -59,20 +73,58 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
         _, *given = signature(command).parameters.values()
         own = {each.name: each.replace(kind=Parameter.KEYWORD_ONLY) for each in given}
         made = {field.name: _parameter(field) for field in fields(RunOptions) if field.name in names}
+        beside = {"help_all": _HELP_ALL} | ({"prompt": _PROMPT} if "prompts" in names else {})
 
         @wraps(command)
         def called(**words: Any) -> None:
             mine = {name: words.pop(name) for name in own}
+            words.pop("help_all")
+            texts = [*(words.pop("prompt", None) or ()), *(_piped() if words.get("prompts") == "-" else ())]
             asked = _read(words)
-            named = str(words.get("prompts") or "")
+            named = "" if texts else str(words.get("prompts") or "")
+            if texts:
+                asked = replace(asked, prompts=texts)
             prompts = [named] if Path(named).is_file() else split_commas(named)
             refuse_wrong_words([str(asked.model)] if "model" in words else (), prompts, asked)
             command(asked, **mine)
 
-        called.__dict__["__signature__"] = Signature([*(made | own).values()])
+        called.__dict__["__signature__"] = Signature([*(made | own | beside).values()])
         return called
 
     return decorate
+
+
+def _piped() -> list[str]:
+    """The lines of standard input, a prompt each."""
+    texts = [line for line in sys.stdin.read().splitlines() if line.strip()]
+    if not texts:
+        fix = "Pipe a text a line: `cat texts.txt | interp run --prompts -`."
+        raise UsageError(asked="--prompts -", found="standard input is empty", fix=fix)
+    return texts
+
+
+def _show_all(ctx: typer.Context, is_asked: bool) -> bool:
+    """Show the help of a command with the options that `--help` leaves out."""
+    if is_asked:
+        for each in ctx.command.params:
+            each.hidden = False  # pyrefly: ignore[missing-attribute]
+        ctx.get_help()
+        raise typer.Exit
+    return is_asked
+
+
+_HELP_ALL = Parameter(
+    "help_all", Parameter.KEYWORD_ONLY, default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show the seldom needed options as well."),
+    ],
+)  # fmt: skip
+
+_PROMPT = Parameter(
+    "prompt", Parameter.KEYWORD_ONLY, default=None,
+    annotation=Annotated[list[str] | None, typer.Option("--prompt", help="A text to read; repeat for more.")],
+)  # fmt: skip
 
 
 def _parameter(field: Field[Any]) -> Parameter:

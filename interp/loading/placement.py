@@ -8,13 +8,10 @@ import psutil
 import torch
 from transformers import PreTrainedConfig
 
-from interp.errors import ModelError, UnknownName, UsageError
+from interp.errors import ModelError, UsageError
 from interp.system.float64 import has_float64
-from interp.system.plain_numbers import device_name, dtype_name
+from interp.system.plain_numbers import DTYPES, device_name, dtype_name
 from interp.system.processes import local_rank, n_started
-
-DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes of one number in the precisions a model can be read in."""
 
 HEADROOM = 1.2
 """How many times its weights must fit before a model is put on a GPU in float32 unasked: activations need room too."""
@@ -118,9 +115,7 @@ def _places(placement: Placement) -> list[torch.device]:
 
 
 def refuse_precision(config: PreTrainedConfig, dtype: str) -> None:
-    """`UnknownName` for a precision that is none; `ModelError` for one in which the family's numbers are wrong."""
-    if dtype not in DTYPES:
-        raise UnknownName("dtype", dtype, DTYPES)
+    """`ModelError` for a precision in which the family's numbers are wrong."""
     if config.model_type == "phi" and dtype == "float16":
         raise ModelError(
             asked="a Phi model in float16",

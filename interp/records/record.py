@@ -403,6 +403,22 @@ def open_run(path: str | Path) -> RunRecord:
     )  # fmt: skip
 
 
+def the_run_in(folder: str | Path) -> Path:
+    """The folder itself where it is a record, else the only record in it; `RecordError` where there are several."""
+    folder = plain_path(folder)
+    found = sorted(file.parent for file in folder.glob("[!.]*/run.json"))
+    if (folder / "run.json").is_file() or folder.is_file() or not found:
+        return folder
+    if len(found) > 1:
+        newest = max(found, key=lambda run: run.stat().st_mtime)
+        raise RecordError(
+            asked=f"the record in {folder}",
+            found=f"there are {len(found)}",
+            fix=f"Name one; {newest} is the newest, and `interp index {folder}` shows all.",
+        )
+    return found[0]
+
+
 def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     from safetensors.numpy import load_file
 

@@ -11,12 +11,12 @@ from interp.capture import ModelInfo
 from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
 from interp.folds import Mean, Moments, NarrowRows, PromptMean
-from interp.loading.placement import DTYPES
 from interp.need import Need
 from interp.reading.collector import LOGITS_AT_ONCE
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.running.meta_model import MetaModel
 from interp.running.passes import Passes, TokenisedSet
+from interp.system.plain_numbers import DTYPES
 
 MIB = 1 << 20
 

@@ -14,7 +14,7 @@ from interp.loading.admission import count_parameters, read_config
 from interp.loading.aliases import ALIASES
 from interp.loading.hub_files import ModelFiles
 from interp.loading.load import info_from_config
-from interp.loading.placement import DTYPES, Placement, default_placement
+from interp.loading.placement import Placement, default_placement
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import locate
 from interp.loading.text_part import build_model, family_in
@@ -22,6 +22,7 @@ from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import weight_files
 from interp.model import Model
 from interp.options import RunOptions
+from interp.system.plain_numbers import DTYPES
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ __all__ = [
     "fingerprint",
     "float64",
     "foreign_files",
+    "habits",
     "heap",
     "locks",
     "offload",

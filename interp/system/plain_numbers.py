@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from interp.errors import UnknownName
+
 
 def plain(value: Any) -> Any:
     """A scalar of any of these libraries as Python's, an array as lists; anything else as it is."""
@@ -47,18 +49,24 @@ def array(value: Any) -> np.ndarray:
     return np.array(value, dtype=np.float64)
 
 
-_DTYPES = {
+DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of one number in the precisions a model can be read in."""
+
+_SHORT = {
     "bf16": "bfloat16", "fp16": "float16", "f16": "float16", "half": "float16", "fp32": "float32", "f32": "float32",
     "float": "float32", "full": "float32", "fp64": "float64", "f64": "float64", "double": "float64",
 }  # fmt: skip
 
 
 def dtype_name(given: Any) -> str:
-    """The name of a precision that is a dtype of torch or numpy, or a short name: `bfloat16`."""
+    """The name of a precision that is a dtype of torch or numpy, or a short name: `bfloat16`; else `UnknownName`."""
     if isinstance(given, type):
         given = given.__name__
     name = str(getattr(given, "name", given)).removeprefix("torch.").lower()
-    return _DTYPES.get(name, name)
+    name = _SHORT.get(name, name)
+    if name not in DTYPES:
+        raise UnknownName("dtype", name, DTYPES)
+    return name
 
 
 def device_name(given: Any) -> str:

@@ -1,0 +1,67 @@
+"""What people type in the shell: it works, or is answered with what to type, before anything loads."""
+
+import io
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from interp.cli.app import app, main
+
+TUNNEL = "tunnel:bijection-gpt-neox"
+
+
+def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
+    """The exit code of a command and all that it says."""
+    monkeypatch.setattr(sys, "argv", ["interp", *words.split()])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), f"{said.out}{said.err}"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run --modle x", "Did you mean --model"),
+        ("run --batch-size 8", "leave it out"),
+        ("run --batch_size 8", "leave it out"),
+        ("run --layer 3", "--set PROBE.field=value"),
+        ("run --output-dir x", "It is `out`"),
+        ("run --random-state 1", "It is `seed`"),
+        ("check --torch-dtype bf16", "It is `dtype`"),
+        ("tunnel train bijection --sede 3", "Did you mean --seed"),
+        ("run --dtype int8", "bfloat16"),
+        ("plan --dtype bf17", "bf16"),
+        (f"run {TUNNEL} --probe manifolt", "Did you mean manifold"),
+        (f"run {TUNNEL} --probes manifolt", "Did you mean manifold"),
+        ("run tunnel:bijektion-gpt-neox", "Did you mean tunnel:bijection-gpt-neox"),
+        ("run pythia-411m", "pythia-410m"),
+        ("run --prompts -", "standard input is empty"),
+        ("help rnu", "Did you mean run"),
+        ("list modles", "models"),
+    ],
+)
+def test_what_is_not_taken_is_answered_with_what_is(words, said, monkeypatch, capsys):
+    code, told = answer(monkeypatch, capsys, words)
+    assert code == 2 and said in told and "Traceback" not in told
+
+
+def test_help_of_a_run_fits_two_screens_and_the_rest_is_there():
+    few, every, by_word = (CliRunner().invoke(app, words).stdout for words in (
+        ["run", "--help"], ["run", "--help-all"], ["help", "run"],
+    ))  # fmt: skip
+    assert len(few.splitlines()) <= 2 * 50 and "--trust-remote-code" not in few and "--help-all" in few
+    assert "--trust-remote-code" in every and "--gguf" in every and "--set" in every
+    assert by_word == few
+
+
+def test_a_list_alone_lists_the_lists():
+    assert "probes [NAME]" in CliRunner().invoke(app, ["list"]).stdout
+
+
+def test_a_run_by_position_and_the_report_of_the_folder_that_holds_it(tmp_path):
+    asked = ["run", TUNNEL, "--probes", "orthogonality", "--n-pool", "20", "-o", str(tmp_path), "-q"]
+    page = CliRunner().invoke(app, asked).stdout.strip()
+    assert CliRunner().invoke(app, ["report", str(tmp_path)]).stdout.strip() == page != ""
