@@ -58,7 +58,12 @@ class _Pluggable(TyperGroup):
             return super().invoke(ctx)
         except NoSuchOption as error:
             known = error.ctx.command.params if error.ctx else ()
-            options = [word for each in known if not each.hidden for word in (*each.opts, *each.secondary_opts)]
+            options = [
+                word
+                for each in known
+                if not getattr(each, "hidden", False)
+                for word in (*each.opts, *each.secondary_opts)
+            ]
             habit = option_of(error.option_name)
             of = "option" if error.ctx is None else f"option of {error.ctx.command_path}"
             raise UnknownName(of, error.option_name, options, habit) from error
@@ -130,8 +135,8 @@ def run(
     from interp.running.spec import RunSpec
     from interp.system.processes import is_first_started
 
-    named = str(asked.prompts or "")
-    sets = () if Path(named).is_file() else split_commas(named)
+    of = asked.prompts if isinstance(asked.prompts, str) else ""
+    sets = () if Path(of).is_file() else split_commas(of)
     asked = replace(asked, model=models[0])
     if from_ is None and not steps and is_demo(asked):
         _finish(measure(**vars(demo(asked))), asked.quiet, verbose)
@@ -573,7 +578,6 @@ def report(
 
 @app.command("help", epilog="Example: interp help run")
 def help_(
-    ctx: typer.Context,
     command: Annotated[list[str] | None, typer.Argument(help="Words of a command: run, tunnel train.")] = None,
 ) -> None:
     """Show the options of a command, as its --help does."""

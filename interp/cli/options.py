@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
+from typer._click.core import Context
 
 from interp.cli import completion as completing
 from interp.cli.early import refuse_wrong_words
@@ -103,7 +104,7 @@ def _piped() -> list[str]:
     return texts
 
 
-def _show_all(ctx: typer.Context, is_asked: bool) -> bool:
+def _show_all(ctx: Context, is_asked: bool) -> bool:
     """Show the help of a command with the options that `--help` leaves out."""
     if is_asked:
         for each in ctx.command.params:
