@@ -21,7 +21,10 @@ class Strip:
 
 
 def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
-    """The strip of a scalar, with the truth where it is known; None where nothing finite stands beside its value."""
+    """The strip of a scalar, with the truth where it is known; None where nothing finite stands beside its value.
+
+    All fractions share the scale from 0 to 1, so that their strips can be compared.
+    """
     interval = scalar.interval if scalar.interval and _finite(*scalar.interval) else None
     null = scalar.null.value if scalar.null and _finite(scalar.null.value) else None
     band = scalar.null.band if scalar.null and _finite(*scalar.null.band) else None
@@ -30,6 +33,9 @@ def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
     low, high = min(marks), max(marks)
     if not _finite(scalar.value) or low == high:
         return None
+
+    if scalar.unit == "fraction":
+        low, high = min(low, 0.0), max(high, 1.0)
 
     def place(x: float) -> float:
         return round(PAD + (x - low) / (high - low) * (WIDTH - 2 * PAD), 2)

@@ -1,6 +1,7 @@
 """The strip beside a headline number: everything to one scale."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from interp.reports.page.strip import PAD, WIDTH, strip
@@ -29,6 +30,12 @@ def test_an_interval_alone_makes_a_strip_and_a_bare_value_none():
     assert strip(scalar(1.0)) is None
     assert strip(scalar(math.nan, null=Null("noise", 0.0, (0.0, 1.0)))) is None
     assert strip(scalar(2.0, null=Null("noise", 2.0, (2.0, 2.0)))) is None
+
+
+@pytest.mark.parametrize("value", [0.02, 0.5, 0.98])
+def test_fractions_share_a_scale_from_zero_to_one(value):
+    drawn = strip(replace(scalar(value, interval=(value - 0.01, value + 0.01)), unit="fraction"))
+    assert drawn is not None and drawn.value == pytest.approx(PAD + value * (WIDTH - 2 * PAD), abs=0.01)
 
 
 def test_bounds_that_are_not_numbers_are_left_out():
