@@ -18,6 +18,7 @@ from interp.records.answers import answers, settled, unclear
 from interp.records.headlines import COLUMNS, contradictions, headlines, tried
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
+from interp.statistics.quantities import in_general
 from interp.words import plain, short, with_unit
 
 if TYPE_CHECKING:
@@ -335,6 +336,11 @@ def print_fields(kind: Literal["probe", "study"], name: str) -> None:
     takes = {field: ", ".join(known) for field, known in words.items() if len(known) > 1}
     rows = ((field, str(value), takes.get(field, "")) for field, value in defaults.items())
     show_table(None, ("field", "default", "takes"), rows)
+    named = [
+        (in_general(name), of.unit, in_general(of.meaning)) for name, of in cls.quantities.items() if of.is_headline
+    ]
+    if named:
+        show_table("headline numbers", ("number", "unit", "what it says"), named)
 
 
 def print_prompts() -> None:

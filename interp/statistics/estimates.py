@@ -22,7 +22,6 @@ from interp.statistics.estimate import (
     maximum_statistic_p,
     normal_interval,
     null_from_draws,
-    percentile_interval,
 )
 from interp.table import number_columns
 
@@ -35,8 +34,8 @@ class Estimates:
     """`value` at every place; `interval` its 95 % bounds, `null` the null's value and the bounds of its band.
 
     All are NaN where they do not exist, and None where they exist nowhere and a table has no such columns. `why` says
-    why a place has no value, or no interval and null. `about` holds further fields of a scalar (what is counted), one
-    for all places or a sequence of one each.
+    why a place has no value, or no interval and null. `about` holds further fields of a scalar (what is counted) and
+    `words` what fills the slots of its sentences, one for all places or a sequence of one each.
     """
 
     value: Places
@@ -46,6 +45,7 @@ class Estimates:
     n_draws: int | None = None
     why: str | Sequence[str] = ""
     about: Mapping[str, Any] = field(default_factory=dict)
+    words: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def halved(
@@ -73,10 +73,13 @@ class Estimates:
         cls, value: Places, replicates: Float[np.ndarray, "resample place"], scale: Scale | None = None, **rest: Any
     ) -> "Estimates":
         """With bootstrap replicates: their central 95 %, or on a scale ± their error."""
-        pairs = zip(value.tolist(), replicates.T, strict=True)
-        bounds = [(percentile_interval(v, r) if scale is None else normal_interval(v, r, scale)) or _NO_BOUNDS
-                  for v, r in pairs]  # fmt: skip
-        return cls(value, np.array(bounds).T, **rest)
+        if scale is None:  # never without the number itself: ±1 by luck has replicates that are all smaller
+            low, high = band(replicates)
+            bounds = np.stack([np.minimum(value, low), np.maximum(value, high)])
+        else:
+            pairs = zip(value.tolist(), replicates.T, strict=True)
+            bounds = np.array([normal_interval(v, r, scale) or _NO_BOUNDS for v, r in pairs]).T
+        return cls(value, bounds, **rest)
 
     @classmethod
     def bare(cls, value: Places, **rest: Any) -> "Estimates":
@@ -109,11 +112,14 @@ class Estimates:
 
     def at(self, places: Any) -> "Estimates":
         """Some of the places, in this order; p stays corrected over all."""
-        about = {name: x if _is_one(x) else [x[i] for i in places] for name, x in self.about.items()}
-        why = self.why if isinstance(self.why, str) else [self.why[i] for i in places]
-        of = {name: None if x is None else x[..., places] for name, x in
-              (("interval", self.interval), ("null", self.null), ("p", self.p))}  # fmt: skip
-        return replace(self, value=self.value[places], why=why, about=about, **of)
+
+        def some(of: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: x if _is_one(x) else [x[i] for i in places] for name, x in of.items()}
+
+        numbers = {name: getattr(self, name) for name in ("value", "interval", "null", "p")}
+        numbers = {name: None if x is None else x[..., places] for name, x in numbers.items()}
+        texts = {"about": some(self.about), "words": some(self.words)}
+        return replace(self, **numbers, **some({"why": self.why}), **texts)
 
     def columns(self, name: str) -> dict[str, np.ndarray]:
         """As columns of a table, by this name and `interp.table.ENDINGS`."""
@@ -138,6 +144,9 @@ class Estimates:
 
     def about_at(self, place: int) -> dict[str, Any]:
         return {name: x if _is_one(x) else x[place] for name, x in self.about.items()}
+
+    def words_at(self, place: int) -> dict[str, str]:
+        return {name: x if _is_one(x) else x[place] for name, x in self.words.items()}
 
 
 def _is_one(x: Any) -> bool:

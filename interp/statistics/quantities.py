@@ -7,6 +7,7 @@ arrives as `interp.statistics.estimates.Estimates`.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -64,9 +65,9 @@ class Quantity:
         """A text of this quantity with its slots filled."""
         return text.format_map(_Slots(self.words))
 
-    def scalar(self, found: "Estimates", place: int = 0, **words: str) -> Scalar:
+    def scalar(self, found: "Estimates", place: int = 0) -> Scalar:
         """The number at one place, with all that is known of it."""
-        mine = self.told(**words) if words else self
+        mine = self.told(**found.words_at(place))
         value, why, about = float(found.value[place]), found.why_at(place), found.about_at(place)
         about |= {"meaning": mine.in_words(mine.meaning)}
         if np.isnan(value):
@@ -85,6 +86,11 @@ class Quantity:
         )
 
 
+def in_general(text: str) -> str:
+    """A declared name or text before the data are known: slots stand in capitals."""
+    return text.format_map({name: name.upper() for _, name, *_ in Formatter().parse(text) if name})
+
+
 class _Slots(dict[str, str]):
     def __missing__(self, name: str) -> str:
         return f"{{{name}}}"
@@ -101,7 +107,7 @@ class Quantities(Mapping[str, Quantity]):
     """
 
     def __init__(self, of: Mapping[str, Quantity] = {}, columns: Mapping[str, str] = {}) -> None:
-        self._of, self._columns = dict(of), dict(columns)
+        self._of, self.columns = dict(of), dict(columns)
 
     def __getitem__(self, name: str) -> Quantity:
         return self._of[name]
@@ -117,12 +123,12 @@ class Quantities(Mapping[str, Quantity]):
         slots = _Slots(words)
         return Quantities(
             {name.format_map(slots): quantity.told(**words) for name, quantity in self._of.items()},
-            {name.format_map(slots): unit for name, unit in self._columns.items()},
+            {name.format_map(slots): unit for name, unit in self.columns.items()},
         )
 
-    def scalar(self, name: str, found: "Estimates", place: int = 0, **words: str) -> Scalar:
+    def scalar(self, name: str, found: "Estimates", place: int = 0) -> Scalar:
         """The number of this name at one place."""
-        return self[name].scalar(found, place, **words)
+        return self[name].scalar(found, place)
 
     def scalars(self, found: Mapping[str, "Estimates"], place: int = 0) -> dict[str, Scalar]:
         """Several numbers at one place."""
@@ -136,7 +142,7 @@ class Quantities(Mapping[str, Quantity]):
         self, parts: "Sequence[Mapping[str, np.ndarray | Estimates]]", caption: str = "", **units: str
     ) -> Table:
         """Parts of the same columns, one under the other."""
-        known = {**PLACES, **self._columns, **{name: of.unit for name, of in self._of.items()}, **units}
+        known = {**PLACES, **self.columns, **{name: of.unit for name, of in self._of.items()}, **units}
         spread = [
             {
                 name: column
@@ -146,6 +152,10 @@ class Quantities(Mapping[str, Quantity]):
             for part in parts
         ]
         return Table.stacked(spread, {name: known[name] for name in parts[0] if name in known}, caption)
+
+    def from_rows(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], caption: str = "") -> Table:
+        """One mapping a row, of these columns."""
+        return self.table({name: np.array([row[name] for row in rows]) for name in names}, caption)
 
     def findings(self, probe: str, scalars: Mapping[str, Scalar], tables: Mapping[str, Table], **rest: Any) -> Findings:
         """The findings; headline, controls and facts as declared, as far as they were measured, unless `rest` has them.

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from interp.findings import Interval
 from interp.statistics.estimate import Bounds, band, normal_interval, percentile_interval
+from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, random_signs
 from interp.table import Table, number_columns
@@ -98,6 +99,12 @@ class Units:
         if present.all():
             return total / self.weights.sum(axis=1).reshape(-1, *([1] * (values.ndim - 1)))
         return ratio(total, (self.weights @ present.reshape(self.n, -1)).reshape(shape))
+
+    def estimates(self, values: Float[np.ndarray, "unit *place"], **words: Any) -> Estimates:
+        """The means over units with bootstrap intervals; places of several axes in their order."""
+        flat = values.reshape(self.n, -1)
+        about, words = self.counted, {"unit": self.name, "drawn": self.drawn, **words}
+        return Estimates.resampled(mean_of_units(flat), self.resampled(flat), about=about, words=words)
 
     def mean_interval(self, values: Float[np.ndarray, " unit"], method: str, otherwise: str) -> Interval | str:
         """The interval of the mean over units; `otherwise` where it is undefined."""

@@ -14,19 +14,19 @@ Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), d
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
 from interp.edits import BypassLayer
-from interp.findings import Findings, Scalar
+from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout, Sentences
 from interp.prompting.tunnel_sequences import copied_name
-from interp.statistics.estimate import null_from_permutations
-from interp.table import Table
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities, Quantity
 
 from ..measures.field_checks import refuse_too_few
 from ..measures.harm import (
@@ -42,9 +42,36 @@ from ..measures.harm import (
     read_scores,
     units_of,
 )
-from ..measures.prompt_effects import estimates
+from ..measures.prompt_effects import harm_estimates
 from ..measures.sign_flips import flipped_means
 
+_DIVERGENCE = "a divergence from the unedited prediction: 0 without an edit, never below"
+_NOTHING_TRIED = Estimates(
+    np.array([np.nan]),
+    why="no edit was tried: the probe was given the unedited model alone",
+    words={"last": "the last"},
+)
+
+
+def _bits(meaning: str) -> Quantity:
+    method = "percentile bootstrap over {drawn}s"
+    return Quantity("bits", f"{meaning} ({{measure}})", "{null}", method, "no prompt has it", is_headline=True)
+
+
+QUANTITIES = Quantities(
+    {
+        "last_layer": _bits("bits of error that layer {last} takes away: error without it minus error with all layers"),
+        "copies_gain": _bits(
+            "bits of error that showing {n_shown} observations {most} times rather than once takes away, with all "
+            "layers kept"
+        ),
+        "copies_for_layer": _bits(
+            "error without layer {last} and {n_shown} observations shown {most} times, minus error with all layers and "
+            "these shown once; 0 or less where copies stand in for a layer"
+        ),
+    },
+    {"copies": "1", "n_shown": "observations", "depth": "layers", "gain": "bits"},
+)
 BY_DEPTH = (
     "Error with only the first layers (depth of them) kept, the others bypassed. copies: how often the first n_shown "
     "observations are shown before the question (0: the sequences as they are drawn, scored everywhere). With 95 % "
@@ -68,6 +95,7 @@ class DepthUse(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "depth_use"
+    quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "What does each further layer buy, and can copied evidence stand in for a layer?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
@@ -105,7 +133,7 @@ class DepthUse(Probe):
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
         if _name(0, 0) not in under:
-            return Findings(self.name, {"last_layer": _nothing_tried()}, headline=("last_layer",))
+            return QUANTITIES.findings(self.name, QUANTITIES.scalars({"last_layer": _NOTHING_TRIED}), {})
         measures, copies, whole = measures_of(base.prompts), self._copies(base), base.model.n_layers
         scores = {c: self._scores(base, under, c) for c in (0, *copies)}
         signs = {c: self._signs(s, c) for c, s in scores.items()}
@@ -114,33 +142,22 @@ class DepthUse(Probe):
             most = copies[-1]
             asked["copies_gain"] = (1, (1, whole), (most, whole))
             asked["copies_for_layer"] = (1, (most, whole - 1), (1, whole))
+        words = {"most": str(copies[-1] if copies else 1), "n_shown": str(self._n_shown(base)), "last": str(whole - 1)}
+        quantities = QUANTITIES.told(**words, measure=measures[0])
         scalars = {
-            name: _difference(scores[c], signs[c], (_name(*more), _name(*fewer)), measures[0], self._words(name, base))
+            name: quantities.scalar(name, _difference(scores[c], signs[c], (_name(*more), _name(*fewer)), measures[0]))
             for name, (c, more, fewer) in asked.items()
         }
-        rows = [
-            row
-            for c in scores
-            for row in _rows(scores[c], signs[c], c, self._n_shown(base) if c else 0, whole, measures)
-        ]
-        units = {"copies": "1", "n_shown": "observations", "depth": "layers"}
-        units |= dict.fromkeys((*measures, "gain"), "bits")
-        return Findings(
-            self.name, scalars, {"by_depth": Table.from_rows(rows, units, BY_DEPTH)},
-            notes=self._notes(base, scores[0], copies), headline=tuple(scalars),
+        parts = [_columns(scores[c], signs[c], c, self._n_shown(base) if c else 0, whole, measures) for c in scores]
+        table = quantities.stacked(parts, BY_DEPTH, **dict.fromkeys(measures, "bits"))
+        return quantities.findings(
+            self.name, scalars, {"by_depth": table}, notes=self._notes(base, scores[0], copies)
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import depth_figures
 
         return depth_figures(findings)
-
-    def _words(self, name: str, base: Capture) -> str:
-        copies = self._copies(base)
-        words = _MEANINGS[name].format(
-            most=copies[-1] if copies else 1, n=self._n_shown(base), last=base.model.n_layers - 1
-        )
-        return f"{words} ({measures_of(base.prompts)[0]})"
 
     def refuse_fields(self, n_layers: int | None) -> None:
         least = {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
@@ -188,49 +205,32 @@ class DepthUse(Probe):
         return tuple(notes)
 
 
-_MEANINGS = {
-    "last_layer": "bits of error that layer {last} takes away: error without it minus error with all layers",
-    "copies_gain": "bits of error that showing {n} observations {most} times rather than once takes away, with all "
-    "layers kept",
-    "copies_for_layer": "error without layer {last} and {n} observations shown {most} times, minus error with all "
-    "layers and these shown once; 0 or less where copies stand in for a layer",
-}  # fmt: skip
-
-
 def _name(copies: int, depth: int) -> str:
     return f"{depth} layers, " + (f"context shown {copies} times" if copies else "as drawn")
 
 
-def _nothing_tried() -> Scalar:
-    reason = "no edit was tried: the probe was given the unedited model alone"
-    meaning = "bits of error that the last layer takes away"
-    return Scalar.undefined(reason, "bits", underpowered=True, meaning=meaning)
-
-
-def _difference(scores: Scores, signs: np.ndarray, names: tuple[str, str], measure: str, words: str) -> Scalar:
+def _difference(scores: Scores, signs: np.ndarray, names: tuple[str, str], measure: str) -> Estimates:
     """Error under the first condition minus that under the second, paired by prompt. Null: signs flipped."""
-    units = scores.units
-    by_unit = scores.score(names[0], measure) - scores.score(names[1], measure)
-    found = estimates(by_unit[:, None], units, signs if measure in SIGNED else None)
-    null = "a divergence from the unedited prediction: 0 without an edit, never below"
-    if measure in SIGNED:
-        flipped = flipped_means(by_unit[:, None], signs)[:, 0]
-        null = null_from_permutations(f"signs of whole {units.drawn}s flipped", flipped)
-    interval = units.mean_interval(by_unit, f"percentile bootstrap over {units.drawn}s", "no prompt has it")
-    p = None if found.p is None else found.p[0]
-    return Scalar.of(found.value[0], "bits", interval, null, p=p, meaning=words, **units.counted)
+    by_unit = (scores.score(names[0], measure) - scores.score(names[1], measure))[:, None]
+    found = harm_estimates(by_unit, scores.units, signs if measure in SIGNED else None)
+    if measure not in SIGNED:
+        return replace(found, words={**found.words, "null": _DIVERGENCE})
+    found = replace(found, words={**found.words, "null": f"signs of whole {scores.units.drawn}s flipped"})
+    return found.exchanged(flipped_means(by_unit, signs), found.p)
 
 
-def _rows(
+def _columns(
     scores: Scores, signs: np.ndarray, copies: int, n_shown: int, n_layers: int, measures: Sequence[str]
-) -> list[dict[str, object]]:
+) -> dict[str, np.ndarray | Estimates]:
     """One row a depth, 0 layers first."""
-    names = [_name(copies, depth) for depth in range(n_layers + 1)]
-    rows: list[dict[str, object]] = [{"copies": copies, "n_shown": n_shown, "depth": d} for d in range(n_layers + 1)]
+    n = n_layers + 1
+    names = [_name(copies, depth) for depth in range(n)]
+    columns: dict[str, np.ndarray | Estimates] = {
+        "copies": np.full(n, copies),
+        "n_shown": np.full(n, n_shown),
+        "depth": np.arange(n),
+    }
+    columns |= {m: scores.units.estimates(scores.scores(names, m)) for m in measures}
     errors = scores.scores(names, measures[0])
-    columns: dict[str, np.ndarray] = {}
-    for measure in measures:
-        columns |= estimates(scores.scores(names, measure), scores.units, None).columns(measure)
-    gain = estimates(errors[:, :-1] - errors[:, 1:], scores.units, signs).columns("gain")
-    columns |= {name: np.r_[np.nan, values] for name, values in gain.items()}
-    return [row | {name: values[depth] for name, values in columns.items()} for depth, row in enumerate(rows)]
+    gain = harm_estimates(errors[:, :-1] - errors[:, 1:], scores.units, signs).columns("gain")
+    return columns | {name: np.r_[np.nan, values] for name, values in gain.items()}

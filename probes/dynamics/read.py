@@ -12,7 +12,7 @@ Layers and heads keep their axes; what is shown to the eye is of the primary lay
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -21,12 +21,13 @@ from interp.capture import Capture
 from interp.folds import PromptMean
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
+from interp.statistics.estimates import Estimates
 from interp.statistics.spectra import principal_axes, scaled
 from interp.statistics.units import Units
 
 from ..measures.cloud import Cloud
-from ..measures.entropy_correlation import Resampled, correlation_profile
-from ..measures.geometry import spectral_profiles
+from ..measures.entropy_correlation import Resampled, correlation_estimates
+from ..measures.geometry import spectral_estimates
 from ..measures.key_cosines import column_measures, gaussian_references, wk_columns
 from ..measures.maps import cloud_axes
 from ..measures.profiles import Profile
@@ -167,15 +168,20 @@ def _weights(capture: Capture) -> Weights:
     return {letter: capture[need] for letter, need in WEIGHTS.items()}
 
 
-def _profiles(capture: Capture, cloud: Cloud, final: Capture, sizes: Sizes) -> Mapping[str, Profile | np.ndarray]:
+_Statistic = Profile | np.ndarray | Estimates
+
+
+def _profiles(
+    capture: Capture, cloud: Cloud, final: Capture, sizes: Sizes
+) -> Mapping[str, Profile | np.ndarray | Estimates]:
     """The finished statistics of every layer."""
     clouds = cloud.gaussian(_N_CLOUDS, sizes.seed)
-    found: dict[str, Profile | np.ndarray] = dict(spectral_profiles(cloud, "centred", clouds))
+    found: dict[str, _Statistic] = dict(spectral_estimates(cloud, "centred", clouds))
     first = np.array([axes.scores[:, 0] for axes in cloud_axes(cloud, "centred", 1)])
     resampled = Resampled.of(cloud, sizes.n_permutations, sizes.n_bootstrap, sizes.seed)
     for column, name in (("next", "entropy_correlation"), ("bayes", "bayes_entropy_correlation")):
         if f"{column}_entropy_bits" in cloud.rows:
-            found[name] = correlation_profile(first, f"{column}_entropy_bits", cloud, resampled, "PC1 and entropy")
+            found[name] = correlation_estimates(first, f"{column}_entropy_bits", cloud, resampled)
     order = EntropyOrder.of(reference_entropy(final), cloud.n_units)
     ordered = np.array([ordered_statistics(x, order, cloud.units, _N_CLOUDS, sizes.seed) for x in cloud.points])
     found |= {name: ordered[:, i].T for i, name in enumerate(ORDERED)}
@@ -203,9 +209,11 @@ def _keys(capture: Capture, cloud: Cloud, seed: int) -> dict[str, Profile]:
     return found
 
 
-def _entries(profile: "Profile | np.ndarray") -> Float[np.ndarray, "entry layer"]:
+def _entries(profile: _Statistic) -> Float[np.ndarray, "entry layer"]:
     if isinstance(profile, np.ndarray):
         return profile
+    if isinstance(profile, Estimates):
+        return np.array(list(replace(profile, p=None).columns("").values()))
     return np.array([list(scalar.columns("").values()) for scalar in profile], dtype=np.float64).T
 
 

@@ -24,9 +24,11 @@ import numpy as np
 
 from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError, UsageError
-from interp.findings import Findings, Scalar
+from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen, Sentences
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities
 from interp.statistics.units import mean_of_units
 from interp.table import Table
 
@@ -52,17 +54,17 @@ from ..measures.harm import (
 from ..measures.prompt_effects import top_head
 from .choice import Choice
 from .edits import UNEDITED, How, Named, Plan
-from .scalars import (
-    agreement_scalar,
-    baseline_scalar,
-    bypass_scalar,
-    compounding_scalar,
-    late_scalar,
-    missed_scalar,
-    nothing_tried,
-    top_effect_scalar,
-    top_head_scalars,
+from .estimates import (
+    NOTHING_TRIED,
+    agreement,
+    bypass,
+    compounding_estimates,
+    late_attention,
+    missed,
+    top_effect,
+    top_head_estimates,
 )
+from .quantities import QUANTITIES
 from .tables import Signs, by_head_table, by_layer_table, head_effects, sets_table
 
 SULA = "sula: "
@@ -78,10 +80,6 @@ _LEAST = {
     "n_permutations": 19,
     "n_bootstrap": 20,
 }
-_HEADLINE = (
-    "top_head_ratio", "top_head_share", "top_head_effect", "screen_agreement", "bypass_ratio_min", "late_attention_off",
-    "compounding",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -112,6 +110,7 @@ class Heads(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "heads"
+    quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Which heads and layers does the model need, and do heads stand in for one another?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
@@ -202,28 +201,26 @@ class Heads(Probe):
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
         if UNEDITED not in under:
-            return Findings(self.name, nothing_tried(), headline=("top_head_ratio",))
+            return QUANTITIES.findings(self.name, QUANTITIES.scalars({"top_head_ratio": NOTHING_TRIED}), {})
         plan, scores = self._plan(base), self._scores(base, under)
         primary, error = chosen_measure(self.measure, base.prompts), error_of(base.prompts)
         choice = Choice.of(plan, under, primary)
         measures = measures_of(base.prompts)
         signs = self._signs(scores)
-        scalars = {measure: baseline_scalar(scores, measure) for measure in measures if measure in SIGNED}
-        scalars |= self._layers(scores, plan, measures, error, signs)
+        found = {measure: scores.units.estimates(scores.baseline(measure)) for measure in measures if measure in SIGNED}
+        found |= self._layers(scores, plan, measures, error, signs)
         tables = {"by_layer": by_layer_table(scores, plan, measures, error, signs)}
         notes = self._notes(base, choice, scores, primary)
         if plan.n_all > 1:
-            scalars |= self._heads(scores, choice, primary, error, signs)
+            found |= self._heads(scores, choice, primary, error, signs)
             tables["by_head"] = by_head_table(scores, choice, measures, primary, signs)
         if plan.set_sizes:
-            scalars["compounding"] = compounding_scalar(scores, choice, primary, signs)
+            found["compounding"] = compounding_estimates(scores, choice, primary, signs)
             tables["sets"] = sets_table(scores, choice, primary, self._judged(scores), signs)
         if SULA + UNEDITED in under:
             of_sula, more = self._sula_findings(choice, under)
-            scalars, tables = scalars | of_sula, tables | more
-        return Findings(
-            self.name, scalars, tables, notes=notes, headline=tuple(name for name in _HEADLINE if name in scalars)
-        )
+            found, tables = found | of_sula, tables | more
+        return QUANTITIES.findings(self.name, QUANTITIES.scalars(found), tables, notes=notes)
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import heads_figures
@@ -232,19 +229,19 @@ class Heads(Probe):
 
     def _layers(
         self, scores: Scores, plan: Plan, measures: Sequence[str], error: str, signs: Signs
-    ) -> dict[str, Scalar]:
+    ) -> dict[str, Estimates]:
         """Numbers of the paper's measure, and under their own names of the others that have a baseline."""
         found = {}
         for measure in (m for m in measures if m in SIGNED):
             suffix = "" if measure == error else f"_{measure}"
-            found[f"bypass_ratio_min{suffix}"] = bypass_scalar(scores, plan, measure, signs)
+            found[f"bypass_ratio_min{suffix}"] = bypass(scores, plan, measure, signs)
             if plan.n_heads:
-                found[f"late_attention_off{suffix}"] = late_scalar(scores, plan, measure, signs)
+                found[f"late_attention_off{suffix}"] = late_attention(scores, plan, measure, signs)
         return found
 
-    def _heads(self, scores: Scores, choice: Choice, primary: str, error: str, signs: Signs) -> dict[str, Scalar]:
+    def _heads(self, scores: Scores, choice: Choice, primary: str, error: str, signs: Signs) -> dict[str, Estimates]:
         """The primary ablation by both measures, and the other ablations by the primary one."""
-        found: dict[str, Scalar] = {}
+        found: dict[str, Estimates] = {}
         plan = choice.plan
         stands_for = choice.stands_for(self.n_bootstrap, np.random.default_rng([self.seed, 10]))
         asked: list[tuple[How, str, str]] = [
@@ -255,16 +252,16 @@ class Heads(Probe):
         for how, measure, suffix in asked:
             effects = head_effects(scores, choice, how, measure)
             top = top_head(effects, scores.units, signs, stands_for if choice.is_primary(how) else None)
-            named = top_head_scalars(scores, choice, top, how, measure)
-            found |= {f"top_head_{name}{suffix}": scalar for name, scalar in named.items()}
+            named = top_head_estimates(scores, choice, top, how, measure)
+            found |= {f"top_head_{name}{suffix}": of for name, of in named.items()}
             if not suffix:
-                found["top_head_effect"] = top_effect_scalar(scores, choice, top, effects, measure)
+                found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
                 if plan.is_screened:
                     n = len(plan.sample)
                     rng = np.random.default_rng([self.seed, 11])
                     counts = rng.multinomial(n, np.full(n, 1 / n), size=self.n_bootstrap)
-                    found["screen_agreement"] = agreement_scalar(scores, choice, effects, measure, counts)
-                    found["screen_missed"] = missed_scalar(scores, choice, effects, measure)
+                    found["screen_agreement"] = agreement(scores, choice, effects, measure, counts)
+                    found["screen_missed"] = missed(scores, choice, effects, measure)
         return found
 
     def _on_sula(self, base: Capture, edits: Iterable[Named]) -> Iterable[Condition]:
@@ -281,16 +278,16 @@ class Heads(Probe):
 
     def _sula_findings(
         self, choice: Choice, under: Mapping[str, Readout]
-    ) -> tuple[dict[str, Scalar], dict[str, Table]]:
+    ) -> tuple[dict[str, Estimates], dict[str, Table]]:
         rng = np.random.default_rng([self.seed, 7])
         units = other_units(under[SULA + UNEDITED], "problem", self.n_bootstrap, rng)
         scores = Scores(under, SULA + UNEDITED, units)
         signs, measures = self._signs(scores), ("posterior_kl", "entropy_error", "next_kl")
-        scalars = {f"sula_{measure}": baseline_scalar(scores, measure) for measure in measures[:2]}
+        found = {f"sula_{measure}": units.estimates(scores.baseline(measure)) for measure in measures[:2]}
         tables = {"sula_by_layer": by_layer_table(scores, choice.plan, measures, "entropy_error", signs, SULA)}
         if choice.plan.n_all:
             tables["sula_by_head"] = by_head_table(scores, choice, measures, measures[0], signs, SULA)
-        return scalars, tables
+        return found, tables
 
     def _plan(self, base: Capture) -> Plan:
         return self._plan_of(base.model)

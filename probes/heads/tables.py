@@ -6,13 +6,14 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.units import mean_of_units
-from interp.table import LABEL, Table, number_columns
+from interp.table import Table, number_columns
 
-from ..measures.harm import MEANINGS, SIGNED, Scores
+from ..measures.harm import SIGNED, Scores
 from ..measures.profiles import head_columns
-from ..measures.prompt_effects import Compounding, error_ratio, estimates
+from ..measures.prompt_effects import Compounding, error_ratio, harm_estimates
 from .choice import Choice
 from .edits import How, Plan
+from .quantities import QUANTITIES
 
 Signs = Float[np.ndarray, "permutation unit"]
 
@@ -35,11 +36,6 @@ SETS = (
     "sets); summed: the sum of their members' single effects; excess: joint minus summed, above 0 where heads stand in "
     "for one another. top: the most harmful heads, ranked on one half of the prompts and tested on the other."
 )
-
-_UNITS = {
-    "how": LABEL, "part": LABEL, "layer": "layer", "head": "head", "ratio": "1", "size": "fraction",
-    "donor_sd": "bits", "null": "bits", "chosen": LABEL, "screened": "bits", **dict.fromkeys(MEANINGS, "bits"),
-}  # fmt: skip
 
 
 def head_effects(
@@ -80,7 +76,7 @@ def by_head_table(
         if plan.is_screened and not prefix:
             columns |= {"chosen": choice.labels(how), "screened": mean_of_units(choice.estimates[how])}
         parts.append(columns)
-    return Table.stacked(parts, _UNITS, BY_HEAD + (SCREENED if plan.is_screened else ""))
+    return QUANTITIES.stacked(parts, BY_HEAD + (SCREENED if plan.is_screened else ""))
 
 
 def _among_all(column: np.ndarray, heads: np.ndarray, n_all: int) -> np.ndarray:
@@ -128,7 +124,7 @@ def by_layer_table(
         found = error_ratio(scores.scores(names, error), scores.baseline(error), scores.units, signs)
         columns |= number_columns("ratio", found.ratio, (found.low, found.high))
         parts.append(columns | {"size": scores.sizes(names)})
-    return Table.stacked(parts, _UNITS, BY_LAYER)
+    return QUANTITIES.stacked(parts, BY_LAYER)
 
 
 def compounding(scores: Scores, choice: Choice, size: int, measure: str) -> Compounding:
@@ -149,20 +145,19 @@ def sets_table(scores: Scores, choice: Choice, measure: str, judged: np.ndarray,
         by_unit = {"joint": found.joint.mean(axis=1), "summed": found.summed.mean(axis=1), "excess": found.excess}
         row: dict[str, object] = {"n_heads": size, "joint_least": means.min(), "joint_most": means.max()}
         for name, values in by_unit.items():
-            entry = estimates(values[:, None], scores.units, signs if name == "excess" else None)
+            entry = harm_estimates(values[:, None], scores.units, signs if name == "excess" else None)
             row |= {column: value[0] for column, value in entry.columns(name).items()}
         rows.append(row | _top(scores, plan, size, measure, judged))
-    names = ("joint_least", "joint_most", "joint", "summed", "excess", "top")
-    return Table.from_rows(rows, {"n_heads": "heads"} | dict.fromkeys(names, "bits"), SETS)
+    return QUANTITIES.from_rows(rows, list(rows[0]), SETS)
 
 
 def _top(scores: Scores, plan: Plan, size: int, measure: str, judged: np.ndarray) -> dict[str, object]:
     if plan.top(size) not in scores.under:
         return number_columns("top", np.nan, (np.nan, np.nan))
     change = scores.changes([plan.top(size)], measure)
-    found = estimates(np.where(judged[:, None], change, np.nan), scores.units, None)
+    found = harm_estimates(np.where(judged[:, None], change, np.nan), scores.units, None)
     return {column: value[0] for column, value in found.columns("top").items()}
 
 
 def _columns(name: str, effects: np.ndarray, scores: Scores, signs: Signs) -> dict[str, np.ndarray]:
-    return estimates(effects, scores.units, signs if name in SIGNED else None).columns(name)
+    return harm_estimates(effects, scores.units, signs if name in SIGNED else None).columns(name)

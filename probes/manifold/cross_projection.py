@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from interp.findings import Scalar
-from interp.statistics.estimate import mean_and_band, null_from_permutations
+from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, scaled
-from interp.table import LABEL, Table, number_columns
+from interp.table import Table
 
 from ..measures.profiles import Part
 from .collapse import MIXED, Pool
+from .quantities import QUANTITIES
 
 N_SPLITS = 4
 MAX_PERMUTATIONS = 199
@@ -32,7 +32,6 @@ CAPTION = (
     "domain (`plane_of`), at equal numbers and entropy, at the primary layer; the mean over splits, the null under "
     "permuted labels."
 )
-NULL_NAME = "domain labels permuted within entropy and length"
 
 
 @dataclass(frozen=True)
@@ -95,15 +94,11 @@ def cross_projection(
     exchanged = pool.exchanges(quota, n_permutations, rng)
     permuted = [plane_shares(gram, _sets(pool, labels, quota), splits) for labels in exchanged]
     shared = np.array([p.shared for p in permuted])
-    null_shares = np.array([p.shares for p in permuted])
-    scalar = Scalar.of(
-        found.shared, "1", f"planes are refitted over {N_SPLITS} splits that share prompts",
-        null_from_permutations(NULL_NAME, shared),
-        p=float((1 + (shared <= found.shared + 1e-12).sum()) / (1 + n_permutations)), n=len(sets[0]),
-        meaning="Variance that one domain's first plane holds of another domain, relative to other prompts of its own "
-        "domain: 1 where domains vary along the same axes, near 0 where each has its own.",
-    )  # fmt: skip
-    return Part({"shared_plane": scalar}, {"cross_projection": _table(pool.domains, found, null_shares)})
+    p = np.array([(1 + (shared <= found.shared + 1e-12).sum()) / (1 + n_permutations)])
+    about, words = {"n": len(sets[0])}, {"n_splits": str(N_SPLITS)}
+    estimate = Estimates(np.array([found.shared]), about=about, words=words).exchanged(shared[:, None], p)
+    table = _table(pool.domains, found, np.array([p.shares for p in permuted]))
+    return Part(QUANTITIES.scalars({"shared_plane": estimate}), {"cross_projection": table})
 
 
 def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], quota: Int[np.ndarray, " fifth"]) -> np.ndarray:
@@ -111,7 +106,6 @@ def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], quota: Int[np.ndarray,
 
 
 def _table(domains: list[str], found: PlaneShares, null_shares: np.ndarray) -> Table:
-    n, null = len(domains), mean_and_band(null_shares.reshape(len(null_shares), -1))
-    columns = {"plane_of": np.repeat(domains, n), "of": np.tile(domains, n)}
-    columns |= number_columns("share", found.shares.ravel(), null=null)
-    return Table(columns, {"plane_of": LABEL, "of": LABEL, "share": "fraction"}, CAPTION)
+    n = len(domains)
+    share = Estimates(found.shares.ravel()).exchanged(null_shares.reshape(len(null_shares), -1), is_tested=False)
+    return QUANTITIES.table({"plane_of": np.repeat(domains, n), "of": np.tile(domains, n), "share": share}, CAPTION)

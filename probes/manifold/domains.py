@@ -1,25 +1,22 @@
 """The domain comparison as the manifold probe reports it: who takes part, the scalars, the two tables."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from interp.findings import Interval, Scalar
+from interp.findings import Scalar
 from interp.statistics.entropy_draw import N_STRATA
-from interp.statistics.estimate import null_from_permutations
+from interp.statistics.estimates import Estimates
 from interp.statistics.jackknife import spectral_intervals
 from interp.statistics.spectra import SPECTRAL, Scaling
-from interp.table import LABEL, Table, number_columns
+from interp.table import Table
 
 from ..measures.cloud import Cloud
-from ..measures.geometry import UNITS
 from ..measures.halves import Groups, recurs
 from ..measures.profiles import Part
 from .collapse import (
-    CHANGES,
     MIN_PER_FIFTH,
     MIN_PROMPTS,
-    MIXED,
     Collapse,
     Pool,
     Spectra,
@@ -27,17 +24,16 @@ from .collapse import (
     fifth_of,
     third_of,
 )
-from .cross_projection import MAX_PERMUTATIONS, NULL_NAME, cross_projection
+from .cross_projection import MAX_PERMUTATIONS, cross_projection
+from .quantities import QUANTITIES
 from .rarefaction import rarefaction_table
 
 MIN_CLUSTERS = 10
 """Clusters of the poorest set below which a collapse is called underpowered."""
 
-METHOD = "delete-one jackknife of the difference, not adjusted for choosing the domain"
-
 CAPTION = (
     "Mixed set against each domain at equal numbers in each fifth of the entropy, at the primary layer: the statistics "
-    "of each set with jackknife intervals; the change from the mixed set with its interval, its null under exchanged "
+    "of each set with jackknife intervals; the change from the mixed set with its interval, its null under permuted "
     "labels, and p over all domains."
 )
 
@@ -113,9 +109,7 @@ def within_token(cloud: Cloud, layer: int, settings: Settings) -> dict[str, Scal
     found = domain_collapse(pool, spectra, settings.per_quintile, n_permutations, rng)
     if not np.isfinite(found.permuted).all() or not np.isfinite(found.changes).all():
         return {}
-    words = " Of points measured from the mean of their last token."
-    scalars = _scalars(found, pool)
-    return {f"{name}_within_token": replace(s, meaning=s.meaning + words) for name, s in scalars.items()}
+    return _scalars(found, pool, "_within_token")
 
 
 def _is_enough(pool: Pool, settings: Settings) -> bool:
@@ -143,58 +137,41 @@ def _taking_part(cloud: Cloud, rng: np.random.Generator) -> tuple[Pool, np.ndarr
     return pool, kept, left_out
 
 
-def _scalars(found: Collapse, pool: Pool) -> dict[str, Scalar]:
-    """The largest change over the domains, of each statistic, against the largest under permuted labels."""
-    meanings = {
-        "collapse": "Rise of the PC1+PC2 share from prompts of all domains to the domain where it rises most, {}, "
-        "at equal number and entropy; at its null, restricting the domain does nothing.",
-        "collapse_participation_ratio": "Fall (negative) of the participation ratio from prompts of all domains to "
-        "the domain where it falls most, {}, at equal number and entropy.",
-    }
+def _scalars(found: Collapse, pool: Pool, ending: str = "") -> dict[str, Scalar]:
+    """The largest under permuted labels."""
     fewest = min(len(np.unique(pool.clusters[member])) for member in found.sets.members.values())
     n_clusters = fewest if fewest < found.sets.n else None
-    scalars = {}
-    for i, (name, meaning) in enumerate(meanings.items()):
-        sign = 1.0 if i == 0 else -1.0
-        best = int((sign * found.changes[:, i]).argmax())
+    about = {"n": found.sets.n, "n_clusters": n_clusters, "underpowered": fewest < MIN_CLUSTERS}
+    estimates = {}
+    for i, (name, sign) in enumerate((("collapse", 1.0), ("collapse_participation_ratio", -1.0))):
+        best = [int((sign * found.changes[:, i]).argmax())]
         extreme = sign * (sign * found.permuted[:, :, i]).max(axis=1)
-        scalars[name] = Scalar.of(
-            found.changes[best, i], UNITS[CHANGES[i]],
-            Interval.of(found.intervals[best, i], METHOD, "undefined when a prompt is left out"),
-            null_from_permutations(f"{NULL_NAME}, largest over domains", extreme), p=found.p[best, i],
-            p_over="domains", n=found.sets.n, n_clusters=n_clusters, underpowered=fewest < MIN_CLUSTERS,
-            meaning=meaning.format(found.sets.domains[best]),
-        )  # fmt: skip
-    return scalars
+        estimates[name + ending] = Estimates(
+            found.changes[best, i], found.intervals[best, i].T, about=about,
+            words={"domain": found.sets.domains[best[0]]},
+        ).exchanged(extreme[:, None], found.p[best, i])  # fmt: skip
+    return QUANTITIES.scalars(estimates)
 
 
 def _table(found: Collapse, spectra: Spectra, pool: Pool) -> Table:
-    rows = []
-    for k, (name, member) in enumerate(found.sets.members.items()):
-        deleted = spectra.deletions(member, pool.clusters)
-        whole = spectra.statistics(member[None])[0]
-        intervals = spectral_intervals(whole, deleted)
-        row: dict[str, object] = {"set": name, "n": found.sets.n}
-        for i, statistic in enumerate(CHANGES):
-            short = _SHORT[statistic]
-            row |= number_columns(short, found.statistics[k, i], intervals[SPECTRAL.index(statistic)])
-            row |= _change_columns(f"{short}_change", found, name, i)
-        rows.append(row)
-    units = {"set": LABEL, "n": "prompts"}
-    for statistic, short in _SHORT.items():
-        units |= dict.fromkeys((short, f"{short}_change"), UNITS[statistic])
-    return Table.from_rows(rows, units, CAPTION)
-
-
-def _change_columns(column: str, found: Collapse, name: str, i: int) -> dict[str, object]:
-    """The change from the mixed set; NaN for the mixed set itself."""
-    if name == MIXED:
-        return number_columns(column, np.nan, (np.nan,) * 2, (np.nan,) * 3, np.nan)
-    domain = found.sets.domains.index(name)
-    null = null_from_permutations(NULL_NAME, found.permuted[:, domain, i])
-    return number_columns(
-        column, found.changes[domain, i], found.intervals[domain, i], (null.value, *null.band), found.p[domain, i]
-    )
+    """One row a set, the mixed one first; it has no change."""
+    members = found.sets.members
+    intervals = np.array([
+        spectral_intervals(spectra.statistics(member[None])[0], spectra.deletions(member, pool.clusters))
+        for member in members.values()
+    ])  # fmt: skip
+    columns: dict[str, np.ndarray | Estimates] = {
+        "set": np.array(list(members)),
+        "n": np.full(len(members), found.sets.n),
+    }
+    for i, (statistic, short) in enumerate(_SHORT.items()):
+        columns[short] = Estimates(found.statistics[:, i], intervals[:, SPECTRAL.index(statistic)].T)
+        changes, bounds, p, permuted = (
+            np.concatenate([np.full_like(of[:1], np.nan), of])
+            for of in (found.changes[:, i], found.intervals[:, i], found.p[:, i], found.permuted[:, :, i].T)
+        )
+        columns[f"{short}_change"] = Estimates(changes, bounds.T).exchanged(permuted.T, p)
+    return QUANTITIES.table(columns, CAPTION)
 
 
 def _notes(found: Collapse, left_out: list[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from interp.statistics.correlation import Explained, explained_by_groups, explai
 from interp.table import Table
 
 from ..measures.cloud import Cloud
+from .quantities import QUANTITIES
 
 _NUMBERS = ("length", "position", "next_entropy_bits", "bayes_entropy_bits")
 _GROUPS = {"token": "last token", "domain": "domain"}
@@ -16,8 +17,6 @@ _NAMES = {
     "length": "length", "position": "position", "next_entropy_bits": "next-token entropy",
     "bayes_entropy_bits": "Bayes entropy",
 }  # fmt: skip
-
-UNITS = {"layer": "layer", "factor": "label", "share": "fraction", "chance": "fraction", "n_values": "values"}
 
 CAPTION = (
     "Share of PC1's variance that one property of the rows accounts for (η² of groups, R² of a straight line for "
@@ -32,7 +31,7 @@ def explained_table(scores: Float[np.ndarray, "layer row"], cloud: Cloud) -> Tab
         for layer, coordinate in enumerate(scores)
         for name, found in _factors(coordinate, cloud)
     ]
-    return Table.from_rows(rows, UNITS, CAPTION)
+    return QUANTITIES.from_rows(rows, ("layer", "factor", "share", "chance", "n_values"), CAPTION)
 
 
 def _factors(coordinate: np.ndarray, cloud: Cloud) -> Iterator[tuple[str, Explained]]:

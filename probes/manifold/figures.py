@@ -33,7 +33,7 @@ from .rarefaction import NOISE
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_ORDER = "{}_correlation"
+_ORDER = "{prefix}_correlation"
 _PROFILES = (
     ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",
      "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded band "
@@ -43,10 +43,9 @@ _PROFILES = (
     ("axis_stability", "Would other prompts give the same axis?", "|cos| between PC1 of disjoint halves",
      "Above the grey band the first axis is the same in both halves of the prompts more often than noise would have "
      "it."),
-    (_ORDER, "Does the first axis follow uncertainty?", "|Spearman ρ| of PC1 and next-token entropy",
-     "Above the grey band, PC1 orders the prompts by the entropy of the next token better than it orders exchanged "
-     "entropies."),
-    ("curve_order", "Does the curve follow uncertainty?", "|Spearman ρ| of position along the curve and entropy",
+    (_ORDER, "Does the first axis follow {target}?", "|Spearman ρ| of PC1 and {target}",
+     "Above the grey band, PC1 orders the prompts by {target} better than it orders permuted {targets}."),
+    ("curve_order", "Does the curve follow {target}?", "|Spearman ρ| of position along the curve and {brief}",
      "As above, with the position along a curve through the points in place of a straight axis."),
     ("intrinsic_dimension", "Intrinsic dimension, by depth", "TwoNN dimension (dimensions)",
      "Below the grey band the points lie on something curved or clustered that a flat cloud of the same covariance "
@@ -65,7 +64,7 @@ _PALE = ((0.0, "#f4f8fb"), (1.0, "#6fa8d6"))
 def figures(findings: Findings) -> tuple[Figure, ...]:
     """The maps first, then every profile, the spectrum, and the domain comparison where there was one."""
     layer, target = primary_layer(findings), Target.of(findings.tables["by_layer"])
-    drawn = [target.retell(_map(findings, layer, target))]
+    drawn = [_map(findings, layer, target)]
     drawn += [_profile(findings.tables["by_layer"], target, *spec) for spec in _PROFILES]
     drawn += [_spectrum(findings.tables["spectrum"]), _explained(findings.tables["explained"])]
     drawn.append(_dropped(findings.tables["dropped"]))
@@ -112,10 +111,10 @@ def _map(findings: Findings, primary: int, target: Target) -> Figure:
     shown = [[bool(layer == (primary if other < 0 else other)) for other in of] for layer in layers]
     add_slider(plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
     return Figure(
-        "map", "The manifold, coloured by uncertainty",
+        "map", f"The manifold, coloured by {target.words}",
         "Each point is a prompt on the first two principal axes of a layer; the slider moves through the layers. A "
-        "curve whose colour runs from one end to the other is a manifold ordered by uncertainty; the arrow is the "
-        "entropy axis, the direction in this plane along which entropy rises fastest (hover says how much the "
+        f"curve whose colour runs from one end to the other is a manifold ordered by {target.words}; the arrow is the "
+        f"{target.brief} axis, the direction in this plane along which it rises fastest (hover says how much the "
         "plane explains); grey, at the primary layer, is noise." + _loudest(points.where(layer_of == primary)),
         plot, "points",
     )  # fmt: skip
@@ -136,7 +135,7 @@ def _loudest(points: Table) -> str:
 
 
 def _scale_title(table: Table, target: Target) -> dict[str, dict[str, str]]:
-    return {"title": {"text": f"{html.escape(target.retell('entropy'))}<br>({html.escape(table.units[target.name])})"}}
+    return {"title": {"text": f"{html.escape(target.brief)}<br>({html.escape(table.units[target.name])})"}}
 
 
 def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], target: Target) -> bool:
@@ -156,13 +155,13 @@ def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], ta
     ends = plane.mean(axis=0) + np.outer([-2, 2], direction) * (centred @ direction).std()
     plot.add_scatter(
         x=ends[:, 0], y=ends[:, 1] if len(coordinates) > 1 else np.zeros(2), mode="lines+markers",
-        name="entropy axis", line={"color": PALETTE[2], "width": 3},
+        name=f"{target.brief} axis", line={"color": PALETTE[2], "width": 3},
         marker={
             "symbol": ["circle", "arrow"], "size": [1, 16], "angleref": "previous", "color": PALETTE[2], "opacity": 1,
             "line": {"width": 0},
         },
-        hovertemplate=target.retell(f"entropy axis: this plane explains {told:.2f} of the entropy's variance")
-        + "<extra></extra>",
+        hovertemplate=f"{html.escape(target.brief)} axis: this plane explains {told:.2f} of its variance"
+        "<extra></extra>",
     )  # fmt: skip
     return True
 
@@ -176,9 +175,9 @@ def _hover(points: Table, target: Target) -> tuple[list[str], str]:
 
 
 def _profile(table: Table, target: Target, spec: str, title: str, axis: str, reading: str) -> Figure:
-    plot, column = blank("layer", axis), spec.format(target.prefix)
+    plot, column = blank("layer", target.say(axis)), target.say(spec)
     add_profile(plot, within(table, column) if spec in _MAGNITUDES else table, "layer", column)
-    return target.retell(Figure(column, title, reading, plot, "by_layer"))
+    return Figure(column, target.say(title), target.say(reading), plot, "by_layer")
 
 
 def _spectrum(table: Table) -> Figure:

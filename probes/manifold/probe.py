@@ -19,59 +19,36 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.findings import Control, Findings, Scalar
+from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
+from interp.statistics.estimates import Estimates
 from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
+from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
-from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, correlation_profile, within_groups
+from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, correlation_estimates, within_groups
 from ..measures.field_checks import refuse_too_few
-from ..measures.geometry import count_distinct, dimension_profile, spectral_profiles, spectrum_table
+from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
-from ..measures.profiles import Profile, profile_table
 from ..measures.sample_sizes import FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import Settings, restriction
 from .explained import explained_table
-from .robustness import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
+from .quantities import QUANTITIES
+from .robustness import dropped_estimates, dropped_table, influence, stability_estimates, without_loudest
 
 BY_LAYER = (
     "Layer by layer: value, 95 % interval (_low, _high), null with its 95 % band, and p over all layers. Correlations "
-    "with entropies are of all rows, the rest of the drawn ones. One layer is primary and named beforehand; the others "
+    "with {targets} are of all rows, the rest of the drawn ones. One layer is primary and named beforehand; the others "
     "are exploratory."
 )
-
-MEANINGS = {
-    "axis": "How well the first axis orders the prompts by the entropy of the next token.",
-    "exact": "How well the first axis orders the rows by the entropy of the exact posterior.",
-    "within_position": "The same within each position of the sequence: what the first axis knows about uncertainty "
-    "beyond how far the sequence has come.",
-    "curve": "How well the position along a curve through the points orders the prompts by the entropy of the next "
-    "token.",
-}
-DRAWN = " On the prompts drawn evenly by entropy, which inflates correlations with it."
-WITHIN_TOKEN = (
-    " Both as ranks among the prompts of the same last token: what there is beyond everything that token determines."
-)
-
-CONTROLS = {
-    "within_token": ("within the last token", True), "within_position": ("within each position", True),
-    "drawn": ("on prompts drawn evenly by entropy", False), "dropped": ("without the loudest columns", False),
-}  # fmt: skip
-"""Endings of the names of controls, their words, and whether a headline needs their agreement."""
-
-FACTS = {
-    "correlation": "the first principal axis follows the next-token entropy",
-    "correlation_within_token": "the entropy can be read beyond the last token",
-}
-
 
 _TOO_FEW = {
     "per_quintile": "that draws nothing",
@@ -107,6 +84,7 @@ class Manifold(Probe):
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "manifold"
+    quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(4.0, 0.45, row_seconds=0.0, whole_row_seconds=1e-4, row_bytes=30_000)
     question: ClassVar[str] = (
         "Do the values lie on a low-dimensional manifold, and is it ordered by the model's uncertainty?"
@@ -137,7 +115,7 @@ class Manifold(Probe):
         axes = cloud_axes(cloud, self.scaling)
         clouds = cloud.gaussian(self.n_null, self.seed)
         pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
-        profiles = self._profiles(cloud, small, axes, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
+        of_layers = self._profiles(cloud, small, axes, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
         at_layer: list[Callable[[], Any]] = [
             lambda: restriction(pool, layer, self._comparison()),
             lambda: influence(small, layer, self.scaling, self.seed),
@@ -145,10 +123,14 @@ class Manifold(Probe):
             lambda: self._best_layers(pool, pool_axes),
         ]
         restricted, influenced, dropped, best_layers = side_by_side(lambda part: part(), at_layer)
-        order = f"{target.prefix}_correlation"
-        headline = ["pc1_plus_pc2_share", "participation_ratio", order, "curve_order"]
+        quantities = QUANTITIES.told(**pool.slots, n_dropped=str(self.n_dropped))
+        by_layer: dict[str, np.ndarray | Estimates] = {
+            "layer": np.arange(cloud.n_layers),
+            "n_distinct_rows": np.array(distinct),
+            **of_layers,
+        }
         tables = {
-            "by_layer": target.named_in(target.retell(profile_table(profiles, distinct, BY_LAYER))),
+            "by_layer": target.named_in(quantities.table(by_layer, target.say(BY_LAYER))),
             "points": points_table(small, _rows_of(axes, cloud, small), base),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
@@ -161,117 +143,98 @@ class Manifold(Probe):
             tables["umap"] = umap_table(small, layer, self.scaling, self.seed, base)
         n_pool = len(distinct_rows(pool.points[layer]))
         scalars = {
-            name: _counted(p[layer], n_pool if p[layer].n == pool.n_units else distinct[layer])
-            for name, p in profiles.items()
+            name: _counted(scalar, n_pool if scalar.n == pool.counted["n"] else distinct[layer])
+            for name, scalar in quantities.scalars(of_layers, layer).items()
         }
         scalars |= {name: _counted(scalar, distinct[layer]) for name, scalar in influenced.scalars.items()}
-        scalars |= best_layers
-        scalars |= restricted.scalars
-        headline += [name for name in (f"best_layer_{order}", "collapse") if name in scalars]
-        return Findings(
-            probe=self.name,
-            scalars=scalars,
-            tables=tables,
+        return quantities.findings(
+            self.name,
+            scalars | quantities.scalars(best_layers) | restricted.scalars,
+            tables,
             arrays=_directions(pool, pool_axes, self.scaling) | {"primary_layer": np.array(own)},
             notes=(*target.notes, *self._notes(cloud, small, pool, own), *restricted.notes),
-            headline=tuple(headline),
-            controls=_controls(scalars, order),
-            facts={name: target.retell(fact) for ending, fact in FACTS.items()
-                   if (name := f"{target.prefix}_{ending}") in scalars},
-        )  # fmt: skip
+        )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import figures
 
         return figures(findings)
 
-    def _profiles(self, cloud: Cloud, small: Cloud, axes: list[Axes], clouds: GaussianClouds) -> dict[str, Profile]:
+    def _profiles(self, cloud: Cloud, small: Cloud, axes: list[Axes], clouds: GaussianClouds) -> dict[str, Estimates]:
         """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
-        parts: list[Callable[[], Mapping[str, Profile]]] = [
-            lambda: spectral_profiles(cloud, self.scaling, clouds),
-            lambda: {"intrinsic_dimension": dimension_profile(small, self.scaling, self.seed)},
+        parts: list[Callable[[], Mapping[str, Estimates]]] = [
+            lambda: spectral_estimates(cloud, self.scaling, clouds),
+            lambda: {"intrinsic_dimension": dimension_estimates(small, self.scaling, self.seed)},
             lambda: self._without_loudest(cloud),
-            lambda: {"axis_stability": stability_profile(small, self.scaling, self.n_splits, self.seed)},
+            lambda: {"axis_stability": stability_estimates(small, self.scaling, self.n_splits, self.seed)},
         ]
         return _joined(parts)
 
     def _against_entropy(
         self, pool: Cloud, cloud: Cloud, pool_axes: list[Axes], axes: list[Axes]
-    ) -> dict[str, Profile]:
+    ) -> dict[str, Estimates]:
         """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls."""
         is_drawn = pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows
         rows = np.random.default_rng(self.seed)
         part = pool.thinned(MAX_POINTS, rows)
         curve = np.array([self._curve(points) for points in part.points])
-        parts: list[Callable[[], Mapping[str, Profile]]] = [
+        parts: list[Callable[[], Mapping[str, Estimates]]] = [
             lambda: self._along_axis(pool, pool_axes),
-            lambda: {"curve_order": self._correlation(curve, part, MEANINGS["curve"])},
-            lambda: {"curve_order_within_token": self._within_token(curve, part, MEANINGS["curve"])},
+            lambda: {"curve_order": self._correlation(curve, part)},
+            lambda: {"curve_order_within_token": self._within_token(curve, part)},
             lambda: self._order_without_loudest(pool),
         ]
         if is_drawn:
             drawn = np.array([self._curve(points) for points in cloud.points])
-            words = MEANINGS["axis"] + DRAWN, MEANINGS["curve"] + DRAWN
             parts += [
-                lambda: {"entropy_correlation_drawn": self._correlation(_first(axes), cloud, words[0])},
-                lambda: {"curve_order_drawn": self._correlation(drawn, cloud, words[1])},
+                lambda: {"entropy_correlation_drawn": self._correlation(_first(axes), cloud)},
+                lambda: {"curve_order_drawn": self._correlation(drawn, cloud)},
             ]
-        found = _joined(parts)
-        return {name: [pool.target.retell(scalar) for scalar in profile] for name, profile in found.items()}
+        return _joined(parts)
 
-    def _correlation(
-        self, coordinates: np.ndarray, cloud: Cloud, meaning: str, column: str | None = None
-    ) -> list[Scalar]:
+    def _correlation(self, coordinates: np.ndarray, cloud: Cloud, column: str | None = None) -> Estimates:
         resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
-        return correlation_profile(coordinates, column or cloud.target.name, cloud, resampled, meaning)
+        return correlation_estimates(coordinates, column or cloud.target.name, cloud, resampled)
 
-    def _within_token(self, coordinates: np.ndarray, cloud: Cloud, meaning: str) -> list[Scalar]:
-        within = WithinToken.of(cloud, coordinates)
-        return within.profile(self.n_permutations, self.n_bootstrap, self.seed, meaning + WITHIN_TOKEN)
+    def _within_token(self, coordinates: np.ndarray, cloud: Cloud) -> Estimates:
+        return WithinToken.of(cloud, coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
 
     def _curve(self, points: np.ndarray) -> np.ndarray:
         return curve_position(scaled(points, self.scaling)).coordinate
 
-    def _along_axis(self, pool: Cloud, axes: list[Axes]) -> dict[str, Profile]:
+    def _along_axis(self, pool: Cloud, axes: list[Axes]) -> dict[str, Estimates]:
         """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""
-        first, meaning, order = _first(axes), MEANINGS["axis"], f"{pool.target.prefix}_correlation"
-        found: dict[str, Profile] = {
-            order: self._correlation(first, pool, meaning),
-            f"{order}_within_token": self._within_token(first, pool, meaning),
-        }
+        first, order = _first(axes), f"{pool.target.prefix}_correlation"
+        found = {order: self._correlation(first, pool), f"{order}_within_token": self._within_token(first, pool)}
         if pool.target.is_entropy and EXACT_ENTROPY in pool.rows:
-            exact = self._correlation(first, pool, MEANINGS["exact"], EXACT_ENTROPY)
-            found["bayes_entropy_correlation"] = exact
+            found["bayes_entropy_correlation"] = self._correlation(first, pool, EXACT_ENTROPY)
         if not pool.one_row_each:
             residual, ranked = within_groups(first, pool.target.name, pool, pool.rows["position"])
-            meaning = MEANINGS["within_position"]
-            found[f"{order}_within_position"] = self._correlation(residual, ranked, meaning)
+            found[f"{order}_within_position"] = self._correlation(residual, ranked)
         return found
 
-    def _without_loudest(self, cloud: Cloud) -> dict[str, Profile]:
+    def _without_loudest(self, cloud: Cloud) -> dict[str, Estimates]:
         """Spectral statistics without the loudest columns of each layer."""
         left = without_loudest(cloud, self.n_dropped)
-        return {} if left is None else dropped_profiles(left, self.n_dropped, self.scaling, self.seed)
+        found = {} if left is None else dropped_estimates(left, self.scaling, self.seed)
+        return {f"{name}_dropped": of for name, of in found.items()}
 
-    def _order_without_loudest(self, pool: Cloud) -> dict[str, Profile]:
+    def _order_without_loudest(self, pool: Cloud) -> dict[str, Estimates]:
         """The order of PC1 without the loudest columns of each layer."""
         left = without_loudest(pool, self.n_dropped)
         if left is None:
             return {}
-        meaning = f"{MEANINGS['axis']} Measured without the {self.n_dropped} columns of largest variance."
         first = _first(cloud_axes(left.cloud, self.scaling, 1))
-        return {f"{pool.target.prefix}_correlation_dropped": self._correlation(first, pool, meaning)}
+        return {f"{pool.target.prefix}_correlation_dropped": self._correlation(first, pool)}
 
-    def _best_layers(self, pool: Cloud, axes: list[Axes]) -> dict[str, Scalar]:
+    def _best_layers(self, pool: Cloud, axes: list[Axes]) -> dict[str, Estimates]:
         """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
         orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
-        first, meaning = _first(axes), MEANINGS["axis"]
-        within = WithinToken.of(pool, first)
-        name, seed = f"best_layer_{pool.target.prefix}_correlation", self.seed
-        return pool.target.retell({
-            name: best_layer(first, pool.sought, pool, orders, seed, meaning),
-            f"{name}_within_token": within.best_layer(self.n_permutations, seed, meaning + WITHIN_TOKEN),
-        })  # fmt: skip
+        first, name = _first(axes), f"best_layer_{pool.target.prefix}_correlation"
+        return {
+            name: best_layer(first, pool.sought, pool, orders, self.seed),
+            f"{name}_within_token": WithinToken.of(pool, first).best_layer(self.n_permutations, self.seed),
+        }
 
     def _comparison(self) -> Settings:
         return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
@@ -297,7 +260,7 @@ class Manifold(Probe):
         if pool.rows.n_rows > cloud.rows.n_rows:
             notes.append(
                 f"Shares and dimensions are of the {cloud.n_units} drawn prompts: they depend on how many there are. "
-                + pool.target.retell(f"What is compared with entropies is of all {pool.n_units}")
+                + f"What is compared with {pool.target.many} is of all {pool.n_units}"
                 + (": the drawn ones were selected on entropy, which inflates correlations with it (`_drawn`)."
                    if pool.target.is_entropy else ".")
             )  # fmt: skip
@@ -315,7 +278,7 @@ class Manifold(Probe):
         )
         if not cloud.one_row_each:
             notes.append(
-                f"{pool.target.retell('Entropy')} goes with position here. Permutations exchange whole sequences, so "
+                f"{pool.target.title} goes with position here. Permutations exchange whole sequences, so "
                 "the null holds what position alone explains; "
                 f"{pool.target.prefix}_correlation_within_position takes position out of both sides."
             )
@@ -344,21 +307,8 @@ def _first(axes: list[Axes]) -> np.ndarray:
     return np.array([a.scores[:, 0] for a in axes])
 
 
-def _joined(parts: list[Callable[[], Mapping[str, Profile]]]) -> dict[str, Profile]:
-    return {name: profile for part in side_by_side(lambda part: part(), parts) for name, profile in part.items()}
-
-
-def _controls(scalars: Mapping[str, Scalar], order: str) -> dict[str, tuple[Control, ...]]:
-    """The controls of the headlines that were measured, by their names' endings."""
-    headlines = (order, "curve_order", f"best_layer_{order}", "collapse")
-    found = {
-        name: tuple(
-            Control(words, f"{name}_{ending}", essential)
-            for ending, (words, essential) in CONTROLS.items() if f"{name}_{ending}" in scalars
-        )
-        for name in headlines
-    }  # fmt: skip
-    return {name: controls for name, controls in found.items() if controls}
+def _joined(parts: list[Callable[[], Mapping[str, Estimates]]]) -> dict[str, Estimates]:
+    return {name: found for part in side_by_side(lambda part: part(), parts) for name, found in part.items()}
 
 
 def _directions(cloud: Cloud, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:

@@ -16,13 +16,13 @@ from interp.statistics.spectra import Scaling, spectral_statistics
 from interp.table import Table
 
 from .collapse import MIXED, Pool, Spectra
+from .quantities import QUANTITIES
 
 N_ORDERS = 20
 SIZES = (10, 15, 20, 30, 45, 60, 75, 100, 150, 200)
 NOISE = "noise"
 
 _SHARE = 1
-UNITS = {"set": "label", "n": "prompts", "share": "fraction", "low": "fraction", "high": "fraction"}
 CAPTION = (
     f"PC1+PC2 share of subsets of n prompts: mean of {N_ORDERS} draws and the range of 95 % of them. `noise` has "
     "independent Gaussian columns with the variances of the mixed prompts (standard ones where columns are z-scored)."
@@ -43,7 +43,7 @@ def rarefaction_table(pool: Pool, spectra: Spectra, scaling: Scaling, n_null: in
         clouds = GaussianClouds(n, spectra.rows.shape[1], n_null, seed)
         null = null_spectra(spectra.rows[everything], scaling, clouds)
         rows.append(_summary(NOISE, n, spectral_statistics(null)[:, _SHARE]))
-    return Table.from_rows(rows, UNITS, CAPTION)
+    return QUANTITIES.from_rows(rows, ("set", "n", "share", "low", "high"), CAPTION)
 
 
 def _summary(name: str, n: int, shares: Float[np.ndarray, " draw"]) -> Mapping[str, object]:

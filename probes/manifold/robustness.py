@@ -6,26 +6,24 @@ largest in Gaussian clouds of the same size and column deviations. Stability: |c
 halves of the prompts, beside that of such Gaussian clouds.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.findings import Scalar
-from interp.statistics.estimate import null_from_draws
+from interp.statistics.estimates import Estimates
 from interp.statistics.jackknife import without_each_group, without_each_row
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import split_rows
-from interp.statistics.spectra import SPECTRAL, Scaling, gram_statistics, scaled, smaller_gram
+from interp.statistics.spectra import Scaling, gram_statistics, scaled, smaller_gram
 from interp.table import Table
 
-from ..measures.axis_stability import Split, first_axis_cosines
+from ..measures.axis_stability import first_axis_cosines
 from ..measures.cloud import Cloud
-from ..measures.geometry import ALL_ALIKE, NULL_NAMES, UNITS, spectral_profiles
-from ..measures.profiles import Part, Profile
+from ..measures.geometry import ALL_ALIKE, NULL_NAMES, spectral_estimates
+from ..measures.profiles import Part
 from ..measures.sample_sizes import MIN_HALVES
+from .quantities import QUANTITIES
 
 DROPPED = (0, 1, 2, 4, 8, 16, 32)
 N_NULL = 20
@@ -60,30 +58,21 @@ def without_loudest(cloud: Cloud, n_dropped: int) -> Loudest | None:
     return Loudest(replace(cloud, points=points), ratio(gone, variance.sum(axis=1)))
 
 
-def dropped_profiles(left: Loudest, n_dropped: int, scaling: Scaling, seed: int) -> dict[str, Profile]:
+def dropped_estimates(left: Loudest, scaling: Scaling, seed: int) -> dict[str, Estimates]:
     """The spectral statistics of every layer without its loudest columns."""
-    profiles = spectral_profiles(left.cloud, scaling, left.cloud.gaussian(N_NULL, seed))
-    words = f" Measured without the {n_dropped} columns of largest variance."
-    return {
-        f"{name}_dropped": [replace(s, meaning=s.meaning + words) for s in profile]
-        for name, profile in profiles.items() if name != "pc1_share"
-    }  # fmt: skip
+    found = spectral_estimates(left.cloud, scaling, left.cloud.gaussian(N_NULL, seed))
+    return {name: of for name, of in found.items() if name != "pc1_share"}
 
 
 def dropped_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:
     """One row for every number of dropped columns, at one layer."""
     one = replace(cloud, points=cloud.points[layer : layer + 1])
-    rows = []
-    for n_dropped in DROPPED:
-        left = without_loudest(one, n_dropped)
-        if left is None:
-            break
-        row: dict[str, object] = {"n_dropped": n_dropped, "variance_dropped": left.variance_share[0]}
-        for name, (scalar,) in spectral_profiles(left.cloud, scaling, left.cloud.gaussian(N_NULL, seed)).items():
-            row |= scalar.columns(name)
-        rows.append(row)
-    units = {"n_dropped": "columns", "variance_dropped": "fraction"} | {name: UNITS[name] for name in SPECTRAL[1:]}
-    return Table.from_rows(rows, units, DROPPED_CAPTION)
+    kept = {n: left for n in DROPPED if (left := without_loudest(one, n)) is not None}
+    rows = [
+        {"n_dropped": np.array([n]), "variance_dropped": left.variance_share, **dropped_estimates(left, scaling, seed)}
+        for n, left in kept.items()
+    ]
+    return QUANTITIES.stacked(rows, DROPPED_CAPTION)
 
 
 def without_each_unit(
@@ -103,21 +92,16 @@ def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:
     """
     rows = scaled(cloud.points[layer], scaling)
     whole = gram_statistics(smaller_gram(rows))
-    meaning = (
-        f"Largest change of the PC1+PC2 share when a single {cloud.unit} is left out; above its null, one "
-        f"{cloud.unit} makes the plane."
-    )
-    about: dict[str, Any] = {"meaning": meaning, **cloud.counted}
+    words = cloud.slots | {"gaussian": NULL_NAMES[scaling]}
     if np.isnan(whole).any():
-        return Part({"largest_influence": Scalar.undefined(ALL_ALIKE, "fraction", underpowered=True, **about)})
+        nothing = Estimates(np.array([np.nan]), why=ALL_ALIKE, about=cloud.counted, words=words)
+        return Part(QUANTITIES.scalars({"largest_influence": nothing}))
     left = without_each_unit(rows, cloud.prompts) - whole
-    largest = float(np.nanmax(np.abs(left[:, _SHARE])))
-    null = null_from_draws(NULL_NAMES[scaling], _null_influences(rows, cloud, seed))
-    none = "the largest of all prompts: leaving one out is what it measures"
-    scalar = Scalar.of(largest, "fraction", none, null, **about)
+    largest = np.nanmax(np.abs(left[:, [_SHARE]]), axis=0)
+    found = Estimates(largest, about=cloud.counted, words=words).drawn(_null_influences(rows, cloud, seed)[:, None])
     columns = {"prompt": np.unique(cloud.prompts), "share_change": left[:, _SHARE], "ratio_change": left[:, 2]}
-    units = {"prompt": "index", "share_change": "fraction", "ratio_change": "dimensions"}
-    return Part({"largest_influence": scalar}, {"influence": Table(columns, units, INFLUENCE_CAPTION)})
+    table = QUANTITIES.table(columns, INFLUENCE_CAPTION)
+    return Part(QUANTITIES.scalars({"largest_influence": found}), {"influence": table})
 
 
 def _null_influences(rows: np.ndarray, cloud: Cloud, seed: int) -> np.ndarray:
@@ -132,36 +116,23 @@ def _null_influences(rows: np.ndarray, cloud: Cloud, seed: int) -> np.ndarray:
     return np.array(found)
 
 
-def stability_profile(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int) -> list[Scalar]:
+def stability_estimates(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int) -> Estimates:
     """Mean |cos| between the first axes of disjoint halves, at every layer; the same splits and draws for all."""
     rng = np.random.default_rng(seed)
     enough = cloud.n_units >= MIN_HALVES
     splits = [split_rows(cloud.units, rng) for _ in range(n_splits)] if enough else []
-    clouds, found = cloud.gaussian(N_NULL, seed), []
-    for points in cloud.points:
+    clouds, values = cloud.gaussian(N_NULL, seed), np.full(cloud.n_layers, np.nan)
+    draws = np.full((N_NULL, cloud.n_layers), np.nan)
+    for layer, points in enumerate(cloud.points):
         rows = scaled(points, scaling)
-        if not splits or not rows.any():
-            found.append(_stability(cloud, float("nan"), np.empty(0), scaling, splits))
-            continue
-        draws = np.array([first_axis_cosines(drawn, splits).mean() for drawn in clouds.like(rows)])
-        found.append(_stability(cloud, float(first_axis_cosines(rows, splits).mean()), draws, scaling, splits))
-    return found
-
-
-def _stability(
-    cloud: Cloud, value: float, draws: Float[np.ndarray, " draw"], scaling: Scaling, splits: Sequence[Split]
-) -> Scalar:
-    meaning = (
-        "Mean |cos| between the first principal axes of disjoint halves of the prompts, over random splits: near 1, "
-        "other prompts would give the same axis."
-    )
-    if np.isnan(value):
-        reason = ALL_ALIKE if splits else f"fewer than {MIN_HALVES} {cloud.unit}s make no halves"
-        return Scalar.undefined(reason, underpowered=True, meaning=meaning, **cloud.counted)
-    null = null_from_draws(NULL_NAMES[scaling], draws)
+        if splits and rows.any():
+            values[layer] = first_axis_cosines(rows, splits).mean()
+            draws[:, layer] = [first_axis_cosines(drawn, splits).mean() for drawn in clouds.like(rows)]
+    why = ALL_ALIKE if splits else f"fewer than {MIN_HALVES} {cloud.unit}s make no halves"
+    found = Estimates.bare(
+        values, why=np.where(np.isnan(values), why, "").tolist(), about=cloud.counted,
+        words=cloud.slots | {"gaussian": NULL_NAMES[scaling], "n_splits": str(len(splits))},
+    ).drawn(draws)  # fmt: skip
+    assert found.null is not None
     # a prediction interval knows no bounds, |cos| does
-    low, high = np.clip(null.band, 0.0, 1.0)
-    return Scalar.of(
-        value, "1", f"the {len(splits)} splits share {cloud.unit}s", replace(null, band=(float(low), float(high))),
-        meaning=meaning, **cloud.counted,
-    )  # fmt: skip
+    return found.against(np.clip(found.null, 0.0, 1.0))

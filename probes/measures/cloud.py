@@ -113,6 +113,11 @@ class Cloud:
         return resampled_unit(self.counted)
 
     @property
+    def slots(self) -> dict[str, str]:
+        """What fills the slots of declared sentences: the target, what the rows are of, and what is resampled."""
+        return self.target.slots | {"unit": self.unit, "drawn": self.resampled}
+
+    @property
     def clusters(self) -> Num[np.ndarray, " row"] | None:
         """The cluster of each row, where prompts come in clusters."""
         return self.units if self.counted["n_clusters"] else None

@@ -13,15 +13,18 @@ trend). What can be compared are models: several of them, or untrained copies.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Interval, Scalar
 from interp.statistics.correlation import unit_ranks
-from interp.statistics.estimate import percentile_interval
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantity
 from interp.statistics.ratio import ratio
-from interp.statistics.units import Units
+from interp.statistics.units import Units, mean_of_units
+
+from .sign_flips import MEAN_METHOD
 
 DEPTH = ("reduction", "correlation", "area", "largest_drop")
 """The statistics, in the order of the last axis of every array of them."""
@@ -50,14 +53,28 @@ def depth_statistics(curves: Float[np.ndarray, "*batch layer"]) -> Float[np.ndar
     return np.stack([ratio(first - last, first), trend, ratio(area, first), drop], axis=-1)
 
 
-def depth_scalar(
-    name: str, value: float, replicates: Float[np.ndarray, " resample"], units: Units, unit: str, meaning: str
-) -> Scalar:
-    """One of `DEPTH` with its interval over prompts, and why it has no null."""
-    about = units.counted | {"meaning": meaning}
-    if np.isnan(value):
-        why = "undefined over a single layer (a correlation: over two), or where a first layer has no value"
-        return Scalar.undefined(why, unit, **about)
-    method = f"percentile bootstrap over {units.drawn}s within strata"
-    held = Interval.of(percentile_interval(value, replicates), method, "undefined in every resample")
-    return Scalar.of(value, unit, held, ONE_DRAW, reference=FLAT[name], **about)
+def depth_estimates(profile: Float[np.ndarray, "unit layer"], units: Units) -> dict[str, Estimates]:
+    """`DEPTH` of the mean curve over units, with intervals over prompts.
+
+    The largest drop is of the step that is largest in the data, in every resample: choosing it again each time would
+    inflate it.
+    """
+    curve, resampled = mean_of_units(profile), units.resampled(profile)
+    replicates = depth_statistics(resampled)
+    if len(curve) > 1:
+        step = int(np.diff(curve).argmin())
+        replicates[:, DEPTH.index("largest_drop")] = resampled[:, step] - resampled[:, step + 1]
+    values = depth_statistics(curve)
+    why = "undefined over a single layer (a correlation: over two), or where a first layer has no value"
+    found = Estimates.resampled(
+        values, replicates, why=np.where(np.isnan(values), why, "").tolist(), about=units.counted,
+        words={"drawn": units.drawn},
+    )  # fmt: skip
+    return {name: found.at([i]) for i, name in enumerate(DEPTH)}
+
+
+def depth_quantity(name: str, meaning: str, unit: str = "1", **marks: Any) -> Quantity:
+    """One of `DEPTH`, and why it has no null."""
+    return Quantity(
+        unit, meaning, ONE_DRAW, MEAN_METHOD, "undefined in every resample", "nothing", reference=FLAT[name], **marks
+    )

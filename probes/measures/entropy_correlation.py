@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from interp.findings import Interval, Scalar
 from interp.statistics.correlation import rank_test, ranks_within, resampled_rank_correlations, unit_length, unit_ranks
-from interp.statistics.estimate import FISHER, halving_interval, normal_interval, null_from_permutations
+from interp.statistics.estimate import FISHER
+from interp.statistics.estimates import Estimates
 from interp.statistics.resampling import bootstrap_weights, shuffles, split_rows
 
 from .cloud import Cloud
@@ -30,9 +30,9 @@ class Resampled:
         return cls(orders, bootstrap_weights(cloud.units, cloud.rows["stratum"], n_bootstrap, rng))
 
 
-def correlation_profile(
-    coordinates: Float[np.ndarray, "layer row"], column: str, cloud: Cloud, resampled: Resampled, meaning: str
-) -> list[Scalar]:
+def correlation_estimates(
+    coordinates: Float[np.ndarray, "layer row"], column: str, cloud: Cloud, resampled: Resampled
+) -> Estimates:
     """|Spearman's ρ| of each layer's coordinate with a column of the rows.
 
     The coordinate's sign is arbitrary, so it is turned to make ρ positive; the interval is of that signed ρ and may
@@ -41,21 +41,11 @@ def correlation_profile(
     variable = np.asarray(cloud.rows[column], dtype=np.float64)
     tested = rank_test(coordinates, variable, resampled.orders)
     replicates = resampled_rank_correlations(coordinates, variable, resampled.weights)
-    scalars = []
-    method = f"bootstrap over {cloud.resampled}s within strata, the coordinate held fixed, Fisher z scale"
-    for layer, rho in enumerate(tested.rho):
-        if np.isnan(rho):
-            reason = f"the coordinate or {column} never varies"
-            scalars.append(Scalar.undefined(reason, underpowered=True, meaning=meaning, **cloud.counted))
-            continue
-        bounds = normal_interval(abs(float(rho)), np.copysign(1.0, rho) * replicates[layer], FISHER)
-        interval = Interval.of(bounds, method, "every resample gives the same value")
-        null = null_from_permutations(f"entropies permuted between {cloud.resampled}s", tested.permuted[:, layer])
-        scalars.append(
-            Scalar.of(abs(rho), "1", interval, null, p=tested.p[layer], p_over="layers", meaning=meaning,
-                      **cloud.counted)
-        )  # fmt: skip
-    return scalars
+    turned = np.copysign(1.0, tested.rho)[:, None] * replicates
+    why = np.where(np.isnan(tested.rho), f"the coordinate or {column} never varies", "").tolist()
+    words = cloud.slots | {"among": f"between {cloud.resampled}s"}
+    found = Estimates.resampled(np.abs(tested.rho), turned.T, FISHER, why=why, about=cloud.counted, words=words)
+    return found.exchanged(tested.permuted, tested.p)
 
 
 def within_groups(
@@ -87,40 +77,38 @@ class WithinToken:
         residual, ranked = within_groups(coordinates[:, again], mine.target.name, mine, tokens)
         return cls(residual, ranked, tokens, enough)
 
-    def profile(self, n_permutations: int, n_bootstrap: int, seed: int, meaning: str) -> list[Scalar]:
-        """`correlation_profile` of the ranks; permuted within tokens, of sequences whole ones."""
+    def estimates(self, n_permutations: int, n_bootstrap: int, seed: int) -> Estimates:
+        """`correlation_estimates` of the ranks; exchanged within tokens, of sequences whole ones."""
         if self.cloud.n_units < MIN_CLOUD:
-            return [self._undefined(meaning) for _ in self.coordinates]
+            return self._undefined(len(self.coordinates))
         weights = Resampled.of(self.cloud, 1, n_bootstrap, seed).weights
         resampled = Resampled(self._orders(n_permutations, seed), weights)
-        found = correlation_profile(self.coordinates, self.cloud.target.name, self.cloud, resampled, meaning)
-        return [self._counted(scalar) for scalar in found]
+        found = correlation_estimates(self.coordinates, self.cloud.target.name, self.cloud, resampled)
+        return self._counted(found)
 
-    def best_layer(self, n_permutations: int, seed: int, meaning: str) -> Scalar:
+    def best_layer(self, n_permutations: int, seed: int) -> Estimates:
         if self.cloud.n_units < MIN_CLOUD:
-            return self._undefined(meaning)
+            return self._undefined(1)
         orders = self._orders(n_permutations, seed)
-        return self._counted(best_layer(self.coordinates, self.cloud.sought, self.cloud, orders, seed, meaning))
+        return self._counted(best_layer(self.coordinates, self.cloud.sought, self.cloud, orders, seed))
 
     def _orders(self, n: int, seed: int) -> Int[np.ndarray, "permutation row"]:
         return exchanges_within(self.cloud, self.tokens, n, np.random.default_rng([seed, 7]))
 
-    def _undefined(self, meaning: str) -> Scalar:
-        reason = f"fewer than {MIN_CLOUD} {self.cloud.unit}s share their last token with another one"
-        return Scalar.undefined(reason, underpowered=True, meaning=meaning, **self.cloud.counted)
+    def _undefined(self, n: int) -> Estimates:
+        why = f"fewer than {MIN_CLOUD} {self.cloud.unit}s share their last token with another one"
+        return Estimates.bare(np.full(n, np.nan), why=why, about=self.cloud.counted)
 
-    def _counted(self, scalar: Scalar) -> Scalar:
-        null = scalar.null
-        if null is not None and self.cloud.is_alone:
-            null = replace(null, name="entropies permuted within tokens")
+    def _counted(self, found: Estimates) -> Estimates:
+        words = {**found.words, "among": "within tokens"} if self.cloud.is_alone else found.words
         few = self.cloud.n_units < FEW_FITTED
-        return replace(scalar, null=null, underpowered=scalar.underpowered or few, enough=self.enough)
+        return replace(found, words=words, about={**found.about, "underpowered": few, "enough": self.enough})
 
 
 def best_layer(
     coordinates: Float[np.ndarray, "layer row"], variable: Float[np.ndarray, " row"], cloud: Cloud,
-    orders: Int[np.ndarray, "permutation row"], seed: int, meaning: str,
-) -> Scalar:  # fmt: skip
+    orders: Int[np.ndarray, "permutation row"], seed: int,
+) -> Estimates:  # fmt: skip
     """ρ at the layer of the largest |ρ| on one half of the prompts, judged on the other, with its sign there.
 
     The mean over half splits. Ranks are those among all rows. Under each order the layer is chosen anew, so p needs no
@@ -136,23 +124,14 @@ def best_layer(
         sign = np.sign(np.take_along_axis(choosing, best, axis=1))
         found.append((sign * np.take_along_axis(judging, best, axis=1))[:, 0])
         chosen.append(int(best[0, 0]))
+    words = cloud.slots | {"among": f"between {cloud.resampled}s"}
     if not found or not x.any() or not y.any():
-        reason = "the coordinate or the entropy never varies" if found else f"too few {cloud.unit}s for halves"
-        return Scalar.undefined(reason, underpowered=True, meaning=meaning, **cloud.counted)
-    by_halving = np.array(found)
-    value, *permuted = by_halving.mean(axis=0)
-    layer = int(np.bincount(chosen).argmax())
-    words = (
-        f"At the layer best on the other half of the {cloud.unit}s, {meaning[0].lower()}{meaning[1:]} Layer {layer} in "
-        f"{np.mean(np.array(chosen) == layer):.0%} of the half splits."
-    )
-    method = "corrected resampled t over half splits, Fisher z scale"
-    interval = Interval.of(halving_interval(by_halving[:, 0], FISHER), method, "no half split differs")
-    null = null_from_permutations(
-        f"entropies permuted between {cloud.resampled}s, the layer chosen anew", np.array(permuted)
-    )
-    p = (1 + (np.array(permuted) >= value - 1e-12).sum()) / (1 + len(permuted))
-    return Scalar.of(value, "1", interval, null, p=p, meaning=words, **cloud.counted)
+        why = "the coordinate or the entropy never varies" if found else f"too few {cloud.unit}s for halves"
+        return Estimates(np.array([np.nan]), why=why, about=cloud.counted, words=words)
+    by_halving, layer = np.array(found), int(np.bincount(chosen).argmax())
+    words |= {"layer": str(layer), "share": f"{np.mean(np.array(chosen) == layer):.0%}"}
+    exchanged = by_halving.mean(axis=0)[1:, None]
+    return Estimates.halved(by_halving[:, :1], FISHER, exchanged=exchanged, about=cloud.counted, words=words)
 
 
 def _half_correlations(

@@ -11,40 +11,27 @@ Effects are bits of harm `[unit, ...]`; a unit is a prompt or a sequence. Interv
                     the layers' one-sided p (intersection-union): small only where every layer is needed
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from interp.statistics.estimate import band, maximum_statistic_p
+from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.units import Units, mean_of_units
-from interp.table import number_columns
 
 from .sign_flips import flip_p, flipped_means
 
 
-@dataclass(frozen=True)
-class Estimates:
-    """Means with 95 % bands over units; `p` two-sided, corrected over all entries by the largest; None of KLs."""
-
-    value: Float[np.ndarray, " entry"]
-    low: Float[np.ndarray, " entry"]
-    high: Float[np.ndarray, " entry"]
-    p: Float[np.ndarray, " entry"] | None
-
-    def columns(self, name: str) -> dict[str, np.ndarray]:
-        """As columns of a table."""
-        return number_columns(name, self.value, (self.low, self.high), p=self.p)
-
-
-def estimates(
+def harm_estimates(
     effects: Float[np.ndarray, "unit entry"], units: Units, signs: Float[np.ndarray, "permutation unit"] | None
 ) -> Estimates:
-    """Without `signs` there is no p: of a divergence, which is never negative, signs say nothing."""
-    low, high = band(units.resampled(effects))
-    p = None if signs is None else _flip_p(effects, signs)
-    return Estimates(mean_of_units(effects), low, high, p)
+    """Means over units; `p` two-sided, corrected over all entries by the largest.
+
+    Without `signs` there is no p: of a divergence, which is never negative, signs say nothing.
+    """
+    return replace(units.estimates(effects), p=None if signs is None else _flip_p(effects, signs))
 
 
 def _flip_p(effects: np.ndarray, signs: np.ndarray) -> np.ndarray:

@@ -3,11 +3,15 @@
 Where a row owes nothing to what it is compared with, each prompt's difference is as likely positive as negative.
 """
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Null, Scalar
 from interp.statistics.estimate import CONFIDENCE, maximum_statistic_p
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.units import Units, mean_of_units
 
@@ -34,20 +38,22 @@ def flip_p(
     return maximum_statistic_p(np.abs(mean_of_units(gain)) / scale, np.abs(flipped_means(gain, signs)) / scale)
 
 
-def gain_scalar(
-    gain: Float[np.ndarray, " unit"],
-    units: Units,
-    signs: Float[np.ndarray, "permutation unit"],
-    unit: str,
-    meaning: str,
-) -> Scalar:
+MEAN_METHOD = "percentile bootstrap over {drawn}s within strata"
+
+
+def gain(unit: str, meaning: str, **marks: Any) -> Quantity:
+    """A mean difference over prompts, declared."""
+    null = "differences of whole {drawn}s with random signs"
+    return Quantity(unit, meaning, null, MEAN_METHOD, asks="either", **marks)
+
+
+def gain_estimates(
+    gain: Float[np.ndarray, " unit"], units: Units, signs: Float[np.ndarray, "permutation unit"]
+) -> Estimates:
     """The mean difference over prompts; null and p by flipping the sign of whole prompts' differences."""
-    about = units.counted | {"n": int((~np.isnan(gain)).sum()), "meaning": meaning}
-    method = f"percentile bootstrap over {units.drawn}s within strata"
     nobody = "no prompt had another one of its length, and of another cluster, to take keys from"
-    interval = units.mean_interval(gain, method, nobody)
-    if isinstance(interval, str):
-        return Scalar.undefined(interval, unit, **about | {"underpowered": True})
-    half = float(np.quantile(np.abs(flipped_means(gain[:, None], signs)), CONFIDENCE))
-    null = Null(f"differences of whole {units.drawn}s with random signs", 0.0, (-half, half))
-    return Scalar.of(mean_of_units(gain), unit, interval, null, p=flip_p(gain[:, None], signs)[0], **about)
+    found = replace(units.estimates(gain), about=units.counted | {"n": int((~np.isnan(gain)).sum())})
+    if np.isnan(found.value[0]):
+        return replace(found, why=nobody)
+    half = np.quantile(np.abs(flipped_means(gain[:, None], signs)), CONFIDENCE)
+    return found.against(np.array([[0.0], [-half], [half]]), flip_p(gain[:, None], signs))

@@ -5,12 +5,14 @@ broadens the row, and numbers of whole rows turn their sign. Where the sink is l
 is small the number of whole rows is, and stands out only if its twin does so on the same side.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from interp.findings import ALPHA, Control
+from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.units import mean_of_units
 
 SINK_LEVEL = 0.1
@@ -21,6 +23,7 @@ what a sink hides or lends is a tenth of the row; a planted excess of a half tur
 """
 
 _MOST_NAMED = 12
+_WITHOUT = ", without the first position"
 
 
 def twin_of(name: str, suffix: str = "") -> str:
@@ -28,19 +31,33 @@ def twin_of(name: str, suffix: str = "") -> str:
     return f"{name.removesuffix(suffix)}_no_first{suffix}"
 
 
-def read_first(names: Iterable[str], sink: float, suffix: str = "") -> tuple[str, ...]:
-    """Of each number itself or its twin, the one that is read first; `sink` is the weight beyond a uniform row's."""
-    return tuple(twin_of(name, suffix) if sink > SINK_LEVEL else name for name in names)
+def twins(declared: Mapping[str, Quantity], suffix: str = "") -> dict[str, Quantity]:
+    """The declared numbers of whole rows, each with its twin without the first position as its control."""
+    found = {}
+    for name, quantity in declared.items():
+        twin = twin_of(name, suffix)
+        bare = replace(quantity, meaning=f"{quantity.meaning}{_WITHOUT}", is_headline=False, fact="")
+        found |= {name: replace(quantity, controls=(Control("without the first position", twin),)), twin: bare}
+    return found
 
 
-def sink_controls(names: Iterable[str], sink: float, suffix: str = "") -> Mapping[str, tuple[Control, ...]]:
-    """For what is read first, the other of the two as its control.
+def read_first(declared: Quantities, sink: float, suffix: str = "") -> Quantities:
+    """With a sink, the twin takes the place of the number, which is its control then, and not an essential one.
 
-    With a sink the number of whole rows decides nothing: it may have the wrong sign. Without one the twin has to agree.
+    The number of whole rows may have the wrong sign there and decides nothing. `sink` is the weight beyond a uniform
+    row's. Without one the twin has to agree.
     """
-    if sink > SINK_LEVEL:
-        return {twin_of(name, suffix): (Control("with the first position", name, essential=False),) for name in names}
-    return {name: (Control("without the first position", twin_of(name, suffix)),) for name in names}
+    if sink <= SINK_LEVEL:
+        return declared
+    found = dict(declared)
+    for name, number in declared.items():
+        twin = twin_of(name, suffix)
+        if twin in [control.scalar for control in number.controls]:
+            whole = (Control("with the first position", name, essential=False),)
+            marks = {"is_headline": number.is_headline, "fact": number.fact, "controls": whole}
+            found[name] = replace(number, is_headline=False, fact="", controls=())
+            found[twin] = replace(declared[twin], **marks)
+    return Quantities(found, declared.columns)
 
 
 def sink_note(sink: float) -> str:

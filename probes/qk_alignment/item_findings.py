@@ -1,23 +1,24 @@
 """What attention over the context says of the posterior, and of the kinds of token it goes to, in a wind tunnel."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from interp.capture import Capture
-from interp.findings import Null, Scalar
+from interp.findings import Scalar
 from interp.need import Need
-from interp.statistics.estimate import band, mean_and_band, null_from_permutations
+from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
-from interp.statistics.units import Units, mean_of_units
-from interp.table import Table, number_columns
+from interp.statistics.units import Units
+from interp.table import Table
 
 from ..measures.profiles import Part, head_columns
 from .item_null import ItemTest, compare_with_relabelled
 from .items import ItemRows, attention_over_items, comparable_rows, outcome_positions
+from .quantities import QUANTITIES
 
 WHOLE_ROWS = Need("pattern_log_weight")
-_RELABELLED = "items relabelled within each row, the best head each time"
 _CAPTION = (
     "Attention over the items in the context against the exact posterior, in rows whose possible outcomes all stand "
     "there: KL(posterior || attention), and the weight on possible outcomes."
@@ -87,40 +88,26 @@ def _context(capture: Capture) -> tuple[np.ndarray, np.ndarray]:
 
 def _scalars(items: ItemRows, test: ItemTest, units: Units) -> dict[str, Scalar]:
     layer, head = test.best
-    kl, mass = (x[:, layer, head] for x in (test.kl_bits, test.feasible_mass))
-    uniform = units.means(items.uniform_mass[None])
-    low, high = (float(x) for x in band(units.resampled(uniform))[:, 0])
-    method, none = f"percentile bootstrap over {units.drawn}s, the head held fixed", "no row can be compared"
-    return {
-        "posterior_kl": Scalar.of(
-            float(mean_of_units(kl)), "bits", units.mean_interval(kl, method, none),
-            null_from_permutations(_RELABELLED, test.relabelled_kl.min(axis=(1, 2))),
-            p=test.p[layer, head], p_over="layers and heads",
-            meaning="KL from the exact posterior to attention over the items in the context, in the head where it is "
-            f"smallest (layer {layer}, head {head})", **units.counted,
-        ),
-        "feasible_mass": Scalar.of(
-            float(mean_of_units(mass)), "fraction", units.mean_interval(mass, method, none),
-            Null("a uniform row", float(uniform.mean()), (low, high)),
-            meaning=f"attention weight of layer {layer}, head {head} on outcomes that are still possible",
-            **units.counted,
-        ),
-    }  # fmt: skip
+    words = {"layer": str(layer), "head": str(head)}
+    kl, mass = (units.estimates(x[:, layer, head], **words) for x in (test.kl_bits, test.feasible_mass))
+    uniform = units.estimates(units.means(items.uniform_mass[None]))
+    assert uniform.interval is not None
+    smallest = test.relabelled_kl.min(axis=(1, 2))[:, None]
+    return QUANTITIES.scalars({
+        "posterior_kl": kl.exchanged(smallest, test.p[[layer], head]),
+        "feasible_mass": mass.against(np.vstack([uniform.value, uniform.interval])),
+    })  # fmt: skip
 
 
 def _table(items: ItemRows, test: ItemTest, units: Units) -> Table:
     n_layers, n_heads = test.p.shape
-    columns = head_columns(n_layers, n_heads)
-    measured = (
-        ("posterior_kl", "bits", test.kl_bits, test.relabelled_kl, items.uniform_kl_bits),
-        ("feasible_mass", "fraction", test.feasible_mass, test.relabelled_mass, items.uniform_mass),
-    )
-    unit_of = {"layer": "layer", "head": "head"}
-    for name, unit, values, relabelled, uniform in measured:
-        null = mean_and_band(relabelled.reshape(len(relabelled), -1))  # [mean and bounds, layer · head]
-        columns |= units.mean_columns({name: values.reshape(units.n, -1)})
-        columns |= number_columns(name, columns[name], null=null)
+    measured = {
+        "posterior_kl": (test.kl_bits, test.relabelled_kl, items.uniform_kl_bits),
+        "feasible_mass": (test.feasible_mass, test.relabelled_mass, items.uniform_mass),
+    }
+    columns: dict[str, np.ndarray | Estimates] = {**head_columns(n_layers, n_heads)}
+    for name, (values, relabelled, uniform) in measured.items():
+        found = units.estimates(values).exchanged(relabelled.reshape(len(relabelled), -1), is_tested=False)
+        columns[name] = replace(found, p=test.p.ravel() if name == "posterior_kl" else None)
         columns[f"{name}_uniform"] = np.full(n_layers * n_heads, units.means(uniform[None]).mean())
-        unit_of |= dict.fromkeys((name, f"{name}_uniform"), unit)
-    columns["posterior_kl_p"] = test.p.ravel()
-    return Table(columns, unit_of, _CAPTION)
+    return QUANTITIES.table(columns, _CAPTION)

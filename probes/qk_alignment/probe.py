@@ -19,58 +19,36 @@ take weight from a sink, and contrasts of whole rows then fall (`measures.sinks`
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import ALPHA, Findings, Null, Scalar
+from interp.findings import ALPHA, Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
 
-from ..measures.depth_curve import DEPTH, depth_scalar, depth_statistics
+from ..measures.depth_curve import depth_estimates
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import head_columns
-from ..measures.sign_flips import flip_p, gain_scalar
-from ..measures.sinks import read_first, sink_controls, sink_note, turned, turned_heads_note, twin_of
+from ..measures.sign_flips import flip_p, gain_estimates
+from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, twin_of
 from .binding import KEYS, MASS_BEFORE
 from .binding_findings import binding_findings
 from .figures import alignment_figures
 from .item_findings import WHOLE_ROWS, class_masses, item_findings
+from .quantities import CONTRASTS, MASSES, QUANTITIES
 
 Profile = Float[np.ndarray, "unit layer head"]
 
-_CONTRASTS = {
-    "logit": ("qk_logit", "bits", "log2 weight of attended minus unattended keys"),
-    "cosine": ("qk_cosine", "1", "cosine of query and key, attended minus unattended keys"),
-    "max_weight": ("pattern_max", "fraction", "largest attention weight"),
-    "entropy": ("pattern_entropy", "bits", "attention entropy"),
-}
-CONTRASTS = _CONTRASTS | {
-    twin_of(name): (twin_of(site), unit, f"{what}, without the first position")
-    for name, (site, unit, what) in _CONTRASTS.items()
-}
-"""What is compared with the keys of another prompt: the site, the unit, and what it is."""
-
-MASSES = {
-    "mass_self": "mass_self",
-    "mass_previous": "mass_previous",
-    "mass_first": "sink_mass",
-    "mass_self_no_first": "mass_self_no_first",
-    "mass_previous_no_first": "mass_previous_no_first",
-}
 UNIFORM = {"": Need("pattern_entropy_uniform"), "_no_first": Need("pattern_entropy_uniform_no_first")}
-
-_TWINNED = (
-    *_CONTRASTS, *(f"{name}_correlation" for name in _CONTRASTS), "matching_heads", "avoiding_heads",
-)  # fmt: skip
-_HEADLINE = ("logit", "max_weight_correlation")
-_FACTS = {"logit": "attention depends on this prompt's content"}
-_SIDES = {"matching_heads": ("exceeds", 1), "avoiding_heads": ("falls below", -1)}
+_SIDES = {"matching_heads": 1, "avoiding_heads": -1}
 _BANDS = "with 95 % bootstrap bands over prompts; gain: own keys minus another prompt's"
 
 
@@ -83,6 +61,7 @@ class QKAlignment(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "qk_alignment"
+    quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=2.5e-4)
     question: ClassVar[str] = "Do queries find the keys they look for, and does attention match the posterior?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
@@ -100,7 +79,7 @@ class QKAlignment(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        contrasts = [Need(name) for site, *_ in CONTRASTS.values() for name in (site, f"{site}_null")]
+        contrasts = [Need(name) for site in CONTRASTS.values() for name in (site, f"{site}_null")]
         return (*contrasts, *(Need(site) for site in MASSES.values()), *UNIFORM.values(), WHOLE_ROWS, KEYS, MASS_BEFORE)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
@@ -108,13 +87,9 @@ class QKAlignment(Probe):
         drawn = base.drawn
         units = Units.of(drawn.rows, base.prompts.unit, self.n_bootstrap, rng)
         rows = _HeadRows.of(drawn, units, units.signs(self.n_permutations, rng))
-        scalars = {name: _contrast(rows, name) for name in CONTRASTS}
-        scalars |= {twin(name): _heads(rows, name, twin) for name in _SIDES for twin in (str, twin_of)}
-        scalars |= {twin(f"{name}_correlation"): _depth_correlation(rows, twin(name))
-                    for name in _CONTRASTS for twin in (str, twin_of)}  # fmt: skip
+        found = rows.numbers()
         items = item_findings(drawn, (self.n_permutations, self.n_bootstrap), rng)
         binding = binding_findings(base, self.n_permutations, rng)
-        scalars |= {**items.scalars, **binding.scalars}
         by_head = rows.by_head()
         sink = float(mean_of_units(rows.masses["mass_first"] - rows.uniform["mass_first"]).mean())
         note = (
@@ -122,14 +97,11 @@ class QKAlignment(Probe):
             "unattended and are left out, and so are prompts without another one of their length (and of another "
             "cluster) to take keys from."
         )
-        return Findings(
+        return read_first(QUANTITIES, sink).findings(
             self.name,
-            scalars,
+            QUANTITIES.scalars(found) | {**items.scalars, **binding.scalars},
             {"by_layer": rows.by_layer(), "by_head": by_head, **items.tables, **binding.tables},
             notes=(note, sink_note(sink), *_turned(by_head), *items.notes, *binding.notes),
-            headline=(*read_first(_HEADLINE, sink), *(name for name in ("posterior_kl", "binding") if name in scalars)),
-            controls=sink_controls(_TWINNED, sink),
-            facts=dict(zip(read_first(_FACTS, sink), _FACTS.values(), strict=True)),
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -153,7 +125,7 @@ class _HeadRows:
         def means(site: str) -> Profile:
             return units.means(finite_or_absent(capture, Need(site)))
 
-        own, null = ({name: means(site + suffix) for name, (site, *_) in CONTRASTS.items()} for suffix in ("", "_null"))
+        own, null = ({name: means(site + suffix) for name, site in CONTRASTS.items()} for suffix in ("", "_null"))
         masses = {name: means(site) for name, site in MASSES.items()}
         shares = {end: units.means(np.exp2(-finite_or_absent(capture, need).astype(np.float64)))
                   for end, need in UNIFORM.items()}  # fmt: skip
@@ -161,6 +133,25 @@ class _HeadRows:
         for name, mass, chance in class_masses(capture):
             masses[name], uniform[name] = units.means(mass), units.means(chance)
         return cls(units, signs, own, null, masses, uniform)
+
+    def numbers(self) -> dict[str, Estimates]:
+        """The contrasts, the heads that stand out, and how contrasts run over depth."""
+        found: dict[str, Estimates] = {}
+        for twin in (str, twin_of):
+            for name in ("logit", "cosine", "max_weight", "entropy"):
+                gain, own = self.gain(twin(name)), self.own[twin(name)]
+                found[twin(name)] = gain_estimates(gain.mean(axis=(1, 2)), self.units, self.signs)
+                found[twin(f"{name}_correlation")] = depth_estimates(own.mean(axis=2), self.units)["correlation"]
+            found |= {twin(side): self._heads(sign, twin("logit")) for side, sign in _SIDES.items()}
+        return found
+
+    def _heads(self, sign: int, name: str) -> Estimates:
+        """How many heads stand out on one side."""
+        gain = self.gain(name)
+        p, mean = flip_p(gain.reshape(self.units.n, -1), self.signs), mean_of_units(gain).ravel()
+        n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)
+        words = {"n_heads": str((~np.isnan(p)).sum())}
+        return Estimates(n_found, about=self.units.counted, words=words).against(np.zeros((3, 1)))
 
     def by_layer(self) -> Table:
         n_layers = self.own["logit"].shape[1]
@@ -171,61 +162,29 @@ class _HeadRows:
         _, n_layers, n_heads = self.own["logit"].shape
         columns = head_columns(n_layers, n_heads) | self._columns(lambda profile: profile.reshape(self.units.n, -1))
         gain, twin = (self.gain(name).reshape(self.units.n, -1) for name in ("logit", twin_of("logit")))
-        columns["turns"] = turned(gain, twin)
         turns = "turns: the gain of logit has the other sign without the first position"
+        columns["turns"] = turned(gain, twin)
         return self._table(columns, f"Means over prompts, {_BANDS}; {turns}.")
 
     def gain(self, name: str) -> Profile:
         """What a contrast gains over the keys of another prompt."""
         return self.own[name] - self.null[name]
 
-    def _columns(self, shape: Callable[[Profile], np.ndarray]) -> dict[str, np.ndarray]:
-        columns: dict[str, np.ndarray] = {}
+    def _columns(self, shape: Callable[[Profile], np.ndarray]) -> dict[str, np.ndarray | Estimates]:
+        columns: dict[str, np.ndarray | Estimates] = {}
         for name in self.own:
             gain = shape(self.gain(name))
-            columns |= self.units.mean_columns({name: shape(self.own[name]), f"{name}_gain": gain})
+            columns[name] = self.units.estimates(shape(self.own[name]))
+            columns[f"{name}_gain"] = replace(self.units.estimates(gain), p=flip_p(gain, self.signs))
             columns[f"{name}_null"] = mean_of_units(shape(self.null[name]))
-            columns[f"{name}_gain_p"] = flip_p(gain, self.signs)
         for name, mass in self.masses.items():
-            columns |= self.units.mean_columns({name: shape(mass)})
+            columns[name] = self.units.estimates(shape(mass))
             columns[f"{name}_uniform"] = mean_of_units(shape(self.uniform[name]))
         return columns
 
-    def _table(self, columns: Mapping[str, np.ndarray], caption: str) -> Table:
-        units = {name: name for name in ("layer", "head") if name in columns}
-        units |= {f"{name}{end}": unit for name, (_, unit, _) in CONTRASTS.items() for end in ("", "_gain")}
-        units |= {name + end: "fraction" for name in self.masses for end in ("", "_uniform")}
-        return Table(columns, units | ({"turns": "boolean"} if "turns" in columns else {}), caption)
-
-
-def _contrast(rows: _HeadRows, name: str) -> Scalar:
-    _, unit, what = CONTRASTS[name]
-    meaning = f"{what}: own keys minus those of another prompt of the same length, mean over layers and heads"
-    return gain_scalar(rows.gain(name).mean(axis=(1, 2)), rows.units, rows.signs, unit, meaning)
-
-
-def _heads(rows: _HeadRows, name: str, twin: Callable[[str], str]) -> Scalar:
-    side, sign = _SIDES[name]
-    gain = rows.gain(twin("logit"))
-    p = flip_p(gain.reshape(rows.units.n, -1), rows.signs)
-    mean = mean_of_units(gain).ravel()
-    n_heads = int((~np.isnan(p)).sum())
-    meaning = (
-        f"heads of {n_heads} whose {CONTRASTS[twin('logit')][2]} {side} that with another prompt's keys at "
-        f"p < {ALPHA:.2f}, corrected over layers and heads"
-    )
-    null = Null("at most this many by chance, 95 % of the time", 0.0, (0.0, 0.0))
-    n_found = ((p < ALPHA) & (sign * mean > 0)).sum()
-    return Scalar.of(n_found, "heads", "a count of tests", null, meaning=meaning, **rows.units.counted)
-
-
-def _depth_correlation(rows: _HeadRows, name: str) -> Scalar:
-    which = DEPTH.index("correlation")
-    by_layer = rows.own[name].mean(axis=2)
-    value = float(depth_statistics(mean_of_units(by_layer))[which])
-    replicates = depth_statistics(rows.units.resampled(by_layer))[:, which]
-    meaning = f"Spearman's ρ with depth of the {CONTRASTS[name][2]}, mean over heads"
-    return depth_scalar("correlation", value, replicates, rows.units, "1", meaning)
+    def _table(self, columns: Mapping[str, np.ndarray | Estimates], caption: str) -> Table:
+        units = {name + end: "fraction" for name in self.masses for end in ("", "_uniform")}
+        return QUANTITIES.table(columns, caption, **units)
 
 
 def _turned(by_head: Table) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def _by_site(table: Table, target: Target) -> Figure:
     reading = (
         f"Share of the variance of {target.words} that ridge predicts in prompts it was not fitted on, with the 95 % "
         f"band of the {_SITE_WORDS[primary]} (the table has the others'); dotted, beyond everything the last token "
-        f"determines; grey, refits on exchanged {target.many}.{cut}"
+        f"determines; grey, refits on permuted {target.many}.{cut}"
     )
     return Figure("r2_by_site", f"Where the {target.brief} can be read", reading, plot, "by_layer")
 
@@ -110,7 +110,7 @@ def _by_axis(table: Table, site: str, target: Target) -> Figure:
     reading = (
         f"Correlation of {target.words} in unseen prompts with a trained readout and with the first principal axis; "
         f"the distance between the two is what calling PC1 the {target.brief} axis leaves out. Grey: refits on "
-        f"exchanged {target.many}."
+        f"permuted {target.many}."
     )
     return Figure("pc1_against_ridge", "PC1 against a trained readout", reading, plot, "by_layer")
 

@@ -56,22 +56,18 @@ class Judgement:
             by_halving[..., 0].T, scale, exchanged=means[:, 1:].T, why=why, about=self.counted.everywhere
         )
 
-    def best_layer(self, among: Sequence[int], layers: Sequence[int]) -> tuple[Estimates, dict[str, str]]:
-        """R² at the place that the fitting half expects most of, chosen anew in every half split and exchange.
-
-        Beside it the words for the layer that is chosen most often, and for how often it is.
-        """
+    def best_layer(self, among: Sequence[int], layers: Sequence[int]) -> Estimates:
+        """R² at the place that the fitting half expects most of, chosen anew in every halving and exchange."""
         at = self.labels.of_target(self.target)
         r2 = np.array([self.reads[i].r2[:, at] for i in among])  # [place, half split, label]
         best = self._best(among)
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
         layer = layers[among.index(self.most_chosen(among))]
         share = float(np.mean([layers[i] == layer for i in best[:, 0]]))
-        found = Estimates.halved(
+        return Estimates.halved(
             chosen[:, :1], UNEXPLAINED, exchanged=chosen.mean(axis=0)[1:, None], why=self.reason or FEW_RECUR,
-            about=self.counted.about(),
+            about=self.counted.about(), words={"layer": str(layer), "share": f"{share:.0%}"},
         )  # fmt: skip
-        return found, {"layer": str(layer), "share": f"{share:.0%}"}
 
     def most_chosen(self, among: Sequence[int]) -> int:
         """The place that most halvings expect most of."""
@@ -151,7 +147,11 @@ def told_by_nuisances(
     r2 = np.array([_told(labels, halving, design) for halving in halvings])
     if why or np.isnan(r2).any():
         r2, why = np.full(r2.shape, np.nan), why or "the entropies of some half do not vary"
-    return Estimates.halved(r2[:, :1], UNEXPLAINED, exchanged=r2.mean(axis=0)[1:, None], why=why, about=counted.about())
+    words = {"nuisances": ", ".join(design.names) or "no nuisance that varies"}
+    exchanged = r2.mean(axis=0)[1:, None]
+    return Estimates.halved(
+        r2[:, :1], UNEXPLAINED, exchanged=exchanged, why=why, about=counted.about(), words=words
+    )  # fmt: skip
 
 
 def _told(labels: Float[np.ndarray, "row label"], halving: Halving, design: Design) -> Float[np.ndarray, " label"]:

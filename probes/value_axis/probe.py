@@ -138,7 +138,7 @@ class ValueAxis(Probe):
         found, split_cosines = self._read(places, setting)
         judgements = _judgements(found, setting)
         axis_read = self._axis_read(judgements[KEPT, "ridge", target.name], found, split_cosines, setting)
-        quantities = QUANTITIES.told(**target.slots, **_words(pool), n_splits=str(self.n_splits))
+        quantities = QUANTITIES.told(**pool.slots, within=_within(pool), n_splits=str(self.n_splits))
         beside = self._beside(places, primary, clouds, setting, quantities)
         return quantities.findings(
             self.name,
@@ -228,13 +228,10 @@ class ValueAxis(Probe):
     ) -> dict[str, Scalar]:
         among = _at_first_site(places)
         layers = [places[i].layer for i in among]
-        found = {}
-        for (treatment, axis, target), judged in judgements.items():
-            if axis == "ridge" and target == self.target:
-                best, words = judged.best_layer(among, layers)
-                name = f"best_layer_r2{ENDINGS[treatment]}"
-                found[name] = quantities.scalar(name, best, 0, **words)
-        return found
+        return quantities.scalars({
+            f"best_layer_r2{end}": judgements[treatment, "ridge", self.target].best_layer(among, layers)
+            for treatment, end in ENDINGS.items()
+        })  # fmt: skip
 
     def _beside(
         self, places: Sequence[Place], primary: int, clouds: Mapping[str, Cloud], setting: Setting,
@@ -249,11 +246,7 @@ class ValueAxis(Probe):
         plain = nuisance_design(pool.rows, pool.levels("domain"), numbers, 2 * MIN_LEVEL)
         embedding = clouds["resid"].points[0] if "resid" in clouds else None
         beyond = _beyond_embedding(places[primary], embedding, plain, setting)
-        names = ", ".join(design.names) or "no nuisance that varies"
-        return {
-            "nuisance_r2": quantities.scalar("nuisance_r2", told, nuisances=names),
-            "r2_beyond_embedding": quantities.scalar("r2_beyond_embedding", beyond),
-        }
+        return quantities.scalars({"nuisance_r2": told, "r2_beyond_embedding": beyond})
 
     def _controls(
         self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Place], primary: int,
@@ -401,11 +394,11 @@ def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str,
     }  # fmt: skip
 
 
-def _words(pool: Cloud) -> dict[str, str]:
-    """What is exchanged, in words."""
-    many, unit = pool.target.many, pool.resampled
-    whole = f"what length, position and token leave of {many}, permuted between {unit}s"
-    return {"unit": unit, "within": f"{many} permuted within tokens" if unit == "prompt" else whole}
+def _within(pool: Cloud) -> str:
+    """What is exchanged within the last token, in words."""
+    if pool.resampled == "prompt":
+        return f"{pool.target.many} permuted within tokens"
+    return f"what length, position and token leave of {pool.target.many}, permuted between {pool.resampled}s"
 
 
 def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Estimates:

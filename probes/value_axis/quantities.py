@@ -1,6 +1,6 @@
 """The numbers of the value axis: what each means, what it is compared with, and which of them the page puts first.
 
-Slots: `{target}` and `{targets}` as `Target.slots` has them, `{unit}` what is exchanged, `{within}` what is exchanged
+Slots: those of `Cloud.slots`, and `{within}`, what is permuted
 within the last token.
 """
 
@@ -16,7 +16,7 @@ KEPT, WITHIN_TOKEN = "kept", "token"
 """The two treatments: nothing is taken out but the mean; all that the last token determines, and other nuisances."""
 
 PREVIOUS = "r2_beyond_previous"
-_EXCHANGED = {KEPT: "{targets} permuted between {unit}s", WITHIN_TOKEN: "{within}"}
+_EXCHANGED = {KEPT: "{targets} permuted between {drawn}s", WITHIN_TOKEN: "{within}"}
 _BEYOND = {
     KEPT: "",
     WITHIN_TOKEN: " beyond everything the last token determines, and beyond length, position, domain and how expected "
@@ -110,7 +110,7 @@ QUANTITIES = Quantities(
             "Mean |cos| between ridge axes of disjoint halves of the prompts, over random splits: near 1, other "
             "prompts would give the same axis.",
             "pairs of random directions with the covariance of the cloud",
-            "splits share {unit}s; the table gives the lowest and highest of {n_splits}", is_headline=True,
+            "splits share {drawn}s; the table gives the lowest and highest of {n_splits}", is_headline=True,
         ),
         "axis_cosine": Quantity(
             "1",

@@ -65,6 +65,9 @@ def test_the_fields_of_a_probe_are_explained(capsys):
     print_fields("probe", "manifold")
     printed = capsys.readouterr().out
     assert "`scaling`: columns centred" in printed and "centred, zscored" in printed
+    assert (
+        "PREFIX_correlation" in printed and "orders the UNITs by TARGET" in printed and "axis_stability" not in printed
+    )
 
 
 def test_arrays_are_as_readable_as_the_record(record, tmp_path):

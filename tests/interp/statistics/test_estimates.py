@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import interp
 from interp.findings import Control
+from interp.registry import entries, load_entry
 from interp.statistics import estimate
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities, Quantity
@@ -85,8 +85,8 @@ def test_a_table_of_quantities_names_headlines_controls_and_facts_that_were_meas
 
 
 def test_every_declared_number_of_a_probe_has_a_unit_a_meaning_and_known_controls():
-    for probe in interp.registry.entries("probe"):
-        quantities = interp.registry.load_entry("probe", probe).quantities
+    for probe in entries("probe"):
+        quantities = load_entry("probe", probe).quantities
         for name, quantity in quantities.items():
             assert quantity.unit and quantity.meaning and quantity.null and quantity.method, f"{probe}: {name}"
             assert {c.scalar for c in quantity.controls} <= {*quantities}, f"{probe}: {name}"

@@ -9,7 +9,7 @@ import torch
 from interp.probes.heads.edits import LATE, PARTS, UNEDITED, Plan
 from interp.probes.heads.probe import SULA, Heads
 from interp.probes.measures.harm import chosen_measure, measures_of
-from interp.probes.measures.prompt_effects import Compounding, error_ratio, estimates, top_head
+from interp.probes.measures.prompt_effects import Compounding, error_ratio, harm_estimates, top_head
 from interp.wind_tunnels.networks.networks import Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
 
@@ -319,11 +319,11 @@ def test_additive_heads_are_called_compounding_at_the_nominal_rate():
         rng = np.random.default_rng([7, seed])
         singles = rng.gamma(2, 0.3, (40, 8))
         joint = singles @ members.T + rng.normal(0, 0.5, (40, 1)) + rng.normal(0, 0.2, (40, 6))
-        found = estimates(
+        found = harm_estimates(
             Compounding.of(joint, singles, members).excess[:, None], units(40, 200, seed), flips(40, seed=seed)
         )
         called += found.p[0] <= 0.05
-        covered += found.low[0] <= 0 <= found.high[0]
+        covered += found.interval[0, 0] <= 0 <= found.interval[1, 0]
     assert abs(called / 200 - 0.05) < 0.05 and covered / 200 > 0.89
 
 
@@ -354,10 +354,10 @@ def test_every_layer_is_needed_only_where_every_one_is():
 
 def test_entries_that_nobody_feels_have_p_one_and_disturb_no_other():
     effects = np.random.default_rng(0).normal(1, 0.1, (20, 3))
-    alone = estimates(effects, units(20), flips(20))
-    beside = estimates(np.concatenate([effects, np.zeros((20, 1))], axis=1), units(20), flips(20))
+    alone = harm_estimates(effects, units(20), flips(20))
+    beside = harm_estimates(np.concatenate([effects, np.zeros((20, 1))], axis=1), units(20), flips(20))
     np.testing.assert_array_equal(beside.p, [*alone.p, 1.0])
-    assert beside.value[3] == beside.low[3] == beside.high[3] == 0
+    assert beside.value[3] == 0 and (beside.interval[:, 3] == 0).all()
 
 
 def test_an_entry_that_some_units_do_not_feel_is_tested_like_any_other():
@@ -369,7 +369,7 @@ def test_an_entry_that_some_units_do_not_feel_is_tested_like_any_other():
     observed = np.abs(np.nanmean(effects, axis=0)) / spread
     flipped = np.abs(signs @ np.nan_to_num(effects)) / n / spread
     expected = [(1 + (flipped.max(axis=1) >= x - 1e-12).sum()) / 200 for x in observed]
-    found = estimates(effects, units(12), signs)
+    found = harm_estimates(effects, units(12), signs)
     np.testing.assert_allclose(found.p, expected)
     np.testing.assert_allclose(found.value, np.nanmean(effects, axis=0))
 

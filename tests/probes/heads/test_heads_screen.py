@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from interp.probes.heads.choice import Choice
 from interp.probes.heads.edits import UNEDITED, Plan
+from interp.probes.heads.estimates import agreement, missed
 from interp.probes.heads.probe import SULA, Heads
-from interp.probes.heads.scalars import agreement_scalar, missed_scalar
+from interp.probes.heads.quantities import QUANTITIES
 from interp.probes.measures.harm import Scores
 from interp.probes.measures.prompt_effects import top_head
 
@@ -181,7 +182,7 @@ def test_agreement_in_rank_is_that_of_all_heads_and_its_interval_covers_it():
     for seed in range(300):
         harm, screened, choice, effects = world(seed, 1.0)
         counts = np.random.default_rng(seed).multinomial(N_SAMPLED, np.full(N_SAMPLED, 1 / N_SAMPLED), 300)
-        found = agreement_scalar(scores, choice, effects, "next_kl", counts)
+        found = QUANTITIES.scalar("screen_agreement", agreement(scores, choice, effects, "next_kl", counts))
         truth = np.corrcoef(ranks(harm), ranks(screened))[0, 1]
         errors.append(found.value - truth)
         covered += found.interval[0] <= truth <= found.interval[1]
@@ -207,7 +208,7 @@ def test_heads_that_the_screen_misses_are_counted():
     scores = Scores({}, UNEDITED, units(4))
     for seed in range(200):
         harm, _screened, choice, effects = world(seed, 4.0)
-        found = missed_scalar(scores, choice, effects, "next_kl")
+        found = QUANTITIES.scalar("screen_missed", missed(scores, choice, effects, "next_kl"))
         chosen = choice.chosen("zero")
         others = np.setdiff1d(np.arange(N_ALL), chosen)
         truth = (harm[others] > np.sort(harm[chosen])[-2]).mean()

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from interp.probes.manifold.quantities import QUANTITIES
 from interp.probes.manifold.robustness import (
-    dropped_profiles,
+    dropped_estimates,
     dropped_table,
     influence,
-    stability_profile,
+    stability_estimates,
     without_each_unit,
     without_loudest,
 )
@@ -23,6 +24,11 @@ def cloud_of(values, n_scored=1):
     shape = Shape(n_rows // n_scored, n_scored, n_layers, d_head=n_features, n_kv_heads=1)
     need = Need("v")
     return Cloud.of(synthetic_capture((need,), shape, planted={"v": values[:, :, None]}), need)
+
+
+def said(name, found):
+    """The scalar of the first layer."""
+    return QUANTITIES.scalar(name, found)
 
 
 def noise(n_rows=60, n_features=12, n_layers=1, seed=0):
@@ -55,7 +61,7 @@ def test_noise_without_its_loudest_columns_lies_in_the_band_at_the_nominal_rate(
     outside = 0
     for seed in range(100):
         left = without_loudest(cloud_of(noise(40, 12, seed=seed)), 3)
-        scalar = dropped_profiles(left, 3, "centred", seed)["pc1_plus_pc2_share_dropped"][0]
+        scalar = said("pc1_plus_pc2_share", dropped_estimates(left, "centred", seed)["pc1_plus_pc2_share"])
         outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
     assert outside <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
 
@@ -63,10 +69,10 @@ def test_noise_without_its_loudest_columns_lies_in_the_band_at_the_nominal_rate(
 def test_dropped_statistics_equal_those_of_what_stays():
     values = noise() * np.r_[np.ones(9), np.full(3, 9.0)]
     left = without_loudest(cloud_of(values), 3)
-    found = dropped_profiles(left, 3, "centred", 0)
+    found = dropped_estimates(left, "centred", 0)
     eigen = np.linalg.eigvalsh(np.cov(values[0][:, :9].T))
-    assert found["pc1_plus_pc2_share_dropped"][0].value == pytest.approx(eigen[-2:].sum() / eigen.sum())
-    assert found["participation_ratio_dropped"][0].value == pytest.approx(eigen.sum() ** 2 / np.square(eigen).sum())
+    assert found["pc1_plus_pc2_share"].value[0] == pytest.approx(eigen[-2:].sum() / eigen.sum())
+    assert found["participation_ratio"].value[0] == pytest.approx(eigen.sum() ** 2 / np.square(eigen).sum())
 
 
 @pytest.mark.parametrize(("n_rows", "n_features", "per"), [(30, 8, 1), (12, 40, 1), (36, 8, 3), (12, 40, 3)])
@@ -102,11 +108,11 @@ def test_first_axes_of_a_spike_are_stable_and_those_of_noise_lie_on_the_null():
     spiked = noise(80, 30)
     spiked[:, :, 0] *= 10
     turn = np.linalg.qr(np.random.default_rng(5).standard_normal((30, 30)))[0]
-    scalar = stability_profile(cloud_of(spiked @ turn), "centred", 10, 0)[0]
+    scalar = said("axis_stability", stability_estimates(cloud_of(spiked @ turn), "centred", 10, 0))
     assert scalar.value > 0.98 > scalar.null.band[1]
     outside = 0
     for seed in range(100):
-        scalar = stability_profile(cloud_of(noise(30, 10, seed=seed)), "centred", 4, seed)[0]
+        scalar = said("axis_stability", stability_estimates(cloud_of(noise(30, 10, seed=seed)), "centred", 4, seed))
         outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
     assert outside <= 13
 
@@ -125,10 +131,10 @@ def test_equal_rows_and_too_few_prompts_give_reasons():
     flat = cloud_of(np.ones((1, 20, 6)))
     for scalar in (
         influence(flat, 0, "centred", 0).scalars["largest_influence"],
-        stability_profile(flat, "centred", 3, 0)[0],
+        said("axis_stability", stability_estimates(flat, "centred", 3, 0)),
     ):
         assert np.isnan(scalar.value) and scalar.null_reason == "every row is the same point: nothing varies"
-    three = stability_profile(cloud_of(noise(3, 6)), "centred", 3, 0)[0]
+    three = said("axis_stability", stability_estimates(cloud_of(noise(3, 6)), "centred", 3, 0))
     assert three.null_reason == "fewer than 4 prompts make no halves"
     assert three.underpowered
 
@@ -138,7 +144,7 @@ def test_what_is_undefined_is_underpowered_and_what_is_not_is_not():
     for cloud, is_undefined in ((flat, True), (lively, False)):
         for scalar in (
             influence(cloud, 0, "centred", 0).scalars["largest_influence"],
-            stability_profile(cloud, "centred", 3, 0)[0],
+            said("axis_stability", stability_estimates(cloud, "centred", 3, 0)),
         ):
             assert scalar.underpowered == is_undefined == np.isnan(scalar.value)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from interp.probes.measures.depth_curve import DEPTH, depth_scalar, depth_statistics
+from interp.probes.measures.depth_curve import DEPTH, depth_estimates, depth_quantity, depth_statistics
 
 from interp.need import Need
 from interp.statistics.units import Units
@@ -48,7 +48,8 @@ def test_a_number_over_depth_has_an_interval_over_prompts_and_no_p(name):
     curves = np.linspace(3, 1, 4) + 0.1 * rng.standard_normal((40, 4))
     which = DEPTH.index(name)
     value = float(depth_statistics(curves.mean(axis=0))[which])
-    found = depth_scalar(name, value, depth_statistics(units.resampled(curves))[:, which], units, "1", "")
+    found = depth_quantity(name, "").scalar(depth_estimates(curves, units)[name])
+    assert found.value == pytest.approx(value)
     assert found.p is None and found.null is None and "one draw of a depth profile" in found.null_reason
     assert found.standing() == "unjudged" and found.interval[0] <= value <= found.interval[1]
     flat = dict(zip(DEPTH, depth_statistics(np.full(4, 2.0) + 1e-9 * np.array([1, -1, -1, 1])), strict=True))

@@ -2,18 +2,26 @@
 
 import numpy as np
 import pytest
+from interp.probes.manifold.quantities import QUANTITIES
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.entropy_correlation import (
     Resampled,
     WithinToken,
     best_layer,
-    correlation_profile,
+    correlation_estimates,
     within_groups,
 )
 from scipy import stats
 
 from interp.need import Need
 from interp.testing import Shape, synthetic_capture
+
+BEST = "best_layer_{prefix}_correlation"
+
+
+def scalars(found, name="{prefix}_correlation"):
+    """What is said at every layer."""
+    return [QUANTITIES.scalar(name, found, layer) for layer in range(len(found.value))]
 
 
 def cloud_of(n=30, n_scored=1, **columns):
@@ -30,7 +38,7 @@ def test_the_profile_is_spearmans_correlation_with_its_sign_turned_up():
         [-entropy + rng.standard_normal(30), entropy + rng.standard_normal(30), rng.standard_normal(30)]
     )
     resampled = Resampled.of(cloud, 99, 80, 5)
-    found = correlation_profile(coordinates, "next_entropy_bits", cloud, resampled, "said")
+    found = scalars(correlation_estimates(coordinates, "next_entropy_bits", cloud, resampled))
     rho = np.array([stats.spearmanr(x, entropy)[0] for x in coordinates])
     assert rho[0] < 0 and [s.value for s in found] == pytest.approx(np.abs(rho))
     permuted = np.array([[abs(stats.spearmanr(x, entropy[o])[0]) for x in coordinates] for o in resampled.orders])
@@ -43,7 +51,7 @@ def test_the_profile_is_spearmans_correlation_with_its_sign_turned_up():
         drawn = [stats.spearmanr(np.repeat(turned, w), np.repeat(entropy, w))[0] for w in resampled.weights]
         half = stats.norm.ppf(0.975) * np.arctanh(drawn).std(ddof=1)
         np.testing.assert_allclose(scalar.interval, np.tanh(np.arctanh(abs(rho[layer])) + np.array([-half, half])))
-        assert (scalar.n, scalar.n_unit, scalar.meaning) == (30, "prompt", "said") and not scalar.underpowered
+        assert (scalar.n, scalar.n_unit) == (30, "prompt") and not scalar.underpowered
     for s in range(3):
         assert (resampled.weights[:, stratum == s].sum(axis=1) == 10).all()
 
@@ -52,7 +60,7 @@ def test_a_coordinate_that_never_varies_is_undefined_and_underpowered():
     cloud = cloud_of()
     still, own = np.ones(30), np.asarray(cloud.rows["next_entropy_bits"], dtype=np.float64)
     resampled = Resampled.of(cloud, 19, 20, 0)
-    nothing, everything = correlation_profile(np.stack([still, own]), "next_entropy_bits", cloud, resampled, "x")
+    nothing, everything = scalars(correlation_estimates(np.stack([still, own]), "next_entropy_bits", cloud, resampled))
     assert np.isnan(nothing.value) and nothing.underpowered and nothing.p is None
     assert nothing.null_reason == nothing.interval_reason == "the coordinate or next_entropy_bits never varies"
     assert everything.value == pytest.approx(1) and everything.interval is None
@@ -81,7 +89,7 @@ def test_within_the_token_ranks_of_recurring_rows_are_exchanged_within_it():
     cloud = cloud_of(token=token, next_entropy_bits=rng.uniform(0, 8, 30) + 10 * (token % 2))
     coordinates = rng.standard_normal((2, 30)) + 10 * (token % 2)
     within = WithinToken.of(cloud, coordinates)
-    (first, _) = within.profile(99, 40, 0, "said.")
+    (first, _) = scalars(within.estimates(99, 40, 0))
     mine, entropy = np.isin(token, np.arange(5)), cloud.rows["next_entropy_bits"]
     ranks = [np.zeros(30), np.zeros(30)]
     for t in range(5):
@@ -90,13 +98,13 @@ def test_within_the_token_ranks_of_recurring_rows_are_exchanged_within_it():
     assert first.value == pytest.approx(abs(stats.spearmanr(ranks[0][mine], ranks[1][mine])[0]))
     assert first.n == 28 and first.underpowered and first.enough == -(-100 * 30 // 28)
     assert first.null.name == "entropies permuted within tokens"
-    whole = correlation_profile(coordinates, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 40, 0), "said.")[0]
+    whole = scalars(correlation_estimates(coordinates, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 40, 0)))[0]
     assert whole.p == 0.01 and first.p > 0.05  # what the two share is the token's
 
 
 def test_tokens_that_never_recur_are_undefined_in_words():
     within = WithinToken.of(cloud_of(token=np.arange(30)), np.zeros((2, 30)))
-    for scalar in (*within.profile(99, 40, 0, "x"), within.best_layer(99, 0, "x")):
+    for scalar in (*scalars(within.estimates(99, 40, 0)), *scalars(within.best_layer(99, 0))):
         assert np.isnan(scalar.value) and scalar.underpowered and "share their last token" in scalar.null_reason
 
 
@@ -106,10 +114,10 @@ def test_the_best_layer_is_chosen_on_other_prompts_than_it_is_judged_on():
     entropy = np.asarray(cloud.entropy_bits)
     coordinates = rng.standard_normal((6, 200))
     orders = Resampled.of(cloud, 99, 1, 0).orders
-    noise = best_layer(coordinates, entropy, cloud, orders, 0, "said.")
+    noise = scalars(best_layer(coordinates, entropy, cloud, orders, 0), BEST)[0]
     assert noise.p > 0.05 and abs(noise.null.value) < 0.01  # the best of six on the same prompts would lie far above 0
     coordinates[4] -= entropy
-    found = best_layer(coordinates, entropy, cloud, orders, 0, "said.")
+    found = scalars(best_layer(coordinates, entropy, cloud, orders, 0), BEST)[0]
     assert found.p == 0.01 and "Layer 4 in 100%" in found.meaning
     assert found.value == pytest.approx(abs(stats.spearmanr(coordinates[4], entropy)[0]), abs=0.03)
     assert found.interval[0] < found.value < found.interval[1]
@@ -124,7 +132,9 @@ def test_pc1_that_is_the_class_of_the_token_is_not_called_within_the_token():
         entropy = (token % 2) + rng.standard_normal(150)
         cloud = cloud_of(n=150, token=token, next_entropy_bits=entropy)
         coordinate = (3 * (token % 2) + rng.standard_normal(150))[None]
-        whole = correlation_profile(coordinate, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 20, seed), "x")
+        whole = scalars(
+            correlation_estimates(coordinate, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 20, seed))
+        )
         called["all"] += whole[0].p <= 0.05
-        called["within"] += WithinToken.of(cloud, coordinate).profile(99, 20, seed, "x")[0].p <= 0.05
+        called["within"] += WithinToken.of(cloud, coordinate).estimates(99, 20, seed).p[0] <= 0.05
     assert called["all"] > 30 and called["within"] <= 6  # 2 ± 1.4 expected

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from interp.probes.measures.sign_flips import flip_p, flipped_means, gain_scalar
+from interp.probes.measures.sign_flips import flip_p, flipped_means, gain, gain_estimates
 
 from interp.statistics.resampling import random_signs
 from interp.statistics.units import Units
@@ -53,6 +53,6 @@ def test_methods_name_what_is_resampled(cluster, word):
     })  # fmt: skip
     units = Units.of(rows, "text", 50, np.random.default_rng(0))
     signs = np.ones((9, 3))
-    said = gain_scalar(np.array([0.1, 0.2, 0.4]), units, signs, "bits", "a gain")
+    said = gain("bits", "a gain").scalar(gain_estimates(np.array([0.1, 0.2, 0.4]), units, signs))
     assert units.drawn == word and said.null is not None
     assert f"over {word}s" in said.interval_method and f"whole {word}s" in said.null.name

@@ -467,7 +467,7 @@ def made_judgement(treatment=KEPT, reason=""):
 
 def said(name, found):
     """The scalars of both places."""
-    quantities = QUANTITIES.told(**Target().slots, unit="prompt", within="entropies permuted within tokens")
+    quantities = QUANTITIES.told(**Target().slots, drawn="prompt", within="entropies permuted within tokens")
     return [quantities.scalar(name, found, place) for place in range(len(found.value))]
 
 
@@ -502,8 +502,8 @@ def test_what_was_taken_out_is_said_and_only_then(name):
 def test_the_best_layer_is_the_one_that_the_fitting_half_expects_most_of():
     judgement, r2 = made_judgement()
     better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), False)
-    best, words = replace(judgement, reads=[*judgement.reads, better]).best_layer([0, 1, 2], [3, 4, 5])
-    found = QUANTITIES.scalar("best_layer_r2", best, 0, **words)
+    best = replace(judgement, reads=[*judgement.reads, better]).best_layer([0, 1, 2], [3, 4, 5])
+    found = QUANTITIES.scalar("best_layer_r2", best)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
     assert "Layer 5 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
 
@@ -540,12 +540,12 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
             by_halving.append(1 - np.square(left).sum() / np.square(whole).sum())
         return np.mean(by_halving)
 
-    assert found.value == pytest.approx(r2(entropy))
+    assert found.value == pytest.approx(r2(entropy)) and "length alone predict" in found.meaning
     assert found.null.value == pytest.approx(np.mean([r2(x) for x in exchanged.T])) and found.p == 1 / 20
     assert found.interval[0] < found.value < found.interval[1]
     bare = Design(np.ones((60, 1)), ())
     (nothing,) = said("nuisance_r2", told_by_nuisances(np.c_[entropy, exchanged], bare, halvings, COUNTED))
-    assert nothing.null_reason == "no nuisance varies"
+    assert nothing.null_reason == "no nuisance varies" and "no nuisance that varies alone predict" in nothing.meaning
 
 
 # --- beyond the last token --------------------------------------------------------------------------------------------

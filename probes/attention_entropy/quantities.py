@@ -1,0 +1,70 @@
+"""The numbers of the attention entropy, of scored rows and of all positions; each without the first position too."""
+
+from interp.statistics.quantities import Quantities, Quantity
+
+from ..measures.depth_curve import DEPTH, depth_quantity
+from ..measures.sign_flips import MEAN_METHOD, gain
+from ..measures.sinks import twins
+
+SITES = {
+    "entropy": ("pattern_entropy", "bits"),
+    "normalised": ("pattern_entropy_normalised", "1"),
+    "normalised_no_first": ("pattern_entropy_normalised_no_first", "1"),
+    "no_first": ("pattern_entropy_no_first", "bits"),
+    "uniform": ("pattern_entropy_uniform", "bits"),
+    "uniform_no_first": ("pattern_entropy_uniform_no_first", "bits"),
+    "other_keys": ("pattern_entropy_null", "bits"),
+    "other_keys_no_first": ("pattern_entropy_no_first_null", "bits"),
+    "sink_mass": ("sink_mass", "fraction"),
+}
+"""What is averaged: the site it is read at, and its unit."""
+
+SHARPENING = {"sharpening": ("other_keys", "entropy"), "sharpening_no_first": ("other_keys_no_first", "no_first")}
+"""What a row gains over another prompt's keys: the difference of these two."""
+
+SUFFIX = {"scored": "", "all": "_all_positions"}
+CURVES = {"entropy": "", "normalised": "_normalised", "no_first": "_no_first",
+          "normalised_no_first": "_normalised_no_first"}  # fmt: skip
+"""The curves over depth, and what the names of their numbers end in."""
+
+_MEANINGS = {
+    "reduction": "share of the first layer's {} that is gone in the last layer; negative where it grew",
+    "correlation": "Spearman's ρ of {} with depth; −1 where every layer focuses more than the one before",
+    "area": "area under the curve of {} over relative depth, relative to its first layer; 1 where it stays",
+    "largest_drop": "largest fall of {} from one layer to the next",
+}
+_FACTS = {"reduction": "attention sharpens with depth"}
+
+
+def _over_depth(name: str, curve: str, *, is_first: bool) -> Quantity:
+    of = "attention entropy over log2 of the visible keys" if "normalised" in curve else "attention entropy"
+    unit = SITES[curve][1] if name == "largest_drop" else "1"
+    is_headline = is_first and name in ("reduction", "correlation")
+    return depth_quantity(
+        name, _MEANINGS[name].format(of), unit, is_headline=is_headline, fact=_FACTS.get(name, "") * is_headline
+    )
+
+
+def declared(where: str, *, is_first: bool) -> dict[str, Quantity]:
+    """The numbers of rows read at one kind of place; those of the first have headlines."""
+    end = SUFFIX[where]
+    whole = {f"{name}{end}": _over_depth(name, "entropy", is_first=is_first) for name in DEPTH}
+    whole[f"content_sharpening{end}"] = gain(
+        "bits",
+        "bits by which a row is sharper than with the keys of another prompt of the same length, mean over layers and "
+        "heads; 0 where attention depends on position and token alone",
+        is_headline=is_first, fact="attention depends on this prompt's content" * is_first,
+    )  # fmt: skip
+    normalised = {f"{name}_normalised{end}": _over_depth(name, "normalised", is_first=False) for name in DEPTH}
+    mass = Quantity(
+        "fraction", "attention weight on the first position, mean over layers and heads",
+        "a uniform row over as many keys", MEAN_METHOD, "no row has a weight", is_headline=is_first,
+    )  # fmt: skip
+    return twins(whole, end) | twins(normalised, end) | {f"sink_mass{end}": mass}
+
+
+def quantities(*places: str) -> Quantities:
+    """The numbers of rows read at these places, the headlines of the first."""
+    of_places = {name: of for i, where in enumerate(places) for name, of in declared(where, is_first=i == 0).items()}
+    units = {name: unit for name, (_, unit) in SITES.items()} | dict.fromkeys(SHARPENING, "bits")
+    return Quantities(of_places, units)

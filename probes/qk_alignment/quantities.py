@@ -1,0 +1,85 @@
+"""The numbers of the query-key alignment; those of attention rows without the first position too."""
+
+from interp.findings import ALPHA
+from interp.statistics.quantities import Quantities, Quantity
+
+from ..measures.depth_curve import depth_quantity
+from ..measures.sign_flips import gain
+from ..measures.sinks import twin_of, twins
+
+_CONTRASTS = {
+    "logit": ("qk_logit", "bits", "log2 weight of attended minus unattended keys"),
+    "cosine": ("qk_cosine", "1", "cosine of query and key, attended minus unattended keys"),
+    "max_weight": ("pattern_max", "fraction", "largest attention weight"),
+    "entropy": ("pattern_entropy", "bits", "attention entropy"),
+}
+CONTRASTS = {twin(name): twin(site) for name, (site, *_) in _CONTRASTS.items() for twin in (str, twin_of)}
+"""What is compared with the keys of another prompt, and the site it is read at."""
+
+MASSES = {
+    "mass_self": "mass_self",
+    "mass_previous": "mass_previous",
+    "mass_first": "sink_mass",
+    "mass_self_no_first": "mass_self_no_first",
+    "mass_previous_no_first": "mass_previous_no_first",
+}
+_SIDES = {"matching_heads": "exceeds", "avoiding_heads": "falls below"}
+_FACTS = {"logit": "attention depends on this prompt's content"}
+_OTHER = ": own keys minus those of another prompt of the same length, mean over layers and heads"
+_HELD = ("percentile bootstrap over {drawn}s, the head held fixed", "no row can be compared")
+_RENAMED = "bound tokens renamed at random in every sequence"
+
+
+def _heads(side: str) -> Quantity:
+    return Quantity(
+        "heads",
+        f"heads of {{n_heads}} whose {_CONTRASTS['logit'][2]} {side} that with another prompt's keys at p < "
+        f"{ALPHA:.2f}, corrected over layers and heads",
+        "at most this many by chance, 95 % of the time", "a count of tests",
+    )  # fmt: skip
+
+
+_ROWS = {
+    name: gain(unit, what + _OTHER, is_headline=name == "logit", fact=_FACTS.get(name, ""))
+    for name, (_, unit, what) in _CONTRASTS.items()
+}
+_ROWS |= {
+    f"{name}_correlation": depth_quantity(
+        "correlation", f"Spearman's ρ with depth of the {what}, mean over heads", is_headline=name == "max_weight"
+    )
+    for name, (*_, what) in _CONTRASTS.items()
+}
+_ROWS |= {name: _heads(side) for name, side in _SIDES.items()}
+QUANTITIES = Quantities(
+    {
+        **twins(_ROWS),
+        "posterior_kl": Quantity(
+            "bits",
+            "KL from the exact posterior to attention over the items in the context, in the head where it is smallest "
+            "(layer {layer}, head {head})",
+            "items relabelled within each row, the best head each time", *_HELD, "below", "layers and heads",
+            is_headline=True,
+        ),
+        "feasible_mass": Quantity(
+            "fraction", "attention weight of layer {layer}, head {head} on outcomes that are still possible",
+            "a uniform row", *_HELD,
+        ),
+        "binding": Quantity(
+            "1",
+            "share of the variance of keys at value positions that the key token just before explains, at the layer "
+            "where it is largest ({layer})",
+            f"{_RENAMED}, the best layer each time", "jackknife over {n_groups} groups of sequences, logit scale",
+            "the bound token explains all or nothing", p_over="layers", is_headline=True,
+        ),
+        "binding_cosine": Quantity(
+            "1",
+            "mean |cos| between the mean keys of different bound tokens, layer {layer}; random vectors of {width} "
+            "dimensions have {random}",
+            _RENAMED, "an average over pairs of group means: see binding", asks="either",
+        ),
+    },
+    columns={
+        **{f"{twin(name)}_gain": unit for name, (_, unit, _) in _CONTRASTS.items() for twin in (str, twin_of)},
+        "posterior_kl_uniform": "bits", "feasible_mass_uniform": "fraction", "mass_on_bound_token": "fraction",
+    },
+)  # fmt: skip
