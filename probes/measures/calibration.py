@@ -247,7 +247,7 @@ def _undefined(why: str) -> Held:
 
 
 def _tested(quantity: Quantity, held: Held) -> Estimates:
-    """Held against exchanged posteriors, where the number has them; p is of the side that is asked about."""
+    """Compared with permuted posteriors, where the number has them; p is of the side that is asked about."""
     found, exchanged = held
     if exchanged is None:
         return replace(found, p=np.array([np.nan]))

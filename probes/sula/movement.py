@@ -137,6 +137,6 @@ def _moved(rho: np.ndarray, permuted: np.ndarray, replicates: Float[np.ndarray, 
 
 
 def _two_sided(found: Estimates, by_chance: Float[np.ndarray, "draw place"]) -> Estimates:
-    """Held against what correlations are by chance; p over all places, whichever way they differ."""
+    """Compared with what correlations are by chance; p over all places, whichever way they differ."""
     moved, chance = excess(found.value, by_chance)
     return found.exchanged(by_chance, maximum_statistic_p(np.abs(moved), np.abs(chance)))

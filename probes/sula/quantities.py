@@ -1,4 +1,4 @@
-"""The numbers of the SULA probe: what each means, what it is held against, and which of them the page puts first.
+"""The numbers of the SULA probe: what each means, what it is compared with, and which of them the page puts first.
 
 Slots: `{unit}` what is resampled, `{amount}` the column that counts the evidence.
 """

@@ -54,7 +54,7 @@ def read_on(record: RunRecord) -> list[str]:
 
 
 def _compared(record: RunRecord) -> dict[str, list[str]]:
-    """The references of a comparison, each with the groups that are held against it; nothing of other studies."""
+    """The references of a comparison, each with the groups that are compared with it; nothing of other studies."""
     found = record.findings.get("comparison")
     held = found.tables.get("differences") if found else None
     pairs = {} if held is None else dict.fromkeys(zip(held["group"], held["against"], strict=True))
