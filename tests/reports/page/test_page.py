@@ -33,7 +33,7 @@ def test_show_writes_the_page_beside_the_record_and_nothing_else(tmp_path):
 def test_a_record_that_is_nowhere_on_disk_is_refused_in_three_parts():
     with pytest.raises(RecordError) as caught:
         render(made_record())
-    assert "page" in caught.value.asked and "not saved" in caught.value.found and "write(folder)" in caught.value.fix
+    assert "page" in caught.value.asked and "not saved" in caught.value.found and "save(folder)" in caught.value.fix
 
 
 def test_a_page_that_cannot_be_written_is_told_in_three_parts_and_the_record_stays(tmp_path):
