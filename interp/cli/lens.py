@@ -37,7 +37,7 @@ def fit(
     ),
     quiet: QuietOption = False,
 ) -> None:
-    """Fit a lens and write it. The same command goes on with a fit that was stopped."""
+    """Fit a lens and write it. The same command resumes an interrupted fit."""
     from interp.lens.files import save_lens
     from interp.lens.fit import fit_bytes, fit_lens
     from interp.loading.load import load_as_asked
