@@ -58,12 +58,7 @@ class _Pluggable(TyperGroup):
             return super().invoke(ctx)
         except NoSuchOption as error:
             known = error.ctx.command.params if error.ctx else ()
-            options = [
-                word
-                for each in known
-                if not getattr(each, "hidden", False)
-                for word in (*each.opts, *each.secondary_opts)
-            ]
+            options = [word for each in known for word in (*each.opts, *each.secondary_opts)]
             habit = option_of(error.option_name)
             of = "option" if error.ctx is None else f"option of {error.ctx.command_path}"
             raise UnknownName(of, error.option_name, options, habit) from error
@@ -584,7 +579,7 @@ def help_(
     app([*(command or ()), "--help"], prog_name="interp")
 
 
-@app.command("version", epilog="Example: interp version ")
+@app.command("version", epilog="Example: interp version")
 def version_() -> None:
     """Print versions and devices, as a report of a fault wants them."""
     from interp.system.environment import show_versions

@@ -42,7 +42,7 @@ def test_groups_are_walked_too():
 def test_every_command_shows_an_example_that_can_be_parsed(name):
     shown = CliRunner().invoke(app, [*name.split()[1:], "--help"])
     assert shown.exit_code == 0
-    assert f"Example: {name} " in " ".join(shown.stdout.split())
+    assert f"Example: {name} " in " ".join([*shown.stdout.split(), ""])
     example = (COMMANDS[name].epilog or "").removeprefix("Example: ")
     assert parsed(example).command.name == name.split()[-1]
 
