@@ -550,7 +550,8 @@ def generate(
     from interp.running.generate import generate as go_on
 
     model = load_as_asked(asked)
-    n_pool = asked.n_pool or (None if Path(str(asked.prompts)).is_file() else 5)
+    are_built_in = asked.prompts is None or (isinstance(asked.prompts, str) and not Path(asked.prompts).is_file())
+    n_pool = asked.n_pool or (5 if are_built_in else None)
     pool = prompts_for(model, asked.prompts, n_pool, asked.seed, asked.text_column, asked.chat)
     found = go_on(
         model, pool, asked.edits, n_tokens=n_tokens, temperature=temperature, seed=asked.seed, window=asked.window

@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig
 
 from interp.errors import ModelError, UsageError
 from interp.system.float64 import has_float64
-from interp.system.plain_numbers import DTYPES, device_name, dtype_name
+from interp.system.plain_numbers import DEVICES, DTYPES, device_name, dtype_name
 from interp.system.processes import local_rank, n_started
 
 HEADROOM = 1.2
@@ -159,10 +159,7 @@ def _device(name: str | None) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and n_started() > 1 and torch.cuda.device_count():
         name = f"cuda:{local_rank() % torch.cuda.device_count()}"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(asked=f"the device {name!r}", found="there is no such kind of device", fix=_DEVICES) from error
+    device = torch.device(name)
     is_there = {
         "cpu": True,
         "cuda": (device.index or 0) < torch.cuda.device_count(),
@@ -170,11 +167,8 @@ def _device(name: str | None) -> torch.device:
     }
     if not is_there.get(device.type, False):
         found = f"this machine shows {torch.cuda.device_count()} CUDA GPUs to PyTorch {torch.__version__}"
-        raise UsageError(asked=f"the device {name!r}", found=found, fix=_DEVICES)
+        raise UsageError(asked=f"the device {name!r}", found=found, fix=DEVICES)
     return device
-
-
-_DEVICES = "Use cpu, cuda, cuda:1 ... or mps."
 
 
 def _refuse_if_too_big(config: PreTrainedConfig, n_parameters: int, placement: Placement, available: int) -> None:

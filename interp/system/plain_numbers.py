@@ -3,12 +3,13 @@
 Numbers raise `TypeError` or `ValueError` for what is none.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from interp.errors import UnknownName
+from interp.errors import UnknownName, UsageError
 
 
 def plain(value: Any) -> Any:
@@ -69,9 +70,15 @@ def dtype_name(given: Any) -> str:
     return name
 
 
+DEVICES = "Use cpu, cuda, cuda:1 ... or mps."
+
+
 def device_name(given: Any) -> str:
-    """The name of a device that is one of torch, or the number of a GPU."""
-    return f"cuda:{given}" if isinstance(given, int) else str(given)
+    """The name of a device that is one of torch, or the number of a GPU; else `UsageError`."""
+    name = f"cuda:{given}" if isinstance(given, int) else str(given)
+    if not re.fullmatch(r"(cpu|cuda|mps)(:(0|[1-9][0-9]?))?", name):
+        raise UsageError(asked=f"the device {name!r}", found="there is no such kind of device", fix=DEVICES)
+    return name
 
 
 def whole_pool(given: Any) -> int | None:

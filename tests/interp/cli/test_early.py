@@ -18,6 +18,9 @@ WRONG = {
     "folder": (["--model", "./nothere"], "there is no such folder"),
     "layer of a tunnel": (["--probe", "manifold", "--set", "manifold.layer=99"], "the model has layers 0 to 2"),
     "layer of an alias": (["--model", "gpt2", "--set", "manifold.layer=12"], "the model has layers 0 to 11"),
+    "precision": (["--dtype", "bf17"], "Did you mean bfloat16"),
+    "device": (["--device", "gpu"], "Use cpu, cuda, cuda:1 ... or mps."),
+    "number of a device": (["--device", "cuda:x"], "there is no such kind of device"),
     "tunnel": (["--model", "tunnel:nosuch"], "there is no tunnel of this name"),
 }
 

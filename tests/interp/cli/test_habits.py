@@ -1,12 +1,17 @@
 """What people type in the shell: it works, or is answered with what to type, before anything loads."""
 
 import io
+import re
+import signal
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from interp.cli.app import app, main
+from interp.errors import InterpError, UsageError
+from interp.system.signals import Stopped
+from tests.paths import ROOT
 
 TUNNEL = "tunnel:bijection-gpt-neox"
 
@@ -46,6 +51,31 @@ def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
 def test_what_is_not_taken_is_answered_with_what_is(words, said, monkeypatch, capsys):
     code, told = answer(monkeypatch, capsys, words)
     assert code == 2 and said in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize("texts", [["--prompts", "-"], ["--prompt", "w1 w2 w3", "--prompt", "w4 w5"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["generate", "--n-tokens", "1", "--model"], "w4 w5"),
+        (["plan", "--model"], "texts: manifold  1  2 "),
+        (["run", "-p", "attention_entropy", "--draw", "0", "-q", "-o", ".", "--model"], "report.html"),
+    ],
+    ids=lambda given: given[0],
+)
+def test_texts_come_from_a_pipe_or_from_the_command(command, shown, texts, tiny_folders, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    piped = "w1 w2 w3\n\nw4 w5\n"
+    done = CliRunner().invoke(app, [*command, str(tiny_folders["llama"]), *texts], input=piped)
+    assert done.exit_code == 0 and shown in done.stdout, done.output
+
+
+def test_the_page_of_the_first_run_lists_every_exit_code():
+    page = (ROOT / "docs/start/first-run.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (\d+(?:, \d+)*) \|", page, re.MULTILINE)
+    stopped = (Stopped(each).exit_code for each in (signal.SIGINT, signal.SIGTERM))
+    codes = [0, InterpError.exit_code, UsageError.exit_code, *stopped]
+    assert [int(code) for row in listed for code in row.split(", ")] == codes
 
 
 def test_help_of_a_run_fits_two_screens_and_the_rest_is_there():
