@@ -192,9 +192,11 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def __getitem__(self, need: Need | str) -> np.ndarray:
         """The rows of a need (or the array of a weight), or of the only need of a site that is named.
 
-        An absent one is an `UnknownName`, which is a `KeyError`, never zeros.
+        Of a fold that keeps no rows it is the mean; `folded` has the rest. An absent need is an `UnknownName`, which is
+        a `KeyError`, never zeros.
         """
-        return self.folded(self._need_of(need) if isinstance(need, str) else need)["rows"]
+        found = self.folded(self._need_of(need) if isinstance(need, str) else need)
+        return found["rows"] if "rows" in found else found["mean"]
 
     def __iter__(self) -> Iterator[Need]:
         return iter(self.arrays)

@@ -153,7 +153,7 @@ def _read_record(folder: Path) -> object:
 
 def _certificate(folder: Path) -> None:
     if not (folder / "run").exists():
-        shutil.copytree(CERTIFICATES / "manifold", folder / "run")
+        shutil.copytree(CERTIFICATES / "heads", folder / "run")
 
 
 def _read_certificate(folder: Path) -> object:

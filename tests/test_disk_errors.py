@@ -92,7 +92,7 @@ def read_stage(folder: Path) -> int:
 
 
 def keep_worlds(folder: Path, n: int) -> None:
-    Tried(folder / PARTIAL / "c", {("world", 0): [{"a": Seen(True, 0.5, None)}] * n}).keep()
+    Tried(folder / PARTIAL / "c", {("world", 0): [{"a": Seen(True, None)}] * n}).keep()
 
 
 def n_worlds(folder: Path) -> int:

@@ -65,7 +65,7 @@ def fit(
 def show(
     asked: RunOptions,
     files: Annotated[list[Path], typer.Argument(help="Files of lenses of this model.")],
-    prompt: Annotated[int, typer.Option(help="Number of the prompt that is shown token by token.", min=0)] = 0,
+    strip: Annotated[int, typer.Option(help="Number of the prompt that is shown token by token.", min=0)] = 0,
     skip_first: Annotated[int | None, typer.Option(help="As it was fitted with.", min=0)] = None,
 ) -> None:
     """Show how far lenses read from the final prediction, beside the logit lens, and what they read of a prompt."""
@@ -73,7 +73,7 @@ def show(
     from interp.loading.load import load_as_asked
 
     model = load_as_asked(asked)
-    _show(RunOptions(**vars(asked) | {"model": model}), [open_lens(file, model) for file in files], prompt, skip_first)
+    _show(RunOptions(**vars(asked) | {"model": model}), [open_lens(file, model) for file in files], strip, skip_first)
 
 
 def _show(asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) -> None:

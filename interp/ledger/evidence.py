@@ -162,7 +162,9 @@ def _carried_out(
         return _studied(source, named, networks, out, quiet, reuse)
     settings = _merged(source.settings, changes.settings)
     options = {**source.options, **changes.options}
-    asked = {"probes": changes.probes or source.probes, "settings": settings, **options}
+    probes = changes.probes or source.probes
+    of_these = {probe: given for probe, given in settings.items() if probe in probes}
+    asked = {"probes": probes, "settings": of_these, **options}
     return _run(source, source.model.format(**works) or model, asked, out, quiet)
 
 

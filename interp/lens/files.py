@@ -25,7 +25,13 @@ _FIX = "Give a file that `interp lens fit` wrote, or a published torch archive (
 
 
 def save_lens(lens: FittedLens, path: str | Path) -> Path:
-    """Write a lens: a name that ends in .pt is the published archive (a Jacobian lens, half precision), else ours."""
+    """Write a lens: a name that ends in .pt is the published archive (a Jacobian lens, half precision), else ours.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=1.0, quiet=True)
+    >>> interp.save_lens(lens, "tuned.safetensors").name
+    'tuned.safetensors'
+    """
     path = Path(path)
     with telling(f"writing the lens {path}"), writing(path) as draft:
         if path.suffix == ".pt":
@@ -43,6 +49,11 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
     """The lens in a file. A published archive does not say how many layers its `model` has: it is needed then.
 
     Raises `RecordError` for a file that is missing, damaged or no lens, `UsageError` without the model.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=1.0, quiet=True)
+    >>> interp.open_lens(interp.save_lens(lens, "lens.safetensors")).n_prompts == lens.n_prompts
+    True
     """
     path = Path(path)
     with readable(f"the lens {path}", _FIX):

@@ -104,7 +104,7 @@ def fit_lens(
     Raises `UsageError` for an unknown kind and a model without gradients, `PromptError` for prompts that are too few.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> tuned = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=5, quiet=True)
+    >>> tuned = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=5.0, quiet=True)
     >>> tuned.log_probabilities(model, torch.zeros(2, model.info.d_model), depth=1).shape == (2, model.info.vocab_size)
     True
     """

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 
 from interp.model import Model
 from interp.reading.lens import Lens
+from interp.system.float64 import double
 from interp.system.progress import Report
 
 PENALTIES = (1e-4, 1e-2, 1e-1)
@@ -90,7 +91,7 @@ class TunedFit:
         return self._ridges(depth, every, [PENALTIES[int(judged.argmin())]])[0]
 
     def _ridges(self, depth: int, rows: np.ndarray, penalties: Sequence[float]) -> list[Map]:
-        x, y = self._of(depth, rows).double(), self._of(-1, rows).double()
+        x, y = double(self._of(depth, rows)), double(self._of(-1, rows))
         mean_x, mean_y = x.mean(dim=0), y.mean(dim=0)
         x, y = x - mean_x, y - mean_y
         scatter, eye = x.mT @ x, torch.eye(x.shape[1], dtype=x.dtype, device=x.device)

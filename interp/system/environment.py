@@ -29,7 +29,11 @@ def environment() -> dict[str, Any]:
 
 
 def show_versions() -> None:
-    """Print versions and devices in two lines, as a report of a fault wants them."""
+    """Print versions and devices in two lines, as a report of a fault wants them.
+
+    >>> interp.show_versions()  # doctest: +ELLIPSIS
+    Python ...
+    """
     e = environment()
     packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items() if version)
     print(f"Python {e['python']} on {e['platform']}, {e['threads']} threads, GPUs: {', '.join(e['gpus']) or 'none'}")

@@ -189,7 +189,7 @@ LABELS = "cells => cells.map(x => getComputedStyle(x, '::before').content.replac
 
 @pytest.mark.slow
 def test_a_certificate_says_on_a_narrow_screen_what_its_numbers_are(chromium, tmp_path):
-    shutil.copytree(ROOT / "examples/certificates/manifold", tmp_path / "certificate")
+    shutil.copytree(ROOT / "examples/certificates/heads", tmp_path / "certificate")
     seen = Seen(chromium, open_run(tmp_path / "certificate").show(), 400)
     assert seen.overflow() <= 0 and seen.crowded() == []
     labels = seen.page.locator(".certified tbody tr").first.locator(".num").evaluate_all(LABELS)

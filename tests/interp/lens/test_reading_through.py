@@ -105,5 +105,5 @@ def test_the_commands_fit_and_show(tmp_path):
     asked = ["--model", "tunnel:bijection-gpt-neox", "--n-pool", "24"]
     fitted = CliRunner().invoke(app, ["lens", "fit", *asked, "--precision", "9", "--out", str(out)])
     assert fitted.exit_code == 0 and fitted.stdout.splitlines()[-1] == str(out) and "standard error" in fitted.stdout
-    shown = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--prompt", "1"])
+    shown = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--strip", "1"])
     assert shown.exit_code == 0 and "1 jacobian" in shown.stdout and "final" in shown.stdout

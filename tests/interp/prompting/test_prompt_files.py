@@ -241,7 +241,7 @@ MESSAGES = {
     "quote": (".csv", 'text,k\na,1\n"b,2\nc,3\n', "p.csv, line 3: it is not CSV: unexpected end of data"),
     "header_twice": (".csv", "text,text\na,b\n", "p.csv, line 1: a column stands in the header twice"),
     "header_only": (".csv", "text,k\n", "there is no prompt in it"),
-    "unnamed": (".csv", ",text\n0,a\n", "the columns of {}: one of them is called ''"),
+    "unnamed": (".csv", ",text\n0,a\n", "the columns of {}: one of them is named ''"),
     "overflow": (".csv", "text,k\na,1e999\n", "line 2: the column 'k' holds inf"),
     "latin": (".txt", b"caf\xc3\xa9\nna\xefve", "p.txt, line 2: byte 8 of the file (0xef) is not UTF-8"),
     "latin_after_mark": (".txt", b"\xef\xbb\xbfa\n\xff", "p.txt, line 2: byte 5 of the file (0xff) is not UTF-8"),

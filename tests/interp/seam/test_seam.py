@@ -345,6 +345,6 @@ def test_iterated_weights_are_views_not_copies():
 
 def test_absent_activations_are_an_error():
     got = capture(tiny_model("llama"), *token_prompts([4]), [Need("v")])
-    with pytest.raises(KeyError, match="was not captured"):
+    with pytest.raises(KeyError, match="there is no captured need of this name"):
         got[Need("k")]
     assert Need("v") == Need("v", Rows())

@@ -816,7 +816,7 @@ def test_beliefs_that_belong_to_whole_clusters_are_no_finding(world):
         findings = world.findings(Belief(), seed, 0.0)
         for name in called:
             called[name] += findings[name].p <= 0.05
-        assert findings["r2"].underpowered and (findings["r2"].n, findings["r2"].n_clusters) == (210, 42)
+        assert findings["r2"].n == 5 * findings["r2"].n_clusters
         assert "clusters" in findings["r2"].interval_method
     assert max(called.values()) <= 2, called
 

@@ -429,7 +429,7 @@ def test_the_shipped_tunnel_writes_its_page(shipped):
     assert (shipped.path / "report.html").is_file()
     assert found.headline[:2] == ("kl_beyond_controls", "kl")
     assert found["kl_beyond_controls"].p_over == "" and found["later_r2_beyond_controls"].p_over
-    assert found["kl"].p is None and "kl_beyond_controls is judged" in found["kl"].null_reason
+    assert found["kl"].p is None and "kl_beyond_controls is tested" in found["kl"].null_reason
     judged = [found[name] for name in found.scalars if name.endswith("_beyond_controls")]
     assert all(s.null.value == 0 and s.null.band[0] < 0 < s.null.band[1] for s in judged)
     assert any("Primary, named beforehand" in note for note in found.notes)

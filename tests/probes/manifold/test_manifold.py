@@ -341,7 +341,7 @@ def test_the_entropy_axis_of_the_map_points_where_entropy_rises_in_its_plane() -
     across, up = np.diff(arrow.x)[0], np.diff(arrow.y)[0]
     assert up / across == pytest.approx(4 / 3) and across > 0
     assert np.hypot(across, up) == pytest.approx(4 * np.std((3 * pc1 + 4 * pc2) / 5))
-    assert "tells 1.00 of" in arrow.hovertemplate
+    assert "explains 1.00 of" in arrow.hovertemplate
     level = {**columns, "next_entropy_bits": np.ones(400)}
     assert not _add_axis(plot, Table(level, dict.fromkeys(level, "1")), ("pc1", "pc2"), Target())
 

@@ -320,7 +320,7 @@ def test_more_than_two_are_a_map_and_dots_for_every_probe(tmp_path):
     [
         ({"labels": ["x"]}, "1 labels for 2 runs"),
         ({"groups": ["x"]}, "1 groups for 2 runs"),
-        ({"labels": ["x", "x"]}, "two of them are called 'x'"),
+        ({"labels": ["x", "x"]}, "two of them are named 'x'"),
         ({"against": ["b", "nobody"]}, "against 'nobody'"),
     ],
 )
