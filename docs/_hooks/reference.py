@@ -26,7 +26,7 @@ GROUPS = {
                        "AttentionOff", "BypassLayer", "FeedForwardOff", "KeepAxis", "PatternsOf", "RemoveAxis",
                        "ReplaceCoordinates", "RotateAxes", "ShiftAxis", "listening", "Listener"),
     "Write a probe": ("Probe", "Sentences", "Condition", "Figure", "Readout", "certify"),
-    "Errors": ("InterpError",),
+    "Errors": ("InterpError", "show_versions"),
 }  # fmt: skip
 """The public names in the order of a user's work; `api` refuses to leave one out."""
 

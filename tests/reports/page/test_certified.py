@@ -1,5 +1,6 @@
 """The line that a run's page has of the certificate of its probe, and the shipped certificates themselves."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -76,17 +77,18 @@ def test_a_run_records_the_code_of_its_probes(a_record):
 
 def test_certificates_are_shipped_and_the_data_file_is_made_of_them():
     records = [interp.open_run(path) for path in SHIPPED]
-    assert {record.spec["certified"]["name"] for record in records} == set(certificates()) and len(records) >= 4
+    assert {record.spec["certified"]["name"] for record in records} == set(certificates()) and len(records) >= 8
     for record in records:
         assert distilled(record) == certificates()[record.spec["certified"]["name"]]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
-def test_no_headline_of_a_shipped_probe_is_liberal(path):
+def test_a_headline_of_a_shipped_probe_is_liberal_only_where_the_page_of_error_rates_says_why(path):
     record = interp.open_run(path)
     assert record.spec["certified"]["name"] == path.parent.name
-    words = record.findings["certificate"].tables["headlines"]["word"].tolist()
-    assert words and "liberal" not in words
+    table = record.findings["certificate"].tables["headlines"]
+    liberal = [f"{path.parent.name}.{name}, all kinds" for name in table["number"][table["word"] == "liberal"]]
+    assert table.n_rows and set(liberal) <= set(json.loads((ROOT / "tests/stress/limits.json").read_text()))
     assert sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file()) < 80_000
 
 
