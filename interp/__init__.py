@@ -8,9 +8,8 @@
 The public names stand in `__init__.pyi`. Each is imported when it is first used: `import interp` costs next to nothing.
 """
 
-from importlib.metadata import version
-from inspect import isfunction
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import lazy_loader
@@ -26,9 +25,11 @@ _attached, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> Any:
     """A public name, imported now; its functions answer for arguments that they do not take."""
     if name == "__version__":
+        from importlib.metadata import version  # which takes longer than all else here
+
         return version("interp")
     found = _attached(name)
-    if not isfunction(found):
+    if not isinstance(found, FunctionType):
         return found
     from interp.options import answering
 
