@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 
 from interp.editing.screen import token_bytes
-from interp.errors import PromptError, UsageError
+from interp.errors import PromptError, UnknownName
 from interp.lens.gradients import refuse_without_gradients
 from interp.lens.held import HeldOut
 from interp.lens.jacobian import N_GROUPS, Budget, Valid, fit_jacobian, steps_of
@@ -109,7 +109,7 @@ def fit_lens(
     True
     """
     if kind not in KINDS:
-        raise UsageError(asked=f"a {kind} lens", found=f"there are {', '.join(KINDS)}", fix="Name one of these.")
+        raise UnknownName("lens", kind, KINDS)
     if kind == "logit":
         return FittedLens.logit(model)
     refuse_without_gradients(model)
@@ -156,8 +156,7 @@ def _tuned(
     resid = Need("resid", at="all")
     found = capture(model, asked.prompts.take(chosen), [asked.ids[i] for i in chosen], [resid])
     rows = found.rows_at("all")
-    length = np.asarray(rows["length"]) - asked.valid.last
-    counts = (np.asarray(rows["position"]) >= asked.valid.first) & (np.asarray(rows["position"]) < length)
+    counts = asked.valid.counts(np.asarray(rows["position"]), np.asarray(rows["length"]))
     stream = torch.from_numpy(found[resid][:, counts]).to(model.input_device, model.module.dtype)
     fold = asked.groups(N_FOLDS, seed)[chosen][np.asarray(rows["prompt"])[counts]]
     maps = fit_tuned(model, stream, fold, seconds=seconds, seed=seed, progress=progress)

@@ -49,9 +49,12 @@ class Valid:
 
     def mask(self, batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> torch.Tensor:
         """`[item, pos]` of a batch of single prompts, 1 where a position counts."""
-        place = torch.arange(batch.ids.shape[1])
-        ends = torch.from_numpy(lengths[batch.prompts] - self.last)
-        return ((place >= self.first) & (place < ends[:, None])).to(batch.ids.device, torch.float32)
+        position, length = np.arange(batch.ids.shape[1]), lengths[batch.prompts][:, None]
+        return torch.from_numpy(self.counts(position, length)).to(batch.ids.device, torch.float32)
+
+    def counts(self, position: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """Whether these positions count, of prompts of these lengths."""
+        return (position >= self.first) & (position < length - self.last)
 
     def holds(self, lengths: Int[np.ndarray, " prompt"]) -> np.ndarray:
         """Whether a prompt of such a length has any."""

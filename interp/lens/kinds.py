@@ -14,6 +14,7 @@ Representations Form a Global Workspace in Language Models".
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -64,6 +65,12 @@ class FittedLens:
 
     def on(self, model: Model) -> Model:
         """The same model, whose stream is read through this lens; `UsageError` where it is of another shape."""
+        self._refuse_other_shape(model)
+        if self.kind == "logit":
+            return replace(model, lens=None, info=replace(model.info, lens=None))
+        return replace(model, lens=self, info=replace(model.info, lens=f"{self.kind} {self.digest}"))
+
+    def _refuse_other_shape(self, model: Model) -> None:
         if (self.n_layers, self.d_model) != (model.info.n_layers, model.info.d_model):
             raise UsageError(
                 asked=f"the {self.kind} lens of {self.model} on {model.name}",
@@ -71,11 +78,8 @@ class FittedLens:
                 f"and {model.info.d_model}",
                 fix="Fit one on this model: `interp lens fit`.",
             )
-        if self.kind == "logit":
-            return replace(model, lens=None, info=replace(model.info, lens=None))
-        return replace(model, lens=self, info=replace(model.info, lens=f"{self.kind} {self.digest}"))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The first 16 hexadecimal digits of the SHA-256 of its numbers."""
         found = hashlib.sha256()
@@ -102,5 +106,6 @@ class FittedLens:
 
     def log_probabilities(self, model: Model, x: torch.Tensor, depth: int) -> torch.Tensor:
         """log2 of the probabilities `[row, vocab]` that residual vectors `[row, d_model]` of a depth decode to."""
-        logits = Lens(self.on(model)).logits(self.carried(x, depth))
+        self._refuse_other_shape(model)
+        logits = Lens(model).logits(self.carried(x, depth))
         return torch.log_softmax(logits, dim=-1) * BITS_PER_NAT
