@@ -389,19 +389,28 @@ class Findings(Answering, Mapping[str, Scalar]):
 
         Figures are made of findings alone: the parameters of the probe that found them do not come into it.
         """
-        figures = self.figures(theme)
-        if name is None and figures:
-            name = next(iter(figures))
-        if name not in figures:
-            raise UnknownName("figure", str(name), figures)
-        return figures[name]
+        from interp.registry import load_entry
+
+        drawn = self._drawn()
+        if name is None and drawn:
+            name = next(iter(drawn))
+        if name not in drawn:
+            raise UnknownName("figure", str(name), drawn)
+        return load_entry("report", "figure")(drawn[name], theme)
 
     def figures(self, theme: Literal["light", "dark"] = "light") -> dict[str, "go.Figure"]:
         """All figures of the page by name, the main one first, in the page's theme."""
+        from interp.registry import load_entry
+
+        themed = load_entry("report", "figure")
+        return {name: themed(figure, theme) for name, figure in self._drawn().items()}
+
+    def _drawn(self) -> dict[str, Any]:
+        """The figures (`interp.Figure`) by name, as the probe or study draws them."""
         from interp.registry import entries, load_entry
 
-        kind, themed = "study" if self.probe in entries("study") else "probe", load_entry("report", "figure")
-        return {figure.name: themed(figure, theme) for figure in load_entry(kind, self.probe)().figures(self)}
+        kind = "study" if self.probe in entries("study") else "probe"
+        return {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
         """A table by name as a pandas frame; without a name, the scalars, one a row with all that is known of each.
