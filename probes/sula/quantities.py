@@ -56,4 +56,3 @@ QUANTITIES = Quantities(
         "rho": "1", "p": "probability", "coordinate": "deviations",
     },
 )  # fmt: skip
-HEADLINES = tuple(name for name, quantity in QUANTITIES.items() if quantity.is_headline)
