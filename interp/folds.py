@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 
 class FoldState(ABC):
@@ -45,7 +46,8 @@ class Fold(ABC):
     """A way to fold; compared and hashed by its parameters."""
 
     @abstractmethod
-    def start(self) -> FoldState: ...
+    def start(self, clusters: Int[np.ndarray, " prompt"]) -> FoldState:
+        """A state that has seen nothing yet; `clusters` is the cluster of every prompt of the pass."""
 
     def keeps(self, width: int) -> bool:
         """Whether anything is kept of rows of so many entries; where not, rows of none may be given instead."""
@@ -63,7 +65,7 @@ class Rows(Fold):
     True
     """
 
-    def start(self) -> FoldState:
+    def start(self, clusters: np.ndarray) -> FoldState:
         return _RowsState()
 
 
@@ -76,7 +78,7 @@ class NarrowRows(Rows):
 
     max_width: int = 512
 
-    def start(self) -> FoldState:
+    def start(self, clusters: np.ndarray) -> FoldState:
         return _RowsState(self.max_width)
 
     def keeps(self, width: int) -> bool:
@@ -94,7 +96,7 @@ class Mean(Fold):
     ['count', 'mean', 'variance']
     """
 
-    def start(self) -> FoldState:
+    def start(self, clusters: np.ndarray) -> FoldState:
         return _MomentsState(full=False)
 
 
@@ -110,7 +112,7 @@ class Moments(Fold):
     True
     """
 
-    def start(self) -> FoldState:
+    def start(self, clusters: np.ndarray) -> FoldState:
         return _MomentsState(full=True)
 
 
@@ -125,7 +127,7 @@ class PromptMean(Fold):
     (3, 8, 4)
     """
 
-    def start(self) -> FoldState:
+    def start(self, clusters: np.ndarray) -> FoldState:
         return _PromptMeanState()
 
 

@@ -25,6 +25,7 @@ from interp.probe import Figure, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.sites import Site
 from interp.statistics.possible import impossible
+from interp.statistics.units import clusters_of
 from interp.table import LABEL, Table
 
 _DATACLASS_PARAMETERS = "__dataclass_params__"
@@ -90,7 +91,8 @@ def synthetic_capture(
         outcome_ids = np.arange(shape.n_outcomes) if outcome_ids is None else outcome_ids
     scored = _scored_table(shape, columns or {}, rng)
     tables = {"scored": scored} | {n.at: _other_table(scored, shape, n.at) for n in needs if n.at != "scored"}
-    arrays = {need: _folded(need, tables[need.at], shape, planted or {}, rng) for need in needs}
+    clusters = clusters_of(scored)[np.unique(scored["prompt"], return_index=True)[1]]
+    arrays = {need: _folded(need, tables[need.at], clusters, shape, planted or {}, rng) for need in needs}
     prompts = replace(_prompts(scored, shape), posterior=posterior, outcome_ids=outcome_ids, belief=belief)
     return Capture(_model(shape), prompts, tables, arrays, seed=seed, posterior=posterior, belief=belief)
 
@@ -160,8 +162,9 @@ def _other_table(scored: Table, shape: Shape, at: str) -> Table:
 
 
 def _folded(
-    need: Need, rows: Table, shape: Shape, planted: Mapping[str, np.ndarray], rng: np.random.Generator
-) -> Mapping[str, np.ndarray]:
+    need: Need, rows: Table, clusters: np.ndarray, shape: Shape, planted: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+) -> Mapping[str, np.ndarray]:  # fmt: skip
     site = need.described
     sizes = tuple(shape.axis(axis) for axis in site.axes)
     leading = shape.leading(site)
@@ -175,13 +178,13 @@ def _folded(
     if site.source == "weights":
         return {"rows": values}
     if not leading:
-        return _fold(need.fold, values, rows["prompt"])
-    folded = [_fold(need.fold, layer, rows["prompt"]) for layer in values]
+        return _fold(need.fold, values, rows["prompt"], clusters)
+    folded = [_fold(need.fold, layer, rows["prompt"], clusters) for layer in values]
     return {name: np.stack([f[name] for f in folded]) for name in folded[0]}
 
 
-def _fold(fold: Fold, values: np.ndarray, prompts: np.ndarray) -> Mapping[str, np.ndarray]:
-    state = fold.start()
+def _fold(fold: Fold, values: np.ndarray, prompts: np.ndarray, clusters: np.ndarray) -> Mapping[str, np.ndarray]:
+    state = fold.start(clusters)
     state.add(values, prompts)
     return state.result()
 

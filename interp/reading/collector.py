@@ -274,7 +274,7 @@ class Collector:
         return self._carried(part, depth) - self._carried(torch.zeros_like(part[:1]), depth)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
-        state = self._passing.setdefault((need, layer), need.fold.start())
+        state = self._passing.setdefault((need, layer), need.fold.start(self.clusters))
         state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
 
     def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
@@ -297,7 +297,7 @@ class Collector:
                 _, i, layer, what = name
                 folded.setdefault((self._live[int(i)], int(layer)), {})[str(what)] = array
         for (need, layer), arrays in folded.items():
-            state = self.states[need, layer] = need.fold.start()
+            state = self.states[need, layer] = need.fold.start(self.clusters)
             state.restore(arrays)
 
     def n_bytes(self) -> int:

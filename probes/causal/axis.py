@@ -28,7 +28,7 @@ from ..measures.cloud import Cloud
 from ..measures.exchanges import exchange_within
 from ..measures.places import Scale
 from ..measures.sample_sizes import MIN_HALVES
-from .prompt_sample import keys
+from .prompt_sample import chosen_clusters
 
 Kind = Literal["ridge", "pc1", "encoding"]
 N_RANDOM = 100
@@ -60,10 +60,7 @@ class Split:
                 fix="Give more (--n-pool); the statistics want two hundred or more.",
             )
         first = np.unique(cloud.prompts, return_index=True)[1]
-        names, n_of = np.unique(cloud.units[first], return_counts=True)
-        order = np.argsort(keys(names, seed), kind="stable")[: len(names) // 2]
-        n_whole = int((np.cumsum(n_of[order]) <= n_prompts).sum())
-        chosen = names[order[: max(1, n_whole)]]
+        chosen = chosen_clusters(cloud.units[first], n_prompts, seed, most=cloud.n_units // 2)
         is_run = np.isin(cloud.units, chosen)
         return cls(np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
 

@@ -1,8 +1,8 @@
-"""A fold that keeps the rows of a few prompts, chosen before anything is known of the others.
+"""A fold that keeps the rows of a few prompts, chosen before anything is captured.
 
 Controls are matched on prompts that the axis was not fitted on, at all edited positions. Which prompts these are
-follows from their number in the set and a seed alone, so that the rows of a few can be kept while all stream by, in
-whatever order and in however many parts.
+follows from the numbers of their clusters and a seed alone, so that the rows of a few can be kept while all stream by,
+in whatever order and in however many parts.
 """
 
 from collections.abc import Mapping
@@ -16,31 +16,27 @@ from interp.folds import Fold, FoldState
 
 @dataclass(frozen=True)
 class PromptSample(Fold):
-    """`rows` `[row, ...]` and `prompt` `[row]` of the `n` prompts with the smallest keys, in the order of prompts."""
+    """`rows` `[row, ...]` and `prompt` `[row]` of the prompts that `chosen_clusters` names, in the order of prompts."""
 
     n: int
     seed: int = 0
 
-    def start(self) -> FoldState:
-        return _Sample(self)
+    def start(self, clusters: Int[np.ndarray, " prompt"]) -> FoldState:
+        return _Sample(np.flatnonzero(np.isin(clusters, chosen_clusters(clusters, self.n, self.seed))))
 
 
 class _Sample(FoldState):
-    def __init__(self, fold: PromptSample) -> None:
-        self.fold = fold
+    def __init__(self, chosen: Int[np.ndarray, " chosen"]) -> None:
+        self.chosen = chosen
         self.kept: dict[int, list[np.ndarray]] = {}
 
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
-        candidates = np.unique(np.concatenate([prompts, np.array(list(self.kept), dtype=np.int64)]))
-        chosen = first_by_key(candidates, self.fold.n, self.fold.seed)
-        self.kept = {prompt: parts for prompt, parts in self.kept.items() if prompt in chosen}
-        for prompt in np.intersect1d(chosen, prompts).tolist():
+        for prompt in np.intersect1d(self.chosen, prompts).tolist():
             self.kept.setdefault(prompt, []).append(rows[prompts == prompt])
 
     def merge(self, other: "_Sample") -> None:
-        if other.kept:
-            found = other.result()
-            self.add(found["rows"], found["prompt"])
+        for prompt, parts in other.kept.items():
+            self.kept.setdefault(prompt, []).extend(parts)
 
     def result(self) -> dict[str, np.ndarray]:
         parts = {prompt: np.concatenate(self.kept[prompt]) for prompt in sorted(self.kept)}
@@ -58,17 +54,19 @@ class _Sample(FoldState):
         return sum(rows.nbytes for parts in self.kept.values() for rows in parts)
 
 
-def first_by_key(prompts: Int[np.ndarray, " prompt"], n: int, seed: int) -> Int[np.ndarray, " chosen"]:
-    """The `n` of these prompts with the smallest keys, in their own order."""
-    if len(prompts) <= n:
-        return np.sort(prompts)
-    return np.sort(prompts[np.argsort(keys(prompts, seed), kind="stable")[:n]])
+def chosen_clusters(
+    clusters: Int[np.ndarray, " prompt"], n: int, seed: int, most: int | None = None
+) -> Int[np.ndarray, " chosen"]:
+    """The first clusters by their keys that hold at most `n` prompts together, at most `most`; at least one."""
+    names, n_of = np.unique(clusters, return_counts=True)
+    order = np.argsort(keys(names, seed), kind="stable")[:most]
+    return names[order[: max(1, int((np.cumsum(n_of[order]) <= n).sum()))]]
 
 
-def keys(prompts: Int[np.ndarray, " prompt"], seed: int) -> UInt64[np.ndarray, " prompt"]:
-    """A pseudo-random number for every prompt (splitmix64 of Steele, Lea and Flood 2014), the same wherever it is."""
+def keys(numbers: Int[np.ndarray, " name"], seed: int) -> UInt64[np.ndarray, " name"]:
+    """A pseudo-random number for every one (splitmix64 of Steele, Lea and Flood 2014), the same wherever it is."""
     with np.errstate(over="ignore"):
-        x = prompts.astype(np.uint64) + np.uint64(1 + seed) * np.uint64(0x9E3779B97F4A7C15)
+        x = numbers.astype(np.uint64) + np.uint64(1 + seed) * np.uint64(0x9E3779B97F4A7C15)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
         return x ^ (x >> np.uint64(31))
@@ -77,5 +75,7 @@ def keys(prompts: Int[np.ndarray, " prompt"], seed: int) -> UInt64[np.ndarray, "
 def rows_of(folded: Mapping[str, np.ndarray], layer: int, prompts: Int[np.ndarray, " chosen"]) -> np.ndarray:
     """The kept rows of some prompts at one layer, heads laid end to end, in float64."""
     mine = np.isin(folded["prompt"][layer], prompts)
+    if not np.isin(prompts, folded["prompt"][layer]).all():
+        raise ValueError("rows are wanted of prompts that were not kept")
     rows = folded["rows"][layer][mine]
     return rows.reshape(len(rows), -1).astype(np.float64)

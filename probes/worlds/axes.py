@@ -9,7 +9,7 @@ import numpy as np
 
 from interp.certifying.worlds import Grouping, Trials, World, grouped, in_common
 from interp.findings import Findings
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Clusters, Prompt, PromptSet
 from interp.registry import load_entry
 
 from ..causal.edits import Name
@@ -59,8 +59,7 @@ def _axis(
     if clusters != "alone":  # prompts of one cluster have nearly the same number, as they have the same wording
         drawn = in_common(lambda n: rng.standard_normal(n), cluster, 0.95)[prompt]
     entropy = drawn + 0.3 * size * (own - own.mean()) / own.std()
-    columns = {**base.rows.columns, "next_entropy_bits": entropy, "cluster": cluster[prompt]}
-    rows = replace(base.rows, columns=columns, units={**base.rows.units, "cluster": "index"})
+    rows = replace(base.rows, columns={**base.rows.columns, "next_entropy_bits": entropy})
     base = replace(base, tables={**base.tables, "scored": rows})
     named = [(condition, Name.parse(condition.name)) for condition in made.conditions(base)]
     wanted = [
@@ -112,5 +111,7 @@ def _one_feature(clusters: Grouping) -> "tuple[Model, Run, np.ndarray]":
     ids = [np.append(frames[of], 3) for of in cluster]
     for one, token in zip(ids, changed, strict=True):
         one[0] = token
-    prompts = PromptSet("tokens", [Prompt(token_ids=tuple(x.tolist())) for x in ids], cluster="none")
+    prompts = PromptSet(
+        "tokens", [Prompt(token_ids=tuple(x.tolist())) for x in ids], clusters=Clusters(cluster, "made so")
+    )
     return load(module), Run(prompts, ids), cluster

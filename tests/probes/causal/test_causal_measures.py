@@ -9,7 +9,7 @@ from interp.probes.causal.axis import Axis, Split, held_out
 from interp.probes.causal.controls import Edited, alikeness, random_controls
 from interp.probes.causal.edits import BASELINE, HOW, Intervention, Name, Place, n_conditions, n_whole
 from interp.probes.causal.effects import Effect, Values, effects
-from interp.probes.causal.prompt_sample import first_by_key, keys
+from interp.probes.causal.prompt_sample import chosen_clusters, keys
 from interp.probes.causal.read import N_FOLDS, crossed
 from interp.probes.measures.cloud import Cloud
 from scipy import stats
@@ -43,11 +43,11 @@ def test_the_keys_of_prompts_are_the_published_splitmix64():
     assert [int(keys(np.array([1234567]), seed)[0]) for seed in range(4)] == published
 
 
-def test_the_chosen_prompts_are_those_of_the_smallest_keys_in_their_own_order():
+def test_the_chosen_prompts_are_those_of_the_smallest_keys():
     prompts = np.array([9, 4, 7, 1, 30])
     by_key = prompts[np.argsort(keys(prompts, 5))]
     for n in range(1, 7):
-        assert first_by_key(prompts, n, 5).tolist() == sorted(by_key[:n].tolist())
+        assert chosen_clusters(prompts, n, 5).tolist() == by_key[:n].tolist()
 
 
 # --- matching --------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from interp.probes.causal.axis import Axis
+from interp.probes.causal.axis import Axis, Split
 from interp.probes.causal.controls import Edited, alikeness, gaussian_directions, random_controls
 from interp.probes.causal.edits import Intervention, Name, Place
-from interp.probes.causal.prompt_sample import PromptSample, first_by_key, rows_of
+from interp.probes.causal.probe import Causal
+from interp.probes.causal.prompt_sample import PromptSample, chosen_clusters, rows_of
+from interp.probes.measures.cloud import Cloud
 
 from interp.capture import ModelInfo
 from interp.editing.conditions import Run, read_conditions
@@ -14,6 +16,7 @@ from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from interp.testing import Shape, synthetic_capture
 from tests.tiny_models import VOCAB, tiny_model
 
 D = 16
@@ -139,10 +142,12 @@ def test_gaussian_directions_have_the_covariance_of_the_data():
 # --- the sample of prompts -------------------------------------------------------------------------------------------
 
 
-def test_the_sample_is_the_same_however_the_stream_is_cut():
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_sample_is_the_same_however_the_stream_is_cut(size):
     prompt = np.repeat(np.arange(30), 3)
     rows = rng().normal(size=(90, 2, 4)).astype(np.float32)
-    whole, parts, left, right = (PromptSample(7, seed=3).start() for _ in range(4))
+    clusters = np.arange(30) if size == 1 else np.arange(30) // size
+    whole, parts, left, right = (PromptSample(7, seed=3).start(clusters) for _ in range(4))
     whole.add(rows, prompt)
     order = rng(1).permutation(30)
     for p in order:
@@ -150,7 +155,8 @@ def test_the_sample_is_the_same_however_the_stream_is_cut():
     for p in order:
         (left if p % 2 else right).add(rows[prompt == p], prompt[prompt == p])
     left.merge(right)
-    expected = first_by_key(np.arange(30), 7, 3)
+    expected = np.flatnonzero(np.isin(clusters, chosen_clusters(clusters, 7, 3)))
+    assert len(expected) == 7 // size * size
     for state in (whole, parts, left):
         found = state.result()
         np.testing.assert_array_equal(found["rows"], rows[np.isin(prompt, expected)])
@@ -158,12 +164,23 @@ def test_the_sample_is_the_same_however_the_stream_is_cut():
 
 
 def test_fewer_are_chosen_among_those_kept_and_every_prompt_as_often():
-    assert set(first_by_key(np.arange(50), 5, 0)) <= set(first_by_key(np.arange(50), 12, 0))
-    chosen = np.concatenate([first_by_key(np.arange(20), 5, seed) for seed in range(2000)])
+    assert set(chosen_clusters(np.arange(50), 5, 0)) <= set(chosen_clusters(np.arange(50), 12, 0))
+    chosen = np.concatenate([chosen_clusters(np.arange(20), 5, seed) for seed in range(2000)])
     counts = np.bincount(chosen, minlength=20)
     assert abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)
     folded = {"rows": np.arange(12.0).reshape(1, 6, 2), "prompt": np.array([[1, 1, 4, 4, 5, 5]])}
     assert rows_of(folded, 0, np.array([4])).tolist() == [[4, 5], [6, 7]]
+    with pytest.raises(ValueError, match="not kept"):
+        rows_of(folded, 0, np.array([3, 4]))
+
+
+def test_the_rows_of_every_prompt_that_is_run_are_kept_where_prompts_cluster():
+    probe = Causal(n_prompts=20)
+    columns = {"cluster": np.repeat(np.arange(20), 6)}
+    base = synthetic_capture(probe.needs, Shape(n_prompts=120), columns=columns)
+    split = Split.of(Cloud.of(base, Need(probe.site)), probe.n_prompts, probe.seed)
+    kept = base.folded(probe.needs[1])["prompt"][0]
+    assert len(split.run) == 18 and set(split.run) <= set(kept.tolist())
 
 
 # --- the edits of each condition -------------------------------------------------------------------------------------
