@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 from interp.statistics.estimate import (
     PLAIN,
@@ -22,7 +22,10 @@ from interp.statistics.estimate import (
     maximum_statistic_p,
     normal_interval,
     null_from_draws,
+    share_interval,
 )
+from interp.statistics.quantities import Asks
+from interp.statistics.ratio import ratio
 from interp.table import number_columns
 
 _NO_BOUNDS = (np.nan, np.nan)
@@ -82,16 +85,43 @@ class Estimates:
         return cls(value, bounds, **rest)
 
     @classmethod
+    def shares(
+        cls,
+        errors: Float[np.ndarray, "unit place"],
+        totals: Float[np.ndarray, "unit place"],
+        weights: Num[np.ndarray, "resample unit"],
+        *,
+        exchanged: Float[np.ndarray, "exchange place"] | None = None,
+        **rest: Any,
+    ) -> "Estimates":
+        """Shares of variance 1 − Σ errors / Σ totals, units resampled; NaN where nothing varies.
+
+        Compared with `exchanged` labels as `halved` are.
+        """
+        permuted = None if exchanged is None else np.nan_to_num(exchanged, nan=0.0)
+        value, bounds = 1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), []
+        for i in range(len(value)):
+            least = 0.0 if permuted is None else chance_half_width(permuted[:, i])
+            is_known = not np.isnan(value[i])
+            bounds.append((is_known and share_interval(errors[:, i], totals[:, i], weights, least)) or _NO_BOUNDS)
+        found = cls(value, np.array(bounds).T, **rest)
+        return found if permuted is None else found.exchanged(permuted)
+
+    @classmethod
     def bare(cls, value: Places, **rest: Any) -> "Estimates":
         """Values alone, which could have an interval and a null: a table has their columns."""
         return cls(value, np.full((2, len(value)), np.nan), np.full((3, len(value)), np.nan), **rest)
 
     def exchanged(
-        self, permuted: Float[np.ndarray, "exchange place"], p: Places | None = None, *, is_tested: bool = True
+        self, permuted: Float[np.ndarray, "exchange place"], p: Places | None = None, *, asks: Asks = "above"
     ) -> "Estimates":
-        """Compared with the same with labels exchanged; p one-sided, corrected over all places unless it is given."""
-        if p is None and is_tested:
-            p = maximum_statistic_p(*excess(self.value, permuted))
+        """Compared with the same with labels exchanged; p of the side that `asks` names, corrected over all places.
+
+        A p that is given takes its place.
+        """
+        if p is None and asks != "nothing":
+            side = {"above": np.positive, "below": np.negative, "either": np.abs}[asks]
+            p = maximum_statistic_p(*map(side, excess(self.value, permuted)))
         null = np.vstack([permuted.mean(axis=0), band(permuted)])
         return replace(self, null=self._where_defined(null), p=p, n_draws=len(permuted))
 

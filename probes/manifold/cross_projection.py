@@ -107,5 +107,5 @@ def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], quota: Int[np.ndarray,
 
 def _table(domains: list[str], found: PlaneShares, null_shares: np.ndarray) -> Table:
     n = len(domains)
-    share = Estimates(found.shares.ravel()).exchanged(null_shares.reshape(len(null_shares), -1), is_tested=False)
+    share = Estimates(found.shares.ravel()).exchanged(null_shares.reshape(len(null_shares), -1), asks="nothing")
     return QUANTITIES.table({"plane_of": np.repeat(domains, n), "of": np.tile(domains, n), "share": share}, CAPTION)

@@ -20,7 +20,6 @@ from jaxtyping import Float, Int
 
 from interp.information import entropy_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
-from interp.statistics.estimate import maximum_statistic_p, share_interval
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Asks, Quantity
 from interp.statistics.resampling import bootstrap_weights
@@ -233,9 +232,7 @@ def _share(errors: np.ndarray, totals: np.ndarray, exchanged: np.ndarray, weight
     """1 − Σ errors / Σ totals."""
     if totals.sum() <= 1e-9:
         return _undefined("the exact posterior is always the same: a constant makes no error")
-    bounds = share_interval(errors, totals, weights) or (np.nan, np.nan)
-    value = np.array([1 - errors.sum() / totals.sum()])
-    return Estimates(value, np.array([bounds]).T), 1 - exchanged / totals.mean()
+    return Estimates.shares(errors[:, None], totals[:, None], weights), 1 - exchanged / totals.mean()
 
 
 def _resampled(value: float, replicates: np.ndarray, exchanged: np.ndarray | None = None) -> Held:
@@ -251,5 +248,4 @@ def _tested(quantity: Quantity, held: Held) -> Estimates:
     found, exchanged = held
     if exchanged is None:
         return replace(found, p=np.array([np.nan]))
-    sign = -1.0 if quantity.asks == "below" else 1.0
-    return found.exchanged(exchanged[:, None], maximum_statistic_p(sign * found.value, sign * exchanged[:, None]))
+    return found.exchanged(exchanged[:, None], asks=quantity.asks)

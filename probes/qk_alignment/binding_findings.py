@@ -35,7 +35,7 @@ def _scalars(bound: BoundKeys, binding: Binding) -> dict[str, Scalar]:
     cosine = Estimates(binding.cosine[at], about=about, words=words)
     return QUANTITIES.scalars({
         "binding": largest.exchanged(binding.permuted.max(axis=1)[:, None], binding.p[at]),
-        "binding_cosine": cosine.exchanged(binding.permuted_cosine[:, at], is_tested=False),
+        "binding_cosine": cosine.exchanged(binding.permuted_cosine[:, at], asks="nothing"),
     })  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def _table(bound: BoundKeys, binding: Binding) -> Table:
     columns = {
         "layer": np.arange(len(binding.explained)),
         "binding": Estimates(binding.explained, binding.interval.T).exchanged(binding.permuted, binding.p),
-        "binding_cosine": Estimates(binding.cosine).exchanged(binding.permuted_cosine, is_tested=False),
+        "binding_cosine": Estimates(binding.cosine).exchanged(binding.permuted_cosine, asks="nothing"),
         "mass_on_bound_token": bound.mass_before.mean(axis=1).max(axis=1),
     }
     caption = (

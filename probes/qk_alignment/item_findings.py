@@ -107,7 +107,7 @@ def _table(items: ItemRows, test: ItemTest, units: Units) -> Table:
     }
     columns: dict[str, np.ndarray | Estimates] = {**head_columns(n_layers, n_heads)}
     for name, (values, relabelled, uniform) in measured.items():
-        found = units.estimates(values).exchanged(relabelled.reshape(len(relabelled), -1), is_tested=False)
+        found = units.estimates(values).exchanged(relabelled.reshape(len(relabelled), -1), asks="nothing")
         columns[name] = replace(found, p=test.p.ravel() if name == "posterior_kl" else None)
         columns[f"{name}_uniform"] = np.full(n_layers * n_heads, units.means(uniform[None]).mean())
     return QUANTITIES.table(columns, _CAPTION)

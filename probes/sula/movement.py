@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.statistics.correlation import midranks, ranks_within, resampled_correlations, unit_length
-from interp.statistics.estimate import FISHER, excess, halving_draws, maximum_statistic_p
+from interp.statistics.estimate import FISHER, halving_draws
 from interp.statistics.estimates import Estimates
 from interp.statistics.resampling import bootstrap_weights, members_of, random_signs, shuffles
 
@@ -41,7 +41,7 @@ def movement_of_halves(
         found.append(ranked.correlations())
     by_halving = {name: _told([one[name] for one in found]) for name in VARIABLES}
     return {
-        name: _two_sided(Estimates.halved(values, FISHER), halving_draws(values, n_draws, rng, FISHER))
+        name: Estimates.halved(values, FISHER).exchanged(halving_draws(values, n_draws, rng, FISHER), asks="either")
         for name, values in by_halving.items()
     }
 
@@ -133,10 +133,4 @@ def movement(
 
 
 def _moved(rho: np.ndarray, permuted: np.ndarray, replicates: Float[np.ndarray, "resample place"]) -> Estimates:
-    return _two_sided(Estimates.resampled(rho, replicates, FISHER), permuted)
-
-
-def _two_sided(found: Estimates, by_chance: Float[np.ndarray, "draw place"]) -> Estimates:
-    """Compared with what correlations are by chance; p over all places, whichever way they differ."""
-    moved, chance = excess(found.value, by_chance)
-    return found.exchanged(by_chance, maximum_statistic_p(np.abs(moved), np.abs(chance)))
+    return Estimates.resampled(rho, replicates, FISHER).exchanged(permuted, asks="either")

@@ -107,7 +107,7 @@ class AxisRead:
         why = [ridge.why_undefined(i) for i in range(len(found))]
         cosine = np.array([place.axes["ridge"].cosine if place.axes else np.nan for place in found])
         stable = Estimates(cosines.mean(axis=1), np.full((2, len(found)), np.nan), about=counted.everywhere)
-        stable = stable.exchanged(np.array(draws).T, is_tested=False)
+        stable = stable.exchanged(np.array(draws).T, asks="nothing")
         is_known = ~np.isnan(stable.value)
         undefined = ["" if known else words for known, words in zip(is_known, why, strict=True)]
         about = counted.everywhere | {"underpowered": True}

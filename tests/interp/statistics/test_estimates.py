@@ -43,6 +43,27 @@ def test_resamples_have_the_interval_of_each_place(scale):
     assert found.p is None and "x_p" not in found.columns("x")
 
 
+def test_shares_have_the_bootstrap_interval_of_each_place_no_narrower_than_exchanges_scatter():
+    errors, totals, weights = RNG.random((8, 2)), RNG.random((8, 2)) + 1, RNG.multinomial(8, [1 / 8] * 8, 50)
+    exchanged = np.array([[0.1, np.nan], [0.0, 0.2], [-0.1, 0.1]])
+    found = Estimates.shares(errors, totals, weights, exchanged=exchanged)
+    for i, permuted in enumerate(np.nan_to_num(exchanged).T):
+        least = estimate.chance_half_width(permuted)
+        assert found.interval_at(i) == estimate.share_interval(errors[:, i], totals[:, i], weights, least)
+        assert found.null[0, i] == permuted.mean()
+    np.testing.assert_allclose(found.value, 1 - errors.sum(axis=0) / totals.sum(axis=0))
+    still = Estimates.shares(errors * 0, totals * 0, weights)
+    assert np.isnan(still.value).all() and np.isnan(still.interval).all()
+
+
+def test_p_is_of_the_side_that_is_asked_about():
+    permuted = np.arange(-9.0, 10)[:, None]
+    p = {asks: Estimates(np.array([9.5])).exchanged(permuted, asks=asks).p for asks in ("above", "below", "either")}
+    assert {asks: float(of[0]) for asks, of in p.items()} == {"above": 1 / 20, "below": 1.0, "either": 1 / 20}
+    assert Estimates(np.array([-9.5])).exchanged(permuted, asks="either").p == pytest.approx([1 / 20])
+    assert Estimates(np.array([9.5])).exchanged(permuted, asks="nothing").p is None
+
+
 def test_the_columns_stand_in_one_order_and_only_what_there_is():
     found = Estimates.halved(BY_HALVING, exchanged=EXCHANGED)
     table = Quantities({"r2": R2}).table({"layer": np.arange(3), "r2": found}, "said")
