@@ -112,6 +112,11 @@ class Estimates:
         """Values alone, which could have an interval and a null: a table has their columns."""
         return cls(value, np.full((2, len(value)), np.nan), np.full((3, len(value)), np.nan), **rest)
 
+    @classmethod
+    def undefined(cls, why: str, **rest: Any) -> "Estimates":
+        """One place without a value, and why."""
+        return cls(np.array([np.nan]), why=why, **rest)
+
     def exchanged(
         self, permuted: Float[np.ndarray, "exchange place"], p: Places | None = None, *, asks: Asks = "above"
     ) -> "Estimates":

@@ -9,34 +9,21 @@ alike for reasons of their own, and exchanging them one by one would take every 
 permuted between clusters within strata. Its mean is the upward bias of the estimate, and is subtracted.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import sparse
 
 from interp.capture import Capture
-from interp.findings import Interval, Scalar
 from interp.need import Need
-from interp.statistics.estimate import NORMAL, maximum_statistic_p, mean_and_band, null_from_permutations
+from interp.statistics.estimate import NORMAL, maximum_statistic_p
+from interp.statistics.estimates import Estimates
 from interp.statistics.units import FEW_UNITS, clusters_of, counted, resampled_unit
-from interp.table import Table, number_columns
+
+from .quantities import EXPERTS
 
 ROUTED = Need("router_weight")
-
-_BY = {"expert_domain_information": "position", "expert_domain_information_beyond_token": "position and token"}
-_METHOD = "normal, from the spread over {}s and that under exchange"
-
-
-@dataclass(frozen=True)
-class Division:
-    """Information of every layer and of their mean (last), above its mean under exchange; `n` clusters gave a row."""
-
-    bits: Float[np.ndarray, " layer"]
-    half_width: Float[np.ndarray, " layer"]
-    exchanged: Float[np.ndarray, "permutation layer"]
-    n: int
 
 
 def division(
@@ -46,8 +33,11 @@ def division(
     cluster: Int[np.ndarray, " row"],
     n_permutations: int,
     rng: np.random.Generator,
-) -> Division | None:
-    """What domains and routing share within strata; None where no stratum has two domains."""
+) -> Estimates | None:
+    """Bits of every layer and of their mean (last), above their mean when permuted; p of the mean alone.
+
+    None where no stratum has two domains. `n` counts the clusters that gave a row.
+    """
     chosen = _one_row_each(domain, stratum, cluster, rng)
     if not len(chosen):
         return None
@@ -61,8 +51,12 @@ def division(
                           for _ in range(n_permutations)])  # fmt: skip
     with_mean = [np.concatenate([x, x.mean(axis=1, keepdims=True)], axis=1) for x in (pointwise, exchanged)]
     bias = with_mean[1].mean(axis=0)
-    error = np.sqrt(with_mean[0].var(axis=0, ddof=1) / len(q) + with_mean[1].var(axis=0, ddof=1))
-    return Division(with_mean[0].mean(axis=0) - bias, NORMAL * error, with_mean[1] - bias, len(q))
+    half = NORMAL * np.sqrt(with_mean[0].var(axis=0, ddof=1) / len(q) + with_mean[1].var(axis=0, ddof=1))
+    bits, permuted = with_mean[0].mean(axis=0) - bias, with_mean[1] - bias
+    found = Estimates(bits, np.where(half > 0, [bits - half, bits + half], np.nan), about={"n": len(q)})
+    p = np.full(len(bits), np.nan)
+    p[-1] = maximum_statistic_p(bits[-1:], permuted[:, -1:])[0]
+    return found.exchanged(permuted, p)
 
 
 def _one_row_each(
@@ -103,49 +97,24 @@ def _mean_of_group(
     return means[group].reshape(q.shape)
 
 
-def experts(drawn: Capture, n_permutations: int, seed: int) -> tuple[dict[str, Scalar], Table | None]:
-    """Both numbers, and their course over the layers where they are defined."""
+def experts(drawn: Capture, n_permutations: int, seed: int) -> dict[str, Estimates]:
+    """Both numbers layer by layer, and their means over layers (last); one place without a value where undefined."""
     rows = drawn.rows
     if "domain" not in rows or len(np.unique(rows["domain"])) < 2:
-        reason = "undefined (all prompts are of one domain, or none is named)"
-        return {name: Scalar.undefined(reason, meaning=_meaning(by)) for name, by in _BY.items()}, None
-    places = np.unique(np.stack([rows["position"], rows["token"]]), axis=1, return_inverse=True)[1]
+        return dict.fromkeys(
+            EXPERTS, Estimates.undefined("undefined (all prompts are of one domain, or none is named)")
+        )
     clusters = clusters_of(rows)
-    counted_in = resampled_unit(counted(rows["prompt"], clusters, drawn.prompts.unit))
-    strata = {"position": rows["position"], "position and token": places}
-    scalars: dict[str, Scalar] = {}
-    columns: dict[str, np.ndarray] = {"layer": np.arange(drawn.model.n_layers)}
-    for i, (name, by) in enumerate(_BY.items()):
+    unit = resampled_unit(counted(rows["prompt"], clusters, drawn.prompts.unit))
+    token = np.unique(np.stack([rows["position"], rows["token"]]), axis=1, return_inverse=True)[1]
+    found = {}
+    for i, ((name, by), stratum) in enumerate(zip(EXPERTS.items(), (rows["position"], token), strict=True)):
         rng = np.random.default_rng([seed, 5, i])
-        found = division(drawn[ROUTED], rows["domain"], strata[by], clusters, n_permutations, rng)
-        if found is None:
-            reason = f"undefined (no {by} occurs in two domains)"
-            scalars[name] = Scalar.undefined(reason, meaning=_meaning(by))
-            continue
-        scalars[name] = _scalar(found, by, counted_in)
-        edges = np.stack([found.bits - found.half_width, found.bits + found.half_width])
-        null = mean_and_band(found.exchanged)
-        columns |= number_columns(name, found.bits[:-1], edges[:, :-1], null=null[:, :-1])
-    if len(columns) == 1:
-        return scalars, None
-    units = {"layer": "layer"} | {name: "bits" for name in _BY if name in columns}
-    return scalars, Table(columns, units, "Information about the prompt's domain in the experts chosen in each layer.")
-
-
-def _scalar(found: Division, by: str, unit: str) -> Scalar:
-    value, half, drawn = float(found.bits[-1]), float(found.half_width[-1]), found.exchanged[:, -1]
-    about: dict[str, Any] = {"n": found.n, "n_unit": unit, "underpowered": found.n < FEW_UNITS}
-    edges = (value - half, value + half) if half > 0 else None
-    return Scalar.of(
-        value, "bits", Interval.of(edges, _METHOD.format(unit), "undefined: routing never varies"),
-        null_from_permutations(f"routing permuted between {unit}s within {by}", drawn),
-        p=maximum_statistic_p(np.array([value]), drawn[:, None])[0],
-        meaning=_meaning(by), **about,
-    )  # fmt: skip
-
-
-def _meaning(by: str) -> str:
-    return (
-        f"Information about the domain in the chosen expert at a given {by}, mean over layers, above what chance "
-        "gives; 0 where experts do not divide domains."
-    )
+        mine = division(drawn[ROUTED], rows["domain"], stratum, clusters, n_permutations, rng)
+        if mine is None:
+            mine = Estimates.undefined(f"undefined (no {by} occurs in two domains)")
+        else:
+            about = {**mine.about, "n_unit": unit, "underpowered": mine.about["n"] < FEW_UNITS}
+            mine = replace(mine, about=about, words={"drawn": unit})
+        found[name] = mine
+    return found

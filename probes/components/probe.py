@@ -12,44 +12,47 @@ lens and attribution. Formulas, nulls and failure modes are in docs/reference/pr
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import ALPHA, Control, Findings, Interval, Scalar
+from interp.findings import ALPHA, Findings
 from interp.folds import NarrowRows
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout, Sentences
-from interp.statistics.estimate import maximum_statistic_p, null_from_permutations
+from interp.statistics.cosines import largest_deviation_p
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import random_signs
-from interp.statistics.units import Units, mean_of_units
-from interp.table import Table
+from interp.statistics.units import Units
 
 from ..measures.cloud import Cloud
-from ..measures.depth_curve import ONE_DRAW
 from ..measures.field_checks import refuse_too_few
-from .depth_trend import MIN_DEPTHS, depth_trend
+from .depth_trend import MIN_DEPTHS, depth_trend, falling_share
 from .experts import ROUTED, experts
 from .posterior import posterior_divergence
-from .tables import DepthCurves, by_depth_table, by_layer_table, layer_values
-from .updates import FinalShares, final_shares, loudest_dimension, sizes
+from .quantities import BLOCKS, QUANTITIES, QUIET
+from .updates import FinalShares, Sizes, final_shares, loudest_dimension, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
 
 _SITES = ("resid", "attn_out", "mlp_out", "attn_logit", "mlp_logit", "lens_entropy", "lens_kl")
-_SHARES, _QUIET = ("attention_share", "feed_forward_share"), "_quiet"
-_NO_LENGTH = "undefined: a residual stream without length"
 
-TRENDS = {
-    "lens_kl": "Whether the residual stream comes closer to the final prediction from depth to depth (−1: always). "
-    "The last depth is left out: there it is the prediction.",
-    "lens_entropy": "Whether what the residual stream decodes to grows more certain from depth to depth (−1: always).",
-    "posterior_kl": "Whether the residual stream comes closer to the exact posterior from depth to depth (−1: always).",
-}
+BY_LAYER = (
+    "Layer by layer, mean over prompts with its 95 % bootstrap band (_low, _high). relative: length over that of the "
+    "stream before; size_share: ‖a‖² / (‖a‖² + ‖m‖²); final_share: share of the final stream, with its null of random "
+    "signs; logit: direct attribution to the predicted token."
+)
+BY_DEPTH = (
+    "Depth by depth (0 is the embedding), mean over prompts with its 95 % bootstrap band; falls: share of rows that "
+    "are lower than at the depth before."
+)
+EMBEDDING = "The embedding's share of the final residual stream."
+BY_EXPERTS = "Information about the prompt's domain in the experts chosen in each layer."
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Components(Probe):
     experts: bool = field(default=False, metadata=ADDED)
 
     name: ClassVar[str] = "components"
+    quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Which block writes the prediction, and does the residual stream refine it with depth?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
@@ -100,43 +104,31 @@ class Components(Probe):
         stream = (captured["resid"], captured["attn_out"], captured["mlp_out"])
         signs, loudest = self._signs(len(stream[1])), loudest_dimension(stream[0][-1])
         shares, quiet = final_shares(*stream, signs), final_shares(*stream, signs, loudest)
-        logits = {site: captured[site][..., 0].astype(np.float64) for site in ("attn_logit", "mlp_logit")}
+        rows = {site: captured[site][..., 0].astype(np.float64) for site in ("attn_logit", "mlp_logit")}
         curves = {name: captured[name][..., 0].astype(np.float64) for name in ("lens_entropy", "lens_kl")}
-        exchanged = None
+        null = {}
         if drawn.posterior is not None and drawn[DECODED].shape[-1]:
             divergence = posterior_divergence(drawn, DECODED, self.n_permutations, self.seed)
-            curves["posterior_kl"], exchanged = divergence.kl_bits, divergence.exchanged
-        depths = DepthCurves(curves, exchanged)
-        scalars = {
-            **_share_scalars(shares, units, ""),
-            **_share_scalars(quiet, units, f", without its loudest dimension ({loudest})", _QUIET),
-            **{name: self._logit_scalar(name, rows, units) for name, rows in logits.items()},
-            **_trend_scalars(depths, units),
+            curves["posterior_kl"], null["posterior_kl"] = divergence.kl_bits, divergence.exchanged
+        by_depth = _by_depth(curves, null, units)
+        found = _summed_shares(shares, units, "") | _summed_shares(quiet, units, QUIET)
+        found |= {site: _mean(of.sum(axis=0, keepdims=True), units) for site, of in rows.items()}
+        # the last depth decodes to the final prediction itself: a KL of zero in every model
+        found |= {f"{name}_trend": _trend(c[:-1] if name == "lens_kl" else c, units) for name, c in curves.items()}
+        found |= {name: by_depth[name].at([-1]) for name in null}
+        routed = experts(drawn, self.n_permutations, self.seed) if self.experts else {}
+        found |= {name: of.at([-1]) for name, of in routed.items()}
+        quantities = QUANTITIES.told(loudest=str(loudest))
+        tables = {
+            "by_layer": quantities.table(_by_layer(sizes(*stream), shares, rows, units), BY_LAYER),
+            "by_depth": quantities.table({"depth": np.arange(len(stream[0])), **by_depth}, BY_DEPTH),
+            "embedding": quantities.table({"share": _mean(shares.share[:1], units)}, EMBEDDING),
         }
-        headline = ["attention_share", "lens_kl_trend"]
-        if exchanged is not None:
-            scalars["posterior_kl"] = _posterior_scalar(depths, units)
-            headline += ["posterior_kl_trend", "posterior_kl"]
-        tables: dict[str, Table] = {}
-        if self.experts:
-            routed, by_expert = experts(drawn, self.n_permutations, self.seed)
-            scalars |= routed
-            headline += routed
-            tables |= {} if by_expert is None else {"experts_by_layer": by_expert}
-        values = layer_values(sizes(*stream), shares, logits)
-        return Findings(
-            probe=self.name,
-            scalars=scalars,
-            tables={
-                "by_layer": by_layer_table(values, shares, units),
-                "by_depth": by_depth_table(depths, units),
-                "embedding": _embedding_table(shares, units),
-                **tables,
-            },
-            notes=self._notes(drawn, shares),
-            headline=tuple(headline),
-            controls={name: (Control("without the loudest dimension", name + _QUIET),) for name in _SHARES},
-        )
+        layers = range(drawn.model.n_layers)
+        defined = {name: replace(of.at(layers), p=None) for name, of in routed.items() if len(of.value) > 1}
+        if defined:
+            tables["experts_by_layer"] = quantities.table({"layer": np.array(layers), **defined}, BY_EXPERTS)
+        return quantities.findings(self.name, quantities.scalars(found), tables, notes=self._notes(drawn, shares))
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import figures
@@ -147,15 +139,6 @@ class Components(Probe):
         rng = np.random.default_rng([self.seed, 2])
         return random_signs(np.arange(1 + 2 * n_layers), self.n_permutations, rng)
 
-    def _logit_scalar(self, name: str, rows: Float[np.ndarray, "layer row"], units: Units) -> Scalar:
-        block = "attention" if name == "attn_logit" else "feed-forward"
-        return Scalar.of(
-            *_mean(rows.sum(axis=0), "logits", units),
-            "an exact decomposition: the parts add up to the logit, and none is expected to be zero",
-            meaning=f"What {block} of all layers adds to the logit of the predicted token, above the mean token's.",
-            **units.counted,
-        )  # fmt: skip
-
     def _notes(self, drawn: Capture, shares: FinalShares) -> tuple[str, ...]:
         notes = [
             f"Embedding and updates add up to the final residual stream but for {shares.missing:.1e} of its length. "
@@ -163,6 +146,12 @@ class Components(Probe):
             "the output head does.",
             "Attribution holds the scale of the final norm at its value, and leaves out biases and any soft-cap.",
         ]
+        least = _least_p(shares)
+        if least > ALPHA:
+            notes.append(
+                f"Shares of the final residual stream: {len(shares.share)} updates have too few patterns of sign for "
+                f"a p below {least:.2g}."
+            )
         if drawn.model.lens:
             notes.append(
                 f"Decoded and attributed through the {drawn.model.lens.split()[0]} lens: what a block adds is told as "
@@ -186,67 +175,58 @@ class Components(Probe):
         return tuple(notes)
 
 
-def _mean(rows: Float[np.ndarray, " row"], unit: str, units: Units) -> tuple[float, str, Interval | str]:
-    """Mean over prompts, its unit and its bootstrap interval."""
-    by_unit = units.means(rows[None])[:, 0]
-    method = f"bootstrap over {units.name}s within strata"
-    return float(mean_of_units(by_unit)), unit, units.mean_interval(by_unit, method, _NO_LENGTH)
+def _mean(rows: Float[np.ndarray, "place row"], units: Units) -> Estimates:
+    return units.estimates(units.means(rows))
 
 
-def _share_scalars(shares: FinalShares, units: Units, without: str, suffix: str = "") -> dict[str, Scalar]:
-    """What all attention, and all feed-forward, has written of the final stream."""
-    n_layers = len(shares.share) // 2
-    parts = slice(1, 1 + n_layers), slice(1 + n_layers, None)
-    return {
-        name + suffix: _share_scalar(name, part, shares, units, without)
-        for name, part in zip(_SHARES, parts, strict=True)
-    }
+def _least_p(shares: FinalShares) -> float:
+    """All signs alike, of all patterns."""
+    return 0.5 ** (len(shares.share) - 1)
 
 
-def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units, without: str) -> Scalar:
-    value, unit, interval = _mean(shares.share[parts].sum(axis=0), "fraction", units)
-    drawn = shares.flipped[:, parts].sum(axis=1)
-    middle = drawn.mean(keepdims=True)
-    known = bool(np.isfinite([value, *drawn]).all())
-    block = name.removesuffix("_share").replace("_", "-")
-    smallest = 0.5 ** (len(shares.share) - 1)  # all signs alike, of all patterns
-    is_out_of_reach = smallest > ALPHA
-    few = f"; {len(shares.share)} updates have too few patterns of sign for a p below {smallest:.2g}"
-    about = units.counted
-    about["underpowered"] |= is_out_of_reach
-    return Scalar.of(
-        value, unit, interval,
-        null_from_permutations("every update with a random sign", drawn) if known else _NO_LENGTH,
-        p=maximum_statistic_p(abs(value - middle), np.abs(drawn[:, None] - middle))[0] if known else None,
-        meaning=f"The share of the final residual stream{without} that {block} has written, over all layers; with the "
-        f"embedding's, the shares of both blocks add up to 1{few if is_out_of_reach else ''}.", **about,
-    )  # fmt: skip
+def _summed_shares(shares: FinalShares, units: Units, ending: str) -> dict[str, Estimates]:
+    """What all attention, and all feed-forward, has written of the final stream, compared with random signs."""
+    found = {}
+    for block, parts in shares.blocks.items():
+        mine, drawn = _mean(shares.share[parts].sum(axis=0, keepdims=True), units), shares.flipped[:, parts].sum(axis=1)
+        about = {**mine.about, "underpowered": mine.about["underpowered"] or _least_p(shares) > ALPHA}
+        p = largest_deviation_p(mine.value, drawn[:, None])
+        name = f"{BLOCKS[block].replace('-', '_')}_share{ending}"
+        found[name] = replace(mine, about=about).exchanged(drawn[:, None], p)
+    return found
 
 
-def _trend_scalars(depths: DepthCurves, units: Units) -> dict[str, Scalar]:
-    # The last depth decodes to the final prediction itself: a KL of zero in every model.
-    curves = {name: rows[:-1] if name == "lens_kl" else rows for name, rows in depths.curves.items()}
-    return {f"{name}_trend": _trend(name, rows, units) for name, rows in curves.items()}
-
-
-def _trend(name: str, curves: Float[np.ndarray, "depth row"], units: Units) -> Scalar:
+def _trend(curves: Float[np.ndarray, "depth row"], units: Units) -> Estimates:
     if len(curves) < MIN_DEPTHS:
-        reason = f"undefined (a trend over {len(curves)} depths)"
-        return Scalar.undefined(reason, underpowered=True, meaning=TRENDS[name])
-    about = units.counted | {"meaning": TRENDS[name], "reference": 0.0}
-    return Scalar.of(*_mean(depth_trend(curves), "1", units), ONE_DRAW, **about)
+        return Estimates.undefined(f"undefined (a trend over {len(curves)} depths)")
+    return _mean(depth_trend(curves)[None], units)
 
 
-def _posterior_scalar(depths: DepthCurves, units: Units) -> Scalar:
-    assert depths.exchanged is not None
-    return Scalar.of(
-        *_mean(depths.curves["posterior_kl"][-1], "bits", units),
-        null_from_permutations(f"posteriors permuted between {units.name}s", depths.exchanged[:, -1]),
-        p=depths.exchange_p[-1], p_over="depths",
-        meaning="KL of the exact posterior from what the final residual stream decodes to.", **units.counted,
-    )  # fmt: skip
+def _by_layer(
+    size: Sizes, shares: FinalShares, logits: Mapping[str, Float[np.ndarray, "layer row"]], units: Units
+) -> dict[str, np.ndarray | Estimates]:
+    attention, feed_forward = size.relative()
+    rows = {
+        "attn_norm": size.attention, "mlp_norm": size.feed_forward, "stream_norm": size.stream,
+        "attn_relative": attention, "mlp_relative": feed_forward,
+        "attn_size_share": size.attention_share, "attn_mlp_cosine": size.cosine,
+        **{f"{block}_final_share": shares.share[parts] for block, parts in shares.blocks.items()}, **logits,
+    }  # fmt: skip
+    columns = {name: _mean(of, units) for name, of in rows.items()}
+    for block, parts in shares.blocks.items():
+        name = f"{block}_final_share"
+        columns[name] = columns[name].exchanged(shares.flipped[:, parts], asks="nothing")
+    return {"layer": np.arange(len(attention)), **columns}
 
 
-def _embedding_table(shares: FinalShares, units: Units) -> Table:
-    columns = units.mean_columns({"share": units.means(shares.share[:1])})
-    return Table(columns, {"share": "fraction"}, "The embedding's share of the final residual stream.")
+def _by_depth(
+    curves: Mapping[str, Float[np.ndarray, "depth row"]],
+    null: Mapping[str, Float[np.ndarray, "permutation depth"]],
+    units: Units,
+) -> dict[str, Estimates]:
+    """The curves, those that have a null with two-sided p corrected over depths; and where each falls."""
+    columns = {name: _mean(rows, units) for name, rows in curves.items()}
+    for name, permuted in null.items():
+        p = largest_deviation_p(curves[name].mean(axis=1), permuted)
+        columns[name] = columns[name].exchanged(permuted, p)
+    return columns | {f"{name}_falls": _mean(falling_share(rows), units) for name, rows in curves.items()}

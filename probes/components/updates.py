@@ -30,6 +30,12 @@ class FinalShares:
     flipped: Float[np.ndarray, "draw part"]
     missing: float
 
+    @property
+    def blocks(self) -> dict[str, slice]:
+        """Which parts are updates of attention, and which of feed-forward."""
+        n_layers = len(self.share) // 2
+        return {"attn": slice(1, 1 + n_layers), "mlp": slice(1 + n_layers, None)}
+
 
 def final_shares(
     resid: Num[np.ndarray, "depth row d_model"],

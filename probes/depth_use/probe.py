@@ -46,10 +46,8 @@ from ..measures.prompt_effects import harm_estimates
 from ..measures.sign_flips import flipped_means
 
 _DIVERGENCE = "a divergence from the unedited prediction: 0 without an edit, never below"
-_NOTHING_TRIED = Estimates(
-    np.array([np.nan]),
-    why="no edit was tried: the probe was given the unedited model alone",
-    words={"last": "the last"},
+_NOTHING_TRIED = Estimates.undefined(
+    "no edit was tried: the probe was given the unedited model alone", words={"last": "the last"}
 )
 
 

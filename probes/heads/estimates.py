@@ -18,8 +18,8 @@ from .choice import Choice
 from .edits import LATE, PARTS, How, Plan
 from .tables import Signs, compounding, random_effects, range_of
 
-NOTHING_TRIED = Estimates(
-    np.array([np.nan]), why="no edit was tried: the probe was given the unedited model alone", words={"top": "none"}
+NOTHING_TRIED = Estimates.undefined(
+    "no edit was tried: the probe was given the unedited model alone", words={"top": "none"}
 )
 
 

@@ -94,7 +94,7 @@ def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:
     whole = gram_statistics(smaller_gram(rows))
     words = cloud.slots | {"gaussian": NULL_NAMES[scaling]}
     if np.isnan(whole).any():
-        nothing = Estimates(np.array([np.nan]), why=ALL_ALIKE, about=cloud.counted, words=words)
+        nothing = Estimates.undefined(ALL_ALIKE, about=cloud.counted, words=words)
         return Part(QUANTITIES.scalars({"largest_influence": nothing}))
     left = without_each_unit(rows, cloud.prompts) - whole
     largest = np.nanmax(np.abs(left[:, [_SHARE]]), axis=0)

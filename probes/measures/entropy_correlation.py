@@ -127,7 +127,7 @@ def best_layer(
     words = cloud.slots | {"among": f"between {cloud.resampled}s"}
     if not found or not x.any() or not y.any():
         why = "the coordinate or the entropy never varies" if found else f"too few {cloud.unit}s for halves"
-        return Estimates(np.array([np.nan]), why=why, about=cloud.counted, words=words)
+        return Estimates.undefined(why, about=cloud.counted, words=words)
     by_halving, layer = np.array(found), int(np.bincount(chosen).argmax())
     words |= {"layer": str(layer), "share": f"{np.mean(np.array(chosen) == layer):.0%}"}
     exchanged = by_halving.mean(axis=0)[1:, None]

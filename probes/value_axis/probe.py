@@ -405,7 +405,7 @@ def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design,
     """The weaker control, of all rows: leading directions of the embedding are regressed out, few beside the tokens."""
     about = setting.counted[KEPT].about()
     if embedding is None:
-        return Estimates(np.array([np.nan]), why=NO_STREAM, about=about)
+        return Estimates.undefined(NO_STREAM, about=about)
     centred = np.asarray(embedding, dtype=np.float64) - embedding.mean(axis=0, dtype=np.float64)
     n_directions = min(len(centred) // 8, len(np.unique(setting.pool.rows["token"])) // 4, centred.shape[1])
     leading = principal_axes(centred, n_directions).scores if n_directions and centred.any() else centred[:, :0]
@@ -425,7 +425,7 @@ def _self_test(
     """What is read at depth 0 beyond the token; without a number where depth 0 holds more than the token."""
     at = next((i for i, place in enumerate(places) if (place.site, place.layer) == ("resid", 0)), None)
     if at is None:
-        found = Estimates(np.array([np.nan]), why=NO_STREAM, about=within.counted.about())
+        found = Estimates.undefined(NO_STREAM, about=within.counted.about())
     else:
         found, rows, embedding = within.r2.at([at]), clouds["resid"].rows, clouds["resid"].points[0]
         if not np.isnan(found.value[0]) and not _is_same_within(embedding, rows["token"]):

@@ -34,10 +34,6 @@ def routing(kind, rng, size=0.0, n=100):
     return np.moveaxis(q, 0, 1), d, token, position, prompt
 
 
-def p_of(found):
-    return (1 + (found.exchanged[:, -1] >= found.bits[-1] - 1e-12).sum()) / (1 + len(found.exchanged))
-
-
 def test_the_mean_of_pointwise_information_is_the_conditional_mutual_information():
     rng = np.random.default_rng(0)
     expert, domain, stratum = rng.integers(3, size=300), rng.integers(2, size=300), rng.integers(4, size=300)
@@ -74,7 +70,7 @@ def test_each_cluster_gives_one_row_and_is_counted_once():
 def test_experts_that_are_their_domain_share_one_bit_with_it():
     domain = np.arange(400) % 2
     found = division(np.eye(2)[domain][None], domain, np.zeros(400, int), np.arange(400), 99, np.random.default_rng(0))
-    assert found.bits[-1] == pytest.approx(1, abs=0.01) and p_of(found) == 0.01
+    assert found.value[-1] == pytest.approx(1, abs=0.01) and found.p[-1] == 0.01
 
 
 @pytest.mark.parametrize("kind", ["noise", "token", "position", "habit", "lengths", "drift"])
@@ -82,20 +78,20 @@ def test_whatever_else_routes_is_no_division_of_domains(kind):
     called = 0
     for seed in range(40):
         q, domain, token, position, prompt = routing(kind, np.random.default_rng(seed))
-        called += p_of(division(q, domain, 100 * position + token, prompt, 39, np.random.default_rng(seed))) <= 0.05
+        called += division(q, domain, 100 * position + token, prompt, 39, np.random.default_rng(seed)).p[-1] <= 0.05
     assert called <= 2 + 3.3 * np.sqrt(40 * 0.05 * 0.95)
 
 
 def test_by_position_alone_a_router_of_tokens_looks_like_one_of_domains():
     q, domain, _, position, prompt = routing("token", np.random.default_rng(1), n=300)
-    assert p_of(division(q, domain, position, prompt, 99, np.random.default_rng(1))) <= 0.05
+    assert division(q, domain, position, prompt, 99, np.random.default_rng(1)).p[-1] <= 0.05
 
 
 @pytest.mark.parametrize("kind", ["noise", "token", "habit"])
 def test_a_planted_division_is_found_beyond_position_and_token(kind):
     q, domain, token, position, prompt = routing(kind, np.random.default_rng(2), size=4.0, n=200)
     found = division(q, domain, 100 * position + token, prompt, 99, np.random.default_rng(2))
-    assert p_of(found) <= 0.05 and found.bits[-1] > found.half_width[-1]
+    assert found.p[-1] <= 0.05 and found.value[-1] > found.interval[1, -1] - found.value[-1]
 
 
 def test_tokens_of_one_domain_alone_leave_nothing_to_compare():
