@@ -118,16 +118,18 @@ class Estimates:
         return cls(np.array([np.nan]), why=why, **rest)
 
     def exchanged(
-        self, permuted: Float[np.ndarray, "exchange place"], p: Places | None = None, *, asks: Asks = "above"
-    ) -> "Estimates":
+        self, permuted: Float[np.ndarray, "exchange place"], p: Places | None = None, *, asks: Asks = "above",
+        known: float | None = None,
+    ) -> "Estimates":  # fmt: skip
         """Compared with the same with labels exchanged; p of the side that `asks` names, corrected over all places.
 
-        A p that is given takes its place.
+        A p that is given takes its place; `known` that of the null's mean, where it is known.
         """
         if p is None and asks != "nothing":
             side = {"above": np.positive, "below": np.negative, "either": np.abs}[asks]
             p = maximum_statistic_p(*map(side, excess(self.value, permuted)))
-        null = np.vstack([permuted.mean(axis=0), band(permuted)])
+        mean = permuted.mean(axis=0) if known is None else np.full(permuted.shape[1], known)
+        null = np.vstack([mean, band(permuted)])
         return replace(self, null=self._where_defined(null), p=p, n_draws=len(permuted))
 
     def drawn(self, draws: Float[np.ndarray, "draw place"], known: float | None = None) -> "Estimates":

@@ -34,8 +34,8 @@ Kind = Literal["ridge", "pc1", "encoding"]
 N_RANDOM = 100
 
 TAUTOLOGY = (
-    "Not a finding, shown once because it has been published as one: the correlation of the coordinate with the "
-    "entropy, read from the very tensor that was edited, at {place}. Removing the axis leaves nothing that varies "
+    "Not a finding, shown once because it has been published as one: the correlation of the coordinate with "
+    "{target}, read from the very tensor that was edited, at {place}. Removing the axis leaves nothing that varies "
     "(0 by algebra). A direction at right angles leaves the coordinate as it was, to the digit; a random one moves it "
     "by what louder directions leak into it: little where the axis is loud, much where it is quiet. None of these rows "
     "depends on what the model does with the axis."
@@ -191,7 +191,7 @@ def tautology(cloud: Cloud, split: Split, layer: int, axis: Axis, place: str, se
         for name, r in cases.items()
     ]  # fmt: skip
     units = {"removed": LABEL, "correlation": "1", "lowest": "1", "highest": "1", "by_algebra": LABEL}
-    return Table.from_rows(rows, units, TAUTOLOGY.format(place=place))
+    return Table.from_rows(rows, units, TAUTOLOGY.format(place=place, target=cloud.target.words))
 
 
 def _correlations(coordinates: np.ndarray, entropy: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched i
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -90,12 +91,22 @@ def n_conditions(doses: Sequence[float], n_controls: int, has_heads: bool, is_re
     return n_whole(n_controls, has_heads, is_refitted) + min(N_CLOUD, n_controls) * of_control + others
 
 
-def control(i: int) -> str:
-    return f"control {i}"
+@dataclass(frozen=True)
+class Cut:
+    """What is taken out at one layer: this dose of the coordinates that `frame` reads, along `displacement`."""
+
+    frame: Float[np.ndarray, "axis feature"]
+    displacement: Float[np.ndarray, "axis feature"]
+    dose: float = 1.0
+
+    def first(self) -> dict[str, Any]:
+        """Its first dimension, as fields of an edit."""
+        return {"axis": self.frame[:1], **_along(self.frame[:1], self.displacement[:1])}
 
 
-def random(i: int) -> str:
-    return f"random {i}"
+def _along(frame: np.ndarray, displacement: np.ndarray) -> dict[str, Any]:
+    """How coordinates move, as fields of an edit, where it is not along the vectors that read them."""
+    return {} if np.array_equal(frame, displacement) else {"metric": "z-scored", "displacement": displacement}
 
 
 @dataclass(frozen=True)
@@ -140,30 +151,47 @@ class Intervention:
     def layers(self) -> tuple[int, ...]:
         return tuple(place.layer for place in self.places)
 
+    @cached_property
+    def cuts(self) -> dict[str, list[Cut]]:
+        """What every subject takes out, one cut a place."""
+        found = {"axis": [Cut(p.axis.covector[None], p.axis.displacement[None]) for p in self.places]}
+        for subject, matched in self._matched().items():
+            i = int(subject.split()[1])
+            found[subject] = [Cut(m.frames[i], m.displacements[i], float(m.dose[i])) for m in matched]
+        frames = {f"principal {i + 1}": [_principal(p, i + 1)[i : i + 1] for p in self.places]
+                  for i in range(N_PRINCIPAL)}  # fmt: skip
+        for i in range(len(self.places[0].gaussian)):
+            frames[f"gaussian {i}"] = [p.gaussian[i : i + 1] for p in self.places]
+        frames["top"] = [_principal(p, N_TOP) for p in self.places]
+        return found | {name: [Cut(f, f) for f in of] for name, of in frames.items() if all(map(len, of))}
+
+    def _matched(self) -> dict[str, list[Matched]]:
+        """The controls of all places, and the random ones beside fitted ones, by their names."""
+        kinds = {"control": [p.matched for p in self.places]}
+        kinds["random"] = [p.random for p in self.places if p.random is not None]
+        return {f"{kind} {i}": of for kind, of in kinds.items() if of for i in range(len(of[0].frames))}
+
     def conditions(self, doses: Sequence[float], n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
         """Every condition of this intervention on the prompts of the run."""
         for dose in doses:
-            yield Name(self.layers, "axis", dose=dose), self._remove_axis(dose)
-        yield from self._kept_and_shifted("axis", [place.axis for place in self.places], is_control=False)
+            yield self.removed("axis", dose)
+        yield from self._kept_and_shifted("axis")
         yield from self.compared(n_controls)
         for i in range(min(N_CLOUD, n_controls)):
             for dose in doses:
                 if dose != 1:
-                    yield Name(self.layers, control(i), dose=dose), self._remove_control(i, dose)
-            yield from self._kept_and_shifted(
-                control(i), [_as_axis(p.matched, i) for p in self.places], is_control=True
-            )
-        for subject, controls in self._random().items():
-            yield Name(self.layers, subject), self._remove_matched(controls, int(subject.split()[1]), 1.0)
-        for subject, frames in self._others().items():
-            yield from self._frames(subject, frames)
+                    yield self.removed(f"control {i}", dose)
+            yield from self._kept_and_shifted(f"control {i}")
+        for subject in self.cuts:
+            if subject.split()[0] in ("random", "principal", "gaussian"):
+                yield self.removed(subject)
 
     def compared(self, n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
         """What every set of prompts is run with: controls at dose 1 and positive controls."""
         for i in range(n_controls):
-            yield Name(self.layers, control(i)), self._remove_control(i, 1.0)
-        top = [_principal(p, N_TOP) for p in self.places]
-        yield from self._frames("top", top)
+            yield self.removed(f"control {i}")
+        if "top" in self.cuts:
+            yield self.removed("top")
         if self.heads:
             blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
             edit = AblateHeads(layer=blocks, heads=self.heads, by="resample", at=self.at)
@@ -172,8 +200,7 @@ class Intervention:
     def facts(self) -> dict[str, dict[str, np.ndarray]]:
         """What is known of a subject before it is run: how a control was matched, how near others are to the axis."""
         found: dict[str, dict[str, np.ndarray]] = {}
-        subjects = {control(i): self._matched for i in range(len(self._matched[0].frames))} | self._random()
-        for subject, matched in subjects.items():
+        for subject, matched in self._matched().items():
             i = int(subject.split()[1])
             found[subject] = {
                 "ratio": np.array([m.ratio[i] for m in matched]), "dose": np.array([m.dose[i] for m in matched]),
@@ -181,107 +208,50 @@ class Intervention:
                     [[HOW.index(m.how), m.n_axes, m.alike, m.n_rejected] for m in matched], np.float64
                 ),
             }  # fmt: skip
-        for name, frames in self._others().items():
-            near = [np.abs(f @ p.axis.covector) for f, p in zip(frames, self.places, strict=True)]
-            found[name] = {"overlap": np.concatenate(near)}
+        for subject, cuts in self.cuts.items():
+            if subject.split()[0] in ("principal", "gaussian"):
+                near = [np.abs(cut.frame @ p.axis.covector) for cut, p in zip(cuts, self.places, strict=True)]
+                found[subject] = {"overlap": np.concatenate(near)}
         return found
 
-    def _others(self) -> dict[str, list[np.ndarray]]:
-        """Single directions that are no matched controls, one a place: principal axes, and some like the data."""
-        found = {
-            f"principal {i + 1}": [_principal(p, i + 1)[i : i + 1] for p in self.places] for i in range(N_PRINCIPAL)
-        }
-        n_gaussian = len(self.places[0].gaussian)
-        return found | {f"gaussian {i}": [p.gaussian[i : i + 1] for p in self.places] for i in range(n_gaussian)}
-
-    @property
-    def _matched(self) -> list[Matched]:
-        return [place.matched for place in self.places]
-
-    def _random(self) -> dict[str, list[Matched]]:
-        """The random controls of all places beside fitted ones, by their names."""
-        drawn = [place.random for place in self.places if place.random is not None]
-        return {random(i): drawn for i in range(len(drawn[0].frames))} if drawn else {}
-
-    def axis_removed(self) -> tuple[Name, tuple[Edit, ...]]:
-        return Name(self.layers, "axis"), self._remove_axis(1.0)
-
-    def _frames(self, subject: str, frames: Sequence[np.ndarray]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        if all(len(frame) for frame in frames):
-            edits = [self._remove(p, frame, 1.0) for p, frame in zip(self.places, frames, strict=True)]
-            yield Name(self.layers, subject), tuple(edits)
-
-    def _remove_axis(self, dose: float) -> tuple[Edit, ...]:
-        return tuple(self._remove(p, p.axis.covector[None], dose, _displacement(p.axis)) for p in self.places)
-
-    def _remove_control(self, i: int, dose: float) -> tuple[Edit, ...]:
-        return self._remove_matched(self._matched, i, dose)
-
-    def _remove_matched(self, controls: Sequence[Matched], i: int, dose: float) -> tuple[Edit, ...]:
-        edits = []
-        for place, matched in zip(self.places, controls, strict=True):
-            a, d = matched.frames[i], matched.displacements[i]
-            oblique = None if np.array_equal(a, d) else d
-            edits.append(self._remove(place, a, dose * float(matched.dose[i]), oblique))
-        return tuple(edits)
-
-    def _remove(self, place: Place, axes: np.ndarray, dose: float, displacement: np.ndarray | None = None) -> Edit:
-        """Coordinates read by the rows of `axes` are put to their mean, or to 0."""
-        where: dict[str, Any] = {
-            "layer": place.layer, "site": self.site, "at": self.at, "axis": axes, "dose": float(dose),
-        }  # fmt: skip
-        where |= _oblique(displacement)
-        if self.fill == "zero":
-            return RemoveAxis(**where)
-        return ReplaceCoordinates(**where, values=axes @ place.edited.mean)
-
-    def _keep(self, axes: Sequence[Axis]) -> tuple[Edit, ...]:
-        """Everything but the axis is put to its mean (or to 0): keep its part, then add what the mean has beside it."""
+    def removed(self, subject: str, dose: float = 1.0) -> tuple[Name, tuple[Edit, ...]]:
+        """Coordinates are put to their mean, or to 0."""
         edits: list[Edit] = []
-        for place, axis in zip(self.places, axes, strict=True):
-            where: dict[str, Any] = {"layer": place.layer, "site": self.site, "at": self.at}
-            edits.append(KeepAxis(**where, axis=axis.covector[None], **_oblique(_displacement(axis))))
-            if self.fill == "mean":
-                rest = place.edited.mean - (place.edited.mean @ axis.covector) * axis.displacement
-                length = float(np.linalg.norm(rest))
-                edits.append(
-                    ShiftAxis(**where, axis=rest[None] / length if length else axis.covector[None], deviations=1.0,
-                              score_sigma=length)
-                )  # fmt: skip
-        return tuple(edits)
-
-    def _kept_and_shifted(
-        self, subject: str, axes: Sequence[Axis], *, is_control: bool
-    ) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        yield Name(self.layers, subject, "kept"), self._keep(axes)
-        for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
-            yield Name(self.layers, subject, how), self._shift(axes, sign, is_control)
-
-    def _shift(self, axes: Sequence[Axis], deviations: float, is_control: bool) -> tuple[Edit, ...]:
-        """By one standard deviation of the axis' coordinate; controls are moved as far."""
-        edits = []
-        for place, axis in zip(self.places, axes, strict=True):
-            spread = float((place.rows @ place.axis.covector).std())
-            ratio = np.linalg.norm(place.axis.displacement) / np.linalg.norm(axis.displacement)
-            far = spread * float(ratio) if is_control else spread
+        for place, cut in zip(self.places, self.cuts[subject], strict=True):
+            where: dict[str, Any] = {**self._at(place), "axis": cut.frame, "dose": float(dose * cut.dose)}
+            where |= _along(cut.frame, cut.displacement)
             edits.append(
-                ShiftAxis(layer=place.layer, site=self.site, at=self.at, axis=axis.covector[None],
-                          deviations=deviations, score_sigma=far, **_oblique(_displacement(axis)))
-            )  # fmt: skip
-        return tuple(edits)
+                RemoveAxis(**where)
+                if self.fill == "zero"
+                else ReplaceCoordinates(**where, values=cut.frame @ place.edited.mean)
+            )
+        return Name(self.layers, subject, dose=dose), tuple(edits)
 
+    def _kept_and_shifted(self, subject: str) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+        """The first dimension of a subject is kept alone, and moved as far as a standard deviation of the axis."""
+        pairs = list(zip(self.places, self.cuts[subject], strict=True))
+        yield Name(self.layers, subject, "kept"), tuple(edit for pair in pairs for edit in self._kept(*pair))
+        for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
+            yield Name(self.layers, subject, how), tuple(self._shifted(*pair, sign) for pair in pairs)
 
-def _oblique(displacement: np.ndarray | None) -> dict[str, Any]:
-    return {} if displacement is None else {"metric": "z-scored", "displacement": displacement}
+    def _kept(self, place: Place, cut: Cut) -> Iterator[Edit]:
+        """All else is put to its mean (or to 0): keep the part along the axis, then add what the mean has beside it."""
+        yield KeepAxis(**self._at(place), **cut.first())
+        if self.fill == "mean":
+            mean = place.edited.mean
+            rest = mean - (mean @ cut.frame[0]) * cut.displacement[0]
+            length = float(np.linalg.norm(rest))
+            along = rest[None] / length if length else cut.frame[:1]
+            yield ShiftAxis(**self._at(place), axis=along, deviations=1.0, score_sigma=length)
 
+    def _shifted(self, place: Place, cut: Cut, deviations: float) -> Edit:
+        axis = place.axis
+        ratio = float(np.linalg.norm(axis.displacement) / np.linalg.norm(cut.displacement[0]))
+        far = float((place.rows @ axis.covector).std()) * ratio
+        return ShiftAxis(**self._at(place), **cut.first(), deviations=deviations, score_sigma=far)
 
-def _displacement(axis: Axis) -> np.ndarray | None:
-    return None if axis.is_orthogonal else axis.displacement[None]
-
-
-def _as_axis(matched: Matched, i: int) -> Axis:
-    """The first dimension of a control."""
-    return Axis(matched.frames[i, 0], matched.displacements[i, 0], 0.0)
+    def _at(self, place: Place) -> dict[str, Any]:
+        return {"layer": place.layer, "site": self.site, "at": self.at}
 
 
 def _principal(place: Place, n: int) -> np.ndarray:

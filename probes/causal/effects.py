@@ -12,197 +12,173 @@ Intervals resample prompts by whole clusters, of the axis and its controls alike
 primary and judged alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count, takewhile
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from interp.probe import Readout
-from interp.statistics.estimate import excess, maximum_statistic_p, percentile_interval
+from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 
-from .edits import BASELINE, HOW, REMOVED, Name, control, random
+from .edits import BASELINE, HOW, REMOVED, Name
+from .quantities import READOUTS
+
+SHARES = {"later_r2"}
+"""Readouts whose value is 1 minus the ratio."""
+
+UNVARIED = "this readout does not vary here"
 
 
-@dataclass(frozen=True)
-class ReadOut:
-    """A readout: its unit, what its effect means, and whether its value is 1 minus the ratio."""
+def readings(
+    under: Mapping[str, Readout], names: Sequence[str], readout: str, weights: Int[np.ndarray, "resample prompt"]
+) -> Float[np.ndarray, "condition value_and_resamples"]:
+    """A readout in several conditions: of all prompts, then of every resample of them.
 
-    unit: str
-    meaning: str
-    is_share: bool = False
-
-
-PRIMARY = "kl"
-READOUTS: Mapping[str, ReadOut] = {
-    "kl": ReadOut("bits", "KL divergence of the edited model's next-token prediction from the unedited one"),
-    "entropy_moved": ReadOut("bits", "mean size of the change of the next-token entropy"),
-    "entropy_change": ReadOut("bits", "mean change of the next-token entropy"),
-    "posterior_kl": ReadOut("bits", "change of the KL divergence of the prediction from the exact posterior"),
-    "entropy_error": ReadOut("bits", "change of the mean distance of the prediction's entropy from the exact one"),
-    "loss": ReadOut("bits", "change of the surprise at a token of the text"),
-    "later_r2": ReadOut(
-        "fraction", "change of the held-out R² with which refitted ridge predicts the unedited entropy", True
-    ),
-    "later_axis": ReadOut("1", "change of |cos| of the entropy axis refitted at later layers with the unedited one"),
-    "sula_kl": ReadOut("bits", "change of the KL divergence of the label prediction from the exact posterior"),
-    "slope": ReadOut("1", "change of the slope of label log-odds on the exact ones (1 is Bayes)"),
-}  # fmt: skip
+    Layers of a readout are added up: each has the same totals, so that the result is their mean.
+    """
+    once_and_again = np.vstack([np.ones(weights.shape[1]), weights])
+    sums = np.array([_by_prompt(under[name][readout]) for name in names])
+    found = ratio(sums @ once_and_again.T, once_and_again @ _by_prompt(under[names[0]][f"{readout}.of"]))
+    return 1 - found if readout in SHARES else found
 
 
-@dataclass(frozen=True)
-class Values:
-    """One readout in several conditions: sums by prompt `[condition, prompt]` over `of` `[prompt]`."""
+def resampled(rows: Float[np.ndarray, "place value_and_resamples"], why: str = "") -> Estimates:
+    """Values and their resamples; no interval where no resample differs by more than rounding.
 
-    sums: Float[np.ndarray, "condition prompt"]
-    of: Float[np.ndarray, " prompt"]
-    is_share: bool
-
-    @classmethod
-    def of_conditions(cls, under: Mapping[str, Readout], names: Sequence[str], readout: str) -> "Values":
-        """Layers of a readout are added up: each has the same totals, so that the result is their mean."""
-        sums = np.array([_by_prompt(under[name][readout]) for name in names])
-        return cls(sums, _by_prompt(under[names[0]][f"{readout}.of"]), READOUTS[readout].is_share)
-
-    @property
-    def whole(self) -> Float[np.ndarray, " condition"]:
-        return self._value(np.ones((1, len(self.of))))[:, 0]
-
-    def resampled(self, weights: Int[np.ndarray, "resample prompt"]) -> Float[np.ndarray, "condition resample"]:
-        return self._value(weights.astype(np.float64))
-
-    def _value(self, weights: np.ndarray) -> np.ndarray:
-        found = ratio(self.sums @ weights.T, weights @ self.of)
-        return 1 - found if self.is_share else found
+    `why` says why there is no value where it is NaN.
+    """
+    reasons = [why if np.isnan(value) else "" for value in rows[:, 0]]
+    found = Estimates.resampled(rows[:, 0], rows[:, 1:].T, why=reasons)
+    assert found.interval is not None
+    is_still = np.isclose(*found.interval, rtol=1e-9, atol=0)
+    return replace(found, interval=np.where(is_still, np.nan, found.interval))
 
 
 @dataclass(frozen=True)
 class Effect:
     """The effect of one intervention on one readout, and those of its controls.
 
-    `replicates` are over the same resamples of prompts throughout; `p_family` is over everything but the primary
-    readout. `random` are the random directions beside fitted controls, if there are.
+    `moved` is edited minus unedited of every edit, by its kind (`axis`, `control`, `random`, `top`, `resample`): of all
+    prompts, then of the same resamples of them. `clusters` are those of the prompts.
     """
 
     on: str
     layers: tuple[int, ...]
     readout: str
     unedited: float
-    value: float
-    replicates: Float[np.ndarray, " resample"]
-    controls: Float[np.ndarray, " control"]
-    control_mean: Float[np.ndarray, " resample"]
-    control_sd: Float[np.ndarray, " resample"]
-    positive: Mapping[str, float]
-    positive_replicates: Mapping[str, np.ndarray]
-    p: float
+    moved: Mapping[str, Float[np.ndarray, "edit value_and_resamples"]]
     clusters: Int[np.ndarray, " prompt"]
-    p_family: float = float("nan")
-    random: Float[np.ndarray, " random"] = field(default_factory=lambda: np.empty(0))
-    random_mean: Float[np.ndarray, " random_resample"] = field(default_factory=lambda: np.empty(0))
+
+    def by(self, kind: str) -> Float[np.ndarray, " value_and_resamples"]:
+        """The effect of the edits of one kind, on average; NaN where there are none."""
+        return self.moved[kind].mean(axis=0) if len(self.moved[kind]) else np.full(self.moved["axis"].shape[1], np.nan)
+
+    def beyond(self, kind: str) -> Float[np.ndarray, " value_and_resamples"]:
+        """How much more the axis does than edits of a kind do on average."""
+        return self.by("axis") - self.by(kind)
 
     @property
-    def bounds(self) -> tuple[float, float] | None:
-        return _unless_still(percentile_interval(self.value, self.replicates))
+    def z(self) -> Float[np.ndarray, " value_and_resamples"]:
+        return ratio(self.beyond("control"), self.moved["control"].std(axis=0, ddof=1))
 
     @property
-    def beyond(self) -> float:
-        """How much more the axis does than its controls do on average."""
-        return self.value - float(self.controls.mean())
-
-    @property
-    def beyond_bounds(self) -> tuple[float, float] | None:
-        return _unless_still(percentile_interval(self.beyond, self.replicates - self.control_mean))
-
-    @property
-    def beyond_random(self) -> float:
-        """How much more the axis does than random directions do on average."""
-        return self.value - float(self.random.mean())
-
-    @property
-    def beyond_random_bounds(self) -> tuple[float, float] | None:
-        return _unless_still(percentile_interval(self.beyond_random, self.replicates - self.random_mean))
-
-    @property
-    def z(self) -> float:
-        return float(ratio(self.beyond, self.controls.std(ddof=1)))
-
-    @property
-    def z_bounds(self) -> tuple[float, float] | None:
-        usable = self.control_sd > 0
-        if not usable.any() or np.isnan(self.z):
-            return None
-        return _unless_still(
-            percentile_interval(self.z, (self.replicates - self.control_mean)[usable] / self.control_sd[usable])
-        )
+    def controls(self) -> Float[np.ndarray, " control"]:
+        return self.moved["control"][:, 0]
 
     @property
     def control_z(self) -> Float[np.ndarray, " control"]:
         """Every control among the others, as the axis is among them."""
-        n = len(self.controls)
-        mean = (self.controls.sum() - self.controls) / (n - 1)
+        n, centred = len(self.controls), among_others(self.controls)
+        mean = self.controls - centred
         square = (np.square(self.controls).sum() - np.square(self.controls)) / (n - 1)
         deviation = np.sqrt(np.clip(square - np.square(mean), 0, None) * (n - 1) / (n - 2))
-        return np.divide(self.controls - mean, deviation, out=np.zeros(n), where=deviation > 0)
+        return np.divide(centred, deviation, out=np.zeros(n), where=deviation > 0)
 
 
-def effects(under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Generator) -> list[Effect]:
-    """Every readout of every intervention wherever it was read; the first is the primary one."""
-    names = map(Name.parse, under)
-    axes = [name for name in names if (name.subject, name.how, name.dose) == ("axis", REMOVED, 1)]
-    found = []
-    weights: dict[str, np.ndarray] = {}
-    for name in axes:
-        baseline = baseline_of(name)
-        if name.on not in weights:
-            clusters = under[baseline]["cluster"]
-            weights[name.on] = bootstrap_weights(clusters, None, n_bootstrap, rng)
-        for readout in READOUTS:
-            if readout in under[baseline]:
-                found.append(_effect(under, name, readout, weights[name.on]))
-    is_refitted = all(is_refit(under, name) for name in axes)
-    return _judged_together(found) if is_refitted else [replace(e, p=float("nan")) for e in found]
+def among_others(values: Float[np.ndarray, " control"]) -> Float[np.ndarray, " control"]:
+    """Each less the mean of the others."""
+    return values - (values.sum() - values) / (len(values) - 1)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Every readout of every intervention wherever it was read, one place each; the first is the primary one.
+
+    `is_refitted`: controls were fitted as the axis was, so that ranks among them say something.
+    """
+
+    found: Sequence[Effect]
+    is_refitted: bool
+
+    @classmethod
+    def of(cls, under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Generator) -> "Effects | None":
+        """None where the axis was never removed."""
+        names = [name for name in map(Name.parse, under) if (name.subject, name.how, name.dose) == ("axis", REMOVED, 1)]
+        found = []
+        weights: dict[str, np.ndarray] = {}
+        for name in names:
+            baseline = under[baseline_of(name)]
+            if name.on not in weights:
+                weights[name.on] = bootstrap_weights(baseline["cluster"], None, n_bootstrap, rng)
+            found += [_effect(under, name, readout, weights[name.on]) for readout in READOUTS if readout in baseline]
+        return cls(found, all(_is_refit(under, name) for name in names)) if found else None
+
+    @cached_property
+    def controls(self) -> Float[np.ndarray, "control place"]:
+        return np.stack([e.controls for e in self.found], axis=1)
+
+    @cached_property
+    def effect(self) -> Estimates:
+        """The effects as they are, beside what the controls do."""
+        made = resampled(np.array([e.by("axis") for e in self.found]), UNVARIED)
+        return made.exchanged(self.controls, asks="nothing")
+
+    @cached_property
+    def beyond(self) -> Estimates:
+        """How far they go beyond what controls do on average: p of the primary one, and of all others together."""
+        made = resampled(np.array([e.beyond("control") for e in self.found]), UNVARIED)
+        others = np.array([among_others(e.controls) for e in self.found]).T
+        return made.exchanged(others, np.r_[self.p[:1], self.p_family[1:]], known=0.0)
+
+    @cached_property
+    def z(self) -> Estimates:
+        made = resampled(np.array([e.z for e in self.found]), "all controls do the same")
+        return made.exchanged(np.array([e.control_z for e in self.found]).T, asks="nothing")
+
+    @cached_property
+    def p(self) -> Float[np.ndarray, " place"]:
+        """Two-sided, of each place by itself."""
+        return np.concatenate([self._ranked([place]) for place in range(len(self.found))])
+
+    @cached_property
+    def p_family(self) -> Float[np.ndarray, " place"]:
+        """The same over everything but the primary readout, which has none."""
+        return np.r_[np.nan, self._ranked(range(1, len(self.found)))]
+
+    def _ranked(self, places: Sequence[int]) -> Float[np.ndarray, " place"]:
+        if not self.is_refitted or not len(places):
+            return np.full(len(places), np.nan)
+        ranked = Estimates(self.effect.value[places]).exchanged(self.controls[:, places], asks="either")
+        return np.asarray(ranked.p)
 
 
 def _effect(under: Mapping[str, Readout], name: Name, readout: str, weights: np.ndarray) -> Effect:
-    names = [baseline_of(name), str(name), *controls_of(under, name)]
-    drawn = randoms_of(under, name)
-    values = Values.of_conditions(under, [*names, *drawn], readout)
-    whole, resampled = values.whole, values.resampled(weights)
-    moved, moved_replicates = whole[1 : len(names)] - whole[0], resampled[1 : len(names)] - resampled[0]
-    random, random_replicates = whole[len(names) :] - whole[0], resampled[len(names) :] - resampled[0]
-    positive, positive_replicates = {}, {}
-    for subject in ("top", "resample"):
-        key = str(replace(name, subject=subject))
-        if key in under:
-            other = Values.of_conditions(under, [names[0], key], readout)
-            positive[subject] = float(other.whole[1] - other.whole[0])
-            replicates = other.resampled(weights)
-            positive_replicates[subject] = replicates[1] - replicates[0]
-    return Effect(
-        name.on, name.layers, readout, float(whole[0]), float(moved[0]), moved_replicates[0], moved[1:],
-        moved_replicates[1:].mean(axis=0), moved_replicates[1:].std(axis=0, ddof=1), positive, positive_replicates,
-        float(two_sided_p(moved[:1], moved[1:, None])[0]), under[names[0]]["cluster"], random=random,
-        random_mean=random_replicates.mean(axis=0) if drawn else np.empty(0),
-    )  # fmt: skip
-
-
-def two_sided_p(
-    observed: Float[np.ndarray, " statistic"], controls: Float[np.ndarray, "control statistic"]
-) -> Float[np.ndarray, " statistic"]:
-    """p of each statistic by the largest deviation of every control over all of them; NaN ones take no part."""
-    here, there = excess(observed, controls)
-    return maximum_statistic_p(np.abs(here), np.abs(there))
-
-
-def _judged_together(found: list[Effect]) -> list[Effect]:
-    rest = found[1:]
-    if not rest:
-        return found
-    p = two_sided_p(np.array([e.value for e in rest]), np.stack([e.controls for e in rest], axis=1))
-    return [found[0], *(replace(e, p_family=float(p[i])) for i, e in enumerate(rest))]
+    others = {subject: str(replace(name, subject=subject)) for subject in ("top", "resample")}
+    kinds = {
+        "axis": [str(name)], "control": controls_of(under, name), "random": _numbered(under, name, "random"),
+        **{subject: [key] * (key in under) for subject, key in others.items()},
+    }  # fmt: skip
+    names = [baseline_of(name), *(key for keys in kinds.values() for key in keys)]
+    unedited, *edited = readings(under, names, readout, weights)
+    ends = np.cumsum([len(keys) for keys in kinds.values()])
+    moved = np.split(np.array(edited) - unedited, ends[:-1])
+    clusters = under[names[0]]["cluster"]
+    return Effect(name.on, name.layers, readout, float(unedited[0]), dict(zip(kinds, moved, strict=True)), clusters)
 
 
 def baseline_of(name: Name) -> str:
@@ -212,22 +188,15 @@ def baseline_of(name: Name) -> str:
 
 def controls_of(under: Mapping[str, Readout], name: Name) -> list[str]:
     """The matched controls of a removal, in order."""
-    return _numbered(under, name, control)
+    return _numbered(under, name, "control")
 
 
-def randoms_of(under: Mapping[str, Readout], name: Name) -> list[str]:
-    """The random directions beside fitted controls, in order."""
-    return _numbered(under, name, random)
+def _numbered(under: Mapping[str, Readout], name: Name, kind: str) -> list[str]:
+    names = (str(replace(name, subject=f"{kind} {i}")) for i in count())
+    return list(takewhile(under.__contains__, names))
 
 
-def _numbered(under: Mapping[str, Readout], name: Name, subject: Callable[[int], str]) -> list[str]:
-    keys: list[str] = []
-    while (key := str(replace(name, subject=subject(len(keys))))) in under:
-        keys.append(key)
-    return keys
-
-
-def is_refit(under: Mapping[str, Readout], name: Name) -> bool:
+def _is_refit(under: Mapping[str, Readout], name: Name) -> bool:
     """Whether the controls of a removal were fitted as the axis was, to permuted entropies."""
     matching = under[controls_of(under, replace(name, on=""))[0]]["matching"]
     return all(HOW[int(how)] == "refit" for how in matching[:, 0])
@@ -236,8 +205,3 @@ def is_refit(under: Mapping[str, Readout], name: Name) -> bool:
 def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:
     values = np.asarray(values, dtype=np.float64)
     return values if values.ndim == 1 else values.sum(axis=0)
-
-
-def _unless_still(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
-    """None where no resample differs by more than rounding."""
-    return None if bounds is None or np.isclose(bounds[0], bounds[1], rtol=1e-9, atol=0) else bounds

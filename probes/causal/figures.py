@@ -9,7 +9,7 @@ from interp.findings import Findings
 from interp.probe import Figure
 
 from ..measures.target import Target
-from .effects import READOUTS
+from .quantities import READOUTS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,13 +32,13 @@ def causal_figures(findings: Findings) -> tuple[Figure, ...]:
         return ()
     target = Target.of(findings.tables["effects"])
     figures = [
-        target.retell(_among_controls(findings)),
+        _among_controls(findings, target),
         _dose_curve(findings),
         _by_readout(findings, target),
         _conditions(findings),
     ]
     if "later_layers" in findings.tables:
-        figures.append(target.retell(_later(findings)))
+        figures.append(_later(findings, target))
     return tuple(figures)
 
 
@@ -46,7 +46,7 @@ def _primary(findings: Findings) -> str:
     return str(findings.tables["effects"]["layers"][0])
 
 
-def _among_controls(findings: Findings) -> Figure:
+def _among_controls(findings: Findings, target: Target) -> Figure:
     """Histogram of the controls' KL with the axis and the positive controls as lines."""
     layers = _primary(findings)
     controls = findings.tables["controls"]
@@ -64,9 +64,10 @@ def _among_controls(findings: Findings) -> Figure:
         elif scalar in findings.scalars:
             beyond.append(f"{name} at {findings[scalar].value:.3g} bits")
     reading = (
-        "Grey: axes fitted in the same way to permuted entropies (for `pc1` random directions), with a change of the "
-        "same size. An axis that is used for its entropy lies to the right of all of them; one that is a trace lies "
-        "among them or to the left." + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
+        f"Grey: axes fitted in the same way to permuted {target.many} (for `pc1` random directions), with a change of "
+        "the same size. An axis that is used for what it encodes lies to the right of all of them; one that is a trace "
+        "lies among them or to the left."
+        + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
     )
     return Figure(
         "among_controls",
@@ -121,10 +122,7 @@ def _by_readout(findings: Findings, target: Target) -> Figure:
     bars = error_bars(effects, "z", VALUE)
     plot.add_scatter(
         x=effects["z"], y=labels, mode="markers", marker={"color": VALUE, "size": 10}, name="axis", error_x=bars,
-        customdata=[
-            target.retell(READOUTS[name].meaning) if name.startswith("later_") else READOUTS[name].meaning
-            for name in effects["readout"]
-        ],
+        customdata=[target.say(READOUTS[name][1]) for name in effects["readout"]],
         hovertemplate="%{customdata}<br>%{x:.3g} standard deviations<extra></extra>",
     )  # fmt: skip
     plot.update_yaxes(autorange="reversed")
@@ -177,10 +175,10 @@ def _conditions(findings: Findings) -> Figure:
     return Figure("removed_variance", "What other cuts cost", reading, plot, "conditions")
 
 
-def _later(findings: Findings) -> Figure:
+def _later(findings: Findings, target: Target) -> Figure:
     table = findings.tables["later_layers"]
     mine = table.where(table["layers"] == _primary(findings))
-    plot = blank("later layer", "held-out R² of the unedited entropy")
+    plot = blank("later layer", f"held-out R² of {target.words} (unedited)")
     add_null_band(plot, mine["later_layer"], (mine["r2_null_low"], mine["r2_null_high"]))
     bars = error_bars(mine, "r2_null", NULL)
     for column, name, colour, dash in (
@@ -193,8 +191,7 @@ def _later(findings: Findings) -> Figure:
         )  # fmt: skip
     cut = limit_r2(plot, mine["unedited"], mine["r2"], mine["r2_null"])
     reading = (
-        "Ridge is refitted to each later layer under the edit: where the blue curve stays at the dotted one, the "
-        "entropy is told there without the axis; grey, without as much of anything."
-        f"{cut}"
+        "Ridge is refitted to each later layer under the edit: where the blue curve stays at the dotted one, "
+        f"{target.words} is predicted there without the axis; grey, without as much of anything.{cut}"
     )
-    return Figure("later_layers", "Can later layers still predict the entropy?", reading, plot, "later_layers")
+    return Figure("later_layers", f"Can later layers still predict {target.words}?", reading, plot, "later_layers")

@@ -1,6 +1,6 @@
 """What has to be said beside the numbers of the causal probe."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from interp.probe import Readout
 from interp.table import Table
 
 from .edits import REMOVED, Name
-from .effects import Effect
+from .effects import Effects
 
 ALIKE = 0.2
 """Mean squared cosine between controls above which a note says how alike they are."""
 
 _MATCHED = {
-    "refit": "axes fitted as it was, to entropies permuted between prompts, at a dose of {dose:.2g} on average for a "
+    "refit": "axes fitted as it was, to {targets} permuted between prompts, at a dose of {dose:.2g} on average for a "
     "change of equal size at the scored positions",
     "direction": "single random directions tilted until they take out as much variance",
     "subspace": "random subspaces of {dimensions} dimensions (too few single ones beside the axis are loud enough)",
@@ -23,18 +23,21 @@ _MATCHED = {
 }
 
 
-def notes(found: Sequence[Effect], under: Mapping[str, Readout], matching: Table | None) -> tuple[str, ...]:
+def notes(
+    effects: Effects | None, under: Mapping[str, Readout], matching: Table | None, targets: str
+) -> tuple[str, ...]:
     """How controls were matched, what dose 0 did, and what could not be read."""
-    if not found or matching is None:
+    if effects is None or matching is None:
         return ("The model was not run under edits: there is nothing to say about use.",)
-    said = [_matching(matching, i) for i in range(matching.n_rows)]
+    said = [_matching(matching, i, targets) for i in range(matching.n_rows)]
     largest, n = dose_zero(under)
     said.append(f"Dose 0: the largest KL is {largest:g} bits in {n} conditions.")
-    if not any(e.readout == "later_r2" for e in found):
+    if not any(e.readout == "later_r2" for e in effects.found):
         said.append("later_r2 is left out: no later layer of the site, or nothing varies there.")
-    if any(e.on == "sula" for e in found):
+    read_on = {e.on for e in effects.found}
+    if "sula" in read_on:
         said.append("slope and sula_kl: on SULA prompts (condition main), edited with the same axes and controls.")
-    if any(e.on == "mixed" for e in found):
+    if "mixed" in read_on:
         said.append("loss: on the prompts `mixed`, edited with the same axes and controls.")
     return tuple(said)
 
@@ -45,9 +48,9 @@ def dose_zero(under: Mapping[str, Readout]) -> tuple[float, int]:
     return max((float(np.abs(read["kl"]).max()) for read in still), default=float("nan")), len(still)
 
 
-def _matching(table: Table, i: int) -> str:
+def _matching(table: Table, i: int, targets: str) -> str:
     row = {name: column[i] for name, column in table.columns.items()}
-    how = _MATCHED[str(row["matched_by"])].format(dimensions=row["dimensions"], dose=row["dose"])
+    how = _MATCHED[str(row["matched_by"])].format(dimensions=row["dimensions"], dose=row["dose"], targets=targets)
     text = (
         f"Controls at layer {row['layer']} (of {row['layers']}): {how}; variance ratio over all edited positions "
         f"{row['measured_lowest']:.3f} to {row['measured_highest']:.3f}, {row['rejected']} draws rejected."

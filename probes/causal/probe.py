@@ -16,21 +16,24 @@ Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparis
 Tegmark 2023 (arXiv 2310.06824) for the direction along which activations move on average as the better one to edit.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
 from interp.edits import Edit
 from interp.errors import UsageError
-from interp.findings import Control, Findings, Scalar
+from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, Condition, Figure, Planned, Probe, Readout, Sentences
 from interp.prompt import PromptSet
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.spectra import Scaling
+from interp.statistics.units import counted
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
@@ -41,11 +44,12 @@ from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, fit_axes, held_out, refit_axes, saved, tautology
 from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions, n_whole
-from .effects import Effect, effects
+from .effects import Effects
+from .estimates import estimates, told
 from .notes import notes
 from .prompt_sample import PromptSample, rows_of
+from .quantities import QUANTITIES
 from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
-from .scalars import MEANINGS, axis_scalar, counted_prompts, scalars, undefined
 from .tables import conditions_table, controls_table, doses_table, effects_table, later_table, matching_table, words
 
 N_CONTROLS = {"text": 100, "tunnel": 1000}
@@ -92,6 +96,7 @@ class Causal(Probe):
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "causal"
+    quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Does the model use the entropy axis: what changes downstream when it is removed?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
@@ -116,13 +121,13 @@ class Causal(Probe):
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """All edits, read on the prompts of the run; removals and controls on other sets too."""
         cloud, split = self._split(base)
-        n = self._n_controls(base)
+        n = self._n_controls(base.prompts.is_tunnel)
         for layers in self._sets(cloud.n_layers):
             axes = {layer: axis for layer, axis in self._axes(cloud, split, layers).items() if axis is not None}
             if not axes:
                 raise UsageError(
-                    asked=cloud.target.retell(f"the entropy axis of {self.site} at layer {words(layers)}"),
-                    found=cloud.target.retell("nothing varies there, or the entropy is always the same"),
+                    asked=f"the axis of {self.site} that predicts {cloud.target.words}, at layer {words(layers)}",
+                    found=f"nothing varies there, or {cloud.target.words} is always the same",
                     fix="Choose another layer (--set causal.layers=...), or more varied prompts.",
                 )
             intervention = self._intervention(base, cloud, split, axes, n)
@@ -137,7 +142,7 @@ class Causal(Probe):
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """All edits of every intervention, and on texts the removals and controls again, on SULA."""
         self.refuse_fields(info.n_layers)
-        n = N_CONTROLS["text" if is_text else "tunnel"] if self.n_controls is None else self.n_controls
+        n = self._n_controls(not is_text)
         n_here = n_conditions(self._doses, n, info.n_heads > 0, self.axis != "pc1")
         whole = n_whole(n, info.n_heads > 0, self.axis != "pc1")
         n_run = min(self.n_prompts, n_prompts // 2)
@@ -154,53 +159,33 @@ class Causal(Probe):
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
         cloud, split = self._split(base)
-        tables, by_program = self._by_program(base, under, cloud.target, split)
+        target = cloud.target
+        quantities = QUANTITIES.told(**target.slots)
+        of_swaps, by_program = self._by_program(base, under, target, split)
         under = {name: read for name, read in under.items() if not is_swap(name)}
         sets = self._sets(cloud.n_layers)
         axes = self._axes(cloud, split, sorted({layer for layers in sets for layer in layers}))
-        is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
-        rng = np.random.default_rng([self.seed, 2])
         clusters = split.clusters(cloud)
-        weights = bootstrap_weights(clusters, None, self.n_bootstrap, rng)
-        about = counted_prompts(clusters, cloud.unit)
-        found = effects(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
-        made = (
-            scalars(found, under, is_small, len(split.run_rows), cloud.unit)
-            if found
-            else {"kl": undefined("bits", "the model was not run under edits", "Removing the axis.", about | {"n": 0})}
-        )
-        first = next((layer for layer in sets[0] if axes[layer] is not None), None)
-        if first is not None:
-            axis = axes[first]
-            assert axis is not None
-            made["axis_r2"] = self._axis_r2(cloud, split, first, axis, weights, about, is_small)
-            place = f"layer {first} of {self.site}"
-            tables["tautology"] = tautology(cloud, split, first, axis, place, self.seed)
+        is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
+        weights = bootstrap_weights(clusters, None, self.n_bootstrap, np.random.default_rng([self.seed, 2]))
+        about = counted(np.arange(len(clusters)), clusters, cloud.unit) | {"underpowered": is_small}
+        effects = Effects.of(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
+        if effects is None:
+            why = "the model was not run under edits"
+            found, tables = {"kl": Estimates(np.array([np.nan]), why=why, about=about | {"n": 0})}, {}
         else:
-            reason = "nothing varies at the edited layer, or the entropy is always the same"
-            made["axis_r2"] = undefined("fraction", reason, MEANINGS["axis_r2"], about)
-        if found:
-            tables = self._tables(found, under, weights) | tables
-        made |= by_program
-        n_features = cloud.points.shape[2]
-        judged = ("kl", "entropy_moved", "later_r2", "posterior_kl", "loss", "slope")
-        headline = [f"{name}_beyond_controls" for name in judged]
-        headline[1:1] = ["kl", "kl_of_resample", "interchange_accuracy"]
-        controls = {}
-        if "kl_beyond_random" in made:
-            words = "beyond random directions of its variance"
-            controls["kl_beyond_controls"] = (Control(words, "kl_beyond_random", essential=False),)
-        target = cloud.target
-        made |= target.retell({name: made[name] for name in made if name.startswith(("axis_", "later_"))})
-        tables |= target.retell({name: tables[name] for name in ("later_layers", "matching", "tautology")
-                                 if name in tables})  # fmt: skip
-        tables |= {name: target.named_in(tables[name]) for name in ("effects",) if name in tables}
-        return Findings(
-            self.name, made, tables,
-            arrays=saved(self.site, axes, self.axis, n_features, cloud.n_layers) | {"run": split.run},
-            notes=(*target.notes, *map(target.retell, (*self._notes(cloud, split, sets[0]),
-                                                       *notes(found, under, tables.get("matching"))))),
-            headline=tuple(name for name in headline if name in made), controls=controls,
+            found = estimates(effects, under, is_small, len(split.run_rows), cloud.unit)
+            tables = self._tables(effects, under, weights, target)
+        first = next(((layer, axis) for layer in sets[0] if (axis := axes[layer]) is not None), None)
+        found["axis_r2"] = told(self._axis_r2(cloud, split, first, weights), about)
+        tables |= of_swaps
+        if first is not None:
+            tables["tautology"] = tautology(cloud, split, *first, f"layer {first[0]} of {self.site}", self.seed)
+        return quantities.findings(
+            self.name, quantities.scalars(found) | by_program, tables,
+            arrays=saved(self.site, axes, self.axis, cloud.points.shape[2], cloud.n_layers) | {"run": split.run},
+            notes=(*target.notes, *self._notes(cloud, split, sets[0]),
+                   *notes(effects, under, tables.get("matching"), target.many)),
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -256,7 +241,7 @@ class Causal(Probe):
             return Condition(str(replace(name, on=where)), edits, needs, read, chosen, where, n_pool)
 
         yield condition(Name(intervention.layers, BASELINE), ())
-        for name, edits in (intervention.axis_removed(), *intervention.compared(n)):
+        for name, edits in (intervention.removed("axis"), *intervention.compared(n)):
             yield condition(name, edits)
 
     def _intervention(
@@ -297,26 +282,27 @@ class Causal(Probe):
     def _axes(self, cloud: Cloud, split: Split, layers: Iterable[int]) -> dict[int, Axis | None]:
         return fit_axes(cloud, split, tuple(layers), self.axis, self.scaling)
 
-    def _n_controls(self, base: Capture) -> int:
-        return (
-            N_CONTROLS["tunnel" if base.prompts.is_tunnel else "text"] if self.n_controls is None else self.n_controls
-        )
+    def _n_controls(self, is_tunnel: bool) -> int:
+        return N_CONTROLS["tunnel" if is_tunnel else "text"] if self.n_controls is None else self.n_controls
 
-    def _axis_r2(
-        self, cloud: Cloud, split: Split, layer: int, axis: Axis, weights: np.ndarray, about: Mapping[str, Any],
-        is_small: bool,
-    ) -> Scalar:  # fmt: skip
-        errors, totals = held_out(cloud, split, layer, axis)
+    def _axis_r2(self, cloud: Cloud, split: Split, first: tuple[int, Axis] | None, weights: np.ndarray) -> Estimates:
+        """R² of the axis of the first layer that has one, on prompts that it was not fitted on."""
+        if first is None:
+            why = f"nothing varies at the edited layer, or {cloud.target.words} is always the same"
+            return Estimates(np.array([np.nan]), why=why)
         prompt = np.unique(cloud.prompts[split.run_rows], return_inverse=True)[1]
-        return axis_scalar(np.bincount(prompt, errors), np.bincount(prompt, totals), weights, about, is_small)
+        errors, totals = (np.bincount(prompt, x)[:, None] for x in held_out(cloud, split, *first))
+        return Estimates.shares(errors, totals, weights, why="" if totals.any() else "the entropy does not vary")
 
-    def _tables(self, found: Sequence[Effect], under: Mapping[str, Readout], weights: np.ndarray) -> dict[str, Table]:
-        made = {
-            "effects": effects_table(found), "doses": doses_table(under, weights),
-            "conditions": conditions_table(under, weights), "later_layers": later_table(under, found),
-            "matching": matching_table(under), "controls": controls_table(found),
+    def _tables(
+        self, effects: Effects, under: Mapping[str, Readout], weights: np.ndarray, target: Target
+    ) -> dict[str, Table]:
+        later = later_table(under, effects, target)
+        return {
+            "effects": target.named_in(effects_table(effects)), "doses": doses_table(under, weights),
+            "conditions": conditions_table(under, weights), **({"later_layers": later} if later else {}),
+            "matching": matching_table(under, target), "controls": controls_table(effects),
         }  # fmt: skip
-        return {name: table for name, table in made.items() if table.n_rows}
 
     @property
     def _doses(self) -> tuple[float, ...]:

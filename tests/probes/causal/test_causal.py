@@ -7,7 +7,7 @@ import pytest
 from interp.probes.causal.axis import Split, fit_axis, fit_together, refit_axes, tautology
 from interp.probes.causal.controls import Edited, refitted_controls
 from interp.probes.causal.edits import BASELINE, HOW, Name
-from interp.probes.causal.effects import Values, effects, two_sided_p
+from interp.probes.causal.effects import Effects, readings
 from interp.probes.causal.notes import ALIKE, dose_zero, notes
 from interp.probes.causal.probe import Causal
 from interp.probes.causal.read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
@@ -21,6 +21,7 @@ from interp.errors import PromptError, UsageError
 from interp.need import Need
 from interp.running.choose_probes import choose_probes
 from interp.running.spec import make_probe
+from interp.statistics.estimates import Estimates
 from interp.table import LABEL, Table
 from interp.testing import Shape, check_probe, synthetic_capture
 
@@ -265,34 +266,42 @@ def test_effect_z_and_rank():
     values = [9.0, *np.linspace(1, 5, 19)]
     under = made_up(values)
     under[str(Name((1,), "top"))] = made_up([7.0])[str(Name((1,), "axis"))]
-    kl, r2 = effects(under, 200, rng())
+    effects = Effects.of(under, 200, rng())
+    kl, r2 = effects.found
     shift = 1 + 0.1 * rng(5).normal(size=12).mean()
-    assert kl.value == pytest.approx(9 * shift) and kl.unedited == 0
-    assert kl.z == pytest.approx((9 - np.mean(values[1:])) / np.std(values[1:], ddof=1))
-    assert kl.p == 1 / 20 and kl.beyond == pytest.approx(6 * shift)
-    low, high = kl.bounds
-    assert low < kl.value < high and high - low == pytest.approx(4 * 9 * 0.1 / np.sqrt(12), rel=0.4)
-    assert kl.positive["top"] == pytest.approx(7 * shift)
+    assert effects.effect.value[0] == pytest.approx(9 * shift) and kl.unedited == 0
+    assert effects.z.value[0] == pytest.approx((9 - np.mean(values[1:])) / np.std(values[1:], ddof=1))
+    assert effects.p[0] == 1 / 20 and effects.beyond.value[0] == pytest.approx(6 * shift)
+    low, high = effects.effect.interval_at(0)
+    assert low < effects.effect.value[0] < high and high - low == pytest.approx(4 * 9 * 0.1 / np.sqrt(12), rel=0.4)
+    assert kl.by("top")[0] == pytest.approx(7 * shift)
     for i, z in enumerate(kl.control_z):
         others = np.delete(kl.controls, i)
         assert z == pytest.approx((kl.controls[i] - others.mean()) / others.std(ddof=1))
-    assert r2.value == pytest.approx(-0.9) and r2.unedited == pytest.approx(0.9), "1 − errors / totals, both layers"
-    assert r2.bounds is None and np.isnan(kl.p_family) and r2.p_family == r2.p
+    assert effects.effect.value[1] == pytest.approx(-0.9) and r2.unedited == pytest.approx(0.9), "both layers"
+    assert np.isnan(effects.effect.interval_at(1)).all(), "no resample differs"
+    assert np.isnan(effects.p_family[0]) and effects.p_family[1] == effects.p[1]
+    assert effects.beyond.p.tolist() == [effects.p[0], effects.p_family[1]] and effects.beyond.n_draws == 19
 
 
 @pytest.mark.parametrize(("place", "expected"), [(0, 2), (9, None), (19, 2)])
 def test_the_rank_counts_both_sides(place, expected):
     everything = np.arange(20.0)
-    p = two_sided_p(everything[[place]], np.delete(everything, place)[:, None])[0]
+    effects = Effects.of(made_up(np.roll(everything, -place)), 20, rng())
     distance = np.abs(everything - everything.mean())
-    assert p == (distance >= distance[place]).sum() / 20
-    assert expected is None or p == expected / 20
+    assert effects.p[0] == (distance >= distance[place]).sum() / 20
+    assert expected is None or effects.p[0] == expected / 20
+
+
+def test_random_directions_give_no_rank():
+    effects = Effects.of(made_up([9.0, 1.0, 2.0, 4.0], how="direction"), 20, rng())
+    assert np.isnan(effects.p).all() and np.isnan(effects.beyond.p).all()
 
 
 def test_exploratory_p_is_by_the_largest_deviation_of_each_control():
     controls = rng().normal(size=(99, 4))
     observed = np.array([0.0, 1.0, 3.5, -4.0])
-    p = two_sided_p(observed, controls)
+    p = Estimates(observed).exchanged(controls, asks="either").p
     every = np.vstack([observed, controls])
     every = np.abs((every - every.mean(axis=0)) / every.std(axis=0))
     np.testing.assert_allclose(p, [(1 + (every[1:].max(axis=1) >= e).sum()) / 100 for e in every[0]])
@@ -300,10 +309,11 @@ def test_exploratory_p_is_by_the_largest_deviation_of_each_control():
 
 
 def test_bootstrap_weights_prompts():
-    values = Values(np.array([[1.0, 2, 3]]), np.array([1.0, 2, 1]), False)
+    under = {"a": {name: np.array([1.0, 2, 3]) for name in ("kl", "later_r2")}}
+    under["a"] |= {f"{name}.of": np.array([1.0, 2, 1]) for name in ("kl", "later_r2")}
     weights = np.array([[1, 1, 1], [3, 0, 0], [0, 2, 1]])
-    np.testing.assert_allclose(values.resampled(weights)[0], [6 / 4, 1, 7 / 5])
-    assert replace(values, is_share=True).whole[0] == pytest.approx(1 - 1.5)
+    np.testing.assert_allclose(readings(under, ["a"], "kl", weights)[0], [6 / 4, 6 / 4, 1, 7 / 5])
+    assert readings(under, ["a"], "later_r2", weights)[0, 0] == pytest.approx(1 - 1.5)
 
 
 def matching(how, alike):
@@ -317,15 +327,16 @@ def matching(how, alike):
 @pytest.mark.parametrize(("alike", "is_said"), [(0.1, False), (ALIKE, False), (0.21, True)])
 def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is_said):
     under = made_up([9.0, 1.0, 2.0, 4.0])
-    found = effects(under, 20, rng())
-    said = notes(found, under, matching("subspace", alike))
+    found = Effects.of(under, 20, rng())
+    said = notes(found, under, matching("subspace", alike), "entropies")
     assert "random subspaces of 3 dimensions" in said[0] and "0.950 to 1.040, 4 draws rejected" in said[0]
-    assert "fitted as it was, to entropies permuted" in notes(found, under, matching("refit", alike))[0]
+    assert "fitted as it was, to entropies permuted" in notes(found, under, matching("refit", alike), "entropies")[0]
     assert ("They resemble one another" in said[0]) == is_said
     assert said[1] == "Dose 0: the largest KL is nan bits in 0 conditions."
     assert len(said) == 2, "later_r2 was read, and neither SULA nor ordinary text"
-    assert "change of equal norm" in notes(found, under, matching("dose", 0.1))[0]
-    assert any("later_r2 is left out" in note for note in notes(found[:1], under, matching("dose", 0.1)))
+    assert "change of equal norm" in notes(found, under, matching("dose", 0.1), "entropies")[0]
+    primary = replace(found, found=found.found[:1])
+    assert any("later_r2 is left out" in note for note in notes(primary, under, matching("dose", 0.1), "entropies"))
 
 
 def test_dose_zero_is_the_largest_kl_of_any_prompt():
@@ -409,7 +420,7 @@ def test_the_contract_holds_at_other_fields():
 
 def test_an_entropy_that_never_varies_has_no_axis():
     base = synthetic_capture(PROBE.needs, Shape(n_prompts=30), columns={"next_entropy_bits": np.ones(30)})
-    with pytest.raises(UsageError, match="the entropy is always the same"):
+    with pytest.raises(UsageError, match="entropy is always the same"):
         list(PROBE.conditions(base))
     assert np.isnan(PROBE.analyse(base, {})["axis_r2"].value)
 

@@ -8,7 +8,7 @@ from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
 from interp.probes.causal.controls import Edited, alikeness, random_controls
 from interp.probes.causal.edits import BASELINE, HOW, Intervention, Name, Place, n_conditions, n_whole
-from interp.probes.causal.effects import Effect, Values, effects
+from interp.probes.causal.effects import Effect, Effects, readings, resampled
 from interp.probes.causal.prompt_sample import chosen_clusters, keys
 from interp.probes.causal.read import N_FOLDS, crossed
 from interp.probes.measures.cloud import Cloud
@@ -150,38 +150,38 @@ def test_every_prompt_is_told_from_the_others(n_units):
 # --- effects ---------------------------------------------------------------------------------------------------------
 
 
-def effect(value, controls, replicates, control_mean, control_sd):
-    arrays = (np.asarray(x, dtype=np.float64) for x in (replicates, controls, control_mean, control_sd))
-    return Effect("", (0,), "kl", 0.0, value, *arrays, {}, {}, 0.5, np.arange(4))
+def effect(axis, *controls):
+    """Each a value and its resamples."""
+    moved = {"axis": np.array([axis], dtype=np.float64), "control": np.array(controls, dtype=np.float64)}
+    return Effect("", (0,), "kl", 0.0, moved, np.arange(4))
 
 
 def test_layers_of_a_read_out_are_added_up():
     sums = np.array([[1.0, 2, 3], [4, 5, 6]])
     under = {"a": {"kl": sums, "kl.of": np.ones((2, 3))}, "b": {"kl": 2 * sums, "kl.of": np.ones((2, 3))}}
-    found = Values.of_conditions(under, ["a", "b"], "kl")
-    assert found.sums.tolist() == [[5, 7, 9], [10, 14, 18]] and found.of.tolist() == [2, 2, 2]
-    np.testing.assert_allclose(found.whole, [21 / 6, 42 / 6])
+    np.testing.assert_allclose(
+        readings(under, ["a", "b"], "kl", np.eye(3, dtype=int)), [[21 / 6, 2.5, 3.5, 4.5], [7, 5, 7, 9]]
+    )
 
 
 def test_resamples_whose_controls_are_all_alike_have_no_z():
-    found = effect(5.0, [1, 2, 3, 4], [4.0, 5.0, 6.0, 50.0], [2.0, 2.5, 3.0, 2.0], [1.0, 1.5, 1.2, 0.0])
-    z = [2.0, 2.5 / 1.5, 2.5]  # the fourth has no spread to be measured in
-    assert found.z == pytest.approx(2.5 / np.std([1, 2, 3, 4], ddof=1))
-    low, high = np.quantile(z, [0.025, 0.975])
-    assert found.z_bounds == pytest.approx((min(low, found.z), max(high, found.z)))
-    assert effect(5.0, [1, 2, 3, 4], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0]).z_bounds is None
-    assert effect(5.0, [2, 2, 2, 2], [1.0, 2.0], [0.0, 0.0], [1.0, 1.0]).z_bounds is None, "z is undefined"
-    assert np.isnan(effect(5.0, [2, 2, 2, 2], [1.0, 2.0], [0.0, 0.0], [1.0, 1.0]).z)
+    found = effect([5.0, 4.0, 5.0, 50.0], [1, 1, 2, 2], [2, 2, 3, 2], [3, 3, 1, 2])
+    assert found.z[:3] == pytest.approx([3.0, 2.0, 3.0]) and np.isnan(found.z[3]), "no spread to be measured in"
+    bounds = resampled(found.z[None]).interval_at(0)
+    assert bounds == pytest.approx(np.quantile([2.0, 3.0], [0.025, 0.975]), abs=0.03) and bounds[1] == 3.0
+    alike = effect([5.0, 4.0, 3.0], [2, 2, 2], [2, 2, 2])
+    assert np.isnan(alike.z).all() and np.isnan(resampled(alike.z[None]).interval).all()
 
 
 def test_what_is_beyond_the_controls_is_resampled_with_them():
-    found = effect(5.0, [1, 2, 3, 4], [4.0, 5.0, 7.0], [2.0, 2.5, 3.0], [1.0, 1.0, 1.0])
-    assert found.beyond == 2.5
-    low, high = np.quantile([2.0, 2.5, 4.0], [0.025, 0.975])
-    assert found.beyond_bounds == pytest.approx((low, high))
-    np.testing.assert_allclose(found.bounds, np.quantile([4.0, 5.0, 7.0], [0.025, 0.975]))
-    still = effect(5.0, [1, 2, 3, 4], [5.0, 5.0], [2.5, 2.5], [1.0, 1.0])
-    assert still.bounds is None and still.beyond_bounds is None
+    found = effect([5.0, 4.0, 5.0, 7.0], [2, 1.5, 2, 3], [3, 2.5, 3, 3])
+    assert found.beyond("control") == pytest.approx([2.5, 2.0, 2.5, 4.0])
+    beyond = resampled(found.beyond("control")[None])
+    assert beyond.value == [2.5] and beyond.interval_at(0) == pytest.approx(
+        np.quantile([2.0, 2.5, 4.0], [0.025, 0.975])
+    )
+    still = resampled(np.array([[5.0, 5.0, 5.0 + 1e-14]]))
+    assert np.isnan(still.interval).all() and still.value == [5.0]
 
 
 def under_edits(moved, resample=None, clusters=None):
@@ -209,43 +209,44 @@ def under_edits(moved, resample=None, clusters=None):
 def test_effects_are_edited_minus_unedited_with_the_primary_one_judged_alone():
     moved = [6.0, 1.0, 3.0, 2.0, 5.0]
     under, noise = under_edits(moved, 8.0), 1 + 0.2 * rng(10).normal(size=10)
-    kl, loss = effects(under, 300, rng(11))
+    effects = Effects.of(under, 300, rng(11))
+    kl, loss = effects.found
     assert (kl.readout, loss.readout) == ("kl", "loss") and (kl.unedited, loss.unedited) == (1, 1)
-    np.testing.assert_allclose([kl.value, *kl.controls], np.array(moved) * noise.mean())
-    np.testing.assert_allclose(loss.value, np.square(1 + 6 * noise).mean() - 1)
-    assert kl.positive == pytest.approx({"resample": 8 * noise.mean()}) and kl.clusters.tolist() == [*range(10)]
-    ratio = kl.replicates / kl.positive_replicates["resample"]
-    np.testing.assert_allclose(ratio, 6 / 8)
-    np.testing.assert_allclose(kl.control_mean / kl.replicates, np.mean(moved[1:]) / 6)
-    np.testing.assert_allclose(kl.control_sd / kl.replicates, np.std(moved[1:], ddof=1) / 6)
-    assert kl.replicates.mean() == pytest.approx(kl.value, rel=0.02)
-    assert kl.replicates.std() == pytest.approx(6 * noise.std() / np.sqrt(10), rel=0.2)
+    np.testing.assert_allclose([kl.by("axis")[0], *kl.controls], np.array(moved) * noise.mean())
+    np.testing.assert_allclose(loss.by("axis")[0], np.square(1 + 6 * noise).mean() - 1)
+    assert kl.by("resample")[0] == pytest.approx(8 * noise.mean()) and kl.clusters.tolist() == [*range(10)]
+    assert np.isnan(kl.by("top")).all() and np.isnan(kl.by("random")).all(), "neither was run"
+    np.testing.assert_allclose(kl.by("axis") / kl.by("resample"), 6 / 8)
+    np.testing.assert_allclose(kl.by("control") / kl.by("axis"), np.mean(moved[1:]) / 6)
+    replicates = kl.by("axis")[1:]
+    assert replicates.mean() == pytest.approx(kl.by("axis")[0], rel=0.02)
+    assert replicates.std() == pytest.approx(6 * noise.std() / np.sqrt(10), rel=0.2)
     # of five, the axis is furthest from their mean: 6 against 3.4
-    assert kl.p == 1 / 5 and np.isnan(kl.p_family) and loss.p_family == loss.p == 1 / 5
+    assert effects.p.tolist() == [1 / 5, 1 / 5] and np.isnan(effects.p_family[0]) and effects.p_family[1] == 1 / 5
 
 
 def test_effects_resample_whole_clusters():
     """Five prompts of either cluster move alike: two of ten is what is resampled."""
-    found = under_edits([6.0, 1.0, 3.0, 2.0], clusters=np.repeat([0, 1], 5))
-    kl = effects(found, 400, rng(11))[0]
+    under = under_edits([6.0, 1.0, 3.0, 2.0], clusters=np.repeat([0, 1], 5))
+    kl = Effects.of(under, 400, rng(11)).found[0]
     halves = 6 * (1 + 0.2 * rng(10).normal(size=10)).reshape(2, 5).mean(axis=1)
-    assert set(kl.replicates.round(9)) == {*halves.round(9), round(float(halves.mean()), 9)}
+    assert set(kl.by("axis").round(9)) == {*halves.round(9), round(float(halves.mean()), 9)}
 
 
 def test_a_dose_is_no_intervention_of_its_own():
     under = under_edits([6.0, 1.0, 3.0, 2.0])
     under[str(Name((0,), "axis", dose=0.5))] = under[str(Name((0,), "axis"))]
     under[str(Name((0,), "axis", "kept"))] = under[str(Name((0,), "axis"))]
-    assert len(effects(under, 20, rng())) == 2
+    assert len(Effects.of(under, 20, rng()).found) == 2
 
 
 def test_each_control_is_judged_among_the_others():
     controls = np.array([1.0, 2.0, 4.0, 9.0])
-    z = effect(0.0, controls, [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]).control_z
+    z = effect([0.0], *controls[:, None]).control_z
     for i, found in enumerate(z):
         rest = np.delete(controls, i)
         assert found == pytest.approx((controls[i] - rest.mean()) / rest.std(ddof=1))
-    assert not effect(0.0, np.full(4, 2.0), [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]).control_z.any()
+    assert not effect([0.0], [2.0], [2.0], [2.0], [2.0]).control_z.any()
 
 
 def test_bisection_finds_the_tilt_of_every_draw():

@@ -133,7 +133,7 @@ def noise(base, probe, seed):
         read["later_axis"], read["later_axis.of"] = np.full((1, n), 1 - 0.1 * level), np.ones((1, n))
         read |= {"log_p": rng.normal(size=(n, 5)), "size": np.ones(1), "variance_share": np.ones(1)}
         read |= {"ratio": np.ones(1), "dose": np.ones(1), "matching": np.array([[3.0, 1, 0.1, 0]])}
-        read["later_layers"] = np.array([2])
+        read |= {"later_layers": np.array([2]), "cluster": np.arange(n)}
         under[str(name)] = read
     return under
 

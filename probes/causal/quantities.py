@@ -1,0 +1,122 @@
+"""The numbers of the causal probe: what each readout means, and what the effect of a cut on it is compared with.
+
+Slots: those of `Target`; `{drawn}`, what is resampled; `{n}`, how many controls there are.
+"""
+
+from typing import Any
+
+from interp.findings import Control
+from interp.statistics.quantities import Quantities, Quantity
+from interp.table import LABEL
+
+from ..programs.swaps import MEANINGS as OF_SWAPS
+
+PRIMARY = "kl"
+READOUTS = {
+    "kl": ("bits", "KL divergence of the edited model's next-token prediction from the unedited one"),
+    "entropy_moved": ("bits", "mean size of the change of the next-token entropy"),
+    "entropy_change": ("bits", "mean change of the next-token entropy"),
+    "posterior_kl": ("bits", "change of the KL divergence of the prediction from the exact posterior"),
+    "entropy_error": ("bits", "change of the mean distance of the prediction's entropy from the exact one"),
+    "loss": ("bits", "change of the surprise at a token of the text"),
+    "later_r2": ("fraction", "change of the held-out R² with which refitted ridge predicts {target} (unedited)"),
+    "later_axis": ("1", "change of |cos| of the axis refitted at later layers with that of the unedited model"),
+    "sula_kl": ("bits", "change of the KL divergence of the label prediction from the exact posterior"),
+    "slope": ("1", "change of the slope of label log-odds on the exact ones (1 is Bayes)"),
+}
+"""Unit and meaning of the effect on each readout."""
+
+_HEADLINES = ("kl", "entropy_moved", "later_r2", "posterior_kl", "loss", "slope")
+_METHOD = "percentile bootstrap over the {drawn}s that were run, axis and controls held fixed"
+_STILL = "no resample of the prompts differs"
+_AMONG = "one of {n} controls among the others"
+_POSITIVE = "a positive control: it says how much a cut can do here at all"
+_MATCHED = "{n} controls matched in removed variance"
+_BY_TABLE = "one axis and one set of prompts: `conditions` and `controls` give the others"
+
+
+def _number(unit: str, meaning: str, null: str, **marks: Any) -> Quantity:
+    return Quantity(unit, meaning, null, _METHOD, _STILL, **marks)
+
+
+def _effect(readout: str) -> Quantity:
+    unit, meaning = READOUTS[readout]
+    judged = f"removing any direction does something: {readout}_beyond_controls is tested"
+    return _number(unit, f"Removing the axis: {meaning}.", judged, asks="nothing", is_headline=readout == PRIMARY)
+
+
+def _beyond(readout: str) -> Quantity:
+    unit, meaning = READOUTS[readout]
+    control = Control("beyond random directions of its variance", "kl_beyond_random", essential=False)
+    return _number(
+        unit, f"Removing the axis: {meaning}, beyond what its matched controls do on average.", _AMONG, asks="either",
+        p_over="" if readout == PRIMARY else "readouts and interventions", is_headline=readout in _HEADLINES,
+        controls=(control,) if readout == PRIMARY else (),
+    )  # fmt: skip
+
+
+_FIRST = {
+    "kl_beyond_controls": _beyond("kl"),
+    "kl": _effect("kl"),
+    "kl_of_resample": _number(
+        "fraction", "KL of removing the axis over the KL of giving the same layers another prompt's head outputs.",
+        _POSITIVE, is_headline=True,
+    ),
+    "interchange_accuracy": Quantity(
+        "fraction", OF_SWAPS["found"], "random directions of the same number",
+        "bootstrap over sequences, directions held fixed", is_headline=True,
+    ),
+    **{f"{name}_beyond_controls": _beyond(name) for name in _HEADLINES[1:]},
+}  # fmt: skip
+QUANTITIES = Quantities(
+    {
+        **_FIRST,
+        **{name: _effect(name) for name in READOUTS if name != PRIMARY},
+        **{f"{name}_beyond_controls": _beyond(name) for name in READOUTS if name not in _HEADLINES},
+        "kl_beyond_random": _number(
+            "bits", "How much more the axis changes the prediction (KL) than random directions of its variance do.",
+            _AMONG, asks="either",
+        ),
+        "kl_z": _number(
+            "1", "Distance of the axis' KL from the mean of its matched controls, in their standard deviations.",
+            "one control among the others", asks="either",
+        ),
+        "top_kl": _number(
+            "bits", "KL of removing the first ten principal axes instead: what a cut can do here at all.", _POSITIVE
+        ),
+        "resample_kl": _number(
+            "bits",
+            "KL of replacing the head outputs of the same layers by another prompt's: what these layers do.", _POSITIVE,
+        ),
+        "change_size": Quantity(
+            "fraction",
+            "Length of the change relative to what is edited, at the edited positions, when the axis is removed.",
+            _MATCHED, _BY_TABLE, asks="nothing",
+        ),
+        "logit_change": Quantity(
+            "bits", "Standard deviation over the vocabulary of the change of the logits when the axis is removed.",
+            _MATCHED, _BY_TABLE, asks="nothing",
+        ),
+        "control_ratio": Quantity(
+            "1",
+            "Variance that controls take out relative to the axis, over all edited positions, as measured in the "
+            "passes; at the scored positions it is 1 (`matching`).",
+            "1 is the axis itself; controls are matched at scored positions alone",
+            "lowest {low}, highest {high} of {n} controls", asks="nothing",
+        ),
+        "axis_r2": Quantity(
+            "fraction", "Share of the variance of {target} that the axis explains on the run's prompts, unedited.",
+            "read `value_axis` for its nulls: here it is only what is cut",
+            "bootstrap over the {drawn}s that were run, the fit held fixed", _STILL,
+        ),
+    },
+    columns={
+        **dict.fromkeys(("layers", "on", "readout", "role", "unit", "matched_by", "subject", "edit"), LABEL),
+        **dict.fromkeys(("effect", "beyond", "unedited", "top_ten", "resample", "random"), "as in unit"),
+        **dict.fromkeys(("dose", "z", "overlap", "axis_cosine", "alike"), "1"),
+        **{f"{ratio}{end}": "1" for ratio in ("drawn", "measured") for end in ("", "_lowest", "_highest")},
+        **dict.fromkeys(("p", "p_family"), "probability"),
+        "n_prompts": "prompts", "control": "index", "variance_share": "fraction", "dimensions": "dimensions",
+        "rejected": "draws", "later_layer": "layer", "r2": "fraction",
+    },
+)  # fmt: skip
