@@ -6,7 +6,7 @@ entry under the entry points `interp.families`, by their `model_type`; one that 
 its classes with `AutoConfig` and `AutoModelForCausalLM` in the same module.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
@@ -115,6 +115,8 @@ class Family:
     attention: str | None = None
     mixer: str | None = None
     """Module that some layers have in place of attention (a convolution, a state-space model)."""
+    unpassed: str | None = None
+    """Field of the configuration that lists layers which text does not pass; the others are numbered without them."""
     mlp: str | None = None
     layout: Layout | None = None
     out: str | None = None
@@ -214,7 +216,16 @@ class Family:
         return [*(part for part in between if part is not None), head]
 
     def layer_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
-        return list(attrgetter(self.layers)(module))
+        """The decoder layers that text passes, in their order."""
+        unpassed = self._unpassed(module.config.get_text_config())
+        return [layer for n, layer in enumerate(attrgetter(self.layers)(module)) if n not in unpassed]
+
+    def n_layers(self, config: "PretrainedConfig") -> int:
+        """How many decoder layers text passes, as the configuration states them."""
+        return config.num_hidden_layers - len(self._unpassed(config))
+
+    def _unpassed(self, config: "PretrainedConfig") -> Collection[int]:
+        return () if self.unpassed is None else getattr(config, self.unpassed)
 
     def attends(self, layer: "torch.nn.Module") -> bool:
         """Whether a decoder layer has attention, and nothing in its place."""
@@ -494,6 +505,8 @@ _TABLE = (
                 logits_over="logits_scaling",
                 note="Mamba-2 in place of attention in most layers; scaled residual branches, embeddings and logits",
                 refused=(("num_local_experts", True, "two modules of a block add up to its feed-forward output"),)),
+    _like_llama("mllama_text_model", unpassed="cross_attention_layers",
+                note="Llama 3.2 Vision: layers of cross-attention are left out, text passes none of them"),
     _like_llama("qwen3_next", qk_norm=_BY_POSITION, mixer="linear_attn", note=_GATED + "; mixture of experts"),
     _like_llama("qwen3_5_text", qk_norm=_BY_POSITION, mixer="linear_attn", note=_GATED),
     _like_llama("qwen3_5_moe_text", qk_norm=_BY_POSITION, mixer="linear_attn", note=_GATED + "; mixture of experts"),
@@ -518,10 +531,6 @@ REFUSED = {
     "nemotron_h": ("Nemotron-H", _HYBRID),
     "recurrent_gemma": ("RecurrentGemma", _HYBRID),
     "falcon_h1": ("Falcon-H1", "a state-space branch adds to the residual stream beside attention in every block"),
-    "mllama_text_model": (
-        "Llama 3.2 Vision",
-        "layers of cross-attention stand among the others, text passes none of them, and they cannot be left out yet",
-    ),
     "hunyuan_v1_dense": ("HunYuan", _NORMED_LATE),
     "hunyuan_v1_moe": ("HunYuan MoE", _NORMED_LATE),
     "bitnet": ("BitNet", "head outputs are normalised together before the output projection"),

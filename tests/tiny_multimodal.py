@@ -61,6 +61,14 @@ _KINDS = {
                  {"image_token_id": IMAGE}),
     "aya_vision": ("AyaVision", {"model_type": "cohere2", "sliding_window": 4, "logit_scale": 0.5},
                    {"model_type": "siglip_vision_model"}, {"image_token_index": IMAGE}),
+    "mllama": (
+        "Mllama",
+        {"num_hidden_layers": 5, "cross_attention_layers": [1, 3]},
+        {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_global_layers": 1,
+         "attention_heads": 2, "vision_output_dim": 32, "image_size": 8, "patch_size": 4, "max_num_tiles": 1,
+         "supported_aspect_ratios": [[1, 1]], "intermediate_layers_indices": [0]},
+        {"image_token_index": IMAGE},
+    ),
     "paligemma": ("PaliGemma", {"model_type": "gemma"}, {"model_type": "siglip_vision_model"},
                   {"image_token_index": IMAGE, "projection_dim": 48}),
 }  # fmt: skip

@@ -36,7 +36,7 @@ def change_found(model: Model) -> Change | None:
 
 def _of_layers(model: Model) -> Change | None:
     """Layers removed or added."""
-    n_layers, stated = len(model.family.layer_modules(model.module)), model.config.num_hidden_layers
+    n_layers, stated = len(model.family.layer_modules(model.module)), model.family.n_layers(model.config)
     if n_layers == stated:
         return None
     return Change(

@@ -212,7 +212,7 @@ def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: 
         name=name,
         source=origin,
         family=family.name,
-        n_layers=config.num_hidden_layers,
+        n_layers=family.n_layers(config),
         n_heads=shape.n_heads,
         n_kv_heads=shape.n_kv_heads,
         d_head=shape.d_head,
