@@ -133,6 +133,8 @@ class Family:
     """The attention of transformers that is right where nobody listens: sdpa leaves out caps and learnt sinks."""
     scales_queries: bool = False
     """Queries are divided by the root of d_head before the seam instead of the scores behind it."""
+    adds_if: str | None = None
+    """Field of the configuration without which the sum of stream and block is normalised itself (OPT-350m)."""
     added_times: str | None = None
     """Field of the configuration that multiplies what both parts of a block add to the residual stream (Granite)."""
     behind_norm: str | None = None
@@ -175,6 +177,10 @@ class Family:
         if self.router is None or is_mixed:
             return 0
         return getattr(config, "num_local_experts", None) or config.num_experts
+
+    def adds(self, config: "PretrainedConfig") -> bool:
+        """Whether the residual stream is the sum of what blocks add to it."""
+        return self.adds_if is None or bool(getattr(config, self.adds_if))
 
     def summed_scale(self, config: "PretrainedConfig") -> float:
         """What the outputs of both parts of a block are multiplied by before they are added to the stream."""
@@ -492,8 +498,7 @@ _TABLE = (
     ),
     _like_llama("opt", layers="model.decoder.layers", final_norm="model.decoder.final_layer_norm", out="out_proj",
                 mlp="fc2", scales_queries=True, behind_norm="model.decoder.project_out",
-                refused=(("do_layer_norm_before", False, "it normalises the residual stream itself behind every block, "
-                          "so what blocks add does not sum up to it (OPT-350m)"),)),
+                adds_if="do_layer_norm_before"),
     _like_llama("lfm2", final_norm="model.embedding_norm", mixer="conv", mlp="feed_forward", out="out_proj",
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "pos_head"),
                 note="convolutions in place of attention in most layers"),

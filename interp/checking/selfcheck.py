@@ -95,7 +95,7 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
     family = model.family
     has = {"model": True, "attention": family.has_attention, "stack": not family.has_attention}
     has["ropes"] = model.info.n_rotary is not None
-    has["sums"] = family.has_attention or family.mlp is not None
+    has["sums"] = family.adds(model.config) and (family.has_attention or family.mlp is not None)
     has["weights"] = family.has_attention and model.info.quantisation is None
     return tuple(entry for entry in _CHECKS if has[entry[3]])
 

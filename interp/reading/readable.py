@@ -7,19 +7,22 @@ attention rows.
 from collections.abc import Iterable, Sequence
 
 from interp.errors import UsageError
-from interp.families import Family
 from interp.model import Model
 from interp.need import Need
 from interp.sites import Site
 
+_OF_SUMS = {"attn_out", "mlp_out", "attn_logit", "mlp_logit"}
 _OF_FEED_FORWARD = {"mlp_out", "mlp_logit"}
 OF_ROUTERS = {"router_log_prob", "router_weight"}
 EVERYWHERE = "resid"
 """The site that every model has."""
 
 
-def lacking(family: Family, site: Site) -> str | None:
-    """What a model of this family would need to have this site, in words; None where it has it."""
+def _lacking(model: Model, site: Site) -> str | None:
+    """What a model would need to have this site, in words; None where it has it."""
+    family = model.family
+    if site.name in _OF_SUMS and not family.adds(model.config):
+        return "blocks that add to the residual stream: it is normalised again behind every sum"
     if not family.has_attention and site.is_of_attention:
         return "attention"
     if family.router is None and site.name in OF_ROUTERS:
@@ -51,7 +54,7 @@ def first_lacking(model: Model, needs: Iterable[Need], *, everywhere: bool = Fal
     """
     for need in needs:
         is_rounded = model.info.quantisation is not None and need.described.source == "weights"
-        lacked = "plain weights: they are quantised" if is_rounded else lacking(model.family, need.described)
+        lacked = "plain weights: they are quantised" if is_rounded else _lacking(model, need.described)
         if lacked is None and need.site in OF_ROUTERS and not model.info.n_experts:
             lacked = "experts in every layer"
         having = model.info.attention_layers

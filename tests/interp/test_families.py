@@ -145,6 +145,7 @@ OPT_ENDS = {
     "no norm": {"_remove_final_layer_norm": True},
     "projected": {"word_embed_proj_dim": 30},
     "both": {"_remove_final_layer_norm": True, "word_embed_proj_dim": 60},
+    "norm behind every block": {"do_layer_norm_before": False, "word_embed_proj_dim": 30},
 }
 """What the residual stream of an OPT passes before the output head."""
 
@@ -358,9 +359,16 @@ def test_the_blocks_of_granite_add_up_with_its_own_multiplier():
 
 
 def test_a_shape_that_cannot_be_read_is_refused_by_its_field():
-    with pytest.raises(ModelError, match="do_layer_norm_before = False") as caught:
-        tiny("opt", do_layer_norm_before=False)
-    assert "normalises the residual stream" in str(caught.value)
+    with pytest.raises(ModelError, match="apply_residual_connection_post_layernorm = True") as caught:
+        tiny("bloom", apply_residual_connection_post_layernorm=True)
+    assert "normalised input" in str(caught.value)
+
+
+@pytest.mark.parametrize("site", ["attn_out", "mlp_out", "attn_logit", "mlp_logit"])
+def test_where_the_stream_is_normalised_behind_every_sum_nothing_adds_up_to_it(site):
+    model, (prompts, ids) = tiny("opt", do_layer_norm_before=False), alike_prompts()
+    with pytest.raises(UsageError, match="normalised again behind every sum"):
+        capture(model, prompts, ids, [Need(site)])
 
 
 @pytest.mark.parametrize("kind", REFUSED)
