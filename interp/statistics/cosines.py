@@ -13,7 +13,7 @@ A mean over sets is compared with draws of the same shape: k draws have the mean
 over m independent random sets falls within μ ± t(k − 1) s √(1/m + 1/k) in 95 of 100 cases.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from scipy import special
 
 from interp.findings import Null
 from interp.statistics.estimate import maximum_statistic_p, t_quantile
+from interp.statistics.estimates import Estimates
 
 MEASURES = ("abs", "signed", "abs_centred", "signed_centred")
 """The four measures, in the order of the last axis of every array of them."""
@@ -139,6 +140,13 @@ class Reference:
             return Comparison(null, float("nan"))
         single = min(1.0, max(SMALLEST_P, 2 * float(special.stdtr(k - 1, -abs(value - mean) / error))))
         return Comparison(null, 1 - (1 - single) ** n_tests)
+
+    def compared(self, found: Estimates, n_averaged: int) -> Estimates:
+        """Every place compared, each a mean over `n_averaged` sets; p corrected for as many tests as places."""
+        each = [self.compare(value, n_averaged, len(found.value)) for value in found.value.tolist()]
+        null = np.array([(x.null.value, *x.null.band) for x in each]).T
+        named = replace(found, words={**found.words, "reference": self.name})
+        return named.against(null, np.array([x.p for x in each]))
 
 
 def largest_deviation_p(

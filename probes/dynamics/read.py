@@ -11,8 +11,7 @@ Layers and heads keep their axes; what is shown to the eye is of the primary lay
     for the eye   `coordinates` [point, 2] in the first plane of the end's values; `map` [row, key] of attention
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -28,9 +27,8 @@ from interp.statistics.units import Units
 from ..measures.cloud import Cloud
 from ..measures.entropy_correlation import Resampled, correlation_estimates
 from ..measures.geometry import spectral_estimates
-from ..measures.key_cosines import column_measures, gaussian_references, wk_columns
+from ..measures.key_cosines import column_measures, gaussian_references, over_heads
 from ..measures.maps import cloud_axes
-from ..measures.profiles import Profile
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
 from .entropy_order import ORDERED, EntropyOrder, ordered_statistics
 from .frame import MATRICES, Weights, distance_squared, drift, frame_distances, of_another, update
@@ -168,15 +166,10 @@ def _weights(capture: Capture) -> Weights:
     return {letter: capture[need] for letter, need in WEIGHTS.items()}
 
 
-_Statistic = Profile | np.ndarray | Estimates
-
-
-def _profiles(
-    capture: Capture, cloud: Cloud, final: Capture, sizes: Sizes
-) -> Mapping[str, Profile | np.ndarray | Estimates]:
+def _profiles(capture: Capture, cloud: Cloud, final: Capture, sizes: Sizes) -> dict[str, np.ndarray | Estimates]:
     """The finished statistics of every layer."""
     clouds = cloud.gaussian(_N_CLOUDS, sizes.seed)
-    found: dict[str, _Statistic] = dict(spectral_estimates(cloud, "centred", clouds))
+    found: dict[str, np.ndarray | Estimates] = dict(spectral_estimates(cloud, "centred", clouds))
     first = np.array([axes.scores[:, 0] for axes in cloud_axes(cloud, "centred", 1)])
     resampled = Resampled.of(cloud, sizes.n_permutations, sizes.n_bootstrap, sizes.seed)
     for column, name in (("next", "entropy_correlation"), ("bayes", "bayes_entropy_correlation")):
@@ -194,27 +187,29 @@ def reference_entropy(final: Capture) -> Float[np.ndarray, " row"]:
     return np.asarray(rows["bayes_entropy_bits" if "bayes_entropy_bits" in rows else "next_entropy_bits"], np.float64)
 
 
-def _keys(capture: Capture, cloud: Cloud, seed: int) -> dict[str, Profile]:
+def _keys(capture: Capture, cloud: Cloud, seed: int) -> dict[str, Estimates]:
     """|cos| of the columns of W_K, and of the keys of different tokens at layer 0 where tokens can be compared."""
     rng = np.random.default_rng([seed, 8])
     weights = capture[WEIGHTS["k"]]
     d_model, d_head = weights.shape[2:]
     references = gaussian_references(d_head, d_model, _N_SETS, rng)
-    found: dict[str, Profile] = {"wk_columns": wk_columns(column_measures(weights), references).by_layer["abs"]}
+    by_layer, _ = over_heads(column_measures(weights), references, weights.shape[1])
+    found = {"wk_columns": by_layer["abs"]}
     if not no_token_sets(capture):
         sets = TokenSets.of(capture.rows["token"], capture.rows["position"], _N_TOKENS, rng)
         keys = Cloud.of(capture, KEYS).points[:1]
         references = gaussian_references(sets.n_tokens, keys.shape[2], _N_SETS, rng)
-        found["token_keys"] = token_cosines("token_keys", keys, cloud, sets, references)["abs"]
+        found["token_keys"] = token_cosines(keys, cloud, sets, references)["abs"]
     return found
 
 
-def _entries(profile: _Statistic) -> Float[np.ndarray, "entry layer"]:
-    if isinstance(profile, np.ndarray):
-        return profile
-    if isinstance(profile, Estimates):
-        return np.array(list(replace(profile, p=None).columns("").values()))
-    return np.array([list(scalar.columns("").values()) for scalar in profile], dtype=np.float64).T
+def _entries(found: np.ndarray | Estimates) -> Float[np.ndarray, "entry layer"]:
+    if isinstance(found, np.ndarray):
+        return found
+    n = len(found.value)
+    interval = np.full((2, n), np.nan) if found.interval is None else found.interval
+    null = np.full((3, n), np.nan) if found.null is None else found.null
+    return np.vstack([found.value, interval, null])
 
 
 def shown_rows(final: Capture) -> np.ndarray:

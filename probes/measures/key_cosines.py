@@ -6,16 +6,14 @@
 `embedding_proxy` embeddings of different tokens: the stand-in for keys of the published code, which holds none.
 
 All are measured before rotary embedding, with which keys of equal positions keep their cosines. Every function
-gives one scalar for each layer and measure (`interp.statistics.cosines.MEASURES`), by the name of the measure.
+gives the estimates of all layers for each measure (`interp.statistics.cosines.MEASURES`), by its name.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float, Num
 
-from interp.findings import Interval, Scalar
 from interp.statistics.cosines import (
     MEASURES,
     Reference,
@@ -24,11 +22,10 @@ from interp.statistics.cosines import (
     largest_deviation_p,
     random_rotations,
 )
-from interp.statistics.estimate import band, null_from_permutations
+from interp.statistics.estimates import Estimates
 from interp.statistics.units import Units, mean_of_units
 
 from .cloud import Cloud
-from .profiles import Profile
 
 _ROUNDING = 1e-5
 """Length, relative to what it was, below which a centred key is rounding: activations are float32."""
@@ -37,31 +34,6 @@ _NO_DIRECTION = "undefined: keys without length have no direction"
 
 _NULL_ROWS = 400
 """Rows that the null of `head_keys` is drawn from."""
-
-MEANINGS = {
-    "wk_columns": "How parallel the columns of one head's key projection are, on average over heads.",
-    "token_keys": "How parallel the keys of different tokens at one position are, all heads together.",
-    "head_keys": "How parallel the keys are that the heads of a layer give to one token, on average over prompts.",
-    "embedding_proxy": "How parallel the embeddings of different tokens are. A proxy: no key enters it.",
-}
-_MEASURED = {
-    "abs": "Mean |cos|.",
-    "signed": "Mean cos, with its sign.",
-    "abs_centred": "Mean |cos| once the common mean is taken off.",
-    "signed_centred": "Mean cos, with its sign, once the common mean is taken off.",
-}
-
-
-@dataclass(frozen=True)
-class Cosines:
-    """One definition: a profile over layers for every measure, and the same averaged over all layers."""
-
-    by_layer: dict[str, Profile]
-    over_layers: dict[str, Scalar]
-
-
-def meaning(definition: str, measure: str) -> str:
-    return f"{MEANINGS[definition]} {_MEASURED[measure]}"
 
 
 def gaussian_references(
@@ -87,70 +59,59 @@ def shuffled_columns(
     return np.array([cosine_measures(rng.permuted(np.swapaxes(layer, -1, -2), axis=-1)) for layer in weights])
 
 
-def wk_columns(measured: Float[np.ndarray, "layer kv_head measure"], references: dict[str, Reference]) -> Cosines:
-    """Means over the heads of a layer, against heads of Gaussian weights."""
-    n_layers = len(measured)
+def over_heads(
+    measured: Float[np.ndarray, "layer head entry"], references: Mapping[str, Reference], n_independent: int
+) -> tuple[dict[str, Estimates], dict[str, Estimates]]:
+    """Means over the heads of each layer, and of all layers (one place), compared with those of Gaussian weights.
 
-    def scalar(measure: str, heads: np.ndarray, n_tests: int) -> Scalar:
-        value = float(heads.mean())
-        compared = references[measure].compare(value, heads.size, n_tests)
-        return Scalar.of(
-            value, "1", "weights only: nothing to resample; the table has the spread over heads",
-            compared.null if np.isfinite(value) else "undefined: columns of zeros", p=compared.p,
-            p_over="layers" if n_tests > 1 else "", n=heads.size, n_unit="head", meaning=meaning("wk_columns", measure),
-        )  # fmt: skip
+    `n_independent` of the heads of a layer share no weights. `references` are in the order of the entries.
+    """
 
-    return Cosines(
-        {m: [scalar(m, layer[:, i], n_layers) for layer in measured] for i, m in enumerate(MEASURES)},
-        {m: scalar(m, measured[..., i].ravel(), 1) for i, m in enumerate(MEASURES)},
-    )
+    def means(heads: np.ndarray, n_independent: int) -> dict[str, Estimates]:
+        found = {}
+        for (name, reference), value in zip(references.items(), heads.mean(axis=1).T, strict=True):
+            why = np.where(np.isnan(value), "undefined: weights of zeros", "").tolist()
+            mine = Estimates(value, why=why, about={"n": heads.shape[1], "n_unit": "head"})
+            found[name] = reference.compared(mine, n_independent)
+        return found
+
+    n_layers, n_heads, n_entries = measured.shape
+    pooled = measured.reshape(1, n_layers * n_heads, n_entries)
+    return means(measured, n_independent), means(pooled, n_layers * n_independent)
 
 
-def head_keys(cloud: Cloud, n_heads: int, units: Units, n_null: int, seed: int) -> Cosines:
-    """Means over rows, bootstrapped over prompts, against every head's keys turned by a rotation of its own.
+def head_keys(
+    cloud: Cloud, n_heads: int, units: Units, n_null: int, seed: int
+) -> tuple[dict[str, Estimates], dict[str, Estimates]]:
+    """Means over rows layer by layer, and over all layers (one place), bootstrapped over prompts.
 
-    Centred: every head's mean over all rows is taken off its keys, so that what remains is what the prompt changes.
-    A rotation is one for all rows and layers, so each head's own cloud stays as it is; chance is in how the clouds
-    of two heads lie to one another.
+    Compared with every head's keys turned by a rotation of its own, the same for all rows and layers: each head's own
+    cloud stays as it is, and chance is in how the clouds of two heads lie to one another. Centred: every head's mean
+    over all rows is taken off its keys, so that what remains is what the prompt changes.
     """
     keys = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
     by_unit = units.means(np.array([_head_measures(layer) for layer in keys]))
     rotations = random_rotations(keys.shape[-1], n_null * n_heads, np.random.default_rng(seed))
     kept = np.linspace(0, keys.shape[1] - 1, min(keys.shape[1], _NULL_ROWS)).astype(int)
     draws = _rotated_heads(keys[:, kept], rotations.reshape(n_null, n_heads, *rotations.shape[1:]))
-    resampled = units.resampled(by_unit)
-    mean, (low, high) = mean_of_units(by_unit), band(resampled)
-    profiles: dict[str, Profile] = {}
-    over: dict[str, Scalar] = {}
+    mean, resampled = mean_of_units(by_unit), units.resampled(by_unit)
+    by_layer, over = {}, {}
     for i, measure in enumerate(MEASURES):
-        p = largest_deviation_p(mean[:, i], draws[..., i])
-        profiles[measure] = [
-            replace(_bootstrapped(measure, mean[k, i], (low[k, i], high[k, i]), draws[:, k, i], p[k], units),
-                    p_over="layers")
-            for k in range(len(mean))
-        ]  # fmt: skip
+        by_layer[measure] = _turned(units, mean[:, i], resampled[..., i], draws[..., i])
         defined = np.isfinite(mean[:, i])
-        pooled, pooled_draws, pooled_resampled = (
-            x[..., defined].mean(axis=-1) if defined.any() else np.full(x.shape[:-1], np.nan)
-            for x in (mean[:, i], draws[..., i], resampled[..., i])
+        pooled = (
+            x[..., defined].mean(axis=-1, keepdims=True) if defined.any() else np.full((*x.shape[:-1], 1), np.nan)
+            for x in (mean[:, i], resampled[..., i], draws[..., i])
         )
-        p_mean = largest_deviation_p(np.atleast_1d(pooled), pooled_draws[:, None])[0]
-        over[measure] = _bootstrapped(measure, float(pooled), band(pooled_resampled), pooled_draws, p_mean, units)
-    return Cosines(profiles, over)
+        over[measure] = _turned(units, *pooled)
+    return by_layer, over
 
 
-def _bootstrapped(
-    measure: str, value: float, bounds: Sequence[float] | np.ndarray, draws: np.ndarray, p: float, units: Units
-) -> Scalar:
-    known = bool(np.isfinite([value, *bounds]).all())
-    # where all rows agree, rounding is between
-    held = (min(value, bounds[0]), max(value, bounds[1])) if known else None
-    return Scalar.of(
-        value, "1", Interval.of(held, f"bootstrap over {units.drawn}s within strata", _NO_DIRECTION),
-        null_from_permutations("every head's keys turned at random", draws)
-        if known and np.isfinite(draws).all() else _NO_DIRECTION,
-        p=p, meaning=meaning("head_keys", measure), **units.counted,
-    )  # fmt: skip
+def _turned(units: Units, value: np.ndarray, resampled: np.ndarray, draws: np.ndarray) -> Estimates:
+    is_known = np.isfinite(value) & np.isfinite(draws).all(axis=0)
+    why = np.where(is_known, "", _NO_DIRECTION).tolist()
+    found = Estimates.resampled(value, resampled, why=why, about=units.counted, words={"drawn": units.drawn})
+    return found.exchanged(np.where(is_known, draws, np.nan), largest_deviation_p(value, draws))
 
 
 def _head_measures(keys: Num[np.ndarray, "row head d_head"]) -> Float[np.ndarray, "row measure"]:

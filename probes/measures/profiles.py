@@ -1,4 +1,4 @@
-"""Findings in parts, and layer by layer: one scalar for every layer, and the table they make together."""
+"""Findings in parts, and where the rows of tables by head are."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,9 +8,6 @@ import numpy as np
 from interp.findings import Scalar
 from interp.table import Table
 
-Profile = Sequence[Scalar]
-"""One statistic at every layer, in order."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -19,19 +16,6 @@ class Part:
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-def profile_table(profiles: Mapping[str, Profile], n_distinct_rows: Sequence[int], caption: str) -> Table:
-    """One row a layer; for every statistic its value, interval, null with band, and p where it was tested."""
-    columns: dict[str, np.ndarray] = {
-        "layer": np.arange(len(n_distinct_rows)),
-        "n_distinct_rows": np.array(n_distinct_rows),
-    }
-    units = {"layer": "layer", "n_distinct_rows": "rows"}
-    for name, profile in profiles.items():
-        columns |= scalar_columns(name, profile, is_tested=any(s.p is not None for s in profile))
-        units[name] = profile[0].unit
-    return Table(columns, units, caption)
 
 
 def head_columns(n_layers: int, n_heads: int, of: str = "head") -> dict[str, np.ndarray]:

@@ -12,22 +12,19 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from interp.capture import Capture
-from interp.findings import Interval, Scalar
 from interp.prompt import PromptSet
 from interp.statistics.cosines import MEASURES, Reference, cosine_measures
 from interp.statistics.estimate import t_quantile
+from interp.statistics.estimates import Estimates
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.ratio import ratio
 
 from .cloud import Cloud
-from .key_cosines import meaning
-from .profiles import Profile
 from .sample_sizes import FEW_POINTS
 
 _ROUNDING = 1e-6
 """Half-width below which an interval is rounding: activations are float32."""
 
-_TOKEN_ALONE = "leaving prompts out changes nothing: these vectors depend on the token alone"
 _NO_PAIR = "no position holds two different tokens"
 
 
@@ -79,35 +76,29 @@ def token_measures(
 
 
 def token_cosines(
-    definition: str,
-    points: Num[np.ndarray, "layer row feature"],
-    cloud: Cloud,
-    sets: TokenSets,
-    references: Mapping[str, Reference],
-) -> Mapping[str, Profile]:
-    """A profile over the layers of `points`, with jackknife intervals over the prompts of `cloud`."""
+    points: Num[np.ndarray, "layer row feature"], cloud: Cloud, sets: TokenSets, references: Mapping[str, Reference]
+) -> dict[str, Estimates]:
+    """`MEASURES` of every layer of `points`, with jackknife intervals over the prompts of `cloud`.
+
+    There is no interval where leaving prompts out changes nothing.
+    """
     names = np.unique(cloud.units[sets.row])
     size, members = equal_groups(len(names))
-    groups = [names[group] for group in members]
-    profiles = {measure: list[Scalar]() for measure in MEASURES}
-    method = f"delete-group jackknife over {cloud.unit}s, groups of {size}"
-    for layer in points:
-        value, replicates = token_measures(layer, sets, groups, cloud.units)
-        error = standard_error(replicates, len(names), size) * t_quantile(len(groups))
-        for i, measure in enumerate(MEASURES):
-            compared = references[measure].compare(float(value[i]), 1, len(points))
-            has_pair = bool(np.isfinite(value[i]))
-            bounds = (value[i] - error[i], value[i] + error[i]) if error[i] > _ROUNDING else None
-            profiles[measure].append(
-                Scalar.of(
-                    value[i], "1", Interval.of(bounds, method, _TOKEN_ALONE if has_pair else _NO_PAIR),
-                    compared.null if has_pair else _NO_PAIR, p=compared.p, p_over="layers" if len(points) > 1 else "",
-                    n=len(names), n_unit=cloud.unit, n_distinct_rows=sets.n_tokens,
-                    underpowered=sets.n_tokens < FEW_POINTS and cloud.unit == "prompt",
-                    meaning=meaning(definition, measure),
-                )
-            )  # fmt: skip
-    return profiles
+    measured = [token_measures(x, sets, [names[group] for group in members], cloud.units) for x in points]
+    value = np.array([mine for mine, _ in measured])  # [layer, measure]
+    error = np.array([standard_error(replicates, len(names), size) for _, replicates in measured])
+    half = np.where(error * t_quantile(len(members)) > _ROUNDING, error * t_quantile(len(members)), np.nan)
+    about = {
+        "n": len(names), "n_unit": cloud.unit, "n_distinct_rows": sets.n_tokens,
+        "underpowered": sets.n_tokens < FEW_POINTS and cloud.unit == "prompt",
+    }  # fmt: skip
+    why, words = np.where(np.isnan(value), _NO_PAIR, ""), {"unit": cloud.unit, "size": str(size)}
+    return {
+        measure: references[measure].compared(
+            Estimates(v, np.array([v - h, v + h]), why=w.tolist(), about=about, words=words), 1
+        )
+        for measure, v, h, w in zip(MEASURES, value.T, half.T, why.T, strict=True)
+    }
 
 
 def no_token_sets(base: Capture) -> str:

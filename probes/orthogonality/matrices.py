@@ -11,8 +11,7 @@ from interp.statistics.ratio import ratio
 from interp.table import Table
 
 from ..measures.token_cosines import TokenSets
-
-_UNITS = {"layer": "layer", "cos": "1", "cos_null": "1"}
+from .quantities import QUANTITIES
 
 
 def token_matrix(
@@ -40,7 +39,7 @@ def token_matrix(
         "cos": mean.ravel(), "cos_null": _cosines(random[None])[0].ravel(),
     }  # fmt: skip
     caption = "Cosine of the keys of two tokens, heads concatenated, mean over positions; cos_null: random directions."
-    return Table(columns, _UNITS | {"token": "index", "other": "index"}, caption)
+    return QUANTITIES.table(columns, caption, other="index")
 
 
 def head_matrix(keys: Num[np.ndarray, "layer row kv_head feature"], seed: int) -> Table:
@@ -57,7 +56,7 @@ def head_matrix(keys: Num[np.ndarray, "layer row kv_head feature"], seed: int) -
         "layer": layer, "kv_head": head, "other": other, "cos": measured.ravel(), "cos_null": turned.ravel(),
     }  # fmt: skip
     caption = "Cosine of the keys of two KV heads at one row, mean over rows; cos_null: every head turned at random."
-    return Table(columns, _UNITS | {"kv_head": "head", "other": "head"}, caption)
+    return QUANTITIES.table(columns, caption, other="head")
 
 
 def _cosines(vectors: Num[np.ndarray, "set vector feature"]) -> Float[np.ndarray, "set vector vector"]:

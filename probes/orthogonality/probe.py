@@ -8,19 +8,23 @@ Source: Paper III (arXiv 2512.23752), section 4.2, and Paper I (arXiv 2512.22471
 code for keys of heads and for the embedding proxy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Scalar
+from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout, Sentences
-from interp.statistics.cosines import cosine_measures, expected_abs_cosine
+from interp.statistics.cosines import MEASURES, Reference, cosine_measures, expected_abs_cosine
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units
 from interp.system.threads import side_by_side
+from interp.table import Table
 
 from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few
@@ -29,16 +33,15 @@ from ..measures.key_cosines import (
     column_measures,
     gaussian_references,
     head_keys,
-    meaning,
+    over_heads,
     shuffled_columns,
-    wk_columns,
 )
-from ..measures.profiles import profile_table
+from ..measures.profiles import Part, head_columns
 from ..measures.sample_sizes import FEW_POINTS
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
 from .matrices import head_matrix, token_matrix
-from .query_key import QueryKey
-from .tables import by_head_table, token_table, without
+from .quantities import QUANTITIES
+from .query_key import SPECTRAL, QueryKey
 
 Definition = Literal["all", "wk_columns", "token_keys", "head_keys", "embedding_proxy"]
 
@@ -48,6 +51,10 @@ _NEEDS: Mapping[str, tuple[Need, ...]] = {
     "head_keys": (Need("k_pre"), Need("k")),
     "embedding_proxy": (Need("resid"),),
 }
+
+
+_ENDINGS = {"abs": "", "abs_centred": "_centred", "signed": "_signed"}
+"""The measures that are numbers of the probe, and what their names end in."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Orthogonality(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "orthogonality"
+    quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Are keys closer to orthogonal than random directions of their dimension?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
@@ -98,45 +106,42 @@ class Orthogonality(Probe):
         }  # fmt: skip
         found = side_by_side(lambda name: measured[name](base), self._definitions)
         scalars = {name: scalar for part in found for name, scalar in part.scalars.items()}
-        order = ("wk_columns", "w_qk_effective_rank", "token_keys", "head_keys")
-        return Findings(
-            probe=self.name,
-            scalars=scalars,
-            tables={name: table for part in found for name, table in part.tables.items()},
-            notes=tuple(note for part in found for note in part.notes),
-            headline=tuple(name for name in order if name in scalars) or tuple(scalars)[:1],
-        )
+        # where the proxy is asked for alone, it comes first
+        alone = {"headline": self._definitions} if self.definition == "embedding_proxy" else {}
+        return QUANTITIES.findings(
+            self.name, scalars, {name: table for part in found for name, table in part.tables.items()},
+            notes=tuple(note for part in found for note in part.notes), **alone,
+        )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import figures
 
         return figures(findings)
 
-    def _wk_columns(self, base: Capture) -> Findings:
+    def _wk_columns(self, base: Capture) -> Part:
         rng = np.random.default_rng([self.seed, 1])
         keys, queries = finite(base, Need("W_K")), finite(base, Need("W_Q"))
         d_model, d_head = keys.shape[2:]
         measured = column_measures(keys)
-        cosines = wk_columns(measured, gaussian_references(d_head, d_model, self.n_null, rng))
+        references = gaussian_references(d_head, d_model, self.n_null, rng)
+        (by_layer, overall), n_layers = over_heads(measured, references, keys.shape[1]), len(keys)
         query_key = QueryKey.of(queries, keys, self.n_null, rng)
-        by_layer = {**cosines.by_layer, **{f"w_qk_{n}": p for n, p in query_key.profiles().items()}}
-        caption = "Columns of W_K and spectrum of W_QK, layer by layer: mean over heads. Weights have no interval."
-        table = profile_table(by_layer, [len(measured[0])] * len(measured), caption)
-        table = without(table, "n_distinct_rows", "_low", "_high")
+        spectra, spectrum = query_key.means()
         low, high = np.quantile(measured[..., 0], [0.1, 0.9], axis=1)
-        table = table.with_column("abs_heads_low", low, "1").with_column("abs_heads_high", high, "1")
-        table = table.with_column("abs_shuffled", shuffled_columns(keys, rng)[..., 0].mean(axis=1), "1")
-        return Findings(
-            self.name,
-            scalars={
-                "wk_columns": cosines.over_layers["abs"],
-                "wk_columns_centred": cosines.over_layers["abs_centred"],
-                "w_qk_effective_rank": query_key.over_layers("effective_rank"),
-                "w_qk_top_share": query_key.over_layers("top_share"),
-            },
-            tables={
-                "wk_columns": table,
-                "wk_columns_by_head": by_head_table(measured, query_key),
+        columns = {
+            "layer": np.arange(n_layers), **by_layer, **spectra, "abs_heads_low": low, "abs_heads_high": high,
+            "abs_shuffled": shuffled_columns(keys, rng)[..., 0].mean(axis=1),
+        }  # fmt: skip
+        caption = "Columns of W_K and spectrum of W_QK, layer by layer: mean over heads. Weights have no interval."
+        found = {
+            "wk_columns": overall["abs"], "wk_columns_centred": overall["abs_centred"],
+            **{name: spectrum[name] for name in ("w_qk_effective_rank", "w_qk_top_share")},
+        }  # fmt: skip
+        return Part(
+            QUANTITIES.scalars(found),
+            {
+                "wk_columns": QUANTITIES.table(columns, caption),
+                "wk_columns_by_head": _by_head_table(measured, query_key),
                 "w_qk_spectrum": query_key.spectrum_table(),
             },
             notes=(
@@ -147,7 +152,7 @@ class Orthogonality(Probe):
             ),
         )
 
-    def _token_keys(self, base: Capture) -> Findings:
+    def _token_keys(self, base: Capture) -> Part:
         reason = no_token_sets(base)
         if reason:
             return self._undefined("token_keys", reason)
@@ -156,7 +161,7 @@ class Orthogonality(Probe):
         rng = np.random.default_rng([self.seed, 2])
         sets = TokenSets.of(base.rows["token"], base.rows["position"], self.n_tokens, rng)
         references = gaussian_references(sets.n_tokens, cloud.points.shape[2], self.n_null, rng)
-        profiles = token_cosines("token_keys", cloud.points, cloud, sets, references)
+        profiles = token_cosines(cloud.points, cloud, sets, references)
         n_heads = base.model.n_kv_heads
         heads = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
         own = gaussian_references(sets.n_tokens, heads.shape[3], self.n_null, rng)
@@ -164,16 +169,11 @@ class Orthogonality(Probe):
             [[token_measures(layer[:, h], sets, [], cloud.units)[0] for h in range(n_heads)] for layer in heads]
         )
         caption = "Keys of different tokens at equal positions, layer by layer, heads concatenated."
-        return Findings(
-            self.name,
-            scalars={
-                "token_keys": profiles["abs"][layer],
-                "token_keys_centred": profiles["abs_centred"][layer],
-                "token_keys_signed": profiles["signed"][layer],
-            },
-            tables={
-                "token_keys": profile_table(profiles, [sets.n_tokens] * cloud.n_layers, caption),
-                "token_keys_by_head": token_table(by_head, own),
+        return Part(
+            QUANTITIES.scalars({f"token_keys{end}": profiles[m] for m, end in _ENDINGS.items()}, layer),
+            {
+                "token_keys": _by_layer_table(profiles, [sets.n_tokens] * cloud.n_layers, caption),
+                "token_keys_by_head": _token_table(by_head, own),
                 "token_key_matrix": token_matrix(cloud.points[layer], base.rows["token"], sets, layer, self.seed),
             },
             notes=(
@@ -183,29 +183,24 @@ class Orthogonality(Probe):
             ),
         )
 
-    def _head_keys(self, base: Capture) -> Findings:
+    def _head_keys(self, base: Capture) -> Part:
         drawn, n_heads = base.drawn, base.model.n_kv_heads
         if n_heads < 2:
             return self._undefined("head_keys", "each layer has a single KV head")
         cloud, rotated = Cloud.of(drawn, Need("k_pre")), Cloud.of(drawn, Need("k"))
         units = Units.of(cloud.rows, cloud.unit, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
-        cosines = head_keys(cloud, n_heads, units, self.n_null, self.seed)
+        by_layer, overall = head_keys(cloud, n_heads, units, self.n_null, self.seed)
         distinct = [len(np.unique(layer, axis=0)) for layer in cloud.points]
         caption = "Keys of the KV heads of one layer at one row, before rotary embedding, layer by layer."
-        table = profile_table(cosines.by_layer, distinct, caption)
         after = _after_rotary(rotated, n_heads)
-        table = table.with_column("abs_after_rotary", after[:, 0], "1")
-        table = table.with_column("signed_after_rotary", after[:, 1], "1")
-        before = np.array([[table["abs"][i], table["signed"][i]] for i in range(cloud.n_layers)])
-        few = min(distinct) < FEW_POINTS
-        return Findings(
-            self.name,
-            scalars={
-                name: replace(cosines.over_layers[measure], underpowered=few, n_distinct_rows=min(distinct))
-                for name, measure in (("head_keys", "abs"), ("head_keys_centred", "abs_centred"))
-            },
-            tables={
-                "head_keys": table,
+        more = {"abs_after_rotary": after[:, 0], "signed_after_rotary": after[:, 1]}
+        before = np.stack([by_layer["abs"].value, by_layer["signed"].value], axis=1)
+        about = {"underpowered": min(distinct) < FEW_POINTS, "n_distinct_rows": min(distinct)}
+        found = {f"head_keys{end}": overall[measure] for measure, end in _ENDINGS.items() if end != "_signed"}
+        return Part(
+            QUANTITIES.scalars({name: replace(of, about={**of.about, **about}) for name, of in found.items()}),
+            {
+                "head_keys": _by_layer_table(by_layer | more, distinct, caption),
                 "head_key_matrix": head_matrix(cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1), self.seed),
             },
             notes=(
@@ -216,20 +211,18 @@ class Orthogonality(Probe):
             ),
         )
 
-    def _embedding_proxy(self, base: Capture) -> Findings:
+    def _embedding_proxy(self, base: Capture) -> Part:
         cloud = Cloud.of(base, Need("resid"))
         rng = np.random.default_rng([self.seed, 4])
         sets = TokenSets.of(base.rows["token"], np.zeros_like(base.rows["token"]), self.n_tokens, rng)
         if sets.n_tokens < 2:
             return self._undefined("embedding_proxy", "all rows hold one token")
         references = gaussian_references(sets.n_tokens, cloud.points.shape[2], self.n_null, rng)
-        profiles = token_cosines("embedding_proxy", cloud.points[:1], cloud, sets, references)
+        profiles = token_cosines(cloud.points[:1], cloud, sets, references)
         caption = "Embeddings of different tokens: a proxy that has no layers and holds no keys."
-        scalar: Scalar = profiles["abs"][0]
-        return Findings(
-            self.name,
-            scalars={"embedding_proxy": scalar},
-            tables={"embedding_proxy": profile_table(profiles, [sets.n_tokens], caption)},
+        return Part(
+            QUANTITIES.scalars({"embedding_proxy": profiles["abs"]}),
+            {"embedding_proxy": _by_layer_table(profiles, [sets.n_tokens], caption)},
             notes=(
                 f"embedding_proxy: the residual stream at depth 0 of {sets.n_tokens} different tokens (with the "
                 "embedding of positions where a model adds one). It measures no keys and cannot depend on the layer; "
@@ -237,10 +230,37 @@ class Orthogonality(Probe):
             ),
         )
 
-    def _undefined(self, definition: str, why: str) -> Findings:
+    def _undefined(self, definition: str, why: str) -> Part:
         reason = f"undefined ({why})"
-        scalar = Scalar.undefined(reason, meaning=meaning(definition, "abs"))
-        return Findings(self.name, scalars={definition: scalar}, notes=(f"{definition}: {reason}.",))
+        scalars = QUANTITIES.scalars({definition: Estimates.undefined(reason)})
+        return Part(scalars, notes=(f"{definition}: {reason}.",))
+
+
+def _by_layer_table(
+    columns: Mapping[str, np.ndarray | Estimates], n_distinct_rows: Sequence[int], caption: str
+) -> Table:
+    where = {"layer": np.arange(len(n_distinct_rows)), "n_distinct_rows": np.array(n_distinct_rows)}
+    return QUANTITIES.table(where | {**columns}, caption)
+
+
+def _by_head_table(measured: np.ndarray, query_key: QueryKey) -> Table:
+    """One row a query head, with the columns of the KV head it reads."""
+    n_layers, n_heads, _ = query_key.statistics.shape
+    kv_head = np.arange(n_heads) // (n_heads // measured.shape[1])
+    columns = head_columns(n_layers, n_heads) | {"kv_head": np.tile(kv_head, n_layers)}
+    columns |= {measure: measured[:, kv_head, i].ravel() for i, measure in enumerate(MEASURES)}
+    columns |= {f"w_qk_{name}": query_key.statistics[..., i].ravel() for i, name in enumerate(SPECTRAL)}
+    return QUANTITIES.table(columns, "Columns of W_K (the KV head that a query head reads) and W_QK, head by head.")
+
+
+def _token_table(measured: Float[np.ndarray, "layer kv_head measure"], references: Mapping[str, Reference]) -> Table:
+    """Token keys of every KV head on its own, layer by layer."""
+    columns = {
+        measure: replace(references[measure].compared(Estimates(measured[..., i].ravel()), 1), p=None)
+        for i, measure in enumerate(MEASURES)
+    }
+    where = head_columns(measured.shape[0], measured.shape[1], "kv_head")
+    return QUANTITIES.table(where | columns, "Keys of different tokens at equal positions, one KV head at a time.")
 
 
 def _after_rotary(cloud: Cloud, n_heads: int) -> np.ndarray:

@@ -17,27 +17,20 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Scalar
 from interp.information import entropy_bits
 from interp.statistics.cosines import Reference, gaussian_sets
-from interp.statistics.estimate import mean_and_band
+from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
-from interp.table import Table, number_columns
+from interp.table import Table
 
-from ..measures.profiles import Profile
+from ..measures.key_cosines import over_heads
+from .quantities import QUANTITIES
 
 SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
-"""The three statistics, in the order of the last axis of every array of them, and their units."""
+"""The three statistics, in the order of the last axis of every array of them."""
 
 _DEPENDENT = 1e-3
 """Ratio of the diagonal of R below which inner products, which square it, would cost digits that can be seen."""
-
-UNITS = ("directions", "directions", "1")
-_MEANINGS = (
-    "How many directions the query-key form of one head uses, on average over heads; it does not depend on the basis.",
-    "The same, weighing strong directions more.",
-    "The share of the strongest direction in the query-key form of one head, on average over heads.",
-)
 
 
 def product_singular_values(
@@ -114,42 +107,21 @@ class QueryKey:
     def statistics(self) -> Float[np.ndarray, "layer head statistic"]:
         return spectral(self.singular)
 
-    def profiles(self) -> dict[str, Profile]:
-        """Means over the heads of a layer, against Gaussian weights of the same shape."""
-        n_layers = len(self.singular)
-        return {
-            name: [self._scalar(i, layer[:, i], self.n_kv_heads, n_layers) for layer in self.statistics]
-            for i, name in enumerate(SPECTRAL)
-        }
-
-    def over_layers(self, name: str) -> Scalar:
-        """The mean over all heads of all layers."""
-        i = SPECTRAL.index(name)
-        return self._scalar(i, self.statistics[..., i].ravel(), self.n_kv_heads * len(self.singular), 1)
-
-    def _scalar(self, i: int, heads: np.ndarray, n_independent: int, n_tests: int) -> Scalar:
-        """Query heads that share a KV head are not independent, so the null counts KV heads."""
-        d_head = self.null.shape[1]
-        reference = Reference(f"Gaussian W_Q and W_K of the same shape (d_head = {d_head})", spectral(self.null)[:, i])
-        value = float(heads.mean())
-        compared = reference.compare(value, n_independent, n_tests)
-        return Scalar.of(
-            value, UNITS[i], "weights only: nothing to resample; the table has every head",
-            compared.null if np.isfinite(value) else "undefined: weights of zeros", p=compared.p,
-            p_over="layers" if n_tests > 1 else "", n=heads.size, n_unit="head", meaning=_MEANINGS[i],
-        )  # fmt: skip
+    def means(self) -> tuple[dict[str, Estimates], dict[str, Estimates]]:
+        """Means over the heads of each layer, and of all layers; query heads that share a KV head count once."""
+        name = f"Gaussian W_Q and W_K of the same shape (d_head = {self.null.shape[1]})"
+        of_null = spectral(self.null)
+        references = {f"w_qk_{statistic}": Reference(name, of_null[:, i]) for i, statistic in enumerate(SPECTRAL)}
+        return over_heads(self.statistics, references, self.n_kv_heads)
 
     def spectrum_table(self) -> Table:
         """Shares σ² / Σσ² along the spectrum: mean over the heads of each layer, their extremes, and the null."""
         shares, null = squared_shares(self.singular), squared_shares(self.null)
         n_layers, _, n_axes = shares.shape
+        share = Estimates(shares.mean(axis=1).ravel()).exchanged(np.tile(null, n_layers), asks="nothing")
         columns = {
-            "layer": np.repeat(np.arange(n_layers), n_axes),
-            "axis": np.tile(np.arange(n_axes), n_layers),
-            "share": shares.mean(axis=1).ravel(),
-            "share_min": shares.min(axis=1).ravel(),
-            "share_max": shares.max(axis=1).ravel(),
-        }
-        columns |= number_columns("share", columns["share"], null=np.tile(mean_and_band(null), n_layers))
-        units = {"layer": "layer", "axis": "index"} | dict.fromkeys(list(columns)[2:], "fraction")
-        return Table(columns, units, "Shares of the singular directions of W_QK, strongest first; null of one head.")
+            "layer": np.repeat(np.arange(n_layers), n_axes), "axis": np.tile(np.arange(n_axes), n_layers),
+            "share": share, "share_min": shares.min(axis=1).ravel(), "share_max": shares.max(axis=1).ravel(),
+        }  # fmt: skip
+        caption = "Shares of the singular directions of W_QK, strongest first; null of one head."
+        return QUANTITIES.table(columns, caption, axis="index")

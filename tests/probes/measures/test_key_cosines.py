@@ -10,6 +10,7 @@ from interp.probes.measures.key_cosines import (
     head_keys,
     shuffled_columns,
 )
+from interp.probes.orthogonality.probe import Orthogonality
 
 from interp.need import Need
 from interp.statistics.cosines import MEASURES, cosine_measures
@@ -52,18 +53,18 @@ def world(values, n_heads, seed=0, n_null=19):
 
 def test_measures_are_means_over_rows_of_pairs_of_heads():
     values = np.random.default_rng(3).standard_normal((2, N, 3, 4)) + 0.3
-    found = world(values, 3)
+    by_layer, over = world(values, 3)
     centred = values - values.mean(axis=1, keepdims=True)
     for layer in range(2):
         raw = np.mean([cosine_measures(row)[:2] for row in values[layer]], axis=0)
         left = np.mean([cosine_measures(row)[:2] for row in centred[layer]], axis=0)
         expected = dict(zip(MEASURES, [*raw, *left], strict=True))
         for measure in MEASURES:
-            assert found.by_layer[measure][layer].value == pytest.approx(expected[measure], rel=1e-6)
+            assert by_layer[measure].value[layer] == pytest.approx(expected[measure], rel=1e-6)
     for measure in MEASURES:
-        over = found.over_layers[measure]
-        assert over.value == pytest.approx(np.mean([s.value for s in found.by_layer[measure]]))
-        assert over.interval[0] < over.value < over.interval[1] and over.null is not None
+        mine, (low, high) = over[measure], over[measure].interval_at(0)
+        assert mine.value == pytest.approx(by_layer[measure].value.mean())
+        assert low < mine.value[0] < high and mine.null_at(0) is not None
 
 
 def test_chance_is_every_head_turned_by_a_rotation_of_its_own():
@@ -83,17 +84,17 @@ def test_chance_is_every_head_turned_by_a_rotation_of_its_own():
 @pytest.mark.parametrize("scale", [1e-4, 1e4])
 def test_the_length_of_keys_changes_nothing(scale):
     values = np.random.default_rng(5).standard_normal((1, N, 3, 4))
-    one, other = world(values, 3), world(values * scale, 3)
+    (_, one), (_, other) = world(values, 3), world(values * scale, 3)
     for measure in MEASURES:
-        a, b = one.over_layers[measure], other.over_layers[measure]
-        assert (a.value, a.p) == pytest.approx((b.value, b.p), rel=1e-4)
-        assert [*a.interval, *a.null.band] == pytest.approx([*b.interval, *b.null.band], rel=1e-3, abs=1e-6)
+        a, b = one[measure], other[measure]
+        np.testing.assert_allclose([a.value, a.p], [b.value, b.p], rtol=1e-4)
+        np.testing.assert_allclose([*a.interval, *a.null[1:]], [*b.interval, *b.null[1:]], rtol=1e-3, atol=1e-6)
 
 
 def test_a_row_of_keys_without_length_is_left_out_of_the_mean_and_leaves_no_null():
     values = np.random.default_rng(6).standard_normal((1, N, 2, 4)).astype(np.float32)
     values[0, 7] = 0.0
-    scalar = world(values, 2).over_layers["abs"]
+    scalar = Orthogonality.quantities.scalar("head_keys", world(values, 2)[1]["abs"])
     rest = np.mean([cosine_measures(row)[0] for i, row in enumerate(values[0]) if i != 7])
     assert scalar.value == pytest.approx(rest, rel=1e-6) and scalar.interval is not None
     assert scalar.null is None and "without length" in scalar.null_reason

@@ -5,6 +5,7 @@ import pytest
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.key_cosines import gaussian_references
 from interp.probes.measures.token_cosines import TokenSets, token_cosines, token_measures
+from interp.probes.orthogonality.probe import Orthogonality
 from scipy import stats
 
 from interp.need import Need
@@ -77,7 +78,7 @@ def test_scalars_have_the_jackknife_over_prompts_and_the_gaussian_null(n_layers)
     tokens, positions = capture.rows["token"], capture.rows["position"]
     sets = TokenSets.of(tokens, positions, 10, np.random.default_rng(0))
     references = gaussian_references(sets.n_tokens, cloud.points.shape[2], 40, np.random.default_rng(1))
-    found = token_cosines("token_keys", cloud.points, cloud, sets, references)
+    found = token_cosines(cloud.points, cloud, sets, references)
     assert set(found) == set(MEASURES)
     for layer in range(n_layers):
         points = cloud.points[layer]
@@ -85,12 +86,11 @@ def test_scalars_have_the_jackknife_over_prompts_and_the_gaussian_null(n_layers)
         value, left_out = token_measures(points, sets, groups, cloud.units)
         error = np.sqrt(11 / 12 * np.square(left_out - left_out.mean(axis=0)).sum(axis=0)) * stats.t.ppf(0.975, 11)
         for i, measure in enumerate(MEASURES):
-            scalar = found[measure][layer]
+            scalar = Orthogonality.quantities.scalar("token_keys", found[measure], layer)
             assert scalar.value == pytest.approx(value[i])
             assert scalar.interval == pytest.approx((value[i] - error[i], value[i] + error[i]))
             compared = references[measure].compare(float(value[i]), 1, n_layers)
-            assert scalar.p == compared.p and scalar.null == compared.null
-            assert scalar.p_over == ("layers" if n_layers > 1 else "")
+            assert scalar.p == pytest.approx(compared.p) and scalar.null == compared.null
             assert (scalar.n, scalar.n_unit, scalar.n_distinct_rows) == (12, "sequence", 4) and not scalar.underpowered
 
 
@@ -101,6 +101,7 @@ def test_vectors_of_the_token_alone_have_no_interval():
     points = np.random.default_rng(2).standard_normal((4, 5))[capture.rows["token"]]
     sets = TokenSets.of(capture.rows["token"], np.zeros(36, dtype=np.int64), 10, np.random.default_rng(0))
     references = gaussian_references(4, 5, 40, np.random.default_rng(1))
-    for profile in token_cosines("token_keys", points[None], cloud, sets, references).values():
-        assert profile[0].interval is None and "depend on the token alone" in profile[0].interval_reason
-        assert np.isfinite(profile[0].value) and profile[0].null is not None
+    for found in token_cosines(points[None], cloud, sets, references).values():
+        scalar = Orthogonality.quantities.scalar("token_keys", found)
+        assert scalar.interval is None and "depend on the token alone" in scalar.interval_reason
+        assert np.isfinite(scalar.value) and scalar.null is not None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.measures.key_cosines import column_measures, gaussian_references, wk_columns
+from interp.probes.measures.key_cosines import column_measures, gaussian_references, over_heads
 from interp.probes.orthogonality.probe import Orthogonality
 from interp.probes.orthogonality.query_key import QueryKey, product_singular_values, spectral
 
@@ -63,10 +63,10 @@ def test_planted_angle_between_columns_is_recovered_and_gone_once_centred():
 def test_gaussian_weights_are_called_null_at_the_nominal_rate():
     rng = np.random.default_rng(1)
     references = gaussian_references(8, 32, 100, rng)
-    worlds = [wk_columns(column_measures(rng.standard_normal((3, 2, 32, 8))), references) for _ in range(300)]
+    worlds = [over_heads(column_measures(rng.standard_normal((3, 2, 32, 8))), references, 2) for _ in range(300)]
     for measure in ("abs", "signed", "abs_centred"):
-        overall = np.mean([w.over_layers[measure].p < 0.05 for w in worlds])
-        any_layer = np.mean([min(s.p for s in w.by_layer[measure]) < 0.05 for w in worlds])
+        overall = np.mean([over[measure].p < 0.05 for _, over in worlds])
+        any_layer = np.mean([by_layer[measure].p.min() < 0.05 for by_layer, _ in worlds])
         # one set of 100 draws serves all worlds, which adds to the binomial spread
         assert abs(overall - 0.05) < binomial_band(300) + 0.015, (measure, overall)
         assert abs(any_layer - 0.05) < binomial_band(300) + 0.015, (measure, any_layer)
@@ -238,7 +238,8 @@ def test_gaussian_query_key_forms_are_called_null_at_the_nominal_rate():
     for _ in range(200):
         queries, keys = rng.standard_normal((2, 2, 3, 20, 5))
         found = QueryKey.of(queries, keys, 60, rng)
-        p.append([found.over_layers("effective_rank").p, found.over_layers("top_share").p])
+        _, over = found.means()
+        p.append([over["w_qk_effective_rank"].p_at(0), over["w_qk_top_share"].p_at(0)])
     rejected = (np.array(p) < 0.05).mean(axis=0)
     assert (np.abs(rejected - 0.05) < binomial_band(200)).all(), rejected
 

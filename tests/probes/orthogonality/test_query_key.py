@@ -41,14 +41,14 @@ def test_means_are_held_against_as_many_independent_heads_as_there_are_kv_heads(
         np.testing.assert_allclose(found.singular[layer, head], np.linalg.svd(whole, compute_uv=False)[:3])
     for i, name in enumerate(SPECTRAL):
         values, reference = spectral(found.singular)[..., i], Reference("", spectral(found.null)[:, i])
-        over = found.over_layers(name)
+        by_layer, over = (means[f"w_qk_{name}"] for means in found.means())
         compared = reference.compare(float(values.mean()), 2 * 3, 1)
-        assert (over.value, over.p, over.n) == pytest.approx((values.mean(), compared.p, 12))
-        assert over.null.band == pytest.approx(compared.null.band)
-        for layer, scalar in enumerate(found.profiles()[name]):
+        assert (over.value[0], over.p_at(0), over.about["n"]) == pytest.approx((values.mean(), compared.p, 12))
+        assert over.null[1:, 0] == pytest.approx(compared.null.band)
+        for layer in range(3):
             compared = reference.compare(float(values[layer].mean()), 2, 3)
-            assert (scalar.value, scalar.p) == pytest.approx((values[layer].mean(), compared.p))
-            assert scalar.null.band == pytest.approx(compared.null.band) and scalar.p_over == "layers"
+            assert (by_layer.value[layer], by_layer.p[layer]) == pytest.approx((values[layer].mean(), compared.p))
+            assert by_layer.null[1:, layer] == pytest.approx(compared.null.band)
     table = found.spectrum_table()
     shares = np.square(found.singular) / np.square(found.singular).sum(axis=-1, keepdims=True)
     mine = table.where(table["layer"] == 1)
