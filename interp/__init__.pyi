@@ -46,6 +46,7 @@ from .prompting.tunnel_sequences import sampled_prompts as sampled_prompts
 from .records.capture_files import open_capture as open_capture
 from .records.diff import Diff as Diff
 from .records.diff import diff as diff
+from .records.index import index_runs as index_runs
 from .records.power import power as power
 from .records.record import RunRecord as RunRecord
 from .records.record import open_run as open_run
@@ -61,7 +62,6 @@ from .running.from_arrays import capture_from_arrays as capture_from_arrays
 from .running.generate import Continuation as Continuation
 from .running.generate import Continuations as Continuations
 from .running.generate import generate as generate
-from .running.index_runs import index_runs as index_runs
 from .running.means import with_means as with_means
 from .running.patching import PatchingMap as PatchingMap
 from .running.patching import patching_map as patching_map

@@ -1,21 +1,29 @@
-"""A CSV file as rows: its separator is found by its header, each row is told by the line that it begins on."""
+"""A CSV file as rows: its header says the separator, its cells say which columns hold numbers, lines are counted."""
 
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from interp.prompting.chat import MESSAGES
-from interp.prompting.csv_columns import typed
 from interp.prompting.rows import PromptRow, broken_line
 
 _SEPARATORS = ",;\t|"
 
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_CODE = re.compile(r"0[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_MARKED = re.compile(r"[-+−]?[$€£]? ?([0-9]{1,3}([,.'’_\s][0-9]{3})+([.,][0-9]+)?|[0-9]*[,.]?[0-9]+) ?[%$€£]?")
+_GAPS = frozenset({"", "-", "?", "#n/a", "n/a", "na", "nan", "-nan", "null", "none", "inf", "+inf", "-inf", "infinity"})
+_MOST_DIGITS = 400
+"""Behind these no float is finite, and Python itself reads no integer much longer."""
+
 
 def read_csv(path: Path, text: str, text_column: str) -> list[PromptRow]:
-    """The rows below the header; texts stay as they are, every other column is numbers or names (`typed`)."""
+    """The rows below the header; texts stay as they are, every other column is numbers or names (`_typed`)."""
     with _any_length(text):
         cells, lines = _records(path, text, _separator(text, text_column))
     if not cells:
@@ -30,7 +38,7 @@ def read_csv(path: Path, text: str, text_column: str) -> list[PromptRow]:
             found = f"it has {len(row)} cells, the header has {len(header)}"
             raise broken_line(path, line, found, "Put texts that hold a comma or a line break in double quotes.")
     columns = [
-        column if name in (text_column, MESSAGES) else typed(path, name, column, lines)
+        column if name in (text_column, MESSAGES) else _typed(path, name, column, lines)
         for name, column in zip(header, zip(*cells, strict=True), strict=bool(cells))
     ]
     return [
@@ -81,3 +89,31 @@ def _any_length(text: str) -> Iterator[None]:
         yield
     finally:
         csv.field_size_limit(longest)
+
+
+def _typed(
+    path: Path, name: str, cells: Sequence[str], lines: Sequence[int]
+) -> Sequence[str] | list[int] | list[float]:
+    """The cells as numbers where more of them are numbers than words, else as names; `007` and its like are names.
+
+    Then each has to be one: `PromptError` names the line of the first that is a gap, a word, or written with marks
+    (`1,250`, `12 %`). White space around a number is no part of it.
+    """
+    plain = [cell.strip() for cell in cells]
+    kinds = [_kind(cell) for cell in plain]
+    n = Counter(kinds)
+    if n["code"] or n["number"] + n["marked"] <= n["word"]:
+        return cells
+    for line, cell, kind in zip(lines, cells, kinds, strict=True):
+        if kind != "number":
+            found = f"the column {name!r} holds {cell!r:.60}, and most of its cells are numbers"
+            fix = "Write numbers as 1250 or -0.25 and leave no gap, or leave the column out. JSON Lines holds any name."
+            raise broken_line(path, line, found, fix)
+    is_whole = all(_INTEGER.fullmatch(cell) and len(cell) < _MOST_DIGITS for cell in plain)
+    return [int(cell) for cell in plain] if is_whole else [float(cell) for cell in plain]
+
+
+def _kind(cell: str) -> str:
+    if _NUMBER.fullmatch(cell):
+        return "code" if _CODE.fullmatch(cell) else "number"
+    return "marked" if _MARKED.fullmatch(cell) else "gap" if cell.lower() in _GAPS else "word"

@@ -14,7 +14,7 @@ from interp.prompt import Prompts, PromptSet
 from interp.prompting.chat import MESSAGES, as_chat, prompts_of_rows
 from interp.prompting.formats import READERS
 from interp.prompting.hub import hub_prompts
-from interp.prompting.hub_name import HUB
+from interp.prompting.hub_stream import HUB
 from interp.prompting.in_memory import prompts_in_memory
 from interp.prompting.rows import PromptRow, prompt_set
 from interp.registry import entries, load_entry

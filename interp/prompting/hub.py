@@ -12,8 +12,7 @@ import numpy as np
 
 from interp.errors import PromptError, UsageError
 from interp.prompt import PromptSet
-from interp.prompting.hub_name import HubName
-from interp.prompting.hub_stream import open_stream, read_rows
+from interp.prompting.hub_stream import HubName, open_stream, read_rows
 from interp.prompting.rows import PromptRow, prompt_set
 
 N_POOL = 1000

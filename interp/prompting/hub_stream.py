@@ -1,4 +1,4 @@
-"""One split of a data set opened for streaming, with every way in which that fails told in words."""
+"""A data set `hf:PATH:CONFIG:SPLIT:COLUMN`, one split of it opened for streaming; whatever fails is a `PromptError`."""
 
 import re
 import warnings
@@ -19,12 +19,41 @@ from huggingface_hub.errors import (
 from interp.errors import PromptError, optional_part
 from interp.loading.hub_errors import Repository, explain
 from interp.prompting.arrow_rows import class_names, class_of
-from interp.prompting.hub_name import HubName
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
 
+HUB = "hf:"
+
+FORM = f"The form is {HUB}PATH:CONFIG:SPLIT:COLUMN; parts at the end can go, others be empty ({HUB}folder::train:text)."
+
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class HubName:
+    """The parts of `hf:PATH:CONFIG:SPLIT:COLUMN`; an empty part is None, and then there should be one choice only."""
+
+    path: str
+    config: str | None = None
+    split: str | None = None
+    column: str | None = None
+
+    @classmethod
+    def parse(cls, name: str) -> "HubName":
+        """The parts of a name that starts with `hf:`; `PromptError` for more than four, or without a path."""
+        path, *others = name.removeprefix(HUB).split(":")
+        if not path or len(others) > 3:
+            found = f"it has {len(others) + 1} parts" if path else "it names no data set"
+            raise PromptError(asked=f"the prompts {name!r}", found=found, fix=FORM)
+        return cls(path, *(part or None for part in others))
+
+    def __str__(self) -> str:
+        return HUB + ":".join(part or "" for part in (self.path, self.config, self.split, self.column)).rstrip(":")
+
+    def refused(self, found: str, fix: str) -> PromptError:
+        """An error about this data set; a fix that speaks of the parts of the name shows them."""
+        return PromptError(asked=f"the prompts {self}", found=found, fix=f"{fix} {FORM}" if " part" in fix else fix)
 
 
 @dataclass(frozen=True)

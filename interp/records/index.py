@@ -9,6 +9,7 @@ from interp.errors import InterpError, UsageError
 from interp.records.answers import answers
 from interp.records.record import RunRecord, open_run
 from interp.records.unfinished import PARTIAL
+from interp.registry import load_entry
 from interp.system.foreign_files import readable
 
 DEEPEST = 4
@@ -140,3 +141,14 @@ def _linked(root: Path, entries: list[Entry]) -> tuple[Entry, ...]:
         )
         for e in entries
     )
+
+
+def index_runs(folder: str | Path = "runs") -> Path:
+    """Write `index.html` into a folder of records: model, probes, answers, when, disk; returns its path.
+
+    Pages and comparisons are linked. What is damaged, or no record, is listed with the reason.
+
+    >>> interp.index_runs("runs").name
+    'index.html'
+    """
+    return load_entry("report", "index")(list_records(folder))

@@ -5,7 +5,6 @@ __all__ = [
     "choose_probes",
     "compare",
     "generate",
-    "index_runs",
     "means",
     "patching",
     "plan",

@@ -16,15 +16,13 @@ from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, needs_outputs, refuse_misfits
 from interp.edits import AblateHeads, Edit, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
-from interp.folds import Mean
 from interp.model import Model
-from interp.need import Need
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import threads_of_pass
-from interp.running.collect import collect
 from interp.running.donors import with_donors
+from interp.running.means import filled
 from interp.seam.attention import claimed
 from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.float64 import double
@@ -165,7 +163,7 @@ def generate(
     changes = with_donors(resolve_edits(edits), model.info)
     if changes:
         _refuse_growing(changes, model)
-        changes = _with_means(model, pool, changes, window)
+        changes = filled(model, pool, changes, window)
     rows = [edited_rows(edit, pool, lengths) if _is_counted(edit) else None for edit in changes]
     whole = not cache or not model.family.has_attention or any(isinstance(edit, PatternsOf) for edit in changes)
     end, each = _end_tokens(model), []
@@ -258,20 +256,6 @@ def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:
         if found:
             fix = "Ablate by zero, by a given mean, or at all positions; give one row of values."
             raise UsageError(asked=f"continuations under {edit}", found=found, fix=fix)
-
-
-def _with_means(model: Model, pool: PromptSet, edits: Sequence[Edit], window: int | None) -> tuple[Edit, ...]:
-    """The edits, with the means of heads over the edited positions of these prompts, one edit a layer."""
-    found: list[Edit] = []
-    for edit in edits:
-        if isinstance(edit, AblateHeads) and needs_outputs(edit):
-            need = Need("z", Mean(), str(edit.at))
-            mean = collect(model, pool, [need], window=window).folded(need)["mean"]  # [layer, head, d_head]
-            layers = edit.layers(model.info)
-            found += [replace(edit, layer=layer, mean=mean[layer, list(edit.each_head)]) for layer in layers]
-        else:
-            found.append(edit)
-    return tuple(found)
 
 
 def _is_counted(edit: Edit) -> bool:

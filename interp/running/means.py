@@ -1,11 +1,13 @@
 """Mean ablation where prompts are not known beforehand: the means are taken over prompts that are named here."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import needs_outputs, refuse_misfits
-from interp.edits import AblateHeads, Edit
+from interp.edits import AblateHeads, Edit, Edits
 from interp.errors import PromptError, UsageError
 from interp.folds import Mean
 from interp.model import Model
@@ -14,7 +16,7 @@ from interp.prompt import Prompts
 from interp.running.collect import collect
 
 
-def with_means(model: Model, prompts: Prompts, *edits: Edit) -> tuple[Edit, ...]:
+def with_means(model: Model, prompts: Prompts, *given: Edits) -> tuple[Edit, ...]:
     """The edits with the mean outputs of ablated heads over `prompts` filled in, so that `interp.applied` takes them.
 
     Means are over the positions that an edit names, all or some counted from 0. An edit of several layers becomes one
@@ -25,35 +27,42 @@ def with_means(model: Model, prompts: Prompts, *edits: Edit) -> tuple[Edit, ...]
     >>> with interp.applied(model, *interp.with_means(model, interp.sampled_prompts(model.task, 20), by_mean)):
     ...     edited = model.module(torch.tensor([[1, 2, 3]])).logits
     """
+    edits = [edit for each in given for edit in resolve_edits(each)]
     refuse_misfits(edits, model)
+    for edit in filter(_wants_mean, edits):
+        if isinstance(edit.at, str) and edit.at != "all":
+            raise UsageError(
+                asked=f"{edit} at {edit.at!r}",
+                found="the prompts of the passes are not known in interp.applied",
+                fix="Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
+            )
+    return filled(model, prompts, edits)
+
+
+def filled(model: Model, prompts: Prompts, edits: Sequence[Edit], window: int | None = None) -> tuple[Edit, ...]:
+    """The edits with the mean outputs over `prompts` at the positions of each, one edit a layer."""
     found: list[Edit] = []
     for edit in edits:
-        if isinstance(edit, AblateHeads) and edit.by == "mean" and needs_outputs(edit):
-            means = _means(model, prompts, edit)
-            layers = edit.layers(model.info)
-            found += [
-                replace(edit, layer=layer, mean=mean[list(edit.each_head)])
-                for layer, mean in zip(layers, means, strict=True)
-            ]
+        if isinstance(edit, AblateHeads) and _wants_mean(edit):
+            layers, heads = edit.layers(model.info), list(edit.each_head)
+            means = _means(model, prompts, edit, layers, window)
+            found += [replace(edit, layer=i, mean=mean[heads]) for i, mean in zip(layers, means, strict=True)]
         else:
             found.append(edit)
     return tuple(found)
 
 
-def _means(model: Model, prompts: Prompts, edit: AblateHeads) -> np.ndarray:
+def _wants_mean(edit: Edit) -> bool:
+    return isinstance(edit, AblateHeads) and edit.by == "mean" and needs_outputs(edit)
+
+
+def _means(model: Model, prompts: Prompts, edit: AblateHeads, layers: Sequence[int], window: int | None) -> np.ndarray:
     """Mean outputs of all heads, `[layer, head, d_head]`, at the positions of the edit."""
-    layers = edit.layers(model.info)
-    if edit.at == "all":
-        need = Need("z", Mean(), at="all")
-        return collect(model, prompts, [need], layers=layers).folded(need)["mean"]
     if isinstance(edit.at, str):
-        raise UsageError(
-            asked=f"{edit} at {edit.at!r}",
-            found="the prompts of the passes are not known in interp.applied",
-            fix="Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
-        )
+        need = Need("z", Mean(), at=edit.at)
+        return collect(model, prompts, [need], layers=layers, window=window).folded(need)["mean"]
     need = Need("z", at="all")
-    read = collect(model, prompts, [need], layers=layers)
+    read = collect(model, prompts, [need], layers=layers, window=window)
     positions = read.rows_at("all")["position"]
     missing = sorted(set(edit.at) - set(positions.tolist()))
     if missing:

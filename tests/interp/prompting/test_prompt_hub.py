@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from interp.errors import UsageError
 from interp.prompting.files import read_prompts, resolve_prompts
-from interp.prompting.hub_name import HubName
+from interp.prompting.hub_stream import HubName
 
 ROWS = [{"text": f"text {i} and", "domain": "ab"[i % 2], "k": i, "h_bits": i / 4} for i in range(40)]
 COMMIT = "c0ffee" + "0" * 34
