@@ -28,10 +28,15 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version  # which takes longer than all else here
 
         return version("interp")
+    if not name.startswith("_") and name not in __all__:
+        from interp.errors import UnknownAttribute
+        from interp.system.habits import function_of
+
+        raise UnknownAttribute("attribute of interp", name, __all__, function_of(name))
     found = _attached(name)
     if not isinstance(found, FunctionType):
         return found
-    from interp.options import answering
+    from interp.system.calls import answering
 
     globals()[name] = answering(found)
     return globals()[name]

@@ -19,7 +19,6 @@ A `dose` t gives x + t (edited − x): 1 is the edit, 0 the unedited model bit f
 Source: Paper III (arXiv 2512.23752), sections 4.5 and 4.6.
 """
 
-from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -30,6 +29,7 @@ from jaxtyping import Float
 
 from interp.capture import ModelInfo
 from interp.errors import UsageError
+from interp.system.calls import AnsweringType
 from interp.system.plain_numbers import array, number, whole_number, whole_numbers
 from interp.words import brief
 
@@ -42,7 +42,7 @@ _ORTHOGONAL = 1e-5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Edit(ABC):
+class Edit(metaclass=AnsweringType):
     """What all edits have: `layer` one or several (negative ones count from the end), a `dose`, and positions.
 
     `at` is `all`, `last`, `scored`, a column of the prompt set, or positions counted from 0. Numbers and arrays may be

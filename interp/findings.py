@@ -85,7 +85,7 @@ class Interval:
 
 
 @dataclass(frozen=True, repr=False)
-class Scalar(NDArrayOperatorsMixin):
+class Scalar(Answering, NDArrayOperatorsMixin):
     """One number. Without an interval or a null it must say why: `Scalar.of` takes either, or the reason.
 
     `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
@@ -101,6 +101,8 @@ class Scalar(NDArrayOperatorsMixin):
     >>> interp.Scalar.of(0.3, "1", interval, chance, n=100, n_unit="prompts").standing()
     'above'
     """
+
+    _habits = "It has `value`, `interval` (95 %), `null`, `p` and `n`."
 
     value: float
     unit: str
@@ -183,6 +185,9 @@ class Scalar(NDArrayOperatorsMixin):
 
     def __float__(self) -> float:
         return self.value
+
+    def __round__(self, n: int | None = None) -> float:
+        return round(self.value, n)
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec) if spec else str(self)

@@ -4,16 +4,16 @@
 names take them as words, records keep those that change the numbers, and pages print the call that repeats a run.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_args, get_origin
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import UsageError
 from interp.settings import LARGEST_SEED, MOST, refuse_number, split_commas, write_settings
-from interp.system.habits import option_of
+from interp.system.calls import converted, fitted, refuse_misfit
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ class Option:
     read: Callable[[Any], Any] = lambda value: value
     write: Callable[[Any], Iterable[str]] = lambda value: (str(value),)
     recorded: bool = True
-    take: Literal["whole_number", "whole_numbers", "whole_pool", "dtype_name", "device_name", "path"] | None = None
+    take: Literal["whole_pool", "dtype_name", "device_name", "path"] | None = None
 
     def words(self, value: Any) -> list[str]:
         """The words of a command that ask for this value."""
@@ -116,7 +116,7 @@ class RunOptions:
         int | None,
         Option(
             "--draw",
-            "Prompts drawn from each fifth of next-token entropy; 0 (or None) takes the whole pool.",
+            "Prompts drawn from each fifth of next-token entropy; 0 (None in Python): the whole pool.",
             kind=int, least=0, take="whole_pool", write=lambda n: (str(n or 0),),
         ),
     ] = 15  # fmt: skip
@@ -175,6 +175,12 @@ class RunOptions:
         str | Mapping[str, int | str] | None,
         Option("--device-map", "`auto` spreads a large model over devices.", kind=str, recorded=False),
     ] = None
+    batch_size: Annotated[
+        int | None,
+        Option(
+            "--batch-size", "Sequences in a forward pass, at most; left out, 2,048 tokens.", least=1, recorded=False
+        ),
+    ] = None
     trust_remote_code: Annotated[
         bool,
         Option(
@@ -196,7 +202,7 @@ class RunOptions:
     ] = False
     out: Annotated[
         str | Path | None,
-        Option("--out", "Folder that receives the run.", "-o", kind=Path, recorded=False, take="path"),
+        Option("--out", "Folder of the run.", "-o", kind=Path, recorded=False, take="path"),
     ] = "runs"
     show_tokens: Annotated[
         Sequence[int],
@@ -215,64 +221,29 @@ class RunOptions:
             recorded=False,
         ),
     ] = False
-    quiet: Annotated[bool, Option("--quiet", "Only the path of the report.", "-q", recorded=False)] = False
+    quiet: Annotated[bool, Option("--quiet", "Print only the path of the report.", "-q", recorded=False)] = False
 
     def __post_init__(self) -> None:
-        for name, option in OPTIONS.items():
-            value = getattr(self, name)
-            how = option.take or ("whole_number" if option.least is not None else None)
-            if how is not None and value is not None and value != getattr(RunOptions, name):
-                value = _taken(name, how, value)
-                object.__setattr__(self, name, value)
+        from interp.system import plain_numbers  # numpy, which the command line does without until it runs
+
+        for field in fields(RunOptions):
+            hint, option = get_args(field.type)
+            value = getattr(self, field.name)
+            if value is None or value is field.default:
+                continue
+            if option.take is not None:
+                take = getattr(plain_numbers, option.take)
+                value = converted(field.name, take, value, f"{option.flag}: {option.help}")
+            else:
+                value = option.read(value) if isinstance(value, str) and get_origin(hint) is Sequence else value
+                value = fitted(field.name, hint, value)
+            object.__setattr__(self, field.name, value)
             if option.least is not None and type(value) is int:
                 refuse_number(f"{option.flag} {value}", value, option.least, option.most)
 
 
-def _taken(name: str, how: str, value: Any) -> Any:
-    """What an option was given, as a plain value; `UsageError` for what does not fit."""
-    from interp.system import plain_numbers  # numpy, which the command line does without until it runs
-
-    try:
-        return getattr(plain_numbers, how)(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        fix = f"{OPTIONS[name].flag}: {OPTIONS[name].help}"
-        raise UsageError(asked=f"{name} = {value!r:.60}", found=f"it does not fit: {error}", fix=fix) from error
-
-
 OPTIONS: Mapping[str, Option] = {f.name: get_args(f.type)[1] for f in fields(RunOptions)}
 """What is told of each option of a run, by its keyword."""
-
-
-def refuse_unknown_keywords(keywords: Iterable[str], known: Collection[str], of: str) -> None:
-    """Raise `UnknownName`, which names the nearest, for a keyword that the function `of` does not take."""
-    for name in keywords:
-        if name not in known:
-            raise UnknownName(f"keyword of {of}", name, known, option_of(name))
-
-
-def refuse_misfit(of: str, taken: Signature, given: Sequence[Any], keywords: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for a call that a signature does not take, in words."""
-    if not any(each.kind is each.VAR_KEYWORD for each in taken.parameters.values()):
-        refuse_unknown_keywords(keywords, taken.parameters, of)
-    try:
-        taken.bind(*given, **keywords)
-    except TypeError as error:
-        positional = [name for name, each in taken.parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
-        named = [name for name in taken.parameters if name not in positional]
-        fix = f"By position: {', '.join(positional)}; by name: {', '.join(named)}."
-        raise UsageError(asked=of, found=str(error), fix=fix) from error
-
-
-def answering(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a public function answer for arguments that it does not take, as for unknown names."""
-    taken = signature(function)
-
-    @wraps(function)
-    def called(*given: Any, **keywords: Any) -> Any:
-        refuse_misfit(f"interp.{function.__name__}", taken, given, keywords)
-        return function(*given, **keywords)
-
-    return called
 
 
 def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Result]], Callable[P, Result]]:

@@ -5,7 +5,7 @@ sees the model: the runner captures the union of all needs in one pass and hands
 """
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
+from interp.errors import Answering
 from interp.findings import Findings
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.statistics.quantities import Quantities
+from interp.system.calls import AnsweringType
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -171,12 +173,14 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Question(ABC):
+class Question(Answering, metaclass=AnsweringType):
     """What findings answer. Subclasses add fields with defaults; each is a parameter and is recorded.
 
     `sentences` say the answer in plain words; of several that ask the same question the first whose number was found
     answers it.
     """
+
+    _habits = "`interp.run` and `interp.analyse` carry a probe out on a model or on a capture."
 
     name: ClassVar[str]
     question: ClassVar[str]

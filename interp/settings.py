@@ -80,6 +80,24 @@ def read_fields(cls: Any, of: str, settings: Mapping[str, Any]) -> dict[str, Any
     return values
 
 
+def field_words(cls: Any) -> dict[str, tuple[str, ...]]:
+    """Every field of a dataclass with the words it takes: those of a `Literal`, true and false, none.
+
+    Nothing where it takes any number or text.
+    """
+    hints = get_type_hints(cls)
+    return {f.name: _words(hints[f.name]) for f in fields(cls)}
+
+
+def _words(hint: Any) -> tuple[str, ...]:
+    if hint is bool or hint is type(None):
+        return ("true", "false") if hint is bool else ("none",)
+    if get_origin(hint) is Literal:
+        return tuple(map(str, get_args(hint)))
+    parts = get_args(hint)[:1] if get_origin(hint) is tuple else get_args(hint)
+    return tuple(word for part in parts for word in _words(part))
+
+
 def write_settings(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Settings by probe as `split_settings` takes them."""
     return [f"{probe}.{field}={write_value(v)}" for probe, values in settings.items() for field, v in values.items()]

@@ -135,5 +135,5 @@ def overview() -> str:
 def site(name: str) -> Site:
     """The site of this name; an unknown one lists the nearest."""
     if name not in SITES:
-        raise UnknownName("site", name, SITES, site_of(name))
+        raise UnknownName("site", str(name), SITES, site_of(str(name)))
     return SITES[name]

@@ -9,19 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer._click.exceptions import NoSuchOption
 from typer.core import TyperGroup
 
 from interp.cli import completion as completing
 from interp.cli import lens as lenses
 from interp.cli.demo import YOUR_MODEL, demo, is_demo
 from interp.cli.early import refuse_wrong_words
-from interp.cli.faults import print_anything, telling_faults
-from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, VerboseOption, told, with_run_options
-from interp.errors import InterpError, UnknownName, UsageError
+from interp.cli.faults import print_anything, telling_faults, telling_usage
+from interp.cli.options import (
+    ALL,
+    LEFT,
+    MODEL,
+    QuietOption,
+    ResumeOption,
+    VerboseOption,
+    panel_of,
+    told,
+    with_run_options,
+)
+from interp.errors import InterpError, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
-from interp.system.habits import option_of
 from interp.system.signals import handling_signals
 
 if TYPE_CHECKING:
@@ -45,23 +53,13 @@ class _Pluggable(TyperGroup):
         group.name = cmd_name
         return group
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """A mistyped name is met with the nearest of all, those of packages too."""
-        known = self.list_commands(ctx)
-        if not ctx.resilient_parsing and args[0] not in known:
-            raise UnknownName("command", args[0], known)
-        return super().resolve_command(ctx, args)
+    def make_context(self, *given: Any, **how: Any) -> Any:
+        with telling_usage():
+            return super().make_context(*given, **how)
 
     def invoke(self, ctx: Any) -> Any:
-        """An option that a command has not is met as a name that is not known: with the nearest, and what is meant."""
-        try:
+        with telling_usage():
             return super().invoke(ctx)
-        except NoSuchOption as error:
-            known = error.ctx.command.params if error.ctx else ()
-            options = [word for each in known for word in (*each.opts, *each.secondary_opts)]
-            habit = option_of(error.option_name)
-            of = "option" if error.ctx is None else f"option of {error.ctx.command_path}"
-            raise UnknownName(of, error.option_name, options, habit) from error
 
 
 _SELDOM = (200_000, 20, 100)
@@ -76,6 +74,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(lenses.app, name="lens")
+
+
+def _commands(ctx: typer.Context, incomplete: str) -> list[str]:
+    group = _Pluggable.list_commands(ctx.find_root().command, ctx)  # pyrefly: ignore[bad-argument-type]
+    return [name for name in group if name.startswith(incomplete)]
 
 
 def _show_version(is_asked: bool) -> bool:
@@ -100,14 +103,17 @@ def run(
     asked: RunOptions,
     named: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help="The same as --model.", autocompletion=completing.models),
+        typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=completing.models),
     ] = None,
     model: Annotated[
         list[str] | None, told("model", help=f"{OPTIONS['model'].help} Repeat or use commas for several.")
     ] = None,
     revisions: Annotated[
         str | None,
-        typer.Option(help="Revisions with commas: a run of each. For `dynamics` the same as --checkpoints."),
+        typer.Option(
+            help="Revisions with commas: a run of each. For `dynamics` the same as --checkpoints.",
+            rich_help_panel=panel_of("revisions"),
+        ),
     ] = None,
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
     verbose: VerboseOption = False,
@@ -218,7 +224,7 @@ def plan(
     asked: RunOptions,
     time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,
 ) -> None:
-    """Say what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
+    """Print what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
     from interp.cli.tables import print_plan
     from interp.running.plan import plan as calculate
 
@@ -242,7 +248,7 @@ def study(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Carry out a study, which trains or compares models of its own: one page and one record."""
+    """Run a study, which trains or compares models of its own: one page and one record."""
     from interp.running.spec import make_study
     from interp.running.study import run_study
 
@@ -269,7 +275,7 @@ def certify(
     resume: ResumeOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Certify probes: how often a headline is called where nothing is to be found, and where an effect was planted.
+    """Certify probes: how often a headline is significant without an effect, and with a planted one.
 
     A record and a page of one screen each, with the hash of the probe's code.
     """
@@ -309,10 +315,10 @@ def replicate(
     resume: ResumeOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Measure the papers' claims again: a page with every claim, the paper's numbers, yours, and an outcome.
+    """Measure the papers' claims again: a page with every claim, the paper's number, yours, and an outcome.
 
-    In place of a paper, the folder of a ledger: its numbers are judged by the rules of today, and only what it lacks
-    is measured.
+    With the folder of a ledger in place of a paper, today's rules judge its numbers, and only what it lacks is
+    measured.
     """
     from interp.cli.tables import print_ledger
     from interp.ledger.ledger import is_ledger
@@ -378,7 +384,7 @@ def index(
     folder: Annotated[Path, typer.Argument(help="Folder that holds records, at any depth.")] = Path("runs"),
 ) -> None:
     """Write one page over all records of a folder: model, probes, answers, when, disk."""
-    from interp.running.index_runs import index_runs
+    from interp.records.index import index_runs
 
     print(index_runs(folder))
 
@@ -391,8 +397,8 @@ def view(
     """Open the page of a run, or one page over all runs of a folder with their answers side by side."""
     import webbrowser
 
+    from interp.records.index import index_runs
     from interp.records.record import open_run
-    from interp.running.index_runs import index_runs
 
     page = (open_run(what).show() if (what / "run.json").is_file() else index_runs(what)).resolve()
     print(page)
@@ -447,7 +453,7 @@ def power(
     run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
     every: Annotated[bool, typer.Option("--every", help="All numbers, not only the headline numbers.")] = False,
 ) -> None:
-    """Say how small an effect can be and still be found at this n: 80 % power at the 5 % level, two-sided."""
+    """Print the smallest effect that this n can find: 80 % power at the 5 % level, two-sided."""
     from interp.cli.tables import print_power
     from interp.records.power import power as smallest
     from interp.records.record import open_run
@@ -466,7 +472,7 @@ def list_(
     ] = None,
     name: Annotated[str | None, typer.Argument(help="Of probes or studies, one whose fields are explained.")] = None,
 ):
-    """List what there is by name: models, families of models, probes, studies, prompt sets or wind tunnels.
+    """List models, families of models, probes, studies, prompt sets or wind tunnels.
 
     `interp list probes manifold` explains the fields of one probe.
     """
@@ -501,7 +507,7 @@ def check(
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
 ) -> None:
-    """Load a model and verify that each captured tensor is the quantity it is called. Exit code 1 if one is not."""
+    """Load a model and check that each captured tensor is what its name says. Exit code 1 if one is not."""
     import torch
 
     from interp.checking.hazards import hazards
@@ -539,7 +545,9 @@ def check(
 def generate(
     asked: RunOptions,
     n_tokens: Annotated[int, typer.Option(help="New tokens of each text, at most.", min=1, max=MOST)] = 20,
-    temperature: Annotated[float, typer.Option(help="0 takes the most likely token, above it is drawn.", min=0)] = 0.0,
+    temperature: Annotated[
+        float, typer.Option(help="0: the most likely token; above 0, tokens are drawn.", min=0)
+    ] = 0.0,
     page: Annotated[Path | None, typer.Option(help="File that receives an HTML page.")] = None,
 ) -> None:
     """Continue prompts with the model as it is and under edits, side by side. Of a built-in set, five prompts."""
@@ -565,7 +573,7 @@ def generate(
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of a run or of a ledger, or one that holds a single run.")],
 ) -> None:
-    """Render the page of a run again from its record, or that of a ledger."""
+    """Draw the page of a run or of a ledger again from its record."""
     from interp.ledger.ledger import is_ledger, show_ledger
     from interp.records.record import open_run, the_run_in
 
@@ -574,7 +582,9 @@ def report(
 
 @app.command("help", epilog="Example: interp help run")
 def help_(
-    command: Annotated[list[str] | None, typer.Argument(help="Words of a command: run, tunnel train.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Words of a command: run, tunnel train.", autocompletion=_commands)
+    ] = None,
 ) -> None:
     """Show the options of a command, as its --help does."""
     app([*(command or ()), "--help"], prog_name="interp")
@@ -582,7 +592,7 @@ def help_(
 
 @app.command("version", epilog="Example: interp version")
 def version_() -> None:
-    """Print versions and devices, as a report of a fault wants them."""
+    """Print versions and devices, for a bug report."""
     from interp.system.environment import show_versions
 
     show_versions()
@@ -597,7 +607,7 @@ def reproduce_bug_(
         typer.Argument(help="Which defect of the published code."),
     ],
 ) -> None:
-    """Show a published quantity from the right tensor beside what the published code reads."""
+    """Compare a published quantity, from the right tensor, with what the published code reads."""
     from interp.cli.tables import print_side_by_side
     from interp.loading.load import load_as_asked
     from interp.published.reproduce import reproduce_bug

@@ -1,20 +1,21 @@
 """What the shell offers on TAB for a name: probes, prompt sets, models, studies, tasks, and settings of the first.
 
 Every press of TAB starts a process, so nothing heavy is imported: names come from the entry points, fields from the
-source, shipped tunnels from the folder `checkpoints` beside the module of their task or its folder, and programs from
-the folders in that beside theirs, unread.
+class that is named, shipped tunnels from the folder `checkpoints` beside the module of their task or its folder, and
+programs from the folders in that beside theirs, unread.
 Whatever a name turns out not to be is refused when the command runs.
 """
 
 import os
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from interp.cli.source_fields import source_fields
-from interp.registry import Kind, entries
-from interp.settings import split_commas
+from interp.registry import Kind, entries, load_entry
+from interp.settings import field_words, split_commas
 
 _WORDS, _AT = "COMP_WORDS", "COMP_CWORD"
 _before_break = ""
@@ -51,19 +52,21 @@ def tasks(incomplete: str) -> list[str]:
 
 
 def probe_settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """`PROBE.field=` of the probes that are named, else of all; behind it the words that the field takes."""
-    named = [name for name in split_commas(ctx.params.get("probes")) if name in entries("probe")]
+    """`PROBE.field=` of the probes that are named, else `PROBE.` of all; behind `=` the words that the field takes."""
     asked = _before_break + incomplete
     probe, dot, _ = asked.partition(".")
-    known = [name for name in named or entries("probe") if name == probe or not dot]
-    return _settings({f"{name}.": ("probe", name) for name in known if f"{name}.".startswith(probe)}, asked)
+    known = [name for name in split_commas(ctx.params.get("probes")) if name in entries("probe")] or [*entries("probe")]
+    chosen = [name for name in known if (name == probe if dot else name.startswith(probe))]
+    if not dot and chosen == [*entries("probe")]:
+        return [f"{name}." for name in chosen]
+    return _settings({f"{name}.": load_entry("probe", name) for name in chosen}, asked)
 
 
 def study_settings(ctx: typer.Context, incomplete: str) -> list[str]:
     """`field=` of the study that is named; behind it the words that the field takes."""
     # An option that still lacks its value leaves the arguments before it unread.
     name = next((word for word in (ctx.params.get("name"), *ctx.args) if word in entries("study")), None)
-    return _settings({"": ("study", name)} if name else {}, _before_break + incomplete)
+    return _settings({"": load_entry("study", name)} if name else {}, _before_break + incomplete)
 
 
 def mend_bash_words() -> None:
@@ -85,14 +88,16 @@ def mend_bash_words() -> None:
     os.environ[_AT] = str(at - 1 + len(option))
 
 
-def _settings(owners: dict[str, tuple[Kind, str]], asked: str) -> list[str]:
+def _settings(owners: dict[str, Any], asked: str) -> list[str]:
     """Fields that begin as asked; of a single one its words, since the shell would set a space behind a bare `=`."""
-    fields = {before + field: words for before, of in owners.items() for field, words in source_fields(*of).items()}
-    fitting = [field for field in fields if f"{field}=".startswith(asked) or asked.startswith(f"{field}=")]
+    known = {before + field: words for before, cls in owners.items() for field, words in field_words(cls).items()}
+    fitting = [field for field in known if f"{field}=".startswith(asked) or asked.startswith(f"{field}=")]
     if len(fitting) != 1:
         return [f"{field}=" for field in fitting]
     (field,) = fitting
-    offered = _starting([f"{field}={word}" for word in fields[field]], asked)
+    defaults = {before + f.name: f.default for before, cls in owners.items() for f in fields(cls)}
+    default = [str(defaults[field])] if isinstance(defaults[field], int | float | str) else []
+    offered = _starting([f"{field}={word}" for word in known[field] or default], asked)
     return [word.removeprefix(_before_break) for word in offered or ([] if "=" in asked else [f"{field}="])]
 
 

@@ -1,4 +1,4 @@
-"""What a system refuses a command: full disks, names too long, a full output, letters that a terminal lacks."""
+"""What stops a command, in our words: an option typer does not take, a full disk, letters that a terminal lacks."""
 
 import errno
 import io
@@ -9,6 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from typer._click import exceptions
+
+from interp.errors import UnknownName, UsageError
+from interp.system.habits import option_of
 from interp.system.whole_files import FAULTS, telling
 from interp.words import printable
 
@@ -29,6 +33,43 @@ def print_anything() -> None:
 
 def _shown_by(write: Callable[[str], int]) -> Callable[[str], int]:
     return lambda text: write("".join(x if _OURS.fullmatch(x) else printable(x) for x in _OURS.split(text)))
+
+
+@contextmanager
+def telling_usage() -> Iterator[None]:
+    """What typer refuses inside the block is a `UsageError` of ours, with the nearest name that is taken."""
+    try:
+        yield
+    except exceptions.NoArgsIsHelpError:
+        raise
+    except exceptions.UsageError as error:
+        raise _in_our_words(error) from error
+
+
+def _in_our_words(error: exceptions.UsageError) -> UsageError:
+    command = error.ctx.command_path if error.ctx else "interp COMMAND"
+    known = (
+        [flag for each in error.ctx.command.params for flag in (*each.opts, *each.secondary_opts)] if error.ctx else []
+    )
+    options, of = [flag for flag in known if flag.startswith("-")], command.removeprefix("interp ")
+    if isinstance(error, exceptions.NoSuchOption):
+        return UnknownName(f"option of {of}", error.option_name, options, option_of(error.option_name))
+    if error.ctx and (found := re.match("No such command '(.*?)'", error.message)):
+        kind = "command" if of == "interp" else f"command of {of}"
+        known = error.ctx.command.list_commands(error.ctx)  # pyrefly: ignore[missing-attribute]
+        return UnknownName(kind, found[1], known)
+    said, param = error.format_message(), getattr(error, "param", None)
+    if param is not None and not isinstance(error, exceptions.MissingParameter):
+        said, of = (
+            error.message.removeprefix("Value error, "),
+            f"{of} {param.opts[0] if param.opts[0] in options else ''}".strip(),
+        )
+    if found := re.match("'(.*)' is not one of (.*)", said):
+        return UnknownName(f"value of {of}", found[1], re.findall("'(.*?)'", found[2]))
+    fix = f"`{command} --help` shows what it takes."
+    if said.startswith("Got unexpected extra") and "--prompt" in options:
+        fix = f"A text follows --prompt, a probe --probe. {fix}"
+    return UsageError(asked=of, found=f"{said[0].lower()}{said[1:].rstrip('.')}", fix=fix)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from interp.cli.options import MODEL, QuietOption, with_run_options
 from interp.options import RunOptions
 
 app = typer.Typer(
-    help="Lenses: what the residual stream at each depth says of the prediction.",
+    help="Lenses: what the residual stream predicts at each depth.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -26,11 +26,11 @@ def fit(
         Literal["jacobian", "tuned"], typer.Option(help="The mean derivative, or a map trained on the prompts.")
     ] = "jacobian",
     precision: Annotated[
-        float, typer.Option(help="Bits: standard error of its KL at which it ends; 0: when exact.", min=0)
+        float, typer.Option(help="Stop at this standard error of the KL, in bits; 0: when exact.", min=0)
     ] = 0.05,
-    minutes: Annotated[float | None, typer.Option(help="End after so many minutes in any case.", min=0)] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes.", min=0)] = None,
     skip_first: Annotated[
-        int | None, typer.Option(help="Positions of each prompt that do not count (texts: 16).", min=0)
+        int | None, typer.Option(help="First positions of each prompt to leave out (texts: 16).", min=0)
     ] = None,
     out: Annotated[Path, typer.Option(help="File of the lens; .pt writes the published archive.")] = Path(
         "lens.safetensors"
@@ -66,9 +66,9 @@ def show(
     asked: RunOptions,
     files: Annotated[list[Path], typer.Argument(help="Files of lenses of this model.")],
     strip: Annotated[int, typer.Option(help="Number of the prompt that is shown token by token.", min=0)] = 0,
-    skip_first: Annotated[int | None, typer.Option(help="As it was fitted with.", min=0)] = None,
+    skip_first: Annotated[int | None, typer.Option(help="The same as in the fit.", min=0)] = None,
 ) -> None:
-    """Show how far lenses read from the final prediction, beside the logit lens, and what they read of a prompt."""
+    """Compare lenses with the logit lens and the final prediction, depth by depth, and show one prompt."""
     from interp.lens.files import open_lens
     from interp.loading.load import load_as_asked
 

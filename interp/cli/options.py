@@ -10,12 +10,14 @@ from typing import Annotated, Any, get_args
 
 import typer
 from typer._click.core import Context
+from typer.models import ArgumentInfo
 
 from interp.cli import completion as completing
 from interp.cli.early import refuse_wrong_words
 from interp.errors import UsageError
 from interp.options import OPTIONS, RunOptions
-from interp.settings import split_commas, split_settings
+from interp.registry import load_entry
+from interp.settings import field_words, split_commas, split_settings
 
 _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
     "model": completing.models,
@@ -32,6 +34,16 @@ SELDOM = frozenset({
 })  # fmt: skip
 """Options that `--help` leaves to `--help-all`."""
 
+_PANELS: Mapping[str, tuple[str, ...]] = {
+    "Model": ("model", "revision", "revisions", "gguf", "adapter", "dtype", "device", "device_map", "batch_size",
+              "trust_remote_code", "allow_pickle", "allow_quantised"),
+    "Prompts": ("prompts", "prompt", "n_pool", "per_quintile", "splits", "window", "text_column", "cluster", "chat",
+                "bos"),
+    "Probes": ("probes", "settings", "layer", "seed", "lens", "edits", "checkpoints", "attention_window", "null",
+               "n_untrained"),
+}  # fmt: skip
+"""Options by what they are about, as help shows them; the others are about the output."""
+
 _ALSO: Mapping[str, tuple[str, ...]] = {"probes": ("--probes",)}
 """Other flags that are accepted."""
 
@@ -39,16 +51,20 @@ _ALSO: Mapping[str, tuple[str, ...]] = {"probes": ("--probes",)}
 def told(name: str, **changes: Any) -> Any:
     """What the command line shows of an option of a run, for a command that reads it in its own way."""
     option = OPTIONS[name]
-    bounds = {} if option.least is None else {"min": option.least, "max": option.most}
-    shown: dict[str, Any] = {"help": option.help, "autocompletion": _COMPLETED.get(name), **bounds}
-    shown["hidden"] = name in SELDOM
+    shown: dict[str, Any] = {"help": option.help, "autocompletion": _COMPLETED.get(name)}
+    shown |= {"hidden": name in SELDOM, "rich_help_panel": panel_of(name)}
     return typer.Option(*filter(None, (option.flag, option.short, *_ALSO.get(name, ()))), **shown | changes)
+
+
+def panel_of(name: str) -> str | None:
+    """The part of the help that an option stands in."""
+    return next((panel for panel, names in _PANELS.items() if name in names), None)
 
 
 ResumeOption = Annotated[bool, told("resume")]
 QuietOption = Annotated[bool, told("quiet")]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print every number, its controls and the notes as well.")
+    bool, typer.Option("--verbose", "-v", help="Also print every number, its controls and the notes.")
 ]
 
 LEFT = ("out", "resume", "quiet")
@@ -67,26 +83,35 @@ MODEL = (
 def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command these options of a run in the place of its first parameter, a `RunOptions`.
 
-    A parameter of the command's own stands in the place of an option of its name.
+    A parameter of the command's own stands in the place of an option of its name. A command without arguments of its
+    own takes the model as one, too.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *given = signature(command).parameters.values()
         own = {each.name: each.replace(kind=Parameter.KEYWORD_ONLY) for each in given}
         made = {field.name: _parameter(field) for field in fields(RunOptions) if field.name in names}
-        beside = {"help_all": _HELP_ALL} | ({"prompt": _PROMPT} if "prompts" in names else {})
+        beside = {each.name: each for each in (_PROMPT, _LAYER, _HELP_ALL) if _BESIDE[each.name] in {*names, ""}}
+        has_argument = any(isinstance(part, ArgumentInfo) for each in given for part in get_args(each.annotation))
+        if "model" in names and not has_argument:
+            beside["named"] = _NAMED
 
         @wraps(command)
         def called(**words: Any) -> None:
             mine = {name: words.pop(name) for name in own}
-            words.pop("help_all")
-            texts = [*(words.pop("prompt", None) or ()), *(_piped() if words.get("prompts") == "-" else ())]
-            asked = _read(words)
-            named = "" if texts else str(words.get("prompts") or "")
+            more = {name: words.pop(name) for name in beside}
+            texts = [*(more.get("prompt") or ()), *(_piped() if words.get("prompts") == "-" else ())]
+            if named := more.get("named"):
+                if words["model"] not in (named, RunOptions.model):
+                    raise UsageError(asked=f"{named} and --model {words['model']}", found="this reads one model",
+                                     fix="Name one.")  # fmt: skip
+                words["model"] = named
+            asked = _read(words, more.get("layer"))
+            prompts = "" if texts else str(words.get("prompts") or "")
             if texts:
                 asked = replace(asked, prompts=texts)
-            prompts = [named] if Path(named).is_file() else split_commas(named)
-            refuse_wrong_words([str(asked.model)] if "model" in words else (), prompts, asked)
+            files = [prompts] if Path(prompts).is_file() else split_commas(prompts)
+            refuse_wrong_words([str(asked.model)] if "model" in words else (), files, asked)
             command(asked, **mine)
 
         called.__dict__["__signature__"] = Signature([*(made | own | beside).values()])
@@ -114,34 +139,47 @@ def _show_all(ctx: Context, is_asked: bool) -> bool:
     return is_asked
 
 
-_HELP_ALL = Parameter(
-    "help_all", Parameter.KEYWORD_ONLY, default=False,
-    annotation=Annotated[
-        bool,
-        typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show the seldom needed options as well."),
-    ],
-)  # fmt: skip
+def _beside(name: str, kind: Any, shown: Any, default: Any = None) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown])
 
-_PROMPT = Parameter(
-    "prompt", Parameter.KEYWORD_ONLY, default=None,
-    annotation=Annotated[list[str] | None, typer.Option("--prompt", help="A text to read; repeat for more.")],
+
+_HELP_ALL = _beside(
+    "help_all", bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all options."), False
+)
+_PROMPT = _beside(
+    "prompt", list[str] | None,
+    typer.Option("--prompt", help="A text to read; repeat for more.", rich_help_panel=panel_of("prompt")),
 )  # fmt: skip
+_LAYER = _beside(
+    "layer", int | None,
+    typer.Option("--layer", help="Set `layer` of every probe with this field.", rich_help_panel=panel_of("layer")),
+)  # fmt: skip
+_NAMED = _beside(
+    "named", str | None,
+    typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=completing.models),
+)  # fmt: skip
+_BESIDE = {"prompt": "prompts", "layer": "settings", "help_all": ""}
+"""Options beside those of a run, and the option of a run that they come with."""
 
 
 def _parameter(field: Field[Any]) -> Parameter:
     """An option as typer reads it from a signature; None where no word says what the field has by default."""
     kind = OPTIONS[field.name].kind or get_args(field.type)[0]
     is_word = isinstance(field.default, str | int)
-    annotation = Annotated[kind if is_word else kind | None, told(field.name)]
-    default = field.default if is_word else None
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return _beside(field.name, kind if is_word else kind | None, told(field.name), field.default if is_word else None)
 
 
-def _read(words: Mapping[str, Any]) -> RunOptions:
+def _read(words: Mapping[str, Any], layer: int | None) -> RunOptions:
     given = {name: OPTIONS[name].read(word) for name, word in words.items() if word is not None}
-    if "settings" in given:
+    if "settings" in given or layer is not None:
         from interp.running.choose_probes import probe_names
 
-        probes = probe_names(given.get("probes", RunOptions.probes))
-        given["settings"] = split_settings(given["settings"], list(probes))
+        probes = [*probe_names(given.get("probes", RunOptions.probes))]
+        given["settings"] = split_settings(given.get("settings", ()), probes)
+        having = [name for name in probes if layer is not None and "layer" in field_words(load_entry("probe", name))]
+        if layer is not None and not having:
+            fix = "Leave it out: these probes read every layer. `interp list probes NAME` shows the fields of one."
+            raise UsageError(asked=f"--layer {layer}", found=f"{', '.join(probes)} have no field `layer`", fix=fix)
+        for name in having:
+            given["settings"][name].setdefault("layer", str(layer))
     return RunOptions(**given)

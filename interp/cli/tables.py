@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.text import Text
 
 from interp.certifying.verdicts import Count
-from interp.cli.source_fields import source_fields
 from interp.cli.terminal import bold, show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
 from interp.findings import Findings
@@ -18,6 +17,7 @@ from interp.records.answers import answers, settled, unclear
 from interp.records.headlines import COLUMNS, contradictions, headlines, tried
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
+from interp.settings import field_words
 from interp.statistics.quantities import in_general
 from interp.words import plain, short, with_unit
 
@@ -65,10 +65,10 @@ def print_certificate(record: RunRecord) -> None:
     head = (
         "number",
         "verdict",
-        "called without an effect",
+        "significant without an effect",
         "worst kind",
         "interval covers",
-        "called, small to large effect",
+        "significant, small to large effect",
     )
     cells = (
         (row["number"], row["word"], _counted(row, "called", "n_judged"), _counted(row, "worst", "n_worst"),
@@ -332,8 +332,7 @@ def print_fields(kind: Literal["probe", "study"], name: str) -> None:
     cls = load_entry(kind, name)
     print(f"{name}: {cls.question}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n")
     defaults = cls().parameters()
-    words = source_fields(kind, name)
-    takes = {field: ", ".join(known) for field, known in words.items() if len(known) > 1}
+    takes = {field: ", ".join(known) for field, known in field_words(cls).items() if len(known) > 1}
     rows = ((field, str(value), takes.get(field, "")) for field, value in defaults.items())
     show_table(None, ("field", "default", "takes"), rows)
     named = [

@@ -28,7 +28,7 @@ from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
-from interp.reading.batches import Batches, RowIndex, make_batch
+from interp.reading.batches import Batches, RowIndex, make_batch, most_sequences
 from interp.reading.collector import OF_THE_END, Collector
 from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
 from interp.reading.packs import each_alone
@@ -255,7 +255,8 @@ class _SharedPasses:
         for c in self.conditions:
             key = (c.needs, *(signature(edit, self.model.info) for edit in c.edits))
             alike.setdefault(key, []).append(c)
-        at_once = max(1, self.tokens_per_pass // (len(self.lengths) * int(self.lengths.max())))
+        by_tokens = self.tokens_per_pass // (len(self.lengths) * int(self.lengths.max()))
+        at_once = max(1, min(by_tokens, most_sequences() // len(self.lengths)))
         passes: list[tuple[Sequence[Condition], list[RowIndex]]] = []
         for variants in alike.values():
             if not variants[0].edits:

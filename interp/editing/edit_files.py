@@ -10,7 +10,7 @@ its folder. Paths start at the folder of the file, or else where the command run
 axis, a layer say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -29,6 +29,9 @@ def resolve_edits(edits: Edits) -> tuple[Edit, ...]:
     if isinstance(edits, str | Path):
         return read_edits(edits)
     listed = [edits] if isinstance(edits, Edit | Mapping) else edits
+    if not isinstance(listed, Iterable):
+        fix = "Give edits, such as interp.AblateHeads(0, 1), or the path of a JSON file."
+        raise UsageError(asked=f"the edits {edits!r:.60}", found=f"it is a {type(edits).__name__}", fix=fix)
     return tuple(
         edit if isinstance(edit, Edit) else edit_from_json(edit, what=f"edit {i + 1}") for i, edit in enumerate(listed)
     )

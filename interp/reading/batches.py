@@ -1,7 +1,9 @@
 """Which rows are read, and in which batches the prompts pass through the model."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.packs import Ids, Pack
 from interp.seam.ropes import rope_scales
+from interp.settings import MOST
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -24,6 +27,24 @@ _MOST_PADDING = 0.05
 
 _WORTH_A_PASS = 1 / 8
 """Share of a full batch; a smaller one costs more in the weights that it reads than in padding."""
+
+
+_MOST: ContextVar[int | None] = ContextVar("sequences in a batch", default=None)
+
+
+@contextmanager
+def at_most(n: int | None) -> Iterator[None]:
+    """Batches that are cut inside the block have `n` sequences at most; None leaves it to their tokens."""
+    before = _MOST.set(n)
+    try:
+        yield
+    finally:
+        _MOST.reset(before)
+
+
+def most_sequences() -> int:
+    """How many sequences a batch may have here (`at_most`)."""
+    return _MOST.get() or MOST
 
 
 @dataclass(frozen=True)
@@ -153,14 +174,14 @@ def cut(
     found = []
     scales = np.zeros_like(lengths) if scales is None else scales
     order = np.lexsort((-lengths, -scales))
-    worth = _WORTH_A_PASS * tokens_per_batch
+    worth, most = _WORTH_A_PASS * tokens_per_batch, most_sequences()
     start = n_real = 0
     for stop, prompt in enumerate(order):
         n, length = stop - start, lengths[prompt]
         with_it = (n + 1) * lengths[order[start]]
         is_wasteful = n_real >= worth and with_it - n_real - length > _MOST_PADDING * with_it
         is_apart = scales[prompt] != scales[order[start]]
-        if n and (with_it > tokens_per_batch or is_wasteful or is_apart):
+        if n and (n == most or with_it > tokens_per_batch or is_wasteful or is_apart):
             found.append(order[start:stop])
             start, n_real = stop, 0
         n_real += length

@@ -22,6 +22,7 @@ from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
+from interp.settings import MOST, refuse_number
 from interp.statistics.estimate import band, t_half_width
 from interp.system.float64 import double
 from interp.words import brief
@@ -105,6 +106,7 @@ def logit_attribution(
     ['layer', 'head', 'logits']
     """
     _refuse_model(model)
+    refuse_number(f"n_null = {n_null}", n_null, 0, MOST)
     pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
     needs = [Need(site) for site in ("z", "attn_out", "mlp_out", "resid", "next_log_prob")]
     z, attn_out, mlp_out, resid, log_p = needs

@@ -34,7 +34,7 @@ def probe_names(asked: Iterable[str]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for word in asked:
         if word not in known and word not in GROUPS:
-            raise UnknownName("probe", word, [*known, *GROUPS])
+            raise UnknownName("probe", str(word), [*known, *GROUPS])
         members = [word] if word in known else _members(word)
         for name in members:
             found[name] = found.get(name, False) or word in known
@@ -46,8 +46,9 @@ def choose_probes(
 ) -> tuple[ChosenProbe, ...]:
     """The probes of a run, with their settings; names, groups and configured probes may be mixed."""
     chosen: dict[str, ChosenProbe] = {}
-    listed = split_commas(asked) if isinstance(asked, str) else [asked] if isinstance(asked, Probe) else asked
-    for each in listed:
+    listed = split_commas(asked) if isinstance(asked, str) else [asked] if isinstance(asked, Probe | type) else asked
+    for each in listed or ():
+        each = each() if isinstance(each, type) else each
         if isinstance(each, Probe):
             chosen[each.name] = ChosenProbe(each, True)
             continue
@@ -74,7 +75,7 @@ def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe,
             raise UsageError(
                 asked=f"the probe {each.probe.name} on {model.name}",
                 found=f"`{each.probe.name}` reads {found[0]}; this model has no {found[1]}",
-                fix=_remedy(model, [each.probe]),
+                fix=_remedy([each.probe]),
             )
         placed(each.probe, model.info)  # which refuses a layer without attention
         (kept if found is None else unmet).append(each.probe)
@@ -82,7 +83,7 @@ def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe,
         raise UsageError(
             asked=f"all probes on {model.name}",
             found=f"each of them ({', '.join(p.name for p in unmet)}) reads something that this model does not have",
-            fix=_remedy(model, unmet),
+            fix=_remedy(unmet),
         )
     return tuple(kept)
 
@@ -91,7 +92,7 @@ def _members(group: str) -> list[str]:
     return [name for name in entries("probe") if group == "everything" or load_entry("probe", name).observational]
 
 
-def _remedy(model: Model, probes: Iterable[Probe]) -> str:
+def _remedy(probes: Iterable[Probe]) -> str:
     """The settings with which these probes read a site that the model has."""
     working = [s for s in map(_setting_that_works, probes) if s is not None]
     if working:

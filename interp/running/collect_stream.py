@@ -16,6 +16,7 @@ from interp.folds import FoldState, Mean, Moments
 from interp.model import Model
 from interp.need import Need, as_needs
 from interp.prompt import Prompt, PromptSet
+from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import Batches
 from interp.reading.collector import Collector, merge_states
@@ -79,7 +80,8 @@ def collect_stream(
     collector: Collector | None = None
     states: dict[tuple[Need, int], FoldState] = {}
     n_prompts = n_tokens = 0
-    for lot in _lots(prompts):
+    has_rows = hasattr(prompts, "columns")  # a table: its names would come
+    for lot in _lots(resolve_prompts(prompts, tokenizer=model.tokenizer) if has_rows else prompts):
         pool = _as_set(lot)
         ids = as_tokens(model, pool, asked, window).ids
         collector = Collector(model, pool, [len(x) for x in ids], asked, layers=layers, with_entropy=False)

@@ -12,6 +12,7 @@ from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
 from interp.folds import Mean, Moments, NarrowRows, PromptMean
 from interp.need import Need
+from interp.reading.batches import most_sequences
 from interp.reading.collector import LOGITS_AT_ONCE
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.running.meta_model import MetaModel
@@ -120,7 +121,8 @@ def _activations(meta: MetaModel, passes: list[Passes]) -> int:
     """One batch inside one block: the stream and its norms, queries to head outputs, the widened feed-forward."""
     info = meta.model.info
     longest = max(int(p.text.lengths.max()) for p in passes)
-    n_tokens = max(longest, min(max(TOKENS_PER_BATCH, TOKENS_PER_PASS), max(p.n_tokens for p in passes)))
+    of_batch = min(max(TOKENS_PER_BATCH, TOKENS_PER_PASS), longest * most_sequences())
+    n_tokens = max(longest, min(of_batch, max(p.n_tokens for p in passes)))
     heads = (2 * info.n_heads + 2 * info.n_kv_heads) * info.d_head
     numbers = n_tokens * (6 * info.d_model + 2 * heads + 3 * meta.feed_forward_width)
     return numbers * DTYPES[meta.placement.dtype] + min(_LOGITS, 3 * 4 * n_tokens * info.vocab_size)

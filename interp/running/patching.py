@@ -23,7 +23,10 @@ from interp.probe import Condition, Readout
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import one_token, tokenise, words_of
 from interp.reading.forward import capture
+from interp.settings import MOST, refuse_number
 from interp.statistics.estimate import band
+from interp.system.calls import fitted
+from interp.system.plain_numbers import plain
 from interp.system.progress import reporting
 from interp.words import brief
 
@@ -147,8 +150,7 @@ def patching_map(
     """
     if site not in SITES:
         raise UnknownName("site that can be patched", site, SITES)
-    if n_null < 0:
-        raise UsageError(asked=f"n_null={n_null}", found="fewer than no draws", fix="Give a number from 0 up.")
+    refuse_number(f"n_null = {n_null}", n_null, 0, MOST)
     ids = [_ids(model, each, what) for each, what in ((clean, "clean"), (corrupted, "corrupted"))]
     n = len(ids[0])
     if len(ids[1]) != n:
@@ -208,10 +210,13 @@ def patching_map(
 
 
 def _ids(model: Model, given: OnePrompt, what: str) -> np.ndarray:
+    given = plain(given)
+    if isinstance(given, list | tuple) and len(given) == 1 and isinstance(given[0], str | list):
+        given = given[0]  # a batch of one
     if isinstance(given, str):
         prompt = Prompt(text=given)
     else:
-        ids = tuple(int(i) for i in given)
+        ids = fitted(f"the {what} prompt", Sequence[int], given)
         prompt = Prompt(token_ids=ids, scored=(max(len(ids) - 1, 0),))
     info = model.info
     return tokenise(

@@ -11,6 +11,7 @@ from interp.errors import ModelError
 from interp.lens.files import lens_bytes
 from interp.loading.placement import free_bytes
 from interp.options import RunOptions, by_keyword
+from interp.reading.batches import at_most
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import Memory, memory_of
@@ -127,14 +128,16 @@ def plan(options: PlanOptions) -> Plan:
     knows_course = bool(options.checkpoints) or meta.model.task is not None
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None
     optional = [each.probe.name for each in asked if not each.is_named]
-    passes = passes_of(meta.model, chosen, options, n_earlier, optional)
+    with at_most(options.batch_size):
+        passes = passes_of(meta.model, chosen, options, n_earlier, optional)
+        memory = memory_of(meta, passes, lens_bytes(options.lens))
     n_times = 1 + options.n_untrained if options.null == "untrained" else 1
     rates = measure_rates(meta) if options.is_timed else None
     return Plan(
         model=meta.model.info,
         probes=tuple(probe.name for probe in chosen if any(probe in p.probes for p in passes)),
         steps=tuple(_cost(p, meta, rates, n_times) for p in passes),
-        memory=memory_of(meta, passes, lens_bytes(options.lens)),
+        memory=memory,
         free=free_bytes(meta.placement),
         disk=PAGE_BYTES + sum(probe.cost.disk(meta.model.info) for probe in chosen),
         download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task else (n_earlier or 0) * meta.file_bytes),

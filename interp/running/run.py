@@ -28,6 +28,7 @@ from interp.options import RunOptions, by_keyword
 from interp.probe import Probe, Readout
 from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for, read_apart
 from interp.prompting.tokens import as_tokens
+from interp.reading.batches import at_most
 from interp.reading.forward import capture
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, written
@@ -103,7 +104,7 @@ def run(options: RunOptions) -> RunRecord:
     if out is not None and ranks.is_alone:
         is_same = partial(_is_of, model=loaded, pools=pools, n_shown=len(options.show_tokens))
         turn = in_turn(out, spec.hash, f"measuring the same of {loaded.name}", is_same)
-    with turn as theirs:
+    with at_most(options.batch_size), turn as theirs:
         if theirs is not None:
             if options.report:
                 theirs.show()

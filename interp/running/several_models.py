@@ -14,7 +14,7 @@ from typing import Any
 
 from interp.editing.edit_files import resolve_edits
 from interp.errors import InterpError, PromptError, UsageError
-from interp.options import OPTIONS, RunOptions, refuse_unknown_keywords
+from interp.options import OPTIONS, RunOptions
 from interp.prompting.pools import PromptPool, parts
 from interp.records.record import RunRecord, finished_record
 from interp.records.unfinished import is_begun, nothing_begun
@@ -23,6 +23,7 @@ from interp.running.compare import compare
 from interp.running.meta_model import meta_model
 from interp.running.run import files_read, is_of_prompts, run, specify
 from interp.running.spec import RunSpec
+from interp.system.calls import refuse_unknown_keywords
 from interp.system.processes import n_started
 from interp.system.progress import stage
 

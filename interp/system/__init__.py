@@ -2,6 +2,7 @@
 
 __all__ = [
     "array_files",
+    "calls",
     "child_processes",
     "digest",
     "environment",

@@ -40,8 +40,13 @@ _OPTIONS: Mapping[str, str] = {
     "max_length": "It is `window`: the last tokens of each text.",
     "max_new_tokens": "It is `n_tokens`.",
     "random_state": "It is `seed`.",
-    "batch_size": "Batches are cut by tokens and halved where memory gives out: leave it out.",
-    "layer": "`interp list probes NAME` shows whether a probe has a field for it: --set PROBE.field=value.",
+    "batch_size": "Batches are cut by tokens and halved where memory gives out: leave it out (interp.run takes it).",
+    "layer": "A setting of a probe: --layer in the shell, settings={'manifold': {'layer': 3}} in Python.",
+    "do_sample": "A temperature above 0 draws tokens.",
+    "top_k": "Tokens are the most likely ones, or drawn at a `temperature`.",
+    "top_p": "Tokens are the most likely ones, or drawn at a `temperature`.",
+    "attn_implementation": "Attention is read by a function of interp's own: leave it out.",
+    "at": "Positions belong to a need: interp.Need('v', at='last').",
     "names_filter": "Name what you want in `needs`.",
     "output_hidden_states": 'It is `interp.collect(model, texts, ["resid"])`.',
     "output_attentions": 'It is `interp.collect(model, texts, ["pattern_row"])`.',
@@ -50,6 +55,16 @@ _OPTIONS: Mapping[str, str] = {
     "verbose": "All but `quiet` runs say what they do; -v in the shell prints every number.",
 }  # fmt: skip
 
+
+_FUNCTIONS: Mapping[str, str] = {
+    "load": "from_pretrained AutoModel AutoModelForCausalLM HookedTransformer LanguageModel NNsight load_model",
+    "collect": "run_with_cache trace ActivationCache get_activations cache activations hidden_states",
+    "applied": "run_with_hooks hooks edit intervene add_hook",
+    "open_features": "SAE SparseAutoencoder features",
+    "fit_lens": "TunedLens LogitLens lens",
+    "run": "fit probe evaluate",
+}
+"""Each of our functions, and what others call it."""
 
 _TOLD: Mapping[str, str] = {
     "resid": ", whose depth L is what enters layer L",
@@ -67,6 +82,12 @@ def site_of(name: str) -> str:
     elif end in ("v", "z", "attn_out", "mlp_out") and end != name:
         found = end
     return f"Here it is {found!r}{_TOLD.get(found, '')}." if found else ""
+
+
+def function_of(name: str) -> str:
+    """The function that stands here for a name of another library, in a sentence; empty for a name that is none."""
+    found = next((ours for ours, theirs in _FUNCTIONS.items() if name in theirs.split()), "")
+    return f"Here it is interp.{found}." if found else ""
 
 
 def option_of(name: str) -> str:

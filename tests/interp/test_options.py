@@ -224,7 +224,7 @@ def test_a_number_out_of_its_bounds_is_refused_in_words_wherever_it_is_given(nam
     with pytest.raises(UsageError, match=OPTIONS[name].flag):
         RunOptions(**{name: value})
     said = CliRunner().invoke(app, ["run", OPTIONS[name].flag, str(value)])
-    assert said.exit_code == 2 and isinstance(said.exception, SystemExit)
+    assert isinstance(said.exception, UsageError) and "Give a whole number from" in said.exception.fix
 
 
 @pytest.mark.parametrize(

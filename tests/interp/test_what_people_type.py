@@ -93,6 +93,19 @@ WORKS = {
     "layers by position": lambda: interp.FeedForwardOff([0, 1]),
     "layer and heads by position": lambda: interp.AblateHeads(0, np.array([1, 2])),
     "an axis of torch": lambda: interp.RemoveAxis(0, axis=torch.eye(64)[0], site="resid"),
+    "a fraction that is whole": lambda: interp.generate(here().model, TEXT, n_tokens=2.0, temperature=np.float32(0.5)),
+    "one layer to patch": lambda: interp.patching_map(here().model, "A cat", "A dog", answer=5, n_null=1, layers=0),
+    "batches of one to patch": lambda: interp.patching_map(here().model, ["A cat"], ["A dog"], n_null=1, layers=[0]),
+    "a batch of ids to patch": lambda: interp.patching_map(
+        here().model, torch.tensor([[3, 4, 5]]), np.array([3, 4, 6]), answer=5, n_null=1, layers=[0]
+    ),
+    "the class of a probe": lambda: ran(probes=interp.registry.load_entry("probe", "attention_entropy")),
+    "a number rounded": lambda: round(ran()["attention_entropy"]["reduction"], 2) + 0.0,
+    "a list of edits that want means": lambda: interp.with_means(
+        here().model, TEXTS, [interp.AblateHeads(0, 1, by="mean")]
+    ),
+    "a list of ids": lambda: collected("v", torch.tensor([[1, 2, 3]])),
+    "a folder of one model": lambda: interp.run_many("nowhere", options={"prompts": TEXTS}).failures[0].model + "",
     "the version": lambda: interp.__version__.split("."),
     "the versions": lambda: interp.show_versions(),
 }  # fmt: skip
@@ -117,15 +130,56 @@ SAID = {
     "a device that is none": (lambda: interp.load(FOLDER, device="gpu"), "cpu"),
     "probes by position": (lambda: interp.run(here().model, "manifold"), "by name: probes, settings, prompts"),
     "no model": (lambda: interp.collect(), "By position: model, prompts, needs"),
-    "batch_size": (lambda: ran(batch_size=8), "leave it out"),
+    "batch_size": (lambda: collected("v", batch_size=8), "leave it out"),
+    "a batch of none": (lambda: ran(batch_size=0), "1 to 10,000,000"),
+    "a layer of a run": (lambda: ran(layer=3), "settings={'manifold': {'layer': 3}}"),
     "output_dir": (lambda: ran(output_dir="x"), "It is `out`"),
     "random_state": (lambda: ran(random_state=0), "It is `seed`"),
+    "do_sample": (lambda: interp.generate(here().model, TEXT, do_sample=True), "A temperature above 0"),
+    "top_k": (lambda: interp.generate(here().model, TEXT, top_k=50), "most likely"),
+    "attn_implementation": (lambda: interp.load(FOLDER, attn_implementation="eager"), "leave it out"),
+    "positions of a capture": (lambda: collected("v", at="last"), "interp.Need('v', at='last')"),
+    "half a token": (lambda: interp.generate(here().model, TEXT, n_tokens=1.5), "Give a whole number"),
+    "tokens in words": (lambda: interp.generate(here().model, TEXT, n_tokens="two"), "Give a whole number"),
+    "no temperature": (lambda: interp.generate(here().model, TEXT, temperature=None), "Give a number"),
+    "the name of a model": (lambda: interp.collect("stories260K", TEXTS, "v"), "interp.load(name) gives a Model"),
+    "edits of a name": (lambda: entered(interp.applied("stories260K", here().edit)), "interp.load(name)"),
+    "a model to analyse": (lambda: interp.analyse(here().model, "manifold"), "gives a Capture"),
+    "a model to sample": (lambda: interp.sampled_prompts(here().model, 3), "`task` of a wind tunnel"),
+    "the task of a language model": (lambda: interp.sampled_prompts(here().model.task, 3), "`task` of a wind tunnel"),
+    "a record to open": (lambda: interp.open_run(ran()), "Give a text or a path"),
+    "a prompt by its name": (lambda: interp.show_tokens(here().model, TEXTS, "first"), "Give a whole number"),
+    "fewer than no draws": (lambda: interp.logit_attribution(here().model, TEXT, n_null=-1), "from 0"),
+    "a function as edit": (lambda: collected("v", edits=lambda x: x), "interp.AblateHeads(0, 1)"),
+    "pairs of heads": (lambda: interp.AblateHeads([(0, 1), (1, 2)]), "By position: layer, heads"),
+    "layers of an edit": (lambda: interp.AblateHeads(layers=[0], heads=[1]), "Did you mean layer"),
+    "half an edit": (lambda: interp.ShiftAxis(0, axis=[1.0], site="resid"), "deviations"),
+    "a field of a probe": (
+        lambda: interp.registry.load_entry("probe", "manifold")(scalling="zscored"), "Did you mean scaling"
+    ),
+    "fit of a probe": (lambda: interp.registry.load_entry("probe", "manifold")().fit, "interp.analyse"),
+    "ci of a number": (lambda: ran()["attention_entropy"]["reduction"].ci, "`interval` (95 %)"),
+    "no probes": (lambda: ran(probes=None), "no probe is named"),
+    "settings as in the shell": (lambda: ran(settings="manifold.scaling=zscored"), "{'manifold': {'scaling'"),
+    "another null": (lambda: ran(null="random"), "Known: untrained"),
+    "true as null": (lambda: ran(null=True), "Known: untrained"),
+    "yes as true": (lambda: ran(chat="yes"), "True or False"),
+    "clusters of values": (lambda: ran(cluster=["a", "b"]), "Give a text"),
+    "parts of a run": (lambda: ran(splits=2), "interp.run_many"),
+    "a checkpoint": (lambda: ran(checkpoints="step1"), "the checkpoints step1"),
+    "the number of a prompt": (lambda: ran(show_tokens=99), "0 to 19"),
+    "a site by number": (lambda: Need(3), "there is no site"),
+    "from_pretrained": (lambda: interp.from_pretrained, "interp.load"),
+    "HookedTransformer": (lambda: interp.HookedTransformer, "interp.load"),
+    "run_with_cache": (lambda: interp.run_with_cache, "interp.collect"),
+    "SAE": (lambda: interp.SAE, "interp.open_features"),
+    "a slip of interp": (lambda: interp.colect, "Did you mean collect"),
     "a slip": (lambda: ran(prompt_set="mixed"), "there is no keyword of interp.run"),
     "max_new_tokens": (lambda: interp.generate(here().model, TEXT, max_new_tokens=3), "It is `n_tokens`"),
     "names_filter": (lambda: collected("v", names_filter=None), "needs"),
     "settings of nobody": (lambda: ran(settings={"manifolds": {"n_null": 3}}), "attention_entropy"),
-    "half a seed": (lambda: ran(seed=0.5), "seed = 0.5"),
-    "a seed in words": (lambda: ran(seed="zero"), "seed = 'zero'"),
+    "half a seed": (lambda: ran(seed=0.5), "seed) = 0.5"),
+    "a seed in words": (lambda: ran(seed="zero"), "seed) = 'zero'"),
     "layers in words": (lambda: collected("v", layers="last"), "Give whole numbers"),
     "a layer too many": (lambda: collected(Need("v", layers=[99])), "0 to 4"),
     "an edit that is none": (lambda: collected("v", edits="ablate"), "JSON file"),
@@ -159,6 +213,36 @@ def test_a_habit_that_does_not_work_is_answered_with_what_to_type(call):
 )  # fmt: skip
 def test_a_precision_is_recorded_by_its_name(given, name):
     assert RunOptions(dtype=given).dtype == name and interp.load("tunnel:bijection-gpt-neox").info.dtype == "float32"
+
+
+@pytest.mark.parametrize("probe", ["attention_entropy", "causal"])
+def test_no_pass_has_more_sequences_than_were_asked_for_and_the_numbers_stay(probe):
+    seen, head = [], here().model.module.model
+    handle = head.register_forward_pre_hook(
+        lambda _, args, given: seen.append(len(given["input_ids"])), with_kwargs=True
+    )
+    few = {"causal": {"n_controls": 19, "n_bootstrap": 20}} if probe == "causal" else None
+    told = {"prompts": [f"{text} {word}" for text in TEXTS[:4] for word in ("ran", "sat", "came home")]}
+    try:
+        small = ran(probes=probe, settings=few, batch_size=3, **told)[probe].scalars
+        largest, _ = max(seen), seen.clear()
+        plain = ran(probes=probe, settings=few, **told)[probe].scalars
+    finally:
+        handle.remove()
+    assert largest == 3 < max(seen)
+    for name, scalar in plain.items():
+        np.testing.assert_allclose(small[name].value, scalar.value, rtol=1e-3, atol=1e-4)
+
+
+def test_a_stream_of_one_text_or_of_a_table_is_its_prompts_and_no_letters_or_names():
+    need = Need("v", interp.Mean(), "last")
+    table = pd.DataFrame({"text": TEXTS, "n": range(20)})
+    counts = [interp.collect_stream(here().model, given, need).n_prompts for given in (TEXT, table, iter(TEXTS))]
+    assert counts == [1, 20, 20]
+
+
+def test_help_and_editors_see_what_an_edit_takes():
+    assert list(inspect.signature(interp.AblateHeads).parameters)[:2] == ["layer", "heads"]
 
 
 def test_options_keep_plain_values_whatever_gave_them():
