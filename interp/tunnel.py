@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.capture import Mechanism
 from interp.errors import UsageError
@@ -85,19 +85,23 @@ class Sequences:
             windows={w: answer[rows] for w, answer in self.windows.items()},
         )
 
+    def at(self, which: Int[np.ndarray, " chosen"] | Bool[np.ndarray, " scored"] | slice) -> "Sequences":
+        """The same sequences, scored at some of their scored positions alone."""
+        return dataclasses.replace(
+            self,
+            scored=self.scored[which],
+            targets=self.targets[:, which],
+            posterior=self.posterior[:, which],
+            columns={name: column[:, which] for name, column in self.columns.items()},
+            belief=None if self.belief is None else self.belief[:, which],
+            windows={w: answer[:, which] for w, answer in self.windows.items()},
+            scored_slice=None if self.scored_slice is None else self.scored_slice[which],
+        )
+
     @property
     def last(self) -> "Sequences":
         """The sequences scored at their last scored position alone."""
-        return dataclasses.replace(
-            self,
-            scored=self.scored[-1:],
-            targets=self.targets[:, -1:],
-            posterior=self.posterior[:, -1:],
-            columns={name: column[:, -1:] for name, column in self.columns.items()},
-            belief=None if self.belief is None else self.belief[:, -1:],
-            windows={w: answer[:, -1:] for w, answer in self.windows.items()},
-            scored_slice=None if self.scored_slice is None else self.scored_slice[-1:],
-        )
+        return self.at(slice(-1, None))
 
     @property
     def slices(self) -> tuple[str, ...]:
@@ -107,16 +111,12 @@ class Sequences:
     def only(self, name: str) -> "Sequences":
         """The scored positions that ask for one slice, with its outcomes alone."""
         assert self.outcome_slice is not None and self.scored_slice is not None
-        asked, outcomes = self.scored_slice == name, self.outcome_slice == name
+        asked, outcomes = self.at(self.scored_slice == name), self.outcome_slice == name
         return dataclasses.replace(
-            self,
-            scored=self.scored[asked],
-            targets=self.targets[:, asked],
-            posterior=self.posterior[:, asked][:, :, outcomes],
+            asked,
+            posterior=asked.posterior[:, :, outcomes],
             slice_ids=self.slice_ids[outcomes],
-            columns={key: column[:, asked] for key, column in self.columns.items()},
-            belief=None if self.belief is None else self.belief[:, asked],
-            windows={w: answer[:, asked][:, :, outcomes] for w, answer in self.windows.items()},
+            windows={w: answer[:, :, outcomes] for w, answer in asked.windows.items()},
             outcome_slice=None,
             scored_slice=None,
         )

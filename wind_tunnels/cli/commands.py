@@ -106,7 +106,11 @@ def eval_command(
     model = load_weights(opened.folder)
     with one_thread():
         extrapolated = None if length is None else evaluate_longer(model, opened.task, length, n=n, seed=seed)
-        evaluation = extrapolated.evaluation if extrapolated else evaluate_model(model, opened.task, n=n, seed=seed)
+        if extrapolated is None:
+            horizon = opened.card["recipe"].get("horizon")
+            evaluation = evaluate_model(model, opened.task, n=n, seed=seed, horizon=horizon)
+        else:
+            evaluation = extrapolated.evaluation
     print_figures(evaluation.figures, f"{opened.name} at step {opened.card['step']}, {n:,} fresh sequences")
     if extrapolated is not None:
         title = f"up to and beyond the {extrapolated.n_trained} tokens of its training (at {length} observations)"

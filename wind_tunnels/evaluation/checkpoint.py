@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from interp.errors import ModelError, UnknownName
@@ -20,6 +22,7 @@ from interp.records.tunnel_card import TunnelCard, digests_of, write_card
 from interp.tunnel import Task
 
 from ..networks.networks import n_parameters, predict
+from ..networks.weights import WEIGHTS_NAME
 from ..training.loop import keeping_in
 from ..training.plan import TrainingPlan
 from ..training.sampling import evaluation_generators, share_seen
@@ -34,15 +37,28 @@ N_EVAL = 4000
 TOLERANCE = 1.0
 """A rebuild may be off by a factor of two: another processor rounds sums otherwise, and a thousand steps amplify it."""
 SEEN = "seen_share"
+HORIZON = ("within_horizon", "beyond_horizon")
 CURVE_NAME = "curve.csv"
 _CURVE_COLUMNS = ("step", "stage", "excess_bits", "core_seconds")
 
 
-def evaluate_model(model: PreTrainedModel, task: Task, *, n: int = N_EVAL, seed: int = EVAL_SEED) -> Evaluation:
-    """Hold a network against the exact posterior on `n` fresh sequences."""
+def evaluate_model(
+    model: PreTrainedModel, task: Task, *, n: int = N_EVAL, seed: int = EVAL_SEED, horizon: int | None = None
+) -> Evaluation:
+    """Hold a network against the exact posterior on `n` fresh sequences.
+
+    With the loss `horizon` of its training also within and beyond that: `within_horizon.kl_bits` and so on.
+    """
     draws, resamples = evaluation_generators(seed)
     sequences = task.sample(draws, n)
-    return evaluate(predict(model, sequences.tokens, sequences.scored), sequences, resamples)
+    log_probs = predict(model, sequences.tokens, sequences.scored)
+    found = evaluate(log_probs, sequences, resamples)
+    if horizon is None or horizon >= len(sequences.scored):
+        return found
+    sides = zip(HORIZON, (slice(horizon), slice(horizon, None)), strict=True)
+    parts = {side: evaluate(log_probs[:, at], sequences.at(at), resamples) for side, at in sides}
+    beside = {f"{side}.{name}": figure for side, part in parts.items() for name, figure in part.figures.items()}
+    return dataclasses.replace(found, figures={**found.figures, **beside})
 
 
 def evaluate_longer(
@@ -57,7 +73,7 @@ def evaluate_longer(
 
 def check_limits(task: Task, limits: Mapping[str, float]) -> None:
     """Refuse a limit on a figure that this task has not, before anything is trained."""
-    others = task.sample(evaluation_generators(EVAL_SEED)[0], 1).slices[1:]
+    others = (*task.sample(evaluation_generators(EVAL_SEED)[0], 1).slices[1:], *HORIZON)
     known = [*FIGURE_UNITS, SEEN, *(f"{part}.{name}" for part in others for name in FIGURE_UNITS)]
     for name in limits:
         if name not in known:
@@ -68,7 +84,10 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
     """Evaluate a trained network and write its checkpoint folder."""
     task, network, recipe = plan.task, plan.network, plan.recipe
     model = state.model.to("cpu")  # pyrefly: ignore[bad-argument-type]
-    evaluation = evaluate_model(model, task)
+    stored = getattr(torch, recipe.stored)
+    for weight in model.parameters():  # rounded to what is kept of them; rotary tables are not
+        weight.data = weight.data.to(stored).to(torch.float32)
+    evaluation = evaluate_model(model, task, horizon=recipe.horizon)
     figures = dict(evaluation.figures)
     evaluated = task.sample(evaluation_generators(EVAL_SEED)[0], N_EVAL).tokens
     figures[SEEN] = share_seen(task, recipe, state.stage_ends, state.step, evaluated)
@@ -98,6 +117,9 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
     with keeping_in(folder):
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)
+        if stored != torch.float32:  # the configuration still says float32: that is what it is read as
+            weights = {name: weight.to(stored) for name, weight in load_file(folder / WEIGHTS_NAME).items()}
+            save_file(weights, folder / WEIGHTS_NAME, {"format": "pt"})
         card = dataclasses.replace(card, files=digests_of(folder))
         write_card(card, folder)
         _write_curve(state, folder / CURVE_NAME)

@@ -24,6 +24,10 @@ class Recipe:
     what can then be learnt is those by heart. `fresh_share` of every batch is fresh all the same (the mixture regime).
     `balance` is the weight of the load-balancing loss of a mixture of experts (Fedus and others, 2021), of which the
     learning curve shows nothing: it counts the cross-entropy alone.
+    With a loss `horizon` only the first so many scored positions of a sequence are trained; what a network does beyond
+    them it was never taught. `later_share` is the share of later positions that is trained all the same, drawn afresh
+    for every batch.
+    `stored` says how the finished weights are kept: `float16` rounds them first, and measures what is left.
     Weights are float32 on either `device`: `cpu`, which repeats bit for bit, or `cuda`, to which batches are copied.
     """
 
@@ -44,23 +48,32 @@ class Recipe:
     fresh_share: float = 0.0
     device: Literal["cpu", "cuda"] = "cpu"
     balance: float = 0.0
+    horizon: int | None = None
+    later_share: float = 0.0
+    stored: Literal["float32", "float16"] = "float32"
 
     def __post_init__(self) -> None:
         least = {"n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0}
-        if self.n_distinct is not None:
-            least["n_distinct"] = 1
+        least |= {name: 1 for name in ("n_distinct", "horizon") if getattr(self, name) is not None}
         asked, hints = "a training recipe", get_type_hints(Recipe)
         check_sizes(asked, vars(self), least)
         check_positive(asked, vars(self), ("gate_bits", "lr_muon", "lr_adamw", "clip"))
         check_fraction(asked, "fresh_share", self.fresh_share)
         check_fraction(asked, "balance", self.balance)
-        names = ("target", "curriculum", "optimiser", "device")
+        check_fraction(asked, "later_share", self.later_share)
+        names = ("target", "curriculum", "optimiser", "device", "stored")
         check_choice(vars(self), {name: get_args(hints[name]) for name in names})
         if self.fresh_share and self.n_distinct is None:
             raise UsageError(
                 asked=asked,
                 found="fresh_share without n_distinct: all sequences are fresh then",
                 fix="Say how many are fixed: n_distinct.",
+            )
+        if self.later_share and self.horizon is None:
+            raise UsageError(
+                asked=asked,
+                found="later_share without a horizon: all positions are trained then",
+                fix="Say how many positions come before it: horizon.",
             )
 
     def rate(self, step: int) -> float:

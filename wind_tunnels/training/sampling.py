@@ -50,7 +50,14 @@ class BatchSampler:
     fixed: Sequences | None = None
 
     def batch(self, rng: np.random.Generator, stage: int) -> Sequences:
-        """The next batch: fresh sequences, or as many of the fixed ones as are not to be fresh."""
+        """The next batch, scored where the recipe trains; part of it repeats fixed sequences, if there are any."""
+        sequences, recipe = self._drawn(rng, stage), self.recipe
+        if recipe.horizon is None:
+            return sequences
+        positions = np.arange(len(sequences.scored))
+        return sequences.at((positions < recipe.horizon) | (rng.random(len(positions)) < recipe.later_share))
+
+    def _drawn(self, rng: np.random.Generator, stage: int) -> Sequences:
         recipe = self.recipe
         if self.fixed is None:
             return self.stages[stage].sample_orbits(rng, recipe.batch, recipe.n_copies)

@@ -12,12 +12,13 @@ import pytest
 import torch
 from interp.wind_tunnels.evaluation.checkpoint import SEEN, evaluate_model, read_curve, save
 from interp.wind_tunnels.networks.networks import Network, n_parameters, predict
-from interp.wind_tunnels.networks.weights import load_weights, weights_fingerprint
+from interp.wind_tunnels.networks.weights import WEIGHTS_NAME, load_weights, weights_fingerprint
 from interp.wind_tunnels.plans.rebuild import Rebuild, rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.conformance import check_task
 from interp.wind_tunnels.training.loop import Recipe, train
 from interp.wind_tunnels.training.plan import TrainingPlan
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
@@ -56,7 +57,8 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
     task = make_task(load_entry("tunnel", card.task), card.parameters)
     model = AutoModelForCausalLM.from_pretrained(shipped)  # plainly, as anybody would
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    found = evaluate_model(model.eval(), task, n=2500, seed=card.eval_seed + 1)
+    horizon = card.recipe.get("horizon")
+    found = evaluate_model(model.eval(), task, n=2500, seed=card.eval_seed + 1, horizon=horizon)
     for name, figure in card.figures.items():
         assert figure.is_met
         if name == SEEN:  # of the training, not of these sequences
@@ -103,6 +105,20 @@ def test_figures_of_a_checkpoint_are_those_of_its_task(folder):
         load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed
     )
     assert found.figures["kl_bits"].value == pytest.approx(card.figures["kl_bits"].value, abs=1e-12)
+
+
+def test_weights_kept_in_half_the_bits_are_those_that_were_measured(tmp_path):
+    plan = dataclasses.replace(PLAN, recipe=dataclasses.replace(RECIPE, stored="float16", horizon=2))
+    card = save(train(plan), plan, tmp_path)
+    weights = load_file(tmp_path / WEIGHTS_NAME)
+    assert {w.dtype for w in weights.values()} == {torch.float16}
+    model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    found = evaluate_model(model, TASK, n=card.n_eval, seed=card.eval_seed, horizon=2)
+    assert found.figures["kl_bits"].value == pytest.approx(card.figures["kl_bits"].value, abs=1e-12)
+    within, beyond = (card.figures[f"{side}.kl_bits"].value for side in ("within_horizon", "beyond_horizon"))
+    assert (2 * within + 3 * beyond) / 5 == pytest.approx(card.figures["kl_bits"].value, abs=1e-12)
+    assert rebuild(tmp_path, Bijection, tmp_path / "again").is_identical
 
 
 class Overheard(Bijection):

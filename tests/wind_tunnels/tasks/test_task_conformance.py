@@ -17,7 +17,9 @@ from interp.wind_tunnels.tasks.mess3 import Mess3
 from interp.wind_tunnels.tasks.mixture import Mixture
 from interp.wind_tunnels.tasks.permutation import IteratedPermutation
 from interp.wind_tunnels.tasks.recall import Recall
+from interp.wind_tunnels.tasks.recurrence import Recurrence
 from interp.wind_tunnels.tasks.regression import Regression
+from interp.wind_tunnels.tasks.selection import Selection
 
 from interp.errors import InterpError, UsageError
 from interp.information import entropy_bits
@@ -61,8 +63,24 @@ SOUND = [
     IteratedPermutation(V=3, n_shown=1, depth=4, scratchpad=False),
     MIXED,
     Mixture([ELIMINATION, ELIMINATION, ELIMINATION], "shared"),
+    Recurrence(p=3, length=6),
+    Recurrence(p=5, length=5, symbols="fresh"),
+    Recurrence(p=5, length=5, prefixes="trained"),
+    Selection(V=6, L=3),
+    Selection("rotations", "bijections", V=4, L=3),
 ]
-DESCRIBED = [*SOUND, HMM(), FixedHMM(), Recall(), Regression(), Coin(), Mixture(), Mixture("same")]
+DESCRIBED = [
+    *SOUND,
+    HMM(),
+    FixedHMM(),
+    Recall(),
+    Regression(),
+    Coin(),
+    Mixture(),
+    Mixture("same"),
+    Recurrence(),
+    Selection(),
+]
 
 
 @pytest.mark.parametrize("task", SOUND, ids=str)

@@ -52,6 +52,22 @@ def test_fresh_share_of_a_batch_is_fresh():
     assert len(np.unique(tokens, axis=0)) == 11
 
 
+def test_beyond_a_horizon_only_the_asked_share_is_trained_and_the_sequences_stay_whole():
+    task = Bijection(V=10, L=12)
+    inside = make_sampler(task, dataclasses.replace(RECIPE, horizon=4)).batch(np.random.default_rng(0), 0)
+    assert inside.tokens.shape[1] == task.n_positions
+    np.testing.assert_array_equal(inside.scored, [0, 2, 4, 6])
+    assert inside.targets.shape == inside.columns["position"].shape == (8, 4)
+    sampler = make_sampler(task, dataclasses.replace(RECIPE, horizon=4, later_share=0.25))
+    rng = np.random.default_rng(0)
+    drawn = [sampler.batch(rng, 0).scored for _ in range(500)]
+    assert all(scored[:4].tolist() == [0, 2, 4, 6] for scored in drawn)
+    later = np.bincount(np.concatenate([scored[4:] for scored in drawn]), minlength=task.n_positions)[8::2]
+    np.testing.assert_allclose(later / 500, 0.25, atol=0.08)
+    with pytest.raises(UsageError, match="later_share without a horizon"):
+        dataclasses.replace(RECIPE, later_share=0.1)
+
+
 def test_joined_keeps_every_part_in_its_row():
     first, second = (TASK.sample(np.random.default_rng(seed), 3) for seed in (0, 1))
     both = concatenated(first, second)

@@ -1,0 +1,90 @@
+"""The recurrence task against every program and every noise sequence, and what the paper says of its evidence."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from interp.wind_tunnels.tasks.recurrence import Recurrence
+
+from interp.errors import UsageError
+from tests.wind_tunnels.enumeration import predictive
+
+
+def every_sequence(task: Recurrence) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, whether a program made them, and the weight of each way to come by them."""
+    programs = []
+    for a, b, start in product(range(task.p), repeat=3):
+        values = [start]
+        while len(values) < task.length:
+            values.append((a * values[-1] + b) % task.p)
+        labels = permutations(range(task.p)) if task.symbols == "fresh" else [range(task.p)]
+        programs += [[label[x] for x in values] for label in labels]
+    noise = list(product(range(task.p), repeat=task.length))
+    values = np.array(programs + noise)
+    is_program = np.arange(len(values)) < len(programs)
+    weight = np.where(is_program, 0.5 / len(programs), 0.5 / len(noise))
+    kept = task._is_kept()[tuple(values[:, :3].T)]
+    return values[kept], is_program[kept], weight[kept]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Recurrence(p=3, length=6),
+        Recurrence(p=5, length=5),
+        Recurrence(p=3, length=6, symbols="fresh"),
+        Recurrence(p=5, length=5, symbols="fresh"),
+        Recurrence(p=5, length=5, symbols="fixed"),
+        Recurrence(p=5, length=5, prefixes="trained"),
+        Recurrence(p=5, length=5, prefixes="held_out"),
+    ],
+    ids=str,
+)
+def test_answers_and_class_are_those_of_every_sequence_counted(task):
+    values, is_program, weight = every_sequence(task)
+    drawn = task.encode(values, is_program)
+    np.testing.assert_allclose(drawn.posterior, predictive(drawn, weight), atol=1e-12)
+    for k in range(task.n_positions):
+        _, group = np.unique(drawn.tokens[:, : k + 1], axis=0, return_inverse=True)
+        both, program = np.bincount(group, weight), np.bincount(group, weight * is_program)
+        np.testing.assert_allclose(drawn.belief[:, k, 0], (program / both)[group], atol=1e-12)
+
+
+def test_bayes_factor_of_a_program_grows_by_p_a_token_from_the_fourth_on():
+    moving = [(3 * 2**t - 1) % 17 for t in range(10)]  # x -> 2 x + 1 from 2
+    found = Recurrence(p=17, length=10).encode(np.array([moving, [4] * 10]), np.array([True, True])).belief
+    factor = found[..., 0] / found[..., 1]
+    k = np.arange(10)
+    np.testing.assert_allclose(factor[0], 17.0 ** np.maximum(k - 3, 0))
+    np.testing.assert_allclose(factor[1], np.where(k < 3, 1, 17.0 ** (k - 2)))  # p pairs (a, b) remain
+
+
+def test_held_out_prefixes_are_a_fifth_and_never_trained():
+    trained, held_out = (Recurrence(p=7, prefixes=prefixes) for prefixes in ("trained", "held_out"))
+    prefixes = [
+        {tuple(x) for x in task.sample(np.random.default_rng(0), 3000).tokens[:, 1:4].tolist()}
+        for task in (trained, held_out)
+    ]
+    assert not prefixes[0] & prefixes[1]
+    assert len(prefixes[1]) / 343 == pytest.approx(0.2, abs=0.02)
+
+
+def test_orbits_shift_every_value_alike():
+    drawn = Recurrence(p=5, length=8).sample_orbits(np.random.default_rng(0), 10, 9)
+    tokens = drawn.tokens[:, 1:].reshape(2, 5, 7)
+    for copy in range(5):
+        np.testing.assert_array_equal(tokens[:, copy], (tokens[:, 0] + copy) % 5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"p": 9}, "p = 9"),
+        ({"length": 3}, "length = 3"),
+        ({"symbols": "fresh", "prefixes": "trained"}, "mean something else in every sequence"),
+    ],
+)
+def test_impossible_parameters_are_refused_in_words(parameters, words):
+    with pytest.raises(UsageError) as refusal:
+        Recurrence(**parameters)
+    assert words in str(refusal.value)

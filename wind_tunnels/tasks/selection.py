@@ -1,0 +1,224 @@
+"""Selection: which class a map belongs to, and which value it gives, from the pairs seen so far.
+
+A class is drawn with equal probability from two, a map f uniformly from the class, and pairs (x, f(x)) are shown, no x
+twice. At every x its value is asked, at every value the class. Both answers are ratios of counts: how many maps of a
+class agree with the pairs. Each class has that count in closed form:
+
+    bijections       (V − d)! after d pairs
+    involutions      without fixed points: (m − 1)!! for the m symbols that no pair touches
+    3-cycles         n (n − 1) … (n − k + 1) ways to close k open pairs with n untouched symbols, times
+                     m! / ((m / 3)! 3^(m / 3)) for the m = n − k that are left
+    rotations        x + c mod V, and
+    multiplications  c x mod V (V prime, c ≠ 0): their few maps one by one
+
+Bijections, involutions and 3-cycles stay the same class under any relabelling of symbols, so that relabelling them in
+every sequence would change nothing; rotations and multiplications live by what the symbols mean.
+
+Source: arXiv 2607.19379.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import factorial, factorial2, perm
+
+from interp.tunnel import REQUIRED_UNITS, Sequences
+
+from ..validation import check_choice, check_sizes
+from .shipped_task import ShippedTask, required_columns
+
+MapClass = Literal["bijections", "involutions", "3-cycles", "rotations", "multiplications"]
+Images = Int[np.ndarray, "*any symbol"]
+"""What is known of maps: the image of every symbol, −1 where no pair shows it."""
+
+
+@dataclass(frozen=True)
+class Selection(ShippedTask):
+    """Maps of `V` symbols of the class `first` or of the class `second`, shown in `L` pairs x1 f(x1) … xL.
+
+    The last value is an answer only. Symbols are 0 … V − 1; the answers V and V + 1 name the classes.
+    """
+
+    first: MapClass = "involutions"
+    second: MapClass = "bijections"
+    V: int = 12
+    L: int = 10
+
+    name: ClassVar[str] = "selection"
+    question: ClassVar[str] = "Does the network infer which class of maps it sees, and predict by both?"
+    length_field: ClassVar[str] = "L"
+    units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_first": "boolean", "p_first": "probability"}
+    belief_meaning: ClassVar[str] = "the posterior of the two classes"
+
+    def __post_init__(self) -> None:
+        check_sizes("the selection task", asdict(self), {"V": 3, "L": 1})
+        check_choice(vars(self), {"first": get_args(MapClass), "second": get_args(MapClass)})
+        if self.first == self.second:
+            raise self.refusal(f"{self.first} twice", "Name two different classes.")
+        if self.L > self.V:
+            raise self.refusal(f"L = {self.L} of V = {self.V} symbols", f"Choose L up to {self.V}.")
+        for name in (self.first, self.second):
+            is_prime = all(self.V % d for d in range(2, self.V))
+            what, fits = {
+                "involutions": ("even", self.V % 2 == 0),
+                "3-cycles": ("a multiple of 3", self.V % 3 == 0),
+                "multiplications": ("a prime number", is_prime),
+            }.get(name, ("", True))
+            if not fits:
+                raise self.refusal(f"{name} of V = {self.V} symbols", f"For {name} V is {what}.")
+
+    @property
+    def vocab_size(self) -> int:
+        return self.V + 2
+
+    @property
+    def n_positions(self) -> int:
+        return 2 * self.L - 1
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.encode(*self._draw(rng, n))
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Groups of up to V sequences in which all symbols are shifted alike; multiplications allow no shift."""
+        if "multiplications" in (self.first, self.second):
+            return self.sample(rng, n)
+        n_copies = min(n_copies, self.V)
+        shift = (np.arange(n) % n_copies * self.V // n_copies)[:, None]
+        keys, values, is_first = (np.repeat(d, n_copies, axis=0)[:n] for d in self._draw(rng, -(-n // n_copies)))
+        return self.encode((keys + shift) % self.V, (values + shift) % self.V, is_first)
+
+    def encode(
+        self,
+        keys: Int[np.ndarray, "sequence pair"],
+        values: Int[np.ndarray, "sequence pair"],
+        is_first: Bool[np.ndarray, " sequence"],
+    ) -> Sequences:
+        """The sequences that show these pairs, with the exact posterior of values and classes."""
+        n, (V, L) = len(keys), (self.V, self.L)
+        shown = np.full((n, L + 1, V), -1)  # [sequence, pairs seen, symbol]
+        for k in range(L):
+            shown[np.arange(n), k + 1 :, keys[:, k]] = values[:, [k]]
+        tried = np.repeat(shown[:, :L, None], V, axis=2)  # and the next key sent to every symbol
+        np.put_along_axis(tried, keys[:, :, None, None], np.arange(V)[:, None], axis=3)
+        classes, unseen = [CLASSES[name] for name in (self.first, self.second)], np.full((1, V), -1)
+        n_maps = [of.count(unseen) for of in classes]
+        of_class = np.stack([of.count(shown) / all_ for of, all_ in zip(classes, n_maps, strict=True)], axis=-1)
+        of_value = sum(of.count(tried) / all_ for of, all_ in zip(classes, n_maps, strict=True))
+        tokens, belief = np.empty((n, 2 * L), dtype=np.int64), of_class / of_class.sum(axis=-1, keepdims=True)
+        tokens[:, 0::2], tokens[:, 1::2] = keys, values
+        at, seen = np.arange(self.n_positions), np.arange(1, 2 * L) // 2
+        targets, posterior = np.roll(tokens, -1, axis=1)[:, :-1], np.zeros((n, 2 * L - 1, V + 2))
+        targets[:, 1::2] = np.where(is_first, V, V + 1)[:, None]
+        posterior[:, 0::2, :V] = of_value / of_value.sum(axis=-1, keepdims=True)
+        posterior[:, 1::2, V:] = belief[:, 1:L]
+        belief = belief[:, seen]
+        columns = {
+            **required_columns(at, seen, posterior),
+            "is_first": np.broadcast_to(is_first[:, None], targets.shape),
+            "p_first": belief[..., 0],
+        }
+        return Sequences(
+            tokens[:, :-1], at, targets, posterior, np.arange(V + 2), columns, np.full(n, self.name), belief,
+            outcome_slice=np.array(["value"] * V + ["class"] * 2),
+            scored_slice=np.array(["value", "class"])[at % 2],
+        )  # fmt: skip
+
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        is_first = rng.random(n) < 0.5
+        first, second = (CLASSES[name].draw(rng, n, self.V) for name in (self.first, self.second))
+        keys = rng.permuted(np.tile(np.arange(self.V), (n, 1)), axis=1)[:, : self.L]
+        return keys, np.take_along_axis(np.where(is_first[:, None], first, second), keys, axis=1), is_first
+
+
+def count_bijections(images: Images) -> Float[np.ndarray, "*any"]:
+    """How many bijections agree."""
+    return factorial((images < 0).sum(axis=-1)) * _is_injective(images)
+
+
+def count_involutions(images: Images) -> Float[np.ndarray, "*any"]:
+    """How many involutions without fixed points agree."""
+    symbols, back = np.arange(images.shape[-1]), _after(images, images)
+    fits = (images != symbols) & ((back < 0) | (back == symbols))
+    n_free = (~_is_touched(images)).sum(axis=-1)
+    return factorial2(np.maximum(n_free - 1, 0)) * fits.all(axis=-1) * _is_injective(images)
+
+
+def count_three_cycles(images: Images) -> Float[np.ndarray, "*any"]:
+    """How many permutations that consist of cycles of three agree."""
+    symbols, second = np.arange(images.shape[-1]), _after(images, images)
+    third = _after(images, second)
+    fits = (images != symbols) & ((second < 0) | (second != symbols)) & ((third < 0) | (third == symbols))
+    n_free = (~_is_touched(images)).sum(axis=-1)
+    n_open = ((images >= 0) & (second < 0) & ~_is_image(images)).sum(axis=-1)
+    is_right = fits.all(axis=-1) & _is_injective(images) & (n_free >= n_open)
+    left = np.where(is_right, n_free - n_open, 0)
+    return perm(n_free, n_open) * factorial(left) / (factorial(left // 3) * 3.0 ** (left // 3)) * is_right
+
+
+def _after(images: Images, at: Images) -> Images:
+    """The images of these symbols, −1 of what is itself unknown."""
+    return np.where(at < 0, -1, np.take_along_axis(images, np.maximum(at, 0), axis=-1))
+
+
+def _is_image(images: Images) -> Bool[np.ndarray, "*any symbol"]:
+    """Which symbols are the image of another."""
+    found = np.zeros((*images.shape[:-1], images.shape[-1] + 1), dtype=bool)
+    np.put_along_axis(found, images, True, axis=-1)  # what is unknown, -1, is put in the last place
+    return found[..., :-1]
+
+
+def _is_touched(images: Images) -> np.ndarray:
+    return (images >= 0) | _is_image(images)
+
+
+def _is_injective(images: Images) -> np.ndarray:
+    return _is_image(images).sum(axis=-1) == (images >= 0).sum(axis=-1)
+
+
+def rotations(n_symbols: int) -> Int[np.ndarray, "map symbol"]:
+    """x + c mod V for every c."""
+    return (np.arange(n_symbols)[:, None] + np.arange(n_symbols)) % n_symbols
+
+
+def multiplications(n_symbols: int) -> Int[np.ndarray, "map symbol"]:
+    """c x mod V for every c but 0."""
+    return np.arange(1, n_symbols)[:, None] * np.arange(n_symbols) % n_symbols
+
+
+def _cycles(rng: np.random.Generator, n: int, n_symbols: int, period: int) -> Int[np.ndarray, "map symbol"]:
+    """Uniform permutations that consist of cycles of one length."""
+    order = rng.permuted(np.tile(np.arange(n_symbols), (n, 1)), axis=1)
+    onward = np.roll(order.reshape(n, -1, period), -1, axis=2).reshape(n, n_symbols)
+    images = np.empty_like(order)
+    np.put_along_axis(images, order, onward, axis=1)
+    return images
+
+
+@dataclass(frozen=True)
+class Maps:
+    """A class of maps: how many agree with what is known, and uniform draws from it."""
+
+    count: Callable[[Images], Float[np.ndarray, "*any"]]
+    draw: Callable[[np.random.Generator, int, int], Int[np.ndarray, "map symbol"]]
+
+
+def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
+    """A class whose maps are listed."""
+
+    def count(images: Images) -> Float[np.ndarray, "*any"]:
+        agreeing = [((images < 0) | (images == each)).all(axis=-1) for each in members(images.shape[-1])]
+        return np.sum(agreeing, axis=0, dtype=np.float64)
+
+    return Maps(count, lambda rng, n, V: rng.choice(members(V), n))
+
+
+CLASSES: Mapping[str, Maps] = {
+    "bijections": Maps(count_bijections, lambda rng, n, V: rng.permuted(np.tile(np.arange(V), (n, 1)), axis=1)),
+    "involutions": Maps(count_involutions, lambda rng, n, V: _cycles(rng, n, V, 2)),
+    "3-cycles": Maps(count_three_cycles, lambda rng, n, V: _cycles(rng, n, V, 3)),
+    "rotations": _few(rotations),
+    "multiplications": _few(multiplications),
+}
