@@ -83,9 +83,7 @@ class Selection(ShippedTask):
 
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
         """Groups of up to V sequences in which all symbols are shifted alike; multiplications allow no shift."""
-        if "multiplications" in (self.first, self.second):
-            return self.sample(rng, n)
-        n_copies = min(n_copies, self.V)
+        n_copies = 1 if "multiplications" in (self.first, self.second) else min(n_copies, self.V)
         shift = (np.arange(n) % n_copies * self.V // n_copies)[:, None]
         keys, values, is_first = (np.repeat(d, n_copies, axis=0)[:n] for d in self._draw(rng, -(-n // n_copies)))
         return self.encode((keys + shift) % self.V, (values + shift) % self.V, is_first)
@@ -106,7 +104,7 @@ class Selection(ShippedTask):
         classes, unseen = [CLASSES[name] for name in (self.first, self.second)], np.full((1, V), -1)
         n_maps = [of.count(unseen) for of in classes]
         of_class = np.stack([of.count(shown) / all_ for of, all_ in zip(classes, n_maps, strict=True)], axis=-1)
-        of_value = sum(of.count(tried) / all_ for of, all_ in zip(classes, n_maps, strict=True))
+        of_value = np.sum([of.count(tried) / all_ for of, all_ in zip(classes, n_maps, strict=True)], axis=0)
         tokens, belief = np.empty((n, 2 * L), dtype=np.int64), of_class / of_class.sum(axis=-1, keepdims=True)
         tokens[:, 0::2], tokens[:, 1::2] = keys, values
         at, seen = np.arange(self.n_positions), np.arange(1, 2 * L) // 2
@@ -210,7 +208,7 @@ def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
 
     def count(images: Images) -> Float[np.ndarray, "*any"]:
         agreeing = [((images < 0) | (images == each)).all(axis=-1) for each in members(images.shape[-1])]
-        return np.sum(agreeing, axis=0, dtype=np.float64)
+        return np.array(agreeing).sum(axis=0, dtype=np.float64)
 
     return Maps(count, lambda rng, n, V: rng.choice(members(V), n))
 
