@@ -261,8 +261,9 @@ def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Resu
             refuse_misfit(f"interp.{function.__name__}", taken, args, keywords)
             return function(kind(*args, **keywords))
 
-        helps = (f"        {name}: {each.help}" for name, each in OPTIONS.items())
-        called.__doc__ = "\n".join([f"{function.__doc__}", "    Args:", *helps])
+        helps = (f"        {f.name}: {get_args(f.type)[1].help}" for f in fields(kind))  # pyrefly: ignore[bad-argument-type]
+        before, returns, behind = (function.__doc__ or "").partition("    Returns:\n")
+        called.__doc__ = "\n".join([f"{before}    Args:", *helps, "", f"{returns}{behind}"])
         called.__dict__["__signature__"] = taken
         return called
 

@@ -23,15 +23,29 @@ def certify(
     resume: bool = False,
     quiet: bool = True,
 ) -> RunRecord:
-    """Error rates of a probe's headline numbers where nothing is to be found, power where something is, and coverage.
+    """Measure a probe's false-positive rates, power and interval coverage in simulations.
 
-    It is tried on simulated worlds: those that its package registers under `interp.worlds`, else worlds like texts
-    that hold tokens, lengths and classes, heavy tails, unequal domains. `probe` is a name, `module:Class`, or a probe;
-    `settings` are fields of it. `scale` `smoke` tries some 90 worlds (seconds), `default` 90 of each kind (minutes),
-    `full` 230; another `seed` draws other worlds. The same call resumes an interrupted one; with `resume` it does
-    nothing else.
+    The simulations are those that the probe's package registers under `interp.worlds`. Other probes are tested on
+    simulated texts with tokens, lengths and classes, heavy tails and domains of unequal size.
 
-    >>> record = interp.certify("orthogonality", scale="smoke", out=None)  # doctest: +SKIP
+    Args:
+        probe: A name, `module:Class`, or a probe object.
+        settings: Fields of the probe.
+        scale: `smoke` makes about 90 simulations (seconds), `default` 90 of each kind (minutes), `full` 230 of each
+            kind.
+        seed: Seed of the simulations.
+        out: Folder for the record; nothing is written if None.
+        resume: Only resume an interrupted certificate. The same call without it resumes too, or begins.
+        quiet: Whether to print no progress.
+
+    Returns:
+        The record of the certificate.
+
+    Raises:
+        UsageError: The probe cannot be tested, or with `resume` there is nothing to resume.
+
+    Examples:
+        >>> record = interp.certify("orthogonality", scale="smoke", out=None)  # doctest: +SKIP
     """
     given = dict(settings or {})
     if isinstance(probe, Probe):

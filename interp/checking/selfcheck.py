@@ -21,13 +21,21 @@ from interp.seam.attention import claimed
 
 
 def check_model(model: Model) -> tuple[Check, ...]:
-    """Run every check; returns them all.
+    """Run the self-check on a model that is loaded.
 
-    Raises `ModelError` naming the first that fails, or where the model itself cannot read a few tokens.
+    Args:
+        model: The model.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> all(check.passed for check in interp.check_model(model))
-    True
+    Returns:
+        All checks, each with its value and the bound that it stays below.
+
+    Raises:
+        ModelError: A check fails (the message names it), or the model cannot process a few tokens.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> all(check.passed for check in interp.check_model(model))
+        True
     """
     checks = tuple(run_checks(model))
     failed = next((c for c in checks if not c.passed), None)

@@ -200,24 +200,33 @@ def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None
 
 @contextmanager
 def applied(model: Model, *given: Edits) -> Iterator[None]:
-    """Edit every forward pass of `model` inside the block, however it is left; edits, or lists of them, act in order.
+    """Edit every forward pass of a model inside a `with` block.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> tokens = torch.tensor([[1, 2, 3]])
-    >>> with interp.applied(model, interp.AttentionOff(layer=0)):
-    ...     edited = model.module(tokens).logits
-    >>> bool((edited == model.module(tokens).logits).all())
-    False
+    Edits act at all positions, or at positions of each text counted from 0. They follow the call's `position_ids`, its
+    attention mask (padding on either side is left alone) and its cache, so `generate` is edited too, as the whole text
+    would be without a cache. A cache holds unedited keys and values, which are edited again in every pass.
 
-    Edits act at all positions or at positions counted from 0, which are tokens of each text: they are told by the
-    `position_ids` of the call, its attention mask (padding on either side is left alone) and its cache, so that
-    `generate` is edited as well, as the whole text is without a cache. A cache keeps unedited keys and values, edited
-    anew in every pass; counted positions that it held before the block are refused. The prompts of a pass are not known
-    here: `interp.with_means` takes the means of ablated heads over prompts that you name; for other positions, and for
-    ablation by other prompts, use `interp.collect(..., edits=[...])`.
+    Passes of this thread, and of threads that start inside the block, are edited. Threads that ran before are not.
 
-    Edited are the passes of this thread and of all that start inside the block, as a streamer's does: let them end in
-    it. Threads that ran before run the model as it is. Raises `UsageError` before any pass.
+    Args:
+        model: The model to edit.
+        *given: Edits, or lists of edits, which act in this order. For ablation by the mean, fill in the means with
+            `interp.with_means`. For other positions, and for ablation by other prompts, use `interp.collect(...,
+            edits=[...])`.
+
+    Yields:
+        Nothing; `model.module` is edited until the block is left.
+
+    Raises:
+        UsageError: An edit does not fit the model, or needs prompts that are not known here. Raised before any pass.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> tokens = torch.tensor([[1, 2, 3]])
+        >>> with interp.applied(model, interp.AttentionOff(layer=0)):
+        ...     edited = model.module(tokens).logits
+        >>> bool((edited == model.module(tokens).logits).all())
+        False
     """
     edits = [edit for each in given for edit in resolve_edits(each)]
     refuse_misfits(edits, model)

@@ -104,17 +104,25 @@ class FeatureOverlap:
 
 
 def open_features(folder: str | Path) -> Features:
-    """The decoder rows of an autoencoder in SAELens' layout: a folder with `cfg.json` and `sae_weights.safetensors`.
+    """Open the decoder rows of a sparse autoencoder in SAELens' layout.
 
-    Raises `RecordError` for a missing or damaged file, and where weights and configuration do not agree.
+    Args:
+        folder: A folder with `cfg.json` and `sae_weights.safetensors`.
 
-    >>> from pathlib import Path
-    >>> from safetensors.numpy import save_file
-    >>> Path("sae").mkdir()
-    >>> _ = Path("sae/cfg.json").write_text('{"hook_name": "blocks.1.hook_resid_post"}')
-    >>> save_file({"W_dec": np.eye(8, dtype=np.float32)}, "sae/sae_weights.safetensors")
-    >>> interp.open_features("sae").place
-    {'site': 'resid', 'layer': 2}
+    Returns:
+        The features, with the site and layer that they belong to.
+
+    Raises:
+        RecordError: A file is missing or damaged, or weights and configuration do not agree.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from safetensors.numpy import save_file
+        >>> Path("sae").mkdir()
+        >>> _ = Path("sae/cfg.json").write_text('{"hook_name": "blocks.1.hook_resid_post"}')
+        >>> save_file({"W_dec": np.eye(8, dtype=np.float32)}, "sae/sae_weights.safetensors")
+        >>> interp.open_features("sae").place
+        {'site': 'resid', 'layer': 2}
     """
     from safetensors import safe_open
 
@@ -170,15 +178,26 @@ def feature_overlap(
     fit: Literal["ridge", "pc1"] = "ridge",
     n: int = 10,
 ) -> FeatureOverlap:
-    """The `n` features nearest to an axis, against the nearest of equally many random directions.
+    """Find the sparse-autoencoder features nearest to an axis, compared with random directions.
 
-    `axis` is a direction in the space that the autoencoder reads, or a record with the probe `value_axis`: then its
-    axis `fit` at the site and layer of the features, as activations move along it. Features whose row is zero are left
-    out and counted.
+    Args:
+        axis: A direction `[d_in]` in the space that the autoencoder reads, or a record with the probe `value_axis`,
+            whose axis at the site and layer of the features is taken.
+        features: The features, from `interp.open_features`.
+        fit: Which axis of a record: `ridge` or `pc1`.
+        n: How many features are returned.
 
-    >>> features = interp.Features("made", "blocks.1.hook_resid_pre", np.eye(64))
-    >>> interp.feature_overlap(np.eye(64)[5], features, n=1).features.tolist()
-    [5]
+    Returns:
+        The nearest features and their cosines, beside those nearest to equally many random directions. Features whose
+        row is zero are left out and counted.
+
+    Raises:
+        UsageError: The record has no axis at the site and layer of the features, or sizes differ.
+
+    Examples:
+        >>> features = interp.Features("made", "blocks.1.hook_resid_pre", np.eye(64))
+        >>> interp.feature_overlap(np.eye(64)[5], features, n=1).features.tolist()
+        [5]
     """
     direction = _value_axis(axis, features, fit) if isinstance(axis, RunRecord) else np.asarray(axis, dtype=np.float64)
     d = features.directions.shape[1]

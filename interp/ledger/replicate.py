@@ -100,15 +100,28 @@ def replicate(
     resume: bool = False,
     quiet: bool = False,
 ) -> Replication:
-    """Measure and judge the claims of a paper (`paper1`, `paper2`, `paper3`, or `all`) and leave a ledger under `out`.
+    """Measure and judge the claims of a paper, and write a ledger.
 
-    `models` are the language models that the third paper's claims are put to; `rows` the numbers of the claims to judge
-    (none: all), whose ledger has a folder of its own and corrects p over these alone. `scale`: `tiny` asks one claim of
-    each kind, `smoke` takes minutes, `default` is what the shipped models are judged at, `paper` has the papers' sizes
-    and wants a GPU. What was measured before with the same settings, in `out`, is not measured again; with `resume` it
-    is refused where nothing was.
+    Args:
+        paper: `paper1`, `paper2`, `paper3` or `all`; or the folder of a ledger, which is judged again without
+            measuring.
+        models: Language models for the claims of the third paper.
+        rows: Numbers of the claims to judge; all by default. Some of them have a folder of their own, and p is
+            corrected over these.
+        scale: `tiny` (one claim of each kind), `smoke` (minutes), `default` (what the shipped models are judged at) or
+            `paper` (the papers' sizes; needs a GPU).
+        out: Folder for the ledger and its runs. What it holds already, with the same settings, is not measured again.
+        resume: Only resume a ledger that was begun.
+        quiet: Whether to print no progress.
 
-    >>> done = interp.replicate("paper3", models=["./my-model"], scale="smoke")  # doctest: +SKIP
+    Returns:
+        The claims with their verdicts and evidence.
+
+    Raises:
+        UsageError: Paper, rows or models do not fit, or with `resume` nothing was begun.
+
+    Examples:
+        >>> done = interp.replicate("paper3", models=["./my-model"], scale="smoke")  # doctest: +SKIP
     """
     papers = _papers(paper, rows)
     if scale not in SCALES:

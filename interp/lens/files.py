@@ -25,12 +25,25 @@ _FIX = "Give a file that `interp lens fit` wrote, or a published torch archive (
 
 
 def save_lens(lens: FittedLens, path: str | Path) -> Path:
-    """Write a lens: a name that ends in .pt is the published archive (a Jacobian lens, half precision), else ours.
+    """Write a lens to a file.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=1.0, quiet=True)
-    >>> interp.save_lens(lens, "tuned.safetensors").name
-    'tuned.safetensors'
+    Args:
+        lens: The lens.
+        path: The file. If its name ends in `.pt`, the published archive is written (Jacobian lens, half precision),
+            otherwise safetensors.
+
+    Returns:
+        The path.
+
+    Raises:
+        UsageError: The published archive cannot hold this kind of lens.
+        RecordError: The file cannot be written.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=1.0, quiet=True)
+        >>> interp.save_lens(lens, "tuned.safetensors").name
+        'tuned.safetensors'
     """
     path = Path(path)
     with telling(f"writing the lens {path}"), writing(path) as draft:
@@ -46,14 +59,24 @@ def save_lens(lens: FittedLens, path: str | Path) -> Path:
 
 
 def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
-    """The lens in a file. A published archive does not say how many layers its `model` has: it is needed then.
+    """Open a lens from a file.
 
-    Raises `RecordError` for a file that is missing, damaged or no lens, `UsageError` without the model.
+    Args:
+        path: A file of `interp.save_lens`, or a published archive.
+        model: The lens's model, needed for a published archive, which does not state the number of layers.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=1.0, quiet=True)
-    >>> interp.open_lens(interp.save_lens(lens, "lens.safetensors")).n_prompts == lens.n_prompts
-    True
+    Returns:
+        The lens.
+
+    Raises:
+        RecordError: The file is missing, damaged or no lens.
+        UsageError: A published archive is opened without its model.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=1.0, quiet=True)
+        >>> interp.open_lens(interp.save_lens(lens, "lens.safetensors")).n_prompts == lens.n_prompts
+        True
     """
     path = Path(path)
     with readable(f"the lens {path}", _FIX):

@@ -95,20 +95,39 @@ def fit_lens(
     seconds: int | float | None = None, skip_first: int | None = None, seed: int = 0, out: str | Path | None = None,
     quiet: bool = False,
 ) -> FittedLens:  # fmt: skip
-    """A lens of `model`, fitted on `prompts` (as `interp.run` takes them; `n_pool` of them, the last `window` tokens).
+    """Fit a lens: a map from the residual stream at any depth to the final prediction.
 
-    A fifth of the clusters of prompts is held out. The Jacobian lens takes in prompts and cotangents until the standard
-    error of its mean KL from the final prediction on them is at most `precision_bits` at every depth (0: until the mean
-    over these prompts is exact), or `seconds` are over. The tuned lens descends for `seconds` at most. `skip_first`
-    positions of each prompt do not count (16 of a text, 0 of a tunnel). With `out`, the file that will receive the
-    lens, a fit that was stopped goes on where it was. Edits that are `applied` and listeners act in the fit.
+    A fifth of the clusters of prompts is held out. Edits that are `applied`, and listeners, act during the fit.
 
-    Raises `UsageError` for an unknown kind and a model without gradients, `PromptError` for prompts that are too few.
+    Args:
+        model: The model.
+        prompts: Prompts as `interp.run` takes them.
+        kind: `logit` (nothing is fitted), `tuned` (an affine map for each depth) or `jacobian` (the mean derivative of
+            the final residual stream).
+        n_pool: How many of the prompts are used.
+        window: How many tokens of each prompt are kept, from its end.
+        precision_bits: The Jacobian lens adds prompts and cotangents until the standard error of its mean KL from the
+            final prediction, on held-out prompts, is at most this at every depth; 0 continues until the mean is exact.
+        seconds: Time limit of the fit.
+        skip_first: Positions at the start of each prompt that do not count; 16 for texts and 0 for tunnels by default.
+        seed: Seed of the held-out clusters, the order of prompts and the cotangents.
+        out: File for the lens. An interrupted fit resumes from there.
+        quiet: Whether to print no progress.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> tuned = interp.fit_lens(model, interp.sampled_prompts(model.task, 20), kind="tuned", seconds=5.0, quiet=True)
-    >>> tuned.log_probabilities(model, torch.zeros(2, model.info.d_model), depth=1).shape == (2, model.info.vocab_size)
-    True
+    Returns:
+        The lens.
+
+    Raises:
+        UsageError: The kind is unknown, or the model has no gradients.
+        PromptError: There are too few prompts.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> prompts = interp.sampled_prompts(model.task, 20)
+        >>> tuned = interp.fit_lens(model, prompts, kind="tuned", seconds=5, quiet=True)
+        >>> log2_p = tuned.log_probabilities(model, torch.zeros(2, model.info.d_model), depth=1)
+        >>> log2_p.shape == (2, model.info.vocab_size)
+        True
     """
     if kind not in KINDS:
         raise UnknownName("lens", kind, KINDS)

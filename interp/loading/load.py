@@ -52,22 +52,36 @@ def load(
     tokenizer: Tokenizer = None,
     check: bool = True,
 ) -> Model:
-    """A model that is ready to be read, and that has been shown to be what it is called.
+    """Load a model and verify that what is captured from it is what it is called.
 
-    The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, a GGUF file, or
-    `tunnel:<task>-<arch>`; `gguf` names such a file in a folder or repository. Or it is a transformers model or a
-    TransformerLens bridge in memory, left as it is; a `Model` comes back as it is. `adapter` is a folder or hub id of a
-    LoRA adapter (`pip install 'interp[peft]'`), merged into the weights before the self-check.
-    `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices.
-    Code of a repository's own, pickled and quantised weights are used only with `trust_remote_code`, `allow_pickle` and
-    `allow_quantised`. Without `check` the self-check is skipped.
+    Args:
+        name_or_object: An alias (`pythia-410m`) or hub id, both with an optional `@revision`; a local folder; a GGUF
+            file; `tunnel:<task>-<arch>`; or a transformers model or TransformerLens bridge in memory, which is left as
+            it is. A `Model` is returned as it is.
+        revision: Branch, tag or commit on the hub.
+        gguf: Name of a GGUF file in the folder or repository.
+        adapter: Folder or hub id of a LoRA adapter (needs `interp[peft]`), merged into the weights before the
+            self-check.
+        dtype: Precision: float32 by default, unless only bfloat16 fits on the GPU.
+        device: Device: the first GPU by default, else the CPU.
+        device_map: `"auto"` spreads a large model over devices.
+        trust_remote_code: Whether Python code of the repository may run.
+        allow_pickle: Whether pickled weights may be read.
+        allow_quantised: Whether quantised weights may be read.
+        tokenizer: A tokenizer, its folder or its hub id, if not the model's own.
+        check: Whether to run the self-check.
 
-    Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (arguments that do not fit);
-    each says what to do.
+    Returns:
+        The model.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> model
-    Model('tunnel:bijection-gpt-neox': gpt_neox, 3 layers, 4 heads of 16, float32 on cpu; ... checks passed)
+    Raises:
+        ModelError: The model cannot be found, read or trusted.
+        UsageError: Arguments do not fit.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> model
+        Model('tunnel:bijection-gpt-neox': gpt_neox, 3 layers, 4 heads of 16, float32 on cpu; ... checks passed)
     """
     if isinstance(name_or_object, PreTrainedModel | Model):
         asked = {

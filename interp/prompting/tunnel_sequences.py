@@ -27,11 +27,20 @@ def copied_name(n_shown: int, n_copies: int) -> str:
 
 
 def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSet:
-    """`n` fresh sequences of a task with the columns it knows at every scored position.
+    """Sample sequences of a wind-tunnel task, with what the task knows exactly at every scored position.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> len(interp.sampled_prompts(model.task, 8))
-    8
+    Args:
+        task: The task, such as `model.task` of a shipped tunnel.
+        n: How many sequences.
+        seed: Seed of the sample.
+
+    Returns:
+        The prompt set.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> len(interp.sampled_prompts(model.task, 8))
+        8
     """
     drawn = task.sample(np.random.default_rng(seed), n)
     source = f"{n} sequences drawn from the task {task.name}, scored at {len(drawn.scored)} positions each"

@@ -84,16 +84,24 @@ class CaptureFile:
 
 
 def open_capture(path: str | Path) -> Capture:
-    """The capture that `Capture.save` wrote as this folder. Arrays stay in their files until they are looked at.
+    """Open a capture that `Capture.save` has written. Arrays stay in their files until they are used.
 
-    Every file is compared with its digest first. Raises `RecordError` for a capture that is missing, truncated, edited
-    or newer, naming the file.
+    Args:
+        path: The folder.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> capture = interp.collect(model, interp.sampled_prompts(model.task, 8), ["v"])
-    >>> folder = capture.save("values")
-    >>> bool((interp.open_capture("values")["v"] == capture["v"]).all())
-    True
+    Returns:
+        The capture.
+
+    Raises:
+        RecordError: The capture is missing, truncated, edited or of a newer version. All files are compared with their
+            digests first; the message names the file.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> capture = interp.collect(model, interp.sampled_prompts(model.task, 8), ["v"])
+        >>> folder = capture.save("values")
+        >>> bool((interp.open_capture("values")["v"] == capture["v"]).all())
+        True
     """
     folder = plain_path(path)
     asked = f"the capture {folder}"

@@ -105,11 +105,23 @@ class Diff:
 
 
 def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
-    """Compare two records, or the runs in two folders, number by number; see `Verdict` for what is said of each.
+    """Compare two runs number by number.
 
-    >>> difference = interp.diff("runs/first", "runs/second")
-    >>> all(shift.first.value == shift.second.value for shift in difference.shifts)
-    True
+    Args:
+        first: A record or its folder.
+        second: Another one.
+
+    Returns:
+        Each number of both with a verdict (`interp.records.diff.Verdict` explains them), and what differs behind them:
+        versions, settings, prompts, weights.
+
+    Raises:
+        RecordError: A run cannot be read.
+
+    Examples:
+        >>> difference = interp.diff("runs/first", "runs/second")
+        >>> all(shift.first.value == shift.second.value for shift in difference.shifts)
+        True
     """
     one, two = (run if isinstance(run, RunRecord) else open_run(run) for run in (first, second))
     left, right = scalars_of(one), scalars_of(two)

@@ -144,11 +144,19 @@ def _linked(root: Path, entries: list[Entry]) -> tuple[Entry, ...]:
 
 
 def index_runs(folder: str | Path = "runs") -> Path:
-    """Write `index.html` into a folder of records: model, probes, answers, when, disk; returns its path.
+    """Write `index.html` into a folder of runs: model, probes, answers, date and size of each, with links.
 
-    Pages and comparisons are linked. What is damaged, or no record, is listed with the reason.
+    Args:
+        folder: The folder. Damaged records are listed with the reason.
 
-    >>> interp.index_runs("runs").name
-    'index.html'
+    Returns:
+        The path of the page.
+
+    Raises:
+        RecordError: The folder is missing, or the page cannot be written.
+
+    Examples:
+        >>> interp.index_runs("runs").name
+        'index.html'
     """
     return load_entry("report", "index")(list_records(folder))

@@ -61,12 +61,21 @@ def detectable(scalar: Scalar) -> Detectable | None:
 
 
 def power(run: RunRecord | str | Path) -> Table:
-    """The smallest detectable effect of every number of a run, or the reason why there is none; headlines first.
+    """Compute the smallest effect that each number of a run could detect; headlines come first.
 
-    `effect` is the distance of the measured value from its null; NaN where a column does not apply.
+    Args:
+        run: A record or its folder.
 
-    >>> interp.power("runs/first").to_frame()["name"].is_unique
-    True
+    Returns:
+        A table. `effect` is the distance of the measured value from its null. Columns that do not apply are NaN, and a
+        reason is given where nothing can be computed.
+
+    Raises:
+        RecordError: The run cannot be read.
+
+    Examples:
+        >>> interp.power("runs/first").to_frame()["name"].is_unique
+        True
     """
     record = run if isinstance(run, RunRecord) else open_run(run)
     caption = (

@@ -377,13 +377,21 @@ def new_folder(out: Path, what: str) -> Path:
 
 
 def open_run(path: str | Path) -> RunRecord:
-    """Read a record back from its folder (or its `run.json`).
+    """Read the record of a run.
 
-    Raises `RecordError` for a missing, truncated, edited or newer record, naming what is wrong.
+    Args:
+        path: Its folder, or its `run.json`.
 
-    >>> record = interp.open_run("runs/first")
-    >>> record.to_frame().shape[0] > 0
-    True
+    Returns:
+        The record.
+
+    Raises:
+        RecordError: The record is missing, truncated, edited or of a newer version.
+
+    Examples:
+        >>> record = interp.open_run("runs/first")
+        >>> record.to_frame().shape[0] > 0
+        True
     """
     folder = plain_path(path)
     folder = folder.parent if folder.name == "run.json" else folder

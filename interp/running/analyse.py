@@ -29,17 +29,28 @@ def analyse(
     out: str | Path | None = None,
     report: bool = True,
 ) -> RunRecord:
-    """What probes find in a capture; the record says which tool read the model, and whether that was checked.
+    """Run probes on a capture, without the model.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> probe = interp.registry.load_entry("probe", "attention_entropy")()
-    >>> capture = interp.collect(model, interp.sampled_prompts(model.task, 20), probe.needs)
-    >>> list(interp.analyse(capture, probe).findings)
-    ['attention_entropy']
+    Args:
+        capture: What `interp.collect`, `interp.open_capture` or `interp.capture_from_arrays` returned.
+        probes: Names of probes, probe objects, or a group (`all` runs those that the capture serves).
+        settings: Fields of the probes by probe name, as in `interp.run`.
+        per_quintile: Prompts drawn from each fifth of next-token entropy; 0 or None takes all.
+        out: Folder for the record and its page; nothing is written if None.
+        report: Whether a page is written beside the record.
 
-    `probes`, `settings`, `per_quintile` (prompts drawn from each fifth of next-token entropy; 0 or None: all) and
-    `report` are as in `interp.run`. With `out` a record and its page are left there. Raises `UsageError` for a probe
-    that needs more than the capture holds; of a group (`all`) only those are asked that it serves.
+    Returns:
+        The record, which names the tool that read the model and says whether its activations were checked.
+
+    Raises:
+        UsageError: A probe needs more than the capture holds.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> probe = interp.registry.load_entry("probe", "attention_entropy")()
+        >>> capture = interp.collect(model, interp.sampled_prompts(model.task, 20), probe.needs)
+        >>> list(interp.analyse(capture, probe).findings)
+        ['attention_entropy']
     """
     chosen = _served(capture, choose_probes(probes, settings or {}))
     mixed = [probe for probe in chosen if any(n.described.is_of_attention for n in probe.needs)]

@@ -93,17 +93,32 @@ def logit_attribution(
     n_null: int = 100,
     seed: int = 0,
 ) -> LogitAttribution:
-    """What each head adds, directly, to the logit of `answer` less that of `wrong` at the scored positions.
+    """Attribute a logit to the heads that add to it directly, at the scored positions.
 
-    `answer` and `wrong` are one token for all rows (a string with its leading space, or an id) or one each; without
-    an answer it is the token that the model predicts, without a wrong one the logit is above the mean over the
-    vocabulary. The scale of the final norm is held at its value, its gain and centring are taken into account. What a
-    head adds through later layers is not in its share: patch or ablate for that.
+    The scale of the final norm is held at its value; its gain and centring are included. What a head does through later
+    layers is not in its share: patch or ablate for that.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> found = interp.logit_attribution(model, interp.sampled_prompts(model.task, 4), n_null=10)
-    >>> found.to_frame().columns[:3].tolist()
-    ['layer', 'head', 'logits']
+    Args:
+        model: The model.
+        prompts: Prompts as `interp.collect` takes them.
+        answer: The token whose logit is attributed: a string (with its leading space) or id for all rows, or one each.
+            By default the token that the model predicts.
+        wrong: The token whose logit is subtracted. By default the mean over the vocabulary.
+        window: How many tokens of each prompt are kept, from its end.
+        n_null: Pairs of random tokens in the null.
+        seed: Seed of these pairs.
+
+    Returns:
+        Shares of heads `[row, layer, head]`, feed-forwards, biases and embedding in logits, which add up to the logit.
+
+    Raises:
+        UsageError: A token is not a single token, or blocks do not add to the residual stream.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> found = interp.logit_attribution(model, interp.sampled_prompts(model.task, 4), n_null=10)
+        >>> found.to_frame().columns[:3].tolist()
+        ['layer', 'head', 'logits']
     """
     _refuse_model(model)
     refuse_number(f"n_null = {n_null}", n_null, 0, MOST)

@@ -49,24 +49,35 @@ def collect(
     edits: Edits = (),
     to: str | Path | None = None,
 ) -> Capture:
-    """What `needs` name, on `prompts`, from one forward pass a prompt.
+    """Collect activations on prompts, with one forward pass per prompt.
 
-    `prompts` may be one text. `needs` are `Need`s, or names of sites for every row at the scored positions, or one:
-    `collect(model, texts, ["v"])` gives `capture["v"]` of shape `[layer, row, kv_head, d_head]`. Rows are described by
-    `capture.rows`; without needs the error lists all sites.
-    With `layers` (depths, for the residual stream; negative ones count from the end) only these are read, the first
-    axis holds them in their order, and passes end behind the last of them: `collect(model, texts, ["v"], layers=[3])`
-    costs four blocks, and the rows have no `next_entropy_bits`.
-    Rows of a language model also have its `text` and, as `token_string`, the name of the token at their position.
-    `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole. With `edits` it is
-    the edited model that is read. `to` names a folder that the capture is streamed to, as `Capture.save` writes it:
-    memory holds some prompts at a time, however many come, and what is returned is read from there.
+    Args:
+        model: The model.
+        prompts: One text, several texts, a table, token ids, conversations, a file or a prompt set.
+        needs: Names of sites (every row at the scored positions: the last token of a text), or `interp.Need`s for other
+            positions and reductions. If left out, the error lists all sites.
+        layers: Layers to read (depths for the residual stream); negative ones count from the end. The first axis of
+            each array holds them in this order. Passes stop after the last of them, so `layers=[3]` computes four
+            blocks, and rows have no `next_entropy_bits`.
+        window: How many tokens of each text are kept, from its end. None uses the prompt set's own window, 0 keeps all.
+        edits: Edits that act while the model is read.
+        to: Folder that the capture is streamed to, in the format of `Capture.save`, so memory holds few prompts at a
+            time.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> prompts = interp.sampled_prompts(model.task, 8)
-    >>> capture = interp.collect(model, prompts, ["v", "pattern_entropy"], layers=[0, -1])
-    >>> capture[interp.Need("v")].shape[0]
-    2
+    Returns:
+        The capture: `capture["v"]` is an array `[layer, row, kv_head, d_head]`, and `capture.rows` describes the rows.
+        For language models these have their `text` and the token at their position (`token_string`).
+
+    Raises:
+        UsageError: A site or layer does not exist, or the model lacks it.
+        PromptError: There are no prompts, or they do not fit the model.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> prompts = interp.sampled_prompts(model.task, 8)
+        >>> capture = interp.collect(model, prompts, ["v", "pattern_entropy"], layers=[0, -1])
+        >>> capture[interp.Need("v")].shape[0]
+        2
     """
     pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
     asked, edits = as_needs(needs), resolve_edits(edits)

@@ -61,18 +61,32 @@ def collect_stream(
     window: int | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
 ) -> Folded:
-    """Fold what `needs` name over texts or prompts from any iterable, a generator without end in sight included.
+    """Reduce activations over any number of prompts, such as an endless generator, in constant memory.
 
-    `collect_stream(model, texts, [Need("v", Moments(), "last")])` gives mean and covariance of the values, layer by
-    layer. Needs are folded with `Mean` or `Moments`, whose size does not grow with the prompts; `layers` and `window`
-    are as in `interp.collect`. Passes end where all is read. Raises `UsageError` for a need that would grow and
-    `PromptError` where nothing comes.
+    `collect_stream(model, texts, [Need("v", Moments(), "last")])` gives mean and covariance of the values of each
+    layer.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> need = interp.Need("v", interp.Moments(), "last")
-    >>> folded = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
-    >>> sorted(folded.arrays[need])
-    ['count', 'covariance', 'mean']
+    Args:
+        model: The model.
+        prompts: Any iterable of texts or prompts.
+        needs: `interp.Need`s that are reduced by `Mean` or `Moments`.
+        layers: As in `interp.collect`.
+        window: As in `interp.collect`.
+        tokens_per_batch: Tokens of one forward pass, at most.
+
+    Returns:
+        The reduced arrays by need, and how many prompts there were.
+
+    Raises:
+        UsageError: A need grows with the prompts.
+        PromptError: The iterable is empty.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> need = interp.Need("v", interp.Moments(), "last")
+        >>> folded = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
+        >>> sorted(folded.arrays[need])
+        ['count', 'covariance', 'mean']
     """
     asked = tuple(dict.fromkeys(as_needs(needs)))
     _refuse_growing(asked)

@@ -19,15 +19,28 @@ def compare(
     reuse: bool = False,
     quiet: bool = True,
 ) -> RunRecord:
-    """The record that compares these runs, and its page under `out`; the first run is the reference.
+    """Compare runs number by number, on a page of its own.
 
-    `labels` name the runs; runs of one of the `groups` (a name for each run) are pooled, as repetitions of one thing,
-    and `against` names for each run the group that its own is compared with, where that is not the first. With `reuse`
-    a comparison of just these runs that lies in `out` stands for itself.
+    Args:
+        runs: Records, or their folders. The first is the reference.
+        labels: Names of the runs.
+        groups: A group name for each run. Runs of one group are pooled, as repetitions.
+        against: For each run, the group that its own group is compared with, if that is not the first.
+        out: Folder for the comparison; nothing is written if None.
+        reuse: Whether to return a comparison of the same runs that `out` already holds.
+        quiet: Whether to print no progress.
 
-    >>> comparison = interp.compare(["runs/first", "runs/second"], out=None)
-    >>> comparison.status
-    'done'
+    Returns:
+        The record of the comparison.
+
+    Raises:
+        RecordError: A run cannot be read.
+        UsageError: The runs have nothing in common, or labels or groups do not fit them.
+
+    Examples:
+        >>> comparison = interp.compare(["runs/first", "runs/second"], out=None)
+        >>> comparison.status
+        'done'
     """
     paths = [str(_path(run)) for run in runs]
     asked = {"runs": paths, "labels": labels, "groups": groups, "against": against}

@@ -37,21 +37,35 @@ def capture_from_arrays(
     tokenizer: "PreTrainedTokenizerBase | None" = None,
     seed: int = 0,
 ) -> Capture:
-    """A capture of what another tool has read, for `interp.analyse`, `save` and everything else a capture has.
+    """Make a capture from the activations of another tool, for `interp.analyse`, `save` and the rest.
 
-    >>> values, logits = np.random.rand(2, 3, 4, 16), np.random.rand(3, 50)
-    >>> capture = interp.capture_from_arrays(
-    ...     {"v": ("layer row kv_head d_head", values)}, ["a", "b c", "d"], [[1], [2, 3], [4]],
-    ...     tool="TransformerLens", model="mine", logits=logits,
-    ... )
-    >>> capture["v"].shape
-    (2, 3, 4, 16)
+    Args:
+        arrays: Site name (or `interp.Need`, for other positions than the scored ones) to a pair: the names of the axes
+            in any order, and the array. `interp.Need("v").axes()` lists the names. Rows go prompt by prompt; a text has
+            one row, at its last token.
+        prompts: The texts, or a prompt set.
+        tokens: Token ids of each prompt as the tool read it, without padding.
+        tool: Name of the tool, for the record.
+        model: Name of the model, or its `ModelInfo`.
+        logits: Logits at the scored rows, from which next-token entropies are computed.
+        next_entropy_bits: Next-token entropies in bits, if there are no logits.
+        tokenizer: The model's tokenizer, if tokens should be shown as text.
+        seed: Seed of the prompt sample.
 
-    `arrays` maps sites (or needs, for other positions than the scored ones) to the names of the axes, in any order,
-    and the array; `interp.Need("v").axes()` are the names that are meant. Rows run prompt by prompt: of texts one each,
-    at the last token. `tokens` are the ids of each prompt as the tool read it, without padding. Next-token entropies,
-    which every probe wants, come from the `logits` of the scored rows unless they are given themselves. `tool` and
-    `model` are recorded, and that nobody checked. Raises `UsageError` where axes, sizes or numbers do not fit.
+    Returns:
+        The capture. Records made from it say that nobody checked the activations.
+
+    Raises:
+        UsageError: Axes, sizes or numbers do not fit.
+
+    Examples:
+        >>> values, logits = np.random.rand(2, 3, 4, 16), np.random.rand(3, 50)
+        >>> capture = interp.capture_from_arrays(
+        ...     {"v": ("layer row kv_head d_head", values)}, ["a", "b c", "d"], [[1], [2, 3], [4]],
+        ...     tool="TransformerLens", model="mine", logits=logits,
+        ... )
+        >>> capture["v"].shape
+        (2, 3, 4, 16)
     """
     if not isinstance(prompts, PromptSet):
         prompts = PromptSet("memory", [Prompt(text=text) for text in prompts], source=f"read by {tool}")

@@ -133,21 +133,34 @@ def generate(
     window: int | None = None,
     cache: bool = True,
 ) -> Continuations:
-    """Continue every prompt by `n_tokens` tokens, with the model as it is and edited.
+    """Continue prompts with the model as it is, and edited.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> words = interp.generate(
-    ...     model, interp.sampled_prompts(model.task, 2), [interp.AblateHeads(layer=0, heads=1)], n_tokens=3
-    ... )
-    >>> len(words), len(words.each[0].ids)
-    (2, 3)
+    Args:
+        model: The model.
+        prompts: Prompts as `interp.collect` takes them.
+        edits: Edits of the second continuation. Those at `all` positions also act on new tokens; those at `last`,
+            `scored`, a column or counted positions act on the prompt only. Ablation by the mean uses the edited
+            positions of these prompts.
+        n_tokens: How many tokens are added; fewer if the model ends the text.
+        temperature: 0 takes the most likely token; otherwise tokens are sampled, with the same random numbers for both
+            continuations.
+        seed: Seed of the samples.
+        window: How many tokens of each prompt are kept, from its end.
+        cache: Whether keys and values of earlier tokens are kept (faster, same texts). Patterns of a donor turn it off.
 
-    Tokens are the most likely ones at `temperature` 0, else drawn with `seed`, by the same random numbers for both
-    texts. A text ends early where the model says so. Edits at `all` positions act on new tokens as well; those at
-    `last`, `scored`, a column or counted positions on the prompt's. Ablation by a `mean` takes that over the edited
-    positions of these prompts. Keys and values of earlier tokens are kept, edited as they were, unless `cache` is off
-    or patterns come from a donor: the texts are the same. Raises `UsageError` for edits that cannot act on
-    new tokens.
+    Returns:
+        Both continuations of every prompt.
+
+    Raises:
+        UsageError: An edit cannot act on new tokens.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> words = interp.generate(
+        ...     model, interp.sampled_prompts(model.task, 2), [interp.AblateHeads(layer=0, heads=1)], n_tokens=3
+        ... )
+        >>> len(words), len(words.each[0].ids)
+        (2, 3)
     """
     _refuse_sizes(n_tokens, temperature)
     pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer, seed=seed)

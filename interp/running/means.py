@@ -17,15 +17,24 @@ from interp.running.collect import collect
 
 
 def with_means(model: Model, prompts: Prompts, *given: Edits) -> tuple[Edit, ...]:
-    """The edits with the mean outputs of ablated heads over `prompts` filled in, so that `interp.applied` takes them.
+    """Fill in the mean outputs of ablated heads over prompts, so that `interp.applied` can use the edits.
 
-    Means are over the positions that an edit names, all or some counted from 0. An edit of several layers becomes one
-    a layer; edits that want no means stay as they are.
+    Args:
+        model: The model.
+        prompts: Prompts as `interp.collect` takes them.
+        *given: Edits, or lists of edits. Means are over the positions that each names: all, or some counted from 0.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> by_mean = interp.AblateHeads(layer=0, heads=(1,), by="mean")
-    >>> with interp.applied(model, *interp.with_means(model, interp.sampled_prompts(model.task, 20), by_mean)):
-    ...     edited = model.module(torch.tensor([[1, 2, 3]])).logits
+    Returns:
+        The edits; one that ablates several layers becomes one per layer. Edits without means are returned as they are.
+
+    Raises:
+        UsageError: An edit names other positions, or does not fit the model.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> by_mean = interp.AblateHeads(layer=0, heads=(1,), by="mean")
+        >>> with interp.applied(model, *interp.with_means(model, interp.sampled_prompts(model.task, 20), by_mean)):
+        ...     edited = model.module(torch.tensor([[1, 2, 3]])).logits
     """
     edits = [edit for each in given for edit in resolve_edits(each)]
     refuse_misfits(edits, model)

@@ -136,17 +136,33 @@ def patching_map(
     seed: int = 0,
     quiet: bool = True,
 ) -> PatchingMap:
-    """Activation patching: each activation of `clean` is put into the pass of `corrupted`, one place at a time.
+    """Patch each activation of one prompt into the forward pass of another, one layer and position at a time.
 
-    Both are texts (or token ids) of equal length, as the model reads them. `answer` and `wrong` are single tokens, as
-    strings (mind the leading space) or ids; left out, they are what the model predicts after the clean and after the
-    corrupted one. `site` is `resid` (layers are depths, 0 the embedding), `z`, `v`, `q` or `k`. Every patch is held
-    against `n_null` random moves of the same length, drawn with `seed`: `p` is over the largest of them on the map.
+    Args:
+        model: The model.
+        clean: A text, or token ids.
+        corrupted: A text of the same number of tokens.
+        answer: Token of the clean prompt's answer: a string (with its leading space) or id. By default what the model
+            predicts after it.
+        wrong: Token of the corrupted prompt's answer, likewise.
+        site: `resid` (layers are depths, 0 the embedding), `z`, `v`, `q` or `k`.
+        layers: Layers to patch; all by default.
+        positions: Positions to patch; all by default.
+        n_null: Random changes of the same length that each patch is compared with. `p` is corrected over the whole map.
+        seed: Seed of these changes.
+        quiet: Whether to print no progress.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> first, second = (list(p.token_ids)[:7] for p in interp.sampled_prompts(model.task, 2))
-    >>> interp.patching_map(model, first, second, layers=[0, 1], n_null=3).to_frame().shape
-    (14, 7)
+    Returns:
+        The map: for each layer and position, the share of the logit difference that the patch recovers, with its null.
+
+    Raises:
+        UsageError: The prompts differ in length, or a token is not a single token.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> first, second = (list(p.token_ids)[:7] for p in interp.sampled_prompts(model.task, 2))
+        >>> interp.patching_map(model, first, second, layers=[0, 1], n_null=3).to_frame().shape
+        (14, 7)
     """
     if site not in SITES:
         raise UnknownName("site that can be patched", site, SITES)

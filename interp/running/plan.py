@@ -5,12 +5,13 @@ second. The weights are neither read nor fetched.
 """
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
 
 from interp.capture import ModelInfo
 from interp.errors import ModelError
 from interp.lens.files import lens_bytes
 from interp.loading.placement import free_bytes
-from interp.options import RunOptions, by_keyword
+from interp.options import Option, RunOptions, by_keyword
 from interp.reading.batches import at_most
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
@@ -105,19 +106,25 @@ class PlanOptions(RunOptions):
     """The options of the run, and whether its time is told (`is_timed`)."""
 
     _: KW_ONLY
-    is_timed: bool = True
+    is_timed: Annotated[bool, Option("--time", "Whether one batch is timed, for an estimate of the time.")] = True
 
 
 @by_keyword(PlanOptions)
 def plan(options: PlanOptions) -> Plan:
-    """What `interp.run` with these keywords will cost; none of the weights is read.
+    """Estimate what `interp.run` with the same arguments will cost. No weights are read.
 
-    Without `is_timed` nothing is measured and no time is given. Raises what the run would raise for the names and
-    settings, but not where memory is short: `Plan.fits` says so.
+    Returns:
+        Forward passes, tokens, memory, disk and time. If memory is short, `Plan.fits` is False. With `is_timed=False`
+        nothing is timed, and no time is given.
 
-    >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", n_pool=50, is_timed=False)
-    >>> cost.n_tokens > 50
-    True
+    Raises:
+        UsageError: A name, setting or combination does not fit.
+        ModelError: The model's shape cannot be found.
+
+    Examples:
+        >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", n_pool=50, is_timed=False)
+        >>> cost.n_tokens > 50
+        True
     """
     asked = choose_probes(options.probes, options.settings or {})
     try:

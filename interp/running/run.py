@@ -59,23 +59,25 @@ from interp.system.threads import blas_on_one_thread, noting_threads, one_thread
 @by_keyword(RunOptions)
 @together
 def run(options: RunOptions) -> RunRecord:
-    """Measure `model` with `probes` on `prompts` and leave a record and its page under `out`.
+    """Measure a model with probes on prompts, and write a record and its page.
 
-    `model` is a name (see `interp.load`) or a loaded model; `probes` are names (`all`: every observational one that
-    the model supports) or configured probes, with `settings` as `{probe: {field: value}}`; `prompts` a registered
-    set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
-    `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
-    of a tunnel: all it kept, unless named) that probes of a training are read at. `out=None` writes nothing.
-    The same call resumes an interrupted run; with `resume` it does nothing else. Where another process is at the same
-    run in the same folder, this one waits and returns what that one leaves.
-    Returns the record: `record.findings["manifold"]`.
+    The same call resumes an interrupted run. Processes that a launcher has started (`accelerate launch`, `torchrun`)
+    share the prompts if all of them call this; the first writes the record, which all return. If another process is at
+    the same run in the same folder, this one waits for its result.
 
-    Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
-    this; the first one writes the record, which all return.
+    Returns:
+        The record: `record["manifold"]` holds what this probe found.
 
-    >>> record = interp.run("tunnel:bijection-gpt-neox", probes="orthogonality", n_pool=20, out=None, quiet=True)
-    >>> sorted(record.findings)
-    ['orthogonality']
+    Raises:
+        UsageError: A name, setting or combination does not fit.
+        ModelError: The model cannot be found, read or trusted.
+        PromptError: There are too few prompts, or they do not fit the model.
+        RecordError: The record cannot be written.
+
+    Examples:
+        >>> record = interp.run("tunnel:bijection-gpt-neox", probes="orthogonality", n_pool=20, out=None, quiet=True)
+        >>> sorted(record.findings)
+        ['orthogonality']
     """
     ranks = here()
     out = None if options.out is None else Path(options.out)

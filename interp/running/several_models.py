@@ -69,16 +69,30 @@ def run_many(
     resume: bool = False,
     quiet: bool = False,
 ) -> ManyRuns:
-    """Measure every model (every revision of every model) with the same `options`, the keywords of `interp.run`.
+    """Measure several models (or revisions, or prompt sets) with the same options, and compare them.
 
-    With several sets of `prompts`, or `splits` of one among the options, each model is measured on each of them; the
-    comparison then gives the mean over sets and its t interval.
-    One model is in memory at a time. A run of the same specification in `out` that is done, can be read, and is of the
-    same revision, prompts and unchanged weights stands for itself. Where all probes follow checkpoints, `revisions` are
-    the checkpoints of one run of each model. `heard` is called with each outcome. Raises `UsageError` for what no model
-    could be asked, where a launcher has started several processes, and with `resume` where no run of them was begun.
+    One model is in memory at a time. A finished run in `out` of the same specification, revision, prompts and weights
+    is not repeated.
 
-    >>> done = interp.run_many(["pythia-70m", "pythia-160m"], options={"probes": "manifold"})  # doctest: +SKIP
+    Args:
+        models: Names of models.
+        revisions: Revisions of each model. For probes that follow checkpoints they are the checkpoints of one run.
+        prompts: Prompt sets. Each model is measured on each; the comparison gives means over sets and t intervals.
+        options: Keyword arguments of `interp.run`.
+        out: Folder for the runs and the comparison.
+        heard: Called with the outcome of each run.
+        resume: Only resume runs that were begun.
+        quiet: Whether to print no progress.
+
+    Returns:
+        The outcome of each run, and the comparison.
+
+    Raises:
+        UsageError: The options fit no model, a launcher has started several processes, or with `resume` nothing was
+            begun.
+
+    Examples:
+        >>> done = interp.run_many(["pythia-70m", "pythia-160m"], options={"probes": "manifold"})  # doctest: +SKIP
     """
     alike = replace(_options(options or {}), out=out, quiet=quiet, resume=False)
     _refuse_misuse(models, revisions, prompts, alike)

@@ -30,16 +30,28 @@ _NEEDS = tuple(Need(site, at="all") for site in ("pattern_entropy", "sink_mass",
 def show_tokens(
     model: Model, prompts: Prompts, prompt: int = 0, *, window: int | None = None, edits: Edits = ()
 ) -> TokenStrip:
-    """One of `prompts` (its number, the first) token by token, to look at in a notebook.
+    """Show one prompt token by token, in a notebook.
 
-    Tokens stand in a row, coloured by the entropy of their attention (layer and head by slider), by their sink mass,
-    by the entropy of the next token or of the exact belief where it is known; choosing one shows where it attends.
-    `prompts` is a text, or whatever `interp.collect` takes, as are `window` and `edits`. The arrays behind the
-    picture are fields of what is returned.
+    Tokens are coloured by attention entropy (layer and head by slider), by sink mass, by the entropy of the next token
+    or, where it is known, of the exact belief. Choose a token to see where it attends.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> interp.show_tokens(model, interp.sampled_prompts(model.task, 3), prompt=2)
-    TokenStrip('tunnel:bijection-gpt-neox': ... tokens, ... layers, ... heads)
+    Args:
+        model: The model.
+        prompts: A text, or whatever `interp.collect` takes.
+        prompt: Which of the prompts, from 0.
+        window: How many tokens are kept, from the end.
+        edits: Edits that act while the model is read.
+
+    Returns:
+        The token strip, which notebooks display; the arrays behind it are its fields.
+
+    Raises:
+        UsageError: There is no prompt of this number.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> interp.show_tokens(model, interp.sampled_prompts(model.task, 3), prompt=2)
+        TokenStrip('tunnel:bijection-gpt-neox': ... tokens, ... layers, ... heads)
     """
     pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
     refuse_unknown_prompt(pool, [prompt])

@@ -142,14 +142,23 @@ def of_this_thread(hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
 
 @contextmanager
 def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> Iterator[None]:
-    """Let listeners hear `model` until the block is left, however it is left.
+    """Attach listeners to the attention of a model inside a `with` block.
 
-    They hear the passes of this thread, or of those that are `ours`. Blocks of one thread may be nested: earlier
-    listeners act first. A second thread on the same model is refused.
+    Args:
+        model: The model.
+        *listeners: They see every attention call. In nested blocks of one thread, those of the outer block act first.
+        ours: Which threads' passes are seen; by default those of this thread.
 
-    >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> with interp.listening(model, interp.Listener()):
-    ...     logits = model.module(torch.tensor([[1, 2, 3]])).logits
+    Yields:
+        Nothing; the listeners are detached when the block is left.
+
+    Raises:
+        UsageError: Another thread already listens to this model.
+
+    Examples:
+        >>> model = interp.load("tunnel:bijection-gpt-neox")
+        >>> with interp.listening(model, interp.Listener()):
+        ...     logits = model.module(torch.tensor([[1, 2, 3]])).logits
     """
     if not listeners:
         raise ValueError("nobody to listen")

@@ -29,10 +29,11 @@ def environment() -> dict[str, Any]:
 
 
 def show_versions() -> None:
-    """Print versions and devices in two lines, as a report of a fault wants them.
+    """Print the versions of interp and the libraries it uses, and the devices, for bug reports.
 
-    >>> interp.show_versions()  # doctest: +ELLIPSIS
-    Python ...
+    Examples:
+        >>> interp.show_versions()  # doctest: +ELLIPSIS
+        Python ...
     """
     e = environment()
     packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items() if version)

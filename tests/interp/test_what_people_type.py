@@ -4,6 +4,7 @@ Each call works, or is refused in words that name what to type here. A Python ex
 """
 
 import inspect
+import re
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -286,6 +287,17 @@ def test_a_tooltip_shows_names_types_and_defaults_on_a_screen(function):
     assert len(shown) < 2_500 and " Option(" not in shown and "dtype: 'str | torch.dtype | None' = None" in shown
     args = inspect.getdoc(function).partition("Args:\n")[2]
     assert all(f"    {name}: {option.help}" in args for name, option in OPTIONS.items())
+
+
+@pytest.mark.parametrize("name", [name for name in interp.__all__ if inspect.isfunction(getattr(interp, name))])
+def test_a_docstring_tells_every_argument_the_result_and_an_example(name):
+    function = getattr(interp, name)
+    parts = re.split(r"^(Args|Returns|Yields|Raises|Examples):$", inspect.getdoc(function), flags=re.MULTILINE)
+    told = dict(zip(parts[1::2], parts[2::2], strict=True))
+    args = re.findall(r"^    \*?(\w+): \S", told.get("Args", ""), flags=re.MULTILINE)
+    assert args == list(inspect.signature(function).parameters)
+    assert name == "show_versions" or {"Returns", "Yields"} & told.keys()
+    assert ">>>" in told["Examples"]
 
 
 def test_an_unknown_argument_of_any_public_function_is_answered():
