@@ -31,7 +31,6 @@ class Course:
 
     distance: Float[np.ndarray, "prompt checkpoint"]
     what: str
-    unit: str
 
 
 def settled(steps: Int[np.ndarray, " checkpoint"], curves: Curves, epsilon: float) -> Float[np.ndarray, "*batch"]:

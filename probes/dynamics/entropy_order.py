@@ -21,8 +21,8 @@ from interp.statistics.estimate import null_from_draws, t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.resampling import shuffles
 
-ORDERED = {"manifold_length": "activation", "relative_length": "1", "low_entropy_distance": "1"}
-"""The statistics, in the order of the last axis of every array of them, and their units."""
+ORDERED = ("manifold_length", "relative_length", "low_entropy_distance")
+"""The statistics, in the order of the last axis of every array of them."""
 
 MAX_BINS = 10
 _FEW_VALUES = 20

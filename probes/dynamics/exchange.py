@@ -13,35 +13,22 @@ say what that does. One step stands for the training: the last checkpoint before
 its interval, so that something is missing, and as little as the checkpoints resolve.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.findings import Interval, Null, Scalar
-from interp.statistics.estimate import band, percentile_interval
+from interp.statistics.estimate import band
+from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.units import Units
-from interp.table import Table, number_columns
+from interp.table import Table
 
 from ..measures.sign_flips import flip_p, flipped_means
+from .quantities import QUANTITIES
 
 PARTS = ("excess", "patterns", "network", "lead")
-METHOD = "percentile bootstrap over {}s, paired; checkpoints held fixed"
-_NULL = "patterns and the rest of a checkpoint equally far"
-MEANINGS = {
-    "exchange_lead": "Error of the network of step {step} with the final attention patterns, less that of the final "
-    "network with the patterns of step {step}: above 0 attention was there before the rest.",
-    "patterns_share": "Share of the error still missing at step {step} that its attention patterns alone bring into "
-    "the final network; 0: attention is done, 1: it is all that is missing.",
-    "network_share": "Share of the error still missing at step {step} that is missing with the final attention "
-    "patterns too; 1: everything but attention is missing.",
-}  # fmt: skip
-UNDEFINED = {
-    name: words.replace(" of step {step}", "").replace(" at step {step}", "") for name, words in MEANINGS.items()
-}
+NUMBERS = ("exchange_lead", "patterns_share", "network_share")
 
 
 @dataclass(frozen=True)
@@ -69,60 +56,42 @@ class Exchange:
         return int(clear[-1]) if len(clear) else None
 
 
-def exchange_scalars(exchange: Exchange, n_flips: int, rng: np.random.Generator) -> dict[str, Scalar]:
+def exchange_numbers(exchange: Exchange, n_flips: int, rng: np.random.Generator) -> dict[str, Estimates]:
     """The lead at the step that stands for the training, and the two shares of the excess."""
     at, units = exchange.told_at, exchange.units
     if at is None:
-        reason = "no checkpoint is clearly worse than the end: there is nothing to compare"
-        return unexchanged(reason, units.counted | {"underpowered": True})
+        return unexchanged("no checkpoint is clearly worse than the end: there is nothing to compare", units)
+    step = str(int(exchange.steps[at]))
     parts = {name: exchange.part(name)[at] for name in PARTS}
-    signs = units.signs(n_flips, rng)
-    flipped = flipped_means(parts["lead"][:, None], signs)[:, 0]
-    about = units.counted
-    words = {name: meaning.format(step=int(exchange.steps[at])) for name, meaning in MEANINGS.items()}
-    method = METHOD.format(units.name)
-    low, high = band(flipped)
-    made = {
-        "exchange_lead": Scalar.of(
-            parts["lead"].mean(), "bits", units.mean_interval(parts["lead"], method, "no spread over prompts"),
-            Null(_NULL, 0.0, (float(low), float(high))), p=float(flip_p(parts["lead"][:, None], signs)[0]),
-            p_least=1 / (1 + n_flips), meaning=words["exchange_lead"], **about,
-        )
-    }  # fmt: skip
+    lead, signs = parts["lead"][:, None], units.signs(n_flips, rng)
+    low, high = band(flipped_means(lead, signs)[:, 0])
+    found = units.estimates(lead, step=step).against(np.array([[0.0], [low], [high]]), flip_p(lead, signs))
+    numbers = {"exchange_lead": replace(found, about={**found.about, "p_least": 1 / (1 + n_flips)})}
     for name in ("patterns", "network"):
-        replicates = units.resampled(np.stack([parts[name], parts["excess"]], axis=1))  # [resample, 2]
-        value = float(parts[name].mean() / parts["excess"].mean())
-        bounds = percentile_interval(value, ratio(replicates[:, 0], replicates[:, 1]))
-        made[f"{name}_share"] = Scalar.of(
-            value, "1", Interval.of(bounds, method, "no resample defines it"), "a share: it is read by 0 and 1",
-            meaning=words[f"{name}_share"], **about,
-        )  # fmt: skip
-    return made
+        together = np.stack([parts[name], parts["excess"]], axis=1)
+        share = ratio(*units.resampled(together).T)
+        numbers[f"{name}_share"] = Estimates.resampled(
+            ratio(*together.mean(axis=0)[:, None]), share[:, None], about=units.counted, words=found.words
+        )
+    return numbers
 
 
-def unexchanged(reason: str, about: Mapping[str, Any]) -> dict[str, Scalar]:
-    """The scalars where nothing was exchanged, or nothing is missing."""
-    units = {"exchange_lead": "bits"}
-    return {
-        name: Scalar.undefined(reason, units.get(name, "1"), meaning=meaning, **about)
-        for name, meaning in UNDEFINED.items()
-    }
+def unexchanged(reason: str, units: Units) -> dict[str, Estimates]:
+    """The numbers where nothing was exchanged, or nothing is missing."""
+    return dict.fromkeys(NUMBERS, Estimates.undefined(reason, about=units.counted, words={"step": "t"}))
 
 
 def exchange_table(exchange: Exchange, error: str) -> Table:
     """One row a checkpoint: the three errors, and what follows from them, each with its interval over prompts."""
-    columns: dict[str, np.ndarray] = {"step": exchange.steps}
     shown = {
-        "own": exchange.own,
-        "final_with_patterns": exchange.with_patterns,
-        "with_final_patterns": exchange.of_network,
-    }
-    for name, values in {**shown, **{name: exchange.part(name) for name in PARTS}}.items():
-        columns |= number_columns(name, values.mean(axis=1), band(exchange.units.resampled(values.T)))
+        "own": exchange.own, "final_with_patterns": exchange.with_patterns, "with_final_patterns": exchange.of_network,
+        **{name: exchange.part(name) for name in PARTS},
+    }  # fmt: skip
     what = "KL(exact posterior || prediction)" if error == "kl" else "loss on the text"
     caption = (
         f"By checkpoint, {what}: of its own network, of the final network with its attention patterns, and of its "
         "network with the final patterns; less that of the end: excess, patterns, network; lead: network − patterns. "
         f"95 % intervals over {exchange.units.name}s, paired."
     )
-    return Table(columns, {"step": "steps"} | dict.fromkeys((*shown, *PARTS), "bits"), caption)
+    columns = {name: exchange.units.estimates(values.T) for name, values in shown.items()}
+    return QUANTITIES.table({"step": exchange.steps, **columns}, caption)

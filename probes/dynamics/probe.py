@@ -33,18 +33,19 @@ from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units
 
 from ..measures.cloud import refuse_layer
 from ..measures.field_checks import refuse_too_few
-from .exchange import exchange_scalars, exchange_table, unexchanged
+from .exchange import exchange_numbers, exchange_table, unexchanged
+from .indices import indices, undefined_index
+from .quantities import QUANTITIES
 from .read import EXCHANGED, NEEDS, Sizes, errors, read_checkpoint, read_exchanged
-from .scalars import course_scalars, undefined_scalars
 from .tables import attention_table, points_table, settled_table, step_layer_table, step_table, updates_table
 from .training import Training
 
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
-_HEADLINE = ("exchange_lead", "patterns_share", "network_share", "dissociation_index", "frame_step", "error_step")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Dynamics(Probe):
     n_exchanged: int = 200
 
     name: ClassVar[str] = "dynamics"
+    quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Does the frame of attention settle before precision does, over the training?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
@@ -103,33 +105,25 @@ class Dynamics(Probe):
         self.refuse_fields(base.model.n_layers)
         unit = base.prompts.unit
         if len(under) < 2:
-            made = undefined_scalars("the model was not read at checkpoints of its training", unit)
-            return Findings(self.name, made, headline=("dissociation_index",))
+            numbers = undefined_index("the model was not read at checkpoints of its training", unit)
+            return QUANTITIES.findings(self.name, QUANTITIES.scalars(numbers), {})
         units = Units.of(base.rows, unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))
         training = Training.of(under, errors(base, base), units, self.layer)
         exchange = training.exchange
         if exchange is None:
-            made = unexchanged("attention patterns were not exchanged (exchange = False)", units.counted)
+            numbers = unexchanged("attention patterns were not exchanged (exchange = False)", units)
         else:
-            made = exchange_scalars(exchange, self.n_permutations, np.random.default_rng([self.seed, 2]))
-        made |= course_scalars(training, self.epsilon)
-        exchanged = {} if exchange is None else {"exchange": exchange_table(exchange, training.exchanged_error)}
-        return Findings(
-            self.name,
-            made,
-            exchanged
-            | {
-                "by_step": step_table(training),
-                "by_step_layer": step_layer_table(training),
-                "settled": settled_table(training, self.epsilon),
-                "updates": updates_table(training),
-                "points": points_table(training, base),
-                "attention": attention_table(training, base),
-            },
-            arrays={"epsilon": np.array(self.epsilon)},
-            notes=self._notes(training, base),
-            headline=tuple(name for name in _HEADLINE if name in made),
-        )
+            numbers = exchange_numbers(exchange, self.n_permutations, np.random.default_rng([self.seed, 2]))
+        tables = {} if exchange is None else {"exchange": exchange_table(exchange, training.exchanged_error)}
+        tables |= {
+            "by_step": step_table(training), "by_step_layer": step_layer_table(training),
+            "settled": settled_table(training, self.epsilon), "updates": updates_table(training),
+            "points": points_table(training, base), "attention": attention_table(training, base),
+        }  # fmt: skip
+        return QUANTITIES.findings(
+            self.name, QUANTITIES.scalars(numbers | indices(training, self.epsilon)), tables,
+            arrays={"epsilon": np.array(self.epsilon)}, notes=self._notes(training, base),
+        )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import dynamics_figures

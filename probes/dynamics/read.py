@@ -45,19 +45,18 @@ EXCHANGED = (OUTCOMES, LOSS)
 N_ENTRIES = 6
 """Of a finished statistic: value, interval, null and its band."""
 
-STATISTICS = {
-    "pc1_share": "fraction", "pc1_plus_pc2_share": "fraction", "participation_ratio": "dimensions", **ORDERED,
-    "entropy_correlation": "1", "bayes_entropy_correlation": "1", "token_keys": "1", "wk_columns": "1",
-}  # fmt: skip
-"""The finished statistics and their units."""
+STATISTICS = (
+    "pc1_share", "pc1_plus_pc2_share", "participation_ratio", *ORDERED, "entropy_correlation",
+    "bayes_entropy_correlation", "token_keys", "wk_columns",
+)  # fmt: skip
 
 ERRORS = {
-    "entropy_error": ("bits", "distance of the prediction's entropy from the posterior's"),
-    "kl": ("bits", "KL(exact posterior || prediction), all tokens"),
-    "loss": ("bits", "surprise at the next token of the text"),
-    "output": ("fraction", "total variation of the next-token distribution to the end's"),
+    "entropy_error": "distance of the prediction's entropy from the posterior's",
+    "kl": "KL(exact posterior || prediction), all tokens",
+    "loss": "surprise at the next token of the text",
+    "output": "total variation of the next-token distribution to the end's",
 }
-"""What is followed of the prediction: its unit and what it is."""
+"""What is followed of the prediction, and what it is."""
 
 MAX_POINTS = 300
 _N_CLOUDS, _N_SETS, _N_TOKENS = 20, 30, 100

@@ -49,7 +49,9 @@ class Training:
         if "exchange.patterns" in read[0]:
             exchanged = {name: _exchanged(read, name, units.n) for name in ("patterns", "network")}
         kept = ~np.isnan(np.concatenate([*errors.values(), *(e[None] for e in end.values())])).any(axis=0)
-        units = replace(units, index=units.index[kept], weights=_alive(units.weights[:, kept]))
+        units = replace(
+            units, index=units.index[kept], weights=_alive(units.weights[:, kept]), cluster=units.cluster[kept]
+        )
         finished = {
             name: np.stack([_full(r[f"stat.{name}"], n_layers) for r in read])
             for name in STATISTICS
@@ -100,7 +102,7 @@ class Training:
         """Total variation to the end's attention, mean over layers and heads; None where no rows were kept."""
         tv = self.by_prompt["tv"].mean(axis=(2, 3))
         what = "total variation of attention to the end's, mean over layers and heads"
-        return None if np.isnan(tv).any() else Course(tv.T, what, "fraction")
+        return None if np.isnan(tv).any() else Course(tv.T, what)
 
     def frame_by_layer(self) -> dict[str, Course]:
         """The same for each layer; empty where no rows were kept."""
@@ -108,19 +110,16 @@ class Training:
             return {}
         tv = self.by_prompt["tv"].mean(axis=3)
         return {
-            f"{FRAME}, layer {layer}": Course(tv[..., layer].T, f"the same at layer {layer}", "fraction")
+            f"{FRAME}, layer {layer}": Course(tv[..., layer].T, f"the same at layer {layer}")
             for layer in range(self.n_layers)
         }
 
     def courses(self) -> dict[str, Course]:
         """What the frame is compared with: the errors, the output and the values."""
-        found = {
-            name: Course((values - self.end[name]).T, ERRORS[name][1], ERRORS[name][0])
-            for name, values in self.errors.items()
-        }
+        found = {name: Course((values - self.end[name]).T, ERRORS[name]) for name, values in self.errors.items()}
         moved = self.by_prompt["value_distance"][..., self.layer]
         if not np.isnan(moved).any():
-            found[VALUES] = Course(moved.T, f"distance of the values of layer {self.layer} from the end's", "1")
+            found[VALUES] = Course(moved.T, f"distance of the values of layer {self.layer} from the end's")
         return found
 
 

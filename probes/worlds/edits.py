@@ -15,7 +15,8 @@ from interp.statistics.units import Units
 from interp.table import LABEL, Table
 from interp.testing import Shape, synthetic_capture
 
-from ..dynamics.exchange import Exchange, exchange_scalars
+from ..dynamics.exchange import Exchange, exchange_numbers
+from ..dynamics.quantities import QUANTITIES
 
 
 @dataclass(frozen=True)
@@ -150,4 +151,4 @@ def _course(like: _Sequences, made: Any, rng: np.random.Generator, seed: int, si
     own = patterns + network - end
     units = Units.of(rows, "sequence", made.n_bootstrap, rng)
     exchange = Exchange(np.array([0, 64, 512]), own, patterns, network, end, units)
-    return Findings("dynamics", exchange_scalars(exchange, made.n_permutations, rng), headline=("exchange_lead",))
+    return QUANTITIES.findings("dynamics", QUANTITIES.scalars(exchange_numbers(exchange, made.n_permutations, rng)), {})

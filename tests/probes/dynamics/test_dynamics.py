@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from interp.probes.dynamics.courses import Course, compare, interval_of, settled, value_at
 from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
-from interp.probes.dynamics.exchange import Exchange, exchange_scalars
+from interp.probes.dynamics.exchange import Exchange, exchange_numbers
 from interp.probes.dynamics.frame import (
     distance_squared,
     drift,
@@ -17,9 +17,9 @@ from interp.probes.dynamics.frame import (
     row_distances,
     update,
 )
+from interp.probes.dynamics.indices import indices
 from interp.probes.dynamics.probe import Dynamics
 from interp.probes.dynamics.read import MAX_POINTS, N_ENTRIES, NEEDS, sharpest_head, shown_rows
-from interp.probes.dynamics.scalars import course_scalars
 from interp.probes.dynamics.training import Training
 from scipy.spatial.distance import jensenshannon, pdist
 
@@ -131,7 +131,7 @@ def test_a_frame_that_freezes_while_values_unfurl_has_an_index_below_one(frame_f
         assert found.interval[1] < 1
     index = frame_first["dissociation_index"]
     assert index.value < 1 and index.interval[1] < 1
-    assert "Frame between the steps 10 and 100, the other between 100 and 1000" in index.meaning
+    assert "frame between the steps 10 and 100, the other between 100 and 1000" in index.meaning
     assert "without interpolation, the index is between 0.01 and 1." in index.meaning
     assert not index.underpowered
     assert frame_first["frame_step"].value == pytest.approx(crossing(EARLY), rel=2e-3)
@@ -336,7 +336,8 @@ def exchanged(own, patterns, network, rng, n=40):
     own, patterns, network = (np.stack([first, x, drawn[3]]) for x in drawn[:3])
     weights_ = rng.multinomial(n, np.full(n, 1 / n), 200)
     units = Units(np.arange(n), np.arange(n), np.arange(n), weights_, "sequence")
-    return exchange_scalars(Exchange(np.array([0, 64, 512]), own, patterns, network, drawn[3], units), 99, rng)
+    exchange = Exchange(np.array([0, 64, 512]), own, patterns, network, drawn[3], units)
+    return PROBE.quantities.scalars(exchange_numbers(exchange, 99, rng))
 
 
 @pytest.mark.parametrize(("shares", "least", "most"), [((1.0, 0.0), 0, 0), ((1.0, 1.0), 0, 5), ((0.1, 1.0), 58, 60)])
@@ -566,7 +567,7 @@ def read_training(frame, errors, steps=(0, 10, 100)):
 @pytest.mark.parametrize(("n", "few"), [(19, True), (20, False)])
 def test_fewer_than_twenty_prompts_are_underpowered(n, few):
     frame, error = (np.outer(course, np.ones(n)) for course in ((1, 0.05, 0), (1, 0.6, 0)))
-    found = course_scalars(read_training(frame, error), 0.1)
+    found = PROBE.quantities.scalars(indices(read_training(frame, error), 0.1))
     assert found["dissociation_index"].value < 1 and found["dissociation_index"].n == n
     # log(1 + step) goes 0, log 11, log 101: crossings at 0.9/0.95 of the first and 0.5/0.6 of the second interval
     first, second = 11 ** (0.9 / 0.95) - 1, 11 * (101 / 11) ** (0.5 / 0.6) - 1
@@ -595,7 +596,7 @@ def test_the_interval_covers_the_index_of_the_population():
     truth = float(settled(GRID, first, 0.1) / settled(GRID, second, 0.1))
     covered = 0
     for _ in range(200):
-        a, b = (Course(noisy(course, 60, rng, 0.3), "x", "1") for course in (first, second))
+        a, b = (Course(noisy(course, 60, rng, 0.3), "x") for course in (first, second))
         found = compare(GRID, a, b, 0.1, rng.multinomial(60, np.full(60, 1 / 60), size=200))
         low, high = np.nanquantile(found.resampled, [0.025, 0.975])
         covered += low <= truth <= high
