@@ -9,16 +9,17 @@ Source: `qkv_analysis.py` of the code released with Paper II (arXiv 2512.22473),
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Interval, Scalar
-from interp.statistics.estimate import band, mean_and_band, null_from_permutations, percentile_interval
-from interp.table import LABEL, Table, number_columns
+from interp.statistics.estimate import band
+from interp.statistics.estimates import Estimates
+from interp.table import Table
 
-NAMES = {"W_Q": "queries", "W_K": "keys", "W_V": "values"}
+from .quantities import NAMES, QUANTITIES
+
 RANK = 4
 """How many directions the scalars are of."""
 
@@ -65,53 +66,42 @@ class Aligned:
         return len(next(iter(self.by_prompt.values())))
 
 
-def alignment_findings(
+def alignments(
     aligned: Aligned, weights: Float[np.ndarray, "resample prompt"], unit: str, rng: np.random.Generator
-) -> tuple[dict[str, Scalar], Table]:
-    """One scalar a projection (k = `RANK`, mean over heads), and the table `alignment` by head at powers of two."""
-    scalars: dict[str, Scalar] = {}
-    rows: list[dict[str, Any]] = []
+) -> tuple[dict[str, Estimates], Table]:
+    """One number a projection (k = `RANK`, mean over heads), and the table `alignment` by head at powers of two."""
+    found: dict[str, Estimates] = {}
+    parts = []
     for name, words in NAMES.items():
-        shares, random = aligned.shares(name), aligned.random(name, rng)
+        shares, random = aligned.shares(name), np.sqrt(aligned.random(name, rng))  # [prompt or draw, head, rank]
+        value = np.sqrt(shares.mean(axis=0))
+        resampled = np.sqrt(np.einsum("rp,phk->rhk", weights, shares))
         k = min(RANK, shares.shape[2])
-        scalars[f"alignment_{words}"] = _scalar(words, shares[..., k - 1], random[..., k - 1], weights, k, unit)
-        rows += _rows(name, shares, random, weights, aligned.energy[name])
-    units = {"matrix": LABEL, "head": "index", "k": "directions"}
-    units |= dict.fromkeys(("alignment", "null", "energy"), "fraction")
-    caption = (
+        mean, replicates, drawn = (x[..., [k - 1]].mean(axis=-2) for x in (value, resampled, random))
+        mine = Estimates.resampled(mean, replicates).exchanged(drawn, asks="nothing")
+        if np.isnan(shares[..., k - 1]).any():
+            mine = Estimates.undefined(f"a head has no gradient in some {unit}s")
+        found[f"alignment_{words}"] = replace(mine, words={"k": str(k)})
+        parts.append(_by_head(name, value, resampled, random, aligned.energy[name]))
+    return found, QUANTITIES.stacked(
+        parts,
         "Alignment of the gradient at a projection with its k leading singular directions, by head (those of shared "
         "keys and values are key and value heads), beside k random directions; `energy`: the same directions' share of "
-        "the weights' square."
+        "the weights' square.",
+        head="index",
     )
-    return scalars, Table.from_rows(rows, units, caption)
 
 
-def _scalar(words: str, shares: np.ndarray, random: np.ndarray, weights: np.ndarray, k: int, unit: str) -> Scalar:
-    meaning = f"‖U_kᵀ G‖ / ‖G‖ of the gradient at the {words}' weights, k = {k}, mean over heads"
-    about = {"n": len(shares), "n_unit": unit, "meaning": meaning}
-    if np.isnan(shares).any():
-        return Scalar.undefined(f"a head has no gradient in some {unit}s", "fraction", **about)
-    value = float(np.sqrt(shares.mean(axis=0)).mean())
-    bounds = percentile_interval(value, np.sqrt(np.einsum("rp,ph->rh", weights, shares)).mean(axis=1))
-    null = null_from_permutations(f"{k} random directions", np.sqrt(random).mean(axis=1))
-    return Scalar.of(
-        value, "fraction", Interval.of(bounds, f"percentile bootstrap over {unit}s", "undefined in every resample"),
-        null, **about,
-    )  # fmt: skip
-
-
-def _rows(
-    name: str, shares: np.ndarray, random: np.ndarray, weights: np.ndarray, energy: np.ndarray
-) -> list[dict[str, Any]]:
-    ranks = [2**i for i in range(shares.shape[2].bit_length()) if 2**i <= shares.shape[2]]
-    value = np.sqrt(shares.mean(axis=0))  # [head, rank]
-    null, *null_band = mean_and_band(np.sqrt(random))
-    columns = {
-        **number_columns("alignment", value, band(np.sqrt(np.einsum("rp,phk->rhk", weights, shares)))),
-        **number_columns("null", null, null_band), "energy": energy,
+def _by_head(
+    name: str, value: np.ndarray, resampled: np.ndarray, random: np.ndarray, energy: np.ndarray
+) -> dict[str, np.ndarray | Estimates]:
+    n_heads, n_ranks = value.shape
+    ranks = np.array([2**i for i in range(n_ranks.bit_length()) if 2**i <= n_ranks])
+    value, resampled, random, energy = (
+        x[..., ranks - 1].reshape(*x.shape[:-2], -1) for x in (value, resampled, random, energy)
+    )
+    return {
+        "matrix": np.full(value.size, name), "head": np.repeat(np.arange(n_heads), len(ranks)),
+        "k": np.tile(ranks, n_heads), "alignment": Estimates(value, band(resampled)),
+        "null": Estimates(random.mean(axis=0), band(random)), "energy": energy,
     }  # fmt: skip
-    return [
-        {"matrix": name, "head": head, "k": k} | {column: float(v[head, k - 1]) for column, v in columns.items()}
-        for head in range(shares.shape[1])
-        for k in ranks
-    ]

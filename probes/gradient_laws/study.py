@@ -20,12 +20,14 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Figure
+from interp.statistics.quantities import Quantities
 from interp.study import Study
 from interp.system.progress import Report
 
 from ..measures.field_checks import refuse_too_few
 from .alignment import Aligned
 from .findings import Measured, findings_of
+from .quantities import QUANTITIES
 from .routing import Pairs, Routed
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class GradientLaws(Study):
     seed: int = 0
 
     name: ClassVar[str] = "gradient_laws"
+    quantities: ClassVar[Quantities] = QUANTITIES
     question: ClassVar[str] = "Do attention's gradients obey their laws, and does attention move to better values?"
 
     def measure(self, work: Path, progress: Report) -> Findings:

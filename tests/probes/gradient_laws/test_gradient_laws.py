@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from interp.probes.gradient_laws.alignment import NAMES, Aligned, alignment_findings
+from interp.probes.gradient_laws.alignment import Aligned, alignments
+from interp.probes.gradient_laws.quantities import NAMES, QUANTITIES
 from interp.probes.gradient_laws.routing import Pairs, Routed, agreement, permuted_agreement, sampled_pairs
 from interp.probes.gradient_laws.study import GradientLaws
 from scipy import stats
@@ -257,7 +258,7 @@ def test_alignments_are_roots_of_mean_squares_by_head_with_the_energy_of_the_wei
     for _ in range(6):
         aligned.add({name: rng.standard_normal((2, 9, 4)) for name in NAMES})
     resamples = rng.multinomial(6, np.full(6, 1 / 6), 50) / 6
-    scalars, table = alignment_findings(aligned, resamples, "text", np.random.default_rng(4))
+    found, table = alignments(aligned, resamples, "text", np.random.default_rng(4))
     again = np.random.default_rng(4)
     for name, words in NAMES.items():
         shares, random = aligned.shares(name), aligned.random(name, again)
@@ -273,8 +274,8 @@ def test_alignments_are_roots_of_mean_squares_by_head_with_the_energy_of_the_wei
             assert (row["null_low"][0], row["null_high"][0]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
             energy = np.square(singular[head, :k]).sum() / np.square(weights[name][head]).sum()
             assert row["energy"][0] == pytest.approx(energy)
-        scalar = scalars[f"alignment_{words}"]
-        assert scalar.value == pytest.approx(np.sqrt(shares[..., 3].mean(axis=0)).mean()) and scalar.n == 6
+        scalar = QUANTITIES.scalar(f"alignment_{words}", found[f"alignment_{words}"])
+        assert scalar.value == pytest.approx(np.sqrt(shares[..., 3].mean(axis=0)).mean())
         assert scalar.null.value == pytest.approx(np.sqrt(random[..., 3]).mean())
     assert table.n_rows == 3 * 2 * 3, "k of 1, 2 and 4"
 
@@ -299,7 +300,8 @@ def test_a_head_without_a_gradient_has_no_alignment():
     aligned.add(dict.fromkeys(NAMES, gradient))
     aligned.add(dict.fromkeys(NAMES, gradient * np.array([1.0, 0.0])[:, None, None]))
     assert np.isnan(aligned.shares("W_K")).any(axis=(1, 2)).tolist() == [False, True]
-    scalars, _ = alignment_findings(aligned, np.full((3, 2), 0.5), "text", np.random.default_rng(8))
+    found, _ = alignments(aligned, np.full((3, 2), 0.5), "text", np.random.default_rng(8))
+    scalars = QUANTITIES.scalars(found)
     assert (
         np.isnan(scalars["alignment_keys"].value)
         and "no gradient in some texts" in scalars["alignment_keys"].null_reason
