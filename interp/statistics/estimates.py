@@ -125,20 +125,29 @@ class Estimates:
 
         A p that is given takes its place; `known` that of the null's mean, where it is known.
         """
-        if p is None and asks != "nothing":
-            side = {"above": np.positive, "below": np.negative, "either": np.abs}[asks]
-            p = maximum_statistic_p(*map(side, excess(self.value, permuted)))
+        p = self._ranked(permuted, asks) if p is None else p
         mean = permuted.mean(axis=0) if known is None else np.full(permuted.shape[1], known)
         null = np.vstack([mean, band(permuted)])
         return replace(self, null=self._where_defined(null), p=p, n_draws=len(permuted))
 
-    def drawn(self, draws: Float[np.ndarray, "draw place"], known: float | None = None) -> "Estimates":
-        """Compared with draws of a null: their mean, and where 95 % of further draws would fall; without a p.
+    def drawn(
+        self, draws: Float[np.ndarray, "draw place"], known: float | None = None, asks: Asks = "nothing"
+    ) -> "Estimates":
+        """Compared with draws of a null: their mean, and where 95 % of further draws would fall.
 
-        `known` takes the place of the mean where it is known.
+        `known` takes the place of the mean where it is known. A p is given of the side that is asked about.
         """
         nulls = [null_from_draws("", of_place) for of_place in draws.T]
-        return self.against(np.array([(x.value if known is None else known, *x.band) for x in nulls]).T)
+        null = np.array([(x.value if known is None else known, *x.band) for x in nulls]).T
+        p = self._ranked(draws, asks)
+        return replace(self.against(null, p), n_draws=self.n_draws if p is None else len(draws))
+
+    def _ranked(self, draws: Float[np.ndarray, "draw place"], asks: Asks) -> Places | None:
+        """p by the largest excess of each draw over all places; None where nothing is asked."""
+        if asks == "nothing":
+            return None
+        side = {"above": np.positive, "below": np.negative, "either": np.abs}[asks]
+        return maximum_statistic_p(*map(side, excess(self.value, draws)))
 
     def against(self, null: Float[np.ndarray, "value_low_high place"], p: Places | None = None) -> "Estimates":
         """Compared with a null that is known, with the p that is known."""

@@ -1,5 +1,7 @@
 """The figures of the belief probe, from its findings alone."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from interp.drawing import (
@@ -19,11 +21,15 @@ from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
 
-from ..measures.target import Target
+from ..measures.target import COLUMN, Target
+from .target import slots_of
 
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
 _TIED = "several alike"
+Said = Mapping[str, str]
+"""The exact belief in words, or the column in its place (`slots_of`)."""
+
 _HOVER = "%{customdata}<extra>%{fullData.name}</extra>"
 
 
@@ -32,24 +38,27 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     by_layer = findings.tables["by_layer"]
     primary = str(by_layer["site"][0])
     mine = by_layer.where(by_layer["site"] == primary)
-    drawn = [_simplex(findings.tables["decoded"]), _by_site(by_layer), _controls(mine, primary, findings)]
+    said = slots_of(Target.of(by_layer, takes_names=True) if COLUMN in by_layer else None)
+    drawn = [
+        _simplex(findings.tables["decoded"], said), _by_site(by_layer, said), _controls(mine, primary, findings, said)
+    ]  # fmt: skip
     if np.isfinite(by_layer["silhouette"]).any():
         drawn.append(_silhouette(by_layer))
-    drawn.append(_components(findings.tables["components"]))
+    drawn.append(_components(findings.tables["components"], said))
     if "interchange" in findings.tables:
         drawn.append(_interchange(findings.tables["interchange"]))
-    return tuple(map(Target.of(by_layer, takes_names=True).retell, drawn))
+    return tuple(drawn)
 
 
-def _simplex(table: Table) -> Figure:
+def _simplex(table: Table, said: Said) -> Figure:
     if not table["exact_y"].any():
-        return _one_dimension(table)
-    plot = blank("exact belief", "second coordinate")
+        return _one_dimension(table, said)
+    plot = blank(said["belief"], "second coordinate")
     whole = {axis: _whole(table[f"exact_{axis}"], table[f"decoded_{axis}"]) for axis in ("x", "y")}
     plot.update_layout(
         xaxis={"domain": [0, 0.48], "range": whole["x"], "constrain": "domain"},
         yaxis={"range": whole["y"], "scaleanchor": "x", "scaleratio": 1, "constrain": "domain"},
-        xaxis2={"domain": [0.52, 1], "title": {"text": "decoded belief"}, "showgrid": False,
+        xaxis2={"domain": [0.52, 1], "title": {"text": f"{said['belief']}, decoded"}, "showgrid": False,
                 "zeroline": False, "range": whole["x"], "constrain": "domain"},
         yaxis2={"anchor": "x2", "range": whole["y"], "scaleanchor": "x2", "scaleratio": 1, "showticklabels": False,
                 "zeroline": False, "constrain": "domain", "gridcolor": "rgba(128,128,128,0.2)"},
@@ -62,12 +71,12 @@ def _simplex(table: Table) -> Figure:
                 marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
             )  # fmt: skip
     reading = (
-        "Left, the ideal observer's beliefs (a triangle of three states, else their first principal plane); right, "
+        f"Left, exact {said['beliefs']} (a triangle of three states, else their first principal plane); right, "
         "what a linear readout finds of them in sequences it was not fitted on, coloured by the exact most likely "
-        "state. The same shape on both sides means that the geometry of the belief lies in the activations. "
+        "state. The same shape on both sides means that their geometry lies in the activations. "
         "No null is drawn: the next figure has it."
     )
-    return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
+    return Figure("simplex", f"What is decoded of {said['belief']}", reading, plot, "decoded")
 
 
 def _whole(*coordinates: np.ndarray) -> list[float]:
@@ -77,8 +86,8 @@ def _whole(*coordinates: np.ndarray) -> list[float]:
     return [low - room, high + room]
 
 
-def _one_dimension(table: Table) -> Figure:
-    plot = blank("exact belief", "decoded belief")
+def _one_dimension(table: Table, said: Said) -> Figure:
+    plot = blank(said["belief"], f"{said['belief']}, decoded")
     ends = [float(table["exact_x"].min()), float(table["exact_x"].max())]
     add_line(plot, ends, ends, "exact")
     for i, (name, points) in enumerate(_by_state(table)):
@@ -88,10 +97,10 @@ def _one_dimension(table: Table) -> Figure:
             marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
         )  # fmt: skip
     reading = (
-        "Each point is a row of a sequence that the readout was not fitted on; on the dashed line the belief is "
+        "Each point is a row of a sequence that the readout was not fitted on; on the dashed line it is "
         "decoded exactly, and a level cloud tells nothing of it. No null is drawn: the next figure has it."
     )
-    return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
+    return Figure("simplex", f"What is decoded of {said['belief']}", reading, plot, "decoded")
 
 
 def _by_state(table: Table) -> list[tuple[str, Table]]:
@@ -103,7 +112,7 @@ def _colour(i: int, name: str) -> str:
     return NULL if name == _TIED else PALETTE[i % len(PALETTE)]
 
 
-def _by_site(table: Table) -> Figure:
+def _by_site(table: Table, said: Said) -> Figure:
     plot = blank(_DEPTH, "held-out R² (fraction)")
     for site, mine, colour in coloured(table, "site"):
         add_null_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]))
@@ -111,21 +120,21 @@ def _by_site(table: Table) -> Figure:
             add_curve(plot, mine["layer"], mine, column, _SITE_WORDS[site] + words, colour, dash)
     cut = limit_r2(plot, table["r2"], table["r2_low"], table["r2_beyond_position"])
     reading = (
-        "Share of the exact belief's variance that a linear readout predicts in sequences it was not fitted on, with "
-        "95 % bands; dotted, once position is taken out of both; grey, refits on beliefs of other sequences."
-        f"{cut}"
+        f"Share of the variance of {said['belief']} that a linear readout predicts in sequences it was not fitted on, "
+        "with 95 % bands; dotted, once position is taken out of both; grey, refits on "
+        f"{said['beliefs']} of other sequences.{cut}"
     )
-    return Figure("r2_by_site", "Where the belief can be read", reading, plot, "by_layer")
+    return Figure("r2_by_site", f"Where {said['belief']} can be read", reading, plot, "by_layer")
 
 
-def _controls(table: Table, site: str, findings: Findings) -> Figure:
+def _controls(table: Table, site: str, findings: Findings, said: Said) -> Figure:
     plot = blank(_DEPTH, f"held-out R² (fraction, {_SITE_WORDS[site]})")
     layer = table["layer"]
-    add_curve(plot, layer, table, "r2", "belief", VALUE)
+    add_curve(plot, layer, table, "r2", said["belief"], VALUE)
     others = (
         ("random_subspace_r2", "from random subspaces of its rank", PALETTE[1], "dash"),
         ("control_r2", "control task", NULL, "dot"),
-        ("r2_null", "null: permuted beliefs", NULL, "dash"),
+        ("r2_null", f"null: permuted {said['beliefs']}", NULL, "dash"),
     )
     for column, words, colour, dash in others:
         plot.add_scatter(
@@ -135,9 +144,9 @@ def _controls(table: Table, site: str, findings: Findings) -> Figure:
     add_line(plot, layer, position, "position alone", "longdash", PALETTE[2])
     cut = limit_r2(plot, position, table["r2"], table["r2_low"], *(table[column] for column, *_ in others))
     reading = (
-        "What the R² of the belief has to be compared with. Near the line of random subspaces, any subspace would do; "
-        "near the control task, telling tokens and positions apart is enough; near position alone, no evidence is read."
-        f"{cut}"
+        f"What the R² of {said['belief']} has to be compared with. Near the line of random subspaces, any subspace "
+        "would do; near the control task, telling tokens and positions apart is enough; near position alone, no "
+        f"evidence is read.{cut}"
     )
     return Figure("controls", "More than token, position and luck?", reading, plot, "by_layer")
 
@@ -154,15 +163,18 @@ def _silhouette(table: Table) -> Figure:
     return Figure("silhouette", "Do activations gather by state?", reading, plot, "by_layer")
 
 
-def _components(table: Table) -> Figure:
-    plot = blank("component of the belief", "held-out R² (fraction)")
+def _components(table: Table, said: Said) -> Figure:
+    plot = blank(f"component of {said['belief']}", "held-out R² (fraction)")
     add_null_band(plot, table["component"], (table["r2_null_low"], table["r2_null_high"]))
     plot.add_scatter(
         x=table["component"], y=table["r2"], mode="markers", name="readout", marker={"color": VALUE, "size": 8},
         error_y=error_bars(table, "r2", VALUE),
     )  # fmt: skip
     cut = limit_r2(plot, table["r2"], table["r2_low"])
-    reading = f"How well each component is read at the primary place; bars are 95 %, grey are permuted beliefs.{cut}"
+    reading = (
+        "How well each component is read at the primary place; bars are 95 %, grey are permuted "
+        f"{said['beliefs']}.{cut}"
+    )
     return Figure("components", "Is every component read?", reading, plot, "components")
 
 

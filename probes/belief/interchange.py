@@ -15,7 +15,7 @@ Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, takewhile
 
 import numpy as np
@@ -23,15 +23,15 @@ from jaxtyping import Float, Int
 
 from interp.capture import Capture
 from interp.edits import ReplaceCoordinates
-from interp.findings import Interval, Scalar
 from interp.information import cross_entropy_bits, entropy_bits, restricted
 from interp.need import Need
 from interp.probe import Condition, Readout
-from interp.statistics.estimate import null_from_draws
-from interp.statistics.units import counted, mean_bounds, resampled_unit
-from interp.table import LABEL, Table, number_columns
+from interp.statistics.estimates import Estimates
+from interp.statistics.units import counted, mean_bounds
+from interp.table import Table
 
 from ..measures.sample_sizes import FEW_PAIRS
+from .quantities import QUANTITIES
 
 OUTPUT = Need("outcome_log_prob")
 N_RANDOM = 199
@@ -47,12 +47,6 @@ INTERCHANGE = (
     "fall of the first and half the rise of the second (redirected_bits), with its 95 % interval over sequences, "
     "beside random subspaces of the same dimension (null; p one-sided, by rank)."
 )
-MEANING = (
-    "By how much the prediction turns from its own exact posterior to the donor's when the residual stream at depth "
-    "{depth} is given the donor's coordinates in the {rank} dimensions that the belief is {words}; swapping the whole "
-    "stream there redirects {whole:.3g} bits."
-)
-WORDS = {"readout": "read from", "encoding": "written along"}
 
 
 @dataclass(frozen=True)
@@ -145,13 +139,11 @@ class Swapped:
     own_kl: float
     random: Float[np.ndarray, " draw"]
 
-    @property
-    def redirected(self) -> float:
-        return float(self.by_unit.mean())
-
-    @property
-    def p(self) -> float:
-        return (1 + int((self.random >= self.redirected).sum())) / (1 + len(self.random))
+    def redirected(self, n_bootstrap: int) -> Estimates:
+        """Bits redirected, beside random subspaces of the same dimension; p one-sided, by rank."""
+        bounds = mean_bounds(self.by_unit, self.clusters, n_bootstrap) or (np.nan, np.nan)
+        found = Estimates(np.array([self.by_unit.mean()]), np.array([bounds]).T)
+        return found.drawn(self.random[:, None], asks="above")
 
 
 def outcomes(
@@ -178,30 +170,26 @@ def outcomes(
     return found
 
 
-def swap_scalar(found: list[Swapped], subspace: str, depth: int, rank: int, n_bootstrap: int, unit: str) -> Scalar:
-    """Bits redirected by a belief subspace at one depth. Null: random subspaces of the same dimension."""
-    mine = next(s for s in found if (s.depth, s.subspace) == (depth, subspace))
-    whole = next(s for s in found if (s.depth, s.subspace) == (depth, "all")).redirected
+def redirected(
+    found: Sequence[Swapped], subspace: str, depth: int, rank: int, n_bootstrap: int, unit: str
+) -> Estimates:
+    """Bits redirected by a belief subspace at one depth."""
+    here = {s.subspace: s for s in found if s.depth == depth}
+    mine = here[subspace]
     about = counted(np.arange(len(mine.clusters)), mine.clusters, unit)
-    method = f"bootstrap over {resampled_unit(about)}s, subspaces held fixed"
-    bounds = mean_bounds(mine.by_unit, mine.clusters, n_bootstrap)
-    return Scalar.of(
-        mine.redirected, "bits", Interval.of(bounds, method, "no resample differs"),
-        null_from_draws("random subspaces of the same dimension", mine.random), p=mine.p,
-        underpowered=(about["n_clusters"] or about["n"]) < FEW_PAIRS, **about,
-        meaning=MEANING.format(depth=depth, rank=rank, words=WORDS[subspace], whole=whole),
-    )  # fmt: skip
+    about |= {"underpowered": len(np.unique(mine.clusters)) < FEW_PAIRS}
+    words = {"depth": str(depth), "rank": str(rank), "whole": f"{here['all'].by_unit.mean():.3g}"}
+    return replace(mine.redirected(n_bootstrap), about=about, words=words)
 
 
-def interchange_table(found: list[Swapped], n_bootstrap: int) -> Table:
+def interchange_table(found: Sequence[Swapped], n_bootstrap: int) -> Table:
     """One row for every depth and subspace."""
-    rows = []
-    for s in found:
-        bounds = mean_bounds(s.by_unit, s.clusters, n_bootstrap) or (np.nan, np.nan)
-        null = null_from_draws("", s.random)
-        rows.append({
-            "depth": s.depth, "subspace": s.subspace, "donor_kl": s.donor_kl, "own_kl": s.own_kl,
-            **number_columns("redirected_bits", s.redirected, bounds, (null.value, *null.band), s.p),
-        })  # fmt: skip
-    units = {"depth": "layer", "subspace": LABEL, "redirected_bits": "bits", "donor_kl": "bits", "own_kl": "bits"}
-    return Table.from_rows(rows, units, INTERCHANGE)
+    parts = [
+        {
+            "depth": np.array([s.depth]), "subspace": np.array([s.subspace]),
+            "redirected_bits": s.redirected(n_bootstrap), "donor_kl": np.array([s.donor_kl]),
+            "own_kl": np.array([s.own_kl]),
+        }
+        for s in found
+    ]  # fmt: skip
+    return QUANTITIES.stacked(parts, INTERCHANGE, depth="layer")

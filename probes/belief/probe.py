@@ -16,7 +16,7 @@ and Liang 2019 (arXiv 1909.03368) on control tasks. Formulas, nulls and failure 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -27,6 +27,8 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Condition, Figure, Planned, Probe, Readout, Sentences
 from interp.prompt import PromptSet
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import principal_axes, scaled
 from interp.system.threads import side_by_side
 from interp.table import Table
@@ -37,7 +39,17 @@ from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
-from .clusters import dimensions_for, gather, make_clusters
+from .clusters import gather, make_clusters
+from .estimates import (
+    component_estimates,
+    position_estimate,
+    score_estimates,
+    selectivity_estimates,
+    share_estimates,
+    silhouette_estimates,
+    still,
+    subspace_estimates,
+)
 from .interchange import (
     BASELINE,
     N_ELSEWHERE,
@@ -48,19 +60,11 @@ from .interchange import (
     make_pairs,
     named_depth,
     outcomes,
-    swap_scalar,
+    redirected,
     swaps,
 )
+from .quantities import QUANTITIES
 from .readout import N_CONTROLS, Reading, Setting, make_setting, read_belief
-from .scalars import (
-    component_scalars,
-    position_scalar,
-    score_scalar,
-    selectivity_scalar,
-    share_scalars,
-    silhouette_scalars,
-    subspace_scalar,
-)
 from .scores import MIXED_IN, output_distance, scores
 from .tables import by_layer_table, components_table, decoded_table
 from .target import ExactBelief
@@ -91,6 +95,7 @@ class Belief(Probe):
     target: str | None = field(default=None, metadata=ADDED)
 
     name: ClassVar[str] = "belief"
+    quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4, n_fits=3 * 2 * (10 + 5))
     """Fits: at three sites, beyond position and not, of every pair of folds left out and of every fold."""
     question: ClassVar[str] = "Can the exact belief be decoded from the activations, beyond position and token?"
@@ -129,27 +134,34 @@ class Belief(Probe):
             refuse_layer(self.layer, n_places(self.sites[0], n_layers))
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
-        """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
+        """Swaps of what carries the belief between the sequences that it was not fitted on, and their controls."""
         if not self.interchange or "resid" not in self.sites:
             return ()
-        if self._column is not None:
-            return self._program_swaps(base, self._column)
-        belief, pool = ExactBelief.of(base), Cloud.of(base, Need("resid"))
+        belief, pool = ExactBelief.of(base, self._column), Cloud.of(base, STREAM)
         _check_units(pool)
+        setting = make_setting(pool, belief, 1, 1, self._rng(0))
         if belief.rank == 0:
             return ()
-        setting = make_setting(pool, belief, 1, 1, self._rng(0))
-        pairs = self._pairs(base, pool, setting)
-        if len(pairs.prompts) == 0:
-            return ()
-        bases = {}
-        for depth in _swapped_depths(pool):
-            reading = read_belief(pool.points[depth], setting, self._rng(1))
-            axes = {name: _basis(getattr(reading, name), belief.rank) for name in ("readout", "encoding")}
+        if self._column is not None:
+            of_program = Swaps.of(base, self._column, _held_out(pool, setting), self.seed)
+            if of_program is None:
+                return ()
+            found = {depth: self._bases(pool.points[depth], setting) for depth in of_program.depths(pool.n_layers)}
+            alive = {depth: {name: Directions(axes) for name, axes in of_depth.items() if axes.any(axis=1).all()}
+                     for depth, of_depth in found.items()}  # fmt: skip
+            return of_program.conditions(base, alive, self.seed)
+        pairs, bases = self._pairs(base, pool, setting), {}
+        for depth in _spread(pool.n_layers) if len(pairs.prompts) else ():
+            axes = self._bases(pool.points[depth], setting)
             axes["principal"] = principal_axes(scaled(pool.points[depth], "centred"), belief.rank).directions
             if all(len(a) == belief.rank and a.any(axis=1).all() for a in axes.values()):
                 bases[depth] = axes
-        return swaps(base, pairs, bases, self.seed) if bases and len(pairs.prompts) else ()
+        return swaps(base, pairs, bases, self.seed) if bases else ()
+
+    def _bases(self, points: np.ndarray, setting: Setting) -> dict[str, np.ndarray]:
+        """Where the belief is read from and written along, at one depth."""
+        reading = read_belief(points, setting, self._rng(1))
+        return {name: _basis(getattr(reading, name), setting.belief.rank) for name in ("readout", "encoding")}
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """Every subspace at every depth that is swapped; a fifth of the prompts is held out, give or take."""
@@ -164,7 +176,6 @@ class Belief(Probe):
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
         belief = ExactBelief.of(base, self._column)
-        target = self._column or OWN_ENTROPY
         clouds = {site: Cloud.of(base, Need(site)) for site in self.sites}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
@@ -175,34 +186,35 @@ class Belief(Probe):
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, everywhere, "centred")]
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
         counted = Counted.of(places, pool, pool.n_units < FEW_HALVES)
-        by_place = self._by_place(places, readings, pool, setting, counted)
         scored = [scores(setting, reading) for reading in readings]
-        for name in scored[0]:
-            by_place[name] = [score_scalar(name, s[name], setting, counted, i) for i, s in enumerate(scored)]
-        by_position = [{name: float(s.by_position.mean()) for name, s in of_place.items()} for of_place in scored]
-        components = component_scalars(readings[primary].kept, setting, counted, primary)
-        scalars = _scalars(places, primary, by_place)
-        scalars["position_r2"] = position_scalar(readings[primary], setting, counted)
+        by_place = self._by_place(places, readings, pool, setting)
+        by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}
+        by_place = {name: replace(of, about={**counted.everywhere, **of.about}) for name, of in by_place.items()}
+        alone = {"position_r2": position_estimate(readings[primary], setting)}
         if self.target is None:
-            scalars["output_tvd"] = self._output(base, setting, counted)
-        tables, swaps = (self._interchange if self.target is None else self._by_program)(base, under, setting, pool)
-        scalars |= swaps
-        headline = ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "tvd", "accuracy", "silhouette",
-                    "redirected", "interchange_accuracy")  # fmt: skip
-        return Findings(
-            probe=self.name,
-            scalars=target.retell(scalars),
-            tables=target.retell({
-                "by_layer": target.named_in(by_layer_table(
-                    places, by_place, readings, by_position, [dimensions_for(place.points) for place in places]
-                )),
+            alone["output_tvd"] = self._output(base, setting)
+        alone = {name: replace(of, about=counted.about()) for name, of in alone.items()}
+        components = component_estimates(readings[primary].kept, setting)
+        quantities = QUANTITIES.told(unit=counted.unit, **belief.slots)
+        swapped = self._interchange if self.target is None else self._by_program
+        tables, of_swaps = swapped(base, under, setting, pool, quantities)
+        by_layer = by_layer_table(places, by_place, readings, scored, belief)
+        scalars = {
+            **quantities.scalars(by_place, primary),
+            **{f"{places[i].site}_{name}": quantities.scalar(f"{places[i].site}_{name}", by_place[name], i)
+               for i in at_same_layer(places, primary) for name in ("r2", "r2_beyond_position")},
+            **quantities.scalars(alone), **of_swaps,
+        }  # fmt: skip
+        return quantities.findings(
+            self.name, scalars,
+            {
+                "by_layer": (self._column or OWN_ENTROPY).named_in(by_layer),
                 "components": components_table(belief, components),
                 "decoded": decoded_table(pool, setting, readings[primary].predicted, base, self._rng(2)),
                 **tables,
-            }),
+            },
             arrays=_arrays(places, readings, setting, pool) | {"primary_layer": np.array(own)},
-            notes=tuple(map(target.retell, self._notes(pool, setting, own, bool(tables)))),
-            headline=tuple(name for name in headline if name in scalars),
+            notes=self._notes(pool, setting, own, bool(tables)),
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -214,28 +226,26 @@ class Belief(Probe):
         return np.random.default_rng([self.seed, stream])
 
     def _by_place(
-        self, places: Sequence[Place], readings: Sequence[Reading], pool: Cloud, setting: Setting, counted: Counted
-    ) -> dict[str, list[Scalar]]:
-        """Every number that all places have."""
+        self, places: Sequence[Place], readings: Sequence[Reading], pool: Cloud, setting: Setting
+    ) -> dict[str, Estimates]:
+        """Every number that all places have, whatever the belief is."""
         clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
         gathered = [gather(place.points, clusters) for place in places]
-        still = "the belief does not vary" if setting.belief.rank == 0 else "position predicts the belief exactly"
-        if not setting.position_names:
-            still = "the belief does not vary"
+        unread = still(setting.belief)
+        is_left = setting.belief.rank > 0 and len(setting.position_names) > 0
+        beyond = f"position predicts {setting.belief.slots['belief']} exactly" if is_left else unread
         return {
-            "r2": share_scalars("r2", [r.kept for r in readings], setting, counted, "the belief does not vary"),
-            "r2_beyond_position": share_scalars(
-                "r2_beyond_position", [r.beyond for r in readings], setting, counted, still
-            ),
-            "selectivity": [selectivity_scalar(r, setting, counted, i) for i, r in enumerate(readings)],
-            "random_subspace_r2": [subspace_scalar(r, setting, counted, i) for i, r in enumerate(readings)],
-            "silhouette": silhouette_scalars(gathered, clusters, counted),
+            "r2": share_estimates([r.kept for r in readings], setting, unread),
+            "r2_beyond_position": share_estimates([r.beyond for r in readings], setting, beyond),
+            "selectivity": selectivity_estimates(readings, setting),
+            "random_subspace_r2": subspace_estimates(readings, setting, pool.resampled),
+            "silhouette": silhouette_estimates(gathered, clusters, "n" if pool.clusters is None else "n_clusters"),
         }
 
-    def _output(self, base: Capture, setting: Setting, counted: Counted) -> Scalar:
+    def _output(self, base: Capture, setting: Setting) -> Estimates:
         assert base.posterior is not None, "a belief comes with a posterior"
         score = output_distance(base[OUTPUT], np.asarray(base.posterior, np.float64), setting.orders)
-        return score_scalar("output_tvd", score, setting, counted, None)
+        return score_estimates([score], setting)
 
     def _unswapped(self) -> str:
         """Why nothing was interchanged: it was switched off, has no stream to swap in, or found nothing to swap."""
@@ -255,38 +265,22 @@ class Belief(Probe):
         return make_pairs(pool.prompts, base.outcomes, _held_out(pool, setting), self._rng(5))
 
     def _interchange(
-        self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud
+        self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud, quantities: Quantities
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
         """What the swaps did, where they were run; in scalars, at the middle depth of those that were swapped."""
         if BASELINE not in under:
             return {}, {}
-        pairs = self._pairs(base, pool, setting)
-        found = outcomes(under, pairs, pool.prompts, pool.units)
+        found = outcomes(under, self._pairs(base, pool, setting), pool.prompts, pool.units)
         middle, rank = named_depth([*{swap.depth for swap in found}]), setting.belief.rank
         named = {"redirected": "encoding", "redirected_by_readout": "readout"}
-        scalars = {
-            name: swap_scalar(found, subspace, middle, rank, self.n_bootstrap, pool.unit)
+        scalars = quantities.scalars({
+            name: redirected(found, subspace, middle, rank, self.n_bootstrap, pool.unit)
             for name, subspace in named.items()
-        }
+        })  # fmt: skip
         return {"interchange": interchange_table(found, self.n_bootstrap)}, scalars
 
-    def _program_swaps(self, base: Capture, target: Target) -> Iterable[Condition]:
-        """Swaps of what carries a variable of a program, among the sequences that it was not fitted on."""
-        belief, pool = ExactBelief.of(base, target), Cloud.of(base, STREAM)
-        _check_units(pool)
-        setting = make_setting(pool, belief, 1, 1, self._rng(0))
-        swaps = Swaps.of(base, target, _held_out(pool, setting), self.seed)
-        if swaps is None or belief.rank == 0:
-            return ()
-        found = {}
-        for depth in swaps.depths(pool.n_layers):
-            reading = read_belief(pool.points[depth], setting, self._rng(1))
-            axes = {name: _basis(getattr(reading, name), belief.rank) for name in ("readout", "encoding")}
-            found[depth] = {name: Directions(a) for name, a in axes.items() if a.any(axis=1).all()}
-        return swaps.conditions(base, found, self.seed)
-
     def _by_program(
-        self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud
+        self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud, quantities: Quantities
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
         """What the swaps did, compared with the program; nothing where the model is none."""
         assert self._column is not None
@@ -297,11 +291,11 @@ class Belief(Probe):
         return program_findings(base, under, swaps, names, self._column, self.n_bootstrap)
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int, is_swapped: bool) -> tuple[str, ...]:
-        belief, n_components = setting.belief, setting.n_components
+        belief, n_components, many = setting.belief, setting.n_components, setting.belief.slots["beliefs"]
         n_still = int((~belief.varies).sum())
         kinds = {
             "distribution": "a probability distribution; linear predictions are put on the simplex by Euclidean "
-            f"projection, and for KL mixed with {MIXED_IN:.0%} of the mean belief",
+            f"projection, and for KL mixed with {MIXED_IN:.0%} of their mean",
             "set": "a set (each component in or out); a component is decoded as in above one half",
             "vector": "neither a distribution nor a set, so that R² alone is defined",
             "category": "a name, each a component that is 0 or 1; the component predicted highest is decoded",
@@ -311,12 +305,12 @@ class Belief(Probe):
             f"{kinds[belief.kind]}.",
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             "stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
-            f"{counted_words(pool)} in {setting.folds.n} folds; every number is from {pool.unit}s that the readout "
-            "was not fitted on, its penalty chosen among the others.",
-            f"Control tasks: {N_CONTROLS} deals of beliefs to tokens"
+            f"{pool.rows.n_rows} rows of {pool.in_words} in {setting.folds.n} folds; every number is from "
+            f"{pool.unit}s that the readout was not fitted on, its penalty chosen among the others.",
+            f"Control tasks: {N_CONTROLS} deals of {many} to tokens"
             + (" at each position." if not pool.one_row_each else "."),
-            "What can be read need not be used: random subspaces often hold the belief too, and only an edit shows "
-            "whether the model reads it there.",
+            "What can be read need not be used: random subspaces often hold it too, and only an edit shows whether the "
+            "model reads it there.",
             "Interchange at scored positions, among sequences that the subspaces were not fitted on, each with one "
             f"donor; of the depths swapped the {'middle' if self.target is None else 'first'} one was named "
             "beforehand." if is_swapped else
@@ -329,11 +323,6 @@ class Belief(Probe):
         return tuple(notes)
 
 
-def counted_words(pool: Cloud) -> str:
-    """How many rows of how many units."""
-    return f"{pool.rows.n_rows} rows of {pool.in_words}"
-
-
 def _check_units(pool: Cloud) -> None:
     if pool.n_units < MIN_FOLDS:
         raise PromptError(
@@ -341,15 +330,6 @@ def _check_units(pool: Cloud) -> None:
             found=f"fewer than {MIN_FOLDS} leave nothing to fit, choose and judge on",
             fix="Give more (--n-pool); the statistics want two hundred or more.",
         )
-
-
-def _scalars(places: Sequence[Place], primary: int, by_place: Mapping[str, Sequence[Scalar]]) -> dict[str, Scalar]:
-    """Everything at the primary place; of the other sites at the same layer the two R², under their names."""
-    scalars = {name: of_places[primary] for name, of_places in by_place.items()}
-    for i in at_same_layer(places, primary):
-        for name in ("r2", "r2_beyond_position"):
-            scalars[f"{places[i].site}_{name}"] = by_place[name][i]
-    return scalars
 
 
 def _arrays(
@@ -370,10 +350,6 @@ def _arrays(
 def _held_out(pool: Cloud, setting: Setting) -> np.ndarray:
     """The prompts that readouts and encodings were not fitted on."""
     return np.unique(pool.prompts[setting.folds.code == 0])
-
-
-def _swapped_depths(pool: Cloud) -> list[int]:
-    return _spread(pool.n_layers)
 
 
 def _spread(n_depths: int) -> list[int]:

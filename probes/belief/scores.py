@@ -18,8 +18,6 @@ from .target import ExactBelief, nearest_on_simplex
 
 MIXED_IN = 0.01
 
-UNITS = {"tvd": "fraction", "kl_bits": "bits", "accuracy": "fraction", "output_tvd": "fraction"}
-
 
 @dataclass(frozen=True)
 class Scores:

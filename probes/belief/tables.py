@@ -5,76 +5,61 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from interp.capture import Capture
-from interp.findings import Scalar
-from interp.table import LABEL, Table
+from interp.statistics.estimates import Estimates
+from interp.table import Table
 
 from ..measures.cloud import Cloud
 from ..measures.maps import snippets
-from ..measures.places import PLACE_UNITS, Place, place_columns
-from ..measures.profiles import scalar_columns
+from ..measures.places import Place, place_columns
+from .clusters import dimensions_for
+from .quantities import QUANTITIES
 from .readout import Reading, Setting
+from .scores import Scores
 from .target import ExactBelief, nearest_on_simplex
 
 MAX_DRAWN = 1000
 _ROOT_3 = 3**0.5
 
 BY_LAYER = (
-    "The linear readout of the exact belief at every site and layer (in `resid`, depth), cross-validated over whole "
-    "sequences: R² from the mean and beyond position with 95 % intervals, refits on permuted beliefs and p over all "
-    "layers and sites; selectivity against control tasks; R² of random subspaces of the belief's rank; the decoded "
-    "belief's distance from the exact one beside that of position alone (_position) and of permuted beliefs (_null); "
+    "The linear readout of {belief} at every site and layer (in `resid`, depth), cross-validated over whole "
+    "sequences: R² from the mean and beyond position with 95 % intervals, refits on permuted {beliefs} and p over all "
+    "layers and sites; selectivity against control tasks; R² of random subspaces of as many dimensions; distance of "
+    "what is decoded from the exact one beside that of position alone (_position) and of permuted {beliefs} (_null); "
     "silhouette by most likely state; axes that hold 90 % and 95 % of the variance. One place is primary and named "
     "beforehand; the others are exploratory. `penalty` is relative to the mean squared singular value."
 )
 COMPONENTS = (
-    "The components of the belief at the primary place: held-out R² with its interval, null and p over components."
+    "The components of {belief} at the primary place: held-out R² with its interval, null and p over components."
 )
 DECODED = (
-    "Exact and decoded beliefs at the primary place, held-out: in the triangle of three states, else on the first "
-    "principal axes of the exact beliefs. Linear predictions of distributions are put on the simplex."
+    "Exact and decoded {beliefs} at the primary place, held-out: in the triangle of three states, else on the first "
+    "principal axes of the exact ones. Linear predictions of distributions are put on the simplex."
 )
-
-_UNITS = {"control_r2": "fraction", "penalty": "1", "n_dims_90": "dimensions", "n_dims_95": "dimensions"}
 
 
 def by_layer_table(
-    places: Sequence[Place], scalars: Mapping[str, Sequence[Scalar]], readings: Sequence[Reading],
-    by_position: Sequence[Mapping[str, float]], dimensions: Sequence[tuple[int, int]],
+    places: Sequence[Place], estimates: Mapping[str, Estimates], readings: Sequence[Reading],
+    scores: Sequence[Mapping[str, Scores]], belief: ExactBelief,
 ) -> Table:  # fmt: skip
     """One row for every place."""
-    columns: dict[str, np.ndarray] = {
+    dimensions = np.array([dimensions_for(place.points) for place in places])
+    columns = {
         **place_columns(places),
         "penalty": np.array([reading.penalty for reading in readings]),
         "control_r2": np.array([reading.control_r2.mean() for reading in readings]),
-        "n_dims_90": np.array([first for first, _ in dimensions]),
-        "n_dims_95": np.array([second for _, second in dimensions]),
-    }
-    units = PLACE_UNITS | _UNITS
-    for name, of_places in scalars.items():
-        columns |= _columns(name, of_places)
-        units[name] = of_places[0].unit
-    for name in by_position[0]:
-        columns[f"{name}_position"] = np.array([of_place[name] for of_place in by_position])
-        units[f"{name}_position"] = units[name]
-    return Table(columns, units, BY_LAYER)
+        "n_dims_90": dimensions[:, 0], "n_dims_95": dimensions[:, 1], **estimates,
+        **{f"{name}_position": np.array([of_place[name].by_position.mean() for of_place in scores])
+           for name in scores[0]},
+    }  # fmt: skip
+    return QUANTITIES.table(columns, BY_LAYER.format_map(belief.slots))
 
 
-def components_table(belief: ExactBelief, scalars: Sequence[Scalar]) -> Table:
+def components_table(belief: ExactBelief, r2: Estimates) -> Table:
     """One row for every component."""
-    means = [belief.values[:, i].mean() for i in range(len(scalars))]
-    columns = {"component": np.arange(len(scalars)), "mean": np.array(means), **_columns("r2", scalars)}
-    units = {"component": "component", "mean": "1", "r2": "fraction"}
+    columns = {"component": np.arange(len(r2.value)), "mean": belief.values.mean(axis=0), "r2": r2}
     if belief.names:
-        columns["value"], units["value"] = np.array(belief.names), LABEL
-    return Table(columns, units, COMPONENTS)
-
-
-def _columns(name: str, scalars: Sequence[Scalar]) -> dict[str, np.ndarray]:
-    """As `scalar_columns`; a number that is a baseline has a value and no null at all."""
-    found = scalar_columns(name, scalars, is_tested=name.startswith(("r2", "silhouette")))
-    if any(scalar.null or np.isnan(scalar.value) for scalar in scalars):
-        return found
-    return {column: values for column, values in found.items() if not column.startswith(f"{name}_null")}
+        columns["value"] = np.array(belief.names)
+    return QUANTITIES.table(columns, COMPONENTS.format_map(belief.slots))
 
 
 def decoded_table(
@@ -88,17 +73,15 @@ def decoded_table(
     on_simplex = belief.kind == "distribution"
     shown = nearest_on_simplex(predicted) if on_simplex else predicted
     exact, found = _in_a_plane(belief, shown)
-    columns: dict[str, np.ndarray] = {name: pool.rows[name][rows] for name in ("prompt", "position")}
-    units = {name: pool.rows.units[name] for name in columns}
-    columns |= {
-        "state": belief.most_likely[rows],
+    columns = {
+        **{name: pool.rows[name][rows] for name in ("prompt", "position")}, "state": belief.most_likely[rows],
         "exact_x": exact[rows, 0], "exact_y": exact[rows, 1],
         "decoded_x": found[rows, 0], "decoded_y": found[rows, 1],
     }  # fmt: skip
-    units |= dict.fromkeys(("exact_x", "exact_y", "decoded_x", "decoded_y"), "1") | {"state": "index"}
     if capture.prompts.is_text:
-        columns["text"], units["text"] = snippets(pool.rows.where(rows), capture), LABEL
-    return Table(columns, units, DECODED)
+        columns["text"] = snippets(pool.rows.where(rows), capture)
+    units = {name: pool.rows.units[name] for name in ("prompt", "position")}
+    return QUANTITIES.table(columns, DECODED.format_map(belief.slots), **units)
 
 
 def _in_a_plane(belief: ExactBelief, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

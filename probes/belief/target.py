@@ -6,7 +6,8 @@ readout of it is put there by Euclidean projection (Duchi et al. 2008, ICML): th
 A column of names is one component a name, 1 where a row has it; a column of numbers is one component.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -26,12 +27,16 @@ _RANK = 1e-8
 
 @dataclass(frozen=True)
 class ExactBelief:
-    """The belief at every row, in float64; `source` says in words which one it is, `names` what components are."""
+    """The belief at every row, in float64; `source` says in words which one it is, `names` what components are.
+
+    `slots` fill those of declared sentences: it, and many of it.
+    """
 
     values: Float[np.ndarray, "row component"]
     kind: Kind
     source: str
     names: tuple[str, ...] = ()
+    slots: Mapping[str, str] = field(default_factory=lambda: slots_of(None))
 
     @classmethod
     def of(cls, capture: Capture, target: Target | None = None) -> "ExactBelief":
@@ -62,8 +67,8 @@ class ExactBelief:
         source = f"column {target.words} of the prompts"
         if values.dtype.kind == "U":
             names, code = np.unique(values, return_inverse=True)
-            return cls(np.eye(len(names))[code], "category", source, tuple(names.tolist()))
-        return cls(values[:, None], _kind(values[:, None]), source, (target.name,))
+            return cls(np.eye(len(names))[code], "category", source, tuple(names.tolist()), slots_of(target))
+        return cls(values[:, None], _kind(values[:, None]), source, (target.name,), slots_of(target))
 
     @property
     def varies(self) -> Bool[np.ndarray, " component"]:
@@ -82,6 +87,13 @@ class ExactBelief:
         largest = self.values.max(axis=1, keepdims=True)
         alone = (self.values >= largest - 1e-9).sum(axis=1) == 1
         return np.where(alone, self.values.argmax(axis=1), -1)
+
+
+def slots_of(target: Target | None) -> dict[str, str]:
+    """The exact belief in words, or the column in its place; one of them, and many."""
+    if target is None:
+        return {"belief": "the exact belief", "beliefs": "beliefs"}
+    return {"belief": target.words, "beliefs": target.many}
 
 
 def _kind(values: np.ndarray) -> Kind:

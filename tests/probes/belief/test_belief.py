@@ -5,22 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.belief.clusters import Clusters, Gathered, dimensions_for, gather, make_clusters, silhouettes
+from interp.probes.belief.estimates import (
+    position_estimate,
+    score_estimates,
+    selectivity_estimates,
+    silhouette_estimates,
+    subspace_estimates,
+)
 from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, make_pairs, outcomes
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
-from interp.probes.belief.scalars import (
-    position_scalar,
-    score_scalar,
-    selectivity_scalar,
-    silhouette_scalars,
-    subspace_scalar,
-)
 from interp.probes.belief.scores import MIXED_IN, Scores, output_distance, scores
 from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.places import Counted
 from interp.probes.worlds.tasks import belief as belief_trials
 from scipy import stats
 from sklearn.linear_model import Ridge
@@ -573,7 +572,7 @@ def test_a_belief_that_never_varies_is_undefined_in_words():
     found = check_probe(PROBE, still(points, np.broadcast_to(belief[0], belief.shape).copy()))
     for name in ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "silhouette"):
         assert np.isnan(found[name].value), name
-    assert found["r2"].null_reason == "the belief does not vary"
+    assert found["r2"].null_reason == "the exact belief does not vary"
 
 
 def still(points, belief):
@@ -623,8 +622,6 @@ def test_the_input_is_left_as_it_was_and_the_primary_layer_is_the_one_asked_for(
 
 # --- scalars ---------------------------------------------------------------------------------------------------------
 
-COUNTED = Counted({"n": 4, "n_unit": "sequence"}, "sequence", False, (False, True))
-
 
 def made_setting():
     """Four units of one to three rows, and three resamples of which the last holds the fourth alone."""
@@ -657,45 +654,43 @@ def normal(value, replicates):
 def test_selectivity_is_the_share_above_that_of_control_tasks():
     setting = made_setting()
     reading = made_reading(setting)
-    found = selectivity_scalar(reading, setting, COUNTED, 1)
-    assert found.value == pytest.approx(0.5 - 0.4 / 3) and found.underpowered and found.n == 4
+    found = selectivity_estimates([reading], setting)
+    assert found.value == pytest.approx(0.5 - 0.4 / 3)
     drawn = []
     for w in setting.weights:
         own = 1 - (w @ reading.kept.errors).sum() / (w @ reading.kept.totals).sum()
         others = 1 - (w @ reading.control_errors) / (w @ reading.control_totals)
         drawn.append(own - others.mean())
-    assert found.interval == normal(found.value, drawn)
+    assert found.interval_at(0) == normal(found.value[0], drawn)
     # each control task less the mean of the two others
     null = np.array([0.1 - 0.15, 0.0 - 0.2, 0.3 - 0.05])
-    assert found.null.value == pytest.approx(null.mean(), abs=1e-12)
     half = stats.t.ppf(0.975, 2) * null.std(ddof=1) * np.sqrt(4 / 3)
-    assert found.null.band == pytest.approx((-half, half))
+    assert found.null[:, 0] == pytest.approx([null.mean(), -half, half], abs=1e-12)
 
 
 def test_position_alone_tells_what_is_not_left_beyond_it():
     setting = replace(made_setting(), position_names=("position (3 levels)",))
-    found = position_scalar(made_reading(setting), setting, COUNTED)
-    assert found.value == pytest.approx(1 - 1 / 3) and not found.underpowered
+    assert position_estimate(made_reading(setting), setting).value == pytest.approx(1 - 1 / 3)
     nameless = replace(setting, position_names=())
-    assert np.isnan(position_scalar(made_reading(setting), nameless, COUNTED).value)
+    assert np.isnan(position_estimate(made_reading(setting), nameless).value).all()
 
 
 def test_random_subspaces_have_the_interval_of_their_mean():
     setting = made_setting()
-    found = subspace_scalar(made_reading(setting), setting, COUNTED, 0)
+    found = subspace_estimates([made_reading(setting)], setting, "sequence")
     half = stats.t.ppf(0.975, 2) * np.std([0.1, 0.2, 0.6], ddof=1) / np.sqrt(3)
-    assert found.value == pytest.approx(0.3) and found.interval == pytest.approx((0.3 - half, 0.3 + half))
+    assert found.value == pytest.approx(0.3) and found.interval_at(0) == pytest.approx((0.3 - half, 0.3 + half))
 
 
 def test_a_score_is_a_mean_over_rows_with_sequences_resampled():
     setting, by_row = made_setting(), np.array([1.0, 2, 4, 3, 3, 9, 5])
-    found = score_scalar("tvd", Scores(by_row, by_row + 1, np.array([4.0, 8.0])), setting, COUNTED, None)
-    sums, counts = np.array([1, 6, 15, 5]), np.array([1, 2, 3, 1])
-    assert found.value == pytest.approx(27 / 7) and "4.86" in found.meaning
-    assert found.interval == normal(27 / 7, [(w @ sums) / (w @ counts) for w in setting.weights])
-    assert found.null.value == 6 and found.null.band == pytest.approx((4.1, 7.9))
     infinite = Scores(np.append(by_row[1:], np.inf), by_row, np.array([4.0, 8.0]))
-    assert np.isnan(score_scalar("tvd", infinite, setting, COUNTED, None).value)
+    found = score_estimates([Scores(by_row, by_row + 1, np.array([4.0, 8.0])), infinite], setting)
+    sums, counts = np.array([1, 6, 15, 5]), np.array([1, 2, 3, 1])
+    assert found.value[0] == pytest.approx(27 / 7) and found.words_at(0)["position"] == "4.86"
+    assert found.interval_at(0) == normal(27 / 7, [(w @ sums) / (w @ counts) for w in setting.weights])
+    assert found.null[:, 0] == pytest.approx([6, 4.1, 7.9])
+    assert np.isnan(found.value[1]) and "decoded as impossible" in found.why_at(1)
 
 
 def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_group():
@@ -703,11 +698,11 @@ def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_gr
     clusters = Clusters(np.arange(7), states, np.zeros((4, 7), dtype=np.int64), 9, 2, "")
     one = Gathered(np.array([0.5, 0.1, 0.2]), np.array([0.4, 0.5, 0.7, 0.6]))
     none = Gathered(np.full(3, np.nan), np.full(4, np.nan))
-    found, undefined = silhouette_scalars([one, none], clusters, COUNTED)
+    found = silhouette_estimates([one, none], clusters, "n")
     half = stats.t.ppf(0.975, 3) * np.sqrt(7**2 / (9 * 2 * 3) * 0.05)
-    assert found.interval == pytest.approx((0.5 - half, 0.5 + half)) and found.n == 9
-    assert found.null.band == pytest.approx((0.1025, 0.1975)) and found.p == 1 / 3
-    assert np.isnan(undefined.value) and undefined.null_reason == "nothing varies in these activations"
+    assert found.interval_at(0) == pytest.approx((0.5 - half, 0.5 + half)) and found.about_at(0) == {"n": 9}
+    assert found.null[1:, 0] == pytest.approx([0.1025, 0.1975]) and found.p_at(0) == 1 / 3
+    assert np.isnan(found.value[1]) and found.why_at(1) == "nothing varies in these activations"
 
 
 def test_a_silhouette_without_some_sequences_is_that_of_the_others():
@@ -803,7 +798,7 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     assert found["readout"].by_unit == pytest.approx([0.25, 1.25, 2.25, 3.25])
     assert found["principal"].by_unit == pytest.approx([0.0] * 4), "nearer to both alike is no redirection"
     assert found["encoding"].random == pytest.approx(0.05 * np.arange(19))
-    assert found["encoding"].p == 1 / 20, "1.5 bits, and no random subspace above .9"
+    assert found["encoding"].redirected(20).p == 1 / 20, "1.5 bits, and no random subspace above .9"
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from interp.probes.belief.clusters import MAX_ROWS, MIN_ROWS, dimensions_for, gather, make_clusters
 from interp.probes.belief.folds import Pressed, cross_validate, deal, press
-from interp.probes.belief.interchange import Swapped, interchange_table, swap_scalar
+from interp.probes.belief.interchange import Swapped, interchange_table, redirected
+from interp.probes.belief.quantities import QUANTITIES
 from interp.probes.belief.readout import N_CONTROLS, make_setting, random_subspace_r2, read_belief
 from interp.probes.belief.scores import decoded
 from interp.probes.belief.tables import components_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
 
-from interp.findings import Null, Scalar
 from interp.need import Need
+from interp.statistics.estimates import Estimates
 from interp.testing import Shape, synthetic_capture
 
 
@@ -181,21 +182,12 @@ def test_random_subspaces_have_at_most_half_as_many_dimensions_as_rows_are_fitte
 # --- tables and swaps ------------------------------------------------------------------------------------------------
 
 
-def test_components_have_their_null_and_one_without_a_null_has_none():
-    found = Scalar(0.4, "fraction", interval=(0.3, 0.5), interval_method="x", null=Null("n", 0.1, (0.0, 0.2)), p=0.05)
-    table = components_table(exact([[0.2, 0.8], [0.4, 0.6]]), [found, found])
-    row = {name: column[1] for name, column in table.columns.items()}
+def test_components_stand_beside_their_mean_and_name():
+    r2 = Estimates(np.array([0.3, 0.4]), np.array([[0.2, 0.3], [0.4, 0.5]]), np.full((3, 2), 0.1), np.full(2, 0.05))
+    belief = replace(exact([[0.2, 0.8], [0.4, 0.6]]), names=("x", "y"))
+    row = {name: column[1] for name, column in components_table(belief, r2).columns.items()}
     assert row == {"component": 1, "mean": pytest.approx(0.7), "r2": 0.4, "r2_low": 0.3, "r2_high": 0.5, "r2_null": 0.1,
-                   "r2_null_low": 0.0, "r2_null_high": 0.2, "r2_p": 0.05}  # fmt: skip
-    baseline = Scalar(0.4, "fraction", interval=(0.3, 0.5), interval_method="x", null_reason="a baseline")
-    assert list(components_table(exact([[0.2, 0.8]]), [baseline]).columns) == [
-        "component",
-        "mean",
-        "r2",
-        "r2_low",
-        "r2_high",
-        "r2_p",
-    ]
+                   "r2_null_low": 0.1, "r2_null_high": 0.1, "r2_p": 0.05, "value": "y"}  # fmt: skip
 
 
 def test_a_swap_is_reported_beside_the_whole_stream_at_its_own_depth():
@@ -205,7 +197,8 @@ def test_a_swap_is_reported_beside_the_whole_stream_at_its_own_depth():
 
     given = ((1, "encoding", 0.0), (1, "all", 3.0), (2, "readout", 7.0), (2, "encoding", 1.0), (2, "all", 4.0))
     found = [swapped(depth, subspace, x, x + 2) for depth, subspace, x in given]
-    scalar = swap_scalar(found, "encoding", 2, 3, 200, "sequence")
+    quantities = QUANTITIES.told(unit="sequence")
+    scalar = quantities.scalar("redirected", redirected(found, "encoding", 2, 3, 200, "sequence"))
     assert (scalar.value, scalar.n) == (2.0, 2) and "redirects 5 bits" in scalar.meaning and "depth 2" in scalar.meaning
     assert scalar.p == 2 / 4, "one of three random subspaces redirects as much"
     assert (scalar.interval[0] + scalar.interval[1]) / 2 == pytest.approx(2)

@@ -1,0 +1,112 @@
+"""How well the belief is read, at every place (a site and a layer) at once: intervals, nulls, or why there is none."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from interp.statistics.estimate import PLAIN, t_half_width, t_quantile
+from interp.statistics.estimates import Estimates
+from interp.statistics.jackknife import standard_error
+from interp.statistics.ratio import ratio
+
+from .clusters import Clusters, Gathered
+from .quantities import ROWS, SET
+from .readout import N_SUBSPACES, Reading, Setting, Shares
+from .scores import Scores
+from .target import ExactBelief
+
+
+def still(belief: ExactBelief) -> str:
+    """Why nothing can be read where nothing varies."""
+    return f"{belief.slots['belief']} does not vary"
+
+
+def _reasons(values: Iterable[float], why: str) -> list[str]:
+    return [why if np.isnan(value) else "" for value in values]
+
+
+def share_estimates(shares: Sequence[Shares], setting: Setting, why: str) -> Estimates:
+    """R² at every place, p one-sided over all places."""
+    errors, totals = (np.array([getattr(s, name).sum(axis=1) for s in shares]).T for name in ("errors", "totals"))
+    r2 = np.array([share.r2 for share in shares]).T  # [belief and exchanges, place]
+    return Estimates.shares(errors, totals, setting.weights, exchanged=r2[1:], why=_reasons(r2[0], why))
+
+
+def component_estimates(share: Shares, setting: Setting) -> Estimates:
+    """R² of every component at one place, p over components."""
+    return Estimates.shares(share.errors, share.totals, setting.weights, exchanged=share.by_component[1:])
+
+
+def position_estimate(reading: Reading, setting: Setting) -> Estimates:
+    """R² of position alone: a baseline that every place shares."""
+    words = {"positions": ", ".join(setting.position_names) or "position"}
+    errors, totals = (part.totals.sum(axis=1, keepdims=True) for part in (reading.beyond, reading.kept))
+    if not setting.position_names or totals.sum() == 0:
+        why = still(setting.belief) if setting.position_names else "the position does not vary"
+        return Estimates(np.array([np.nan]), why=why, words=words)
+    return Estimates.shares(errors, totals, setting.weights, words=words)
+
+
+def selectivity_estimates(readings: Sequence[Reading], setting: Setting) -> Estimates:
+    """R² of the belief − mean R² of its control tasks. The null puts each control task in the belief's place."""
+    value, replicates, others, why = [], [], [], []
+    for reading in readings:
+        task, controls = reading.kept.r2[0], reading.control_r2
+        errors = np.column_stack([reading.kept.errors.sum(axis=1), reading.control_errors])
+        totals = np.column_stack([reading.kept.totals.sum(axis=1), reading.control_totals])
+        left = ratio(setting.weights @ errors, setting.weights @ totals)
+        value.append(task - controls.mean())
+        replicates.append(left[:, 1:].mean(axis=1) - left[:, 0])
+        others.append(controls - (controls.sum() - controls) / (len(controls) - 1))
+        why.append(still(setting.belief) if np.isnan(task) else "a control task is the same at every row")
+    reasons = [mine if np.isnan(x) else "" for x, mine in zip(value, why, strict=True)]
+    found = Estimates.resampled(np.array(value), np.array(replicates).T, PLAIN, why=reasons)
+    return found.drawn(np.array(others).T)
+
+
+def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str) -> Estimates:
+    """Mean R² from random subspaces, with the interval of that mean over draws."""
+    rank = setting.belief.rank
+    why = still(setting.belief) if rank == 0 else (
+        f"{rank} random directions would be all of the activations, or more than the {unit}s can fit"
+    )  # fmt: skip
+    draws = [reading.subspace_r2 for reading in readings]
+    value = np.array([of.mean() if len(of) else np.nan for of in draws])
+    half = np.array([float(t_half_width(of)) if len(of) else np.nan for of in draws])
+    half[half == 0] = np.nan
+    words = {"rank": str(rank), "n_subspaces": str(N_SUBSPACES)}
+    return Estimates(value, np.stack([value - half, value + half]), why=_reasons(value, why), words=words)
+
+
+def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
+    """Means over rows with bootstrap intervals; null: exact beliefs permuted, predictions kept."""
+    counts = np.bincount(setting.code)
+    is_known = np.array([np.isfinite(s.by_row.mean()) and np.isfinite(s.exchanged).all() for s in scores])
+    by_row = np.where(is_known, np.array([s.by_row for s in scores]).T, np.nan)
+    exchanged = np.where(is_known, np.array([s.exchanged for s in scores]).T, np.nan)
+    sums = np.array([np.bincount(setting.code, of_place) for of_place in by_row.T]).T
+    replicates = (setting.weights @ sums) / (setting.weights @ counts)[:, None]
+    why = "undefined: a state occurs that the sequences fitted on never held, and that was decoded as impossible"
+    words = {
+        "position": [f"{s.by_position.mean():.3g}" for s in scores], "right": ROWS if setting.belief.names else SET,
+    }  # fmt: skip
+    value = by_row.mean(axis=0)
+    found = Estimates.resampled(value, replicates, PLAIN, why=_reasons(value, why), words=words)
+    return found.exchanged(exchanged, asks="nothing")
+
+
+def silhouette_estimates(gathered: Sequence[Gathered], clusters: Clusters, counts: str) -> Estimates:
+    """Mean silhouette at every place, p one-sided over all places; the field `counts` says how many are left out."""
+    values = np.array([found.values for found in gathered]).T  # [states and exchanges, place]
+    n_groups = len(clusters.without)
+    half = np.full(len(gathered), np.nan)
+    for i, found in enumerate(gathered):
+        if n_groups and np.ptp(found.without) > 0:
+            error = standard_error(found.without, clusters.n_units, clusters.n_deleted)
+            half[i] = t_quantile(n_groups) * float(error)
+    why = _reasons(values[0], clusters.reason or "nothing varies in these activations")
+    found = Estimates(
+        values[0], np.stack([values[0] - half, values[0] + half]), why=why, about={counts: clusters.n_units},
+        words={"n_groups": str(n_groups)},
+    )  # fmt: skip
+    return found.exchanged(np.nan_to_num(values[1:], nan=0.0))

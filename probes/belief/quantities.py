@@ -1,0 +1,106 @@
+"""The numbers of the belief probe: what each means, and what it is compared with.
+
+Slots: `{belief}` and `{beliefs}`, the exact one or the column in its place; `{unit}`, what is resampled.
+"""
+
+from interp.statistics.quantities import Asks, Quantities, Quantity
+from interp.table import LABEL
+
+from ..programs.swaps import MEANINGS as OF_SWAPS
+
+_FIXED = "bootstrap over {unit}s, fits held fixed"
+_R2_METHOD = f"{_FIXED}, scale of log(1 − R²), at least the scatter of permuted {{beliefs}}"
+_STILL = "no resample differs"
+_BASELINE = "a baseline for r2; the mean, fitted on other rows, has 0"
+_PERMUTED = "{beliefs} permuted between {unit}s, predictions kept"
+_PLACES = "layers and sites"
+
+
+def _r2(meaning: str, is_headline: bool = False) -> Quantity:
+    null = "refitted on {beliefs} permuted between {unit}s"
+    return Quantity("fraction", meaning, null, _R2_METHOD, _STILL, p_over=_PLACES, is_headline=is_headline)
+
+
+def _score(unit: str, meaning: str, asks: Asks, is_headline: bool = False) -> Quantity:
+    return Quantity(unit, meaning, _PERMUTED, _FIXED, _STILL, asks, is_headline=is_headline)
+
+
+def _redirected(how: str, is_headline: bool = False) -> Quantity:
+    return Quantity(
+        "bits",
+        "By how much the prediction turns from its own exact posterior to the donor's when the residual stream at "
+        f"depth {{depth}} is given the donor's coordinates in the {{rank}} dimensions that the belief is {how}; "
+        "swapping the whole stream there redirects {whole} bits.",
+        "random subspaces of the same dimension", "bootstrap over {unit}s, subspaces held fixed", _STILL,
+        is_headline=is_headline,
+    )  # fmt: skip
+
+
+_R2 = {
+    "r2": "Share of the variance of {belief}, all components together, that a linear readout of the activations "
+    "predicts in {unit}s it was not fitted on; 0 is no better than the mean.",
+    "r2_beyond_position": "Share of the variance of {belief} beyond position that a linear readout predicts in {unit}s "
+    "it was not fitted on, position taken out of the activations too.",
+}
+QUANTITIES = Quantities(
+    {
+        **{name: _r2(meaning, is_headline=True) for name, meaning in _R2.items()},
+        "selectivity": Quantity(
+            "fraction",
+            "How much better {belief} is read than control tasks, in which each token at each position is given "
+            "another row's value at random: what is found beyond telling tokens and positions apart.",
+            "another control task in place of {belief}", _FIXED, _STILL, is_headline=True,
+        ),
+        "random_subspace_r2": Quantity(
+            "fraction",
+            "Share of the variance of {belief} read by least squares from {rank} random directions of the activations, "
+            "as many as it has dimensions: where it comes near r2, no particular subspace holds it.",
+            "a control: read r2 beside it", "t, mean of {n_subspaces} random subspaces", _STILL, is_headline=True,
+        ),
+        "tvd": _score(
+            "fraction",
+            "Mean total variation between the exact belief and the decoded one, put on the simplex at the nearest "
+            "point; position alone: {position}.", "below", is_headline=True,
+        ),
+        "accuracy": _score("fraction", "Share of {right}; position alone: {position}.", "above", is_headline=True),
+        "silhouette": Quantity(
+            "1",
+            "How clearly the activations gather by the most likely state, in their first ten principal axes: 1 in "
+            "tight, distant groups, 0 where the groups overlap.",
+            "states permuted between {unit}s", "jackknife over {unit}s, {n_groups} groups", "no group differs",
+            p_over=_PLACES, is_headline=True,
+        ),
+        "redirected": _redirected("written along", is_headline=True),
+        "interchange_accuracy": Quantity(
+            "fraction", OF_SWAPS["found"], "random directions of the same number",
+            "bootstrap over sequences, directions held fixed", is_headline=True,
+        ),
+        "kl_bits": _score(
+            "bits",
+            "Mean KL of the decoded belief, on the simplex and mixed with 1 % of what position predicts, from the "
+            "exact one; position alone: {position} bits.", "below",
+        ),
+        **{f"{site}_{name}": _r2(meaning) for site in ("v", "z", "resid") for name, meaning in _R2.items()},
+        "position_r2": Quantity(
+            "fraction",
+            "Share of the variance of {belief} that {positions} alone predicts: what a readout of position without any "
+            "evidence would reach.", _BASELINE, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing",
+        ),
+        "output_tvd": _score(
+            "fraction",
+            "Mean total variation between the exact posterior and the model's own prediction over its outcomes: how "
+            "much of the belief is used in the end, beside how much can be read.", "below",
+        ),
+        "redirected_by_readout": _redirected("read from"),
+    },
+    columns={
+        **dict.fromkeys(("penalty", "mean", "exact_x", "exact_y", "decoded_x", "decoded_y"), "1"),
+        "tvd_position": "fraction", "accuracy_position": "fraction", "kl_bits_position": "bits",
+        "control_r2": "fraction", "n_dims_90": "dimensions", "n_dims_95": "dimensions", "state": "index",
+        "value": LABEL, "subspace": LABEL, "redirected_bits": "bits", "donor_kl": "bits", "own_kl": "bits",
+    },
+)  # fmt: skip
+
+SET = "the set's components that are decoded rightly (in or out, above or below one half)"
+ROWS = "rows at which it is decoded rightly (of names the one predicted highest, of 0 and 1 above or below one half)"
+"""What `accuracy` is a share of: components of a set, or of a column's values rows."""
