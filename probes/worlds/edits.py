@@ -16,7 +16,6 @@ from interp.table import LABEL, Table
 from interp.testing import Shape, synthetic_capture
 
 from ..dynamics.exchange import Exchange, exchange_numbers
-from ..dynamics.quantities import QUANTITIES
 
 
 @dataclass(frozen=True)
@@ -151,4 +150,5 @@ def _course(like: _Sequences, made: Any, rng: np.random.Generator, seed: int, si
     own = patterns + network - end
     units = Units.of(rows, "sequence", made.n_bootstrap, rng)
     exchange = Exchange(np.array([0, 64, 512]), own, patterns, network, end, units)
-    return QUANTITIES.findings("dynamics", QUANTITIES.scalars(exchange_numbers(exchange, made.n_permutations, rng)), {})
+    scalars = made.quantities.scalars(exchange_numbers(exchange, made.n_permutations, rng))
+    return made.quantities.findings("dynamics", scalars, {})
