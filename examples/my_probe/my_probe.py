@@ -11,7 +11,7 @@ from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.correlation import rank_test, resampled_correlations, unit_ranks
-from interp.statistics.estimate import normal_interval
+from interp.statistics.intervals import normal_interval
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.table import Table
 

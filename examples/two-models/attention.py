@@ -21,7 +21,7 @@ import interp
 from interp.reading.forward import capture
 from interp.seam.attention import Listener
 from interp.seam.window import AttentionWindow
-from interp.statistics.estimate import t_mean
+from interp.statistics.intervals import t_mean
 
 LENGTHS = {20: 2, 60: 2, 200: 1, 600: 1, 1500: 1}
 """Tokens of a text, and how many are cut out of each topic."""

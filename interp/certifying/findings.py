@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
-from interp.statistics.estimate import count_band
+from interp.statistics.intervals import count_band
 from interp.table import LABEL, Table
 
 from .counts import Counts, Kinds, counted, together

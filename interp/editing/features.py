@@ -21,7 +21,7 @@ from scipy import stats
 
 from interp.errors import RecordError, UsageError
 from interp.records.record import RunRecord
-from interp.statistics.estimate import TAILS
+from interp.statistics.intervals import TAILS
 from interp.system.foreign_files import read_json, readable
 
 if TYPE_CHECKING:

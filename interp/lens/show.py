@@ -14,7 +14,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import Ids, words_of
 from interp.reading.forward import capture
-from interp.statistics.estimate import t_mean
+from interp.statistics.intervals import t_mean
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model
 from interp.model import Model
-from interp.statistics.estimate import null_from_draws
+from interp.statistics.intervals import null_from_draws
 from interp.table import LABEL, Table, number_columns
 
 STEP_ZERO = "step0"

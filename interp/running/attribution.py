@@ -23,7 +23,7 @@ from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
 from interp.settings import MOST, refuse_number
-from interp.statistics.estimate import band, t_half_width
+from interp.statistics.intervals import band, t_half_width
 from interp.system.float64 import double
 from interp.words import brief
 

@@ -24,7 +24,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import one_token, tokenise, words_of
 from interp.reading.forward import capture
 from interp.settings import MOST, refuse_number
-from interp.statistics.estimate import band
+from interp.statistics.intervals import band
 from interp.system.calls import fitted
 from interp.system.plain_numbers import plain
 from interp.system.progress import reporting

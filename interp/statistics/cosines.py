@@ -21,8 +21,8 @@ from jaxtyping import Bool, Float
 from scipy import special
 
 from interp.findings import Null
-from interp.statistics.estimate import maximum_statistic_p, t_quantile
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import maximum_statistic_p, t_quantile
 
 MEASURES = ("abs", "signed", "abs_centred", "signed_centred")
 """The four measures, in the order of the last axis of every array of them."""

@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from interp.findings import Interval
-from interp.statistics.estimate import t_quantile
+from interp.statistics.intervals import t_quantile
 from interp.statistics.jackknife import standard_error
 from interp.statistics.neighbours import Nearest, distances, distinct_rows, nearest
 from interp.statistics.nulls import cloud_of_same_covariance

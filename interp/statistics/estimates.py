@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num
 
-from interp.statistics.estimate import (
+from interp.statistics.intervals import (
     PLAIN,
     UNEXPLAINED,
     Scale,

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.estimate import t_quantile
+from interp.statistics.intervals import t_quantile
 from interp.statistics.neighbours import principal_coordinates
 from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, spectral_statistics
 

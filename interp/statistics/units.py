@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Interval
-from interp.statistics.estimate import Bounds, band, normal_interval, percentile_interval
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import Bounds, band, normal_interval, percentile_interval
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, random_signs
 from interp.table import Table, number_columns

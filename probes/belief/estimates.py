@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from interp.statistics.estimate import PLAIN, t_half_width, t_quantile
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import PLAIN, t_half_width, t_quantile
 from interp.statistics.jackknife import standard_error
 from interp.statistics.ratio import ratio
 

@@ -17,8 +17,8 @@ from scipy import sparse
 
 from interp.capture import Capture
 from interp.need import Need
-from interp.statistics.estimate import NORMAL, maximum_statistic_p
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import NORMAL, maximum_statistic_p
 from interp.statistics.units import FEW_UNITS, clusters_of, counted, resampled_unit
 
 from .quantities import EXPERTS

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.estimate import null_from_draws, t_quantile
+from interp.statistics.intervals import null_from_draws, t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.resampling import shuffles
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.estimate import band
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import band
 from interp.statistics.ratio import ratio
 from interp.statistics.units import Units
 from interp.table import Table

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from interp.capture import Capture
-from interp.statistics.estimate import band
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import band
 from interp.table import Table
 
 from ..measures.maps import snippets

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.estimate import band
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import band
 from interp.table import Table
 
 from .quantities import NAMES, QUANTITIES

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.statistics.correlation import resampled_rank_correlations
-from interp.statistics.estimate import FISHER, NORMAL, share_bounds
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import FISHER, NORMAL, share_bounds
 from interp.statistics.units import FEW_UNITS, mean_of_units
 
 from ..measures.harm import MEANINGS, Scores

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from interp.statistics.entropy_draw import N_STRATA
-from interp.statistics.estimate import t_quantile
+from interp.statistics.intervals import t_quantile
 from interp.statistics.jackknife import Deletions, influences, without_each_group, without_each_row
 from interp.statistics.resampling import n_before, shuffles
 from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics

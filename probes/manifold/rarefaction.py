@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.estimate import band
+from interp.statistics.intervals import band
 from interp.statistics.nulls import GaussianClouds, null_spectra
 from interp.statistics.spectra import Scaling, spectral_statistics
 from interp.table import Table

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from interp.statistics.correlation import rank_test, ranks_within, resampled_rank_correlations, unit_length, unit_ranks
-from interp.statistics.estimate import FISHER
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import FISHER
 from interp.statistics.resampling import bootstrap_weights, shuffles, split_rows
 
 from .cloud import Cloud

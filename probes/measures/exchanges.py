@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.estimate import band
+from interp.statistics.intervals import band
 from interp.statistics.resampling import bootstrap_weights, n_before, random_orders, shuffles
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
-from interp.statistics.estimate import band, maximum_statistic_p
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import band, maximum_statistic_p
 from interp.statistics.ratio import ratio
 from interp.statistics.units import Units, mean_of_units
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.estimate import CONFIDENCE, maximum_statistic_p
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import CONFIDENCE, maximum_statistic_p
 from interp.statistics.quantities import Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.units import Units, mean_of_units

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int, Num
 from interp.capture import Capture
 from interp.prompt import PromptSet
 from interp.statistics.cosines import MEASURES, Reference, cosine_measures
-from interp.statistics.estimate import t_quantile
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.ratio import ratio
 

@@ -25,7 +25,7 @@ from interp.edits import ReplaceCoordinates
 from interp.findings import Interval, Scalar
 from interp.need import Need
 from interp.probe import Condition, Planned, Readout
-from interp.statistics.estimate import null_from_draws
+from interp.statistics.intervals import null_from_draws
 from interp.statistics.units import clusters_of, counted, mean_bounds
 from interp.table import LABEL, Table, number_columns
 

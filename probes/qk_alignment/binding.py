@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 
 from interp.capture import Capture
 from interp.need import Need
-from interp.statistics.estimate import maximum_statistic_p, t_quantile
+from interp.statistics.intervals import maximum_statistic_p, t_quantile
 from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import random_orders

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.estimate import maximum_statistic_p
+from interp.statistics.intervals import maximum_statistic_p
 from interp.statistics.units import Units, mean_of_units
 
 from .items import ItemRows

@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.statistics.correlation import midranks, ranks_within, resampled_correlations, unit_length
-from interp.statistics.estimate import FISHER, halving_draws
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import FISHER, halving_draws
 from interp.statistics.resampling import bootstrap_weights, members_of, random_signs, shuffles
 
 from ..measures.answers import Answers

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.statistics.estimate import mean_and_band
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import mean_and_band
 from interp.table import Table
 
 from ..measures.answers import Answers

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.estimate import FISHER, UNEXPLAINED
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import FISHER, UNEXPLAINED
 
 from ..measures.halves import Halving
 from ..measures.nuisances import Design

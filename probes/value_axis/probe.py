@@ -27,8 +27,8 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
-from interp.statistics.estimate import UNEXPLAINED
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import UNEXPLAINED
 from interp.statistics.quantities import Quantities
 from interp.statistics.resampling import shuffles, split_rows
 from interp.statistics.spectra import Scaling, principal_axes

@@ -15,8 +15,8 @@ import numpy as np
 
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.probe import Figure
-from interp.statistics.estimate import count_band
 from interp.statistics.exact_sign_flips import smallest_p
+from interp.statistics.intervals import count_band
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table

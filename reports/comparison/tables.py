@@ -14,8 +14,8 @@ import numpy as np
 
 from interp.findings import Scalar
 from interp.records.diff import shift
-from interp.statistics.estimate import t_mean, t_quantile
 from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
+from interp.statistics.intervals import t_mean, t_quantile
 from interp.table import LABEL, Table, number_columns
 from interp.words import cell, short
 

@@ -33,7 +33,7 @@ from jaxtyping import Float
 
 from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, total_variation
 from interp.records.tunnel_card import Figure
-from interp.statistics.estimate import band, share_bounds
+from interp.statistics.intervals import band, share_bounds
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.errors import InterpError, UsageError
-from interp.statistics.estimate import t_mean
+from interp.statistics.intervals import t_mean
 from interp.system.whole_files import begins_with, telling, writing
 from interp.tunnel import Task
 

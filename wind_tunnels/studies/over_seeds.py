@@ -10,7 +10,7 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Interval, Null, Scalar
 from interp.registry import load_entry
-from interp.statistics.estimate import TMean, t_mean
+from interp.statistics.intervals import TMean, t_mean
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table
 

@@ -23,7 +23,7 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
-from interp.statistics.estimate import band
+from interp.statistics.intervals import band
 from interp.study import Study
 from interp.system.progress import Report
 from interp.tunnel import Sequences

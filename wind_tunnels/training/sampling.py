@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int, UInt64
 
 from interp.records.tunnel_card import Figure
-from interp.statistics.estimate import share_bounds
+from interp.statistics.intervals import share_bounds
 from interp.tunnel import Sequences, Task
 
 from .recipe import Recipe

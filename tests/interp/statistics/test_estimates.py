@@ -7,7 +7,7 @@ import pytest
 
 from interp.findings import Control
 from interp.registry import entries, load_entry
-from interp.statistics import estimate
+from interp.statistics import intervals
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities, Quantity
 
@@ -18,28 +18,28 @@ VALUE = BY_HALVING.mean(axis=0)
 R2 = Quantity("fraction", "Share of {target}.", "exchanged between {unit}s", "halvings", p_over="layers")
 
 
-@pytest.mark.parametrize("scale", [estimate.PLAIN, estimate.FISHER, estimate.UNEXPLAINED])
+@pytest.mark.parametrize("scale", [intervals.PLAIN, intervals.FISHER, intervals.UNEXPLAINED])
 def test_halvings_have_the_interval_of_each_place_and_the_null_of_its_exchanges(scale):
     found = Estimates.halved(BY_HALVING, scale, exchanged=EXCHANGED)
-    p = estimate.maximum_statistic_p(*estimate.excess(VALUE, EXCHANGED))
+    p = intervals.maximum_statistic_p(*intervals.excess(VALUE, EXCHANGED))
     for i in range(3):
-        least = estimate.chance_half_width(EXCHANGED[:, i]) if scale is estimate.UNEXPLAINED else 0.0
-        null = estimate.null_from_permutations("exchanged between prompts", EXCHANGED[:, i])
+        least = intervals.chance_half_width(EXCHANGED[:, i]) if scale is intervals.UNEXPLAINED else 0.0
+        null = intervals.null_from_permutations("exchanged between prompts", EXCHANGED[:, i])
         scalar = R2.told(unit="prompt").scalar(found, i)
-        assert scalar.interval == pytest.approx(estimate.halving_interval(BY_HALVING[:, i], scale, least))
+        assert scalar.interval == pytest.approx(intervals.halving_interval(BY_HALVING[:, i], scale, least))
         assert (scalar.null.name, scalar.null.band, scalar.null.n_draws) == (null.name, null.band, 39)
         assert (scalar.value, scalar.p, scalar.p_over) == (VALUE[i], p[i], "layers")
 
 
-@pytest.mark.parametrize("scale", [None, estimate.PLAIN, estimate.FISHER])
+@pytest.mark.parametrize("scale", [None, intervals.PLAIN, intervals.FISHER])
 def test_resamples_have_the_interval_of_each_place(scale):
     replicates = VALUE + RNG.normal(0, 0.1, (50, 3))
     found = Estimates.resampled(VALUE, replicates, scale).drawn(EXCHANGED, known=0.0)
     for i in range(3):
         mine = VALUE[i], replicates[:, i]
-        bounds = estimate.percentile_interval(*mine) if scale is None else estimate.normal_interval(*mine, scale)
+        bounds = intervals.percentile_interval(*mine) if scale is None else intervals.normal_interval(*mine, scale)
         assert found.interval_at(i) == bounds
-        assert found.null_at(i) == (0.0, estimate.null_from_draws("", EXCHANGED[:, i]).band)
+        assert found.null_at(i) == (0.0, intervals.null_from_draws("", EXCHANGED[:, i]).band)
     assert found.p is None and "x_p" not in found.columns("x")
 
 
@@ -48,8 +48,8 @@ def test_shares_have_the_bootstrap_interval_of_each_place_no_narrower_than_excha
     exchanged = np.array([[0.1, np.nan], [0.0, 0.2], [-0.1, 0.1]])
     found = Estimates.shares(errors, totals, weights, exchanged=exchanged)
     for i, permuted in enumerate(np.nan_to_num(exchanged).T):
-        least = estimate.chance_half_width(permuted)
-        assert found.interval_at(i) == estimate.share_interval(errors[:, i], totals[:, i], weights, least)
+        least = intervals.chance_half_width(permuted)
+        assert found.interval_at(i) == intervals.share_interval(errors[:, i], totals[:, i], weights, least)
         assert found.null[0, i] == permuted.mean()
     np.testing.assert_allclose(found.value, 1 - errors.sum(axis=0) / totals.sum(axis=0))
     still = Estimates.shares(errors * 0, totals * 0, weights)

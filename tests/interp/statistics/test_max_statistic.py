@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.statistics.estimate import excess, maximum_statistic_p
+from interp.statistics.intervals import excess, maximum_statistic_p
 
 
 def test_the_observed_value_counts_among_the_permutations():

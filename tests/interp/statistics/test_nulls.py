@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.statistics.estimate import null_from_draws, null_from_permutations
+from interp.statistics.intervals import null_from_draws, null_from_permutations
 from interp.statistics.nulls import GaussianClouds, cloud_of_same_covariance, layer_null_statistics, null_spectra
 from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
 

@@ -14,7 +14,7 @@ from interp.statistics.correlation import (
     resampled_rank_correlations,
     unit_length,
 )
-from interp.statistics.estimate import FISHER, normal_interval
+from interp.statistics.intervals import FISHER, normal_interval
 from interp.statistics.resampling import bootstrap_weights, shuffles
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.statistics.estimate import t_half_width, t_mean
+from interp.statistics.intervals import t_half_width, t_mean
 
 
 def test_the_half_width_is_t_times_the_standard_error_along_the_last_axis():

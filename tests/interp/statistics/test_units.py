@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interp.statistics.estimate import band, percentile_interval
+from interp.statistics.intervals import band, percentile_interval
 from interp.statistics.units import Units, mean_bounds, mean_of_units
 from interp.table import Table
 

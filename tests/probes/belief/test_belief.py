@@ -31,7 +31,7 @@ from interp.information import kl_bits, restricted
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
-from interp.statistics.estimate import share_interval
+from interp.statistics.intervals import share_interval
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick

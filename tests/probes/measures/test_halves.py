@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interp.statistics.estimate import chance_half_width, share_interval
+from interp.statistics.intervals import chance_half_width, share_interval
 from interp.statistics.resampling import split_rows
 
 WEIGHTS = np.array([[1, 1, 1], [2, 1, 0], [0, 0, 3], [0, 3, 0]])

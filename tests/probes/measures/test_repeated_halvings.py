@@ -7,7 +7,7 @@ from interp.probes.measures.halves import Groups, Halving, exchanges_within, rec
 from sklearn.linear_model import LinearRegression
 
 from interp.need import Need
-from interp.statistics.estimate import FISHER, PLAIN, UNEXPLAINED, halving_draws, halving_interval
+from interp.statistics.intervals import FISHER, PLAIN, UNEXPLAINED, halving_draws, halving_interval
 from interp.testing import Shape, synthetic_capture
 
 N = 60

@@ -23,7 +23,7 @@ from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.batches import row_index
 from interp.reading.forward import capture, row_table
 from interp.running.spec import make_probe
-from interp.statistics.estimate import UNEXPLAINED, chance_half_width, halving_interval
+from interp.statistics.intervals import UNEXPLAINED, chance_half_width, halving_interval
 from interp.statistics.resampling import split_rows
 from interp.testing import Shape, check_probe, synthetic_capture
 

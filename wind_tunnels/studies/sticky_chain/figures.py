@@ -7,7 +7,7 @@ import numpy as np
 from interp.drawing import NULL, PALETTE, VALUE, add_band, blank, error_bars
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.statistics.estimate import t_half_width
+from interp.statistics.intervals import t_half_width
 from interp.table import Table
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from interp.findings import Findings, Null, Scalar
 from interp.information import BITS_PER_NAT
-from interp.statistics.estimate import TMean, t_half_width, t_mean
+from interp.statistics.intervals import TMean, t_half_width, t_mean
 from interp.table import LABEL, Table, number_columns
 
 from ..over_seeds import geometric, scalar_over_seeds

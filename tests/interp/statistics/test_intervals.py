@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.statistics.estimate import FISHER, PLAIN, UNEXPLAINED, count_band, share_bounds, t_quantile
+from interp.statistics.intervals import FISHER, PLAIN, UNEXPLAINED, count_band, share_bounds, t_quantile
 
 ROOT = Path(__file__).parents[3]
 ITS_OWN = {0.025, 0.975, 1.96, 2.5, 97.5}
