@@ -26,7 +26,8 @@ class Site:
     @property
     def is_of_attention(self) -> bool:
         """Whether only layers with attention have it."""
-        return self.source in ("seam", "pattern", "weights") or self.name in _OF_ATTENTION
+        is_weight = self.source == "weights" and self.layers == "layer"
+        return is_weight or self.source in ("seam", "pattern") or self.name in _OF_ATTENTION
 
 
 _OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
@@ -112,6 +113,10 @@ _TABLE = (
     Site("W_K", "key projection per head: x @ W", ("kv_head", "d_model", "d_head"), "weight", source="weights"),
     Site("W_V", "value projection per head: x @ W", ("kv_head", "d_model", "d_head"), "weight", source="weights"),
     Site("W_O", "output projection per head: z @ W", ("head", "d_head", "d_model"), "weight", source="weights"),
+    Site("readout_gram", "Gram matrix of the directions that move the tokens' logits, by the Jacobian lens",
+         ("d_model", "other_d_model"), "weight", "depth", "weights"),
+    Site("outcome_embedding", "input embeddings of the outcomes of the prompts' exact posterior",
+         ("outcome", "d_model"), "weight", "once", "weights"),
 )  # fmt: skip
 
 SITES: dict[str, Site] = {site.name: site for site in _TABLE}

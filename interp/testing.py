@@ -51,7 +51,8 @@ class Shape:
     def axis(self, name: str) -> int:
         sizes = {
             "head": self.n_heads, "kv_head": self.n_kv_heads, "d_head": self.d_head, "d_model": self.d_model,
-            "vocab": self.vocab_size, "key": self.n_keys, "outcome": self.n_outcomes, "expert": self.n_experts,
+            "other_d_model": self.d_model, "vocab": self.vocab_size, "key": self.n_keys, "outcome": self.n_outcomes,
+            "expert": self.n_experts,
         }  # fmt: skip
         return sizes[name]
 

@@ -28,7 +28,7 @@ LEVELS = {
         "measures",
         "programs",
         "attention_entropy belief causal components depth_use dynamics gradient_laws heads manifold orthogonality "
-        "qk_alignment sula value_axis",
+        "qk_alignment sula value_axis workspace",
         "worlds",
     ),
     "prompts": (),

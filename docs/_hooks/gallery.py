@@ -14,24 +14,28 @@ ROOT = Path(__file__).parents[2]
 PROBES = ("all", "belief", "heads", "depth_use", "causal", "dynamics")
 SETTINGS = {"causal": {"n_controls": 19}, "belief": {"n_permutations": 60}}
 N_POOL = 300
+THROUGH_LENS = "workspace"
 NAMES = ("manifold", "value_axis", "attention_entropy", "qk_alignment", "orthogonality", "components", "belief", "sula",
          "heads", "depth_use", "causal", "dynamics")  # fmt: skip
 
 
 @cache
-def measured() -> Any:
-    """The record of the run."""
+def measured(through_lens: bool = False) -> Any:
+    """The record of the run; of the probe that reads through a Jacobian lens, a run of its own."""
     import interp
 
     code = hashlib.sha256()
     for folder in ("interp", "probes", "wind_tunnels"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             code.update(file.read_bytes())
-    folder = ROOT / "build" / f"gallery-{code.hexdigest()[:16]}"
+    folder = ROOT / "build" / f"gallery-{code.hexdigest()[:16]}{'-lens' if through_lens else ''}"
     if not folder.exists():
-        interp.run(probes=PROBES, settings=SETTINGS, n_pool=N_POOL, per_quintile=None, out=None, quiet=True).write(
-            folder
-        )
+        model, probes, settings = interp.load("tunnel:bijection-gpt-neox"), PROBES, SETTINGS
+        if through_lens:
+            lens = interp.fit_lens(model, n_pool=100, precision_bits=0.0, quiet=True)
+            model, probes, settings = lens.on(model), (THROUGH_LENS,), {}
+        interp.run(model, probes=probes, settings=settings, n_pool=N_POOL, per_quintile=None, out=None,
+                   quiet=True).write(folder)  # fmt: skip
     return interp.open_run(folder)
 
 
@@ -50,12 +54,12 @@ def one_figure(path: str) -> str:
 def _drawn(probe: str) -> dict[str, Any]:
     from interp.registry import load_entry
 
-    findings = measured().findings[probe]
+    findings = measured(probe == THROUGH_LENS).findings[probe]
     return {figure.name: figure for figure in load_entry("probe", probe)().figures(findings)}
 
 
 def _figure(probe: str, name: str) -> str:
-    figure, findings = _drawn(probe)[name], measured().findings[probe]
+    figure, findings = _drawn(probe)[name], measured(probe == THROUGH_LENS).findings[probe]
     themes = {theme: json.loads(findings.plot(name, theme).to_json()) for theme in ("light", "dark")}
     return (
         f"\n### {figure.title} {{ #{probe}-{name} }}\n\n{plotly_figure(themes)}\n\n{figure.reading}\n\n"

@@ -297,7 +297,7 @@ def as_capture(
         if need.described.source == "edit":
             arrays[need] = NO_EDITS
         if need.described.source == "weights":
-            arrays[need] = stacked_weights(collector.model, need, collector.only_layers)
+            arrays[need] = stacked_weights(collector.model, need, prompts, collector.only_layers)
     return Capture(
         layers=collector.only_layers,
         model=collector.model.info,

@@ -25,6 +25,8 @@ def _lacking(model: Model, site: Site) -> str | None:
         return "blocks that add to the residual stream: it is normalised again behind every sum"
     if not family.has_attention and site.is_of_attention:
         return "attention"
+    if site.name == "readout_gram" and getattr(model.lens, "kind", "") != "jacobian":
+        return "Jacobian lens: fit one (`interp lens fit`), and name it (--lens FILE)"
     if family.router is None and site.name in OF_ROUTERS:
         return "router of experts that is known to us"
     return "feed-forward" if family.mlp is None and site.name in _OF_FEED_FORWARD else None

@@ -1,18 +1,29 @@
 """Weights as a capture holds them: the values of the moment when the model was read."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 
 from interp.families import iterate_weights
 from interp.model import Model
 from interp.need import Need
+from interp.prompt import PromptSet
 from interp.reading.early_exit import layers_of
+from interp.reading.lens import Lens
+from interp.system.offload import brought_in
 
 
-def stacked_weights(model: Model, need: Need, layers: Sequence[int] | None = None) -> dict[str, np.ndarray]:
+def stacked_weights(
+    model: Model, need: Need, prompts: PromptSet, layers: Sequence[int] | None = None
+) -> dict[str, np.ndarray]:
     """`rows` `[layer, head, ...]` in float32, a copy; only of `layers`, in their order, where these are given."""
     wanted = layers_of(need, layers, model.info)
+    if need.site == "outcome_embedding":
+        return {"rows": _outcome_embedding(model, prompts)}
+    if need.site == "readout_gram":
+        return {"rows": np.array([_readout_gram(model, depth) for depth in wanted])}
     weights = iterate_weights(model.module, model.family, need.site)  # pyrefly: ignore[bad-argument-type]
     found = np.empty((len(wanted), 0))
     for layer, w in zip(model.info.layers_with_attention, weights, strict=True):
@@ -21,3 +32,21 @@ def stacked_weights(model: Model, need: Need, layers: Sequence[int] | None = Non
                 found = np.empty((len(wanted), *w.shape), dtype=np.float32)
             found[wanted.index(layer)] = w.detach().float().cpu().numpy()
     return {"rows": found}
+
+
+@torch.inference_mode()
+def _readout_gram(model: Model, depth: int) -> np.ndarray:
+    """Jᵀ G J, with G the Gram matrix of the directions of all tokens at the final norm."""
+    assert model.lens is not None
+    carried = model.lens.carried(torch.eye(model.info.d_model), depth)  # row i is J e_i
+    return (carried @ Lens(model).token_gram(model.info.d_model) @ carried.mT).numpy()
+
+
+def _outcome_embedding(model: Model, prompts: PromptSet) -> np.ndarray:
+    """None of prompts without outcomes, or with other ones for each prompt."""
+    ids = prompts.outcome_ids
+    embedding: Any = model.module.get_input_embeddings()
+    if ids is None or ids.ndim > 1:
+        return np.empty((0, model.info.d_model), np.float32)
+    with brought_in(embedding):
+        return embedding.weight.detach()[torch.from_numpy(ids)].float().cpu().numpy()

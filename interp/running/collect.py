@@ -126,7 +126,7 @@ def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: S
     """The capture, read some prompts at a time into files in a folder."""
     index = {at: row_index(pool, np.array([len(x) for x in ids]), at) for at in {"scored", *(n.at for n in needs)}}
     files: dict[Need, ArrayFile] = {}
-    weights = {need: stacked_weights(model, need) for need in needs if need.described.source == "weights"}
+    weights = {need: stacked_weights(model, need, pool) for need in needs if need.described.source == "weights"}
     passing = [need for need in needs if need not in weights]
     tables: dict[str, list[Table]] = {at: [] for at in index}
     for start in range(0, len(pool), PROMPTS_AT_ONCE):

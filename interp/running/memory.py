@@ -85,6 +85,7 @@ def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
     described = need.described
     sizes = {
         "head": info.n_heads, "kv_head": info.n_kv_heads, "d_head": info.d_head, "d_model": info.d_model,
+        "other_d_model": info.d_model,
         "vocab": info.vocab_size, "outcome": _n_outcomes(text), "key": int(text.lengths.max()), "prompt": len(text.ids),
         "expert": info.n_experts,
     }  # fmt: skip

@@ -167,12 +167,12 @@ def absolute_penalty(centred: Float[np.ndarray, "row feature"], relative: float)
 
 
 def ridge_coefficients(
-    centred: Float[np.ndarray, "row feature"], label: Float[np.ndarray, " row"], penalty: float
-) -> Float[np.ndarray, " feature"]:
+    centred: Float[np.ndarray, "row feature"], label: Float[np.ndarray, "row *target"], penalty: float
+) -> Float[np.ndarray, "feature *target"]:
     """w = (XᵀX + α)⁻¹ Xᵀy at the penalty α, by the smaller Gram matrix; zeros where there is no penalty."""
     n, d = centred.shape
     if penalty <= 0:
-        return np.zeros(d)
+        return np.zeros((d, *label.shape[1:]))
     if n <= d:
         return centred.T @ solve_positive(centred @ centred.T + penalty * np.eye(n), label)
     return solve_positive(centred.T @ centred + penalty * np.eye(d), centred.T @ label)

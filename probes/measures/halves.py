@@ -16,10 +16,12 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy import sparse
 
-from interp.statistics.resampling import shuffles
+from interp.errors import PromptError
+from interp.statistics.resampling import shuffles, split_rows
 
 from .cloud import Cloud
 from .nuisances import orthonormal
+from .sample_sizes import MIN_HALVES
 
 N_HALVINGS = 10
 
@@ -120,6 +122,18 @@ class Halving:
             fitted -= self.basis.astype(values.dtype) @ slopes
             judged -= self.told.astype(values.dtype) @ slopes
         return fitted, judged
+
+
+def halvings_of(pool: Cloud, seed: int) -> list[Halving]:
+    """Random half splits of a cloud's clusters; `PromptError` where there are too few."""
+    if pool.n_units < MIN_HALVES:
+        raise PromptError(
+            asked=f"an axis fitted on one half of {pool.in_words} and tested on the other",
+            found=f"fewer than {MIN_HALVES} make no halves",
+            fix="Give more prompts; the statistics want two hundred or more.",
+        )
+    rng, nothing = np.random.default_rng(seed), np.empty((pool.rows.n_rows, 0))
+    return [Halving.of(*split_rows(pool.units, rng), nothing) for _ in range(N_HALVINGS)]
 
 
 def recurs(tokens: Shaped[np.ndarray, " row"]) -> np.ndarray:

@@ -22,7 +22,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.capture import Capture
-from interp.errors import PromptError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
@@ -38,10 +37,10 @@ from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
-from ..measures.halves import N_HALVINGS, Halving, exchanges_within, label_by_type
+from ..measures.halves import N_HALVINGS, Halving, exchanges_within, halvings_of, label_by_type
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.places import Counted, Place, at_same_layer, places_of
-from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, MIN_LEVEL
+from ..measures.sample_sizes import FEW_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .judgement import FEW_RECUR, AxisRead, Judgement, told_by_nuisances
 from .quantities import KEPT, PREVIOUS, QUANTITIES, WITHIN_TOKEN
@@ -131,7 +130,7 @@ class ValueAxis(Probe):
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
         own = own_number(self.sites[0], primary, base.model)
-        halvings = _halvings(pool, self.seed)
+        halvings = halvings_of(pool, self.seed)
         fitting = halvings[0].fitting
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, fitting, self.scaling)]
         setting = self._setting(pool, halvings, places, surprisal_of(base))
@@ -335,17 +334,6 @@ def previous_of(base: Capture) -> dict[str, np.ndarray]:
             of_prompt[before["prompt"]] = before[column]
             found[name] = of_prompt[rows["prompt"]]
     return found
-
-
-def _halvings(pool: Cloud, seed: int) -> list[Halving]:
-    if pool.n_units < MIN_HALVES:
-        raise PromptError(
-            asked=f"an axis fitted on one half of {pool.in_words} and tested on the other",
-            found=f"fewer than {MIN_HALVES} make no halves",
-            fix="Give more prompts; the statistics want two hundred or more.",
-        )
-    rng, nothing = np.random.default_rng(seed), np.empty((pool.rows.n_rows, 0))
-    return [Halving.of(*split_rows(pool.units, rng), nothing) for _ in range(N_HALVINGS)]
 
 
 def _labels(

@@ -1,0 +1,33 @@
+"""The figures of the probe `workspace`, from its findings alone."""
+
+import numpy as np
+
+from interp.drawing import NULL, add_line, add_profile, blank
+from interp.findings import Findings
+from interp.probe import Figure
+
+_DRAWN = {
+    "overlap": ("Are the hypotheses in the J-space?", "share of the hypotheses' differences", ""),
+    "survivors_accuracy": ("Does the J-space say which hypotheses survive?", "balanced accuracy", "whole_accuracy"),
+    "uncertainty_r2": ("Does the J-space say how uncertain the model is?", "held-out R² (fraction)", "whole_r2"),
+    "axis_share": ("Is the direction of uncertainty in the J-space?", "share of the direction", ""),
+}
+
+
+def workspace_figures(findings: Findings) -> tuple[Figure, ...]:
+    """One figure for each number that was found, over depth."""
+    table = findings.tables["by_depth"]
+    drawn = []
+    for name, (title, axis, whole) in _DRAWN.items():
+        if not np.isfinite(table[name]).any():
+            continue
+        plot = blank("depth", axis)
+        add_profile(plot, table, "depth", name)
+        if whole:
+            add_line(plot, table["depth"], table[whole], "whole residual stream", "dot", NULL)
+        what = (
+            "directions that decode shuffled entropies" if name == "axis_share" else "random subspaces of its dimension"
+        )
+        reading = f"With 95 % intervals; grey, {what}: a curve within the band says nothing of the J-space."
+        drawn.append(Figure(name, title, reading, plot, "by_depth"))
+    return tuple(drawn)

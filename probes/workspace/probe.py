@@ -1,0 +1,304 @@
+"""Workspace: is what the model infers held in the directions that its prediction depends on?
+
+At every depth the J-space is taken from the Jacobian lens (`space`), and four things are compared with random subspaces
+of the same dimension:
+
+    overlap              how much of the hypotheses' embeddings, of their differences, lies in it
+    survivors_accuracy   which hypotheses the exact posterior leaves, decoded from it on other prompts
+    uncertainty_r2       the next-token entropy, decoded from it on other prompts
+    axis_share           how much of the direction that decodes the entropy best from the whole stream lies in it
+
+A subspace of many dimensions decodes a lot, whatever it is: that something can be decoded proves nothing without the
+random subspaces, and the whole stream stands beside them as the most there is. Directions that decode shuffled
+entropies are the null of `axis_share`. The outcomes of an exact posterior are the hypotheses; text without one has
+neither the first number nor the second.
+
+Source: "The Workspace Survives Where the Circuit Dies" (the authors' note of July 2026), P1 and P3.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from interp.capture import Capture
+from interp.findings import Findings
+from interp.need import Need
+from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.statistics.estimate import UNEXPLAINED, t_mean
+from interp.statistics.estimates import Estimates
+from interp.statistics.quantities import Quantities, Quantity
+from interp.statistics.ratio import ratio
+from interp.statistics.resampling import bootstrap_weights, shuffles
+from interp.statistics.ridge import PrincipalForm, fit_ridge
+from interp.system.threads import side_by_side
+
+from ..measures.cloud import Cloud, refuse_layer
+from ..measures.field_checks import refuse_too_few
+from ..measures.finite import finite
+from ..measures.halves import N_HALVINGS, Halving, halvings_of
+from ..measures.sample_sizes import FEW_HALVES
+from .space import Basis, Decoded, Spectrum, random_spaces, shares
+
+STREAM, GRAM, EMBEDDING = Need("resid"), Need("readout_gram"), Need("outcome_embedding")
+RANKS = (4, 8, 16, 32)
+N_RESAMPLES = 500
+_NULL = "random subspaces of the same dimension"
+_HALVES = "corrected resampled t over {n_halvings} half splits"
+_NO_OUTCOMES = "the prompts have no exact posterior, whose outcomes would be the hypotheses"
+_STILL = "the entropy does not vary"
+
+QUANTITIES = Quantities(
+    {
+        "overlap": Quantity(
+            "fraction", "share of the differences between the embeddings of {n} hypotheses that lies in the J-space of "
+            "depth {depth} ({rank} of {width} directions)", _NULL, "t interval over hypotheses",
+            "a single hypothesis, or none", p_over="depths", is_headline=True,
+        ),
+        "survivors_accuracy": Quantity(
+            "fraction", "balanced accuracy with which the J-space of depth {depth} says which hypotheses survive",
+            _NULL, _HALVES, "half splits do not differ", p_over="depths", is_headline=True,
+        ),
+        "uncertainty_r2": Quantity(
+            "fraction", "held-out R² of the next-token entropy from the J-space of depth {depth}", _NULL, _HALVES,
+            "half splits do not differ", p_over="depths", reference=1.0, is_headline=True,
+        ),
+        "axis_share": Quantity(
+            "fraction", "share of the direction that decodes the entropy at depth {depth} that lies in the J-space",
+            "directions that decode shuffled entropies", _HALVES, "half splits do not differ", p_over="depths",
+            is_headline=True,
+        ),
+        "variance_share": Quantity(
+            "fraction", "share of the residual stream's variance that lies in the J-space of depth {depth}", _NULL,
+            "percentile bootstrap over {drawn}s", "rows do not differ", p_over="depths",
+        ),
+        "dimension": Quantity(
+            "directions", "directions that hold 90 % of what moves the logits at depth {depth}, of {width}",
+            "a description of the lens", no_interval="one lens: its own standard error says how well it is known",
+            asks="nothing",
+        ),
+    },
+    {"rank": "directions", "times_random": "1", "whole_r2": "fraction", "whole_accuracy": "fraction"},
+)  # fmt: skip
+BY_DEPTH = (
+    "The J-space at every depth, of as many directions as hold 90 % of what moves the logits (or `rank`), with random "
+    "subspaces of the same dimension as the null; whole_r2 and whole_accuracy: the same readouts from all of the "
+    "residual stream."
+)
+BY_RANK = (
+    "The hypotheses' embeddings in J-spaces of other ranks; a random subspace holds rank / width of them on average, "
+    "and times_random is the quotient."
+)
+
+
+@dataclass(frozen=True)
+class Workspace(Probe):
+    """What the J-space of every depth holds of the hypotheses, of which survive, and of the uncertainty.
+
+    `depth`: the primary one, of the residual stream. `rank`: dimension of the J-space (none: as many directions as hold
+    90 % of the Gram matrix). `n_null`: random subspaces, and shuffled entropies.
+    """
+
+    depth: int = -2
+    rank: int | None = None
+    n_null: int = 100
+    seed: int = 0
+
+    name: ClassVar[str] = "workspace"
+    quantities: ClassVar[Quantities] = QUANTITIES
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=4e-4, n_fits=2 * N_HALVINGS)
+    question: ClassVar[str] = "Is what the model infers held in the directions that its prediction depends on?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            95, "Does {model} hold its hypotheses in the directions that its prediction depends on?", ("overlap",),
+            "The J-space holds {value} of the differences between the hypotheses' embeddings.",
+            "The J-space holds no more of the hypotheses' embeddings than a random subspace does.",
+            "The J-space holds less of the hypotheses' embeddings than a random subspace does: {size}.",
+        ),
+        Sentences(
+            96, "Does {model} hold its uncertainty in the directions that its prediction depends on?",
+            ("uncertainty_r2",),
+            "The J-space predicts {value} of the variance of the next-token entropy on other prompts.",
+            "The J-space predicts the next-token entropy no better than a random subspace does.",
+            limit="That it can be read there does not show that the model uses it.",
+        ),
+    )  # fmt: skip
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return STREAM, GRAM, EMBEDDING
+
+    def refuse_fields(self, n_layers: int | None) -> None:
+        refuse_too_few(self, {"rank": 1, "n_null": 19}, "too few for what is made of them")
+        if n_layers is not None:
+            refuse_layer(self.depth, n_layers + 1)
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        self.refuse_fields(base.model.n_layers)
+        pool, frame = Cloud.of(base, STREAM), _differences(finite(base, EMBEDDING))
+        spectra = [Spectrum.of(gram) for gram in finite(base, GRAM)]
+        setting = _Setting.of(pool, frame, _survivors(base), self.n_null, self.seed)
+        width, primary = pool.points.shape[2], pool.layer_index(self.depth)
+        ranks = [min(self.rank or spectrum.rank, width) for spectrum in spectra]
+        asked = list(zip(pool.points, (s.space(r) for s, r in zip(spectra, ranks, strict=True)), strict=True))
+        found = side_by_side(lambda at: _Held.of(*at, setting), asked)
+        words = {
+            "depth": str(primary),
+            "rank": str(ranks[primary]),
+            "width": str(width),
+            "n": str(len(frame)),
+            **pool.slots,
+        }
+        quantities = QUANTITIES.told(**words, n_halvings=str(N_HALVINGS))
+        numbers = setting.numbers(found) | {"dimension": Estimates(np.array([s.rank for s in spectra], np.float64))}
+        whole = np.array([each.whole for each in found])  # [depth, r2 and accuracy]
+        columns = {"depth": np.arange(len(found)), "rank": np.array(ranks), **numbers}
+        columns |= {"whole_r2": whole[:, 0], "whole_accuracy": whole[:, 1]}
+        tables = {"by_depth": quantities.table(columns, BY_DEPTH)}
+        if len(frame):
+            tables["by_rank"] = quantities.table(_by_rank(frame, spectra), BY_RANK)
+        return quantities.findings(self.name, quantities.scalars(numbers, primary), tables)
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from .figures import workspace_figures
+
+        return workspace_figures(findings)
+
+
+def _differences(embedding: Float[np.ndarray, "hypothesis feature"]) -> Float[np.ndarray, "hypothesis feature"]:
+    """Embeddings of the hypotheses from their mean: what tells them apart; none of a single one."""
+    return embedding - embedding.mean(axis=0) if len(embedding) > 1 else embedding[:0]
+
+
+def _survivors(base: Capture) -> Bool[np.ndarray, "row hypothesis"]:
+    """Which hypotheses are possible: those of the belief where it says that, else the possible outcomes."""
+    exact = base.posterior
+    if base.belief is not None and np.isin(base.belief, (0.0, 1.0)).all():
+        exact = base.belief
+    return np.empty((base.rows.n_rows, 0), bool) if exact is None else exact > 0
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What all depths share."""
+
+    pool: Cloud
+    frame: Float[np.ndarray, "hypothesis feature"]
+    survives: Bool[np.ndarray, "row hypothesis"]
+    halvings: list[Halving]
+    entropies: Float[np.ndarray, "row one_and_shuffled"]
+    unit: Int[np.ndarray, " row"]
+    weights: Float[np.ndarray, "resample unit"]
+    n_null: int
+    seed: int
+
+    @classmethod
+    def of(cls, pool: Cloud, frame: np.ndarray, survives: np.ndarray, n_null: int, seed: int) -> "_Setting":
+        entropy = np.asarray(pool.sought, np.float64)
+        orders = shuffles(pool.units, n_null, np.random.default_rng([seed, 1]))
+        entropies = np.column_stack([entropy, entropy[orders].T])
+        units, unit = np.unique(pool.units, return_inverse=True)
+        weights = bootstrap_weights(units, None, N_RESAMPLES, np.random.default_rng([seed, 3])).astype(np.float64)
+        return cls(pool, frame, survives, halvings_of(pool, seed), entropies, unit, weights, n_null, seed)
+
+    def numbers(self, found: "list[_Held]") -> dict[str, Estimates]:
+        """Every number at every depth, beside its null."""
+        pool = self.pool
+        few = pool.n_units < FEW_HALVES
+        about: dict[str, Any] = pool.counted | {"underpowered": few, "enough": FEW_HALVES if few else None}
+        split = partial(self._split, found, about)
+        still = _STILL if np.ptp(self.entropies[:, 0]) == 0 else ""
+        why = "" if self.survives.shape[1] else _NO_OUTCOMES
+        of_unit = np.array([each.variance_of_unit for each in found])  # [depth, in the J-space and in all, unit]
+        inside, whole = of_unit.swapaxes(0, 1)
+        resampled = ratio(self.weights @ inside.T, self.weights @ whole.T)
+        variance = Estimates.resampled(ratio(inside.sum(axis=1), whole.sum(axis=1)), resampled, about=about)
+        return {
+            "overlap": self._overlap(found),
+            "survivors_accuracy": split(
+                "accuracy", why or "no hypothesis both survives and is ruled out in all halves"
+            ),
+            "uncertainty_r2": split("r2", still or "the entropies of some half do not vary", UNEXPLAINED),
+            "axis_share": split("axis", still or "nothing varies in the residual stream"),
+            "variance_share": variance.exchanged(np.array([each.random_variance for each in found]).T),
+        }
+
+    def _overlap(self, found: "list[_Held]") -> Estimates:
+        if not len(self.frame):
+            return Estimates.bare(np.full(len(found), np.nan), why=_NO_OUTCOMES)
+        means = [t_mean(each.overlap) for each in found]
+        about = {"n": len(self.frame), "n_unit": "hypothesis"}
+        own = Estimates(
+            np.array([m.value for m in means]), np.array([(m.low, m.high) for m in means]).T.clip(0, 1), about=about
+        )
+        return own.exchanged(np.array([each.random_overlap for each in found]).T)
+
+    def _split(self, found: "list[_Held]", about: Mapping[str, Any], name: str, why: str, *scale: Any) -> Estimates:
+        values = np.array([getattr(each, name) for each in found])  # [depth, own and null, halving]
+        own = Estimates.halved(values[:, 0].T, *scale, about=about)
+        undefined = [why if np.isnan(value) else "" for value in own.value]
+        own = Estimates(own.value, own.interval, why=undefined, about=about)
+        return own.exchanged(np.nan_to_num(values[:, 1:].mean(axis=2).T)) if np.isfinite(own.value).any() else own
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What one J-space holds, and after it, of each number, what stands for chance."""
+
+    overlap: Float[np.ndarray, " hypothesis"]
+    random_overlap: Float[np.ndarray, " draw"]
+    r2: Float[np.ndarray, "own_and_null halving"]
+    accuracy: Float[np.ndarray, "own_and_null halving"]
+    axis: Float[np.ndarray, "own_and_null halving"]
+    variance_of_unit: Float[np.ndarray, "inside_and_all unit"]
+    random_variance: Float[np.ndarray, " draw"]
+    whole: tuple[float, float]
+
+    @classmethod
+    def of(cls, points: Float[np.ndarray, "row feature"], space: Basis, setting: _Setting) -> "_Held":
+        rng = np.random.default_rng([setting.seed, 2])
+        spaces = [space, *random_spaces(space.shape, setting.n_null, rng)]
+        points = points.astype(np.float64)
+        centred = points - points.mean(axis=0)
+        total = max(float(np.square(centred).sum()), np.finfo(float).tiny)
+        in_spaces = [centred @ each for each in spaces]
+        read = partial(Decoded.of, entropy=setting.entropies[:, 0], survives=setting.survives)
+        decoded = [[read(each, halving=halving) for halving in setting.halvings] for each in in_spaces]
+        axes = [_axis(centred, space, halving, setting) for halving in setting.halvings]
+        whole = [
+            read(centred, halving=h, penalty=penalty) for h, (_, penalty) in zip(setting.halvings, axes, strict=True)
+        ]
+        return cls(
+            shares(setting.frame, space),
+            np.array([shares(setting.frame, each).mean() if len(setting.frame) else np.nan for each in spaces[1:]]),
+            np.array([[one.r2 for one in of_space] for of_space in decoded]),
+            np.array([[one.accuracy for one in of_space] for of_space in decoded]),
+            np.array([share for share, _ in axes]).T,
+            np.array([np.bincount(setting.unit, np.square(x).sum(axis=1)) for x in (in_spaces[0], centred)]),
+            np.array([np.square(each).sum() / total for each in in_spaces[1:]]),
+            (float(np.mean([one.r2 for one in whole])), float(np.mean([one.accuracy for one in whole]))),
+        )
+
+
+def _axis(
+    points: Float[np.ndarray, "row feature"], space: Basis, halving: Halving, setting: _Setting
+) -> tuple[Float[np.ndarray, " own_and_null"], float]:
+    """How much of the ridge directions of entropy and shuffled entropies lies in a subspace, and the penalty chosen."""
+    fitted, _ = halving.apply(points)
+    labels, _ = halving.apply(setting.entropies)
+    form = PrincipalForm.of(fitted)
+    if not form.directions.size or not np.square(labels[:, 0]).any():
+        return np.full(labels.shape[1], np.nan), 1.0
+    ridge = fit_ridge(form, labels, setting.pool.units[halving.fitting], halving.taken_out)
+    return shares((form.directions.T @ ridge.coefficients).T, space), float(ridge.penalty[0])
+
+
+def _by_rank(frame: Float[np.ndarray, "hypothesis feature"], spectra: list[Spectrum]) -> dict[str, Any]:
+    width = frame.shape[1]
+    ranks = [rank for rank in RANKS if rank < width]
+    at = [(depth, rank, shares(frame, s.space(rank)).mean()) for depth, s in enumerate(spectra) for rank in ranks]
+    depth, rank, overlap = (np.array(column) for column in zip(*at, strict=True))
+    return {"depth": depth, "rank": rank, "overlap": overlap, "times_random": overlap * width / rank}

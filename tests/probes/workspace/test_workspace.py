@@ -1,0 +1,156 @@
+"""The probe `workspace`: its J-space is autograd's, a planted space is found, noise is not, and it asks for a lens."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from interp.probes.workspace import Workspace
+from interp.probes.workspace.space import Spectrum, balanced_accuracy, shares
+from sklearn.metrics import balanced_accuracy_score
+
+import interp
+from interp.errors import UsageError
+from interp.reading.lens import Lens
+from interp.testing import Shape, synthetic_capture
+
+D, RANK, N_OUTCOMES = 24, 6, 5
+SMALL = Workspace(n_null=39)
+
+
+def planted(seed: int, *, inside: bool) -> interp.Findings:
+    """A J-space of six directions; hypotheses and what is known of them lie in it, or in its complement."""
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    space = axes[:, :RANK]
+    gram = space @ space.T
+    home = space if inside else axes[:, RANK : 2 * RANK]
+    shape = Shape(n_prompts=120, d_model=D, n_layers=2, n_outcomes=N_OUTCOMES)
+    possible = rng.random((120, N_OUTCOMES)) < 0.5
+    possible[~possible.any(axis=1), 0] = True
+    posterior = possible / possible.sum(axis=1, keepdims=True)
+    entropy = -(posterior * np.log2(np.where(possible, posterior, 1.0))).sum(axis=1)
+    embedding = rng.standard_normal((N_OUTCOMES, RANK)) @ home.T
+    rows = possible @ embedding + 0.3 * rng.standard_normal((120, D))
+    capture = synthetic_capture(
+        SMALL.needs, shape, posterior=posterior, columns={"next_entropy_bits": entropy}, seed=seed,
+        planted={"resid": np.array([rows] * 3), "readout_gram": np.array([gram] * 3), "outcome_embedding": embedding},
+    )  # fmt: skip
+    return SMALL.analyse(capture, {})
+
+
+def test_hypotheses_planted_in_the_j_space_are_found_and_in_its_complement_are_not():
+    within, without = planted(0, inside=True), planted(0, inside=False)
+    assert within["dimension"].value == RANK
+    assert within["overlap"].value == pytest.approx(1.0) and without["overlap"].value == pytest.approx(0.0, abs=1e-12)
+    assert within["overlap"].null.value == pytest.approx(RANK / D, abs=0.03)
+    for name in ("overlap", "survivors_accuracy", "uncertainty_r2", "variance_share"):
+        assert within[name].p == pytest.approx(1 / 40), name
+        assert without[name].p > 0.5, name
+    assert within["survivors_accuracy"].value > 0.9 > within["survivors_accuracy"].null.value
+    table = within.tables["by_depth"]
+    assert table["whole_accuracy"][0] == pytest.approx(within["survivors_accuracy"].value, abs=0.05)
+    by_rank = within.tables["by_rank"]
+    np.testing.assert_allclose(by_rank["overlap"] * D / by_rank["rank"], by_rank["times_random"])
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_direction_of_uncertainty_is_found_in_the_j_space_only_where_it_is_planted_there(inside):
+    """Among directions that are equally loud: a direction that decodes shuffled entropies lies anywhere."""
+    rng = np.random.default_rng(3)
+    axes = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    entropy = rng.uniform(0, 3, 200)
+    rows = rng.standard_normal((200, D)) + 2.0 * np.outer(entropy, axes[:, 0 if inside else -1])
+    capture = synthetic_capture(
+        SMALL.needs, Shape(n_prompts=200, d_model=D, n_layers=1), columns={"next_entropy_bits": entropy},
+        planted={"resid": np.array([rows] * 2), "readout_gram": np.array([axes[:, :RANK] @ axes[:, :RANK].T] * 2)},
+    )  # fmt: skip
+    found = SMALL.analyse(capture, {})["axis_share"]
+    assert (found.p == pytest.approx(1 / 40)) == inside
+    assert (found.value > 0.8) if inside else (found.value < 0.1)
+
+
+def test_noise_lies_within_the_null():
+    ps = {name: [] for name in ("overlap", "survivors_accuracy", "uncertainty_r2", "axis_share")}
+    probe = Workspace(n_null=19, rank=4)
+    for seed in range(20):
+        possible = np.random.default_rng([seed, 1]).random((40, 3)) < 0.6
+        possible[~possible.any(axis=1), 0] = True
+        posterior = possible / possible.sum(axis=1, keepdims=True)
+        shape = Shape(n_prompts=40, d_model=12, n_layers=1)
+        found = probe.analyse(synthetic_capture(probe.needs, shape, posterior=posterior, seed=seed), {})
+        for name, mine in ps.items():
+            mine.append(found[name].p)
+    for name, mine in ps.items():
+        assert sum(p <= 0.05 for p in mine) <= 5, (name, mine)  # binomial(20, .05): more once in 3,000
+        assert min(mine) < 0.5 < max(mine), (name, mine)
+
+
+def test_texts_have_no_hypotheses_and_say_so():
+    capture = synthetic_capture(SMALL.needs, Shape(n_prompts=60))
+    nothing = {SMALL.needs[2]: {"rows": np.empty((0, 32), np.float32)}}
+    found = SMALL.analyse(replace(capture, posterior=None, arrays={**capture.arrays, **nothing}), {})
+    for name in ("overlap", "survivors_accuracy"):
+        assert np.isnan(found[name].value) and "no exact posterior" in found[name].interval_reason
+    assert np.isfinite(found["uncertainty_r2"].value) and "by_rank" not in found.tables
+
+
+@pytest.fixture(scope="module")
+def through():
+    model = interp.load("tunnel:recall-gpt-neox")
+    lens = interp.fit_lens(model, interp.sampled_prompts(model.task, 12), precision_bits=0.0, quiet=True)
+    return lens.on(model)
+
+
+def test_gram_of_a_model_is_that_of_its_tokens_logits_by_autograd(through):
+    """Behind the last block the logits' own derivative, but for the scale of the norm; before it through the lens."""
+    found = interp.collect(through, interp.sampled_prompts(through.task, 3), ["readout_gram", "resid"])
+    gram, d = found["readout_gram"].astype(np.float64), through.info.d_model
+    x = torch.from_numpy(found["resid"][-1, 0])
+    tokens = torch.arange(through.info.vocab_size)
+    directions = Lens(through).direction(x.expand(len(tokens), d), tokens).double().numpy()
+    scale = float((gram[-1] * (directions.T @ directions)).sum() / np.square(directions.T @ directions).sum())
+    np.testing.assert_allclose(gram[-1], scale * (directions.T @ directions), atol=1e-4 * np.abs(gram[-1]).max())
+    for depth in range(through.info.n_layers):
+        j = through.lens.matrices[depth].double().numpy()
+        np.testing.assert_allclose(gram[depth], j.T @ gram[-1] @ j, atol=1e-4 * np.abs(gram[depth]).max())
+
+
+def test_embeddings_are_those_of_the_outcomes(through):
+    prompts = interp.sampled_prompts(through.task, 3)
+    found = interp.collect(through, prompts, ["outcome_embedding"])["outcome_embedding"]
+    weight = through.module.get_input_embeddings().weight.detach().numpy()
+    np.testing.assert_array_equal(found, weight[prompts.outcome_ids])
+
+
+def test_without_a_jacobian_lens_it_is_refused():
+    with pytest.raises(UsageError, match="this model has no Jacobian lens: fit one"):
+        interp.run("tunnel:recall-gpt-neox", probes="workspace", n_pool=20, out=None, quiet=True)
+
+
+def test_run_names_its_hypotheses(through):
+    record = interp.run(through, probes=[Workspace(n_null=19)], n_pool=40, out=None, quiet=True)
+    found = record.findings["workspace"]
+    assert found["overlap"].n == len(through.task.sample(np.random.default_rng(0), 1).slice_ids)
+    assert {figure.name for figure in Workspace().figures(found)} >= {"overlap", "uncertainty_r2", "axis_share"}
+
+
+def test_balanced_accuracy_is_that_of_scikit_learn_at_the_midway_cut():
+    rng = np.random.default_rng(0)
+    was, survives = rng.random((50, 2)) < 0.3, rng.random((40, 2)) < 0.3
+    told, said = was + rng.standard_normal((50, 2)), survives + rng.standard_normal((40, 2))
+    expected = []
+    for i in range(2):
+        cut = (told[was[:, i], i].mean() + told[~was[:, i], i].mean()) / 2
+        expected.append(balanced_accuracy_score(survives[:, i], said[:, i] > cut))
+    assert balanced_accuracy(told, said, was, survives) == pytest.approx(np.mean(expected))
+    assert np.isnan(balanced_accuracy(told, said, np.ones_like(was), survives))
+
+
+def test_spectrum_counts_the_directions_that_hold_nine_tenths():
+    values = np.array([5.0, 3.0, 1.0, 0.6, 0.4])
+    axes = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 5)))[0]
+    found = Spectrum.of(axes * values @ axes.T)
+    np.testing.assert_allclose(found.values, values)
+    assert found.rank == 3
+    np.testing.assert_allclose(shares(axes.T, found.space(3)), [1, 1, 1, 0, 0], atol=1e-12)
