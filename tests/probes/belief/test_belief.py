@@ -891,7 +891,7 @@ def test_swapping_the_whole_stream_at_the_end_gives_the_donors_prediction(run):
 def test_the_belief_is_used_where_it_is_written_and_not_where_it_is_read_from(run):
     found = run.findings["belief"]
     redirected, by_readout = found["redirected"], found["redirected_by_readout"]
-    assert redirected.value > redirected.null.band[1] and redirected.p == 1 / 200
+    assert redirected.value > redirected.null.band[1] and redirected.p == 1 / 200 and redirected.is_p_least
     assert 0 < redirected.interval[0] < redirected.value < redirected.interval[1]
     assert by_readout.value < redirected.null.band[0], "where it is read from is quiet"
     assert redirected.n == 16 and redirected.underpowered
