@@ -28,8 +28,8 @@ from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
-from interp.statistics.estimate import UNEXPLAINED, t_mean
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import UNEXPLAINED, t_mean
 from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
