@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 ALPHA = 0.05
-"""The p up to which a number stands out from its null."""
+"""The p up to which a number is significant."""
 
 _UNASKED = 0.9
 """p above which a value outside the band lies on the side that was not asked about: a two-sided p would be small."""
 
 RULE = (
-    "A number stands out from its null where its p is at most 0.05, corrected over the headline numbers of the record "
-    "(Benjamini and Hochberg); where it has no p, its 95 % interval (the value alone, where it has no interval) has to "
-    "lie outside the 95 % band of the null. Its essential controls have to stand out on the same side. That it is not "
-    "what the null gives does not make it large, nor its cause known."
+    "A number is significant, above or below its null, if its p is at most 0.05 (corrected over the headline numbers "
+    "by Benjamini and Hochberg) or, without a p, if its 95 % interval (without one, its value) lies outside the null's "
+    "95 % band. Its essential controls must be significant on the same side. A significant number need not be large, "
+    "and its cause remains open."
 )
 
 Standing = Literal["above", "below", "within", "unjudged"]

@@ -152,9 +152,9 @@ class Sentences:
 
     `numbers` are the names under which that number may be found (`{column}` stands for the run's target); the first
     headline of these names is taken. The sentences are formats: `{model}`, `{target}` (what the run's parameter of that
-    name says, else the words given here), `{value}` and `{size}` (its absolute value) of the number, and any number of
-    the findings by its name. `no` is said where the number is no different from its null, `opposite` where it lies on
-    the side that was not `expected`. `order` is the place among the questions of all probes, and `limit` what a yes
+    name says, else the words given here), `{value}`, `{size}` (its absolute value) and `{n}` of the number, and any
+    number of the findings by its name. `no` is said if the number is no different from its null, `opposite` if it lies
+    on the side that was not `expected`. `order` is the place among the questions of all probes, and `limit` what a yes
     does not show.
 
     >>> interp.Sentences(90, "Are values long?", ("length",), "They are {value} long.", "They are not.").expected

@@ -62,14 +62,14 @@ class CallPositions:
             raise PromptError(
                 asked=f"{edit} at position {last}",
                 found=f"text {short + 1} of the pass has {int(lengths[short])} tokens",
-                fix="Positions count tokens from 0, padding left out. Where the text goes on, pass use_cache=True.",
+                fix="Positions count tokens from 0, without padding. To continue the text, pass use_cache=True.",
             )
         so_far = self.so_far
         begins = torch.where(so_far < 0, torch.iinfo(so_far.dtype).max, so_far).amin(dim=1)
         if bool(((so_far == _UNMET).any(dim=1) & (begins > first)).any()):
             raise UsageError(
                 asked=f"{edit} at position {first}",
-                found="the cache holds that token as it was read before this edit",
+                found="the cache contains that token from before this edit",
                 fix="Fill the cache inside the block, or edit at later positions.",
             )
 

@@ -38,7 +38,7 @@ class DonorPatterns(Listener):
         if (site, layer) not in self._kept:
             raise UsageError(
                 asked=f"attention patterns of {self.donor.name}",
-                found="a part of the model was run, so that the donor was given no tokens",
+                found="only a part of the model was run, so the source model got no tokens",
                 fix="Run the whole model: model.module(input_ids=...).",
             )
         return self._kept.pop((site, layer))
@@ -80,7 +80,7 @@ def refuse_unlike(edit: PatternsOf, model: Model) -> None:
     if donor.module is model.module:
         raise UsageError(
             asked=str(edit),
-            found="donor and model are one and the same",
+            found="donor and model are the same object",
             fix="Load another model, or load this one twice.",
         )
     for what, of in _ALIKE.items():
@@ -90,7 +90,7 @@ def refuse_unlike(edit: PatternsOf, model: Model) -> None:
                 asked=str(edit),
                 found=f"the {what} of {donor.name} and {model.name} are not the same: {_short(theirs)} there, "
                 f"{_short(own)} here",
-                fix="Choose a donor of the same shape on the same tokens: another step, seed or fine-tuning.",
+                fix="Choose a donor of the same shape with the same tokens: another step, seed or fine-tuning.",
             )
     words = [each.tokenizer.get_vocab() for each in (donor, model) if each.tokenizer is not None]
     if len(words) == 2 and words[0] != words[1]:

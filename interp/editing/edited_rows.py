@@ -59,7 +59,7 @@ def rows_without_prompts(edit: Edit, x: torch.Tensor, call: CallPositions | None
     else:
         raise UsageError(
             asked=f"{edit} at positions {list(edit.at)}",
-            found="a part of the model was called, which does not say what its positions are",
+            found="only a part of the model was called, so its positions are unknown",
             fix="Call the model itself (model.module(...), generate), or edit at all positions.",
         )
     return EditedRows(mask, torch.zeros_like(mask, dtype=torch.int64))

@@ -234,13 +234,13 @@ def applied(model: Model, *given: Edits) -> Iterator[None]:
         if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:
             raise UsageError(
                 asked=f"{edit} with {len(edit.values)} rows of values",
-                found="which row is whose is not known here",
+                found="it is not known here which row belongs to which prompt",
                 fix="Use interp.collect(model, prompts, needs, edits=[...]), or give one row for all.",
             )
         if (isinstance(edit.at, str) and edit.at != "all") or needs_outputs(edit):
             raise UsageError(
                 asked=f"{edit}" + ("" if needs_outputs(edit) else f" at {edit.at!r}"),
-                found="the prompts of the passes are not known here",
+                found="the prompts of the forward passes are not known here",
                 fix="Use interp.collect(model, prompts, needs, edits=[...]), or "
                 + ("means from interp.with_means." if needs_outputs(edit) else "positions counted from 0."),
             )

@@ -136,7 +136,7 @@ def open_features(folder: str | Path) -> Features:
         config = read_json(home / CONFIG)
         with safe_open(home / WEIGHTS, framework="pt") as file:
             if DECODER not in file.keys():  # noqa: SIM118 (a safetensors file is no mapping)
-                found = f"{WEIGHTS} holds {', '.join(sorted(file.keys())) or 'nothing'}"
+                found = f"{WEIGHTS} contains {', '.join(sorted(file.keys())) or 'nothing'}"
                 raise RecordError(asked=asked, found=found, fix=f"Its decoder has to be called {DECODER}.")
             weights = file.get_tensor(DECODER).to(torch.float64).numpy()
     if not isinstance(config, dict):
@@ -212,7 +212,7 @@ def feature_overlap(
     lengths = np.linalg.norm(features.directions, axis=1)
     alive = np.flatnonzero(lengths > 0)
     if n < 1 or not len(alive):
-        found = "every row of the decoder is zero" if n > 0 else "that is none"
+        found = "every row of the decoder is zero" if n > 0 else "that is not a positive number"
         raise UsageError(asked=f"the {n} nearest features of {features.name}", found=found, fix="Ask for one or more.")
     cosines = features.directions[alive] @ (direction / length) / lengths[alive]
     order = np.argsort(-np.abs(cosines), kind="stable")[:n]
@@ -243,7 +243,7 @@ def _value_axis(record: RunRecord, features: Features, fit: str) -> np.ndarray:
     if name not in arrays:
         raise UsageError(
             asked=f"the value axis of a record at {place['site']}",
-            found=f"it holds {', '.join(sorted(arrays)) or 'no findings of value_axis'}",
+            found=f"it contains {', '.join(sorted(arrays)) or 'no findings of value_axis'}",
             fix=f"Run --probe value_axis --set value_axis.sites={place['site']}.",
         )
     if place["layer"] >= len(arrays[name]):

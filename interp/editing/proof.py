@@ -28,7 +28,7 @@ from interp.system.rounding import BOUND, error_of_logits
 MEANINGS = {
     "edit read-back": "the edited component is what the edit says, and nothing else of the tensor changed",
     "edit reached": "attention received exactly what the edits left",
-    "edit donor": "attention rows are those that the donor has in a pass of its own on the same tokens",
+    "edit donor": "attention rows equal those of the source model in its own forward pass on the same tokens",
     "edit pattern": "edits of values and head outputs leave the attention rows of their layer untouched",
     "edit dose 0": "edits of dose 0 change no bit of the logits",
     "edit restored": "after edits, and after an interruption, no hook is left and no bit of the logits changed",
@@ -91,7 +91,7 @@ def prove(batch: EditedBatch, edits: Sequence[Edit], start: int) -> tuple[Check,
             raise ModelError(
                 asked=f"editing {batch.model.name} ({words})",
                 found=f"the check {name!r} failed: {MEANINGS[name]}; {value:.3g}, at most {allowed:.3g} allowed",
-                fix="The effects of these edits could not be trusted, so the run stops. Please report it.",
+                fix="The run stops, because the effects of these edits cannot be trusted. Please report it.",
             )
     return tuple(checks)
 

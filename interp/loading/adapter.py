@@ -91,7 +91,9 @@ def merge_adapter(
                 key = min(key for key in placed.keys() | shapes.keys() if placed.get(key) != shapes.get(key))
                 lacks = key not in shapes
                 found = f"{'its file lacks' if lacks else 'the model has no place for'} {key}"
-                raise ModelError(asked=asked, found=found, fix="It is of another base or was edited; save it again.")
+                raise ModelError(
+                    asked=asked, found=found, fix="It belongs to another base or was edited; save it again."
+                )
             adapted.eval()
             expected = _logits(adapted)
             _part_shared_weights(adapted)
@@ -111,7 +113,7 @@ def merge_adapter(
     if not error <= bound:
         raise ModelError(
             asked=asked,
-            found=f"merged into the weights it predicts otherwise than as PEFT runs it: error {error:.2g} of the "
+            found=f"merged into the weights, its predictions differ from those of PEFT: error {error:.2g} of the "
             f"largest logit, at most {bound:.2g} by rounding",
             fix="Merge it yourself, save the model, and name its folder without --adapter.",
         )
@@ -150,8 +152,8 @@ def _config(asked: str, files: ModelFiles) -> dict[str, Any]:
         kind = content.get("peft_type") if isinstance(content, dict) else None
         raise ModelError(
             asked=asked,
-            found=f"it is of the kind {kind}",
-            fix="Adapters that are low-rank changes of weights (LORA) can be merged; merge another one yourself.",
+            found=f"its kind is {kind}",
+            fix="Only low-rank adapters (LORA) are merged; merge others yourself.",
         )
     return content
 
@@ -177,11 +179,11 @@ def _refuse_hostile(asked: str, config: dict[str, Any], widest: int) -> None:
         for pattern in _texts(config.get(name)):
             repeats = len(re.findall(r"[*+{]", pattern))
             if repeats > _MOST_REPEATS or re.search(r"\)[*+{]", pattern) or len(pattern) > 1000:
-                found = f"{name} holds a pattern that can take for ever to match: {pattern[:60]}"
+                found = f"{name} has a pattern that can take forever to match: {pattern[:60]}"
     ranks = config.get("rank_pattern")
     for rank in [config.get("r"), *(ranks.values() if isinstance(ranks, dict) else ())]:
         if not isinstance(rank, int) or rank > widest:
-            found = f"it tells the rank {rank!r:.20}, and no tensor of it is as wide"
+            found = f"it gives the rank {rank!r:.20}, but no tensor has that width"
     if found is not None:
         raise ModelError(asked=asked, found=found, fix="Use an adapter as PEFT saved it.")
 
@@ -200,7 +202,9 @@ def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
         for key in opened.keys():  # noqa: SIM118
             tensor = opened.get_tensor(key)
             if not tensor.isfinite().all():
-                raise ModelError(asked=asked, found=f"{key} holds no finite numbers", fix="Save the adapter again.")
+                raise ModelError(
+                    asked=asked, found=f"{key} has values that are not finite", fix="Save the adapter again."
+                )
             found[key] = tuple(tensor.shape)
     return found
 

@@ -87,7 +87,7 @@ def _read_gguf(files: ModelFiles, name: str, allow_quantised: bool) -> PreTraine
     except _IMPOSSIBLE as error:
         raise ModelError(
             asked=f"the configuration of {files.origin}",
-            found=f"its header describes no model that transformers has: {' '.join(str(error).split())[:200]}",
+            found=f"transformers has no model for its header: {' '.join(str(error).split())[:200]}",
             fix="Copy or download the file again, or name the repository of the original weights.",
         ) from error
     config = _admitted(files, config)
@@ -145,9 +145,9 @@ def refuse_quantised(origin: str, stated: Any, allow_quantised: bool) -> None:
     if found is not None and not allow_quantised:
         raise ModelError(
             asked=f"reading {origin}",
-            found=f"its weights are quantised ({found}): directions and angles would be those of rounded weights"
+            found=f"its weights are quantised ({found}): you would measure the rounding too"
             + ("" if isinstance(stated, str) else ", and the projections per head cannot be read from them"),
-            fix="Name the repository of the original weights, or measure the rounded model as it is with "
+            fix="Name the repository of the original weights, or measure the quantised model with "
             "allow_quantised=True (--allow-quantised).",
         )
 
@@ -159,7 +159,7 @@ def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[
     if getattr(config, "is_encoder_decoder", False):
         found = "it is an encoder-decoder"
     elif getattr(config.get_text_config(), "use_bidirectional_attention", None) in (True, "all"):
-        found = "its tokens see those behind them (use_bidirectional_attention)"
+        found = "its tokens attend to later ones (use_bidirectional_attention)"
     elif named and not is_causal:
         found = f"it is a {', '.join(named)}"
     elif not named and config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not is_multimodal(config):
@@ -181,8 +181,8 @@ def _refuse_own_code(content: dict[str, Any], files: ModelFiles, trust_remote_co
     if "auto_map" in content:
         raise ModelError(
             asked=f"reading {files.origin}",
-            found="it needs Python code of its own, which would run on this machine",
-            fix="Read that code first; if you trust it, load with trust_remote_code=True (--trust-remote-code).",
+            found="it needs its own Python code, which would run on this machine",
+            fix="Read the code first. If you trust it, load with trust_remote_code=True (--trust-remote-code).",
         )
     raise ModelError(
         asked=f"reading {files.origin}",

@@ -41,7 +41,7 @@ def bridge_check(bridge: Any, model: Model) -> Check:
         raise ModelError(
             asked=f"reading the TransformerLens bridge of {model.name}",
             found=f"the model inside it gives other logits than the bridge (relative error {error:.2g})",
-            fix="Boot it without processing of weights and without changed parts, or hand over its transformers model.",
+            fix="Create it without weight processing and without changed parts, or pass its transformers model.",
         )
     return check
 

@@ -50,7 +50,7 @@ def explain(error: Exception, repository: Repository) -> tuple[str, str]:
     if isinstance(error, HfHubHTTPError):
         return _explain_status(error.response.status_code, error)
     if is_damage(error):
-        found = f"a file arrived damaged whenever it was fetched ({str(error).splitlines()[0]})"
+        found = f"a file was damaged in every download ({str(error).splitlines()[0]})"
         return found, "Try again later, or over another network; nothing damaged was kept."
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "the disk is full", f"Free some space, or set {repository.variable} (now {repository.cache})."
@@ -71,7 +71,7 @@ def is_damage(error: Exception) -> bool:
 
 def _explain_status(status: int, error: HfHubHTTPError) -> tuple[str, str]:
     if isinstance(error, EntryNotFoundError):
-        return "the repository has no config.json", "It does not hold a transformers model; name another one."
+        return "the repository has no config.json", "It has no transformers model; name another one."
     if status in (401, 403):
         return f"the hub refused access ({status})", "Log in again with `hf auth login`, or renew HF_TOKEN."
     if status == 429:

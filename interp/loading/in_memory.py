@@ -23,7 +23,7 @@ def not_a_model(thing: Any) -> InterpError:
         fix = "Give a name, a folder, a PreTrainedModel or a TransformerBridge."
     else:
         where, model = inner
-        found = f"it is a wrapper round a {type(model).__name__} (.{where})"
+        found = f"it is a wrapper around a {type(model).__name__} (.{where})"
         has_words = not isinstance(thing, torch.nn.Module) and getattr(thing, "tokenizer", None) is not None
         words = f", tokenizer={_NAME}.tokenizer" if has_words else ""
         fix = f"Give what is inside: `interp.load({_NAME}.{where}{words})`."

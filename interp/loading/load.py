@@ -184,8 +184,8 @@ def _refuse_changes(module: object, asked: dict[str, object]) -> None:
     if asked:
         raise UsageError(
             asked=f"the {type(module).__name__} in memory with {', '.join(asked)}",
-            found="a model in memory is read as it is",
-            fix="Change it yourself (`model.to(...)`) before handing it over.",
+            found="a model in memory is used as it is",
+            fix="Change it yourself (`model.to(...)`) before passing it.",
         )
 
 

@@ -65,7 +65,7 @@ def choose_placement(
         raise UsageError(
             asked=f"device_map={device_map!r} in each of {n_started()} processes",
             found="every process would spread the model over the same devices",
-            fix="Spread it in one process, or let every process hold it whole on a GPU of its own.",
+            fix="Spread it in one process, or load it whole in every process, on its own GPU.",
         )
     placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
     if getattr(config, "quantization_config", None) is None:  # how small others are is not said
@@ -86,7 +86,7 @@ def default_placement(
     if device_map is not None and device is not None:
         raise UsageError(
             asked=f"device={device!r} and device_map={device_map!r}",
-            found="both say where the model is to be",
+            found="both say where to put the model",
             fix="Give one of them.",
         )
     placement = Placement("float32", str(_everywhere()[0] if device_map is not None else _device(device)), device_map)

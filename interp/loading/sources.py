@@ -55,8 +55,8 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     if text.startswith(MEMORY):
         raise UsageError(
             asked=f"the model {text!r}",
-            found="it was a model in memory, which a name cannot bring back",
-            fix="Make it again and hand the object to `interp.load`.",
+            found="it was a model in memory, which cannot be loaded by name",
+            fix="Create it again and pass the object to `interp.load`.",
         )
     if text.endswith(GGUF):
         return _gguf_file(text, revision, gguf)
@@ -90,7 +90,7 @@ def _split(name: str, revision: str | None) -> tuple[str, str | None]:
     if at and revision and at != revision:
         raise UsageError(
             asked=f"the model {name!r} at the revision {revision!r}",
-            found="two revisions are named",
+            found="two revisions are given",
             fix="Keep the one you mean.",
         )
     return base, at or revision
@@ -119,7 +119,7 @@ def _gguf_file(name: str, revision: str | None, gguf: str | None) -> ModelSource
     if gguf is not None or not path.is_file():
         raise ModelError(
             asked=f"the model {name}" + (f" with --gguf {gguf}" if gguf else ""),
-            found="a second file is named" if gguf else "there is no such file",
+            found="two files are given" if gguf else "there is no such file",
             fix="Give the path of one GGUF file; of a repository on the hub, its id and --gguf FILE.",
         )
     return ModelSource(name, name, _files_of_gguf(path.parent, path.name))

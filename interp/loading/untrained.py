@@ -41,7 +41,7 @@ def untrained_twin(model: Model, seed: int = 0, *, is_one_of_several: bool = Fal
     if "," in model.info.device or "offloaded" in model.info.device:
         raise ModelError(
             asked=f"{model.name} without its training",
-            found=f"it is spread over several places ({model.info.device}), and an untrained copy has to lie on one",
+            found=f"it is spread over several devices ({model.info.device}), and an untrained copy needs one",
             fix="Leave out --null untrained, or run where the model fits on one device.",
         )
     with torch.random.fork_rng(), quiet_libraries():

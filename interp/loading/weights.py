@@ -63,13 +63,13 @@ def read_weights(
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise ModelError(
             asked=f"the weights of {files.origin}",
-            found=f"memory ran out while they were read ({placement.dtype} on {placement.device})",
+            found=f"memory ran out while reading them ({placement.dtype} on {placement.device})",
             fix="Free some memory, or load in bfloat16.",
         ) from error
     except ImportError as error:
         raise ModelError(
             asked=f"the weights of {files.origin}",
-            found=f"reading them takes a package that is not installed ({str(error).strip().splitlines()[0]})",
+            found=f"reading them needs a package that is not installed ({str(error).strip().splitlines()[0]})",
             fix="Install it, or name the repository of the original weights.",
         ) from error
     except (OSError, ValueError, RuntimeError, LookupError, EOFError, pickle.PickleError, SafetensorError) as error:
@@ -97,14 +97,14 @@ def weight_files(files: ModelFiles, *, allow_pickle: bool = False) -> list[str]:
     if pickles:
         raise ModelError(
             asked=f"the weights of {files.origin}",
-            found=f"they are pickled ({pickles[0]}), and unpickling a file can run code that is hidden in it",
+            found=f"they are pickled ({pickles[0]}), and unpickling a file can run code hidden in it",
             fix="Name a revision with safetensors, or, if you trust where they come from, load with allow_pickle=True "
             "(--allow-pickle).",
         )
     raise ModelError(
         asked=f"the weights of {files.origin}",
         found=f"there is no {_SINGLE}",
-        fix="Check that the folder or repository holds the weights and not only the configuration.",
+        fix="Check that the folder or repository has the weights, not only the configuration.",
     )
 
 
@@ -113,7 +113,7 @@ def _refuse_adapter(files: ModelFiles) -> None:
     if _ADAPTER in files.names:
         raise ModelError(
             asked=f"the weights of {files.origin}",
-            found=f"an adapter lies beside them ({_ADAPTER}), and it is not said whether it is to act",
+            found=f"there is also an adapter ({_ADAPTER}), and it is unclear whether to apply it",
             fix="Keep them in two folders and name both (--adapter), or merge it and save the model.",
         )
 
@@ -123,7 +123,7 @@ def _two_heads(module: PreTrainedModel) -> str:
     head, embedding = module.get_output_embeddings(), module.get_input_embeddings()
     if not getattr(module.config, "tie_word_embeddings", False) or head is None or head.weight is embedding.weight:
         return ""
-    return "config.json says that the head is the embedding, the files hold a head of its own: theirs is read"
+    return "config.json says that the head is the embedding, but the files have a separate head, which is used"
 
 
 def _shards(files: ModelFiles, index: str) -> list[str]:

@@ -54,7 +54,7 @@ class Answer:
         s, p = self.headline.scalar, self.headline.p_together
         interval = f"95 % interval {s.interval_text}" if s.interval else "no interval"
         baseline = f"baseline {_null(s)}, {s.null.name}" if s.null else f"no baseline: {s.null_reason}"
-        least = " (the least this design can give)" if s.is_p_least else ""
+        least = " (the smallest possible here)" if s.is_p_least else ""
         likely = "" if p is None else p_equals(p, s.is_p_least) + least
         return "; ".join(part for part in (interval, baseline, likely, s.n_text) if part)
 
@@ -93,7 +93,7 @@ def number(h: Headline) -> Answer:
     """A headline number by its meaning, where no question is declared."""
     s = h.scalar
     value = with_unit(short(s.value), s.unit)
-    change = "" if h.standing != "unjudged" else f"Not judged: {_why(s)}."
+    change = "" if h.standing != "unjudged" else f"Not tested: {_why(s)}."
     return Answer(clause(h.name, s), "number", f"{value}, {h.verdict}.", change, h)
 
 
@@ -124,7 +124,7 @@ def _declared(
 def _class_of(probe: str) -> type[Question] | None:
     """The probe as it is installed; None where a record outlived it."""
     try:
-        return load_entry("probe", probe) if probe in entries("probe") else None
+        return next((load_entry(kind, probe) for kind in ("probe", "study") if probe in entries(kind)), None)
     except InterpError:  # the page says beside its numbers that this probe cannot be imported
         return None
 
@@ -132,6 +132,7 @@ def _class_of(probe: str) -> type[Question] | None:
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
     values = _Values({name: _value(s) for name, s in findings.scalars.items()})
     values.update(words, value=_value(h.scalar), size=with_unit(short(abs(h.scalar.value)), h.scalar.unit))
+    values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     verdict = _verdict(said, h)
     if h.objections:
         sentence = f"{said.yes.format_map(values)} But this {' and '.join(h.objections)}."
@@ -154,7 +155,7 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
 def _with_twins(sentence: str, h: Headline) -> str:
     """The same with the number as its controls give it, and a "but" before one on the other side of its null."""
     sides = {"above", "below"} - {h.standing}
-    twins = [f"{'but ' if s.standing() in sides else ''}{c.words} {_value(s)}" for c, s in h.controls]
+    twins = [f"{'but ' if s.standing() in sides else ''}{c.words}: {_value(s)}" for c, s in h.controls]
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
@@ -162,15 +163,15 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
     """What would change the answer: more prompts, a control that failed; of a yes, what it does not show."""
     s = h.scalar
     if h.objections:
-        return "It would be a yes if that control agreed."
+        return "If that control agreed, the answer would be yes."
     if s.underpowered:
-        return f"More {s.n_unit}s may settle it" + (f": {s.enough:,} would do." if s.enough else ".")
+        return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
     effect = detectable(s) if verdict == "no" else None
     if effect is not None:
         least = effect.above if said.expected == "above" else effect.below
         return (
-            f"A difference of {with_unit(short(least), s.unit)} from the baseline is found 80 % of the time; "
-            f"with more {s.n_unit}s, a smaller one."
+            f"A difference of {with_unit(short(least), s.unit)} from the baseline would be found 80 % of the time, "
+            f"a smaller one with more {s.n_unit}s."
         )
     return said.limit if verdict == "yes" else ""
 

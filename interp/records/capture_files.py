@@ -107,12 +107,12 @@ def open_capture(path: str | Path) -> Capture:
     asked = f"the capture {folder}"
     content = read_versioned(
         folder / "capture.json", CaptureFile, FORMAT, asked=asked,
-        written_by="Give the folder that `capture.save` wrote; it holds capture.json.", again="capture again",
+        written_by="Give the folder that `capture.save` wrote; it contains capture.json.", again="capture again",
     )  # fmt: skip
     plain = read_json(folder / "capture.json")
     if digest_of({name: x for name, x in plain.items() if name not in ("format", "digest")}) != content.digest:
         raise _spoilt(asked, "capture.json is not as it was written")
-    with readable(asked, _FIX, found="it holds what no capture does"):  # its digests fit: it was made so
+    with readable(asked, _FIX, found="it has contents that no capture has"):  # its digests fit: it was made so
         _refuse_changed(folder, content, asked)
         return _read(folder, content)
 

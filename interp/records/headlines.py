@@ -12,11 +12,11 @@ from interp.findings import Control, Findings, Scalar, Standing
 from interp.words import DASH, p_value, short, with_unit
 
 VERDICTS: Mapping[Standing, str] = {
-    "above": "above its null", "below": "below its null", "within": "no different", "unjudged": "not judged",
+    "above": "above its null", "below": "below its null", "within": "no different", "unjudged": "not tested",
 }  # fmt: skip
 
 _OF_CONTROL: Mapping[Standing, str] = {
-    "above": "stands out", "below": "stands out", "within": "does not stand out", "unjudged": "not judged",
+    "above": "significant", "below": "significant", "within": "not significant", "unjudged": "not tested",
 }  # fmt: skip
 
 
@@ -64,10 +64,10 @@ class Headline:
     def controls_in_words(self) -> tuple[str, ...]:
         """`holds without the first position: no (0.22 bits, p = 0.06)`, one for every control.
 
-        Of a number that does not stand out, whether the control does: `without the first position: stands out (...)`.
+        Of a number that is not significant, whether the control is: `without the first position: significant (...)`.
         """
         if self.without_controls in ("above", "below"):
-            verdicts = {"yes": "yes", "no": "no", "open": "not judged"}
+            verdicts = {"yes": "yes", "no": "no", "open": "not tested"}
             return tuple(f"holds {c.words}: {verdicts[self._answer(s)]} ({s.briefly})" for c, s in self.controls)
         return tuple(f"{c.words}: {_OF_CONTROL[s.standing()]} ({s.briefly})" for c, s in self.controls)
 
@@ -75,11 +75,11 @@ class Headline:
     def objections(self) -> tuple[str, ...]:
         """`does not hold without the first position (0.22 bits, p = 0.06)`: essential controls that do not agree.
 
-        None of a number that does not stand out anyway.
+        None of a number that is not significant anyway.
         """
         if self.without_controls not in ("above", "below"):
             return ()
-        verdicts = {"no": "does not hold", "open": "cannot be judged"}
+        verdicts = {"no": "does not hold", "open": "could not be tested"}
         against = [(c, s) for c, s in self.controls if c.essential and self._answer(s) != "yes"]
         return tuple(f"{verdicts[self._answer(s)]} {c.words} ({s.briefly})" for c, s in against)
 
@@ -96,7 +96,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Tried:
-    """How much a record holds that could stand out by chance: numbers, p of them, p in the columns of its tables."""
+    """How much in a record could be significant by chance: numbers, p of them, p in the columns of its tables."""
 
     n_numbers: int
     n_p: int
@@ -104,8 +104,8 @@ class Tried:
 
     def __str__(self) -> str:
         return (
-            f"The record holds {self.n_numbers:,} number{'s' * (self.n_numbers != 1)}, {self.n_p:,} of them with a p, "
-            f"and {self.n_p_in_tables:,} p in its tables."
+            f"The record has {self.n_numbers:,} number{'s' * (self.n_numbers != 1)}, {self.n_p:,} of them with a p, "
+            f"and {self.n_p_in_tables:,} p-values in its tables."
         )
 
 
@@ -170,10 +170,10 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
         no = [(probe, name) for probe, name, standing in numbers if standing in ("within", "below")]
         if yes and no:
             tested = [f"{probe}.{name}" for probe, name in yes if findings[probe].essential_controls(name)]
-            trust = f"trust {', '.join(tested)}, whose controls agree" if tested else "no control decides between them"
+            trust = f"Trust {', '.join(tested)}, whose controls agree" if tested else "No control decides between them"
             sentences.append(
-                f"Probes disagree whether {fact}: yes by {_with_values(findings, yes)}; no by "
-                f"{_with_values(findings, no)}; {trust}."
+                f"Probes disagree on whether {fact}. Yes: {_with_values(findings, yes)}. "
+                f"No: {_with_values(findings, no)}. {trust}."
             )
     return tuple(sentences)
 

@@ -55,7 +55,7 @@ def list_records(folder: str | Path) -> Listed:
     root = Path(folder)
     if not root.is_dir():
         found = "it is a file" if root.exists() else "there is no such folder"
-        raise UsageError(asked=f"an index of {root}", found=found, fix="Give the folder that holds runs, such as runs.")
+        raise UsageError(asked=f"an index of {root}", found=found, fix="Give a folder with runs, such as runs.")
     found = list(_homes(root, 0))
     entries: list[Entry] = []
     left_out: list[tuple[str, str]] = []
@@ -73,7 +73,7 @@ def list_records(folder: str | Path) -> Listed:
             ledgers.append((path, _page(root, home)))
     if not found:
         raise UsageError(
-            asked=f"an index of {root}", found="no folder in it holds a record", fix="Give the folder that holds runs."
+            asked=f"an index of {root}", found="no folder in it has a record", fix="Give a folder with runs."
         )
     partial = root / PARTIAL
     return Listed(

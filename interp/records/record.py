@@ -191,7 +191,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
         if self.path is None:
             raise RecordError(
                 asked="the page of a record",
-                found="the record was not saved to a folder, so there is no place beside it",
+                found="the record was not saved to a folder",
                 fix="Use record.save(folder) first, record.write_page(path), or run with out=FOLDER.",
             )
         return self.path / "report.html"
@@ -300,7 +300,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
         if faults:
             raise RecordError(
                 asked=f"writing what {probe} found",
-                found=f"numbers that cannot be: {'; '.join(faults)}",
+                found=f"impossible numbers: {'; '.join(faults)}",
                 fix=f"This is a fault of the probe {probe}: report it. What was read of the model is kept; once the "
                 "probe is mended, the same command goes on from there.",
             )
@@ -360,7 +360,7 @@ def written(record: RunRecord, out: Path, name: str) -> RunRecord:
             raise RecordError(
                 asked=error.asked,
                 found=f"{error.found}; what was measured is kept in {refuge}",
-                fix=f"Make room there and move it: `interp report {refuge}` draws its page.",
+                fix=f"Free some space and move it; `interp report {refuge}` draws its page.",
             ) from error
 
 

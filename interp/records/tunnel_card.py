@@ -85,7 +85,7 @@ def tunnel_name(task: str, arch: str, variant: str = "") -> str:
     if variant and not _VARIANT.fullmatch(variant):
         raise UsageError(
             asked=f"the variant {variant!r} of a tunnel",
-            found="it becomes part of a name and of a folder",
+            found="it cannot be part of a model name and a folder name",
             fix="Use letters, digits, '.', '_' and '-', beginning and ending with a letter or digit.",
         )
     return f"{task}-{arch}-{variant}" if variant else f"{task}-{arch}"

@@ -143,8 +143,8 @@ class Stage:
         if self.run.insists:
             raise UsageError(
                 asked="resuming this run (--resume)",
-                found=f"the unfinished work in {self.path} cannot be used: {other}",
-                fix="Leave --resume out: the same command then begins anew.",
+                found=f"the saved work in {self.path} cannot be used: {other}",
+                fix="Leave --resume out to start again.",
             )
         warnings.warn(f"unfinished work in {self.path} is left aside: {other}", RuntimeWarning, stacklevel=2)
         return None
@@ -199,10 +199,10 @@ def nothing_begun(out: Path | None) -> UsageError:
     """The refusal to begin where only going on was asked for."""
     return UsageError(
         asked="resuming an interrupted run (--resume)",
-        found=f"no interrupted run of this kind lies in {out / PARTIAL}"
+        found=f"there is no interrupted run of this kind in {out / PARTIAL}"
         if out
         else "a run without --out keeps nothing",
-        fix="Leave --resume out to begin, or give the command and the --out of what was stopped.",
+        fix="Leave --resume out to start, or give the command and --out of the interrupted run.",
     )
 
 

@@ -120,7 +120,7 @@ def read_versioned(
     version = raw.get("format") if isinstance(raw, dict) else None
     if isinstance(raw, dict) and "format" in raw and (type(version) is not int or version < 1):
         raise error(
-            asked=asked, found=f"it has the format {version!r:.40}, which never was", fix=f"{changed}; {again}."
+            asked=asked, found=f"its format is {version!r:.40}, which does not exist", fix=f"{changed}; {again}."
         )
     if isinstance(version, int) and version > newest:
         found = f"it has format {version}, this version reads up to {newest}"

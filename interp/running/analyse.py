@@ -59,8 +59,8 @@ def analyse(
     if "next_entropy_bits" not in capture.rows or has_gaps:
         raise UsageError(
             asked=f"probes on the capture of {capture.model.name}",
-            found="it holds some of the layers alone" if has_gaps else "its rows have no next_entropy_bits",
-            fix="Capture all layers; where not all have attention, probes of the residual stream see all."
+            found="it has only some of the layers" if has_gaps else "its rows have no next_entropy_bits",
+            fix="Capture all layers; if some have no attention, use probes of the residual stream."
             if has_gaps
             else "Give `interp.capture_from_arrays` the logits, or next_entropy_bits.",
         )
@@ -127,7 +127,7 @@ def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...
     if not kept:
         raise UsageError(
             asked=f"probes on the capture of {capture.model.name}",
-            found="it holds everything for none of them",
+            found="it lacks something that each of them needs",
             fix="Capture what one of them needs: `interp list probes NAME`.",
         )
     return tuple(kept)

@@ -172,8 +172,8 @@ def _refuse_model(model: Model) -> None:
     if model.family.attention_sum is not None:
         raise UsageError(
             asked=f"what each head of {model.name} adds to a logit",
-            found=f"{model.info.family} normalises what attention adds, so that heads have no shares of their own",
-            fix="Ask for the sites attn_logit and mlp_logit (one number a block), or ablate heads.",
+            found=f"{model.info.family} normalises the attention output, so heads have no separate shares",
+            fix="Use the sites attn_logit and mlp_logit (one number per block), or ablate heads.",
         )
 
 

@@ -133,7 +133,7 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
     if late:
         raise UsageError(
             asked=f"the checkpoints {', '.join(late)} of {model.name}",
-            found=f"the model itself is at step {own}, and a training is followed up to the model",
+            found=f"the model is at step {own}, and the model must be the last checkpoint",
             fix="Leave them out, or name the later model.",
         )
     earlier = tuple(c for c in found if c.step != own)
@@ -228,7 +228,7 @@ def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
     if missing:
         raise UsageError(
             asked=f"step {', '.join(missing)} of {name}",
-            found=f"it kept the steps {', '.join(map(str, kept)) or 'none'}, and is itself at {own}",
+            found=f"it has the steps {', '.join(map(str, kept)) or 'none'}, and is itself at {own}",
             fix="Name some of them, or leave --revisions out to read all.",
         )
     steps = [int(w) for w in words] if words else [step for step in kept if own is None or step <= own]
@@ -246,7 +246,7 @@ def _of_hub(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
     if unknown:
         raise UsageError(
             asked=f"the checkpoints {', '.join(unknown)} of {model.name}",
-            found="the name does not say at which step of the training it was taken",
+            found="the name does not contain the training step",
             fix="Name revisions such as step512.",
         )
     base = model.name.partition("@")[0]

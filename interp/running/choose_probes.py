@@ -82,7 +82,7 @@ def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe,
     if not kept:
         raise UsageError(
             asked=f"all probes on {model.name}",
-            found=f"each of them ({', '.join(p.name for p in unmet)}) reads something that this model does not have",
+            found=f"each of them ({', '.join(p.name for p in unmet)}) needs something that this model does not have",
             fix=_remedy(unmet),
         )
     return tuple(kept)

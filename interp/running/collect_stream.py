@@ -108,7 +108,7 @@ def collect_stream(
         n_prompts += len(pool)
         n_tokens += sum(len(x) for x in ids)
     if collector is None:
-        raise PromptError(asked="folding a stream of prompts", found="none came", fix="Give it at least one prompt.")
+        raise PromptError(asked="a stream of prompts", found="it is empty", fix="Give it at least one prompt.")
     arrays = {need: collector.folded(need) for need in asked}
     return Folded(model.info, arrays, n_prompts, n_tokens, collector.only_layers)
 
@@ -116,18 +116,18 @@ def collect_stream(
 def _refuse_growing(needs: Sequence[Need]) -> None:
     """Raise `UsageError` for what cannot be had of a stream."""
     if not needs:
-        raise UsageError(asked="folding a stream of prompts", found="no need is named", fix="Name what is to be read.")
+        raise UsageError(asked="a stream of prompts", found="no activation is requested", fix="Name what to capture.")
     for need in needs:
         if not isinstance(need.fold, Mean | Moments):
             raise UsageError(
                 asked=f"{need.site} as {type(need.fold).__name__} of a stream",
-                found="it grows with every prompt, and nothing is kept of a single one",
-                fix=f"Fold it, as in Need({need.site!r}, Mean()); or give `interp.collect` a list of prompts.",
+                found="it grows with every prompt, and single prompts are not kept",
+                fix=f"Reduce it, as in Need({need.site!r}, Mean()), or give `interp.collect` a list of prompts.",
             )
         if need.site in NULL_SITES:
             raise UsageError(
                 asked=f"{need.site} of a stream",
-                found="the first prompt has no other one to borrow keys from, and its number is missing in any mean",
+                found="the first prompt has no other one whose keys could be used, so it would be missing in the mean",
                 fix="Give `interp.collect` a list of prompts.",
             )
 

@@ -54,7 +54,7 @@ def _path(run: RunRecord | str | Path) -> Path:
     if run.path is None:
         raise RecordError(
             asked=f"comparing the run of {run.model.get('name', 'a model')}",
-            found="it was not written to a folder, and a comparison names the records it was made of",
+            found="it was not saved to a folder, and a comparison lists the folders of its records",
             fix="Run with out=FOLDER, or record.save(folder) first.",
         )
     return run.path

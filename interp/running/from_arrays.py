@@ -107,17 +107,19 @@ def _ids(prompts: PromptSet, tokens: Sequence[Any]) -> list[np.ndarray]:
     ids = [np.asarray(x) for x in tokens]
     wrong = [i for i, x in enumerate(ids) if x.ndim != 1 or len(x) == 0 or x.dtype.kind not in "iu" or x.min() < 0]
     if len(ids) != len(prompts) or wrong:
-        found = f"those of prompt {wrong[0] + 1} are none" if wrong else f"there are {len(ids)} for {len(prompts)}"
+        found = (
+            f"those of prompt {wrong[0] + 1} are not token ids" if wrong else f"there are {len(ids)} for {len(prompts)}"
+        )
         raise PromptError(
             asked=f"the token ids of {len(prompts)} prompts",
             found=found,
-            fix="Give `tokens` one list of ids a prompt, as the tool read it, without padding.",
+            fix="Give `tokens` one list of ids per prompt, without padding.",
         )
     for i, (prompt, mine) in enumerate(zip(prompts, ids, strict=True)):
         if prompt.token_ids is not None and tuple(mine) != tuple(prompt.token_ids):
             raise PromptError(
                 asked=f"prompt {i + 1} of {prompts.name!r}",
-                found="it is token ids itself, and `tokens` are others",
+                found="it is already token ids, and `tokens` has different ones",
                 fix="Give the ids of the prompts.",
             )
     return [x.astype(np.int64) for x in ids]
@@ -129,13 +131,13 @@ def _numbers(name: str, array: Any) -> np.ndarray:
     except (TypeError, RuntimeError, ValueError) as error:  # tensors of other devices and kinds, ragged lists
         raise UsageError(
             asked=f"the array of {name}",
-            found=f"numpy cannot take it ({error})",
+            found=f"numpy cannot convert it ({error})",
             fix="Give one numpy array; of a torch tensor `x.detach().float().cpu().numpy()`.",
         ) from error
     if values.dtype.kind != "f":
         raise UsageError(
             asked=f"the array of {name}",
-            found=f"it is of {values.dtype}",
+            found=f"its dtype is {values.dtype}",
             fix="Activations are float16, float32 or float64; stack the layers to one array.",
         )
     return values
@@ -165,7 +167,7 @@ def _in_order(
             raise UsageError(
                 asked=asked,
                 found=f"the axis {axis} has {size} entries, by {of} it would have {extra}",
-                fix="Depths are one more than layers; rows run prompt by prompt, of texts one each at the last token.",
+                fix="Depths are one more than layers; rows follow the order of prompts, one per text (its last token).",
             )
     return np.ascontiguousarray(np.transpose(array, [list(axes).index(axis) for axis in wanted]), dtype=np.float32)
 
@@ -179,7 +181,7 @@ def _entropy(given: np.ndarray | None, logits: np.ndarray | None, n_rows: int) -
             raise UsageError(
                 asked="next-token entropies from logits",
                 found=f"they are {list(values.shape)}, and there are {n_rows} scored rows",
-                fix="Give the logits [row, vocab] of the scored positions alone.",
+                fix="Give the logits [row, vocab] of the scored positions only.",
             )
         vocab = values.shape[1]
         given = entropy_bits(np.exp(log_softmax(values))) if given is None else given
@@ -190,7 +192,7 @@ def _entropy(given: np.ndarray | None, logits: np.ndarray | None, n_rows: int) -
         raise UsageError(
             asked="next-token entropies",
             found=f"they are {list(entropy.shape)} for {n_rows} scored rows, or not all finite and at least 0",
-            fix="Give one number in bits a scored row.",
+            fix="Give one number in bits per scored row.",
         )
     return entropy, vocab
 

@@ -250,7 +250,7 @@ def _refuse_sizes(n_tokens: int, temperature: float) -> None:
     if n_tokens < 1 or not 0 <= temperature < np.inf:
         raise UsageError(
             asked=f"{n_tokens} tokens at temperature {temperature:g}",
-            found="there is no such text",
+            found="these values are not possible",
             fix="Ask for 1 token or more, at temperature 0 (the most likely ones) or above.",
         )
 
@@ -263,9 +263,9 @@ def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:
         if isinstance(edit, AblateHeads) and edit.by == "resample":
             found = "other prompts have no outputs at new tokens"
         elif isinstance(edit, AblateHeads) and needs_outputs(edit) and isinstance(edit.at, tuple):
-            found = "its mean is over counted positions"
+            found = "its mean is taken at fixed positions"
         elif isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:
-            found = "it brings values row by row, for one pass over the prompts"
+            found = "it has values for each row, for one forward pass over the prompts"
         if found:
             fix = "Ablate by zero, by a given mean, or at all positions; give one row of values."
             raise UsageError(asked=f"continuations under {edit}", found=found, fix=fix)

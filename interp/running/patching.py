@@ -174,7 +174,7 @@ def patching_map(
             asked="patching one prompt into another, position by position",
             found=f"the clean one has {n} tokens ({_listed(model, ids[0])}), the corrupted one {len(ids[1])} "
             f"({_listed(model, ids[1])})",
-            fix="Change words for words of as many tokens.",
+            fix="Replace words by words with as many tokens.",
         )
     chosen = _chosen(range(n) if positions is None else positions, n, "positions", model)
     count = model.info.n_layers + (site == "resid")
@@ -197,7 +197,7 @@ def patching_map(
         raise PromptError(
             asked="what brings back the clean answer",
             found="clean and corrupted prompt give the answer the same odds",
-            fix="Give prompts that differ in what decides the answer.",
+            fix="Give prompts with different answers.",
         )
     rng = np.random.default_rng(seed)
     conditions = []

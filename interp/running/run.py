@@ -388,7 +388,7 @@ def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Mode
     if courses and changed:
         raise UsageError(
             asked=f"{', '.join(courses)} with {changed}",
-            found="it follows the training of the model as it is, from its first checkpoint on",
+            found="it follows the training of the unedited model from its first checkpoint",
             fix="Leave it out: the first checkpoint is the untrained model." if null else f"Leave out {changed}.",
         )
     if not edits:
@@ -398,7 +398,7 @@ def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Mode
     if causal:
         raise UsageError(
             asked=f"{', '.join(causal)} on an edited model",
-            found="this probe makes edits of its own and compares them with the model as it is",
+            found="this probe makes its own edits and compares them with the unedited model",
             fix="Leave out --edit, or the probe.",
         )
 

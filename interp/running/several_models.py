@@ -123,7 +123,7 @@ def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
         raise UsageError(
             asked=f"several runs with the options {', '.join(beside)}",
             found="interp.run_many has an argument of this name",
-            fix="Give it beside the options.",
+            fix="Pass it as that argument, not in the options.",
         )
     return RunOptions(**options)
 
@@ -238,18 +238,18 @@ def _refuse_misuse(
     if revisions and options.revision:
         raise UsageError(
             asked=f"the revisions {', '.join(revisions)} and the revision {options.revision}",
-            found="both say which weights are read",
+            found="both select the weights",
             fix="Keep one of them.",
         )
     if prompts and options.prompts is not None:
         raise UsageError(
             asked=f"the prompt sets {', '.join(prompts)} and the option prompts",
-            found="both say what is read",
+            found="both select what is read",
             fix="Keep one of them.",
         )
     if n_started() > 1:
         raise UsageError(
             asked=f"several models in {n_started()} processes",
-            found="processes share the prompts of one run, and several runs follow one another",
+            found="processes share the prompts of a single run",
             fix="Launch a run for each model, then `interp compare`; or measure them all in one process.",
         )

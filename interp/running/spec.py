@@ -93,8 +93,8 @@ class RunSpec(RunOptions):
         if changes:
             raise UsageError(
                 asked=f"the run of a record again, with {', '.join(changes)}",
-                found="the record says what is measured",
-                fix="Leave it out, or write out the command that the record names, and change that.",
+                found="the record already specifies it",
+                fix="Leave it out, or edit the command in the record.",
             )
         elsewhere = {name: getattr(asked, name) for name in OPTIONS if name not in RECORDED}
         return replace(self, **elsewhere | {"allow_quantised": self.allow_quantised or asked.allow_quantised})

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 _PLACES = {"scored": "the scored positions", "all": "all positions"}
 _LINES = (
     ("uniform", "null: uniform row", NULL, "dash"),
-    ("other_keys", "null: another prompt's keys", PALETTE[1], "dot"),
+    ("other_keys", "null: shuffled keys", PALETTE[1], "dot"),
     ("no_first", "without the first position", PALETTE[2], "dashdot"),
     ("entropy", "entropy", VALUE, "solid"),
 )
 _CURVE_READING = (
-    "Blue falls where attention focuses; between blue and orange (the keys of another prompt at the same positions) "
-    "lies what it focuses on because of this prompt; grey is a uniform row."
+    "Blue falls where attention narrows. The gap between blue and orange (shuffled keys: another prompt's keys at the "
+    "same positions) is due to this prompt's content. Grey is uniform attention."
 )
 _HEADS_READING = (
-    "One square a head; dark heads look at a single key, and the scale ends, in yellow, at the null of a uniform row. "
-    "Layers differ only where they do so by more than the heads within them."
+    "One square per head: dark heads attend to a single key; yellow, the end of the scale, is the null of uniform "
+    "attention. Layers differ only if they do so by more than the heads within a layer."
 )
 
 

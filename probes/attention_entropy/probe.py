@@ -1,15 +1,15 @@
-"""Attention entropy over depth: does attention focus, layer by layer, and on what this prompt holds?
+"""Attention entropy over depth: does attention narrow, layer by layer, and because of the prompt's content?
 
 For every head the entropy of its attention row, H = −Σ α log2 α, averaged over heads only after it was taken
-(averaging weights first would blur the heads into one another). Read at the scored rows (the last token of a text),
-and averaged over all positions of each prompt. Beside it: divided by log2 of the visible keys. Every number has a twin
-with the first position removed and the rest renormalised, since a sink there lowers the entropy whatever the evidence;
-where the sink is large the twin is the headline (`measures.sinks`).
+(averaging weights first would mix the heads). Read at the scored rows (the last token of a text), and averaged over
+all positions of each prompt; also divided by log2 of the visible keys. Every number has a variant with the first
+position removed and the rest renormalised, since a sink there lowers the entropy whatever the content; with a large
+sink the variant is the headline (`measures.sinks`).
 
-Two references stand beside the curve. A uniform row has log2 of the visible keys. The keys of another prompt at the
-same positions (borrowed keys) keep position, temperature and sink and drop the content: what the row gains over them,
-the content sharpening, is focusing on what this prompt holds; p by flipping the sign of whole prompts' gains. What the
-curve does over depth has an interval over prompts and no p (`measures.depth_curve`).
+The curve has two references. A uniform row has log2 of the visible keys. Shuffled keys (another prompt's, at the same
+positions) keep position, temperature and sink but not the content: the decrease of entropy relative to them is the
+content sharpening, with a p from flipping the sign of whole prompts. Trends over depth have an interval over prompts
+and no p (`measures.depth_curve`).
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 4.5; its reduction in per cent is `reduction` times 100.
 """
 
@@ -41,13 +41,13 @@ from .quantities import CURVES, SHARPENING, SITES, SUFFIX, quantities
 Profile = Float[np.ndarray, "unit layer head"]
 
 _REFERENCES = ("uniform", "uniform_no_first", "other_keys", "other_keys_no_first")
-_TURNS = "turns: the sharpening has the other sign without the first position."
+_TURNS = "turns: the sharpening changes sign without the first position."
 _BANDS = "with 95 % bootstrap bands over prompts"
 
 
 @dataclass(frozen=True)
 class AttentionEntropy(Probe):
-    """How many bits of choice the attention rows leave, over depth.
+    """The entropy of attention rows, over depth.
 
     `positions` says where rows are read: `scored`, `all` (averaged within each prompt) or `both`.
     """
@@ -59,15 +59,15 @@ class AttentionEntropy(Probe):
 
     name: ClassVar[str] = "attention_entropy"
     quantities: ClassVar[Quantities] = quantities(*SUFFIX)
-    question: ClassVar[str] = "Does attention focus from the first layer to the last, and on what the prompt holds?"
+    question: ClassVar[str] = "Does attention narrow with depth, and does it depend on the prompt's content?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            60, "Does attention focus on what the prompt says?",
+            60, "Does the prompt's content narrow attention?",
             tuple(f"content_sharpening{twin}{where}" for where in SUFFIX.values() for twin in ("", "_no_first")),
-            "Attention rows are {value} sharper on the prompt's own keys than on those of another prompt.",
-            "Attention rows are no sharper on the prompt's own keys than on those of another prompt.",
-            "Attention rows are {size} broader on the prompt's own keys than on those of another prompt.",
-            limit="A mean over all layers and heads: single heads may do otherwise.",
+            "Attention entropy is {value} lower with the prompt's own keys than with another prompt's keys.",
+            "Attention entropy is no lower with the prompt's own keys than with another prompt's keys.",
+            "Attention entropy is {size} higher with the prompt's own keys than with another prompt's keys.",
+            limit="This is a mean over all layers and heads; single heads can differ.",
         ),
     )  # fmt: skip
     on_drawn: ClassVar[bool] = True
@@ -113,7 +113,7 @@ def _need(name: str, where: str) -> Need:
 
 
 def _profiles(base: Capture, units: Units, where: str) -> dict[str, Profile]:
-    """Every statistic per prompt, layer and head, and the gain over another prompt's keys."""
+    """Every statistic per prompt, layer and head, and the gain over shuffled keys."""
     read = {name: finite_or_absent(base, _need(name, where)) for name in SITES}
     if where == "scored":
         drawn = base.rows["drawn"].astype(bool)
@@ -162,7 +162,7 @@ def _sink(profiles: Mapping[str, Profile]) -> float:
 
 
 def _means(units: Units, profiles: Mapping[str, np.ndarray], signs: np.ndarray) -> dict[str, np.ndarray | Estimates]:
-    """Means over prompts, with bands but for the references; the gain over another prompt's keys has a p."""
+    """Means over prompts, with bands except for the references; the gain over shuffled keys has a p."""
     means: dict[str, np.ndarray | Estimates] = {}
     for name, profile in profiles.items():
         p = flip_p(profile, signs) if name in SHARPENING else None
@@ -181,13 +181,12 @@ def _notes(base: Capture, units: Units) -> tuple[str, ...]:
     span = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
     window = base.model.window
     notes = [
-        f"{units.n} {units.name}s of {span} tokens; the longest row sees {longest} keys "
-        "at most, and entropy grows with the keys that are seen: compare runs at equal lengths.",
-        "content_sharpening leaves out prompts without another one of their length (and of another cluster) to "
-        "take keys from. What "
-        "the entropy does over depth has no p: one model is one draw of a depth profile.",
+        f"{units.n} {units.name}s of {span} tokens; rows have at most {longest} visible keys. Entropy grows with the "
+        "number of visible keys: compare runs at equal lengths.",
+        "content_sharpening leaves out prompts without another one of equal length from another cluster. Trends over "
+        "depth have no p: one model is a single depth profile.",
     ]
     if window is not None:
-        held = "binds" if window < longest else "never binds on these prompts"
-        notes.append(f"The model's attention window of {window} tokens {held}.")
+        reach = "limits attention here" if window < longest else "is longer than these prompts"
+        notes.append(f"The model's attention window of {window} tokens {reach}.")
     return tuple(notes)

@@ -20,7 +20,7 @@ SITES = {
 """What is averaged: the site it is read at, and its unit."""
 
 SHARPENING = {"sharpening": ("other_keys", "entropy"), "sharpening_no_first": ("other_keys_no_first", "no_first")}
-"""What a row gains over another prompt's keys: the difference of these two."""
+"""The decrease of entropy relative to shuffled keys: the difference of these two."""
 
 SUFFIX = {"scored": "", "all": "_all_positions"}
 CURVES = {"entropy": "", "normalised": "_normalised", "no_first": "_no_first",
@@ -28,12 +28,12 @@ CURVES = {"entropy": "", "normalised": "_normalised", "no_first": "_no_first",
 """The curves over depth, and what the names of their numbers end in."""
 
 _MEANINGS = {
-    "reduction": "share of the first layer's {} that is gone in the last layer; negative where it grew",
-    "correlation": "Spearman's ρ of {} with depth; −1 where every layer focuses more than the one before",
-    "area": "area under the curve of {} over relative depth, relative to its first layer; 1 where it stays",
-    "largest_drop": "largest fall of {} from one layer to the next",
+    "reduction": "decrease of {} from the first to the last layer, as a share of the first; negative if it increases",
+    "correlation": "Spearman's ρ of {} with depth; −1 if it falls from every layer to the next",
+    "area": "area under the curve of {} over relative depth, relative to its first layer; 1 if it stays constant",
+    "largest_drop": "largest decrease of {} from one layer to the next",
 }
-_FACTS = {"reduction": "attention sharpens with depth"}
+_FACTS = {"reduction": "attention narrows with depth"}
 
 
 def _over_depth(name: str, curve: str, *, is_first: bool) -> Quantity:
@@ -51,8 +51,8 @@ def declared(where: str, *, is_first: bool) -> dict[str, Quantity]:
     whole = {f"{name}{end}": _over_depth(name, "entropy", is_first=is_first) for name in DEPTH}
     whole[f"content_sharpening{end}"] = gain(
         "bits",
-        "bits by which a row is sharper than with the keys of another prompt of the same length, mean over layers and "
-        "heads; 0 where attention depends on position and token alone",
+        "decrease of attention entropy relative to shuffled keys (another prompt's of equal length), mean over layers "
+        "and heads; 0 if attention depends on position and token alone",
         is_headline=is_first, fact="attention depends on this prompt's content" * is_first,
     )  # fmt: skip
     normalised = {f"{name}_normalised{end}": _over_depth(name, "normalised", is_first=False) for name in DEPTH}

@@ -36,8 +36,8 @@ def _figure(table: Table, measure: str) -> Figure:
     is_positive = bool((table[measure] > 0).all() and (table[f"{measure}_low"] > 0).all())
     plot.update_yaxes(type="log" if is_positive else "linear")
     reading = (
-        "Error when only the first layers are kept, with 95 % bands. Where the same observations are shown several "
-        "times, a curve below that of once says that copies help at that depth. No null is "
-        "drawn: the curve of once is the comparison, and the table has the p of its gain."
+        "Error when only the first layers are kept, with 95 % bands. If observations are shown several times, a curve "
+        "below that of once means that copies help at that depth. No null is drawn: compare with the curve of once; "
+        "the table has the p of the gain."
     )
-    return Figure(f"by_depth_{measure}", f"Depth and context: {_WORDS[measure]}", reading, plot, "by_depth")
+    return Figure(f"by_depth_{measure}", f"Error by depth: {_WORDS[measure]}", reading, plot, "by_depth")

@@ -1,14 +1,13 @@
-"""Depth and context: what does each further layer buy, and can evidence that is shown twice stand in for a layer?
+"""Depth and context: what does each layer add, and can evidence that is shown twice replace a layer?
 
-The last m layers are passed by (m = 0 .. all), so that what the residual stream holds after the first ones is decoded
-as it is. Where the exact posterior is known, error against depth is how far the elimination has come. A chain of
-thought gives a model more rounds over the same evidence; on a wind tunnel its counterpart is the context copied: the
-pairs of a bijection shown twice over change nothing that is known, and the exact posterior stays. Then error against
-depth with one copy and with several, of the same questions, says whether copies are worth layers.
+The last m layers are bypassed (m = 0 .. all), so that the residual stream after the first ones is decoded directly. If
+the exact posterior is known, error against depth shows how far the inference has come. A chain of thought gives a
+model more passes over the same evidence; its counterpart on a wind tunnel is a repeated context: the pairs of a
+bijection shown twice leave the exact posterior unchanged. Error against depth with one copy and with several, for the
+same questions, shows whether copies can replace layers.
 
-Layers were trained to be followed by all others: a cut model answers through an output head that never saw its depth,
-so errors at small depth are upper bounds of what is known there. A cut from the end is the logit lens at its depth
-(as `components` has it for the sequences as drawn); a fitted readout is in `belief`.
+The output head was trained for the last depth, so errors at smaller depths are upper bounds. Bypassing the last layers
+equals the logit lens at that depth (as in `components`, for the original sequences); `belief` has a fitted readout.
 
 Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
 """
@@ -58,23 +57,22 @@ def _bits(meaning: str) -> Quantity:
 
 QUANTITIES = Quantities(
     {
-        "last_layer": _bits("bits of error that layer {last} takes away: error without it minus error with all layers"),
+        "last_layer": _bits("decrease of the error by layer {last}: error without it minus error with all layers"),
         "copies_gain": _bits(
-            "bits of error that showing {n_shown} observations {most} times rather than once takes away, with all "
-            "layers kept"
+            "decrease of the error when {n_shown} observations are shown {most} times instead of once, with all layers"
         ),
         "copies_for_layer": _bits(
-            "error without layer {last} and {n_shown} observations shown {most} times, minus error with all layers and "
-            "these shown once; 0 or less where copies stand in for a layer"
+            "error without layer {last} and with {n_shown} observations shown {most} times, minus error with all "
+            "layers and these shown once; at most 0 if copies replace a layer"
         ),
     },
     {"copies": "1", "n_shown": "observations", "depth": "layers", "gain": "bits"},
 )
 BY_DEPTH = (
-    "Error with only the first layers (depth of them) kept, the others bypassed. copies: how often the first n_shown "
-    "observations are shown before the question (0: the sequences as they are drawn, scored everywhere). With 95 % "
-    "bootstrap bands over prompts; gain: bits by which the last of these layers lowers the primary error, p by "
-    "flipping signs of whole prompts, corrected over depths."
+    "Error with only the first layers (their number is depth), the others bypassed. copies: how often the first "
+    "n_shown observations are shown before the question (0: the original sequences, scored everywhere). 95 % bootstrap "
+    "bands over prompts. gain: bits by which the last of these layers lowers the primary error; p from sign flips of "
+    "whole prompts, corrected over depths."
 )
 
 
@@ -94,7 +92,7 @@ class DepthUse(Probe):
 
     name: ClassVar[str] = "depth_use"
     quantities: ClassVar[Quantities] = QUANTITIES
-    question: ClassVar[str] = "What does each further layer buy, and can copied evidence stand in for a layer?"
+    question: ClassVar[str] = "What does each layer add, and can repeated evidence replace a layer?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             105, "Does {model} need its last layer?", ("last_layer",),

@@ -62,9 +62,9 @@ def _ratio(scores: Scores, found: TopHead) -> Estimates:
     one = _one(scores, found.ratio)
     ratio = Estimates.resampled(one.value, _always(found.ratio_replicates), about=one.about, words=one.words)
     if np.isnan(found.exchanged_ratio).any():
-        none = _with_words(ratio, exchanged="exchanged, one of the two at times does no harm")
+        none = _with_words(ratio, exchanged="swapped, one of the two sometimes does no harm")
         return replace(none, p=np.array([found.p]))
-    named = _with_words(ratio, exchanged=f"the two heads exchanged in random {scores.units.name}s")
+    named = _with_words(ratio, exchanged=f"the two heads swapped in random {scores.units.name}s")
     return named.exchanged(found.exchanged_ratio[:, None], np.array([found.p]))
 
 

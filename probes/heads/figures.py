@@ -77,8 +77,8 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
     plot.update_yaxes(dtick=1 if len(layers) <= 16 else None, showgrid=False)
     on_sula = name != "by_head"
     reading = (
-        f"Each square is one head; red is harm when its output is replaced ({how}): {_WORDS[measure]}. Blue heads do "
-        f"better without; white ones are not needed while all others are there. {_null_in_words(has_null, mine, table)}"
+        f"Each square is one head. Red: ablating it ({how}) does harm ({_WORDS[measure]}); blue: the model does better "
+        f"without it; white: not needed while all others are there. {_null_in_words(has_null, mine, table)}"
         f"{_gaps_in_words(harm)}"
     )
     title = f"Head by head: {how} ablation" + (", calibration on SULA" if on_sula else "")
@@ -87,14 +87,14 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
 
 def _gaps_in_words(harm: np.ndarray) -> str:
     n_gaps = int(np.isnan(harm).sum())
-    return f" {n_gaps} heads were not measured: gaps." if n_gaps else ""
+    return f" {n_gaps} heads were not measured (gaps)." if n_gaps else ""
 
 
 def _null_in_words(is_drawn: bool, mine: Table, table: Table) -> str:
     if is_drawn:
         has_null = np.isfinite(mine["null"])
-        where = "" if has_null.all() else f", measured in layer {mine['layer'][has_null][0]} alone"
-        return f"A ring marks heads beyond the null (random subspaces of their layer{where}), above it or below."
+        where = "" if has_null.all() else f", measured in layer {mine['layer'][has_null][0]} only"
+        return f"A ring marks heads above or below the null (random subspaces of their layer{where})."
     other = "the map of the first ablation has it" if _has_null(table) else "none was measured"
     return f"No null is drawn: {other}."
 
@@ -120,10 +120,10 @@ def _ranked(table: Table, most: int = 32) -> Figure:
         )  # fmt: skip
     plot.update_xaxes(tickmode="array", tickvals=place, ticktext=names, tickangle=-90, tickfont={"size": 11})
     reading = (
-        f"Heads in the order of {how} ablation with 95 % intervals; grey bars: removing random subspaces of the same "
-        "dimension from the same layer's head outputs. A head inside its grey bar carries no more than any such part."
+        f"Heads in order of harm ({how} ablation), with 95 % intervals. Grey bars are the null: random subspaces of "
+        "the same dimension removed from the head outputs of the same layer."
     )
-    return Figure("ranked", "Does one head stand out?", reading, plot, "by_head")
+    return Figure("ranked", "Does one head matter more than the others?", reading, plot, "by_head")
 
 
 def _screen(table: Table) -> Figure:
@@ -142,10 +142,10 @@ def _screen(table: Table) -> Figure:
             marker={"color": colour, "size": 7}, error_y=error_bars(heads, measure, colour),
         )  # fmt: skip
     reading = (
-        f"What a screen by gradients estimates of each head ({how} ablation), and what ablating it does, with 95 % "
-        "intervals. Random heads speak for all heads that were not chosen; on the grey line it is exact."
+        f"Estimated and measured harm of each head ({how} ablation), with 95 % intervals. On the grey line the "
+        "estimate is exact. Random heads represent all heads that were not selected. No null is drawn."
     )
-    return Figure("screen", "How far can the screen be trusted?", reading, plot, "by_head")
+    return Figure("screen", "How accurate is the estimate from gradients?", reading, plot, "by_head")
 
 
 def _null_marks(plot: "go.Figure", table: Table, place: np.ndarray) -> None:
@@ -167,8 +167,8 @@ def _layers(table: Table, name: str, title: str) -> Figure:
     plot.update_layout(barmode="group")
     plot.update_xaxes(dtick=1)
     reading = (
-        "Harm when a layer is passed by, or its attention or feed-forward adds nothing, with 95 % intervals; a bar at "
-        "0 is a layer that is not needed while the others are there. The null is the zero line: nothing switched off."
+        "Harm when a layer is bypassed, or its attention or feed-forward switched off, with 95 % intervals. A layer at "
+        "0 is not needed while the others are there. The null is the zero line: nothing switched off."
     )
     return Figure(name, title, reading, plot, name)
 
@@ -183,9 +183,9 @@ def _sets(table: Table) -> Figure:
         add_curve(plot, x, table, column, name, colour)
     plot.update_xaxes(type="log", tickvals=x, ticktext=[str(k) for k in x])
     reading = (
-        "Random sets of heads above the grey sum of their members stand in for one another (each seems dispensable "
-        "until the others are gone); below it they do the same harm twice. "
-        "The most harmful together may do less than fewer of them: KL saturates once the prediction is lost, and heads "
-        "that undo one another's harm are then gone too. Bands are 95 % over prompts."
+        "Above the grey line, the null (the sum of their members' harms), heads of a random set compensate for one "
+        "another: each seems dispensable until the others are gone. Below it, their harms overlap. "
+        "The most harmful together can do less than fewer of them, because KL saturates once the prediction is lost. "
+        "Bands are 95 % over prompts."
     )
     return Figure("sets", "Do effects add up?", reading, plot, "sets")

@@ -111,12 +111,12 @@ class Heads(Probe):
 
     name: ClassVar[str] = "heads"
     quantities: ClassVar[Quantities] = QUANTITIES
-    question: ClassVar[str] = "Which heads and layers does the model need, and do heads stand in for one another?"
+    question: ClassVar[str] = "Which heads and layers does the model need, and do heads compensate for one another?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             100, "Does one head matter far more than the others?", ("top_head_ratio",),
-            "Removing the most important head does {value} times the harm of removing the second.",
-            "Removing the most important head does no more harm than chance makes the largest of many do.",
+            "Ablating the most important head does {value} times the harm of ablating the second.",
+            "Ablating the most important head does no more harm than expected for the largest of many.",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

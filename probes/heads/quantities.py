@@ -23,7 +23,7 @@ def _of_layers(ending: str, *, is_first: bool) -> dict[str, Quantity]:
     return {
         f"bypass_ratio_min{ending}": Quantity(
             "1",
-            "{measure} with a layer bypassed over that of the unedited model, the smallest of all layers: {layer}",
+            "ratio of {measure} with a layer bypassed to that of the unedited model, smallest over layers: {layer}",
             f"{_FLIPPED}' changes flipped", f"{METHOD}, the layer held fixed",
             p_over="all layers needed (intersection-union)", is_headline=is_first,
         ),
@@ -36,26 +36,26 @@ def _of_layers(ending: str, *, is_first: bool) -> dict[str, Quantity]:
 def _of_heads(ending: str, *, is_first: bool) -> dict[str, Quantity]:
     return {
         f"top_head_ratio{ending}": Quantity(
-            "1", "harm of the most harmful head over that of the second: {top}", "{exchanged}; p is of the gap in bits",
+            "1", "harm of the most harmful head relative to the second: {top}", "{exchanged}; p tests the gap in bits",
             f"{METHOD}, the two heads held fixed", "in some resamples the second head does no harm: no upper bound",
             is_headline=is_first,
         ),
         f"top_head_share{ending}": Quantity(
-            "fraction", "part of the summed harm of all harmful heads that one does: {top}{standing}",
+            "fraction", "share of the total harm of all harmful heads that is due to one: {top}{standing}",
             "equal shares of all {n_all} heads", f"{METHOD}, the head held fixed{{also}}",
             "in some resamples no head does harm", is_headline=is_first,
         ),
         f"top_head_layer{ending}": Quantity(
             "layer", "layer of the most harmful head, counted from 0: {top}",
-            "a place: a head is as likely in one layer as in another",
-            "a place: top_head_ratio says how clear it is", asks="nothing",
+            "a layer number has no null",
+            "a layer number: see top_head_ratio for how clear it is", asks="nothing",
         ),
     }  # fmt: skip
 
 
 _ENDINGS = [f"_{name}" for name in (*SIGNED, "next_kl")]
 _HOWS = [f"_{how}" for how in ("mean", "resample", "zero")]
-_BASELINE = "the reference of all edits; its own no-skill values are given by the probe sula"
+_BASELINE = "the reference of all edits; the probe sula has its values without skill"
 _ALSO = {name: of for end in _ENDINGS for name, of in _of_layers(end, is_first=False).items()}
 _ALSO |= {name: of for end in (*_HOWS, *_ENDINGS) for name, of in _of_heads(end, is_first=False).items()}
 _ALSO |= {f"{of}{m}": _bits(f"{MEANINGS[m]}, of the unedited model", _BASELINE) for of in ("", "sula_") for m in SIGNED}
@@ -64,13 +64,13 @@ QUANTITIES = Quantities(
     {
         **_of_heads("", is_first=True),
         "top_head_effect": _bits(
-            "harm ({measure}) of {how} ablation of the worst: {head}", "{null}", ", the head held fixed",
+            "harm ({measure}) of {how} ablation of the most harmful head: {head}", "{null}", ", the head held fixed",
             is_headline=True,
         ),
         "screen_agreement": Quantity(
             "1",
-            "Spearman's rank correlation of the screen's estimate and the measured harm ({how} ablation; {measure}) of "
-            "heads drawn at random from all {n_all}, on the same {n_units} {unit}s",
+            "Spearman's rank correlation of estimated and measured harm ({how} ablation; {measure}) of heads sampled "
+            "at random from all {n_all}, on the same {n_units} {unit}s",
             "estimates and harm paired at random",
             "bootstrap over the random heads, prompts held fixed; Fisher's z", "no head differs",
             is_headline=True,
@@ -78,15 +78,15 @@ QUANTITIES = Quantities(
         **_of_layers("", is_first=True),
         "compounding": _bits(
             "harm ({measure}) of {n_sets} random sets of {size} heads{among} minus the sum of their members' own harm; "
-            "above 0 heads stand in for one another",
+            "above 0, heads compensate for one another",
             f"{_FLIPPED} flipped", ", the sets held fixed", is_headline=True,
         ),
         "screen_missed": Quantity(
             "fraction",
-            "part of the heads passed over that do more harm ({how} ablation; {measure}) than the second of those that "
-            "were chosen",
-            "a screen that misses nothing has 0", "Clopper and Pearson, over the random heads that were passed over",
-            "no random head was passed over",
+            "share of the skipped heads that do more harm ({how} ablation; {measure}) than the second of the selected "
+            "heads",
+            "0 if nothing is missed", "Clopper and Pearson, over the random heads that were skipped",
+            "no random head was skipped",
         ),
         **_ALSO,
     },

@@ -36,20 +36,19 @@ if TYPE_CHECKING:
 _ORDER = "{prefix}_correlation"
 _PROFILES = (
     ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",
-     "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded band "
-     "is the 95 % interval over prompts."),
+     "Above the grey band, the null, the plane contains more variance than for noise of the same size and column "
+     "variances. The shaded band is the 95 % interval over prompts."),
     ("participation_ratio", "Directions in use, by depth", "participation ratio (dimensions)",
-     "Lower is flatter: below the grey band, variance is shared by fewer directions than in noise of the same size."),
+     "Below the grey band, the null, fewer directions share the variance than in noise of the same size."),
     ("axis_stability", "Would other prompts give the same axis?", "|cos| between PC1 of disjoint halves",
-     "Above the grey band the first axis is the same in both halves of the prompts more often than noise would have "
-     "it."),
-    (_ORDER, "Does the first axis follow {target}?", "|Spearman ρ| of PC1 and {target}",
-     "Above the grey band, PC1 orders the prompts by {target} better than it orders permuted {targets}."),
+     "Above the grey band, the null, the first axes of two halves of the prompts are more similar than for noise."),
+    (_ORDER, "Does PC1 follow {target}?", "|Spearman ρ| of PC1 and {target}",
+     "Above the grey band, the null, PC1 correlates with {target} more than with permuted {targets}."),
     ("curve_order", "Does the curve follow {target}?", "|Spearman ρ| of position along the curve and {brief}",
-     "As above, with the position along a curve through the points in place of a straight axis."),
+     "The same for the position along a curve through the points, instead of a straight axis; grey is the null."),
     ("intrinsic_dimension", "Intrinsic dimension, by depth", "TwoNN dimension (dimensions)",
-     "Below the grey band the points lie on something curved or clustered that a flat cloud of the same covariance "
-     "lacks."),
+     "Below the grey band, the null, the points lie on a curved or clustered set, unlike a flat cloud of the same "
+     "covariance."),
 )  # fmt: skip
 
 
@@ -112,10 +111,10 @@ def _map(findings: Findings, primary: int, target: Target) -> Figure:
     add_slider(plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
     return Figure(
         "map", f"The manifold, coloured by {target.words}",
-        "Each point is a prompt on the first two principal axes of a layer; the slider moves through the layers. A "
-        f"curve whose colour runs from one end to the other is a manifold ordered by {target.words}; the arrow is the "
-        f"{target.brief} axis, the direction in this plane along which it rises fastest (hover says how much the "
-        "plane explains); grey, at the primary layer, is noise." + _loudest(points.where(layer_of == primary)),
+        "Each point is a prompt on the first two principal axes of a layer; the slider selects the layer. If colour "
+        f"changes steadily along a curve, the manifold is ordered by {target.words}. The arrow is the {target.brief} "
+        "axis: the direction in this plane along which it rises fastest (hover shows how much the plane explains). "
+        "Grey, at the primary layer, is the null: noise." + _loudest(points.where(layer_of == primary)),
         plot, "points",
     )  # fmt: skip
 
@@ -130,7 +129,7 @@ def _loudest(points: Table) -> str:
     text = str(points["text"][np.flatnonzero(prompt == most)[0]])
     return (
         f" One prompt alone, “{text}”, makes {100 * shares[most] / total:.0f} % of PC1's variance here: "
-        "this axis sets that prompt apart from the others."
+        "this axis mainly separates that prompt from the others."
     )
 
 
@@ -186,9 +185,7 @@ def _spectrum(table: Table) -> Figure:
     add_band(plot, across, (np.maximum(table["null_low"], 0), table["null_high"]), NULL)
     add_line(plot, across, table["null"], "null")
     add_curve(plot, across, table, "share", "measured", VALUE)
-    reading = (
-        "Components above the grey line carry more than noise of the same size; where the curves meet, structure ends."
-    )
+    reading = "Components above the grey line, the null, have more variance than those of noise of the same size."
     return Figure("spectrum", "The spectrum at the primary layer", reading, plot, "spectrum")
 
 
@@ -205,7 +202,7 @@ def _explained(table: Table) -> Figure:
             line={"color": colour, "dash": "dot"},
         )  # fmt: skip
     reading = (
-        "What else the first axis follows: each line is one property of the prompts, dotted what a property with as "
+        "What else PC1 follows: each line is one property of the prompts; dotted, the null: what a property with as "
         "many values explains by chance."
     )
     return Figure("explained", "What PC1 follows", reading, plot, "explained")
@@ -230,20 +227,20 @@ def _collapse(table: Table) -> Figure:
         )  # fmt: skip
     plot.add_vline(x=base, line={"color": PALETTE[1], "dash": "dot", "width": 1})
     reading = (
-        "A domain to the right of its grey bar lies in fewer directions than prompts of all domains do, at equal "
-        "number and entropy; the dotted line is the mixed set."
+        "A domain to the right of its grey bar occupies fewer directions than prompts of all domains, at equal number "
+        "and entropy. The dotted line is the mixed set."
     )
     return Figure("collapse", "Does one domain collapse?", reading, plot, "collapse")
 
 
 def _dropped(table: Table) -> Figure:
-    plot = blank("loudest columns left out", "PC1+PC2 share (fraction of variance)")
+    plot = blank("columns of largest variance left out", "PC1+PC2 share (fraction of variance)")
     add_profile(plot, table, "n_dropped", "pc1_plus_pc2_share")
     reading = (
-        "Where the curve falls to the grey band as columns of largest variance are left out, the plane was made by a "
-        "few loud dimensions."
+        "If the curve falls to the grey band, the null, when columns of largest variance are left out, a few such "
+        "dimensions make the plane."
     )
-    return Figure("dropped", "Does the plane hang on loud dimensions?", reading, plot, "dropped")
+    return Figure("dropped", "Does the plane depend on a few dimensions?", reading, plot, "dropped")
 
 
 def _cross_projection(table: Table) -> Figure:
@@ -264,8 +261,8 @@ def _cross_projection(table: Table) -> Figure:
     )  # fmt: skip
     reading = (
         "Share of one domain's variance in the plane of other prompts, divided by its null, under permuted labels; "
-        "bold where the share is outside the null's 95 % band. A diagonal above the rest of its row means that domains "
-        "vary along axes of their own."
+        "bold where the share is outside the null's 95 % band. A diagonal above the rest of its row means that each "
+        "domain varies along its own axes."
     )
     return Figure("cross_projection", "Do domains share their axes?", reading, plot, "cross_projection")
 
@@ -278,7 +275,9 @@ def _rarefaction(table: Table) -> Figure:
             add_band(plot, mine["n"], (mine["low"], mine["high"]), colour)
         add_curve(plot, mine["n"], mine, "share", words, colour, dash)
     plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
-    reading = "Shares fall as prompts are added, in noise too: compare sets only at the same number, never across it."
+    reading = (
+        "Shares fall as prompts are added, in the null (noise) too: compare sets only at equal numbers of prompts."
+    )
     return Figure("rarefaction", "The share depends on how many prompts", reading, plot, "rarefaction")
 
 
@@ -294,7 +293,7 @@ def _umap(table: Table, target: Target) -> Figure:
         },
     )  # fmt: skip
     reading = (
-        "An illustration only: UMAP keeps neighbours, not distances, and makes clusters out of noise. No null: "
-        "there is nothing to measure in it."
+        "An illustration only: UMAP preserves neighbours, not distances, and can show clusters in noise. There is no "
+        "null, because nothing is measured."
     )
     return Figure("umap", "UMAP of the primary layer (illustration)", reading, plot, "umap")

@@ -87,15 +87,15 @@ class Manifold(Probe):
     quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(4.0, 0.45, row_seconds=0.0, whole_row_seconds=1e-4, row_bytes=30_000)
     question: ClassVar[str] = (
-        "Do the values lie on a low-dimensional manifold, and is it ordered by the model's uncertainty?"
+        "Do value vectors lie on a low-dimensional manifold that is ordered by the model's uncertainty?"
     )
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            80, "Does the main direction of the values order prompts by {target}?",
+            80, "Does the direction of largest variance follow {target}?",
             ("entropy_correlation", "{column}_correlation"),
-            "The first principal axis orders the prompts by {target} with rank correlation {value}.",
-            "The first principal axis orders the prompts by {target} no better than chance.",
-            limit="An order along one axis does not show that the prompts lie on a line.",
+            "The first principal component has rank correlation {value} with {target}.",
+            "The first principal component correlates with {target} no more than by chance.",
+            limit="Order along one axis does not mean that the prompts lie on a line.",
         ),
     )  # fmt: skip
 

@@ -10,18 +10,16 @@ from interp.statistics.quantities import Quantities, Quantity
 
 from ..measures.target import EXACT_ENTROPY, Target
 
-_BY = "orders the {unit}s by {target}."
-_AXIS, _CURVE = f"How well the first axis {_BY}", f"How well the position along a curve through the points {_BY}"
-_WITHIN_TOKEN = (
-    " Both as ranks among the {unit}s of the same last token: what there is beyond everything that token determines."
-)
-_DRAWN = " On the {unit}s drawn evenly by entropy, which inflates correlations with it."
+_AXIS = "Rank correlation of the first principal component with {target}."
+_CURVE = "Rank correlation of the position along a curve through the points with {target}."
+_WITHIN_TOKEN = " Ranks are taken among {unit}s with the same last token, so that token alone explains nothing."
+_DRAWN = " On the subsample with evenly spread entropies, which inflates correlations with entropy."
 _DROPPED = " Measured without the {n_dropped} columns of largest variance."
 _EXCHANGED = "domain labels permuted within entropy and length"
 
 _CONTROLS = {
-    "within_token": ("within the last token", True), "within_position": ("within each position", True),
-    "drawn": ("on prompts drawn evenly by entropy", False), "dropped": ("without the loudest columns", False),
+    "within_token": ("at equal last token", True), "within_position": ("at equal position", True),
+    "drawn": ("on the subsample", False), "dropped": ("without the columns of largest variance", False),
 }  # fmt: skip
 """Endings of the names of controls, their words, and whether a headline needs their agreement."""
 
@@ -41,9 +39,10 @@ def _order(meaning: str, **marks: Any) -> Quantity:
 
 
 def _best(ending: str, **marks: Any) -> Quantity:
-    meaning = f"At the layer best on the other half of the {{unit}}s, h{_AXIS[1:]}{ending} Layer {{layer}} in {{share}}"
+    meaning = f"At the layer that is best on the other half of the {{unit}}s, r{_AXIS[1:]}{ending}"
     return Quantity(
-        "1", f"{meaning} of the half splits.", "{targets} permuted {among}, the layer chosen anew",
+        "1", f"{meaning} Layer {{layer}} in {{share}} of the half splits.",
+        "{targets} permuted {among}, the layer chosen again",
         "corrected resampled t over half splits, Fisher z scale", "no half split differs", **marks,
     )  # fmt: skip
 
@@ -57,13 +56,13 @@ def _clouds(ending: str = "", **marks: Any) -> dict[str, Quantity]:
     return {
         "pc1_plus_pc2_share": _of_cloud(
             "fraction",
-            "Share of the variance between prompts that lies in one plane: near 1, the prompts lie on a flat sheet; at "
-            f"the null, the plane is what noise of this size would give.{ending}",
+            "Share of the variance between prompts in the plane of PC1 and PC2: near 1, the prompts lie in a plane; at "
+            f"the null, noise of the same size gives as much.{ending}",
             "logit", **marks,
         ),
         "participation_ratio": _of_cloud(
             "dimensions",
-            "How many directions share the variance about equally: 1 on a line, near the number of prompts for "
+            "Number of directions that share the variance about equally: 1 on a line, near the number of prompts for "
             f"noise.{ending}",
             "log", asks="below", **marks,
         ),
@@ -80,14 +79,14 @@ def _collapse(ending: str = "", **marks: Any) -> dict[str, Quantity]:
     return {
         "collapse": Quantity(
             "fraction",
-            "Rise of the PC1+PC2 share from prompts of all domains to the domain where it rises most, {domain}, "
+            "Increase of the PC1+PC2 share from prompts of all domains to the domain with the largest, {domain}, "
             f"{unlike}; at its null, restricting the domain does nothing.{ending}",
             **about, **marks,
         ),
         "collapse_participation_ratio": Quantity(
             "dimensions",
-            "Fall (negative) of the participation ratio from prompts of all domains to the domain where it falls most, "
-            f"{{domain}}, {unlike}.{ending}",
+            "Decrease (negative) of the participation ratio from prompts of all domains to the domain where it "
+            f"decreases most, {{domain}}, {unlike}.{ending}",
             asks="below", **about,
         ),
     }  # fmt: skip
@@ -101,7 +100,8 @@ QUANTITIES = Quantities(
     {
         **_clouds(is_headline=True),
         "{prefix}_correlation": _order(
-            _AXIS, fact="the first principal axis follows {target}", **_headline("{prefix}_correlation", *_CONTROLS)
+            _AXIS, fact="the first principal component follows {target}",
+            **_headline("{prefix}_correlation", *_CONTROLS),
         ),
         "curve_order": _order(_CURVE, **_headline("curve_order", "within_token", "drawn")),
         "best_layer_{prefix}_correlation": _best("", **_headline("best_layer_{prefix}_correlation", "within_token")),
@@ -112,8 +112,8 @@ QUANTITIES = Quantities(
         **_named("dropped", _clouds(_DROPPED)),
         "intrinsic_dimension": Quantity(
             "dimensions",
-            "How many coordinates it takes to distinguish near neighbours (TwoNN); below its null, the prompts lie on "
-            "something curved or clustered that a flat cloud of the same covariance does not have.",
+            "Number of coordinates needed to distinguish near neighbours (TwoNN); below its null, the prompts lie on a "
+            "curved or clustered set, unlike a flat cloud of the same covariance.",
             "Gaussian cloud of the same sample covariance", "{jackknife}",
             "fewer than 5 independent groups of neighbours", asks="below",
         ),
@@ -125,16 +125,16 @@ QUANTITIES = Quantities(
         ),
         "largest_influence": Quantity(
             "fraction",
-            "Largest change of the PC1+PC2 share when a single {unit} is left out; above its null, one {unit} makes "
-            "the plane.",
+            "Largest change of the PC1+PC2 share when a single {unit} is left out; above its null, a single {unit} "
+            "determines the plane.",
             "{gaussian}", "the largest of all prompts: leaving one out is what it measures",
         ),
         "{prefix}_correlation_within_token": _order(
-            _AXIS + _WITHIN_TOKEN, fact="the {brief} can be read beyond the last token"
+            _AXIS + _WITHIN_TOKEN, fact="the {brief} can be decoded beyond the last token"
         ),
         "{prefix}_correlation_within_position": _order(
-            "The same within each position of the sequence: what the first axis knows about {target} beyond how far "
-            "the sequence has come."
+            "The same among rows at one position of the sequence: how the first principal component follows {target} "
+            "beyond position."
         ),
         "{prefix}_correlation_drawn": _order(_AXIS + _DRAWN),
         "{prefix}_correlation_dropped": _order(_AXIS + _DROPPED),
@@ -145,8 +145,8 @@ QUANTITIES = Quantities(
         **_named("within_token", _collapse(" Of points measured from the mean of their last token.")),
         "shared_plane": Quantity(
             "1",
-            "Variance that one domain's first plane holds of another domain, relative to other prompts of its own "
-            "domain: 1 where domains vary along the same axes, near 0 where each has its own.",
+            "Variance of another domain in one domain's first plane, relative to other prompts of that domain: 1 if "
+            "domains vary along the same axes, near 0 if each has its own.",
             _EXCHANGED, "planes are refitted over {n_splits} splits that share prompts", asks="below",
         ),
     },

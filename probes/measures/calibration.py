@@ -43,30 +43,30 @@ def _number(
 CALIBRATION = {
     "slope": _number(
         "1", "above",
-        "bits of the model's log-odds for each bit of exact log-odds; 1 is Bayes, 0 does not look at the evidence",
+        "bits of the model's log-odds per bit of exact log-odds; 1 is Bayes' rule, 0 ignores the evidence",
         is_headline=True,
     ),
     "skill": _number(
         "1", "above",
-        "share of the best constant's entropy error that the model does without; 0 is a constant, 1 is Bayes",
+        "share of the best constant's entropy error that the model avoids; 0 is a constant, 1 is Bayes' rule",
         method=_OF_SKILL, is_headline=True,
     ),
     "kl_skill": _number(
         "1", "above",
-        "share of the divergence of the best single distribution that the model does without; 1 is Bayes",
+        "share of the KL of the best single distribution that the model avoids; 0 is that one, 1 is Bayes' rule",
         method=_OF_SKILL, is_headline=True,
     ),
     "outcome_mass": _number(
-        "fraction", "nothing", "probability that the model gives all outcomes together, over its whole vocabulary",
+        "fraction", "nothing", "total probability of all outcomes, over the whole vocabulary",
         "uniform over the vocabulary", is_headline=True,
     ),
     "entropy_error": _number(
-        "bits", "below", "mean distance between the entropy of the model's posterior and that of the exact one"
+        "bits", "below", "mean distance of the entropy of the model's posterior from that of the exact one"
     ),
-    "kl": _number("bits", "below", "divergence of the model's posterior from the exact one, among the outcomes"),
+    "kl": _number("bits", "below", "KL of the model's posterior from the exact one, over the outcomes"),
     "label_bias": _number(
-        "bits", "nothing", "log-odds for the label of the smaller token id where the evidence is even",
-        "0 where the two words are alike to the model; words played both roles, so that it is not in the slope",
+        "bits", "nothing", "log-odds for the label with the smaller token id when the evidence is balanced",
+        "0 without a preference; each word had both roles, so the slope does not contain it",
     ),
     "entropy_correlation": _number(
         "1", "above", "Pearson correlation of the entropies of the model's and the exact posterior"

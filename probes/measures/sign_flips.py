@@ -43,7 +43,7 @@ MEAN_METHOD = "percentile bootstrap over {drawn}s within strata"
 
 def gain(unit: str, meaning: str, **marks: Any) -> Quantity:
     """A mean difference over prompts, declared."""
-    null = "differences of whole {drawn}s with random signs"
+    null = "differences with random signs, {drawn} by {drawn}"
     return Quantity(unit, meaning, null, MEAN_METHOD, asks="either", **marks)
 
 
@@ -51,7 +51,7 @@ def gain_estimates(
     gain: Float[np.ndarray, " unit"], units: Units, signs: Float[np.ndarray, "permutation unit"]
 ) -> Estimates:
     """The mean difference over prompts; null and p by flipping the sign of whole prompts' differences."""
-    nobody = "no prompt had another one of its length, and of another cluster, to take keys from"
+    nobody = "no prompt has another one of equal length, from another cluster, whose keys could be used"
     found = replace(units.estimates(gain), about=units.counted | {"n": int((~np.isnan(gain)).sum())})
     if np.isnan(found.value[0]):
         return replace(found, why=nobody)

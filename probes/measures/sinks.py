@@ -1,8 +1,8 @@
-"""The first position apart: which of a number and its twin without it is read first.
+"""Numbers with and without the first position: which of the two is the headline.
 
-A head that matches content takes weight from a sink: it then lifts the mean of the keys that are not attended to and
-broadens the row, and numbers of whole rows turn their sign. Where the sink is large the twin is the headline; where it
-is small the number of whole rows is, and stands out only if its twin does so on the same side.
+A head that matches content takes weight from a sink. This raises the mean weight of the other keys and the entropy of
+the row, so numbers of whole rows can change sign. With a large sink, the variant without the first position is the
+headline; otherwise the number of whole rows is, and it is significant only if the variant agrees.
 """
 
 from collections.abc import Mapping
@@ -62,10 +62,10 @@ def read_first(declared: Quantities, sink: float, suffix: str = "") -> Quantitie
 
 def sink_note(sink: float) -> str:
     """Which numbers are read first, and why."""
-    side, which = ("above", "numbers without the first position") if sink > SINK_LEVEL else ("not above", "whole rows")
+    side, verb = ("more", "leave it out") if sink > SINK_LEVEL else ("not more", "include it")
     return (
-        f"Attention on the first position is {sink:.2g} beyond that of a uniform row, {side} {SINK_LEVEL}: {which} are "
-        "read first."
+        f"The weight on the first position exceeds that of a uniform row by {sink:.2g}, {side} than {SINK_LEVEL}: the "
+        f"main numbers {verb}."
     )
 
 
@@ -78,12 +78,12 @@ def turned_heads_note(
     what: str, turns: Bool[np.ndarray, " entry"], p: Float[np.ndarray, " entry"], twin_p: Float[np.ndarray, " entry"],
     n_heads: int,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Names the heads (layer.head) where the sign turns and either of the two stands out; nothing where none does."""
+    """Names the heads (layer.head) where the sign changes and either of the two is significant; nothing if none."""
     named = [f"{i // n_heads}.{i % n_heads}" for i in np.flatnonzero(turns & (np.fmin(p, twin_p) <= ALPHA))]
     if not named:
         return ()
     more = f" and {len(named) - _MOST_NAMED} more (by_head, column turns)" if len(named) > _MOST_NAMED else ""
     return (
-        f"{what} changes its sign without the first position, and one of the two stands out, in {len(named)} heads: "
+        f"In {len(named)} heads, {what} changes sign without the first position, and one of the two is significant: "
         f"{', '.join(named[:_MOST_NAMED])}{more}.",
     )

@@ -47,7 +47,7 @@ def _table(bound: BoundKeys, binding: Binding) -> Table:
         "mass_on_bound_token": bound.mass_before.mean(axis=1).max(axis=1),
     }
     caption = (
-        "Share of key variance at value positions explained by the bound token, |cos| between the mean keys of bound "
-        f"tokens (random vectors: {bound.random_cosine:.3f}), and the largest head's attention on the bound token."
+        "Share of key variance at value positions explained by the previous token, |cos| between the mean keys after "
+        f"different tokens (random vectors: {bound.random_cosine:.3f}), and the largest attention of a head on it."
     )
     return QUANTITIES.table(columns, caption)

@@ -18,31 +18,31 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
     tables = findings.tables
     figures = [
         Figure(
-            "contrast", "What attended keys gain from this prompt's content, over depth",
-            "How much further attended keys stand above the others than with the keys of another prompt; on the line "
-            "of 0 the content does not decide which keys are singled out. Orange: the first position left out.",
+            "contrast", "Selection by content, over depth",
+            "How much more attended keys outweigh the others than with shuffled keys (another prompt's). At 0, content "
+            "does not decide which keys are selected. Orange: without the first position.",
             _gains(tables["by_layer"]), "by_layer",
         ),
         Figure(
-            "matching", "What each head gains from its own keys",
-            "One square a head: logit contrast minus that with another prompt's keys; blue heads match content. White "
-            "is the null: it has been taken off.",
+            "matching", "Selection by content, head by head",
+            "One square per head: the contrast in log2 weight minus that with shuffled keys. Blue heads match content, "
+            "red heads avoid it, white heads equal the null.",
             _heads(tables["by_head"]), "by_head",
         ),
     ]  # fmt: skip
     if "items" in tables:
         reading = (
-            "One dot a head; below the dashed line (attention spread evenly over the items) a head knows more than "
-            "which items there are, and near 0 its attention is the posterior; grey bars: items relabelled at random."
+            "One dot per head. Below the dashed line (uniform attention over the items), a head favours likely items; "
+            "near 0, its attention equals the posterior. Grey bars are the null: items relabelled at random."
         )
-        title = "Attention against the exact posterior"
+        title = "Attention compared with the exact posterior"
         figures.append(Figure("posterior", title, reading, _items(tables["items"]), "items"))
     if "binding" in tables:
         reading = (
-            "Near 1 the key of a value says which token it belongs to; grey is the same with the bound tokens renamed."
+            "Near 1, the key at a value position encodes the token before it; grey is the null, with tokens renamed."
         )
         plot = _curve(tables["binding"], "binding", "share of key variance explained")
-        title = "Binding: keys at value positions by the token bound to them"
+        title = "Binding: does the key of a value encode the token before it?"
         figures.append(Figure("binding", title, reading, plot, "binding"))
     return tuple(figures)
 
@@ -51,7 +51,7 @@ def _gains(table: Table) -> "go.Figure":
     if "logit_gain" not in table:  # records of earlier versions
         return _curve(table, "logit", "attended minus unattended, log2 weight (bits)")
     plot = blank("layer", "gain of the contrast in log2 weight (bits)")
-    add_line(plot, table["layer"], np.zeros(table.n_rows), "null: another prompt's keys")
+    add_line(plot, table["layer"], np.zeros(table.n_rows), "null: shuffled keys")
     add_curve(plot, table["layer"], table, "logit_no_first_gain", "without the first position", PALETTE[1], "dash")
     add_curve(plot, table["layer"], table, "logit_gain", "measured", VALUE)
     return plot
@@ -86,6 +86,6 @@ def _items(table: Table) -> "go.Figure":
             x=heads, y=table[name], error_y=bars, name=label, mode="markers",
             marker={"color": colour, "symbol": symbol, "size": 8},
         )  # fmt: skip
-    add_line(plot, heads, table["posterior_kl_uniform"], "even attention", "dash", PALETTE[1])
+    add_line(plot, heads, table["posterior_kl_uniform"], "uniform attention", "dash", PALETTE[1])
     plot.update_xaxes(type="category")
     return plot

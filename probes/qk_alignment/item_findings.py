@@ -20,8 +20,8 @@ from .quantities import QUANTITIES
 
 WHOLE_ROWS = Need("pattern_log_weight")
 _CAPTION = (
-    "Attention over the items in the context against the exact posterior, in rows whose possible outcomes all stand "
-    "there: KL(posterior || attention), and the weight on possible outcomes."
+    "Attention over the items in the context compared with the exact posterior, in rows whose possible outcomes all "
+    "occur in the context: KL(posterior || attention), and the weight on possible outcomes."
 )
 
 
@@ -32,7 +32,7 @@ def item_findings(capture: Capture, n_draws: tuple[int, int], rng: np.random.Gen
         return Part(notes=(f"posterior_kl and feasible_mass are undefined: {stands}.",))
     posterior = np.asarray(capture.posterior)
     if len(comparable_rows(stands, posterior)) == 0:
-        why = "in no row do all outcomes that are still possible stand in the context beside another"
+        why = "in no row are all possible outcomes, and another one, in the context"
         return Part(notes=(f"posterior_kl and feasible_mass are undefined: {why}.",))
     items = attention_over_items(capture[WHOLE_ROWS], stands, posterior)
     units = Units.of(capture.rows.where(items.row), capture.prompts.unit, n_draws[1], rng)
@@ -47,9 +47,9 @@ def outcomes_in_context(capture: Capture) -> np.ndarray | str:
     if not capture.prompts.is_tunnel or outcomes is None or capture.posterior is None:
         return "only a wind tunnel knows its hypotheses and their exact posterior"
     if capture[WHOLE_ROWS].shape[-1] == 0:
-        return "the sequences are too long for whole attention rows to be kept"
+        return "the sequences are too long to keep whole attention rows"
     if np.isin(capture.rows["token"], outcomes).any():
-        return "questions and outcomes share one vocabulary, so a token does not show which it is"
+        return "questions and outcomes share one vocabulary, so a token can be either"
     tokens, seen = _context(capture)
     return outcome_positions(tokens, seen, outcomes)
 

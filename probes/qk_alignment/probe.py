@@ -1,4 +1,4 @@
-"""Query-key alignment: do queries find the keys they look for, and does attention match the posterior?
+"""Query-key alignment: do queries select keys by content, and does attention match the posterior?
 
 Per layer and head, at the scored rows (Paper I, arXiv 2512.22471, shows heat maps of cos(q, k) and defines no
 number; these are ours):
@@ -11,10 +11,10 @@ number; these are ours):
                           hypotheses are items in the context (`measures.items`)
     binding               share of key variance at value positions that the bound token explains (`measures.binding`)
 
-Attended keys are chosen by their weight, so contrasts are positive for any weights. What counts is what they gain over
-the same choice among the keys of another prompt at the same positions (borrowed keys): the scalars of the first two
-rows are these differences, within each prompt, with null 0 and a p that flips the sign of whole prompts' differences.
-The tables have both sides. Everything has a twin without the first position, in rows and null alike: heads that match
+Attended keys are chosen by their weight, so contrasts are positive for any weights. What counts is the difference to
+the same choice with shuffled keys (another prompt's, at the same positions): the scalars of the first two rows are
+these differences, within each prompt, with null 0 and a p that flips the sign of whole prompts' differences. The
+tables have both sides. Everything has a variant without the first position, in rows and null alike: heads that match
 take weight from a sink, and contrasts of whole rows then fall (`measures.sinks`).
 """
 
@@ -49,12 +49,12 @@ Profile = Float[np.ndarray, "unit layer head"]
 
 UNIFORM = {"": Need("pattern_entropy_uniform"), "_no_first": Need("pattern_entropy_uniform_no_first")}
 _SIDES = {"matching_heads": 1, "avoiding_heads": -1}
-_BANDS = "with 95 % bootstrap bands over prompts; gain: own keys minus another prompt's"
+_BANDS = "with 95 % bootstrap bands over prompts; gain: own keys minus shuffled keys"
 
 
 @dataclass(frozen=True)
 class QKAlignment(Probe):
-    """How sharply queries single out keys, whether the content decides it, and whether it is the right content."""
+    """How strongly queries select keys, whether by content, and whether by the right content."""
 
     n_permutations: int = 500
     n_bootstrap: int = 1000
@@ -63,16 +63,14 @@ class QKAlignment(Probe):
     name: ClassVar[str] = "qk_alignment"
     quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=2.5e-4)
-    question: ClassVar[str] = "Do queries find the keys they look for, and does attention match the posterior?"
+    question: ClassVar[str] = "Do queries select keys by content, and does attention match the posterior?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            70, "Does the prompt's content decide which keys are attended to?", ("logit", twin_of("logit")),
-            "Attended keys outweigh the others by {value} more in the prompt itself than with the keys of another "
-            "prompt.",
-            "Attended keys outweigh the others no more in the prompt itself than with the keys of another prompt.",
-            "Attended keys outweigh the others by {size} less in the prompt itself than with the keys of another "
-            "prompt.",
-            limit="A mean over all layers and heads: single heads may do otherwise.",
+            70, "Do queries select keys by their content?", ("logit", twin_of("logit")),
+            "Attended keys outweigh the others by {value} more with the prompt's own keys than with another prompt's.",
+            "Attended keys outweigh the others no more with the prompt's own keys than with another prompt's.",
+            "Attended keys outweigh the others by {size} less with the prompt's own keys than with another prompt's.",
+            limit="This is a mean over all layers and heads; single heads can differ.",
         ),
     )  # fmt: skip
     on_drawn: ClassVar[bool] = True

@@ -8,13 +8,13 @@ from ..measures.sign_flips import gain
 from ..measures.sinks import twin_of, twins
 
 _CONTRASTS = {
-    "logit": ("qk_logit", "bits", "log2 weight of attended minus unattended keys"),
-    "cosine": ("qk_cosine", "1", "cosine of query and key, attended minus unattended keys"),
+    "logit": ("qk_logit", "bits", "log2 weight of attended minus other keys"),
+    "cosine": ("qk_cosine", "1", "cosine of query and key, attended minus other keys"),
     "max_weight": ("pattern_max", "fraction", "largest attention weight"),
     "entropy": ("pattern_entropy", "bits", "attention entropy"),
 }
 CONTRASTS = {twin(name): twin(site) for name, (site, *_) in _CONTRASTS.items() for twin in (str, twin_of)}
-"""What is compared with the keys of another prompt, and the site it is read at."""
+"""What is compared with shuffled keys, and the site it is read at."""
 
 MASSES = {
     "mass_self": "mass_self",
@@ -25,15 +25,15 @@ MASSES = {
 }
 _SIDES = {"matching_heads": "exceeds", "avoiding_heads": "falls below"}
 _FACTS = {"logit": "attention depends on this prompt's content"}
-_OTHER = ": own keys minus those of another prompt of the same length, mean over layers and heads"
+_OTHER = "; own keys minus shuffled keys (another prompt of equal length), mean over layers and heads"
 _HELD = ("percentile bootstrap over {drawn}s, the head held fixed", "no row can be compared")
-_RENAMED = "bound tokens renamed at random in every sequence"
+_RENAMED = "previous tokens renamed at random in every sequence"
 
 
 def _heads(side: str) -> Quantity:
     return Quantity(
         "heads",
-        f"heads of {{n_heads}} whose {_CONTRASTS['logit'][2]} {side} that with another prompt's keys at p < "
+        f"heads of {{n_heads}} whose {_CONTRASTS['logit'][2]} {side} that with shuffled keys at p < "
         f"{ALPHA:.2f}, corrected over layers and heads",
         "at most this many by chance, 95 % of the time", "a count of tests",
     )  # fmt: skip
@@ -55,7 +55,7 @@ QUANTITIES = Quantities(
         **twins(_ROWS),
         "posterior_kl": Quantity(
             "bits",
-            "KL from the exact posterior to attention over the items in the context, in the head where it is smallest "
+            "KL(exact posterior ‖ attention) over the items in the context, in the head where it is smallest "
             "(layer {layer}, head {head})",
             "items relabelled within each row, the best head each time", *_HELD, "below", "layers and heads",
             is_headline=True,
@@ -66,14 +66,14 @@ QUANTITIES = Quantities(
         ),
         "binding": Quantity(
             "1",
-            "share of the variance of keys at value positions that the key token just before explains, at the layer "
-            "where it is largest ({layer})",
+            "share of the variance of keys at value positions that the previous token explains, at the layer where it "
+            "is largest ({layer})",
             f"{_RENAMED}, the best layer each time", "jackknife over {n_groups} groups of sequences, logit scale",
-            "the bound token explains all or nothing", p_over="layers", is_headline=True,
+            "the previous token explains all or nothing", p_over="layers", is_headline=True,
         ),
         "binding_cosine": Quantity(
             "1",
-            "mean |cos| between the mean keys of different bound tokens, layer {layer}; random vectors of {width} "
+            "mean |cos| between the mean keys after different tokens, layer {layer}; random vectors in {width} "
             "dimensions have {random}",
             _RENAMED, "an average over pairs of group means: see binding", asks="either",
         ),

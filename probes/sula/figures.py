@@ -44,10 +44,10 @@ def _trajectory(table: Table, axis: str) -> Figure:
             add_null_band(plot, curve["evidence"], bounds)
         add_curve(plot, curve["evidence"], curve, "coordinate", condition, colour)
     reading = (
-        "Mean coordinate of prompts that the axis was not fitted on, with 95 % bands; inside the grey band the first "
-        "condition does not move. A condition that moves without evidence to move it follows length or format."
+        "Mean coordinate of held-out prompts, with 95 % bands. Inside the grey band, the null, the first condition "
+        "does not move. A condition that moves without evidence follows length or format."
     )
-    title = "Values along the evidence: " + ("loudest axis" if axis == "pc1" else "trained axis")
+    title = "Values as evidence accumulates: " + ("PC1" if axis == "pc1" else "trained axis")
     return Figure(f"trajectory_{axis}", title, reading, plot, "trajectories")
 
 
@@ -64,10 +64,10 @@ def _entropy(table: Table) -> Figure:
             line={"color": colour, "dash": "dash"}, showlegend=i == 0,
         )  # fmt: skip
     reading = (
-        "Mean entropy of the model's answers with 95 % bands, and dashed in the same colour that of the exact "
-        "posterior: a calibrated reader lies on the dashed line, one without skill on the grey one."
+        "Mean entropy of the model's answers with 95 % bands; dashed, in the same colour, that of the exact posterior. "
+        "A calibrated model lies on the dashed line, one without skill on the grey line, the null."
     )
-    return Figure("entropy", "Uncertainty along the evidence", reading, plot, "along_evidence")
+    return Figure("entropy", "Uncertainty as evidence accumulates", reading, plot, "along_evidence")
 
 
 def _calibration(table: Table) -> Figure:
@@ -78,8 +78,8 @@ def _calibration(table: Table) -> Figure:
     mean = float(table["bayes_entropy"].mean())
     add_line(plot, [0.0, end], [mean, mean], "null: no skill (mean)", "dot")
     reading = (
-        "Each point is one answer of the first condition; on the dashed line its uncertainty is that of the exact "
-        "posterior. A level cloud is a constant; dotted, the best one."
+        "Each point is one answer in the first condition. On the dashed line its entropy equals that of the exact "
+        "posterior. A horizontal cloud is a constant answer; the dotted line, the null, is the best constant."
     )
     return Figure("calibration", "Is the uncertainty right?", reading, plot, "answers")
 
@@ -90,12 +90,12 @@ def _log_odds(table: Table, main: str) -> Figure:
     _by_evidence(plot, mine, "exact_log_odds", "model_log_odds")
     ends = np.array([mine["exact_log_odds"].min(), mine["exact_log_odds"].max()])
     add_line(plot, ends, ends, "Bayes")
-    add_line(plot, ends, ends * 0, "null: the evidence not read", "dot")
+    add_line(plot, ends, ends * 0, "null: evidence ignored", "dot")
     reading = (
-        "Log-odds of one word over the other; the dashed line has slope 1, the weight that the evidence deserves. "
-        "A shift up or down is a liking for one word, a flat cloud a reader who does not look."
+        "Log-odds of one word over the other. The dashed line, Bayes' rule, has slope 1. A shift up or down is a "
+        "preference for one word; a horizontal cloud ignores the evidence."
     )
-    return Figure("log_odds", "Is the evidence weighed as it should be?", reading, plot, "answers")
+    return Figure("log_odds", "Is the evidence weighed correctly?", reading, plot, "answers")
 
 
 def _by_evidence(plot: "go.Figure", table: Table, x: str, y: str) -> None:
@@ -134,8 +134,8 @@ def _by_layer(table: Table, main: str) -> Figure:
             add_null_band(plot, mine["layer"], (mine["rho_null_low"], mine["rho_null_high"]))
         add_curve(plot, mine["layer"], mine, "rho", _AXIS_WORDS[axis], PALETTE[i])
     reading = (
-        "Correlation of the value coordinate of prompts not fitted on with how much they show, by layer, with 95 % "
-        "bands; grey, amounts permuted. In this condition length grows with the amount."
+        "Correlation of the value coordinate of held-out prompts with the amount of evidence, by layer, with 95 % "
+        "bands. Grey, the null: amounts permuted. In this condition length grows with the amount."
     )
     return Figure("by_layer", "Where do values move?", reading, plot, "movement")
 
@@ -149,7 +149,7 @@ def _attention(table: Table, main: str) -> Figure:
         add_curve(plot, curve["evidence"], curve, "attention_entropy", condition, colour)
     reading = (
         "Entropy of the attention row in the last layer, mean over heads, with 95 % bands. Longer prompts have more "
-        "keys to attend to: a rise that is absent at equal length is length. No null is drawn: the padded and shuffled "
-        "conditions are the comparison."
+        "keys: an increase that is absent at equal length is due to length. No null is drawn; compare with the padded "
+        "and shuffled conditions."
     )
-    return Figure("attention", "Attention along the evidence", reading, plot, "attention")
+    return Figure("attention", "Attention as evidence accumulates", reading, plot, "attention")

@@ -70,22 +70,22 @@ class Sula(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "sula"
-    question: ClassVar[str] = "Do answers and values follow the exact posterior as evidence comes in?"
+    question: ClassVar[str] = "Do answers and values follow the exact posterior as evidence accumulates?"
     own_prompts: ClassVar[str | None] = "sula"
     needs_posterior: ClassVar[bool] = True
     quantities: ClassVar[Quantities] = QUANTITIES
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            40, "Do the answers of {model} follow the evidence as Bayes' rule says?", ("slope",),
-            "For each bit of evidence its log-odds move by {slope} (1 is Bayes' rule, 0 ignores the evidence).",
-            "Its log-odds follow the evidence no better than they follow that of other problems.",
-            "Its log-odds move against the evidence, by {slope} for each bit.",
+            40, "Do the answers of {model} follow the evidence, as Bayes' rule requires?", ("slope",),
+            "Its log-odds change by {slope} bits per bit of evidence (Bayes' rule: 1; evidence ignored: 0).",
+            "Its log-odds follow the evidence no better than that of other problems.",
+            "Its log-odds change against the evidence, by {slope} bits per bit.",
         ),
         Sentences(
-            40, "Do the answers of {model} follow the evidence as Bayes' rule says?", ("kl_skill",),
-            "Its answers come {kl_skill} of the way from the best fixed answer (0) to Bayes' rule (1).",
-            "Its answers are no nearer to Bayes' rule than to the posteriors of other sequences.",
-            "Its answers are further from Bayes' rule than from the posteriors of other sequences.",
+            40, "Do the answers of {model} follow the evidence, as Bayes' rule requires?", ("kl_skill",),
+            "In KL, its answers are {kl_skill} of the way from the best constant answer (0) to Bayes' rule (1).",
+            "Its answers are no closer to the exact posterior than to those of other sequences.",
+            "Its answers are further from the exact posterior than from those of other sequences.",
         ),
     )  # fmt: skip
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=4e-4)

@@ -12,16 +12,16 @@ from ..measures.calibration import CALIBRATION
 from .axes import N_HALVINGS
 
 AFTER_FIRST = "_after_first"
-_WITHOUT_FIRST = "without the prompts that hold no evidence"
+_WITHOUT_FIRST = "without prompts that have no evidence"
 _RHO = {"values": "rank correlation of the value coordinate with ",
         "attention": "rank correlation of the attention entropy with "}  # fmt: skip
 _AMOUNT = "the amount of evidence"
-_SAME_LENGTH = "the same among prompts that are equally long whatever they show"
+_SAME_LENGTH = "the same among prompts of equal length"
 _MOVEMENTS = {
     "movement": ("values", _RHO["values"] + _AMOUNT),
     "movement_same_length": ("values", _SAME_LENGTH),
     "entropy_movement": ("values", _RHO["values"] + "the entropy of the exact posterior"),
-    "entropy_movement_within": ("values", "the same among prompts that show equally much"),
+    "entropy_movement_within": ("values", "the same at equal amounts of evidence"),
     "attention_movement": ("attention", _RHO["attention"] + _AMOUNT),
     "attention_movement_same_length": ("attention", _SAME_LENGTH),
 }
@@ -33,8 +33,8 @@ def _movement(name: str, suffix: str) -> Quantity:
     is_fitted = what == "values"
     return Quantity(
         "1", f"{meaning}, {_WITHOUT_FIRST}" if suffix else meaning,
-        null="no correlation in the {unit}s that judge, scattered as half splits are" if is_fitted
-        else "amounts permuted between {unit}s, or signs of each one's own trend flipped",
+        null="no correlation in the test half, with the scatter of half splits" if is_fitted
+        else "amounts permuted between {unit}s, or the sign of each one's trend flipped",
         method=f"corrected resampled t over {N_HALVINGS} half splits, Fisher z scale" if is_fitted
         else "bootstrap over {unit}s, Fisher z scale",
         no_interval="no resample differs",

@@ -41,13 +41,13 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
         _control(by_layer, axes, primary, target),
         _profile(
             mine, "cosine", "Is PC1 the predictive direction?", f"|cos| of PC1 and ridge ({primary})",
-            f"Near 1, the first principal axis predicts {target.words}. It has no null, as a loud one draws "
-            "any readout to itself, of noise as well: the R² of both axes says more.",
+            f"Near 1, the first principal axis predicts {target.words}. There is no null, because an axis of large "
+            "variance attracts any readout, even of noise: compare the R² of both axes.",
         ),
         _profile(
             mine, "stability", "Would other prompts give the same axis?", f"|cos| between disjoint halves ({primary})",
-            "Near 1 the ridge axis hardly depends on which prompts it is fitted on; in the grey band it is no more "
-            "stable than random directions of the same covariance.",
+            "Near 1, the ridge axis hardly depends on the prompts it is fitted to; in the grey band, it is no more "
+            "stable than random directions with the same covariance.",
         ),
     )  # fmt: skip
     return drawn
@@ -67,10 +67,10 @@ def _held_out(table: Table, target: Target) -> Figure:
     ends = [float(table[target.name].min()), float(table[target.name].max())]
     mean = float(table[target.name].mean())
     add_line(plot, ends, ends, "exact")
-    add_line(plot, [mean, mean], ends, "null: the mean alone", "dot")
+    add_line(plot, [mean, mean], ends, "null: predicting the mean", "dot")
     reading = (
-        "Each point is a prompt that the axis was not fitted on, at the primary layer; on the dashed line the "
-        "prediction is exact, and a vertical cloud along the dotted one predicts nothing."
+        "Each point is a held-out prompt, at the primary layer. On the dashed line the prediction is exact; a cloud "
+        "along the dotted vertical line would predict nothing."
     )
     return Figure("held_out", f"{target.title} predicted by one direction", reading, plot, "held_out")
 
@@ -93,11 +93,11 @@ def _by_site(table: Table, target: Target) -> Figure:
                 )  # fmt: skip
     cut = limit_r2(plot, chosen["r2"], chosen["r2_low"])
     reading = (
-        f"Share of the variance of {target.words} that ridge predicts in prompts it was not fitted on, with the 95 % "
-        f"band of the {_SITE_WORDS[primary]} (the table has the others'); dotted, beyond everything the last token "
-        f"determines; grey, refits on permuted {target.many}.{cut}"
+        f"Share of the variance of {target.words} that a ridge readout explains in held-out prompts, with the 95 % "
+        f"interval for the {_SITE_WORDS[primary]} (the table has the others). Dotted: beyond everything the last token "
+        f"determines. Grey, the null: refits on permuted {target.many}.{cut}"
     )
-    return Figure("r2_by_site", f"Where the {target.brief} can be read", reading, plot, "by_layer")
+    return Figure("r2_by_site", f"Where the {target.brief} can be decoded", reading, plot, "by_layer")
 
 
 def _by_axis(table: Table, site: str, target: Target) -> Figure:
@@ -108,9 +108,8 @@ def _by_axis(table: Table, site: str, target: Target) -> Figure:
         add_null_band(plot, mine["layer"], (mine["correlation_null_low"], mine["correlation_null_high"]))
         add_curve(plot, mine["layer"], mine, "correlation", words, PALETTE[i])
     reading = (
-        f"Correlation of {target.words} in unseen prompts with a trained readout and with the first principal axis; "
-        f"the distance between the two is what calling PC1 the {target.brief} axis leaves out. Grey: refits on "
-        f"permuted {target.many}."
+        f"Correlation of {target.words} in held-out prompts with a trained readout and with the first principal axis. "
+        f"The gap is what PC1 misses as a {target.brief} axis. Grey, the null: refits on permuted {target.many}."
     )
     return Figure("pc1_against_ridge", "PC1 against a trained readout", reading, plot, "by_layer")
 
@@ -125,8 +124,8 @@ def _control(by_layer: Table, axes: Table, site: str, target: Target) -> Figure:
     add_curve(plot, control["layer"], control, "control_r2", "null: random labels of token types", NULL, "dash")
     cut = limit_r2(plot, task["r2"], task["r2_low"], control["control_r2"])
     reading = (
-        "The same readout trained on random labels of token types: where the grey line comes near the blue one, "
-        f"telling tokens apart is all that is needed.{cut}"
+        "Grey, the null: the same readout trained on random labels of token types. Where it comes near the blue line, "
+        f"the identity of the token is enough.{cut}"
     )
     return Figure("selectivity", f"{target.title}, or the token?", reading, plot, "axes")
 

@@ -101,11 +101,10 @@ class ValueAxis(Probe):
     )
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            10, "Can {target} be read from the activations of {model}?", ("r2",),
-            "A linear readout of the activations predicts {r2} of the variance of {target} on prompts it was not "
-            "fitted on.",
-            "A linear readout of the activations predicts {target} no better than one fitted to shuffled values.",
-            limit="That it can be read does not show that the model uses it; the probe causal asks that.",
+            10, "Can {target} be decoded from the activations of {model}?", ("r2",),
+            "A linear readout of the activations explains {r2} of the variance of {target} in held-out prompts.",
+            "A linear readout of the activations predicts {target} no better than one fitted to permuted values.",
+            limit="What can be decoded need not be used by the model; the probe causal tests that.",
         ),
     )  # fmt: skip
 

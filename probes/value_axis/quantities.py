@@ -19,21 +19,20 @@ PREVIOUS = "r2_beyond_previous"
 _EXCHANGED = {KEPT: "{targets} permuted between {drawn}s", WITHIN_TOKEN: "{within}"}
 _BEYOND = {
     KEPT: "",
-    WITHIN_TOKEN: " beyond everything the last token determines, and beyond length, position, domain and how expected "
-    "it was",
+    WITHIN_TOKEN: " beyond everything the last token determines, and beyond length, position, domain and surprisal",
 }
 _READERS = {"": "a ridge readout", "pc1_": "the first principal axis"}
 _METHOD = f"corrected resampled t over {N_HALVINGS} half splits, refitted in each, scale of "
 _R2_METHOD = _METHOD + "log(1 − R²), at least the scatter of permuted {targets}"
 _PLACES = "layers and sites"
-_UNSEEN = "hare of the variance of {target} among prompts not fitted on that "
+_UNSEEN = "hare of the variance of {target} in held-out prompts that "
 _NO_POWER = (
-    "no p: a loud first axis draws the readouts of permuted {targets} to itself as well, so that a planted cosine of "
-    ".94 was told from these in 3 of 40 worlds; compare pc1_r2 with r2"
+    "no p: readouts of permuted {targets} also align with a first axis of large variance, so a planted cosine of .94 "
+    "was significant in only 3 of 40 simulations; compare pc1_r2 with r2"
 )
 _NO_EMBEDDING_P = (
-    "no p: an embedding is regressed out along its leading directions alone, so that part of what the token determines "
-    "stays; `r2_beyond_token` has one"
+    "no p: the embedding is regressed out along its leading directions only, so part of what the token determines "
+    "remains; `r2_beyond_token` has a p"
 )
 
 
@@ -42,20 +41,20 @@ def _share(meaning: str, null: str, method: str = _R2_METHOD, unit: str = "fract
 
 
 def _r2(treatment: str = KEPT, reader: str = "", **marks: Any) -> Quantity:
-    meaning = f"{_READERS[reader]} of the activations predicts{_BEYOND[treatment]}"
+    meaning = f"{_READERS[reader]} of the activations explains{_BEYOND[treatment]}"
     meaning = f"S{_UNSEEN}{meaning}; 0 is no better than the mean, below 0 worse."
     return _share(meaning, f"refitted on {_EXCHANGED[treatment]}", p_over=_PLACES, **marks)
 
 
 def _correlation(treatment: str = KEPT, reader: str = "", **marks: Any) -> Quantity:
-    meaning = f"Correlation of {{target}} with its prediction by {_READERS[reader]}{_BEYOND[treatment]}, among prompts "
+    meaning = f"Correlation of {{target}} with its prediction by {_READERS[reader]}{_BEYOND[treatment]}, in held-out "
     null, method = f"refitted on {_EXCHANGED[treatment]}", _METHOD + "Fisher's z"
-    return _share(meaning + "not fitted on.", null, method, "1", p_over=_PLACES, **marks)
+    return _share(meaning + "prompts.", null, method, "1", p_over=_PLACES, **marks)
 
 
 def _best(treatment: str, **marks: Any) -> Quantity:
-    meaning = f"At the layer that the fitting half expects most of, s{_r2(treatment).meaning[1:]}"
-    null = f"refitted on {_EXCHANGED[treatment]}, the layer chosen anew"
+    meaning = f"At the layer chosen by cross-validation in the fitting half, s{_r2(treatment).meaning[1:]}"
+    null = f"refitted on {_EXCHANGED[treatment]}, the layer chosen again"
     return _share(f"{meaning} Layer {{layer}} in {{share}} of the half splits.", null, **marks)
 
 
@@ -68,7 +67,7 @@ _EMBEDDING = Control("beyond its embedding", "r2_beyond_embedding", essential=Fa
 _OF_TARGET = {
     "r2": _r2(is_headline=True, controls=(*_controls(_LAST, "r2_beyond_token"), _EMBEDDING)),
     "r2_beyond_token": _r2(
-        WITHIN_TOKEN, is_headline=True, fact="the {brief} can be read beyond the last token",
+        WITHIN_TOKEN, is_headline=True, fact="the {brief} can be decoded beyond the last token",
         controls=_controls(_BEFORE, PREVIOUS),
     ),
     "best_layer_r2": _best(KEPT, is_headline=True, controls=_controls(_LAST, "best_layer_r2_beyond_token")),
@@ -76,7 +75,7 @@ _OF_TARGET = {
     "correlation": _correlation(),
     "correlation_beyond_token": _correlation(WITHIN_TOKEN),
     "pc1_correlation": _correlation(
-        KEPT, "pc1_", is_headline=True, fact="the first principal axis follows {target}",
+        KEPT, "pc1_", is_headline=True, fact="the first principal component follows {target}",
         controls=_controls("within the last token", "pc1_correlation_beyond_token"),
     ),
     "pc1_correlation_beyond_token": _correlation(WITHIN_TOKEN, "pc1_"),
@@ -93,7 +92,7 @@ _OF_SITES = {
     for site in ("v", "z", "resid") for end, treatment in (("", KEPT), ("_beyond_token", WITHIN_TOKEN))
 }  # fmt: skip
 _PREVIOUS = _share(
-    f"S{_UNSEEN}a ridge readout predicts beyond the last token and the classes of the two tokens before it "
+    f"S{_UNSEEN}a ridge readout explains beyond the last token and the classes of the two tokens before it "
     "(each that ten prompts share, the others together), length, position, domain and surprisal.",
     f"refitted on {_EXCHANGED[WITHIN_TOKEN]}",
 )
@@ -101,8 +100,8 @@ QUANTITIES = Quantities(
     {
         **_OF_TARGET,
         "selectivity": _share(
-            "How much better ridge predicts {target} than it predicts random labels given to token types: what it "
-            "finds beyond telling tokens apart.",
+            "Held-out R² of {target} minus that of random labels of token types: what the readout finds beyond the "
+            "identity of the token.",
             "another random labelling of tokens in place of {target}", _METHOD + "R²", is_headline=True,
         ),
         "stability": Quantity(
@@ -114,22 +113,22 @@ QUANTITIES = Quantities(
         ),
         "axis_cosine": Quantity(
             "1",
-            "|cos| between the first principal axis and the ridge axis: near 1, the loudest direction is the one that "
-            "tells {target}; small, it is loud for another reason.",
+            "|cos| between the first principal axis and the ridge axis: near 1, the direction of largest variance is "
+            "the one that predicts {target}; if small, its variance has another cause.",
             _NO_POWER, "one axis, of the first half split: `stability` says how much it depends on the prompts",
             asks="nothing",
         ),
-        "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT]),
+        "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone explain.", _EXCHANGED[KEPT]),
         PREVIOUS: _PREVIOUS, f"best_layer_{PREVIOUS}": _PREVIOUS,
         "r2_beyond_embedding": _share(
-            f"S{_UNSEEN}a ridge readout of the activations predicts beyond the embedding of the last token, how "
-            "frequent and how expected it was, length, position and domain: of all prompts, but weaker than "
+            f"S{_UNSEEN}a ridge readout of the activations explains beyond the embedding of the last token, its "
+            "frequency and surprisal, length, position and domain: from all prompts, but a weaker control than "
             "`r2_beyond_token`.",
             _NO_EMBEDDING_P, _METHOD + "log(1 − R²)", asks="nothing",
         ),
         "depth_0_r2_beyond_token": _share(
-            "Self-test: what a ridge readout of the embedding predicts beyond the last token, which is all that the "
-            "embedding knows. 0, or the control leaks.",
+            "Self-test: what a ridge readout of the embedding explains beyond the last token, which determines the "
+            "embedding. Other values than 0 mean that the control is incomplete.",
             f"refitted on {_EXCHANGED[WITHIN_TOKEN]}", p_over=_PLACES,
         ),
         **_OF_EXACT, **_OF_SITES,

@@ -85,11 +85,11 @@ def _map(table: Table) -> Figure:
     plot.update_yaxes(autorange="reversed", showgrid=False)
     plot.update_xaxes(showgrid=False, tickangle=-40 if len(groups) > 1 and max(map(len, groups)) > _SHORT else 0)
     reading = (
-        "Each column is one group (or run), each row a headline number; the colour is its difference from the "
-        "reference over the half-width of that difference's 95 % interval: red is higher, blue is lower. A dot marks "
-        "intervals that leave out 0. Blank: no interval. Hover for the figures."
+        "Columns are groups (or runs), rows are headline numbers. The colour shows the difference from the reference, "
+        "in half-widths of its 95 % interval: red is higher, blue lower. A dot marks intervals that exclude 0; blank "
+        "cells have no interval. Hover for values."
     )
-    return Figure("moved", "What moved against its reference", reading, plot, "differences")
+    return Figure("moved", "Differences from the reference", reading, plot, "differences")
 
 
 def _dots(probe: str, table: Table, numbers: Table) -> Figure:
@@ -117,7 +117,7 @@ def _dots(probe: str, table: Table, numbers: Table) -> Figure:
     pooled = "Means over the runs of each group, 95 % t intervals; small dots are the runs"
     what = pooled if is_pooled else "Values with their 95 % intervals"
     reading = (
-        f"{what}. Grey bars are the bands of the nulls: a value inside its bar says nothing. "
+        f"{what}. Grey bars are the 95 % bands of the nulls: a value inside its bar is no different from its null. "
         "Compare values with their own nulls first, then with one another."
     )
     return Figure(f"numbers-{probe}", f"Headline numbers: {probe}", reading, plot, "differences")
@@ -185,10 +185,11 @@ def _curves(probe: str, table: Table) -> Figure:
     plot.update_xaxes(title_text="depth (fraction of the layers)", range=[-0.04, 1.04])
     plot.update_yaxes(title_text=title_of(measures[0].split(": ", 1)[1], str(table["unit"][0])))
     reading = (
-        "One line a group (or run), against the fraction of its depth, as networks differ in their number of layers; "
-        "bars are 95 % intervals, grey the null of each group (hover says whose). The menu chooses the number."
+        "One line per group (or run). The horizontal axis is the fraction of the depth, because networks differ in "
+        "their number of layers. Bars are 95 % intervals; grey is the null of each group (hover for its name). Choose "
+        "the number in the menu."
     )
-    return Figure(f"curves-{probe}", f"Along the depth: {probe}", reading, plot, "curves")
+    return Figure(f"curves-{probe}", f"By depth: {probe}", reading, plot, "curves")
 
 
 def _of(probe: str, name: str) -> str:

@@ -15,7 +15,7 @@ def in_words(table: Table, i: int) -> str:
         return f"{name}: {group}: {_with_bounds(table, i, 'value', ('low', 'high'), unit)}"
     bounds = ("difference_low", "difference_high")
     difference = _with_bounds(table, i, "difference", bounds, unit)
-    return f"{name}: {group} against {table['against'][i]}: {difference}, {table['verdict'][i] or 'no interval'}"
+    return f"{name}: {group} compared with {table['against'][i]}: {difference}, {table['verdict'][i] or 'no interval'}"
 
 
 def _with_bounds(table: Table, i: int, column: str, bounds: tuple[str, str], unit: str) -> str:

@@ -55,10 +55,10 @@ def pair_figure(headline: Table, numbers: Table, size: np.ndarray) -> Figure:
         _draw(plot, headline, numbers, rows, (i, group))
     _lay_out(plot, headline, rows, end)
     reading = (
-        "Every row has a scale of its own, from the lowest to the highest of what it shows; the values stand at its "
-        f"right, {groups[0]} first. Lines are 95 % intervals, grey bars the bands of the nulls; a filled dot says that "
-        "the interval of the difference leaves out 0. A value in its grey bar says nothing: compare each with its own "
-        "null first. Two models are no sample: a difference may be due to anything else in which they differ."
+        f"Every row has its own scale; the values are on the right, {groups[0]} first. Lines are 95 % intervals, grey "
+        "bars the 95 % bands of the nulls. A filled dot means that the interval of the difference excludes 0. A value "
+        "inside its grey bar is no different from its null. Two models are not a sample: anything else in which they "
+        "differ may cause a difference."
     )
     return Figure("pair", title, reading, plot, "differences")
 

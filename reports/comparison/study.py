@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from interp.findings import ALPHA, Findings, Null, Scalar
-from interp.probe import Figure
+from interp.probe import Figure, Sentences
 from interp.statistics.exact_sign_flips import smallest_p
 from interp.statistics.intervals import count_band
 from interp.study import Study
@@ -51,6 +51,13 @@ class Comparison(Study):
 
     name: ClassVar[str] = "comparison"
     question: ClassVar[str] = "Which numbers differ between these runs by more than their intervals?"
+    sentences: ClassVar[tuple[Sentences, ...]] = (
+        Sentences(
+            10, "Do headline numbers differ by more than chance?", ("n_moved",),
+            "{value} out of {n} have a difference whose 95 % interval excludes 0.",
+            "{value} out of {n} have a difference whose 95 % interval excludes 0, no more than by chance.",
+        ),
+    )  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
         """Opens the records and compares them; there is nothing to keep while it is unfinished."""
@@ -91,11 +98,11 @@ def n_moved(differences: Table) -> Scalar:
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
     n = judged.n_rows
     low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
-    null = Null("intervals that leave out 0 by chance, were they independent", ALPHA * n, (low, high))
+    null = Null("expected by chance, if intervals were independent", ALPHA * n, (low, high))
     return Scalar.of(
         np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",
-        meaning="headline numbers that differ from their reference by more than the intervals",
+        meaning="headline numbers whose difference from the reference has an interval that excludes 0",
     )  # fmt: skip
 
 
@@ -105,16 +112,16 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
         counts = Counter(run.group for run in compared.runs)
         notes.append(
             f"Repetitions are pooled: {', '.join(f'{group} ({n})' for group, n in counts.items())}. Values are means "
-            "over them with 95 % t intervals; differences have Welch's t interval. With two or three runs a group "
-            "these are wide: a difference that is not seen may well be there."
+            "over them with 95 % t intervals; differences have Welch's t interval. With two or three runs per group "
+            "these are wide, so real differences can be missed."
         )
     else:
         notes.append(
-            "A difference has the interval recovered from both (for symmetric ones, half-widths in quadrature), as if "
-            "the runs were independent; on the same prompts they mostly are not, and it is then too wide."
+            "The interval of a difference is computed from both intervals (symmetric ones: half-widths in quadrature) "
+            "as if the runs were independent. On the same prompts it is usually too wide."
         )
     for group, runs in compared.over_sets.items():
-        few = "two are too few for an interval over sets" if len(runs) == 2 else "its interval is over sets, by t"
+        few = "two are too few for an interval over sets" if len(runs) == 2 else "with a t interval over sets"
         notes.append(f"{group} was measured on {len(runs)} sets of prompts (table prompt_sets): {few}.")
     notes.append(_over_models(n_models(compared.runs)))
     varies = [path.removeprefix("model.").removeprefix("spec.") for path in compared.what_varies()]
@@ -124,23 +131,23 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
     if len(things) > 1:
         named = ", ".join(things[:12]) + (f" and {len(things) - 12} more" if len(things) > 12 else "")
         notes.append(
-            f"These runs differ in more than one thing ({named}); see the table settings. A difference between two of "
-            "them can be put down to one of these only where it alone differs between the two."
+            f"These runs differ in several settings ({named}); see the table settings. A difference between two runs "
+            "can be attributed to a setting only if no other setting differs between them."
         )
     sizes = {run.record.prompts.get("n") for run in compared.runs}
     if len(sizes) > 1:
-        notes.append("The runs read different numbers of prompts: spectral shares and ratios are not comparable.")
+        notes.append("The runs have different numbers of prompts: spectral shares and ratios are not comparable.")
     counted = dict.fromkeys(by for run in compared.runs if (by := (run.record.prompts.get("clusters") or {}).get("by")))
     if len(counted) > 1:
         notes.append(
-            f"The runs do not resample the same things ({'; '.join(counted)}): their intervals and p speak of other "
-            "clusters, and may differ by that alone."
+            f"The runs resample different clusters ({'; '.join(counted)}). Their intervals and p may differ for this "
+            "reason alone."
         )
     chance = _with_their_nulls(differences)
     if chance:
         notes.append(
-            f"What moved together with its null (by half as much or more): {', '.join(chance)}. Sizes alone, such as "
-            "the dimension of a head, do that; compare how far each value is from its own null."
+            f"Differences whose null differs too (by at least half as much): {', '.join(chance)}. Sizes alone, such as "
+            "the dimension of a head, can cause this: compare each value with its own null."
         )
     short = [name for probe, name in compared.headline if probe != TUNNEL and _has_gaps(compared, (probe, name))]
     if short:
@@ -149,7 +156,7 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
     if n_judged:
         notes.append(
             f"{n_judged} differences have an interval, headlines and others; by chance alone about "
-            f"{math.ceil(0.05 * n_judged)} of them leave out 0."
+            f"{math.ceil(0.05 * n_judged)} of these intervals exclude 0."
         )
     return notes
 
@@ -158,14 +165,14 @@ def _over_models(n: int) -> str:
     if n < MIN_MODELS:
         counted = "Two models" if n == 2 else "One model"
         return (
-            f"{counted}: no number has a p over models. Of two, chance puts both on one side of the null half of the "
-            f"time: compare {MIN_MODELS} or more, and six or more for a p of 0.05."
+            f"{counted}: no number has a p over models, because two are on the same side of the null half of the time "
+            f"by chance. Compare {MIN_MODELS} or more, and six or more for a p of 0.05."
         )
     can = "can" if smallest_p(n) <= ALPHA else "cannot"
     return (
-        f"The table models holds every number of {n} models against its null, with the model as the unit. No p there "
-        f"is below {smallest_p(n):.2g}, so that it {can} reach {ALPHA}. Models that share data or architecture are no "
-        "independent draws of all models."
+        f"The table models compares every number of {n} models with its null; the unit is the model. The smallest "
+        f"possible p is {smallest_p(n):.2g}, so it {can} reach {ALPHA}. Models that share data or architecture are not "
+        "independent."
     )
 
 

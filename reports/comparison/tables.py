@@ -66,7 +66,9 @@ class Estimate:
 
 def numbers_table(compared: Compared) -> Table:
     """One row for each number of each run, compared with the first run."""
-    return Table.from_rows(_number_rows(compared), _NUMBERS, "Every run against the first, each with its own interval.")
+    return Table.from_rows(
+        _number_rows(compared), _NUMBERS, "Every run compared with the first, with its own interval."
+    )
 
 
 def _number_rows(compared: Compared) -> Iterator[dict[str, object]]:
@@ -88,7 +90,9 @@ def _number_rows(compared: Compared) -> Iterator[dict[str, object]]:
 
 def differences_table(compared: Compared) -> Table:
     """One row for each number of each group, compared with its reference: means over runs, or single runs."""
-    caption = "Means over the runs of a group with t intervals, or single runs with their own; against the reference."
+    caption = (
+        "Means over the runs of a group with t intervals, or single runs with their own, compared with the reference."
+    )
     return Table.from_rows(_difference_rows(compared), _DIFFERENCES, caption)
 
 
@@ -113,9 +117,9 @@ def _difference_rows(compared: Compared) -> Iterator[dict[str, object]]:
 def sets_table(compared: Compared) -> Table:
     """One row for each number of each model that was measured on several sets of prompts: its spread over them."""
     caption = (
-        "One model on several sets of prompts: the values in the order of the runs, their mean, deviation and 95 % t "
-        "interval. The unit is the prompt set: that of a single run is over prompts of one set. No p: sets are chosen, "
-        "not drawn, and share the model."
+        "One model on several sets of prompts: values in the order of the runs, mean, standard deviation and 95 % t "
+        "interval over sets (a single run's interval is over prompts of one set). There is no p: sets are chosen, not "
+        "sampled, and share the model."
     )
     return Table.from_rows(_set_rows(compared), _SETS, caption)
 
@@ -154,8 +158,8 @@ def models_table(compared: Compared) -> Table:
     The unit is the model: runs of one are averaged. Empty with fewer than three models.
     """
     caption = (
-        "Mean over models of value minus null (without a null: minus what it is without an effect), its t interval, "
-        "and p by flipping the signs of the models' differences in all ways; smallest_p is the smallest within reach."
+        "Mean over models of value minus null (without a null: minus the value without an effect), its t interval, and "
+        "p from all sign flips of the models' differences; smallest_p is the smallest possible."
     )
     return Table.from_rows(_model_rows(compared), _MODELS, caption)
 
@@ -195,7 +199,7 @@ def _over_models(pairs: np.ndarray) -> dict[str, object]:
     value, null = (float(x) for x in (known.mean(axis=0) if len(known) else (pairs[:, 0].mean(), math.nan)))
     found = {"n_models": len(known), "value": value, "null": null}
     if len(known) < MIN_MODELS:
-        why = f"{len(known)} models have the number and a null: a p over models wants {MIN_MODELS}"
+        why = f"{len(known)} models have the number and a null: a p over models needs {MIN_MODELS}"
         return found | _bounds("difference", Estimate(math.nan)) | {"p": math.nan, "smallest_p": math.nan, "why": why}
     mean = t_mean(difference)
     return found | _bounds("difference", Estimate(mean.value, mean.low, mean.high)) | {

@@ -18,11 +18,11 @@ MODEL_FIELDS: Mapping[str, str] = {
     "n_kv_heads": "key and value heads", "d_head": "head size", "d_model": "width", "vocab_size": "vocabulary",
     "n_rotary": "rotated dimensions of a head", "window": "attention window", "parallel_blocks": "parallel blocks",
     "max_positions": "longest input", "dtype": "precision", "device": "device",
-    "quantisation": "quantisation", "stored_as": "rounded weights",
+    "quantisation": "quantisation", "stored_as": "quantised weights",
     "adapter": "adapter merged into the weights", "attention_kernel": "attention kernel",
 }  # fmt: skip
 PROMPT_FIELDS: Mapping[str, str] = {
-    "name": "set", "source": "where from", "n": "in the pool", "unit": "a row of the set", "hash": "content hash",
+    "name": "set", "source": "source", "n": "prompts in the set", "unit": "unit", "hash": "content hash",
     "seed": "seed", "window": "token window", "n_truncated": "cut to the window",
 }  # fmt: skip
 
@@ -34,7 +34,7 @@ def asked(record: RunRecord) -> str:
     """The question of a record of several probes."""
     probes = [name.replace("_", " ") for name in record.findings or record.spec.get("probes", {})]
     if not probes:
-        return f"What is there to find in {heading(record)}?"
+        return f"What do the probes find in {heading(record)}?"
     asking = f"{len(probes)} probes" if len(probes) > _NAMED else f"the probe{'s' * (len(probes) > 1)} {listed(probes)}"
     return f"What {'do' if len(probes) > 1 else 'does'} {asking} find in {heading(record)}?"
 
@@ -45,7 +45,7 @@ def read_on(record: RunRecord) -> list[str]:
     Nothing of other studies.
     """
     if is_study(record):
-        return [f"{listed(groups)} against {ref}" for ref, groups in _compared(record).items()]
+        return [f"{listed(groups)} compared with {ref}" for ref, groups in _compared(record).items()]
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
@@ -74,10 +74,12 @@ def model_name(record: RunRecord) -> str:
 
 
 def heading(record: RunRecord) -> str:
-    """The model's name for the top of the page, of a path only its end; of a comparison of two both names."""
+    """The model's name for the top of the page, of a path only its end; of a comparison, what is compared."""
     match list(_compared(record).items()):
         case [(reference, [group])]:
-            return f"{group} against {reference}"
+            return f"{group} compared with {reference}"
+        case [(reference, groups)]:
+            return f"{len(groups)} runs compared with {reference}"
     return short_name(model_name(record))
 
 
@@ -92,7 +94,7 @@ def prompts_in_words(record: RunRecord) -> str:
         those += f" in {clusters['n']:,} clusters, by {clusters['by']},"
     those += f" of “{prompts.get('name', 'an unnamed set')}”"
     if draw:
-        return f"{draw.get('n_drawn', '?')} of the {those}, drawn evenly by next-token entropy"
+        return f"{those} (some probes: a subsample of {draw.get('n_drawn', '?')}, spread over next-token entropy)"
     return those
 
 
@@ -109,11 +111,11 @@ def python(record: RunRecord) -> str | None:
 def caution(record: RunRecord) -> str:
     """What holds of every number of the record: weights that are rounded, arrays that nobody checked."""
     if record.model.get("selfcheck"):
-        return f"Read by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
+        return f"Captured by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
     kinds = record.model.get("stored_as") or record.model.get("quantisation")
     if not kinds:
         return ""
-    return f"Rounded weights ({kinds}): every number here is of the rounded model, not of the one that was trained."
+    return f"Quantised weights ({kinds}): all numbers describe the quantised model, not the original."
 
 
 def methods(record: RunRecord) -> str:

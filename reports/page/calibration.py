@@ -28,11 +28,11 @@ from interp.words import last_part
 PATH = Path(__file__).parent.parent / "calibration.json"
 
 TRUTHS: Mapping[str, tuple[float, str]] = {
-    "components.posterior_kl": (0.0, "the ideal observer's own prediction"),
+    "components.posterior_kl": (0.0, "the ideal observer"),
     "sula.skill": (1.0, "Bayes"),
     "sula.kl_skill": (1.0, "Bayes"),
-    "sula.outcome_mass": (1.0, "all that can follow is an outcome"),
-    "depth_use.copies_gain": (0.0, "a copy of an observation is no new evidence"),
+    "sula.outcome_mass": (1.0, "only outcomes can follow"),
+    "depth_use.copies_gain": (0.0, "a copied observation adds no evidence"),
 }
 """What a reader who answers with the exact posterior would give, by headline number of the task bijection."""
 

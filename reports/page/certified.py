@@ -58,11 +58,12 @@ def line(probe: str, record: RunRecord, known: Mapping[str, Any] | None = None) 
     worst = max((x for x in numbers if x["n_worst"]), key=lambda x: x["worst"], default=None)
     said = "Certificate: "
     if worst is None:
-        said += "none of its headlines was tested in enough worlds without an effect"
+        said += "no headline number was tested in enough simulations without an effect"
     else:
-        said += f"of worlds without an effect its headlines were called in at most {_range([worst['worst']])} "
-        where = f"{worst['number'].replace('_', ' ')}, {worst['n_worst']} worlds “{worst['worst_world']}”"
-        said += f"({where})" if worst["worst"] else f"({worst['n_worst']} worlds of a kind)"
+        most = _range([worst["worst"]])
+        said += f"without an effect, its headline numbers are significant in at most {most} of simulations "
+        where = f"{worst['number'].replace('_', ' ')}, {worst['n_worst']} simulations “{worst['worst_world']}”"
+        said += f"({where})" if worst["worst"] else f"({worst['n_worst']} of each kind)"
     power = [x["power_1"] for x in numbers if _is_number(x["power_1"])]
     if power:
         said += f"; power {_range(power)} at the smallest planted effect ({found['effect']}, {found['n']})"
@@ -85,10 +86,10 @@ def _differences(probe: str, record: RunRecord, found: Mapping[str, Any]) -> str
     if probe not in codes:
         said.append("the code of this run is not recorded")
     elif codes[probe] != found["code"]:
-        said.append("its code differs from that of this run")
+        said.append("its code differs from this run's")
     if other:
-        said.append(f"it was made with other {', '.join(other)}")
-    return f" Take it with care: {' and '.join(said)}." if said else ""
+        said.append(f"it used other values of {', '.join(other)}")
+    return f" Caution: {' and '.join(said)}." if said else ""
 
 
 def _range(shares: Sequence[float]) -> str:

@@ -5,6 +5,7 @@ part of it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +17,7 @@ from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.findings import RULE
 from interp.records.answers import SAID, Answer, answers, clause, number, settled, unclear
-from interp.records.headlines import contradictions, tried
+from interp.records.headlines import Headline, contradictions, tried
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
 from interp.system.whole_files import writing
@@ -115,7 +116,7 @@ def first_screen(record: RunRecord) -> str:
 
 def _said(record: RunRecord) -> dict[str, Any]:
     """The answers as a template takes them: the first, those after it, and the line of what cannot be told."""
-    found = (*answers(record), *map(number, differences(record.findings)))
+    found = (*answers(record), *map(_difference, differences(record.findings)))
     lead, *others = settled(found) or (None,)
     return {
         "lead": lead, "others": others[:N_ANSWERS], "unclear": unclear(found),
@@ -123,12 +124,18 @@ def _said(record: RunRecord) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _difference(h: Headline) -> Answer:
+    """A difference between two groups: which way, or that its interval includes 0."""
+    way = {"above": "higher", "below": "lower", "within": "the interval includes 0"}.get(h.standing, "no interval")
+    return replace(number(h), sentence=f"Difference {with_unit(short(h.scalar.value), h.scalar.unit)}: {way}.")
+
+
 def _title(record: RunRecord, drawn: Sequence[Section], lead: Answer | None) -> str:
     """The question that the first sentence answers; of a probe that declares none its own, of a study its name."""
-    if lead is not None and lead.verdict != "number":
-        return lead.question
     if about.is_study(record):
         return about.heading(record)
+    if lead is not None and lead.verdict != "number":
+        return lead.question
     return drawn[0].question if len(drawn) == 1 and drawn[0].question else about.asked(record)
 
 

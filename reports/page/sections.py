@@ -107,9 +107,7 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
     for row in rows:
         held = math.isfinite(row["difference_low"] + row["difference_high"])
         name, value = row["name"].replace("_", " "), row["value"]
-        meaning = (
-            f"“{name}”, {short(value)} in {row['group']} less {short(value - row['difference'])} in {row['against']}"
-        )
+        meaning = f"{name}, {short(value)} in {row['group']} and {short(value - row['difference'])} in {row['against']}"
         s = Scalar.of(
             row["difference"], row["unit"],
             Interval(row["difference_low"], row["difference_high"], row["method"])
@@ -155,7 +153,7 @@ def _figures(record: RunRecord, name: str, findings: Findings) -> tuple[str, tup
         reason = (
             f"{error.asked}: {error.found}" if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"
         )
-        problem = f"The {kind} “{name}” that is installed here does not draw these findings ({reason})."
+        problem = f"The installed {kind} “{name}” cannot draw these findings ({reason})."
         return question, (), problem
 
 

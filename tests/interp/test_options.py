@@ -180,7 +180,7 @@ def test_a_record_is_repeated_elsewhere_but_not_otherwise(place, calls):
         CliRunner().invoke(app, [*again, "--device", "cpu", "--out", "elsewhere", "-q"], catch_exceptions=False)
     assert (calls[0].device, calls[0].out, calls[0].quiet) == ("cpu", Path("elsewhere"), True)
     for words in (["--n-pool", "7"], ["--no-bos"], ["--model", "phi-2"], ["--set", "layer=3"], ["--revisions", "a,b"]):
-        with pytest.raises(UsageError, match="the record says what is measured"):
+        with pytest.raises(UsageError, match="the record already specifies it"):
             CliRunner().invoke(app, [*again, *words], catch_exceptions=False)
 
 

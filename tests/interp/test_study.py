@@ -151,7 +151,7 @@ def test_a_page_of_a_study_speaks_of_no_model_and_no_prompts(tmp_path):
     page = (record.path / "report.html").read_text()
     for words in ("<h1>toy</h1>", "Squares of numbers", "They grow.", "--set names=b,c"):
         assert words in page, words
-    for words in ("unnamed model", "no prompts", "does not draw these findings", ">None<"):
+    for words in ("unnamed model", "no prompts", "cannot draw these findings", ">None<"):
         assert words not in page, words
     assert open_run(record.path).show().read_text() == page
 
@@ -162,7 +162,7 @@ def test_a_page_outlives_the_study_that_made_it(tmp_path, monkeypatch):
     from interp.reports.page.render import render
 
     page = render(open_run(record.path)).read_text()
-    assert "The study “toy” that is installed here does not draw these findings" in page
+    assert "The installed study “toy” cannot draw these findings" in page
 
 
 def test_the_same_study_again_finds_its_unfinished_work_and_another_does_not(tmp_path):

@@ -88,7 +88,7 @@ def test_the_index_fits_leads_to_a_page_and_has_no_violation(chromium, runs, wid
 
 def test_what_cannot_be_listed_is_refused_in_words(tmp_path, runs):
     (tmp_path / "empty").mkdir()
-    for folder, words in (("empty", "holds a record"), ("missing", "no such folder"), ("runs/cut/run.json", "a file")):
+    for folder, words in (("empty", "has a record"), ("missing", "no such folder"), ("runs/cut/run.json", "a file")):
         with pytest.raises(UsageError, match=words):
             interp.index_runs(tmp_path / folder)
     (runs / "index.html").write_text("<html>my own</html>")

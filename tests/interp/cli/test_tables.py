@@ -66,7 +66,9 @@ def test_the_fields_of_a_probe_are_explained(capsys):
     printed = capsys.readouterr().out
     assert "`scaling`: columns centred" in printed and "centred, zscored" in printed
     assert (
-        "PREFIX_correlation" in printed and "orders the UNITs by TARGET" in printed and "axis_stability" not in printed
+        "PREFIX_correlation" in printed
+        and "Rank correlation of the first principal component with TARGET" in printed
+        and "axis_stability" not in printed
     )
 
 

@@ -362,7 +362,7 @@ def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model
 
 
 def test_a_causal_probe_on_an_edited_model_is_refused():
-    with pytest.raises(UsageError, match="edits of its own"):
+    with pytest.raises(UsageError, match="its own edits"):
         run("tunnel:bijection-gpt-neox", probes=[Bypassing()], edits=[BypassLayer(layer=0)], out=None, quiet=True)
 
 

@@ -159,7 +159,7 @@ def test_a_donor_with_another_window_other_tokens_or_none_at_all_is_refused():
     spoken, foreign = (replace(m, tokenizer=Words({w: 0})) for m, w in ((llama, "a"), (another_model("llama"), "b")))
     with pytest.raises(UsageError, match="different tokens"):
         heard(spoken, ids, PatternsOf(donor=foreign))
-    with pytest.raises(UsageError, match="one and the same"):
+    with pytest.raises(UsageError, match="are the same object"):
         heard(llama, ids, PatternsOf(donor=llama))
     with pytest.raises(UsageError, match="is a name, not a loaded model"):
         heard(llama, ids, PatternsOf(donor="pythia-410m"))

@@ -360,12 +360,12 @@ REFUSED = {
     ),
     "prompts unknown": (
         lambda: RemoveAxis(layer=0, axis=np.ones(24), at="last"),
-        "remove v at layer 0 at 'last': the prompts of the passes are not known here\n"
+        "remove v at layer 0 at 'last': the prompts of the forward passes are not known here\n"
         "  Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
     ),
     "rows unknown": (
         lambda: ReplaceCoordinates(layer=0, axis=np.eye(24)[:1], values=np.ones((3, 1))),
-        "replace v at layer 0 with 3 rows of values: which row is whose is not known here\n"
+        "replace v at layer 0 with 3 rows of values: it is not known here which row belongs to which prompt\n"
         "  Use interp.collect(model, prompts, needs, edits=[...]), or give one row for all.",
     ),
 }

@@ -47,7 +47,7 @@ def test_a_plain_file_is_the_model_that_was_written(file):
 def test_a_file_is_named_by_its_path_or_within_its_folder(file):
     by_folder = interp.load(file.parent, gguf=file.name)
     assert by_folder.fingerprint == interp.load(str(file)).fingerprint
-    with pytest.raises(ModelError, match="a second file is named"):
+    with pytest.raises(ModelError, match="two files are given"):
         interp.load(file, gguf=file.name)
     with pytest.raises(ModelError, match=r"its GGUF files are: tiny\.gguf"):
         interp.load(file.parent, gguf="other.gguf")

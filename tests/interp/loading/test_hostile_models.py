@@ -94,7 +94,7 @@ def test_a_head_that_the_configuration_ties_but_the_files_hold_is_read_and_said(
     with torch.no_grad():
         assert torch.equal(model.module(IDS).logits, tiny_model(family).module(IDS).logits)
     assert model.checks[0].detail == (
-        "config.json says that the head is the embedding, the files hold a head of its own: theirs is read"
+        "config.json says that the head is the embedding, but the files have a separate head, which is used"
     )
 
 
@@ -151,7 +151,7 @@ def test_what_is_vouched_for_is_what_is_read_where_one_file_and_shards_lie_toget
 def test_an_adapter_beside_the_weights_is_refused(spoilt):
     folder = spoilt()
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "../elsewhere", "peft_type": "LORA"}')
-    assert "an adapter lies beside them (adapter_config.json)" in refusal(folder)
+    assert "there is also an adapter (adapter_config.json)" in refusal(folder)
 
 
 # --- pickles ----------------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_a_body_that_is_truncated_or_has_a_wrong_checksum_is_fetched_again(use_h
         (Fault(WEIGHTS, "status", 404, times=99), ("error 404",)),
         (Fault(WEIGHTS, "dropped", times=99), ("the hub cannot be reached (RemoteProtocolError",)),
         (Fault(WEIGHTS, "cut", times=99), ("the hub cannot be reached (RemoteProtocolError",)),
-        (Fault(WEIGHTS, "short", times=99), ("a file arrived damaged", "nothing damaged was kept")),
+        (Fault(WEIGHTS, "short", times=99), ("a file was damaged in every download", "nothing damaged was kept")),
         (Fault(WEIGHTS, "flipped", times=99), ("has not the checksum that the hub names", "nothing damaged was kept")),
         (Fault(CONFIG, "flipped", times=99), ("config.json has not the checksum", "nothing damaged was kept")),
     ],

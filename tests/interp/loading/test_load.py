@@ -208,7 +208,7 @@ def test_a_commit_is_a_revision(tmp_path, tiny_folders, use_cache):
 
 
 def test_two_revisions_at_once_are_refused():
-    with pytest.raises(UsageError, match="two revisions are named"):
+    with pytest.raises(UsageError, match="two revisions are given"):
         load("pythia-70m@step7", revision="step8")
 
 

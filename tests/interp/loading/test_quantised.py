@@ -63,7 +63,7 @@ def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
 
     files = ModelFiles(tmp_path, frozenset(path.name for path in tmp_path.iterdir()))
     allowed = read_config(files, allow_quantised=True)
-    with pytest.raises(ModelError, match="takes a package that is not installed"):
+    with pytest.raises(ModelError, match="needs a package that is not installed"):
         read_weights(files, allowed, Placement("float32", "cpu"))
 
 

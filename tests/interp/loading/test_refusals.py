@@ -217,7 +217,7 @@ def test_code_of_a_repository_is_not_run_unless_trusted(with_code):
     content = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(content | {"model_type": "own"}))
     message = refusal(folder)
-    assert "it needs Python code of its own" in message
+    assert "it needs its own Python code" in message
     assert "trust_remote_code=True" in message
     assert not trace.exists()
     assert "the family 'own'" in refusal(folder, trust_remote_code=True)
@@ -414,7 +414,7 @@ def test_device_that_is_not_there_is_refused(tiny_folders, device):
 
 def test_device_and_device_map_together_are_refused(tiny_folders):
     message = refusal(tiny_folders["phi"], UsageError, device="cpu", device_map="auto")
-    assert "both say where the model is to be" in message
+    assert "both say where to put the model" in message
 
 
 def test_hazards_are_told_for_the_short_precisions_alone():

@@ -91,7 +91,7 @@ def test_a_stack_without_its_head_is_refused():
 
 
 def test_a_model_whose_text_sees_what_is_behind_it_is_refused_with_that_reason():
-    with pytest.raises(ModelError, match="its tokens see those behind them"):
+    with pytest.raises(ModelError, match="its tokens attend to later ones"):
         interp.load(tiny_multimodal("paligemma"))
 
 

@@ -84,5 +84,5 @@ def test_an_adapter_of_tied_embeddings_reads_as_peft_runs_it(kind, adapter, tmp_
 def test_the_check_sees_a_change_of_the_shared_weight(adapter, tmp_path, word_tokenizer, monkeypatch):
     made("llama", adapter, tmp_path, word_tokenizer)
     monkeypatch.setattr("interp.loading.adapter._part_shared_weights", lambda adapted: None)
-    with pytest.raises(ModelError, match="predicts otherwise than as PEFT runs it"):
+    with pytest.raises(ModelError, match="its predictions differ from those of PEFT"):
         interp.load(tmp_path / "base", adapter=tmp_path / "adapter")

@@ -255,7 +255,7 @@ def test_all_of_which_nothing_is_left_is_refused(model):
     only = [each for each in choose_probes(["all"], {}) if each.probe.name in ("manifold", "orthogonality")]
     with pytest.raises(UsageError) as refusal:
         readable_probes(model, only)
-    assert "each of them (manifold, orthogonality) reads something that this model does not have" in str(refusal.value)
+    assert "each of them (manifold, orthogonality) needs something that this model does not have" in str(refusal.value)
     assert "--set manifold.site=resid" in str(refusal.value)
 
 

@@ -44,9 +44,9 @@ def attention(number: Scalar, twin: Scalar, essential: bool = False) -> Findings
 @pytest.mark.parametrize(
     ("number", "verdict", "words"),
     [
-        (YES, "yes", "are 1 bits sharper"),
-        (NO, "no", "are no sharper"),
-        (OPPOSITE, "opposite", "are 1 bits broader"),
+        (YES, "yes", "is 1 bits lower"),
+        (NO, "no", "is no lower"),
+        (OPPOSITE, "opposite", "is 1 bits higher"),
         (replace(YES, underpowered=True, enough=200), "unclear", "200 would do"),
         (replace(YES, null=None, null_reason="one prompt"), "unclear", "one prompt"),
         (replace(YES, value=float("nan")), "unclear", "not a finite number"),
@@ -57,8 +57,8 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
     assert answer.verdict == verdict and words in answer.said and answer.said.startswith(SAID[verdict])
 
 
-@pytest.mark.parametrize(("twin", "words"), [(OPPOSITE, "(but without the first position −1 bits)"),
-                                             (NO, "(without the first position 0.1 bits)")])  # fmt: skip
+@pytest.mark.parametrize(("twin", "words"), [(OPPOSITE, "(but without the first position: −1 bits)"),
+                                             (NO, "(without the first position: 0.1 bits)")])  # fmt: skip
 def test_the_twin_of_a_number_stands_in_the_same_sentence(twin, words):
     (answer,) = answers(record_of(attention(YES, twin)))
     assert answer.verdict == "yes" and words in answer.sentence
@@ -67,14 +67,15 @@ def test_the_twin_of_a_number_stands_in_the_same_sentence(twin, words):
 def test_a_failed_control_leaves_the_answer_open_and_is_named_as_what_would_change_it():
     (answer,) = answers(record_of(attention(YES, NO, essential=True)))
     assert answer.verdict == "unclear" and "does not hold without the first position (0.1 bits" in answer.sentence
-    assert "if that control agreed" in answer.change
+    assert "If that control agreed" in answer.change
 
 
 def test_what_would_change_an_answer_is_said_with_numbers():
     found = [answers(record_of(attention(n, YES)))[0].change for n in (NO, replace(YES, underpowered=True, enough=200))]
     assert found == [
-        "A difference of 0.243 bits from the baseline is found 80 % of the time; with more prompts, a smaller one.",
-        "More prompts may settle it: 200 would do.",
+        "A difference of 0.243 bits from the baseline would be found 80 % of the time, a smaller one with more "
+        "prompts.",
+        "More prompts may decide it: 200 are enough.",
     ]
 
 

@@ -62,8 +62,8 @@ def test_of_a_number_that_does_not_stand_out_it_is_said_whether_its_controls_do(
         {"a": findings("a", x=scalar(0.1, p=0.8), sink=scalar(0.9, p=0.01), token=scalar(0.1, p=0.7))}
     )
     assert judged.controls_in_words == (
-        "without sink: stands out (0.9 bits, p = 0.01)",
-        "without token: does not stand out (0.1 bits, p = 0.7)",
+        "without sink: significant (0.9 bits, p = 0.01)",
+        "without token: not significant (0.1 bits, p = 0.7)",
     )
     assert judged.standing == "within"
 
@@ -72,20 +72,20 @@ def test_a_control_that_cannot_be_judged_leaves_the_number_open():
     found = findings("a", x=scalar(p=0.001), few=scalar(0.9, p=0.001, underpowered=True))
     (judged,) = headlines({"a": found})
     assert judged.standing == "unjudged"
-    assert judged.controls_in_words == ("holds without few: not judged (0.9 bits, underpowered)",)
-    assert judged.objections == ("cannot be judged without few (0.9 bits, underpowered)",)
+    assert judged.controls_in_words == ("holds without few: not tested (0.9 bits, underpowered)",)
+    assert judged.objections == ("could not be tested without few (0.9 bits, underpowered)",)
 
 
 def test_probes_that_disagree_about_a_fact_are_named():
-    fact = "attention sharpens with depth"
+    fact = "attention narrows with depth"
     both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(0.1, p=0.9))}
     assert contradictions(both) == (
-        f"Probes disagree whether {fact}: yes by a.x (1 bits, p = 0.001); no by b.y (0.1 bits, p = 0.9); no control "
+        f"Probes disagree on whether {fact}. Yes: a.x (1 bits, p = 0.001). No: b.y (0.1 bits, p = 0.9). No control "
         "decides between them.",
     )
     assert contradictions({"a": both["a"]}) == ()
     tested = both | {"a": findings("a", fact=fact, x=scalar(p=0.001), sink=scalar(p=0.01))}
-    assert contradictions(tested)[0].endswith("; trust a.x, whose controls agree.")
+    assert contradictions(tested)[0].endswith(" Trust a.x, whose controls agree.")
     open_one = {"a": both["a"], "b": findings("b", fact=fact, y=scalar(0.1, p=0.9, underpowered=True))}
     assert contradictions(open_one) == ()
 
@@ -95,10 +95,10 @@ def test_what_was_tried_is_counted_in_numbers_and_tables():
     found = replace(findings("a", x=scalar(p=0.1), y=scalar()), tables={"by_layer": table})
     counted = tried({"a": found})
     assert (counted.n_numbers, counted.n_p, counted.n_p_in_tables) == (2, 1, 2)
-    assert "holds 2 numbers, 1 of them with a p, and 2 p in its tables" in parse(html(made_record(found))).text
+    assert "has 2 numbers, 1 of them with a p, and 2 p-values in its tables" in parse(html(made_record(found))).text
 
 
 def test_numbers_of_one_fact_on_opposite_sides_contradict_one_another():
     fact = "attention depends on this prompt's content"
     both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(-1.0, p=0.001))}
-    assert len(contradictions(both)) == 1 and "no by b.y (−1 bits, p = 0.001)" in contradictions(both)[0]
+    assert len(contradictions(both)) == 1 and "No: b.y (−1 bits, p = 0.001)" in contradictions(both)[0]

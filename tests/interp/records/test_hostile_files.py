@@ -109,7 +109,7 @@ def test_a_signed_capture_whose_arrays_have_other_names_is_refused(name, tmp_pat
     content = json.loads(whole)
     content["needs"][0]["arrays"] = {name: content["needs"][0]["arrays"]["rows"]}
     refused = check(reader, tmp_path, json.dumps(content).encode())
-    assert refused is not None and "it holds what no capture does" in refused.found
+    assert refused is not None and "it has contents that no capture has" in refused.found
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (0, 4), (4,), ()])

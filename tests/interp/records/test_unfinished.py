@@ -298,7 +298,7 @@ class Sums(Probe):
 def test_a_run_that_is_stopped_and_repeated_leaves_the_record_of_one_that_was_not(tmp_path, stop_in):
     model = load("tunnel:bijection-gpt-neox")
     asked = {"probes": [Sums()], "n_pool": 600, "report": False, "quiet": True}
-    with pytest.raises(UsageError, match="no interrupted run of this kind lies"):
+    with pytest.raises(UsageError, match="there is no interrupted run of this kind"):
         run(model, **asked, out=tmp_path / "a", resume=True)
     for n, is_begun in ((1, False), (2, True)):
         stop_in(n)

@@ -85,9 +85,9 @@ def test_what_grows_and_what_never_comes_is_refused_in_words():
     for need in (Need("v"), Need("v", PromptMean()), Need("W_K")):
         with pytest.raises(UsageError, match="it grows with every prompt"):
             collect_stream(model, token_prompts(3), [need])
-    with pytest.raises(UsageError, match="no other one to borrow keys from"):
+    with pytest.raises(UsageError, match="no other one whose keys could be used"):
         collect_stream(model, token_prompts(3), [Need("pattern_entropy_null", Mean())])
-    with pytest.raises(UsageError, match="no need is named"):
+    with pytest.raises(UsageError, match="no activation is requested"):
         collect_stream(model, token_prompts(3), [])
     with pytest.raises(PromptError, match="none came"):
         collect_stream(model, iter(()), [Need("v", Mean())])

@@ -191,7 +191,7 @@ def test_means_over_named_prompts_are_those_that_collect_ablates_by(tunnel, at):
 def test_means_that_cannot_be_taken_are_refused(tunnel):
     prompts = interp.sampled_prompts(tunnel.task, 3)
     ablated = interp.AblateHeads(layer=0, heads=0, by="mean", at="scored")
-    with pytest.raises(UsageError, match="prompts of the passes"):
+    with pytest.raises(UsageError, match="prompts of the forward passes"):
         interp.with_means(tunnel, prompts, ablated)
     with pytest.raises(PromptError, match="longest prompt has"):
         interp.with_means(tunnel, prompts, interp.AblateHeads(layer=0, heads=0, by="mean", at=(999,)))

@@ -118,7 +118,7 @@ def test_progress_says_which_run_and_inside_it_which_stage_and_prompts(tmp_path,
 
 
 def test_going_on_with_some_begins_those_that_were_not_begun(tmp_path):
-    with pytest.raises(UsageError, match="no interrupted run of this kind lies"):
+    with pytest.raises(UsageError, match="there is no interrupted run of this kind"):
         run_many(MODELS[:2], options=OPTIONS, out=tmp_path, resume=True, quiet=True)
     run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True)
     many = run_many(MODELS[:2], options=RunOptions(**OPTIONS, resume=True), out=tmp_path, resume=True, quiet=True)
@@ -254,7 +254,7 @@ def test_revisions_are_checkpoints_of_one_run_where_all_probes_follow_them(tmp_p
         (MODELS[:1], {"options": {"probs": ["manifold"]}}, "Did you mean probes"),
         (MODELS[:1], {"options": {"out": "x"}}, "interp.run_many has an argument of this name"),
         (MODELS[:1], {"options": {"probes": ["manifolt"]}}, "Did you mean manifold"),
-        (MODELS[:1], {"revisions": ["a"], "options": {"revision": "b"}}, "both say which weights are read"),
+        (MODELS[:1], {"revisions": ["a"], "options": {"revision": "b"}}, "both select the weights"),
     ],
 )
 def test_wrong_use_is_refused_before_anything_is_measured(tmp_path, models, more, said):
@@ -331,7 +331,7 @@ def test_two_sets_have_no_interval_over_sets_and_say_why(tmp_path):
 
 
 def test_sets_named_twice_are_refused():
-    with pytest.raises(UsageError, match="both say what is read"):
+    with pytest.raises(UsageError, match="both select what is read"):
         run_many([MODELS[0]], prompts=("mixed", "fiction"), options={"prompts": "mixed"})
 
 

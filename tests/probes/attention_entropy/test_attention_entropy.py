@@ -86,7 +86,8 @@ def test_no_lender_at_all_is_said_in_words():
     sharpening = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=rows), {})["content_sharpening"]
     assert np.isnan(sharpening.value)
     assert (
-        sharpening.null_reason == "no prompt had another one of its length, and of another cluster, to take keys from"
+        sharpening.null_reason
+        == "no prompt has another one of equal length, from another cluster, whose keys could be used"
     )
 
 

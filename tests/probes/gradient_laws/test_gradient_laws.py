@@ -192,7 +192,7 @@ def test_its_page_draws_laws_and_agreement(record):
         "Do gradients lie along the weights?",
     ):  # fmt: skip
         assert words in page
-    assert "does not draw these findings" not in page
+    assert "cannot draw these findings" not in page
 
 
 def test_one_head_is_that_head_of_all(tmp_path):

@@ -142,7 +142,7 @@ def test_the_layer_with_random_subspaces_is_named():
     has_null = np.isfinite(found.tables["by_head"]["null"])
     layer = int(found["top_head_layer"].value)
     assert set(found.tables["by_head"]["layer"][has_null]) == {layer} and found["top_head_effect"].null is not None
-    assert f"measured in layer {layer} alone" in SCREENED.figures(found)[0].reading
+    assert f"measured in layer {layer} only" in SCREENED.figures(found)[0].reading
 
 
 def test_on_sula_the_heads_of_the_primary_ablation_are_tried():

@@ -189,14 +189,14 @@ def test_runs_that_do_not_resample_the_same_things_are_told_apart(tmp_path, by, 
         for name, value, mine in (("a", 1.0, "shared wording"), ("b", 2.0, by))
     ]
     notes = compared(tmp_path, records).findings["comparison"].notes
-    assert sum("do not resample the same things" in note and by in note for note in notes) == n_said
+    assert sum("resample different clusters" in note and by in note for note in notes) == n_said
 
 
 def test_what_differs_behind_the_runs_is_said(tmp_path):
     one, other = made("a", 1.0, dtype="float32"), made("b", 1.0, family="phi", dtype="float16")
     record = compared(tmp_path, [one, replace(other, prompts={"name": "code", "hash": "2", "n": 5})])
     notes = " ".join(record.findings["comparison"].notes)
-    assert "differ in more than one thing (family, dtype, prompts.hash, prompts.n)" in notes
+    assert "differ in several settings (family, dtype, prompts.hash, prompts.n)" in notes
     assert "different numbers of prompts" in notes
     settings = {(row["setting"], row["run"]): row["value"] for row in rows(record, "settings")}
     assert settings["model.family", "b"] == "phi" and ("model.fingerprint", "b") not in settings
@@ -204,7 +204,7 @@ def test_what_differs_behind_the_runs_is_said(tmp_path):
 
 def test_runs_that_differ_in_one_thing_are_not_warned_of(tmp_path):
     record = compared(tmp_path, [made("a", 1.0), made("b", 1.0, family="phi")])
-    assert "more than one thing" not in " ".join(record.findings["comparison"].notes)
+    assert "several settings" not in " ".join(record.findings["comparison"].notes)
 
 
 def test_moved_numbers_are_counted_beside_what_chance_gives(tmp_path):
@@ -223,7 +223,7 @@ def test_numbers_that_moved_with_their_null_are_named(tmp_path):
 
     record = compared(tmp_path, [with_null("a", 1.0, 0.0), with_null("b", 3.0, 1.5), with_null("c", 3.0, -1.5)])
     notes = " ".join(record.findings["comparison"].notes)
-    assert "moved together with its null (by half as much or more): share (b). " in notes
+    assert "Differences whose null differs too (by at least half as much): share (b). " in notes
 
 
 def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
@@ -247,7 +247,7 @@ def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
     (button,) = figures[1].plot.layout.updatemenus[0].buttons
     assert button.args[0]["visible"] == [True] * 4
     page = (record.path / "report.html").read_text()
-    assert "<h1>b against a</h1>" in page and "cannot be drawn" not in page
+    assert "<h1>b compared with a</h1>" in page and "cannot be drawn" not in page
     again = interp.compare([run.path for run in (interp.open_run(tmp_path / f"run{i}") for i in range(2))],
                            out=tmp_path / "out", reuse=True)  # fmt: skip
     assert again.path == record.path
@@ -271,7 +271,7 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     assert (a.error_x.array[1], a.error_x.arrayminus[1]) == pytest.approx((0.1 / width, 0.1 / width))
     assert list(b.marker.symbol) == ["circle-open", "circle"]
     assert np.all(b.y > a.y) and np.all(b.y - a.y < 0.5)
-    assert "share: b against a: 2 bits" in b.customdata[1]
+    assert "share: b compared with a: 2 bits" in b.customdata[1]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_one_run_a_study_and_a_record_in_memory_are_refused(tmp_path):
         interp.compare([tmp_path / "run0"], out=None)
     with pytest.raises(UsageError, match="it is the record of a study"):
         interp.compare([tmp_path / "run0", record], out=None)
-    with pytest.raises(RecordError, match="it was not written to a folder"):
+    with pytest.raises(RecordError, match="it was not saved to a folder"):
         interp.compare([made("a", 1.0), made("b", 1.0)], out=None)
 
 

@@ -86,10 +86,10 @@ def test_the_tunnels_own_page_shows_the_truth_where_there_is_one(as_manifold):
     (number,) = headline(own)
     assert number.strip.truth is not None
     assert number.strip.truth < number.strip.value  # the truth is 0
-    assert "truth 0 bits on the tunnel: the ideal observer's own prediction" in parse(html(own)).text
+    assert "truth 0 bits on the tunnel: the ideal observer" in parse(html(own)).text
     of_another = replace(own, model=as_manifold.model)
     assert headline(of_another)[0].strip.truth is None
-    assert "truth 0 bits on the tunnel: the ideal observer's own prediction" in parse(html(of_another)).text
+    assert "truth 0 bits on the tunnel: the ideal observer" in parse(html(of_another)).text
 
 
 def test_numbers_of_another_target_stand_beside_no_known_model():

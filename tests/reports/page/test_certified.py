@@ -44,13 +44,13 @@ def a_record():
 def test_the_line_says_how_often_it_was_called_at_worst_and_with_what_power(record):
     said, where = line("manifold", record, KNOWN)
     assert said == (
-        "Certificate: of worlds without an effect its headlines were called in at most 4.5 % (one, 200 worlds “heavy "
-        "tails”); power 80 % at the smallest planted effect (R² = 0.05, 500 prompts)."
+        "Certificate: without an effect, its headline numbers are significant in at most 4.5 % of simulations (one, "
+        "200 simulations “heavy tails”); power 80 % at the smallest planted effect (R² = 0.05, 500 prompts)."
     )
     few = {"manifold": {**KNOWN["manifold"], "numbers": NUMBERS[2:]}}
-    assert "none of its headlines was tested in enough worlds" in line("manifold", record, few)[0]
+    assert "no headline number was tested in enough simulations" in line("manifold", record, few)[0]
     none = {"manifold": {**KNOWN["manifold"], "numbers": NUMBERS[1:]}}
-    assert "in at most 0 % (60 worlds of a kind)" in line("manifold", record, none)[0]
+    assert "in at most 0 % of simulations (60 of each kind)" in line("manifold", record, none)[0]
     assert where == f"{SITE}manifold.html"
     assert line("another", record, KNOWN) == ("", "")
 
@@ -68,7 +68,7 @@ def test_other_code_and_other_parameters_are_said_but_not_sizes_and_seeds(record
     assert "not recorded" in line("manifold", replace(record, environment={}), KNOWN)[0]
     changed = replace(record, parameters={"manifold": {"site": "z", "n_null": 20, "seed": 7}})
     said, _ = line("manifold", changed, KNOWN)
-    assert said.endswith("Take it with care: it was made with other site.")
+    assert said.endswith("Caution: it used other values of site.")
 
 
 def test_a_run_records_the_code_of_its_probes(a_record):

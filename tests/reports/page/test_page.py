@@ -83,9 +83,9 @@ def test_figures_beyond_the_first_two_of_a_probe_are_folded():
     assert "1 more figure: Three domains" in page.text
 
 
-def test_numbers_beyond_the_headline_are_called_exploration():
+def test_numbers_beyond_the_headline_are_called_exploratory():
     text = parse(html(made_record())).text
-    assert text.index("read them as exploration") < text.index("Sink entropy.")
+    assert text.index("exploratory") < text.index("Sink entropy.")
 
 
 def test_hostile_texts_appear_as_text_and_open_no_element():
@@ -172,7 +172,7 @@ def test_a_probe_that_is_no_longer_installed_still_shows_its_numbers_and_tables(
     old = replace(record, findings={"gone": record.findings["pictures"]}, parameters={"gone": {}})
     page = parse(html(old))
     assert (
-        "“gone” that is installed here does not draw these findings (probe 'gone': there is no probe of this name)"
+        "The installed probe “gone” cannot draw these findings (probe 'gone': there is no probe of this name)"
         in page.text
     )
     assert "by_layer" in page.text and "0.471" in page.text and "points" in page.text
@@ -209,8 +209,8 @@ def test_an_unfinished_record_renders_and_says_so(status, words):
     empty = {key: {} for key in ("model", "prompts", "environment", "timings", "findings", "parameters")}
     bare = replace(made_record(), status=status, selfcheck=(), spec={"model": "pythia-410m"}, **empty)
     page = parse(html(bare))
-    assert words in page.text and "No probe has left findings" in page.text
-    assert "has not been verified on this model" in page.text
+    assert words in page.text and "This record contains no findings" in page.text
+    assert "were not verified on this model" in page.text
     assert len([e for e in page.all("script") if "type" not in e.attributes]) == 1  # no figure, no plotly
 
 

@@ -249,7 +249,7 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
         (["--limit", "kl_bits=low"], "it is not a number"),
         (["--depths", "1,two"], "these are not whole numbers"),
         (["--keep", "9999"], "the training has the steps 0 to 1200"),
-        (["--variant", "a b"], "it becomes part of a name and of a folder"),
+        (["--variant", "a b"], "it cannot be part of a model name and a folder name"),
     ],
 )
 def test_impossible_wishes_are_refused_before_anything_is_trained(words, told, tmp_path):

@@ -197,7 +197,7 @@ def test_variant_is_the_end_of_the_name(variant, name):
 
 @pytest.mark.parametrize("variant", ["a@3", "a/b", "-a", "a-", "a b", "a:b"])
 def test_variant_that_cannot_be_part_of_a_name_is_refused(variant):
-    with pytest.raises(UsageError, match="it becomes part of a name and of a folder"):
+    with pytest.raises(UsageError, match="it cannot be part of a model name and a folder name"):
         tunnel_name("bijection", "mistral", variant)
 
 
@@ -269,7 +269,7 @@ def changed(folder: Path, into: Path, **changes) -> Path:
     ("changes", "words"),
     [
         ({"format": CARD_FORMAT + 1}, f"it has format {CARD_FORMAT + 1}, this version reads up to {CARD_FORMAT}"),
-        ({"format": "one"}, "it has the format 'one'"),
+        ({"format": "one"}, "its format is 'one'"),
         ({"n_parameters": None}, "n_parameters: input should be a valid integer"),
         ({"seed": True}, "seed: input should be a valid integer"),
         ({"colour": "blue"}, "colour: unexpected keyword argument"),

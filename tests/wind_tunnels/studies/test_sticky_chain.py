@@ -293,7 +293,7 @@ def test_its_page_has_both_curves_and_the_speed_ups(small_record):
     page = (small_record.path / "report.html").read_text()
     for words in ("The larger rate, on each matrix in turn", "Adam and a closed-form M-step", "Speed-up of every arm"):
         assert words in page
-    assert "does not draw these findings" not in page
+    assert "cannot draw these findings" not in page
 
 
 def test_every_line_of_the_loss_curves_looks_its_own_and_none_flattens_the_others():
