@@ -115,8 +115,6 @@ def collect_stream(
 
 def _refuse_growing(needs: Sequence[Need]) -> None:
     """Raise `UsageError` for what cannot be had of a stream."""
-    if not needs:
-        raise UsageError(asked="a stream of prompts", found="no activation is requested", fix="Name what to capture.")
     for need in needs:
         if not isinstance(need.fold, Mean | Moments):
             raise UsageError(

@@ -116,7 +116,7 @@ def _cut(folder):
         (lambda f: (f / "adapter_config.json").unlink(), "there is no adapter_config.json"),
         (lambda f: (f / "adapter_model.safetensors").rename(f / "adapter_model.bin"), "no adapter_model.safetensors"),
         (lambda f: (f / "adapter_config.json").write_text("{"), "adapter_config.json cannot be read"),
-        (lambda f: edited_config(f, peft_type="PROMPT_TUNING"), "of the kind PROMPT_TUNING"),
+        (lambda f: edited_config(f, peft_type="PROMPT_TUNING"), "its kind is PROMPT_TUNING"),
         (lambda f: edited_config(f, r=R + 1), "it does not fit: .*size mismatch"),
         (lambda f: edited_config(f, target_modules=["query"]), "it does not fit: Target modules"),
         (lambda f: edited_config(f, target_modules=["q_proj"]), "the model has no place for"),

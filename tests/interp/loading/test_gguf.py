@@ -53,7 +53,7 @@ def test_a_file_is_named_by_its_path_or_within_its_folder(file):
         interp.load(file.parent, gguf="other.gguf")
     with pytest.raises(ModelError, match="there is no such file"):
         interp.load(file.parent / "other.gguf")
-    with pytest.raises(UsageError, match="read as it is"):
+    with pytest.raises(UsageError, match="used as it is"):
         interp.load(original(), gguf=file.name)
 
 

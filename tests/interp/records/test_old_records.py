@@ -119,7 +119,7 @@ def test_a_format_that_is_no_whole_number_from_one_on_is_refused(laid_out, kind,
     folder = laid_out(f"{kind}-{NEWEST[kind]}")
     content = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps(content | {"format": number}))
-    with pytest.raises(error, match="which never was"):
+    with pytest.raises(error, match="which does not exist"):
         read(folder)
 
 

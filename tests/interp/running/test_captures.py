@@ -205,7 +205,7 @@ def test_arrays_of_hooks_are_the_capture_that_we_take(tiny_text_model, texts_rea
     assert record.findings["manifold"][name].value == pytest.approx(mine.findings["manifold"][name].value, abs=1e-5)
     assert record.selfcheck == () and record.path is not None
     page = (record.path / "report.html").read_text()
-    assert "Read by hooks of my own; self-check: not ours" in page
+    assert "Captured by hooks of my own; self-check: not ours" in page
     assert "Not ours" in theirs._repr_html_() and "Not ours" not in ours._repr_html_()
 
 
@@ -267,9 +267,9 @@ def test_the_snippet_of_the_page_gives_the_capture_that_we_take(tool, of_tool, t
         ({"v": (AXES, GOOD[0])}, "the array has 3 axes"),
         ({"v": (AXES, GOOD), "k": (AXES, GOOD[..., :4])}, "d_head has 4 entries, by v it would have 5"),
         ({"v": (AXES, GOOD), "resid": ("depth row d_model", GOOD[:, :, 0])}, r"depth has 2 entries, by v .* 3"),
-        ({"v": (AXES, GOOD.astype(int))}, "it is of int64"),
-        ({"v": (AXES, GOOD.astype(object))}, "it is of object"),
-        ({"v": (AXES, GOOD.astype(complex))}, "it is of complex128"),
+        ({"v": (AXES, GOOD.astype(int))}, "its dtype is int64"),
+        ({"v": (AXES, GOOD.astype(object))}, "its dtype is object"),
+        ({"v": (AXES, GOOD.astype(complex))}, "its dtype is complex128"),
         ({"v": (AXES, torch.zeros(2, 3, 4, 5, dtype=torch.bfloat16))}, "numpy cannot convert it"),
         ({"v": (AXES, [np.zeros(2), np.zeros(3)])}, "numpy cannot convert it"),
         ({Need("v", Moments()): ("layer feature", GOOD[0, 0])}, "only rows and means over prompts"),

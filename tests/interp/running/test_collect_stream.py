@@ -87,9 +87,9 @@ def test_what_grows_and_what_never_comes_is_refused_in_words():
             collect_stream(model, token_prompts(3), [need])
     with pytest.raises(UsageError, match="no other one whose keys could be used"):
         collect_stream(model, token_prompts(3), [Need("pattern_entropy_null", Mean())])
-    with pytest.raises(UsageError, match="no activation is requested"):
+    with pytest.raises(UsageError, match="no need is named"):
         collect_stream(model, token_prompts(3), [])
-    with pytest.raises(PromptError, match="none came"):
+    with pytest.raises(PromptError, match="it is empty"):
         collect_stream(model, iter(()), [Need("v", Mean())])
 
 

@@ -166,7 +166,7 @@ def test_a_heads_share_is_what_the_logits_lose_when_the_norm_is_held(tunnel):
 
 
 def test_heads_behind_another_norm_are_refused():
-    with pytest.raises(UsageError, match="normalises what attention adds"):
+    with pytest.raises(UsageError, match="normalises the attention output"):
         interp.logit_attribution(tiny("gemma2"), ["x"], answer=5)
 
 

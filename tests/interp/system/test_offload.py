@@ -121,7 +121,7 @@ def test_the_lens_of_an_offloaded_head_is_that_of_the_whole_one(tmp_path):
 def test_the_untrained_twin_of_a_spread_model_is_refused_in_words():
     model = fresh_model("llama")
     spread = replace(model, info=replace(model.info, device="cpu, cuda:0"))
-    with pytest.raises(ModelError, match="has to lie on one"):
+    with pytest.raises(ModelError, match="needs one"):
         untrained_twin(spread)
 
 

@@ -100,7 +100,7 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     assert found["axis_cosine"].value > 0.85
     # permuted entropies are drawn to a loud axis too: a description, and never called
     assert found["axis_cosine"].p is None and found["axis_cosine"].underpowered
-    assert "3 of 40 worlds" in found["axis_cosine"].null_reason
+    assert "3 of 40 simulations" in found["axis_cosine"].null_reason
     assert found["stability"].value > 0.8 > found["stability"].null.band[1]
     # both axes are turned so that entropy rises along them
     assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.87
