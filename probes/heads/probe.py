@@ -116,7 +116,7 @@ class Heads(Probe):
         Sentences(
             100, "Does one head matter far more than the others?", ("top_head_ratio",),
             "Ablating the most important head does {value} times the harm of ablating the second.",
-            "Ablating the most important head does no more harm than expected for the largest of many.",
+            "Ablating the most important head does {value} times the harm of the second, no more than by chance.",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

@@ -103,7 +103,7 @@ class ValueAxis(Probe):
         Sentences(
             10, "Can {target} be decoded from the activations of {model}?", ("r2",),
             "A linear readout of the activations explains {r2} of the variance of {target} in held-out prompts.",
-            "A linear readout of the activations predicts {target} no better than one fitted to permuted values.",
+            "A linear readout explains {r2} of the variance of {target} in held-out prompts, no more than by chance.",
             limit="What can be decoded need not be used by the model; the probe causal tests that.",
         ),
     )  # fmt: skip

@@ -45,7 +45,8 @@ def read_on(record: RunRecord) -> list[str]:
     Nothing of other studies.
     """
     if is_study(record):
-        return [f"{listed(groups)} compared with {ref}" for ref, groups in _compared(record).items()]
+        compared = [f"{listed(groups)} compared with {ref}" for ref, groups in _compared(record).items()]
+        return [each for each in compared if each != heading(record)]
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []

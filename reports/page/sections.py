@@ -106,7 +106,7 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
     rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
     for row in rows:
         held = math.isfinite(row["difference_low"] + row["difference_high"])
-        name, value = row["name"].replace("_", " "), row["value"]
+        name, value = row["name"].replace("_no_first", " without the first position").replace("_", " "), row["value"]
         meaning = f"{name}, {short(value)} in {row['group']} and {short(value - row['difference'])} in {row['against']}"
         s = Scalar.of(
             row["difference"], row["unit"],
