@@ -113,7 +113,7 @@ _TABLE = (
     Site("W_K", "key projection per head: x @ W", ("kv_head", "d_model", "d_head"), "weight", source="weights"),
     Site("W_V", "value projection per head: x @ W", ("kv_head", "d_model", "d_head"), "weight", source="weights"),
     Site("W_O", "output projection per head: z @ W", ("head", "d_head", "d_model"), "weight", source="weights"),
-    Site("readout_gram", "Gram matrix of the directions that move the tokens' logits, by the Jacobian lens",
+    Site("readout_gram", "Gram matrix of the directions that move the outcomes' logits, by the Jacobian lens",
          ("d_model", "other_d_model"), "weight", "depth", "weights"),
     Site("outcome_embedding", "input embeddings of the outcomes of the prompts' exact posterior",
          ("outcome", "d_model"), "weight", "once", "weights"),

@@ -129,15 +129,18 @@ class Lens:
             own = (weight[token.to(weight.device)].float() - self._mean_token).to(like.device)
         return own if self._projection is None else own @ self._projection.weight.float().to(like.device)
 
-    def token_gram(self, d_model: int) -> torch.Tensor:
-        """Σ over tokens of w wᵀ, w being `direction` but for the scale of the final norm; on the processor."""
+    def token_gram(self, d_model: int, tokens: torch.Tensor | None = None) -> torch.Tensor:
+        """Σ over tokens (all of them) of w wᵀ, w being `direction` above their mean but for the scale of the norm."""
+        chosen = torch.arange(len(self._head.weight)) if tokens is None else tokens
+        like = torch.zeros(1)
+        mean = torch.stack([self._unembedding(part, like).sum(dim=0) for part in chosen.split(_TOKENS_AT_ONCE)]).sum(
+            dim=0
+        )
         total = torch.zeros(d_model, d_model)
-        with brought_in(self._head):
-            like, n = self._head.weight.new_zeros(1, dtype=torch.float32), len(self._head.weight)
-            for first in range(0, n, _TOKENS_AT_ONCE):
-                w = self._unembedding(torch.arange(first, min(n, first + _TOKENS_AT_ONCE)), like) * self._times
-                total += (w.mT @ w).cpu()
-        norm = _FrozenNorm.of(self._norm, d_model, like.to(self._head.weight.dtype))
+        for part in chosen.split(_TOKENS_AT_ONCE):
+            w = (self._unembedding(part, like) - mean / len(chosen)) * self._times
+            total += w.mT @ w
+        norm = _FrozenNorm.of(self._norm, d_model, self._head.weight.new_zeros(1))
         through = torch.diag(norm.gain.cpu())
         if norm.centres:
             through = through - through.mean(dim=-1, keepdim=True)

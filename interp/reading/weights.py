@@ -23,7 +23,7 @@ def stacked_weights(
     if need.site == "outcome_embedding":
         return {"rows": _outcome_embedding(model, prompts)}
     if need.site == "readout_gram":
-        return {"rows": np.array([_readout_gram(model, depth) for depth in wanted])}
+        return {"rows": _readout_grams(model, prompts, wanted)}
     weights = iterate_weights(model.module, model.family, need.site)  # pyrefly: ignore[bad-argument-type]
     found = np.empty((len(wanted), 0))
     for layer, w in zip(model.info.layers_with_attention, weights, strict=True):
@@ -35,18 +35,22 @@ def stacked_weights(
 
 
 @torch.inference_mode()
-def _readout_gram(model: Model, depth: int) -> np.ndarray:
-    """Jᵀ G J, with G the Gram matrix of the directions of all tokens at the final norm."""
+def _readout_grams(model: Model, prompts: PromptSet, depths: Sequence[int]) -> np.ndarray:
+    """Jᵀ G J of every depth, with G the Gram matrix at the final norm of the outcomes, or of all tokens."""
     assert model.lens is not None
-    carried = model.lens.carried(torch.eye(model.info.d_model), depth)  # row i is J e_i
-    return (carried @ Lens(model).token_gram(model.info.d_model) @ carried.mT).numpy()
+    ids = _outcomes(prompts)
+    at_norm = Lens(model).token_gram(model.info.d_model, torch.from_numpy(ids) if len(ids) else None)
+    carried = [model.lens.carried(torch.eye(model.info.d_model), depth) for depth in depths]  # row i is J e_i
+    return np.array([(each @ at_norm @ each.mT).numpy() for each in carried])
 
 
 def _outcome_embedding(model: Model, prompts: PromptSet) -> np.ndarray:
-    """None of prompts without outcomes, or with other ones for each prompt."""
-    ids = prompts.outcome_ids
     embedding: Any = model.module.get_input_embeddings()
-    if ids is None or ids.ndim > 1:
-        return np.empty((0, model.info.d_model), np.float32)
     with brought_in(embedding):
-        return embedding.weight.detach()[torch.from_numpy(ids)].float().cpu().numpy()
+        return embedding.weight.detach()[torch.from_numpy(_outcomes(prompts))].float().cpu().numpy()
+
+
+def _outcomes(prompts: PromptSet) -> np.ndarray:
+    """The ids of the outcomes that all prompts share; none of prompts without, or with other ones for each prompt."""
+    ids = prompts.outcome_ids
+    return np.empty(0, np.int64) if ids is None or ids.ndim > 1 else ids

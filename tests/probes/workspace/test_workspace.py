@@ -104,13 +104,17 @@ def through():
 
 def test_gram_of_a_model_is_that_of_its_tokens_logits_by_autograd(through):
     """Behind the last block the logits' own derivative, but for the scale of the norm; before it through the lens."""
-    found = interp.collect(through, interp.sampled_prompts(through.task, 3), ["readout_gram", "resid"])
+    prompts = interp.sampled_prompts(through.task, 3)
+    found = interp.collect(through, prompts, ["readout_gram", "resid"])
     gram, d = found["readout_gram"].astype(np.float64), through.info.d_model
     x = torch.from_numpy(found["resid"][-1, 0])
-    tokens = torch.arange(through.info.vocab_size)
-    directions = Lens(through).direction(x.expand(len(tokens), d), tokens).double().numpy()
-    scale = float((gram[-1] * (directions.T @ directions)).sum() / np.square(directions.T @ directions).sum())
-    np.testing.assert_allclose(gram[-1], scale * (directions.T @ directions), atol=1e-4 * np.abs(gram[-1]).max())
+    every, outcomes = torch.arange(through.info.vocab_size), torch.from_numpy(prompts.outcome_ids)
+    for tokens, mine in ((outcomes, gram[-1]), (every, Lens(through).token_gram(d).double().numpy())):
+        directions = Lens(through).direction(x.expand(len(tokens), d), tokens).double().numpy()
+        directions -= directions.mean(axis=0)
+        own = directions.T @ directions
+        scale = float((mine * own).sum() / np.square(own).sum())
+        np.testing.assert_allclose(mine, scale * own, atol=1e-4 * np.abs(mine).max())
     for depth in range(through.info.n_layers):
         j = through.lens.matrices[depth].double().numpy()
         np.testing.assert_allclose(gram[depth], j.T @ gram[-1] @ j, atol=1e-4 * np.abs(gram[depth]).max())
