@@ -64,7 +64,7 @@ COPIED = {
     **{f"gallery/pages/{page.name}": page for page in (ROOT / "examples" / "pages").glob("*.html")},
     **{
         f"gallery/pages/{name}.html": ROOT / "examples" / "ledger" / name / "ledger.html"
-        for name in ("paper1", "paper2", "paper3-smollm2-135m")
+        for name in ("paper1", "paper2", "paper3-smollm2-gemma")
     },
     **{
         f"certificates/{page.parent.name}.html": page for page in (ROOT / "examples").glob("certificates/*/report.html")

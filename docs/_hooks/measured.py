@@ -108,10 +108,10 @@ RATES: dict[str, Callable[[], str]] = {"assumed": _assumed, "broken": _broken, "
 
 
 def outcomes() -> str:
-    """How many claims of each paper had which outcome."""
+    """How many claims of each paper, and of the third for each model, had which outcome."""
     kinds = ("supported", "contradicted", "no different from the null", "underpowered", "not measurable here")
     counts = {
-        path.parent.name: Counter(row["cells"][0]["outcome"] for row in _read(path)["papers"][0]["rows"])
+        path.parent.name: Counter(cell["outcome"] for row in _read(path)["papers"][0]["rows"] for cell in row["cells"])
         for path in sorted((ROOT / "examples" / "ledger").glob("*/ledger.json"))
     }
     return table(("Paper", *kinds), ([name, *(found[kind] for kind in kinds)] for name, found in counts.items()))
@@ -124,9 +124,9 @@ def checked(numbers: str) -> str:
         for path in (ROOT / "examples" / "ledger").glob("*/ledger.json")
         for row in _read(path)["papers"][0]["rows"]
     }
-    rows = {row[0]: row for row in _rows(DATA / "checked_by_hand.csv")[1:]}
-    chosen = rows if numbers == "all" else numbers.split("/")
-    found = ((number, titles[int(number)], *rows[number][1:]) for number in chosen)
+    rows = _rows(DATA / "checked_by_hand.csv")[1:]
+    chosen = dict.fromkeys(row[0] for row in rows) if numbers == "all" else numbers.split("/")
+    found = ((n, titles[int(n)], *row[1:]) for n in chosen for row in rows if row[0] == n)
     return table(("Row", "Claim", "Outcome", "What was found"), found)
 
 

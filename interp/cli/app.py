@@ -313,6 +313,7 @@ def replicate(
     ] = "default",
     out: Annotated[Path, typer.Option(help="Folder of the ledger; the same folder resumes.")] = Path("runs"),
     resume: ResumeOption = False,
+    allow_quantised: Annotated[bool, typer.Option("--allow-quantised", help=OPTIONS["allow_quantised"].help)] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Measure the papers' claims again: a page with every claim, the paper's number, yours, and an outcome.
@@ -326,11 +327,12 @@ def replicate(
     from interp.ledger.replicate import replicate as judge
 
     if is_ledger(Path(paper)):
-        done = judge_again(paper, out=out, quiet=quiet)
+        done = judge_again(paper, out=out, allow_quantised=allow_quantised, quiet=quiet)
     else:
         done = judge(
-            paper, models=_models(model or []), rows=row or [], scale=scale, out=out, resume=resume, quiet=quiet
-        )
+            paper, models=_models(model or []), rows=row or [], scale=scale, out=out, resume=resume,
+            allow_quantised=allow_quantised, quiet=quiet,
+        )  # fmt: skip
     if not quiet:
         print_ledger(done.ledger)
     print(done.page)

@@ -96,13 +96,15 @@ class Premise(_Strict):
 class Revision(_Strict):
     """A later rule of a claim: `judges` names the parts that still decide, and further parts join them.
 
-    What was judged by the first rule stays as it is and is shown beside the new outcome, with `why` the rule changed.
+    A `premise` takes the place of the claim's own. What was judged by the first rule stays as it is and is shown beside
+    the new outcome, with `why` the rule changed.
     """
 
     since: date
     why: str
     judges: list[str] = []
     parts: list[ClaimPart] = Field(default=[], alias="part")
+    premise: Premise | None = None
 
 
 class Claim(_Strict):
@@ -141,12 +143,14 @@ class Claim(_Strict):
             return self
         deciding = self.revision.judges
         old = [p if p.label in deciding else p.model_copy(update={"rule": None, "rules": {}}) for p in self.parts]
-        return self.model_copy(update={"parts": [*old, *self.revision.parts]})
+        parts = {"parts": [*old, *self.revision.parts], "premise": self.revision.premise or self.premise}
+        return self.model_copy(update=parts)
 
     def reads(self) -> Iterator[Reference]:
         """Every number that is read for it."""
-        if self.premise:
-            yield self.premise.read
+        for premise in (self.premise, self.revision.premise if self.revision else None):
+            if premise:
+                yield premise.read
         for part in (*self.parts, *(self.revision.parts if self.revision else ())):
             yield from part.reads
 

@@ -17,7 +17,7 @@ import numpy as np
 from interp.errors import InterpError
 from interp.findings import Findings, Null, Scalar
 from interp.ledger.claims import Claims, EvidenceSource, Reference, Scale, builds_on
-from interp.ledger.networks import NetworksAmiss, networks_amiss
+from interp.ledger.networks import networks_amiss
 from interp.loading.aliases import ALIASES
 from interp.records.record import RunRecord
 from interp.records.unfinished import PARTIAL
@@ -46,11 +46,18 @@ def is_same_model(one: str, other: str) -> bool:
     return _canonical(one) == _canonical(other)
 
 
+def is_named(model: str, name: str) -> bool:
+    """Whether a claim that names a model means this one: a folder, or a GGUF file, that bears the name will do."""
+    return Path(_canonical(model)).name.removesuffix(".gguf") == Path(_canonical(name)).name
+
+
 def gather_evidence(
-    claims: Claims, wanted: Iterable[str], scale: Scale, models: Sequence[str], out: Path, quiet: bool
-) -> dict[tuple[str, str], Evidence]:
+    claims: Claims, wanted: Iterable[str], models: Sequence[str], scale: Scale, out: Path, quiet: bool,
+    allow_quantised: bool = False,
+) -> dict[tuple[str, str], Evidence]:  # fmt: skip
     """Carry out the wanted sources, and those that they build on, in the order of the file."""
-    known = claims.sources()
+    allowed = {"allow_quantised": allow_quantised}
+    known = {n: each.model_copy(update={"options": each.options | allowed}) for n, each in claims.sources().items()}
     needed = set(wanted)
     for name in reversed(known):  # what a source builds on stands before it
         if name in needed:
@@ -69,7 +76,7 @@ def gather_evidence(
         with stage(where):
             found[source.name, model] = evidence = _carried_out(source, model, scale, found, out, quiet)
             amiss = [_networks_amiss(evidence, pattern) for name, pattern in read if name == source.name]
-            if any(each.missing for each in amiss) and not any(each.other for each in amiss):
+            if any(missing for missing, _ in amiss) and not any(other for _, other in amiss):
                 found[source.name, model] = _carried_out(source, model, scale, found, out, quiet, reuse=False)
     return found
 
@@ -130,10 +137,10 @@ def _networks(evidence: Evidence, pattern: str) -> list[tuple[str, str]]:
     return [(name, fingerprint) for name, fingerprint in listed if fnmatch(name, pattern)]
 
 
-def _networks_amiss(evidence: Evidence, pattern: str) -> NetworksAmiss:
+def _networks_amiss(evidence: Evidence, pattern: str) -> tuple[Sequence[str], Sequence[str]]:
     """What of a trained source's networks is not as its record says; nothing where there is no record."""
     if evidence.record is None or evidence.work is None:
-        return NetworksAmiss((), ())
+        return (), ()
     return networks_amiss(_networks(evidence, pattern), evidence.work, pattern)
 
 
@@ -141,7 +148,7 @@ def _carried_out(
     source: EvidenceSource, model: str, scale: Scale, found: Mapping[tuple[str, str], Evidence], out: Path, quiet: bool,
     reuse: bool = True,
 ) -> Evidence:  # fmt: skip
-    if source.only and not any(is_same_model(model, name) for name in source.only):
+    if source.only and not any(is_named(model, name) for name in source.only):
         return Evidence(source, None, f"this is asked of {', '.join(source.only)} alone")
     if scale not in source.scales:
         return Evidence(source, None, source.absent or f"{source.title} is not done at the scale {scale}")
@@ -151,7 +158,7 @@ def _carried_out(
         base = found[name, ""]
         if base.record is None:
             return Evidence(source, None, base.reason, failed=base.failed)
-        if unlike := [*(amiss := _networks_amiss(base, pattern)).missing, *amiss.other]:
+        if unlike := [name for names in _networks_amiss(base, pattern) for name in names]:
             what = f"{', '.join(unlike)} in {base.work} is not what the record of {name} names"
             return Evidence(source, None, f"{what}: move it away, and it is trained again", failed=True)
         networks += [fingerprint for _, fingerprint in _networks(base, pattern)]

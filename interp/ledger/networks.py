@@ -1,30 +1,24 @@
 """Networks that one source trains and another reads: whether those in its folder are those that its record names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from interp.errors import InterpError
 
 
-@dataclass(frozen=True)
-class NetworksAmiss:
-    """Names of networks that the record has and the folder lacks, and of those there that are not the record's."""
+def networks_amiss(
+    recorded: Sequence[tuple[str, str]], work: Path, pattern: str
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Names of networks that are recorded and missing, and of those there that are not the recorded ones.
 
-    missing: Sequence[str]
-    other: Sequence[str]
-
-
-def networks_amiss(recorded: Sequence[tuple[str, str]], work: Path, pattern: str) -> NetworksAmiss:
-    """The folders of `work` that match `pattern` against `recorded`, names with the fingerprints of their weights.
-
+    Folders of `work` that match `pattern` are compared with `recorded`, names with the fingerprints of their weights.
     A record without names tells nothing of what it trained: everything is missing then.
     """
     known = dict(recorded)
     there = {folder.name: folder for folder in work.glob(pattern)}
     missing = sorted(known.keys() - there.keys()) if known else [pattern]
     other = sorted(name for name, folder in there.items() if known and known.get(name) != _fingerprint(folder))
-    return NetworksAmiss(missing, other)
+    return missing, other
 
 
 def _fingerprint(folder: Path) -> str | None:

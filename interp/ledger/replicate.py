@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from interp.ledger.evidence import (
     EvidenceBySource,
     controls_of,
     gather_evidence,
+    is_named,
     is_same_model,
     models_of,
     number_of,
@@ -56,6 +58,9 @@ class Replication:
     ledger: LedgerFile
     page: Path
 
+
+Gather = Callable[[Claims, Iterable[str], Sequence[str]], EvidenceBySource]
+"""Evidence of the wanted sources of a paper, for these models."""
 
 Numbers = Callable[[Reference, str], tuple[MeasuredNumber, Scalar | str]]
 """What a claim reads of a model, as the ledger keeps it, and the number itself or the reason why there is none."""
@@ -98,6 +103,7 @@ def replicate(
     scale: Scale = "default",
     out: str | Path = "runs",
     resume: bool = False,
+    allow_quantised: bool = False,
     quiet: bool = False,
 ) -> Replication:
     """Measure and judge the claims of a paper, and write a ledger.
@@ -112,6 +118,7 @@ def replicate(
             `paper` (the papers' sizes; needs a GPU).
         out: Folder for the ledger and its runs. What it holds already, with the same settings, is not measured again.
         resume: Only resume a ledger that was begun.
+        allow_quantised: Measure models of quantised weights, rounded as they are.
         quiet: Whether to print no progress.
 
     Returns:
@@ -131,9 +138,11 @@ def replicate(
     if resume and not any(any(Path(out).glob(pattern)) for pattern in ("*/run.json", f"{PARTIAL}/*/*")):
         raise nothing_begun(Path(out))
     folder = Path(out) / "-".join(["ledger", paper, scale, *(["rows"] if rows else []), *map(str, rows)])
-    judged = [_paper(claims, models if claims.of_models else (), scale, Path(out), folder, quiet) for claims in papers]
+    gather = partial(gather_evidence, scale=scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
+    judged = [_paper(claims, models if claims.of_models else (), scale, folder, gather) for claims in papers]
     words = ["interp", "replicate", paper, "--scale", scale, *(w for model in models for w in ("--model", model)),
              *(w for row in rows for w in ("--row", str(row)))]  # fmt: skip
+    words += ["--allow-quantised"] if allow_quantised else []
     words += [] if str(out) == "runs" else ["--out", str(out)]
     ledger = LedgerFile(
         created=datetime.now(UTC).isoformat(timespec="seconds"), scale=scale, command=shlex.join(words), papers=judged,
@@ -194,10 +203,10 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
         )
 
 
-def _paper(claims: Claims, models: Sequence[str], scale: Scale, out: Path, folder: Path, quiet: bool) -> PaperFile:
+def _paper(claims: Claims, models: Sequence[str], scale: Scale, folder: Path, gather: Gather) -> PaperFile:
     asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
     wanted = {read.source for claim in claims.claim if claim.number in asked for read in claim.reads()}
-    found = gather_evidence(claims, wanted, scale, models, out, quiet)
+    found = gather(claims, wanted, models)
     first, later = (judged_rows(part, asked, models, numbers_of(found)) for part in (claims.first(), claims.later()))
     return PaperFile(
         name=claims.paper, title=claims.title, citation=claims.citation, note=claims.note, models=list(models),
@@ -205,18 +214,21 @@ def _paper(claims: Claims, models: Sequence[str], scale: Scale, out: Path, folde
     )  # fmt: skip
 
 
-def judge_again(ledger: str | Path, *, out: str | Path = "runs", quiet: bool = False) -> Replication:
+def judge_again(
+    ledger: str | Path, *, out: str | Path = "runs", allow_quantised: bool = False, quiet: bool = False
+) -> Replication:
     """Judge a ledger by the rules of today, in its own folder; only what it lacks is measured, under `out`.
 
     Rows whose rule has not changed stay as they are. Raises `RecordError` where the folder holds no ledger.
     """
     before, folder = read_ledger(ledger), ledger_folder(Path(ledger))
-    papers = [_again(paper, before.scale, Path(out), folder, quiet) for paper in before.papers]
+    gather = partial(gather_evidence, scale=before.scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
+    papers = [_again(paper, before.scale, folder, gather) for paper in before.papers]
     after = before.model_copy(update={"papers": papers})
     return Replication(after, write_ledger(after, folder))
 
 
-def _again(paper: PaperFile, scale: Scale, out: Path, folder: Path, quiet: bool) -> PaperFile:
+def _again(paper: PaperFile, scale: Scale, folder: Path, gather: Gather) -> PaperFile:
     claims = load_claims(paper.name)
     lacking: dict[str, None] = {}
 
@@ -226,7 +238,7 @@ def _again(paper: PaperFile, scale: Scale, out: Path, folder: Path, quiet: bool)
 
     asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
     judged_rows(claims.later(), asked, paper.models, _kept(paper, note_lacking))
-    found = gather_evidence(claims, lacking, scale, paper.models, out, quiet)
+    found = gather(claims, lacking, paper.models)
     later = judged_rows(claims.later(), asked, paper.models, _kept(paper, numbers_of(found)))
     known = {(source.name, source.model) for source in paper.sources}
     added = [source for source in _sources(found, folder) if (source.name, source.model) not in known]
@@ -287,15 +299,18 @@ def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], nu
     together = [part for part in claim.parts if part.models]
     questions = []
     for model in models if apart else ():
-        mine = [part for part in apart if not part.only or any(is_same_model(model, name) for name in part.only)]
+        mine = [part for part in apart if not part.only or any(is_named(model, name) for name in part.only)]
         if mine:
             questions.append(_question(claim, mine, model, numbers))
         else:
             named = ", ".join(dict.fromkeys(name for part in apart for name in part.only))
             questions.append(_Question(model, (), f"the paper says it of {named} alone"))
     if together:
-        parts = tuple(_joined(part, models, numbers) for part in together)
-        questions.append(_Question(JOINT, parts, ""))
+        # where the models of some comparison are all here, the others are shown without a verdict
+        is_whole = {part.label: all(_named(name, models) for name in part.models) for part in together}
+        parts = [_joined(part, models, numbers) for part in together]
+        kept = [p if is_whole[p.part.label] or not any(is_whole.values()) else replace(p, rule=None) for p in parts]
+        questions.append(_Question(JOINT, tuple(kept), ""))
     return questions
 
 
@@ -311,18 +326,22 @@ def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, numbers: Num
 
 
 def _asked(part: ClaimPart, model: str, numbers: Numbers) -> _Asked:
-    own = next((rule for name, rule in part.rules.items() if is_same_model(model, name)), part.rule)
+    own = next((rule for name, rule in part.rules.items() if is_named(model, name)), part.rule)
     given = [numbers(read, model) for read in part.reads]
     return _with_numbers(part, own, given)
 
 
 def _joined(part: ClaimPart, models: Sequence[str], numbers: Numbers) -> _Asked:
-    named = {name: next((m for m in models if is_same_model(m, name)), None) for name in part.models}
+    named = {name: _named(name, models) for name in part.models}
     missing = [name for name, model in named.items() if model is None]
     if missing:
         return _Asked(part, part.rule, (), (), f"needs {' and '.join(part.models)}; missing: {', '.join(missing)}")
     given = [numbers(part.read, model) for model in named.values() if model is not None]
     return _with_numbers(part, part.rule, given)
+
+
+def _named(name: str, models: Sequence[str]) -> str | None:
+    return next((model for model in models if is_named(model, name)), None)
 
 
 def _with_numbers(part: ClaimPart, rule: Rule | None, given: Sequence[tuple[MeasuredNumber, Scalar | str]]) -> _Asked:

@@ -29,7 +29,6 @@ SHOWN: Mapping[str, tuple[str, str, str]] = {
 }  # fmt: skip
 """Means over networks: the probe, its number, and what it is."""
 
-PROBES = tuple(dict.fromkeys(probe for probe, *_ in SHOWN.values()))
 BY_ITSELF = "a number of each network: its own record has its null"
 
 
@@ -52,18 +51,12 @@ class BeliefClusters(Study):
     )
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.running.run import run
-
-        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds, trained
+        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds, read_by_probes
 
         check_distinct(self.name, "seeds", self.seeds)
         plans = plans_over_seeds(self.task, self.settings, self.seeds)
-        trainings, found = [], []
-        for training in trained(plans, work, progress):
-            folder = str(training.folder)
-            record = run(folder, probes=PROBES, settings=self._asked(), n_pool=self.n_pool, out=None, quiet=True)
-            trainings.append(training)
-            found.append({name: record.findings[probe][field] for name, (probe, field, _) in SHOWN.items()})
+        trainings, read = read_by_probes(plans, work, progress, self._asked(), self.n_pool)
+        found = [{name: of[probe][field] for name, (probe, field, _) in SHOWN.items()} for of in read]
         silhouettes = [scalars["silhouette"] for scalars in found]
         nulls = [scalar.null.value if scalar.null else np.nan for scalar in silhouettes]
         kl_bits = [training.card.figures["kl_bits"].value for training in trainings]

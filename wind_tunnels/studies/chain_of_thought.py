@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
-from interp.findings import Findings, Scalar
+from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
+from interp.statistics.ratio import ratio
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
@@ -54,13 +55,18 @@ BY_DEPTH: Mapping[str, str] = {
     "kl_bits": "bits",
     "start_kl_bits": "bits",
     "bayes_bits": "bits",
+    "tracking": "fraction",
+    "calibration_error": "fraction",
+    "calibration_exchanged": "fraction",
 }
 """By number of steps, first where the pairs show a way without return: probability of the right answer, the share that
 is right when the likeliest symbol is written each time, chance; then of all: KL, that of who sees the start and the
-number of steps alone, entropy of the exact posterior."""
+number of steps alone, entropy of the exact posterior; how closely the network's entropy follows that,
+question by question (1: exactly, 0: no better than one number); distance of its confidence in what it writes from the
+share that is right, in tenths of confidence, and with confidences exchanged between sequences."""
 
-BY_STEP = ("r2", "exchanged")
-"""R² of the belief, and of one permuted between sequences with the same token."""
+BY_STEP, SWAPS = ("r2", "exchanged"), ("swapped", "random")
+"""R² of the belief, and of one permuted between sequences with the same token; the way on, by what was put in."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,16 @@ class ChainOfThought(Study):
         return Findings(
             self.name,
             self._scalars(found),
-            {"by_depth": _by_depth(found), "by_step": _by_step(found), "swaps": _swaps(found),
-             "models": fingerprint_table((each.name, each.fingerprint) for each in found)},
+            {
+                "by_depth": _table(found, "by_depth", "steps", BY_DEPTH,
+                                   "Every network by the number of steps that are asked for."),
+                "by_step": _table(found, "by_step", "step", dict.fromkeys(BY_STEP, "fraction"),
+                                  "The belief at every step by itself, read from the final stream."),
+                "swaps": _table(found, "swapped", "depth", dict.fromkeys(SWAPS, "fraction"),
+                                "Probability of the way on from the state swapped in, and after a move as long in a "
+                                "random direction.", begins=0),
+                "models": fingerprint_table((each.name, each.fingerprint) for each in found),
+            },
             notes=(
                 f"Sequences have the same positions and answers with a scratchpad and without. Questions beyond the "
                 f"network ask for more than {self.n_layers} steps, as many as it has layers.",
@@ -209,19 +223,19 @@ class ChainOfThought(Study):
             ]
             said = [np.exp2(interp.collect(model, prompts, [OUTCOMES], edits=[edit])[OUTCOMES]) for edit in edits]
             shares.append([way_probability(each.reshape(len(way), -1, task.V)[:, k:], way) for each in said])
-        return dict(zip(("swapped", "random"), np.array(shares).T, strict=True))
+        return dict(zip(SWAPS, np.array(shares).T, strict=True))
 
     def _scalars(self, found: Sequence[OfNetwork]) -> dict[str, Scalar]:
-        from .over_seeds import beside_null, difference_scalar
+        from .over_seeds import beside_null, difference_scalar, mean_over_seeds
 
         of = {arm: [each for each in found if each.arm == arm] for arm in ARMS}
-        words = {
-            "scratchpad": ARMS["scratchpad"],
-            "none": "without one",
-            "deep": f"without, {self.n_layers_deep} layers",
-        }
+        words = ARMS | {"none": "without one", "deep": f"without, {self.n_layers_deep} layers"}
         right = {arm: [each.beyond("right", self.n_layers) for each in mine] for arm, mine in of.items()}
         chance = [each.beyond("chance", self.n_layers) for each in of["none"]]
+
+        def most_steps(arm: str, name: str) -> list[float]:
+            return [float(each.by_depth[name][-1]) for each in of[arm]]
+
         scalars = {}
         for arm, name in {"scratchpad": "with", "none": "without", "deep": "without_deep"}.items():
             scalars[f"right_{name}"] = beside_null(
@@ -229,28 +243,36 @@ class ChainOfThought(Study):
                 f"probability of the right answer beyond {self.n_layers} steps {words[arm]}; the ideal observer's is 1",
             )  # fmt: skip
             scalars[f"kl_{name}_bits"] = beside_null(
-                [float(each.by_depth["kl_bits"][-1]) for each in of[arm]],
-                [float(each.by_depth["start_kl_bits"][-1]) for each in of["none"]],
-                "bits", "who sees the start and the number of steps alone",
+                most_steps(arm, "kl_bits"), most_steps("none", "start_kl_bits"), "bits",
+                "who sees the start and the number of steps alone",
                 f"KL from the exact posterior, most steps, {words[arm]}",
+            )  # fmt: skip
+            scalars[f"calibration_error_{name}"] = beside_null(
+                most_steps(arm, "calibration_error"), most_steps(arm, "calibration_exchanged"), "fraction",
+                "confidences of other sequences",
+                f"distance of confidence from the share that is right, most steps, {words[arm]}",
+            )  # fmt: skip
+            scalars[f"tracking_{name}"] = mean_over_seeds(
+                [float(each.by_depth["tracking"].min()) for each in of[arm]], "fraction",
+                Null("the best single number", 0.0, (0.0, 0.0)),
+                f"how closely the entropy follows the exact one, the step where it is least, {words[arm]}",
             )  # fmt: skip
         scalars["right_gain"] = difference_scalar(
             right["scratchpad"], right["none"], "fraction",
             f"probability of the right answer beyond {self.n_layers} steps with a scratchpad less that without",
         )  # fmt: skip
         for arm, name in {"scratchpad": "", "none": "_without"}.items():
-            least = [int(each.by_step["r2"].argmin()) for each in of[arm]]
+            read = [each.by_step for each in of[arm]]
+            least = [int(by_step["r2"].argmin()) for by_step in read]
+            own, permuted = ([float(by[what][k]) for by, k in zip(read, least, strict=True)] for what in BY_STEP)
             scalars[f"belief_r2{name}"] = beside_null(
-                [float(each.by_step["r2"][k]) for each, k in zip(of[arm], least, strict=True)],
-                [float(each.by_step["exchanged"][k]) for each, k in zip(of[arm], least, strict=True)],
-                "fraction", "beliefs permuted between sequences with the same token",
+                own, permuted, "fraction", "beliefs permuted between sequences with the same token",
                 f"R² of the step's exact belief in the final stream, at the step where it is least, {words[arm]}",
             )  # fmt: skip
         middle = self.n_layers // 2
+        swapped, moved = ([float(each.swapped[how][middle]) for each in of["scratchpad"]] for how in SWAPS)
         scalars["followed"] = beside_null(
-            [float(each.swapped["swapped"][middle]) for each in of["scratchpad"]],
-            [float(each.swapped["random"][middle]) for each in of["scratchpad"]],
-            "fraction", "as long a move in a random direction",
+            swapped, moved, "fraction", "as long a move in a random direction",
             f"probability of the way on from the state swapped in at step {self.swap_step}, depth {middle}",
         )  # fmt: skip
         return scalars
@@ -262,9 +284,12 @@ def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> di
     said = np.stack([read(tokens, k) for k in range(task.depth)], axis=1)  # [sequence, step, symbol]
     exact = answer_posterior(task.shown_in(tokens), tokens[:, drawn.scored[0]] - task.V, task.depth)
     right = np.take_along_axis(said, answers[..., None], axis=2)[..., 0]
-    kl, greedy = kl_bits(drawn.posterior, said), written(read, task, tokens) == answers
+    kl, tracking = kl_bits(drawn.posterior, said), entropy_tracking(said, drawn.posterior)
+    symbols, confidence = written(read, task, tokens)
+    is_right = greedy = symbols == answers
     if task.scratchpad:
         right, kl = right.cumprod(axis=1), kl.cumsum(axis=1)
+        is_right, confidence = greedy.cumprod(axis=1), confidence.cumprod(axis=1)
     is_open = drawn.columns["is_way_shown"] & ~drawn.columns["is_return"]
     if not is_open.any(axis=0).all():
         raise task.refusal(
@@ -278,19 +303,43 @@ def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> di
         "kl_bits": kl.mean(axis=0),
         "start_kl_bits": kl_bits(exact, drawn.windows[0]).mean(axis=0),
         "bayes_bits": entropy_bits(exact).mean(axis=0),
+        "tracking": tracking,
+        "calibration_error": calibration_error(confidence, is_right),
+        "calibration_exchanged": calibration_error(np.roll(confidence, 1, axis=0), is_right),
     }
+
+
+def entropy_tracking(
+    said: Float[np.ndarray, "sequence step symbol"], exact: Float[np.ndarray, "sequence step symbol"]
+) -> Float[np.ndarray, " step"]:
+    """1 less the entropy error over that of the best single number, step by step; NaN where it never varies."""
+    true = entropy_bits(exact)
+    blind = np.abs(true - np.median(true, axis=0)).mean(axis=0)
+    return 1 - ratio(np.abs(entropy_bits(said) - true).mean(axis=0), blind)
+
+
+def calibration_error(
+    confidence: Float[np.ndarray, "sequence step"], is_right: Shaped[np.ndarray, "sequence step"]
+) -> Float[np.ndarray, " step"]:
+    """Mean over sequences of |mean confidence − share that is right|, each of its tenth of confidence."""
+    tenth = np.minimum((confidence * 10).astype(np.int64), 9)
+    gap = confidence - is_right
+    sums = [np.bincount(tenth[:, k], gap[:, k]) for k in range(gap.shape[1])]
+    return np.array([np.abs(each).sum() / len(gap) for each in sums])
 
 
 def written(
     read: Read, task: IteratedPermutation, tokens: Int[np.ndarray, "sequence pos"]
-) -> Int[np.ndarray, "sequence step"]:
-    """The likeliest symbols, step by step; with a scratchpad each is written before the next is read."""
-    tokens, answers = tokens.copy(), []
+) -> tuple[Int[np.ndarray, "sequence step"], Float[np.ndarray, "sequence step"]]:
+    """The likeliest symbols and their probabilities; with a scratchpad each is written before the next is read."""
+    tokens, answers, confidence = tokens.copy(), [], []
     for k in range(task.depth):
-        answers.append(read(tokens, k).argmax(axis=1))
+        said = read(tokens, k)
+        answers.append(said.argmax(axis=1))
+        confidence.append(said.max(axis=1))
         if task.scratchpad and k + 1 < task.depth:
             tokens[:, k + 1 - task.depth] = answers[-1] + task.V
-    return np.stack(answers, axis=1)
+    return np.stack(answers, axis=1), np.stack(confidence, axis=1)
 
 
 def ways(
@@ -336,37 +385,16 @@ def exchanged(prompts: "PromptSet", rng: np.random.Generator) -> "PromptSet":
     return replace(prompts, name=f"{prompts.name} exchanged", posterior=prompts.posterior[given])
 
 
-def _by_depth(found: Sequence[OfNetwork]) -> Table:
+def _table(
+    found: Sequence[OfNetwork], of: str, index: str, units: Mapping[str, str], caption: str, begins: int = 1
+) -> Table:
+    """A row for every network and index, from one of the mappings that were read of it."""
     rows = [
-        {"arm": ARMS[each.arm], "layers": each.n_layers, "seed": each.seed, "steps": k + 1}
-        | {name: float(each.by_depth[name][k]) for name in BY_DEPTH}
+        {"arm": ARMS[each.arm], "layers": each.n_layers, "seed": each.seed, index: k + begins}
+        | {name: float(values[k]) for name, values in read.items()}
         for each in found
-        for k in range(len(each.by_depth["right"]))
+        if (read := getattr(each, of))
+        for k in range(len(next(iter(read.values()))))
     ]
-    units = {"arm": LABEL, "layers": "layers", "seed": LABEL, "steps": "steps"} | dict(BY_DEPTH)
-    return Table.from_rows(rows, units, "Every network by the number of steps that are asked for.")
-
-
-def _by_step(found: Sequence[OfNetwork]) -> Table:
-    rows = [
-        {"arm": ARMS[each.arm], "seed": each.seed, "step": k + 1}
-        | {name: float(values[k]) for name, values in each.by_step.items()}
-        for each in found
-        for k in range(len(each.by_step.get("r2", ())))
-    ]
-    units = {"arm": LABEL, "seed": LABEL, "step": "steps"} | dict.fromkeys(BY_STEP, "fraction")
-    return Table.from_rows(rows, units, "The belief at every step by itself, read from the final stream.")
-
-
-def _swaps(found: Sequence[OfNetwork]) -> Table:
-    rows = [
-        {"seed": each.seed, "depth": depth, **{name: float(values[depth]) for name, values in each.swapped.items()}}
-        for each in found
-        for depth in range(len(each.swapped.get("swapped", ())))
-    ]
-    units = {"seed": LABEL, "depth": "depth", "swapped": "fraction", "random": "fraction"}
-    return Table.from_rows(
-        rows,
-        units,
-        "Probability of the way on from the state swapped in, and after a move as long in a random direction.",
-    )
+    fixed = {"arm": LABEL, "layers": "layers", "seed": LABEL, index: "depth" if index == "depth" else "steps"}
+    return Table.from_rows(rows, fixed | dict(units), caption)

@@ -1,6 +1,6 @@
 """The study `component_roles`: what residual stream, feed-forward and attention do for a belief, in several networks.
 
-Four claims of Paper I, each asked of every network and told as a mean over networks with a t interval:
+Claims of Paper I, each asked of every network and told as a mean over networks with a t interval:
 
     belief        R² of the exact belief in the final stream beyond position, and bits by which the prediction follows a
                   donor's belief that is put into the stream (probe `belief`)
@@ -9,6 +9,7 @@ Four claims of Paper I, each asked of every network and told as a mean over netw
     routing       queries of every layer permuted between sequences: does the prediction become the posterior for the
                   donor's key in the sequence's own context?
     accumulation  KL of the exact posterior from what each depth decodes to: how much the least helpful layer takes off
+    frame         keys collapsed, turned and stretched, and the head of the first layer that binds removed (`key_frame`)
 
 Source: Paper I (arXiv 2512.22471), the roles of the components.
 """
@@ -30,6 +31,7 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 from ..validation import check_sizes
+from .key_frame import key_frame
 
 if TYPE_CHECKING:
     from interp.capture import Capture
@@ -68,6 +70,16 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
         "below 0 some layer leads away",
     ),
     "depth_trend": ("1", "trend over depth of that KL; −1: closer at every depth of every sequence"),
+    "keys_cosine": ("1", "mean |cos| of the keys of one sequence and head, about their mean"),
+    "keys_stretched_cosine": ("1", "the same with keys stretched along one direction a head"),
+    "keys_collapsed_bits": ("bits", "KL added where every head keeps the first principal axis of its keys alone"),
+    "keys_turned_bits": (
+        "bits", "KL added where keys are turned by 60 degrees, which moves each by its length and keeps their cosines",
+    ),
+    "keys_stretched_bits": ("bits", "KL added where keys are stretched and queries shrunk: every score is as it was"),
+    "binding_head_bits": (
+        "bits", "KL added by removing the first layer's head that attends most from values to the keys before them",
+    ),
     "stream_growth": (
         "1", "length of the stream that enters a layer over that which enters the layer before, where it is least",
     ),
@@ -155,7 +167,10 @@ class ComponentRoles(Study):
             "depth_trend": components["posterior_kl_trend"].value,
             "stream_growth": float(np.min(by_layer["stream_norm"][1:] / by_layer["stream_norm"][:-1])),
         }
-        null = {"routed_share": elsewhere}
+        value |= key_frame(
+            model, prompts, lambda edits: _kl(interp.collect(model, prompts, [OUTCOMES], edits=edits)) - _kl(read)
+        )
+        null = {"routed_share": elsewhere, "binding_head_bits": value.pop("other_heads_bits")}
         for mine, theirs in (
             ("belief_r2_beyond_position", "r2_beyond_position"),
             ("belief_redirected_bits", "redirected"),
@@ -233,15 +248,27 @@ def _kl(read: "Capture") -> float:
 
 def role_scalars(found: Sequence[OfNetwork]) -> dict[str, Scalar]:
     """Means over networks, beside their nulls where a number has one and beside 0 where that means no effect."""
-    from .over_seeds import beside_null, mean_over_seeds
+    from .over_seeds import beside_null, difference_scalar, mean_over_seeds
 
     nulls = {
+        "binding_head_bits": "the other heads of that layer, removed one by one",
         "belief_r2_beyond_position": "beliefs permuted between sequences",
         "belief_redirected_bits": "random subspaces of the same dimension",
         "routed_share": "the keys of a third sequence",
     }
-    of_zero = {"feed_forward_off_bits", "attention_off_bits", "least_gain_bits"}
-    scalars = {}
+    of_zero = {
+        "feed_forward_off_bits",
+        "attention_off_bits",
+        "least_gain_bits",
+        "keys_collapsed_bits",
+        "keys_turned_bits",
+    }
+    collapsed, turned = ([each.value[f"keys_{name}_bits"] for each in found] for name in ("collapsed", "turned"))
+    scalars = {
+        "keys_collapsed_beyond_turned_bits": difference_scalar(
+            collapsed, turned, "bits", "KL added by collapsing keys, less that of turning them as far"
+        )
+    }
     for name, (unit, meaning) in MEANINGS.items():
         values = [each.value[name] for each in found]
         if name in nulls:
@@ -253,22 +280,18 @@ def role_scalars(found: Sequence[OfNetwork]) -> dict[str, Scalar]:
 
 
 def _by_depth(found: Sequence[OfNetwork]) -> Table:
-    rows = [
-        {"network": each.name, "depth": depth, "posterior_kl": float(kl)}
-        for each in found
-        for depth, kl in enumerate(each.kl_by_depth)
-    ]
+    parts = [_of_each(each.name, {"depth": np.arange(len(each.kl_by_depth)), "posterior_kl": each.kl_by_depth})
+             for each in found]  # fmt: skip
     units = {"network": LABEL, "depth": "depth", "posterior_kl": "bits"}
-    return Table.from_rows(rows, units, "KL of the exact posterior from what each depth decodes to.")
+    return Table.stacked(parts, units, "KL of the exact posterior from what each depth decodes to.")
 
 
 def _by_layer(found: Sequence[OfNetwork]) -> Table:
-    rows = [
-        {"network": each.name, "layer": layer, **{norm: float(each.norms[norm][layer]) for norm in NORMS}}
-        for each in found
-        for layer in range(len(each.norms[NORMS[0]]))
-    ]
+    parts = [_of_each(each.name, {"layer": np.arange(len(each.norms[NORMS[0]])), **each.norms}) for each in found]
     units = {"network": LABEL, "layer": "layer"} | dict.fromkeys(NORMS, "activation")
-    return Table.from_rows(
-        rows, units, "Lengths of the updates and of the stream that enters the layer, means over rows."
-    )
+    caption = "Lengths of the updates and of the stream that enters the layer, means over rows."
+    return Table.stacked(parts, units, caption)
+
+
+def _of_each(name: str, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {"network": np.full(len(next(iter(columns.values()))), name), **columns}

@@ -67,18 +67,11 @@ class DepthProfiles(Study):
     question: ClassVar[str] = "What changes from layer to layer, in one deep network as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.running.run import run
-
-        from .over_seeds import models_table, plans_over_seeds, trained
+        from .over_seeds import models_table, plans_over_seeds, read_by_probes
 
         check_distinct(self.name, "seeds", self.seeds)
         plans = plans_over_seeds(self.task, self.settings, self.seeds)
-        trainings, found = [], []
-        for training in trained(plans, work, progress):
-            folder = str(training.folder)
-            record = run(folder, probes=PROBES, settings=self._asked(), n_pool=self.n_pool, out=None, quiet=True)
-            trainings.append(training)
-            found.append(record.findings)
+        trainings, found = read_by_probes(plans, work, progress, self._asked(), self.n_pool)
         figures = [training.card.figures["kl_bits"].value for training in trainings]
         return Findings(
             self.name,

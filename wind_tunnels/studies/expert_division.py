@@ -57,7 +57,7 @@ class ExpertDivision(Study):
     question: ClassVar[str] = "Do the experts of a mixture divide domains between them, in one network as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds, trained
+        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds, read_by_probes
 
         check_distinct(self.name, "seeds", self.seeds)
         plans = [
@@ -68,11 +68,10 @@ class ExpertDivision(Study):
                 fixed={"components": list(tasks), "symbols": "shared"}, variant=f"{domains}-",
             )
         ]  # fmt: skip
-        trainings, rows = [], []
+        settings = {"components": {"experts": True, "n_permutations": self.n_permutations}}
+        trainings, read = read_by_probes(plans, work, progress, settings, self.n_pool)
         asked = [(domains, seed) for domains in DOMAINS for seed in self.seeds]
-        for training, (domains, seed) in zip(trained(plans, work, progress), asked, strict=True):
-            trainings.append(training)
-            rows.append(_row(domains, seed, self._read(str(training.folder))))
+        rows = [_row(*of, findings["components"]) for of, findings in zip(asked, read, strict=True)]
         scalars: dict[str, Scalar] = {}
         for domains, (what, _) in DOMAINS.items():
             kl_bits = [
@@ -104,20 +103,11 @@ class ExpertDivision(Study):
             headline=tuple(f"experts_beyond_token_{end}" for end in (*DOMAINS, "gained")),
         )
 
-    def _read(self, folder: str) -> dict[str, Scalar]:
-        """The numbers of `components` over one network, those of exchanged routing taken off."""
-        from interp.running.run import run
 
-        asked: dict[str, Any] = {"experts": True, "n_permutations": self.n_permutations}
-        record = run(
-            folder, probes=["components"], settings={"components": asked}, n_pool=self.n_pool, out=None, quiet=True
-        )
-        return {name: record.findings["components"][number] for name, (number, _) in SHOWN.items()}
-
-
-def _row(domains: str, seed: int, read: Mapping[str, Scalar]) -> dict[str, object]:
+def _row(domains: str, seed: int, read: Findings) -> dict[str, object]:
     row: dict[str, object] = {"domains": domains, "seed": seed}
-    for name, scalar in read.items():
+    for name, (number, _) in SHOWN.items():
+        scalar = read[number]
         row |= number_columns(name, scalar.value, scalar.interval or (np.nan, np.nan), p=scalar.p)
     return row
 

@@ -107,13 +107,11 @@ class FineTuning(Study):
             for seed, base in zip(self.seeds, bases, strict=True)
             for arm in ARMS
         ]
-        others = [training.folder for training in train_tunnels(plans, work, part_of(progress, total, n))]
+        others = iter(training.folder for training in train_tunnels(plans, work, part_of(progress, total, n)))
         found: dict[int, dict[str, Network]] = {}
-        for i, (seed, base) in enumerate(zip(self.seeds, bases, strict=True)):
-            folders = [base, *others[i * len(ARMS) : (i + 1) * len(ARMS)]]
-            found[seed] = {
-                arm: self._read(folder, base) for arm, folder in zip(("before", *ARMS), folders, strict=True)
-            }
+        for seed, base in zip(self.seeds, bases, strict=True):
+            folders = {"before": base} | {arm: next(others) for arm in ARMS}
+            found[seed] = {arm: self._read(folder, base) for arm, folder in folders.items()}
             progress(n + n_arms + len(found) * (1 + len(ARMS)), total)
         networks = [each for of_seed in found.values() for each in of_seed.values()]
         return Findings(
@@ -193,17 +191,11 @@ def _moved_table(found: Mapping[int, Mapping[str, Network]]) -> Table:
 
 def _networks_table(found: Mapping[int, Mapping[str, Network]]) -> Table:
     rows = [
-        {
-            "seed": seed,
-            "data": arm,
-            "keys": float(np.abs(of.cosines).mean()),
-            "bayes_r2": of.bayes_r2,
-            "kl_bits": of.kl_bits,
-        }
+        {"seed": seed, "data": arm, "keys": float(np.abs(of.cosines).mean()), "bayes_r2": of.bayes_r2,
+         "kl_bits": of.kl_bits}
         for seed, each in found.items()
         for arm, of in each.items()
-    ]
+    ]  # fmt: skip
     units = {"seed": LABEL, "data": LABEL, "keys": "1", "bayes_r2": "fraction", "kl_bits": "bits"}
-    return Table.from_rows(
-        rows, units, "Each network on the first task: keys' |cosine|, R² of the exact entropy, KL from the posterior."
-    )
+    caption = "Each network on the first task: keys' |cosine|, R² of the exact entropy, KL from the posterior."
+    return Table.from_rows(rows, units, caption)

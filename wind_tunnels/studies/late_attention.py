@@ -29,12 +29,14 @@ _ARMS = ("whole", "off")
 class LateAttention(Study):
     """Networks of `n_layers` layers with and without attention in the top `n_off`, for every seed.
 
-    `length`: symbols they are read on, in place of those they are trained on. `size`, `n_steps` as in `primitives`.
+    `trained_length`: symbols they are trained on (None: the recipe's own); `length`: symbols they are read on.
+    `size`, `n_steps` as in `primitives`.
     """
 
     seeds: tuple[int, ...] = (1, 2, 3)
     n_layers: int = 3
     n_off: int = 2
+    trained_length: int | None = None
     length: int = 20
     size: Literal["small", "papers"] = "small"
     n_steps: int | None = None
@@ -60,6 +62,8 @@ class LateAttention(Study):
         plans = {}
         for seed in self.seeds:
             plan = plan_of(TASK, REFERENCE, seed, self.size, self.n_steps)
+            if self.trained_length is not None:
+                plan = replace(plan, task=plan.task.lengthened(self.trained_length))
             for arm in _ARMS:
                 kept = None if arm == "whole" else tuple(range(self.n_layers - self.n_off))
                 network = replace(plan.network, n_layers=self.n_layers, attention_layers=kept)
@@ -79,9 +83,8 @@ class LateAttention(Study):
         places = {"within": "up to the trained length", "beyond": "beyond it"}
         words = {"whole": "all attention on", "off": f"attention off in the top {self.n_off} layers"}
         for place, where in places.items():
-            values = {
-                arm: [found[arm, seed][f"mae_per_sequence_bits_{place}"].value for seed in self.seeds] for arm in _ARMS
-            }
+            error = f"mae_per_sequence_bits_{place}"
+            values = {arm: [found[arm, seed][error].value for seed in self.seeds] for arm in _ARMS}
             for arm in _ARMS:
                 meaning = f"mean distance of the predictive entropy from the exact one {where}, {words[arm]}"
                 scalars[f"error_{place}_{arm}"] = mean_scalar(values[arm], "bits", none, meaning)
@@ -89,12 +92,11 @@ class LateAttention(Study):
                 values["off"], values["whole"], f"error {where} without late attention over that with it, seed by seed"
             )
         rows = [
-            {"arm": arm, "seed": seed, **{name: figure.value for name, figure in figures.items()}}
+            {"arm": arm, "seed": seed} | {name: figure.value for name, figure in figures.items()}
             for (arm, seed), figures in found.items()
         ]
-        units = {"arm": LABEL, "seed": LABEL} | {
-            name: figure.unit for name, figure in next(iter(found.values())).items()
-        }
+        figures = next(iter(found.values()))
+        units = {"arm": LABEL, "seed": LABEL} | {name: figure.unit for name, figure in figures.items()}
         return Findings(
             self.name,
             scalars,

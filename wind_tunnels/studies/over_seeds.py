@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from interp.errors import UsageError
-from interp.findings import Interval, Null, Scalar
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.registry import load_entry
 from interp.statistics.intervals import TMean, t_mean
 from interp.system.progress import Report, part_of
@@ -52,6 +52,20 @@ def trained(plans: Sequence[TrainingPlan], work: Path, progress: Report) -> Iter
     for i, training in enumerate(finished, 1):
         yield training
         progress(len(plans) + i, 2 * len(plans))
+
+
+def read_by_probes(
+    plans: Sequence[TrainingPlan], work: Path, progress: Report, asked: Mapping[str, Mapping[str, Any]], n_pool: int
+) -> tuple[list[FinishedTraining], list[Mapping[str, Findings]]]:
+    """Train all, then run the probes that are `asked`, with their settings, over each."""
+    from interp.running.run import run
+
+    finished, found = [], []
+    for training in trained(plans, work, progress):
+        folder, settings = str(training.folder), {probe: dict(given) for probe, given in asked.items()}
+        found.append(run(folder, probes=list(asked), settings=settings, n_pool=n_pool, out=None, quiet=True).findings)
+        finished.append(training)
+    return finished, found
 
 
 def models_table(trainings: Iterable[FinishedTraining]) -> Table:

@@ -54,20 +54,14 @@ class TrainingCourses(Study):
     question: ClassVar[str] = "Does attention settle before precision does, in one training as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.running.run import run
-
-        from .over_seeds import models_table, plans_over_seeds, trained
+        from .over_seeds import models_table, plans_over_seeds, read_by_probes
 
         check_distinct(self.name, "seeds", self.seeds)
         plans = plans_over_seeds(self.task, self.settings, self.seeds, keep="log")
         asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap,
                          "n_exchanged": self.n_pool}}  # fmt: skip
-        trainings, found = [], []
-        for training in trained(plans, work, progress):
-            folder = str(training.folder)
-            record = run(folder, probes=[PROBE], settings=asked, n_pool=self.n_pool, out=None, quiet=True)
-            trainings.append(training)
-            found.append(record.findings[PROBE])
+        trainings, read = read_by_probes(plans, work, progress, asked, self.n_pool)
+        found = [findings[PROBE] for findings in read]
         by_seed = dict(zip(self.seeds, found, strict=True))
         return Findings(
             self.name,

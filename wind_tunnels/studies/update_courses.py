@@ -123,16 +123,13 @@ class UpdateCourses(Study):
                 found=f"it kept its weights at {len(steps)} steps",
                 fix="Train it again with --set checkpoints_per_doubling=1.",
             )
-        asked = {
-            "n_prompts": self.n_prompts,
-            "n_permutations": self.n_permutations,
-            "n_bootstrap": 20,
-            "seed": self.seed,
-        }
+        own = {name: getattr(self, name) for name in ("n_prompts", "n_permutations", "seed")}
         moved, weights = [], []
         with reporting("", quiet=True) as silent:
             for where in map(str, steps.values()):
-                law = make_study("gradient_laws", {"model": where, **asked}).measure(work, silent)[_LAW]
+                law = make_study("gradient_laws", {"model": where, "n_bootstrap": 20, **own}).measure(work, silent)[
+                    _LAW
+                ]
                 assert law.null is not None, "the study gives a null with this number"
                 moved.append((law.value, law.null.value))
                 weights.append(_weights(interp.load(where)))

@@ -117,8 +117,7 @@ KNOWN = known()
 def test_every_part_names_a_number_that_its_probe_or_study_gives(all_claims):
     for claims in all_claims.values():
         for claim in claims.claim:
-            premise = [claim.premise.read] if claim.premise else []
-            for read in [*premise, *(read for part in claim.parts for read in part.reads)]:
+            for read in claim.reads():
                 source = claims.sources()[read.source]
                 assert read.of in (source.study or source.probes), (claim.number, read)
                 load_entry("study" if source.kind == "study" else "probe", read.of)
@@ -132,7 +131,7 @@ def test_every_part_names_a_number_that_its_probe_or_study_gives(all_claims):
 def test_every_claim_is_measured_at_some_scale_or_says_why_not(all_claims):
     for claims in all_claims.values():
         for claim in claims.claim:
-            scales = [set(claims.sources()[read.source].scales) for part in claim.parts for read in part.reads]
+            scales = [set(claims.sources()[read.source].scales) for read in claim.reads()]
             assert claim.reason or any("paper" in found for found in scales), claim.number
 
 

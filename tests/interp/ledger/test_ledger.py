@@ -14,7 +14,7 @@ import interp
 from interp.errors import RecordError, UnknownName, UsageError
 from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.claims import Claims, Reference, read_claims
-from interp.ledger.evidence import Evidence, is_same_model, models_of, number_of
+from interp.ledger.evidence import Evidence, is_named, is_same_model, models_of, number_of
 from interp.ledger.ledger import BEYOND, LEDGER_NAME, counts, read_ledger, show_ledger, write_ledger
 from interp.ledger.replicate import (
     JOINT,
@@ -201,6 +201,26 @@ def test_a_comparison_takes_the_models_in_the_order_of_the_claim(claims):
         assert cells_of(judged_rows(claims, ALL, [PYTHIA, PHI], numbers_of(found)), 2)[JOINT].outcome == outcome
 
 
+SECOND = """
+[[claim.part]]
+label = "of two others"
+read = { source = "each", of = "manifold", field = "one" }
+models = ["mine", "pythia-410m"]
+rule = { kind = "falling" }
+"""
+
+
+def test_a_comparison_whose_models_are_here_decides_and_others_are_shown(tmp_path):
+    (tmp_path / "paper9.toml").write_text(CLAIMS.replace("[[claim]]\nnumber = 3", SECOND + "[[claim]]\nnumber = 3"))
+    claims = read_claims(tmp_path / "paper9.toml")
+    found = evidence(claims, pythia=(scalar(0.2, 0.15, 0.25), TWO), other=(FINE, TWO))
+    cell = cells_of(judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found)), 2)[JOINT]
+    assert cell.outcome == "supported" and [part.outcome for part in cell.parts] == [None, "supported"]
+    assert "missing: phi-2" in cell.parts[0].why
+    neither = cells_of(judged_rows(claims, ALL, [PYTHIA], numbers_of(evidence(claims, pythia=(FINE, TWO)))), 2)[JOINT]
+    assert [part.outcome for part in neither.parts] == ["not measurable here"] * 2
+
+
 def test_a_premise_that_does_not_hold_leaves_a_claim_unmeasured_and_shows_its_numbers(claims):
     held = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, TWO)))), 3)[OTHER]
     assert held.outcome == "supported" and held.parts[0].numbers[0].scalar.value == 0.4
@@ -266,6 +286,10 @@ judges = ["two"]
 label = "one, asked for more"
 read = { source = "each", of = "manifold", field = "one" }
 rule = { kind = "at_least", low = 2.0 }
+[claim.revision.premise]
+read = { source = "each", of = "manifold", field = "two" }
+rule = { kind = "PREMISE" }
+otherwise = "two is too large"
 [[claim]]
 number = 9
 title = "A younger claim"
@@ -281,7 +305,7 @@ rule = { kind = "at_least", low = 2.0 }
 
 def test_a_later_rule_judges_the_same_numbers_and_the_first_verdict_stays_beside_it(tmp_path):
     (tmp_path / "paper9.toml").write_text(
-        CLAIMS.replace("[[claim]]\nnumber = 2\n", REVISION + "[[claim]]\nnumber = 2\n")
+        CLAIMS.replace("[[claim]]\nnumber = 2\n", REVISION.replace("PREMISE", "positive") + "[[claim]]\nnumber = 2\n")
     )
     claims = read_claims(tmp_path / "paper9.toml")
     found = evidence(claims, other=(FINE, TWO))
@@ -300,6 +324,14 @@ def test_a_later_rule_judges_the_same_numbers_and_the_first_verdict_stays_beside
     assert cells_of(list(rows.values()), 9)[OTHER].earlier is None and "2030-02-01" in rows[9].revised
     assert rows[2] == next(row for row in first if row.number == 2), "what has no later rule is not judged anew"
     assert as_first_judged(list(rows.values()))[0].cells == first[0].cells
+    text = (tmp_path / "paper9.toml").read_text().replace('otherwise = "two is too large"', 'otherwise = "x"')
+    (tmp_path / "paper9.toml").write_text(
+        text.replace('"positive" }\notherwise = "x"', '"negative" }\notherwise = "x"')
+    )
+    claims = read_claims(tmp_path / "paper9.toml")
+    unasked = cells_of(judged_rows(claims.later(), ALL, [OTHER], numbers_of(found)), 1)[OTHER]
+    assert unasked.outcome == "not measurable here" and unasked.why.startswith("x")
+    assert cells_of(judged_rows(claims.first(), ALL, [OTHER], numbers_of(found)), 1)[OTHER].outcome == "supported"
 
 
 def read(**fields) -> Reference:
@@ -334,6 +366,9 @@ def test_names_of_one_model_are_known_as_such():
         "pythia-410m@step1000", "pythia-410m"
     )
     assert not is_same_model("pythia-410m", "pythia-410m-deduped")
+    for path in ("./phi-2", "models/phi-2/", "./phi-2.gguf", "microsoft/phi-2", "phi-2"):
+        assert is_named(path, "phi-2"), path
+    assert not is_named("./phi-2-tuned", "phi-2") and not is_same_model("./a/phi-2", "./b/phi-2")
 
 
 def test_a_study_lists_the_models_it_is_about():

@@ -88,7 +88,7 @@ def gathered(tmp_path, monkeypatch):
     file.write_text(CLAIMS, encoding="utf-8")
 
     def gather() -> tuple[Evidence, Evidence]:
-        found = gather_evidence(read_claims(file), ["read"], "smoke", [], tmp_path / "runs", quiet=True)
+        found = gather_evidence(read_claims(file), ["read"], [], "smoke", tmp_path / "runs", quiet=True)
         return found["trained", ""], found["read", ""]
 
     return gather

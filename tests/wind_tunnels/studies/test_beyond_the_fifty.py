@@ -7,8 +7,10 @@ import pytest
 from interp.wind_tunnels.networks.weights import open_tunnel
 from interp.wind_tunnels.studies.component_roles import ComponentRoles, addressed
 from interp.wind_tunnels.studies.fine_tuning import ARMS, FineTuning, Network, moved_scalars, token_cosines
+from interp.wind_tunnels.studies.key_frame import KEYS, key_changes, mean_cosine
 from interp.wind_tunnels.studies.over_seeds import beside_null, tunnels_named
 from interp.wind_tunnels.studies.update_courses import Course, UpdateCourses
+from interp.wind_tunnels.studies.value_curve import ValueCurve
 from scipy import stats
 
 import interp
@@ -73,6 +75,52 @@ def test_the_least_gain_is_the_smallest_fall_of_the_table(roles):
     falls = -np.diff(roles.tables["by_depth"]["posterior_kl"])
     assert roles["least_gain_bits"].value == pytest.approx(falls.min())
     assert roles["least_gain_bits"].underpowered  # one network
+
+
+def test_changed_keys_are_what_they_say():
+    """Collapsed on one axis, turned by their own length with all cosines kept, stretched without any effect."""
+    model = interp.load(TUNNEL)
+    prompts = interp.sampled_prompts(model.task, 12)
+    plain = interp.collect(model, prompts, [KEYS, "outcome_log_prob"])
+    rows, keys = plain.rows_at("tunnel")["prompt"], plain[KEYS].astype(np.float64)
+    found = {
+        name: interp.collect(model, prompts, [KEYS, "outcome_log_prob"], edits=edits)
+        for name, edits in key_changes(model, keys).items()
+    }
+    after = {name: read[KEYS].astype(np.float64)[:1] for name, read in found.items()}  # later layers read other streams
+    assert mean_cosine(after["collapsed"], rows) == pytest.approx(1.0, abs=1e-4)
+    assert mean_cosine(after["turned"], rows) == pytest.approx(mean_cosine(keys[:1], rows), abs=1e-4)
+    moved = np.linalg.norm(after["turned"] - keys[:1], axis=-1) / np.linalg.norm(keys[:1], axis=-1)
+    np.testing.assert_allclose(moved, 1.0, atol=1e-3)
+    assert mean_cosine(after["stretched"], rows) > 2 * mean_cosine(keys[:1], rows)
+    said = interp.Need("outcome_log_prob")
+    np.testing.assert_allclose(found["stretched"][said], plain[said], atol=2e-3)
+    assert np.abs(found["collapsed"][said] - plain[said]).max() > 1
+
+
+def test_the_binding_head_of_the_shipped_tunnel_is_the_one_that_the_probe_heads_finds(roles):
+    assert roles["binding_head_bits"].value > 2 > roles["binding_head_bits"].null.value
+    assert roles["keys_stretched_bits"].value == pytest.approx(0, abs=1e-5)
+    gap = roles["keys_collapsed_bits"].value - roles["keys_turned_bits"].value
+    assert roles["keys_collapsed_beyond_turned_bits"].value == pytest.approx(gap)
+
+
+def test_mean_values_are_those_of_rows_of_equal_entropy(tmp_path):
+    """Against a loop and LAPACK's singular values, and beside an untrained copy."""
+    found, model = ValueCurve(n_pool=60).measure(tmp_path, nothing), interp.load(TUNNEL)
+    read = interp.collect(model, interp.sampled_prompts(model.task, 60), ["v"])
+    values = read[interp.Need("v")][-1].astype(np.float64).reshape(len(read.posterior), -1)
+    entropy = [round(float(-(p[p > 0] * np.log2(p[p > 0])).sum()), 6) + 0.0 for p in read.posterior]
+    levels = sorted(set(entropy))
+    means = np.array(
+        [np.mean([v for v, h in zip(values, entropy, strict=True) if h == level], axis=0) for level in levels]
+    )
+    left, lengths, _ = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
+    assert found["pc1_share"].value == pytest.approx(lengths[0] ** 2 / (lengths**2).sum())
+    assert found["entropy_order"].value == pytest.approx(abs(stats.spearmanr(left[:, 0], levels)[0]))
+    table = found.tables["networks"]
+    assert table["training"].tolist() == ["trained", "untrained"]
+    assert found["pc1_share"].null.value == pytest.approx(float(table["pc1_share"][1]))
 
 
 def test_a_number_beside_its_null_is_paired_by_seed():

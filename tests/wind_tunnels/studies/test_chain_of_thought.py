@@ -5,6 +5,7 @@ import pytest
 from interp.wind_tunnels.studies.chain_of_thought import (
     ChainOfThought,
     at_step,
+    calibration_error,
     depth_figures,
     exchanged,
     way_probability,
@@ -45,6 +46,8 @@ def test_the_ideal_observer_is_right_where_the_way_is_shown_and_exact_everywhere
     np.testing.assert_allclose(figures["right"], 1.0)
     np.testing.assert_allclose(figures["greedy"], 1.0)
     np.testing.assert_allclose(figures["kl_bits"], 0.0, atol=1e-12)
+    np.testing.assert_allclose(figures["tracking"], 1.0)
+    assert (figures["calibration_error"] < 0.06).all() and figures["calibration_exchanged"][-1] > 0.2
     assert (figures["start_kl_bits"] > 0.5).all() and (figures["bayes_bits"][1:] > 0.1).all()
 
 
@@ -53,6 +56,7 @@ def test_who_sees_the_start_alone_is_at_its_own_kl_and_wrong_where_nothing_retur
     figures = depth_figures(WITHOUT, drawn, lambda tokens, k: drawn.windows[0][:, k])
     np.testing.assert_allclose(figures["kl_bits"], figures["start_kl_bits"])
     assert (figures["right"] <= figures["chance"] + 1e-12).all()
+    assert (figures["tracking"] <= 0).all(), "one entropy a step follows no question"
 
 
 def test_with_a_scratchpad_the_way_is_multiplied_and_its_kl_added_up():
@@ -65,12 +69,24 @@ def test_with_a_scratchpad_the_way_is_multiplied_and_its_kl_added_up():
     np.testing.assert_allclose(figures["kl_bits"], kl_bits(drawn.posterior, said).mean(axis=0).cumsum())
 
 
+def test_calibration_is_the_gap_of_each_tenth_of_confidence():
+    confidence = np.array([[0.95], [0.91], [0.35], [0.31]])
+    is_right = np.array([[1], [0], [1], [0]])
+    assert calibration_error(confidence, is_right)[0] == pytest.approx((0.86 + 0.34) / 4)
+    rng = np.random.default_rng(0)
+    drawn = rng.random((40_000, 2))
+    told = calibration_error(drawn, np.stack([rng.random(40_000) < drawn[:, 0], np.zeros(40_000)], axis=1))
+    assert told[0] < 0.01 and told[1] == pytest.approx(drawn[:, 1].mean())
+
+
 def test_a_written_symbol_is_what_the_next_step_reads():
     drawn = WITH.sample(np.random.default_rng(1), 50)
     shifted = lambda tokens, k: np.eye(7)[(tokens[:, 11 + k] - 7 + 1) % 7]  # noqa: E731
     start = drawn.tokens[:, 11] - 7
     expected = (start[:, None] + np.arange(1, 5)) % 7
-    np.testing.assert_array_equal(written(shifted, WITH, drawn.tokens), expected)
+    symbols, confidence = written(shifted, WITH, drawn.tokens)
+    np.testing.assert_array_equal(symbols, expected)
+    np.testing.assert_array_equal(confidence, 1.0)
 
 
 def test_ways_are_followed_as_far_as_they_are_shown():

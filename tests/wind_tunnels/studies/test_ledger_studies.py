@@ -11,7 +11,7 @@ from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.studies.late_attention import LateAttention
 from interp.wind_tunnels.studies.over_seeds import difference_scalar, mean_scalar, ratio_scalar
 from interp.wind_tunnels.studies.primitives.plans import BARE, TASKS, is_tuned, plan_of
-from interp.wind_tunnels.studies.primitives.study import Primitives
+from interp.wind_tunnels.studies.primitives.study import Primitives, dissociation
 from interp.wind_tunnels.studies.training_courses import INDICES, TrainingCourses, exchange_over_seeds, index_over_seeds
 from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
 from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
@@ -200,6 +200,17 @@ def test_primitives_are_means_index_over_seeds_what_the_cards_say(trained):
     assert any("2 steps" in note for note in found.notes)
 
 
+def test_a_dissociation_is_of_the_network_that_other_seeds_choose():
+    """Shares of the uniform predictor's KL: `one` lacks recall alone, `two` lacks both; seed 3 alone says otherwise."""
+    lacking = {
+        ("bijection", "one"): np.array([0.1, 0.1, 0.1]), ("recall", "one"): np.array([0.8, 0.9, 0.3]),
+        ("bijection", "two"): np.array([0.7, 0.7, 0.0]), ("recall", "two"): np.array([0.9, 0.9, 0.5]),
+    }  # fmt: skip
+    scalar = dissociation(lacking, "recall")
+    assert scalar.value == pytest.approx(np.mean([0.7, 0.8, 0.2])) and "(one)" in scalar.meaning
+    assert dissociation(lacking, "bijection").value < 0
+
+
 def test_primitives_hold_filtering_against_the_best_window_reader(tmp_path):
     study = Primitives(tasks=("hmm",), networks=("gpt-neox", "lstm"), seeds=(1, 2), n_steps=2)
     found = study.measure(tmp_path, nothing)
@@ -238,12 +249,13 @@ def test_what_is_trained_is_not_trained_again(trained):
 
 
 def test_late_attention_is_off_in_one_arm_alone(tmp_path):
-    study = LateAttention(seeds=(1,), n_off=1, n_steps=2, length=12, n=40)
+    study = LateAttention(seeds=(1,), n_off=1, n_steps=2, trained_length=9, length=12, n=40)
     found = study.measure(tmp_path, nothing)
     silent = {
         arm: read_card(tmp_path / f"hmm-gpt-neox-{arm}-seed1").network["attention_layers"] for arm in ("whole", "off")
     }
     assert silent["whole"] is None and tuple(silent["off"]) == (0, 1)
+    assert read_card(tmp_path / "hmm-gpt-neox-off-seed1").parameters["K"] == 9
     runs = found.tables["runs"]
     within = dict(zip(runs["arm"].tolist(), runs["mae_per_sequence_bits_within"].tolist(), strict=True))
     assert found["error_within_ratio"].value == pytest.approx(within["off"] / within["whole"])

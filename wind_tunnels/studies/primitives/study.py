@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from interp.findings import Findings, Null, Scalar
 from interp.probe import Figure
 from interp.records.tunnel_card import TunnelCard
@@ -108,6 +110,10 @@ class Primitives(Study):
                 values = [card.figures[BEYOND_WINDOW].value for card in cards]
                 meaning = f"KL less that of the best reader of the last observations alone: {name} on {task}"
                 beyond[_key(task, name, BEYOND_WINDOW)] = mean_over_seeds(values, "bits", WINDOW_NULL, meaning)
+        if len(self.tasks) > 1:
+            kl = MEASURES["kl_bits"]
+            lacking = {key: np.divide(_values(cards, kl), _null(cards[0], kl).value) for key, cards in found.items()}
+            beyond |= {f"{task}_dissociated": dissociation(lacking, task) for task in self.tasks}
         return Findings(
             self.name,
             scalars | beyond,
@@ -119,7 +125,7 @@ class Primitives(Study):
     def _notes(self, untuned: list[tuple[str, str]]) -> tuple[str, ...]:
         notes = [
             "Networks of a task are matched in parameters, steps and sequences; intervals are over seeds of the "
-            "training, and say nothing of other sizes, budgets or rates.",
+            "training, and say nothing of other sizes, budgets or rates."
         ]
         if untuned:
             named = ", ".join(f"{name} on {task}" for task, name in untuned)
@@ -127,6 +133,25 @@ class Primitives(Study):
         if self.n_steps is not None:
             notes.append(f"Trainings have {self.n_steps} steps; rates were chosen for the recipe's own number.")
         return tuple(notes)
+
+
+def dissociation(lacking: Mapping[tuple[str, str], np.ndarray], task: str) -> Scalar:
+    """How much more of one task a network lacks than of each other, of the network that the other seeds choose.
+
+    `lacking` is by task and network the KL of every seed, as a share of the uniform predictor's.
+    """
+    from ..over_seeds import mean_over_seeds
+
+    networks, others = ([*dict.fromkeys(key[i] for key in lacking)] for i in (1, 0))
+    others.remove(task)
+    gaps = np.array([lacking[task, n] - np.max([lacking[other, n] for other in others], axis=0) for n in networks])
+    chosen = [int(np.delete(gaps, i, axis=1).sum(axis=1).argmax()) for i in range(gaps.shape[1])]
+    names = ", ".join(dict.fromkeys(networks[i] for i in chosen))
+    return mean_over_seeds(
+        list(gaps[chosen, np.arange(len(chosen))]), "fraction", Null("no dissociation", 0.0, (0.0, 0.0)),
+        f"KL on {task} less the larger KL on the other tasks, each over the uniform predictor's, of the network that "
+        f"the other seeds choose ({names})",
+    )  # fmt: skip
 
 
 def _values(cards: Sequence[TunnelCard], measure: Measure) -> list[float]:

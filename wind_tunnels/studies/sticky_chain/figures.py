@@ -23,15 +23,10 @@ def sticky_figures(findings: Findings) -> tuple[Figure, ...]:
     """Loss curves of the published arms with their controls, of the other rules, and speed-ups."""
     arms, curves = findings.tables["arms"], findings.tables["curves"]
     names = [str(name) for name in arms["arm"]]
+    published = [name for name in names if name in _PUBLISHED]
     others = ["sgd", *(name for name in names if name not in _PUBLISHED)]
     return (
-        _curves(
-            curves,
-            arms,
-            [name for name in names if name in _PUBLISHED],
-            "controls",
-            "The larger rate, on each matrix in turn",
-        ),
+        _curves(curves, arms, published, "controls", "The larger rate, on each matrix in turn"),
         _curves(curves, arms, others, "rules", "Other rates, Adam and a closed-form M-step"),
         _speedups(arms),
     )

@@ -1,0 +1,88 @@
+"""The study `value_curve`: do values, averaged over all that is equally uncertain, lie along one line of entropy?
+
+Values of the last layer at the scored positions are averaged over rows of equal exact entropy, which leaves a point an
+entropy; without replacement these are the positions. Read of trained networks and of an untrained copy of each: even
+there means move along with the share of keys and values that attention has averaged over.
+
+Source: Paper I (arXiv 2512.22471), whose script reads the means of one sequence.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from interp.findings import Findings
+from interp.need import Need
+from interp.statistics.correlation import midranks, unit_length
+from interp.statistics.spectra import principal_axes
+from interp.study import Study
+from interp.system.progress import Report
+from interp.table import LABEL, Table
+
+from ..validation import check_sizes
+
+if TYPE_CHECKING:
+    from interp.model import Model
+
+VALUES = Need("v")
+MEANINGS = {
+    "pc1_share": ("fraction", "share of the variance of the mean values along their first principal axis"),
+    "entropy_order": ("1", "|Spearman's ρ| of that axis with the exact entropy"),
+}
+
+
+@dataclass(frozen=True)
+class ValueCurve(Study):
+    """Mean values of `tunnels` (a name, or folders by a pattern with `*`), each over `n_pool` sequences."""
+
+    tunnels: str = "tunnel:bijection-gpt-neox"
+    n_pool: int = 400
+
+    name: ClassVar[str] = "value_curve"
+    question: ClassVar[str] = "Do mean values lie along one line of entropy, more than before any training?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        import interp
+        from interp.loading.untrained import untrained_twin
+
+        from .over_seeds import beside_null, fingerprint_table, tunnels_named
+
+        check_sizes(self.name, vars(self), {"n_pool": 20})
+        models, found = [], []
+        for i, name in enumerate(names := tunnels_named(self.tunnels), 1):
+            model = interp.load(name)
+            models.append((Path(name).name, model.fingerprint))
+            untrained, _ = untrained_twin(model, i, is_one_of_several=True)
+            found.append([self._read(model), self._read(untrained)])
+            progress(i, len(names))
+        scalars = {}
+        for of, (unit, meaning) in MEANINGS.items():
+            trained, untrained = ([read[of] for read in reads] for reads in zip(*found, strict=True))
+            scalars[of] = beside_null(trained, untrained, unit, "untrained copies", meaning)
+        rows = [
+            {"network": name, "training": training} | read
+            for (name, _), of_network in zip(models, found, strict=True)
+            for training, read in zip(("trained", "untrained"), of_network, strict=True)
+        ]
+        units = {"network": LABEL, "training": LABEL} | {name: unit for name, (unit, _) in MEANINGS.items()}
+        table = Table.from_rows(rows, units, "Each network beside its untrained copy.")
+        return Findings(
+            self.name, scalars, {"networks": table, "models": fingerprint_table(models)}, headline=tuple(MEANINGS)
+        )
+
+    def _read(self, model: "Model") -> dict[str, float]:
+        import interp
+        from interp.information import entropy_bits
+
+        assert model.task is not None, "a tunnel has a task"
+        read = interp.collect(model, interp.sampled_prompts(model.task, self.n_pool), [VALUES])
+        assert read.posterior is not None, "a tunnel's prompts have one"
+        values = read[VALUES][-1].astype(np.float64).reshape(len(read.posterior), -1)
+        entropy, group = np.unique(entropy_bits(read.posterior).round(6), return_inverse=True)
+        means = np.array([values[group == i].mean(axis=0) for i in range(len(entropy))])
+        axes = principal_axes(means - means.mean(axis=0), 1)
+        along, order = unit_length(midranks(np.stack([axes.scores[:, 0], entropy])))
+        total = np.square(means - means.mean(axis=0)).sum()
+        return {"pc1_share": float(np.square(axes.scores).sum() / total), "entropy_order": float(abs(along @ order))}
