@@ -1,8 +1,9 @@
 """Selection: which class a map belongs to, and which value it gives, from the pairs seen so far.
 
 A class is drawn with equal probability from two, a map f uniformly from the class, and pairs (x, f(x)) are shown, no x
-twice. At every x its value is asked, at every value the class. Both answers are ratios of counts: how many maps of a
-class agree with the pairs. Each class has that count in closed form:
+twice. START comes first: a network counts from it whether an x or a value has come. At every x its value is asked, at
+every value the class. Both answers are ratios of counts: how many maps of a class agree with the pairs. Each class has
+that count in closed form:
 
     bijections       (V − d)! after d pairs
     involutions      without fixed points: (m − 1)!! for the m symbols that no pair touches
@@ -37,9 +38,9 @@ Images = Int[np.ndarray, "*any symbol"]
 
 @dataclass(frozen=True)
 class Selection(ShippedTask):
-    """Maps of `V` symbols of the class `first` or of the class `second`, shown in `L` pairs x1 f(x1) … xL.
+    """Maps of `V` symbols of the class `first` or of the class `second`, shown in `L` pairs START x1 f(x1) … xL.
 
-    The last value is an answer only. Symbols are 0 … V − 1; the answers V and V + 1 name the classes.
+    The last value is an answer only. Symbols are 0 … V − 1; the answers V and V + 1 name the classes, START is V + 2.
     """
 
     first: MapClass = "involutions"
@@ -72,11 +73,11 @@ class Selection(ShippedTask):
 
     @property
     def vocab_size(self) -> int:
-        return self.V + 2
+        return self.V + 3
 
     @property
     def n_positions(self) -> int:
-        return 2 * self.L - 1
+        return 2 * self.L
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
         return self.encode(*self._draw(rng, n))
@@ -107,21 +108,22 @@ class Selection(ShippedTask):
         of_value = np.sum([of.count(tried) / all_ for of, all_ in zip(classes, n_maps, strict=True)], axis=0)
         tokens, belief = np.empty((n, 2 * L), dtype=np.int64), of_class / of_class.sum(axis=-1, keepdims=True)
         tokens[:, 0::2], tokens[:, 1::2] = keys, values
-        at, seen = np.arange(self.n_positions), np.arange(1, 2 * L) // 2
+        asked, seen = np.arange(2 * L - 1), np.arange(1, 2 * L) // 2
         targets, posterior = np.roll(tokens, -1, axis=1)[:, :-1], np.zeros((n, 2 * L - 1, V + 2))
         targets[:, 1::2] = np.where(is_first, V, V + 1)[:, None]
         posterior[:, 0::2, :V] = of_value / of_value.sum(axis=-1, keepdims=True)
         posterior[:, 1::2, V:] = belief[:, 1:L]
         belief = belief[:, seen]
         columns = {
-            **required_columns(at, seen, posterior),
+            **required_columns(asked + 1, seen, posterior),
             "is_first": np.broadcast_to(is_first[:, None], targets.shape),
             "p_first": belief[..., 0],
         }
+        shown_tokens = np.column_stack([np.full(n, V + 2), tokens[:, :-1]])
         return Sequences(
-            tokens[:, :-1], at, targets, posterior, np.arange(V + 2), columns, np.full(n, self.name), belief,
+            shown_tokens, asked + 1, targets, posterior, np.arange(V + 2), columns, np.full(n, self.name), belief,
             outcome_slice=np.array(["value"] * V + ["class"] * 2),
-            scored_slice=np.array(["value", "class"])[at % 2],
+            scored_slice=np.array(["value", "class"])[asked % 2],
         )  # fmt: skip
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

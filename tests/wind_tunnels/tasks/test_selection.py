@@ -31,6 +31,7 @@ def members(name: str, V: int) -> list[tuple[int, ...]]:
 
 def counted(task: Selection, tokens: np.ndarray, position: int) -> np.ndarray:
     """Values and classes at a scored position, by trying every map of both classes."""
+    tokens, position = tokens[1:], position - 1  # behind START
     pairs = list(zip(tokens[:position:2], tokens[1 : position + 1 : 2], strict=False))
     asked = np.zeros(task.V + 2)
     for index, name in enumerate((task.first, task.second)):
