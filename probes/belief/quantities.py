@@ -6,7 +6,7 @@ Slots: `{belief}` and `{beliefs}`, the exact one or the column in its place; `{u
 from interp.statistics.quantities import Asks, Quantities, Quantity
 from interp.table import LABEL
 
-from ..programs.swaps import MEANINGS as OF_SWAPS
+from ..programs.swaps import FOUND
 
 _FIXED = "bootstrap over {unit}s, fits held fixed"
 _R2_METHOD = f"{_FIXED}, scale of log(1 − R²), at least the scatter of permuted {{beliefs}}"
@@ -71,10 +71,7 @@ QUANTITIES = Quantities(
             p_over=_PLACES, is_headline=True,
         ),
         "redirected": _redirected("written along", is_headline=True),
-        "interchange_accuracy": Quantity(
-            "fraction", OF_SWAPS["found"], "random directions of the same number",
-            "bootstrap over sequences, directions held fixed", is_headline=True,
-        ),
+        "interchange_accuracy": FOUND,
         "kl_bits": _score(
             "bits",
             "Mean KL of the decoded belief, on the simplex and mixed with 1 % of what position predicts, from the "

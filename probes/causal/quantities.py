@@ -9,7 +9,7 @@ from interp.findings import Control
 from interp.statistics.quantities import Quantities, Quantity
 from interp.table import LABEL
 
-from ..programs.swaps import MEANINGS as OF_SWAPS
+from ..programs.swaps import FOUND
 
 PRIMARY = "kl"
 READOUTS = {
@@ -62,10 +62,7 @@ _FIRST = {
         "fraction", "KL of removing the axis over the KL of giving the same layers another prompt's head outputs.",
         _POSITIVE, is_headline=True,
     ),
-    "interchange_accuracy": Quantity(
-        "fraction", OF_SWAPS["found"], "random directions of the same number",
-        "bootstrap over sequences, directions held fixed", is_headline=True,
-    ),
+    "interchange_accuracy": FOUND,
     **{f"{name}_beyond_controls": _beyond(name) for name in _HEADLINES[1:]},
 }  # fmt: skip
 QUANTITIES = Quantities(

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.findings import Scalar
 from interp.statistics.spectra import Scaling, constant_columns
-from interp.table import LABEL
 
 from .cloud import Cloud
 from .geometry import count_distinct
@@ -76,12 +74,10 @@ class Place:
         return ScaledRows.of(self.scale.apply(self.points))
 
 
-PLACE_UNITS = {"site": LABEL, "layer": "layer", "n_distinct_rows": "rows"}
-
-
 def place_columns(places: Sequence[Place]) -> dict[str, np.ndarray]:
-    """Where each place is and how many different rows it has, as columns of a table with the units `PLACE_UNITS`."""
-    return {name: np.array([getattr(place, name) for place in places]) for name in PLACE_UNITS}
+    """Where each place is and how many different rows it has, as columns of a table."""
+    names = ("site", "layer", "n_distinct_rows")
+    return {name: np.array([getattr(place, name) for place in places]) for name in names}
 
 
 @dataclass(frozen=True)
@@ -114,10 +110,6 @@ class Counted:
     def everywhere(self) -> dict[str, Any]:
         """The fields of a scalar of every place, as `Estimates.about`."""
         return {**self.counts, "underpowered": self.underpowered, "enough": self.enough}
-
-    def undefined(self, reason: str, unit: str, meaning: str) -> Scalar:
-        """A number that does not exist here, and why."""
-        return Scalar.undefined(reason, unit, underpowered=True, meaning=meaning, **self.counts)
 
 
 def places_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Place]:

@@ -1,6 +1,6 @@
 """Findings in parts, and where the rows of tables by head are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,12 +21,3 @@ class Part:
 def head_columns(n_layers: int, n_heads: int, of: str = "head") -> dict[str, np.ndarray]:
     """Where each row of a table is that goes head by head, layer after layer."""
     return {"layer": np.repeat(np.arange(n_layers), n_heads), of: np.tile(np.arange(n_heads), n_layers)}
-
-
-def scalar_columns(name: str, scalars: Sequence[Scalar], *, is_tested: bool) -> dict[str, np.ndarray]:
-    """Value, interval and null of one scalar a row, of tested ones also p; NaN where there is none."""
-    rows = [scalar.columns(name) for scalar in scalars]
-    found = {column: np.array([row[column] for row in rows]) for column in rows[0]}
-    if is_tested:
-        found[f"{name}_p"] = np.array([np.nan if s.p is None else s.p for s in scalars])
-    return found

@@ -1,22 +1,17 @@
 """What a probe seeks in the activations: the next-token entropy, or a column of the prompts that the user names.
 
 A direction orders rows, so the values are numbers: a numeric column as it is, or `column=value`, which is 1 where the
-column has that value and 0 elsewhere (one value against the rest). `Target.retell` puts the target's name into what a
-probe says of the entropy, or of the exact belief; of these themselves every word stays as it was written.
+column has that value and 0 elsewhere (one value against the rest).
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import singledispatchmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from interp.errors import PromptError
-from interp.findings import Scalar
-from interp.probe import Figure
 from interp.prompt import PromptSet
 from interp.table import LABEL, Table
 
@@ -35,12 +30,6 @@ _PLACES = frozenset({"drawn", "prompt", "stratum", "token"})
 
 _SHOWN = 6
 _TRUE, _FALSE = {"True", "true"}, {"False", "false"}
-_WORDS = re.compile(
-    r"(?P<quoted>“[^”]*”)|\b(?P<many>entropies)\b"
-    r"|\b(?P<beliefs>(exact )?beliefs)\b|\b(the )?(exact )?belief\b"
-    r"|\b(the )?(unedited )?(next-token entropy|entropy of the next token|entropy(?! of the exact)|uncertainty)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -139,46 +128,6 @@ class Target:
     def of(cls, table: Table, *, takes_names: bool = False) -> "Target":
         """The target that a table names."""
         return cls(str(table[COLUMN][0]), takes_names) if COLUMN in table and table.n_rows else cls()
-
-    @singledispatchmethod
-    def retell(self, said: Any) -> Any:
-        """A sentence, number, table or figure about the default (or a mapping of them), of this target."""
-        raise TypeError(f"{type(said).__name__} says nothing")
-
-    @retell.register
-    def _(self, said: str) -> str:
-        if self.is_entropy:
-            return said
-        told = _WORDS.sub(
-            lambda found: (
-                found["quoted"] or (f"values of {self.words}" if found["many"] or found["beliefs"] else self.words)
-            ),
-            said,
-        )
-        return told[:1].upper() + told[1:] if said[:1].isupper() else told
-
-    @retell.register
-    def _(self, said: Scalar) -> Scalar:
-        null = said.null and replace(said.null, name=self.retell(said.null.name))
-        texts = ("meaning", "interval_method", "interval_reason", "null_reason")
-        return replace(said, null=null, **{name: self.retell(getattr(said, name)) for name in texts})
-
-    @retell.register
-    def _(self, said: Table) -> Table:
-        return replace(said, caption=self.retell(said.caption))
-
-    @retell.register
-    def _(self, said: Figure) -> Figure:
-        if self.is_entropy:
-            return said
-        for axis in (*said.plot.select_xaxes(), *said.plot.select_yaxes()):
-            axis.title.text = self.retell(axis.title.text or "")
-        said.plot.for_each_trace(lambda trace: trace.update(name=self.retell(trace.name or "")))
-        return replace(said, title=self.retell(said.title), reading=self.retell(said.reading))
-
-    @retell.register(Mapping)
-    def _(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.retell(one) for name, one in said.items()}
 
     def _parts(self, units: Mapping[str, str]) -> tuple[str, str | None]:
         """The column, and the value that is sought in it, if one is; `PromptError` where there is no such column."""

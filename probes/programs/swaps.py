@@ -22,12 +22,14 @@ from jaxtyping import Float, Int
 
 from interp.capture import Capture, Mechanism, ModelInfo
 from interp.edits import ReplaceCoordinates
-from interp.findings import Interval, Scalar
+from interp.findings import Scalar
 from interp.need import Need
 from interp.probe import Condition, Planned, Readout
+from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import null_from_draws
-from interp.statistics.units import clusters_of, counted, mean_bounds
-from interp.table import LABEL, Table, number_columns
+from interp.statistics.quantities import Quantities, Quantity
+from interp.statistics.units import clusters_of, counted, mean_bounds, resampled_unit
+from interp.table import LABEL, Table
 
 from ..measures.sample_sizes import FEW_PAIRS
 from ..measures.target import Target
@@ -52,14 +54,34 @@ SWAPS = (
     "(kept). `stated` are the card's directions; `should_move` is the share of positions where the program's answer "
     "changes: at 0 the variable is inert there."
 )
-MEANINGS = {
-    "found": "Share of answers that are what the program computes from the donor's value of {words}, when the residual "
-    "stream at depth {depth} is given what the donor has along {n} direction{s} that the probe found; the answer has "
-    "to change at {moved:.0%} of the positions.",
-    "stated": "The same for the directions that the program's card states: 1, or the model is noisy.",
-    "inert": "Share of answers that stay the prompt's own when the directions of variables that nothing reads any "
-    "more, at depth {depth}, are given the donor's values.",
-}
+
+
+def _share(meaning: str, null: str = "random directions of the same number", **marks: Any) -> Quantity:
+    method = "bootstrap over {drawn}s, directions held fixed"
+    return Quantity("fraction", f"Share of answers that {meaning}.", null, method, "no resample differs", **marks)
+
+
+_COMPUTED = (
+    "are what the program computes from the donor's value of {target}, when the residual stream at depth {depth} "
+)
+FOUND = _share(
+    _COMPUTED + "is given what the donor has along {n} that the probe found; the answer has to change at {moved} of "
+    "the positions",
+    is_headline=True,
+)
+IS_STATED = _share(
+    _COMPUTED + "is given what the donor has along the directions that the program's card states: 1, or the model is "
+    "noisy"
+)
+INERT = _share(
+    "stay the prompt's own when the directions of variables that nothing reads any more, at depth {depth}, are given "
+    "the donor's values",
+    "1 by the program: nothing reads them",
+)
+NOT_SWAPPED = _share("are what the program computes from a donor's value of the target")
+_COLUMNS = {
+    "depth": "layer", "directions": LABEL, "n_directions": "dimensions", "should_move": "fraction", "kept": "fraction",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -217,62 +239,37 @@ def swap_scalars(
     """At the primary depth: the accuracy of what was found (scalar's name by name of directions), of the directions
     that the card states, and how inert those are that nothing reads."""
     depth = found[0].depth
-    here = {s.directions: s for s in found if s.depth == depth}
-    made = {}
-    for directions, name in {**names, STATED: "interchange_accuracy_stated"}.items():
-        if directions not in here:
-            continue
-        mine = here[directions]
-        meaning = MEANINGS[STATED if directions == STATED else "found"].format(
-            words=target.words, depth=depth, n=mine.n_directions, s="s" if mine.n_directions > 1 else "",
-            moved=mine.should_move,
-        )  # fmt: skip
-        made[name] = Scalar.of(
-            mine.accuracy, "fraction", _interval(mine.by_unit, swaps.clusters, n_bootstrap),
-            null_from_draws("random directions of the same number", mine.random), p=mine.p, meaning=meaning,
-            **_about(swaps.clusters),
-        )  # fmt: skip
-    inert = [s.kept for name, s in here.items()
-             if (other := _variable(name)) is not None and not swaps.mechanism.is_read(other, depth)]  # fmt: skip
-    meaning = MEANINGS["inert"].format(depth=depth)
+    here = [s for s in found if s.depth == depth]
+    place = {s.directions: i for i, s in enumerate(here)}
+    accuracy = _accuracy(here, swaps.clusters, n_bootstrap)
+    asked = {name: (FOUND, directions) for directions, name in names.items()}
+    asked["interchange_accuracy_stated"] = IS_STATED, STATED
+    made = {
+        name: quantity.told(target=target.words).scalar(accuracy, place[directions])
+        for name, (quantity, directions) in asked.items() if directions in place
+    }  # fmt: skip
+    others = {s.directions: _variable(s.directions) for s in here}
+    inert = [s.kept for s in here if (v := others[s.directions]) and not swaps.mechanism.is_read(v, depth)]
     if inert:
-        kept = np.mean(inert, axis=0)
-        stays = "1 by the program: nothing reads them"
-        made["inert_kept"] = Scalar.of(
-            kept.mean(),
-            "fraction",
-            _interval(kept, swaps.clusters, n_bootstrap),
-            stays,
-            meaning=meaning,
-            **_about(swaps.clusters),
-        )
+        kept = _mean(np.mean(inert, axis=0)[None], swaps.clusters, n_bootstrap)
+        made["inert_kept"] = INERT.told(depth=str(depth)).scalar(kept)
     return made
 
 
 def undefined_swap(reason: str) -> dict[str, Scalar]:
     """The number where nothing could be swapped, and why."""
-    meaning = "Share of answers that are what the program computes from a donor's value of the target."
-    return {"interchange_accuracy": Scalar.undefined(reason, "fraction", underpowered=True, meaning=meaning)}
+    return {"interchange_accuracy": NOT_SWAPPED.scalar(Estimates.undefined(reason))}
 
 
 def swaps_table(found: list[Swapped], clusters: Int[np.ndarray, " chosen"], n_bootstrap: int) -> Table:
     """One row for every depth and every directions but random ones."""
-    rows = []
-    for s in found:
-        interval = _interval(s.by_unit, clusters, n_bootstrap)
-        bounds = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
-        has_null = len(s.random) > 0
-        null = null_from_draws("", s.random) if has_null else None
-        rows.append({
-            "depth": s.depth, "directions": s.directions, "n_directions": s.n_directions,
-            "should_move": s.should_move, "kept": float(s.kept.mean()),
-            **number_columns("accuracy", s.accuracy, bounds,
-                             (null.value, *null.band) if null is not None else (np.nan,) * 3,
-                             s.p if has_null else np.nan),
-        })  # fmt: skip
-    units = {"depth": "layer", "directions": LABEL, "n_directions": "dimensions", "should_move": "fraction",
-             "kept": "fraction", "accuracy": "fraction"}  # fmt: skip
-    return Table.from_rows(rows, units, SWAPS)
+    columns = {
+        "depth": np.array([s.depth for s in found]), "directions": np.array([s.directions for s in found]),
+        "n_directions": np.array([s.n_directions for s in found]),
+        "should_move": np.array([s.should_move for s in found]),
+        "kept": np.array([s.kept.mean() for s in found]), "accuracy": _accuracy(found, clusters, n_bootstrap),
+    }  # fmt: skip
+    return Quantities({"accuracy": FOUND}, _COLUMNS).table(columns, SWAPS, depth="layer")
 
 
 def _answers(under: Capture) -> Readout:
@@ -300,14 +297,24 @@ def _variable(directions: str) -> str | None:
     return directions.removeprefix("of ") if directions.startswith("of ") else None
 
 
-def _interval(
-    by_unit: Float[np.ndarray, " unit"], clusters: Int[np.ndarray, " unit"], n_bootstrap: int
-) -> Interval | str:
-    bounds = mean_bounds(by_unit, clusters, n_bootstrap)
-    what = "clusters" if _about(clusters)["n_clusters"] else "sequences"
-    return Interval.of(bounds, f"bootstrap over {what}, directions held fixed", "no resample differs")
+def _mean(
+    by_unit: Float[np.ndarray, "swap unit"], clusters: Int[np.ndarray, " unit"], n_bootstrap: int, **words: Any
+) -> Estimates:
+    """Means over sequences, one place a swap, whole clusters resampled."""
+    bounds = [mean_bounds(mine, clusters, n_bootstrap) or (np.nan, np.nan) for mine in by_unit]
+    about = counted(np.arange(len(clusters)), clusters, "sequence")
+    words = {"drawn": resampled_unit(about), **words}
+    about["underpowered"] = len(np.unique(clusters)) < FEW_PAIRS
+    return Estimates(by_unit.mean(axis=1), np.array(bounds).T, about=about, words=words)
 
 
-def _about(clusters: Int[np.ndarray, " unit"]) -> dict[str, Any]:
-    few = len(np.unique(clusters)) < FEW_PAIRS
-    return counted(np.arange(len(clusters)), clusters, "sequence") | {"underpowered": few}
+def _accuracy(found: list[Swapped], clusters: Int[np.ndarray, " unit"], n_bootstrap: int) -> Estimates:
+    """Of every swap, compared with random directions of the same number, where there are such."""
+    nulls = [null_from_draws("", s.random) if len(s.random) else None for s in found]
+    null = np.array([(np.nan,) * 3 if x is None else (x.value, *x.band) for x in nulls]).T
+    p = np.array([s.p if len(s.random) else np.nan for s in found])
+    words = {
+        "depth": [str(s.depth) for s in found], "moved": [f"{s.should_move:.0%}" for s in found],
+        "n": [f"{s.n_directions} direction{'s' * (s.n_directions > 1)}" for s in found],
+    }  # fmt: skip
+    return _mean(np.stack([s.by_unit for s in found]), clusters, n_bootstrap, **words).against(null, p)

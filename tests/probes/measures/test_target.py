@@ -245,11 +245,3 @@ def test_values_by_position_are_read_where_they_stand():
     ]
     with pytest.raises(PromptError, match="1 of 40 values"):
         asked.refuse(PromptSet("tunnel", scored, {"state": "1"}))
-
-
-def test_a_sentence_is_retold_once_and_quoted_names_are_left_alone():
-    said = "The entropy axis of “a text on entropy”: permuted entropies, next-token entropy"
-    told = Target("my entropy").retell(said)
-    assert told == "“my entropy” axis of “a text on entropy”: permuted values of “my entropy”, “my entropy”"
-    assert Target("my entropy").retell(told) == told
-    assert Target().retell("the next-token entropy") == "the next-token entropy"
