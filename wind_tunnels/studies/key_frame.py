@@ -28,20 +28,18 @@ if TYPE_CHECKING:
 KEYS, BEFORE = Need("k", at="tunnel"), Need("mass_previous", at="tunnel")
 _STRETCH = 30.0
 
-Harm = Callable[["Sequence[Edit]"], float]
-"""KL that edits add."""
 
-
-def key_frame(model: "Model", prompts: "PromptSet", harm: Harm) -> dict[str, float]:
-    """|cos| of keys as they are and stretched, the bits that each change adds, and those of the heads removed."""
+def key_frame(
+    model: "Model", prompts: "PromptSet", harm: Callable[["Sequence[Edit]"], float]
+) -> dict[str, float]:  # fmt: skip
+    """|cos| of keys as they are and stretched, the bits that each change adds (`harm`), those of the heads removed."""
     import interp
 
     read = interp.collect(model, prompts, [KEYS, BEFORE])
     rows = read.rows_at("tunnel")
     changes = key_changes(model, read[KEYS].astype(np.float64))
     stretched = interp.collect(model, prompts, [KEYS], edits=changes["stretched"])[KEYS]
-    after_key = rows["position"] % 2 == 1
-    binds = int(read[BEFORE][0, after_key].mean(axis=0).argmax())
+    binds = int(read[BEFORE][0, rows["position"] % 2 == 1].mean(axis=0).argmax())
     zeroed = [harm([interp.AblateHeads(layer=0, heads=head)]) for head in range(model.info.n_heads)]
     return {
         "keys_cosine": mean_cosine(read[KEYS], rows["prompt"]),

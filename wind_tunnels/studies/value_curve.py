@@ -54,8 +54,7 @@ class ValueCurve(Study):
         for i, name in enumerate(names := tunnels_named(self.tunnels), 1):
             model = interp.load(name)
             models.append((Path(name).name, model.fingerprint))
-            untrained, _ = untrained_twin(model, i, is_one_of_several=True)
-            found.append([self._read(model), self._read(untrained)])
+            found.append([self._read(of) for of in (model, untrained_twin(model, i, is_one_of_several=True)[0])])
             progress(i, len(names))
         scalars = {}
         for of, (unit, meaning) in MEANINGS.items():
