@@ -33,7 +33,7 @@ def _movement(name: str, suffix: str) -> Quantity:
     is_fitted = what == "values"
     return Quantity(
         "1", f"{meaning}, {_WITHOUT_FIRST}" if suffix else meaning,
-        null="no correlation in the test half, with the scatter of half splits" if is_fitted
+        null="no correlation in the test {unit}s, with the scatter of half splits" if is_fitted
         else "amounts permuted between {unit}s, or the sign of each one's trend flipped",
         method=f"corrected resampled t over {N_HALVINGS} half splits, Fisher z scale" if is_fitted
         else "bootstrap over {unit}s, Fisher z scale",

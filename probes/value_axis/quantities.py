@@ -118,7 +118,7 @@ QUANTITIES = Quantities(
             _NO_POWER, "one axis, of the first half split: `stability` says how much it depends on the prompts",
             asks="nothing",
         ),
-        "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone explain.", _EXCHANGED[KEPT]),
+        "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT]),
         PREVIOUS: _PREVIOUS, f"best_layer_{PREVIOUS}": _PREVIOUS,
         "r2_beyond_embedding": _share(
             f"S{_UNSEEN}a ridge readout of the activations explains beyond the embedding of the last token, its "
