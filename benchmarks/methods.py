@@ -21,6 +21,7 @@ from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from interp.reading.readable import first_lacking
 from interp.running.choose_probes import choose_probes
 
 EVERYWHERE = Need("pattern_entropy", PromptMean(), at="all")
@@ -107,7 +108,8 @@ def ours(needs_of: Callable[[], tuple[Need, ...]]) -> Callable[[Any, Path], Run]
     """One capture of all batches, as a run makes it."""
 
     def prepare(module: Any, folder: Path) -> Run:
-        model, needs = load(module, check=False), needs_of()
+        model = load(module, check=False)
+        needs = [need for need in needs_of() if first_lacking(model, [need]) is None]  # no lens is at hand
 
         def run(batches: Sequence[torch.Tensor], after: After) -> list[Reading]:
             rows = [row for ids in batches for row in ids.cpu().numpy()]

@@ -42,7 +42,7 @@ def with_means(model: Model, prompts: Prompts, *given: Edits) -> tuple[Edit, ...
         if isinstance(edit.at, str) and edit.at != "all":
             raise UsageError(
                 asked=f"{edit} at {edit.at!r}",
-                found="the prompts of the passes are not known in interp.applied",
+                found="the prompts of the forward passes are not known in interp.applied",
                 fix="Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
             )
     return filled(model, prompts, edits)

@@ -49,6 +49,7 @@ N_RESAMPLES = 500
 _NULL = "random subspaces of the same dimension"
 _HALVES = "corrected resampled t over {n_halvings} half splits"
 _NO_OUTCOMES = "the prompts have no exact posterior, whose outcomes would be the hypotheses"
+_NO_VARIANCE = "nothing varies in the residual stream"
 _STILL = "the entropy does not vary"
 
 QUANTITIES = Quantities(
@@ -215,14 +216,16 @@ class _Setting:
         of_unit = np.array([each.variance_of_unit for each in found])  # [depth, in the J-space and in all, unit]
         inside, whole = of_unit.swapaxes(0, 1)
         resampled = ratio(self.weights @ inside.T, self.weights @ whole.T)
-        variance = Estimates.resampled(ratio(inside.sum(axis=1), whole.sum(axis=1)), resampled, about=about)
+        shares = ratio(inside.sum(axis=1), whole.sum(axis=1))
+        undefined = [_NO_VARIANCE if np.isnan(share) else "" for share in shares]
+        variance = Estimates.resampled(shares, resampled, about=about, why=undefined)
         return {
             "overlap": self._overlap(found),
             "survivors_accuracy": split(
                 "accuracy", why or "no hypothesis both survives and is ruled out in all halves"
             ),
             "uncertainty_r2": split("r2", still or "the entropies of some half do not vary", UNEXPLAINED),
-            "axis_share": split("axis", still or "nothing varies in the residual stream"),
+            "axis_share": split("axis", still or _NO_VARIANCE),
             "variance_share": variance.exchanged(np.array([each.random_variance for each in found]).T),
         }
 

@@ -247,8 +247,8 @@ def test_gpt_oss_is_captured_as_its_formula_and_its_own_eager_attention_have_it(
         for name, values in expected.items():
             np.testing.assert_allclose(got[name][layer], values, atol=1e-5, err_msg=name)
         rows = np.nan_to_num(np.exp2(got["pattern_row"][layer])).swapaxes(0, 1)
-        np.testing.assert_allclose(rows, weights, atol=1e-6)
-        np.testing.assert_allclose(rows, eager[layer][0].numpy(), atol=1e-6)
+        np.testing.assert_allclose(rows, weights, atol=3e-6)
+        np.testing.assert_allclose(rows, eager[layer][0].numpy(), atol=3e-6)
 
 
 def test_queries_of_llama_4_are_captured_as_attention_multiplies_them():

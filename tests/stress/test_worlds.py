@@ -50,9 +50,13 @@ def misses(rates: Rates) -> list[str]:
     return found
 
 
+WITHOUT_WORLDS = {"workspace"}
+"""Probes whose error rates nobody has measured in simulations yet: this one needs a fitted lens in every one."""
+
+
 def test_every_observational_probe_and_belief_have_worlds() -> None:
     observational = {name for name in entries("probe") if load_entry("probe", name).observational}
-    assert set(RECIPES) == observational | {"belief"}
+    assert set(RECIPES) == observational - WITHOUT_WORLDS | {"belief"}
     for name, recipe in RECIPES.items():
         assert set(committed()[name]) >= {*recipe.covered, *recipe.called, *recipe.placed}
 

@@ -139,7 +139,7 @@ def test_what_cannot_be_used_is_refused_in_words(tmp_path):
     saved(tmp_path / "sae", {"hook_name": "blocks.0.hook_resid_pre", "d_in": 40, "d_sae": 16})
     refused("says")
     saved(tmp_path / "sae", weights={"W_enc": torch.zeros(2, 2)})
-    refused("holds W_enc")
+    refused("contains W_enc")
     saved(tmp_path / "sae", weights={"W_dec": torch.full((40, 16), float("nan"))})
     refused("not finite")
     (tmp_path / "sae" / WEIGHTS).write_bytes(b"cut")

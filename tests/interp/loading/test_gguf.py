@@ -100,7 +100,7 @@ def test_a_run_of_a_file_records_how_it_is_stored_and_can_be_repeated(rounded_fi
         (lambda b: b.replace(b"blk.1.attn_k.weight", b"blk.1.attn_x.weight"), "lack"),
         (lambda b: b.replace(b"general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00llama",
                              b"general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00whale"),
-         "describes no model"),
+         "transformers has no model for its header"),
     ],
 )  # fmt: skip
 def test_a_broken_foreign_or_lying_file_is_refused_in_words(file, tmp_path, spoil, found):
@@ -188,7 +188,7 @@ def test_a_run_on_rounded_weights_is_repeated_on_them_and_says_so(rounded_file, 
     assert record.model["tensor_kinds"]["blk.1.attn_v.weight"] == "Q8_0, 8.5 bits"
     assert record.model["tensor_kinds"]["blk.1.attn_norm.weight"] == "F32, 32 bits"
     page = (record.path / "report.html").read_text()
-    assert "Rounded weights (GGUF: 16 tensors Q8_0" in page and "Q8_0, 8.5 bits" in page
+    assert "Quantised weights (GGUF: 16 tensors Q8_0" in page and "Q8_0, 8.5 bits" in page
     assert "--allow-quantised" in record.spec["command"] and "allow_quantised=True" in (python(record) or "")
     shown = CliRunner().invoke(app, ["run", "--from", str(record.path), "--out", str(tmp_path / "again"), "-q"])
     assert shown.exit_code == 0, shown.output

@@ -188,7 +188,7 @@ def test_what_cannot_go_on_is_refused_in_words():
     resample = interp.AblateHeads(layer=0, heads=0, by="resample")
     counted = interp.AblateHeads(layer=0, heads=0, by="mean", at=(1, 2))
     rows = interp.ReplaceCoordinates(layer=0, axis=np.eye(24)[:1], values=np.ones((3, 1)), at="last")
-    for edit, words in ((resample, "other prompts"), (counted, "counted positions"), (rows, "row by row")):
+    for edit, words in ((resample, "other prompts"), (counted, "fixed positions"), (rows, "values for each row")):
         with pytest.raises(UsageError, match=words):
             interp.generate(model, PROMPTS, [edit])
     with pytest.raises(PromptError, match="position 8"):

@@ -28,7 +28,7 @@ from interp.probe import AnalysisCost
 from interp.prompting.pools import pools_for
 from interp.reading.forward import capture
 from interp.running import speed
-from interp.running.choose_probes import choose_probes
+from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import kept_bytes
 from interp.running.meta_model import meta_model
 from interp.running.passes import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
@@ -100,7 +100,7 @@ def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():
 
 
 def test_bytes_that_are_kept_equal_those_of_a_real_capture(tunnel):
-    probes = [chosen.probe for chosen in choose_probes(["all", "belief"], {})]
+    probes = readable_probes(tunnel, choose_probes(["all", "belief"], {}))
     options = RunOptions(TUNNEL, n_pool=12)
     (pool,) = pools_for(tunnel, probes, options)
     meta = meta_model(options)

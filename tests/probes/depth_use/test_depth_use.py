@@ -123,7 +123,7 @@ def test_the_shipped_tunnel_needs_its_last_layer_and_copies_do_not_replace_it(tm
     assert found["copies_gain"].value == pytest.approx(full[1] - full[2])
     assert found["copies_for_layer"].value == pytest.approx(table["posterior_kl"][10] - table["posterior_kl"][7])
     assert found["copies_for_layer"].p == 0.01 and found["last_layer"].value > 0.1
-    assert "Depth and context" in next(tmp_path.rglob("report.html")).read_text()
+    assert "Error by depth" in next(tmp_path.rglob("report.html")).read_text()
 
 
 def test_context_is_not_copied_where_nothing_says_that_it_may_be():

@@ -79,7 +79,7 @@ def test_without_the_first_position_the_planted_matching_stands_above_its_null(m
     for name in ("logit_no_first", "cosine_no_first", "content_sharpening_no_first"):
         assert sum(found[name].standing() == "above" for found, _ in matching) >= 23
     assert sum(found["matching_heads_no_first"].value == 8 for found, _ in matching) >= 23
-    named = [aligned for _, (aligned, _) in matching if any("logit changes its sign" in n for n in aligned.notes)]
+    named = [aligned for _, (aligned, _) in matching if any("logit changes sign" in n for n in aligned.notes)]
     assert len(named) >= 23
 
 

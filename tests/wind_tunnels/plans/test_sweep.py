@@ -158,7 +158,7 @@ def test_log_keeps_the_powers_of_two_before_the_end():
 def test_unknown_task_is_called_a_task():
     with pytest.raises(UnknownName) as refused:
         CliRunner().invoke(app, ["tunnel", "train", "bijektion"], catch_exceptions=False)
-    told = "task 'bijektion': there is no task of this name\n  Did you mean bijection or permutation?"
+    told = "task 'bijektion': there is no task of this name\n  Did you mean bijection or selection or permutation?"
     assert str(refused.value).startswith(told)
 
 
