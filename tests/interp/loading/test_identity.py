@@ -85,7 +85,7 @@ def test_a_file_that_changed_is_seen_with_an_older_date(tmp_path, monkeypatch, c
     ]
 
 
-def test_the_identity_costs_at_most_a_twentieth_of_loading(tmp_path):
+def test_the_identity_costs_at_most_a_tenth_of_loading_the_smallest_network(tmp_path):
     options = RunOptions(model=str(open_tunnel("tunnel:bijection-gpt-neox").folder))
 
     def seconds(work) -> float:
@@ -96,4 +96,4 @@ def test_the_identity_costs_at_most_a_twentieth_of_loading(tmp_path):
             spent.append(time.process_time() - began)
         return min(spent)
 
-    assert seconds(lambda: files_identity(options)) < 0.05 * seconds(lambda: interp.load(options.model))
+    assert seconds(lambda: files_identity(options)) < 0.1 * seconds(lambda: interp.load(options.model))
