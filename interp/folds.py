@@ -1,12 +1,13 @@
 """Folds: how a stream of captured rows becomes something of bounded size.
 
-A fold is a frozen description; `start()` gives a state that rows are added to and that can be merged with another
-state of the same fold. Sums run in float64, so the result does not depend on how the stream was cut.
+A fold is a frozen description; its `starter` makes states that rows are added to and that can be merged with other
+states of the same fold. Sums run in float64, so the result does not depend on how the stream was cut.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ class Fold(ABC):
     """A way to fold; compared and hashed by its parameters."""
 
     @abstractmethod
-    def start(self, clusters: Int[np.ndarray, " prompt"]) -> FoldState:
-        """A state that has seen nothing yet; `clusters` is the cluster of every prompt of the pass."""
+    def starter(self, clusters: Int[np.ndarray, " prompt"]) -> Callable[[], FoldState]:
+        """What makes states that have seen nothing yet; `clusters` is the cluster of every prompt that is read."""
 
     def keeps(self, width: int) -> bool:
         """Whether anything is kept of rows of so many entries; where not, rows of none may be given instead."""
@@ -65,8 +66,8 @@ class Rows(Fold):
     True
     """
 
-    def start(self, clusters: np.ndarray) -> FoldState:
-        return _RowsState()
+    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+        return _RowsState
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ class NarrowRows(Rows):
 
     max_width: int = 512
 
-    def start(self, clusters: np.ndarray) -> FoldState:
-        return _RowsState(self.max_width)
+    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+        return partial(_RowsState, self.max_width)
 
     def keeps(self, width: int) -> bool:
         return width <= self.max_width
@@ -96,8 +97,8 @@ class Mean(Fold):
     ['count', 'mean', 'variance']
     """
 
-    def start(self, clusters: np.ndarray) -> FoldState:
-        return _MomentsState(full=False)
+    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+        return partial(_MomentsState, full=False)
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,8 @@ class Moments(Fold):
     True
     """
 
-    def start(self, clusters: np.ndarray) -> FoldState:
-        return _MomentsState(full=True)
+    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+        return partial(_MomentsState, full=True)
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,8 @@ class PromptMean(Fold):
     (3, 8, 4)
     """
 
-    def start(self, clusters: np.ndarray) -> FoldState:
-        return _PromptMeanState()
+    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+        return _PromptMeanState
 
 
 class _RowsState(FoldState):

@@ -185,7 +185,7 @@ def _folded(
 
 
 def _fold(fold: Fold, values: np.ndarray, prompts: np.ndarray, clusters: np.ndarray) -> Mapping[str, np.ndarray]:
-    state = fold.start(clusters)
+    state = fold.starter(clusters)()
     state.add(values, prompts)
     return state.result()
 

@@ -86,6 +86,7 @@ class Collector:
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
         self.lengths = np.array(lengths)
         self.clusters = prompts.cluster_codes
+        self._start = {need: need.fold.starter(self.clusters) for need in live}
         self.n_kept_keys = kept_keys(prompts, lengths)
         self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
         self.donors = KeyDonors()
@@ -274,7 +275,9 @@ class Collector:
         return self._carried(part, depth) - self._carried(torch.zeros_like(part[:1]), depth)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
-        state = self._passing.setdefault((need, layer), need.fold.start(self.clusters))
+        if (need, layer) not in self._passing:
+            self._passing[need, layer] = self._start[need]()
+        state = self._passing[need, layer]
         state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
 
     def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
@@ -297,7 +300,7 @@ class Collector:
                 _, i, layer, what = name
                 folded.setdefault((self._live[int(i)], int(layer)), {})[str(what)] = array
         for (need, layer), arrays in folded.items():
-            state = self.states[need, layer] = need.fold.start(self.clusters)
+            state = self.states[need, layer] = self._start[need]()
             state.restore(arrays)
 
     def n_bytes(self) -> int:

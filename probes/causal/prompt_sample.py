@@ -5,8 +5,9 @@ follows from the numbers of their clusters and a seed alone, so that the rows of
 in whatever order and in however many parts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int, UInt64
@@ -21,8 +22,8 @@ class PromptSample(Fold):
     n: int
     seed: int = 0
 
-    def start(self, clusters: Int[np.ndarray, " prompt"]) -> FoldState:
-        return _Sample(np.flatnonzero(np.isin(clusters, chosen_clusters(clusters, self.n, self.seed))))
+    def starter(self, clusters: Int[np.ndarray, " prompt"]) -> Callable[[], FoldState]:
+        return partial(_Sample, np.flatnonzero(np.isin(clusters, chosen_clusters(clusters, self.n, self.seed))))
 
 
 class _Sample(FoldState):

@@ -18,7 +18,7 @@ def stream(n=23, seed=0):
 
 
 def folded(fold, parts):
-    state = fold.start(np.arange(6))
+    state = fold.starter(np.arange(6))()
     for rows, prompts in parts:
         state.add(rows, prompts)
     return state
@@ -79,7 +79,7 @@ def test_prompt_means_are_means_of_each_prompt_even_when_it_is_split():
 def test_a_million_rows_through_the_moments_fold_in_constant_memory():
     """Far from the origin, where sums of squares would lose every digit; against the sums in extended precision."""
     rng = np.random.default_rng(0)
-    state, other = Moments().start(np.arange(1)), Moments().start(np.arange(1))
+    state, other = Moments().starter(np.arange(1))(), Moments().starter(np.arange(1))()
     total, squares, n = np.zeros(4, np.longdouble), np.zeros((4, 4), np.longdouble), 0
     while n < 1_000_000:
         rows = rng.normal(size=(min(int(rng.integers(1, 40_000)), 1_000_000 - n), 4)) @ np.diag([1, 2, 3, 0.1])

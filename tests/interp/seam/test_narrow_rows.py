@@ -9,7 +9,7 @@ from interp.folds import NarrowRows, Rows
 @pytest.mark.parametrize("width", [4, 5])
 def test_narrow_rows_are_kept_as_rows_are(width):
     rows = np.random.default_rng(0).standard_normal((6, width))
-    narrow, plain = NarrowRows(max_width=5).start(np.arange(4)), Rows().start(np.arange(4))
+    narrow, plain = NarrowRows(max_width=5).starter(np.arange(4))(), Rows().starter(np.arange(4))()
     for part in (rows[:2], rows[2:]):
         narrow.add(part, np.arange(len(part)))
         plain.add(part, np.arange(len(part)))
@@ -18,7 +18,7 @@ def test_narrow_rows_are_kept_as_rows_are(width):
 
 def test_wide_rows_are_counted_and_not_held():
     wide = np.zeros((1000, 600), dtype=np.float32)
-    state = NarrowRows().start(np.arange(1000))
+    state = NarrowRows().starter(np.arange(1000))()
     state.add(wide, np.arange(1000))
     kept = state.result()["rows"]
     assert kept.shape == (1000, 0) and kept.base is None

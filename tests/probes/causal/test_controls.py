@@ -147,7 +147,7 @@ def test_the_sample_is_the_same_however_the_stream_is_cut(size):
     prompt = np.repeat(np.arange(30), 3)
     rows = rng().normal(size=(90, 2, 4)).astype(np.float32)
     clusters = np.arange(30) if size == 1 else np.arange(30) // size
-    whole, parts, left, right = (PromptSample(7, seed=3).start(clusters) for _ in range(4))
+    whole, parts, left, right = (PromptSample(7, seed=3).starter(clusters)() for _ in range(4))
     whole.add(rows, prompt)
     order = rng(1).permutation(30)
     for p in order:
