@@ -25,7 +25,6 @@ from interp.prompting.tokens import Ids, as_tokens
 from interp.reading.forward import TOKENS_PER_BATCH, capture
 from interp.records.unfinished import PARTIAL, Stage, Unfinished
 from interp.system.digest import digest_of
-from interp.system.plain_numbers import number
 from interp.system.progress import reporting
 
 PRECISION_BITS = 0.05
@@ -91,8 +90,8 @@ def fit_prompts(
 
 def fit_lens(
     model: Model, prompts: Prompts | None = None, kind: Kind = "jacobian", *, n_pool: int | None = None,
-    window: int | None = None, precision_bits: int | float = PRECISION_BITS,
-    seconds: int | float | None = None, skip_first: int | None = None, seed: int = 0, out: str | Path | None = None,
+    window: int | None = None, precision_bits: float = PRECISION_BITS,
+    seconds: float | None = None, skip_first: int | None = None, seed: int = 0, out: str | Path | None = None,
     quiet: bool = False,
 ) -> FittedLens:  # fmt: skip
     """Fit a lens: a map from the residual stream at any depth to the final prediction.
@@ -134,7 +133,6 @@ def fit_lens(
     if kind == "logit":
         return FittedLens.logit(model)
     refuse_without_gradients(model)
-    precision_bits, seconds = number(precision_bits), None if seconds is None else number(seconds)
     asked = fit_prompts(model, prompts, n_pool=n_pool, window=window, skip_first=skip_first, seed=seed)
     told = {"prompts": asked.prompts.name, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
     with reporting(f"fitting the {kind} lens of {model.name}", quiet) as progress:
