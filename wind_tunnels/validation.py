@@ -46,5 +46,9 @@ def check_distinct(asked: str, name: str, values: Sequence[object]) -> None:
         )
 
 
+def is_prime(n: int) -> bool:
+    return n > 1 and all(n % divisor for divisor in range(2, n))
+
+
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

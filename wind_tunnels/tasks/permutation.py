@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
 from ..validation import check_sizes
-from .shipped_task import ShippedTask, required_columns
+from .shipped_task import ShippedTask, random_permutations, required_columns
 
 MOST_HIDDEN = 6
 """Images that may be hidden without a scratchpad: 720 ways to fill them in."""
@@ -145,7 +145,7 @@ class IteratedPermutation(ShippedTask):
         self, rng: np.random.Generator, n: int
     ) -> tuple[Int[np.ndarray, "sequence symbol"], Int[np.ndarray, "sequence symbol"], Int[np.ndarray, " sequence"]]:
         """Symbols in random order, the images of each, and where to start."""
-        symbols, images = (rng.permuted(np.tile(np.arange(self.V), (n, 1)), axis=1) for _ in range(2))
+        symbols, images = (random_permutations(rng, n, self.V) for _ in range(2))
         return symbols, images, rng.integers(self.V, size=n)
 
 

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import check_choice, check_fraction, check_sizes
-from .shipped_task import ShippedTask, required_columns
+from .shipped_task import ShippedTask, random_permutations, required_columns
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
 FIRST_KEY = 10
@@ -152,10 +152,7 @@ class Recall(ShippedTask):
         Int[np.ndarray, "sequence query"],
     ]:
         """Keys, values, which item each query asks for, and by which cue."""
-        keys, values = (
-            rng.permuted(np.tile(np.arange(size), (n, 1)), axis=1)[:, : self.n_pairs]
-            for size in (self.n_keys, self.n_values)
-        )
+        keys, values = (random_permutations(rng, n, size)[:, : self.n_pairs] for size in (self.n_keys, self.n_values))
         items = rng.integers(self.n_pairs, size=(n, self.n_queries))
         cues = np.take_along_axis(keys, items, axis=1)
         if self.noise:

@@ -23,8 +23,8 @@ from scipy.special import expit, gammaln
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_choice, check_sizes
-from .shipped_task import ShippedTask, required_columns
+from ..validation import check_choice, check_sizes, is_prime
+from .shipped_task import ShippedTask, random_permutations, required_columns
 
 Symbols = Literal["integers", "fixed", "fresh"]
 Prefixes = Literal["all", "trained", "held_out"]
@@ -58,7 +58,7 @@ class Recurrence(ShippedTask):
     def __post_init__(self) -> None:
         check_sizes("the recurrence task", asdict(self), {"p": 3, "length": 4})
         check_choice(vars(self), {"symbols": get_args(Symbols), "prefixes": get_args(Prefixes)})
-        if any(self.p % divisor == 0 for divisor in range(2, self.p)):
+        if not is_prime(self.p):
             raise self.refusal(f"p = {self.p}", "It is a prime number: 7, 11, 17.")
         if self.symbols == "fresh" and self.prefixes != "all":
             raise self.refusal(
@@ -86,7 +86,7 @@ class Recurrence(ShippedTask):
 
     def _relabelled(self, rng: np.random.Generator, values: Values, is_program: Bool[np.ndarray, " sequence"]):
         if self.symbols == "fresh":
-            labels = rng.permuted(np.tile(np.arange(self.p), (len(values), 1)), axis=1)
+            labels = random_permutations(rng, len(values), self.p)
             values = np.take_along_axis(labels, values, axis=1)
         return self.encode(values, is_program)
 

@@ -28,8 +28,8 @@ from scipy.special import factorial, factorial2, perm
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_choice, check_sizes
-from .shipped_task import ShippedTask, required_columns
+from ..validation import check_choice, check_sizes, is_prime
+from .shipped_task import ShippedTask, random_permutations, required_columns
 
 MapClass = Literal["bijections", "involutions", "3-cycles", "rotations", "multiplications"]
 Images = Int[np.ndarray, "*any symbol"]
@@ -62,11 +62,10 @@ class Selection(ShippedTask):
         if self.L > self.V:
             raise self.refusal(f"L = {self.L} of V = {self.V} symbols", f"Choose L up to {self.V}.")
         for name in (self.first, self.second):
-            is_prime = all(self.V % d for d in range(2, self.V))
             what, fits = {
                 "involutions": ("even", self.V % 2 == 0),
                 "3-cycles": ("a multiple of 3", self.V % 3 == 0),
-                "multiplications": ("a prime number", is_prime),
+                "multiplications": ("a prime number", is_prime(self.V)),
             }.get(name, ("", True))
             if not fits:
                 raise self.refusal(f"{name} of V = {self.V} symbols", f"For {name} V is {what}.")
@@ -129,7 +128,7 @@ class Selection(ShippedTask):
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         is_first = rng.random(n) < 0.5
         first, second = (CLASSES[name].draw(rng, n, self.V) for name in (self.first, self.second))
-        keys = rng.permuted(np.tile(np.arange(self.V), (n, 1)), axis=1)[:, : self.L]
+        keys = random_permutations(rng, n, self.V)[:, : self.L]
         return keys, np.take_along_axis(np.where(is_first[:, None], first, second), keys, axis=1), is_first
 
 
@@ -190,7 +189,7 @@ def multiplications(n_symbols: int) -> Int[np.ndarray, "map symbol"]:
 
 def _cycles(rng: np.random.Generator, n: int, n_symbols: int, period: int) -> Int[np.ndarray, "map symbol"]:
     """Uniform permutations that consist of cycles of one length."""
-    order = rng.permuted(np.tile(np.arange(n_symbols), (n, 1)), axis=1)
+    order = random_permutations(rng, n, n_symbols)
     onward = np.roll(order.reshape(n, -1, period), -1, axis=2).reshape(n, n_symbols)
     images = np.empty_like(order)
     np.put_along_axis(images, order, onward, axis=1)
@@ -216,7 +215,7 @@ def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
 
 
 CLASSES: Mapping[str, Maps] = {
-    "bijections": Maps(count_bijections, lambda rng, n, V: rng.permuted(np.tile(np.arange(V), (n, 1)), axis=1)),
+    "bijections": Maps(count_bijections, random_permutations),
     "involutions": Maps(count_involutions, lambda rng, n, V: _cycles(rng, n, V, 2)),
     "3-cycles": Maps(count_three_cycles, lambda rng, n, V: _cycles(rng, n, V, 3)),
     "rotations": _few(rotations),

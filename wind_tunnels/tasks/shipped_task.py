@@ -32,6 +32,11 @@ class ShippedTask(Task):
         return UsageError(asked=f"the {self.name} task", found=found, fix=fix)
 
 
+def random_permutations(rng: np.random.Generator, n: int, n_symbols: int) -> Int[np.ndarray, "n symbol"]:
+    """The symbols in `n` independent uniform orders."""
+    return rng.permuted(np.tile(np.arange(n_symbols), (n, 1)), axis=1)
+
+
 def required_columns(
     scored: Int[np.ndarray, " scored"],
     evidence: Int[np.ndarray, " scored"],
