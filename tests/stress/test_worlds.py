@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from interp.registry import entries, load_entry
+from tests.interp.certifying.test_certificate_study import WITHOUT_WORLDS
 from tests.paths import ROOT
 from tests.stress.rates import agree
 from tests.stress.worlds import (
@@ -48,10 +49,6 @@ def misses(rates: Rates) -> list[str]:
             if rate.get("covered", 1) < least or rate.get("called", 0) > most or rate.get("excess", 0) > largest:
                 found.append(f"{probe}.{number}")
     return found
-
-
-WITHOUT_WORLDS = {"workspace"}
-"""Probes whose error rates nobody has measured in simulations yet: this one needs a fitted lens in every one."""
 
 
 def test_every_observational_probe_and_belief_have_worlds() -> None:
