@@ -106,6 +106,11 @@ def gaussian_sets(
     return factor
 
 
+def random_subspace(n_features: int, n: int, rng: np.random.Generator) -> Float[np.ndarray, "feature axis"]:
+    """An orthonormal basis of a uniformly random subspace of `n` dimensions."""
+    return np.linalg.qr(rng.standard_normal((n_features, n)))[0]
+
+
 def random_rotations(n_features: int, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n axis feature"]:
     """`n` orthogonal matrices, uniform over all of them (Mezzadri 2007: QR with the signs of R undone)."""
     q, r = np.linalg.qr(rng.standard_normal((n, n_features, n_features)))

@@ -26,6 +26,7 @@ from interp.edits import ReplaceCoordinates
 from interp.information import cross_entropy_bits, entropy_bits, restricted
 from interp.need import Need
 from interp.probe import Condition, Readout
+from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
 from interp.statistics.units import counted, mean_bounds
 from interp.table import Table
@@ -95,7 +96,7 @@ def swaps(
         rank = len(of_depth["encoding"])
         rng = np.random.default_rng([seed, 4, depth])
         n_random = N_RANDOM if depth == named_depth(list(bases)) else N_ELSEWHERE
-        random = {f"random {i}": _frame(rng, points.shape[1], rank) for i in range(n_random)}
+        random = {f"random {i}": random_subspace(points.shape[1], rank, rng).T for i in range(n_random)}
         for name, axes in {**of_depth, "all": np.eye(points.shape[1]), **random}.items():
             values = points[pairs.donor_rows] @ axes.T
             edit = ReplaceCoordinates(layer=depth, site="resid", axis=axes, values=values, at="scored")
@@ -109,10 +110,6 @@ def named_depth(depths: Sequence[int]) -> int:
 
 def _name(depth: int, subspace: str) -> str:
     return f"interchange at {depth}: {subspace}"
-
-
-def _frame(rng: np.random.Generator, n_features: int, rank: int) -> np.ndarray:
-    return np.linalg.qr(rng.standard_normal((n_features, rank)))[0].T
 
 
 def _reader(donor: Float[np.ndarray, "row outcome"]) -> Callable[[Capture], Readout]:

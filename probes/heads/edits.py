@@ -12,6 +12,7 @@ import numpy as np
 
 from interp.capture import ModelInfo
 from interp.edits import AblateHeads, AttentionOff, BypassLayer, Edit, FeedForwardOff, RemoveAxis
+from interp.statistics.cosines import random_subspace
 
 UNEDITED = "unedited"
 LATE = "late attention off"
@@ -176,7 +177,7 @@ class Plan:
         for layer in layers if self.n_heads > 1 else ():
             for i, name in enumerate(self.random(layer)):
                 rng = np.random.default_rng([self.seed, 2, layer, i])
-                frame = np.linalg.qr(rng.standard_normal((self.n_heads * self.d_head, self.d_head)))[0].T
+                frame = random_subspace(self.n_heads * self.d_head, self.d_head, rng).T
                 yield name, (RemoveAxis(layer=layer, site="z", axis=frame),)
 
     def random_sets(self) -> Iterator[Named]:

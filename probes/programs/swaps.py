@@ -25,6 +25,7 @@ from interp.edits import ReplaceCoordinates
 from interp.findings import Scalar
 from interp.need import Need
 from interp.probe import Condition, Planned, Readout
+from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import null_from_draws
 from interp.statistics.quantities import Quantities, Quantity
@@ -140,7 +141,7 @@ class Swaps:
             rng = np.random.default_rng([seed, 12, depth])
             sizes = sorted({len(one.covectors) for one in (*of_depth.values(), *stated.values())})
             n_random = N_RANDOM if depth == next(iter(found)) else N_ELSEWHERE
-            random = {f"{RANDOM} {k} {i}": Directions(_frame(rng, points.shape[1], k))
+            random = {f"{RANDOM} {k} {i}": Directions(random_subspace(points.shape[1], k, rng).T)
                       for k in sizes for i in range(n_random)}  # fmt: skip
             named = {**of_depth, **stated, **{_other(name): one for name, one in others.items()}, **random}
             for name, directions in named.items():
@@ -278,10 +279,6 @@ def _answers(under: Capture) -> Readout:
 
 def _rows_of(base: Capture, prompts: Int[np.ndarray, " chosen"]) -> Int[np.ndarray, " row"]:
     return np.concatenate([np.flatnonzero(base.rows["prompt"] == prompt) for prompt in prompts])
-
-
-def _frame(rng: np.random.Generator, n_features: int, n: int) -> Float[np.ndarray, "axis feature"]:
-    return np.linalg.qr(rng.standard_normal((n_features, n)))[0].T
 
 
 def _name(depth: int, directions: str, n: int) -> str:

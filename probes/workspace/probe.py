@@ -17,7 +17,7 @@ Source: "The Workspace Survives Where the Circuit Dies" (the authors' note of Ju
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ from interp.capture import Capture
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
+from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import UNEXPLAINED, t_mean
 from interp.statistics.quantities import Quantities, Quantity
@@ -41,7 +42,7 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.finite import finite
 from ..measures.halves import N_HALVINGS, Halving, halvings_of
 from ..measures.sample_sizes import FEW_HALVES
-from .space import Basis, Decoded, Spectrum, random_spaces, shares
+from .space import Basis, Decoded, Spectrum, shares
 
 STREAM, GRAM, EMBEDDING = Need("resid"), Need("readout_gram"), Need("outcome_embedding")
 RANKS = (4, 8, 16, 32)
@@ -243,7 +244,7 @@ class _Setting:
         values = np.array([getattr(each, name) for each in found])  # [depth, own and null, halving]
         own = Estimates.halved(values[:, 0].T, *scale, about=about)
         undefined = [why if np.isnan(value) else "" for value in own.value]
-        own = Estimates(own.value, own.interval, why=undefined, about=about)
+        own = replace(own, why=undefined)
         return own.exchanged(np.nan_to_num(values[:, 1:].mean(axis=2).T)) if np.isfinite(own.value).any() else own
 
 
@@ -263,7 +264,7 @@ class _Held:
     @classmethod
     def of(cls, points: Float[np.ndarray, "row feature"], space: Basis, setting: _Setting) -> "_Held":
         rng = np.random.default_rng([setting.seed, 2])
-        spaces = [space, *random_spaces(space.shape, setting.n_null, rng)]
+        spaces = [space, *(random_subspace(len(space), space.shape[1], rng) for _ in range(setting.n_null))]
         points = points.astype(np.float64)
         centred = points - points.mean(axis=0)
         total = max(float(np.square(centred).sum()), np.finfo(float).tiny)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from interp.statistics.ratio import ratio
 from interp.statistics.ridge import absolute_penalty, ridge_coefficients
 
 from ..measures.halves import Halving
@@ -48,16 +49,9 @@ class Spectrum:
         return self.vectors[:, :rank]
 
 
-def random_spaces(shape: tuple[int, ...], n: int, rng: np.random.Generator) -> list[Basis]:
-    """Uniformly random subspaces, of so many features and directions."""
-    return [np.linalg.qr(rng.standard_normal(shape))[0] for _ in range(n)]
-
-
 def shares(vectors: Float[np.ndarray, "vector feature"], space: Basis) -> Float[np.ndarray, " vector"]:
     """The share of each vector's squared length that lies in a subspace; NaN of vectors without length."""
-    total = np.square(vectors).sum(axis=1)
-    inside = np.square(vectors @ space).sum(axis=1)
-    return np.divide(inside, total, out=np.full(len(total), np.nan), where=total > 0)
+    return ratio(np.square(vectors @ space).sum(axis=1), np.square(vectors).sum(axis=1))
 
 
 @dataclass(frozen=True)
