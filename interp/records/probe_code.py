@@ -1,7 +1,7 @@
 """The code that a probe is: a short hash of its own modules and of those that it computes with.
 
 It follows imports from the module of the probe's class to modules of the same package (of ours: `interp.probes` and
-`interp.statistics`). Comments, docstrings, layout and what only draws figures do not change it.
+`interp.statistics`). Comments, docstrings, layout, texts of several words and what only draws figures do not change it.
 """
 
 import ast
@@ -92,12 +92,26 @@ def _without_figures(node: ast.AST) -> Iterator[ast.AST]:
             yield from _without_figures(child)
 
 
+class _WithoutTexts(ast.NodeTransformer):
+    """Every text of several words becomes an empty one."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant("") if _has_words(node) else node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        return ast.Constant("") if any(map(_has_words, node.values)) else self.generic_visit(node)
+
+
+def _has_words(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+
+
 def _plain(tree: ast.Module) -> str:
-    """The code without docstrings, comments, layout and what draws."""
+    """The code without docstrings, comments, layout, texts of several words and what draws."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             node.body = [part for part in node.body if not _is_left_out(part)]
-    return _WRITTEN_DIFFERENTLY.sub("", ast.unparse(tree))
+    return _WRITTEN_DIFFERENTLY.sub("", ast.unparse(_WithoutTexts().visit(tree)))
 
 
 def _is_left_out(part: ast.stmt) -> bool:

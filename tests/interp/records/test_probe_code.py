@@ -17,6 +17,8 @@ class Doubling(Probe):
     """It doubles."""
 
     def analyse(self, base):
+        if base is None:
+            raise ValueError(f"{{base}} is nothing to double")
         return twice(base)  # at once
 
     def figures(self, findings):
@@ -65,8 +67,10 @@ def test_what_a_helper_computes_belongs_to_the_code(hash_of):
     assert hash_of(probe=lambda text: text.replace("twice(base)", "twice(twice(base))")) != plain
 
 
-def test_comments_docstrings_layout_and_figures_do_not(hash_of):
+def test_comments_docstrings_layout_texts_and_figures_do_not(hash_of):
     plain = hash_of()
+    assert hash_of(probe=lambda text: text.replace("is nothing to double", "cannot be twice {base!r}")) == plain
+    assert hash_of(probe=lambda text: text.replace("base is None", "base == 'none'")) != plain
     assert hash_of(probe=lambda text: text.replace("# at once", "# soon").replace("It doubles", "Doubles it")) == plain
     assert hash_of(helper=lambda text: text.replace("2 * x", "(2  *  x)")) == plain
     assert hash_of(figures="def draw(x): return 7") == plain
