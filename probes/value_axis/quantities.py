@@ -42,12 +42,13 @@ def _share(meaning: str, null: str, method: str = _R2_METHOD, unit: str = "fract
 
 def _r2(treatment: str = KEPT, reader: str = "", **marks: Any) -> Quantity:
     meaning = f"{_READERS[reader]} of the activations explains{_BEYOND[treatment]}"
-    meaning = f"S{_UNSEEN}{meaning}; 0 is no better than the mean, below 0 worse."
+    meaning = f"S{_UNSEEN}{meaning}, fitted on the other half; 0 is no better than the mean, below 0 worse."
     return _share(meaning, f"refitted on {_EXCHANGED[treatment]}", p_over=_PLACES, **marks)
 
 
 def _correlation(treatment: str = KEPT, reader: str = "", **marks: Any) -> Quantity:
-    meaning = f"Correlation of {{target}} with its prediction by {_READERS[reader]}{_BEYOND[treatment]}, in held-out "
+    kind = "Rank correlation" if reader else "Correlation"
+    meaning = f"{kind} of {{target}} with its prediction by {_READERS[reader]}{_BEYOND[treatment]}, in held-out "
     null, method = f"refitted on {_EXCHANGED[treatment]}", _METHOD + "Fisher's z"
     return _share(meaning + "prompts.", null, method, "1", p_over=_PLACES, **marks)
 

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.statistics.correlation import unit_ranks
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import members_of
 from interp.statistics.ridge import PENALTIES, PrincipalForm, RowAxes, left_out_error
@@ -69,6 +70,10 @@ class Part:
     @cached_property
     def judged_sum(self) -> Float[np.ndarray, " label"]:
         return self.judged.sum(axis=0)
+
+    @cached_property
+    def judged_ranks(self) -> Float[np.ndarray, "label judged"]:
+        return unit_ranks(self.judged.T)
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ def _scores(form: _Form | None, split: Split, axis: str) -> _Scores:
 
 
 def _score(form: _Form, part: Part, axis: str, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R² and correlation of the predictions at judged rows."""
+    """R² and correlation of the predictions at judged rows; along the first axis it is of ranks: only order counts."""
     coefficients, fit, _ = form.coefficients(axis, part, split)
     predicted = form.judged[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients
     products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.judged, predicted))
@@ -227,6 +232,9 @@ def _score(form: _Form, part: Part, axis: str, split: Split) -> tuple[np.ndarray
     mean, label_mean = predicted.mean(axis=0, dtype=np.float64), part.judged_sum / n
     spread = (squares - n * np.square(mean)).clip(0) * (total - n * np.square(label_mean)).clip(0)
     correlation = ratio(products - n * mean * label_mean, np.sqrt(spread))
+    if axis == "pc1":
+        rho = np.sign(coefficients[0]) * (part.judged_ranks @ unit_ranks(form.judged[:, :1].T)[0])
+        correlation = np.where(np.isnan(correlation), np.nan, rho)
     return r2, correlation, fit
 
 

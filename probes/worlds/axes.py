@@ -26,7 +26,8 @@ def causal() -> Trials:
     read_outs = ("kl_beyond_controls", "entropy_moved_beyond_controls", "posterior_kl_beyond_controls")
     small = {"n_bootstrap": 40, "doses": (1.0,)}
     tunnel = small | {"n_prompts": 24, "n_controls": 19}
-    feature = small | {"site": "z", "layers": (("middle",),), "n_prompts": 40, "n_controls": 39}
+    feature = small | {"site": "z", "layers": (("middle",),), "n_controls": 39}
+    alone, fives, threes = (feature | {"n_prompts": n} for n in (40, 110, 90))
     effects = tuple(f"fitted to {0.3 * k:.1f} of the model's own entropies" for k in (1, 2, 3))
     worlds = []
     for axis in ("ridge", "encoding"):
@@ -35,11 +36,11 @@ def causal() -> Trials:
             World("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel, "alone"), read_outs, read_outs,
                   (), "24 sequences", tunnel | {"axis": axis}),
             World("causal", f"{fitted}, one feature tells", partial(_axis, _one_feature, "alone"), read_outs[:2],
-                  (), effects, "40 prompts", feature | {"axis": axis}),
+                  (), effects, "40 prompts", alone | {"axis": axis}),
             World("causal", f"{fitted}, five near-copies of each prompt", partial(_axis, _one_feature, "fives"),
-                  read_outs[:2], (), effects, "40 prompts", feature | {"axis": axis}),
+                  read_outs[:2], (), effects, "110 prompts", fives | {"axis": axis}),
             World("causal", f"{fitted}, templates of unequal size", partial(_axis, _one_feature, "templates"),
-                  read_outs[:2], (), effects, "40 prompts", feature | {"axis": axis}),
+                  read_outs[:2], (), effects, "90 prompts", threes | {"axis": axis}),
         ]  # fmt: skip
     return Trials(tuple(worlds))
 
@@ -106,7 +107,7 @@ def _one_feature(clusters: Grouping) -> "tuple[Model, Run, np.ndarray]":
         out[:, _FEATURE] = 2.0 * direction / direction.norm() / loud
         middle.self_attn.v_proj.weight[_FEATURE - 12] *= loud  # of KV head 0, which serves heads 0 and 1
     rng = np.random.default_rng(0)
-    cluster = grouped(clusters, _N_TEXTS if clusters == "alone" else 120, rng)
+    cluster = grouped(clusters, _N_TEXTS if clusters == "alone" else 150, rng)
     frames, changed = rng.integers(1, _VOCAB, size=(_N_TEXTS, 7)), rng.integers(1, _VOCAB, size=len(cluster))
     ids = [np.append(frames[of], 3) for of in cluster]
     for one, token in zip(ids, changed, strict=True):

@@ -1,11 +1,12 @@
 """Worlds of texts for `value_axis` and `manifold`: what tokens and lengths tell is no finding."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
 from scipy import stats
+from sklearn.linear_model import Ridge
 
 from interp.certifying.texts import TEXTS, Drawn, Text, draw, effects, found_in_texts
 from interp.certifying.worlds import N_MODELS, Known, Trials, World, nothing
@@ -15,6 +16,9 @@ from interp.testing import Shape, synthetic_capture
 
 _AXIS, _PLANE = 0.35, 0.25
 """Steps of the planted effect: `interp.certifying.texts.draw`."""
+
+_N_FITS, _PENALTIES = 12, np.logspace(0, 4, 7)
+"""Readouts whose mean is the truth, and the penalties among which they choose."""
 
 _CERTAIN = "answers of a program are certain: there is no uncertainty to be told"
 _TUNNEL = "the network predicts the exact posterior, whose entropy varies"
@@ -63,25 +67,46 @@ def _true_axes(text: Text, seed: int, size: float) -> Mapping[str, float]:
 
 @cache
 def _axes(text: Text, model: int, size: float) -> Mapping[str, float]:
-    """What of very many entropies a regression tells, of all prompts and beyond token and length."""
+    """What ridge readouts of half of such prompts explain of very many, of all and beyond token and length."""
     many = _many(text, _AXIS, 240, model, size)
-    long = many.columns["length"][:, None] / 40.0
-    nuisances = np.hstack([long, long**2, long**3, np.abs(long - long.mean()), np.ones_like(long)])
-    both = np.column_stack([many.points, many.entropy])
-    r2 = _r2(both - both.mean(axis=0))
-    for groups in (many.columns["token"], many.previous)[: 1 + bool(text.previous_tells)]:
-        for group in np.unique(groups):
-            both[groups == group] -= both[groups == group].mean(axis=0)
-    beyond = _r2(both - nuisances @ np.linalg.lstsq(nuisances, both, rcond=None)[0])
-    found = {"r2": r2, "best_layer_r2": r2, "pc1_correlation": abs(stats.pearsonr(_first(many), many.entropy)[0])}
-    # what the token before tells is beyond the last token, and taken out by the control alone
-    return found if text.previous_tells else found | {"r2_beyond_token": beyond}
+    fitted = [draw(text, _AXIS, 240, np.random.default_rng([12, model, i]), model, size) for i in range(_N_FITS)]
+    halves = [_half(drawn, np.random.default_rng([13, model, i])) for i, drawn in enumerate(fitted)]
+    r2 = _explained([(points, entropy) for _, points, entropy in halves], (many.points, many.entropy))
+    rho = abs(float(stats.spearmanr(_first(many), many.entropy)[0]))
+    found = {"r2": r2, "best_layer_r2": r2, "pc1_correlation": rho}
+    if text.previous_tells:  # it is beyond the last token, and taken out by the control alone
+        return found
+    beyond = _explained([_beyond(*half) for half in halves], _beyond(many.columns, many.points, many.entropy))
+    return found | {"r2_beyond_token": beyond}
 
 
-def _r2(both: np.ndarray) -> float:
-    points, entropy = both[:, :-1], both[:, -1]
-    left = entropy - points @ np.linalg.lstsq(points, entropy, rcond=None)[0]
-    return float(1 - left @ left / (entropy @ entropy))
+def _half(drawn: Drawn, rng: np.random.Generator) -> tuple[Mapping[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Columns, points and entropies of half of the clusters."""
+    clusters = np.unique(drawn.columns["cluster"])
+    kept = np.isin(drawn.columns["cluster"], rng.permutation(clusters)[: len(clusters) // 2])
+    return {name: column[kept] for name, column in drawn.columns.items()}, drawn.points[kept], drawn.entropy[kept]
+
+
+def _beyond(
+    columns: Mapping[str, np.ndarray], points: np.ndarray, entropy: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What token and length leave of points and entropies."""
+    long = columns["length"][:, None] / 40.0
+    nuisances = np.hstack([long, long**2, long**3, np.abs(long - long.mean())])
+    both = np.column_stack([nuisances, points, entropy])
+    of_token = columns["token"][:, None] == np.unique(columns["token"])
+    both -= of_token @ (of_token.T @ both / of_token.sum(axis=0)[:, None])
+    nuisances, both = both[:, :4], both[:, 4:]
+    both -= nuisances @ np.linalg.lstsq(nuisances, both, rcond=None)[0]
+    return both[:, :-1], both[:, -1]
+
+
+def _explained(halves: Sequence[tuple[np.ndarray, np.ndarray]], many: tuple[np.ndarray, np.ndarray]) -> float:
+    """The mean share of variance of the many that ridge readouts explain, by the penalty that is best for the many."""
+    points, entropy = many
+    fits = [[Ridge(penalty).fit(*half) for penalty in _PENALTIES] for half in halves]
+    left = [[np.mean((entropy - fit.predict(points)) ** 2) for fit in of_half] for of_half in fits]
+    return float(1 - np.mean(left, axis=0).min() / entropy.var())
 
 
 def _first(many: Drawn) -> np.ndarray:

@@ -7,6 +7,7 @@ import pytest
 from interp.probes.measures.halves import Halving
 from interp.probes.measures.places import ScaledRows
 from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Split, read_place
+from scipy import stats
 from sklearn.linear_model import LinearRegression, Ridge
 
 N = 60
@@ -111,7 +112,8 @@ def test_the_first_axis_is_that_of_the_fitting_rows_and_reads_by_its_slope_alone
             (within, *(s[:, 0] for s in within.halving.apply(rows @ first[:, None]))),
         ):  # fmt: skip
             line = LinearRegression(fit_intercept=False).fit(x[:, None], split.parts[0].fitted[:, 0])
-            expected = judged_by(line.predict(z[:, None]), split.parts[0].judged[:, 0])
+            truth, predicted = split.parts[0].judged[:, 0], line.predict(z[:, None])
+            expected = judged_by(predicted, truth)[0], stats.spearmanr(predicted, truth)[0]
             read = place.read[KEPT if split is kept else WITHIN_TOKEN, "pc1"]
             assert (read.r2[h, 0], read.correlation[h, 0]) == pytest.approx(expected)
     assert abs(place.axes["pc1"].direction @ np.linalg.svd(splits[KEPT][0].halving.apply(rows)[0])[2][0]) > 1 - 1e-9
