@@ -4,7 +4,8 @@ Backgrounds are transparent and text has no colour of its own, so that a page's 
 """
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,55 +51,144 @@ def faded(colour: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
-def add_band(plot: "go.Figure", x: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], colour: str) -> None:
-    """A shaded band between two curves; stretches without bounds are left out."""
-    low, high = bounds
-    kept = np.isfinite(low) & np.isfinite(high)
-    plot.add_scatter(
-        x=np.concatenate([x[kept], x[kept][::-1]]), y=np.concatenate([high[kept], low[kept][::-1]]),
-        fill="toself", fillcolor=faded(colour, 0.18), line={"width": 0}, mode="lines", hoverinfo="skip",
-        showlegend=False,
+class Chart:
+    """A figure that is drawn from the rows of a table; each method adds what it is named for.
+
+    Columns are named. Where the table has the interval or the null of a column beside it (`..._low`, `..._null_high`),
+    they are drawn with it. `x` names the column along the horizontal axis.
+    """
+
+    def __init__(self, table: Table, x: str, x_title: str, y_title: str) -> None:
+        self.table, self.x, self.plot = table, x, blank(x_title, y_title)
+
+    def of(self, rows: Table) -> "Chart":
+        """The same figure, with other rows to draw from."""
+        other = copy(self)
+        other.table = rows
+        return other
+
+    def by(self, column: str) -> "Iterator[tuple[Any, Chart, str]]":
+        """For every value of a column the chart of its rows, and a colour of its own."""
+        for value, rows, colour in coloured(self.table, column):
+            yield value, self.of(rows), colour
+
+    @property
+    def across(self) -> np.ndarray:
+        """Where the rows stand along the horizontal axis."""
+        return self.table[self.x]
+
+    def band(self, bounds: tuple[np.ndarray, np.ndarray], colour: str = NULL) -> None:
+        """A shaded band between two curves; stretches without bounds are left out."""
+        low, high = bounds
+        kept = np.isfinite(low) & np.isfinite(high)
+        x = self.across[kept]
+        self.plot.add_scatter(
+            x=np.concatenate([x, x[::-1]]), y=np.concatenate([high[kept], low[kept][::-1]]),
+            fill="toself", fillcolor=faded(colour, 0.18), line={"width": 0}, mode="lines", hoverinfo="skip",
+            showlegend=False,
+        )  # fmt: skip
+
+    def null_band(self, column: str, name: str = "null, 95 %", ends: str = "_null") -> None:
+        """The band of a column's null, named in the legend: once, however many stretches of it a figure holds."""
+        bounds = self.table[f"{column}{ends}_low"], self.table[f"{column}{ends}_high"]
+        self.band(bounds)
+        traces: Any = self.plot.data
+        is_first = not any(trace.name == name for trace in traces)
+        is_drawn = bool((np.isfinite(bounds[0]) & np.isfinite(bounds[1])).any())
+        self.plot.update_traces(
+            {"name": name, "legendgroup": name, "showlegend": is_first and is_drawn}, selector=len(traces) - 1
+        )
+
+    def curve(self, column: str, name: str, colour: str = VALUE, dash: str | None = None, **how: Any) -> None:
+        """A column, with the band of its interval."""
+        if f"{column}_low" in self.table:
+            self.band((self.table[f"{column}_low"], self.table[f"{column}_high"]), colour)
+        self.line(column, name, dash, colour, **{"mode": "lines+markers"} | how)
+
+    def null(self, column: str, name: str = "null", dash: str = "dash") -> None:
+        """The null of a column, with its band."""
+        self.band((self.table[f"{column}_null_low"], self.table[f"{column}_null_high"]))
+        self.line(f"{column}_null", name, dash)
+
+    def profile(self, column: str) -> "Chart":
+        """A column over its null, where it was measured."""
+        if np.isfinite(self.table[f"{column}_null"]).any():
+            self.null(column)
+        self.curve(column, "measured")
+        return self
+
+    def line(self, y: str | float, name: str, dash: str | None = "dash", colour: str = NULL, **how: Any) -> None:
+        """A line to compare with: a column, or one number everywhere."""
+        line = {"color": colour} | ({"dash": dash} if dash else {})
+        height = self.table[y] if isinstance(y, str) else np.full(self.table.n_rows, float(y))
+        self.plot.add_scatter(**{"x": self.across, "y": height, "name": name, "mode": "lines", "line": line} | how)
+
+    def straight(self, x: Sequence[float], y: Sequence[float], name: str, dash: str = "dash") -> None:
+        """A straight line between two points."""
+        self.plot.add_scatter(x=x, y=y, name=name, mode="lines", line={"color": NULL, "dash": dash})
+
+    def diagonal(self, name: str, *columns: str) -> None:
+        """The line on which both axes agree, along all that the columns hold."""
+        values = np.concatenate([self.table[column] for column in columns])
+        ends = [float(values.min()), float(values.max())]
+        self.straight(ends, ends, name)
+
+    def level(self, y: float, name: str, dash: str = "dash") -> None:
+        """A horizontal line, as far as the rows reach."""
+        self.straight([float(self.across.min()), float(self.across.max())], [y, y], name, dash)
+
+    def dots(self, column: str, name: str, colour: str = VALUE, size: int = 8, **how: Any) -> None:
+        """A column as dots, with its interval as bars; along the horizontal axis where `how` says which `y`."""
+        along, bars = ("x", "error_x") if "y" in how else ("y", "error_y")
+        drawn: dict[str, Any] = {"x": self.across, "mode": "markers", "name": name, along: self.table[column]}
+        drawn["marker"] = {"color": colour, "size": size} | how.pop("marker", {})
+        if f"{column}_low" in self.table:
+            drawn[bars] = error_bars(self.table, column, colour)
+        self.plot.add_scatter(**drawn | how)
+
+    def points(self, y: str, name: str = "", colour: Any = VALUE, size: int = 6, **how: Any) -> None:
+        """Rows as points that say, when hovered over, where each is from; `colour` may be a scale (`scale_of`)."""
+        marker = {"size": size, "opacity": 0.6} | (colour if isinstance(colour, dict) else {"color": colour})
+        drawn: dict[str, Any] = {"x": self.across, "y": self.table[y], "mode": "markers", "marker": marker}
+        drawn |= {"hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>", "showlegend": bool(name)}
+        where = {} if "customdata" in how else {"customdata": places(self.table)}
+        self.plot.add_scatter(**drawn | {"name": name} | where | how)
+
+    def limit_r2(self, *columns: str | np.ndarray) -> str:
+        """Cut an axis of R² where something lies far below 0; the sentence that then says so, else nothing."""
+        shown = r2_range(*(self.table[each] if isinstance(each, str) else each for each in columns))
+        self.plot.update_yaxes(range=shown)
+        return BELOW_R2 if shown else ""
+
+
+def scale_of(values: np.ndarray, title: str, unit: str, whole: np.ndarray | None = None) -> dict[str, Any]:
+    """Colours of points by a number, from blue to orange; `whole` are the values that the scale spans."""
+    spanned = values if whole is None else whole
+    return {
+        "color": values, "colorscale": ENTROPY_SCALE, "cmin": float(spanned.min()), "cmax": float(spanned.max()),
+        "colorbar": {"title": {"text": f"{html.escape(title)}<br>({html.escape(unit)})"}},
+    }  # fmt: skip
+
+
+def head_map(table: Table, values: np.ndarray, unit: str, top: float | None = None, **how: Any) -> "go.Figure":
+    """A square for each head, layers across and heads down; red above 0 and blue below, or from 0 to `top`."""
+    layers, heads = np.unique(table["layer"]), np.unique(table["head"])
+
+    def squares(of: Any) -> np.ndarray:
+        return np.asarray(of).reshape(len(layers), len(heads)).T
+
+    most = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    colours = {"colorscale": "RdBu", "reversescale": True, "zmin": -most, "zmax": most}
+    if top is not None:
+        colours = {"colorscale": "Cividis", "zmin": 0, "zmax": top}
+    plot = blank("layer", "head")
+    plot.add_heatmap(
+        x=layers, y=heads, z=squares(values), colorbar={"title": {"text": unit}},
+        **colours | {"hovertemplate": f"layer %{{x}} head %{{y}}: %{{z:.3g}} {unit}<extra></extra>"}
+        | {name: squares(of) if name == "text" else of for name, of in how.items()},
     )  # fmt: skip
-
-
-def add_null_band(
-    plot: "go.Figure", x: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], name: str = "null, 95 %"
-) -> None:
-    """The grey band of a null, named in the legend: once, however many stretches of it a figure holds."""
-    add_band(plot, x, bounds, NULL)
-    traces: Any = plot.data
-    is_first = not any(trace.name == name for trace in traces)
-    is_drawn = bool((np.isfinite(bounds[0]) & np.isfinite(bounds[1])).any())
-    plot.update_traces(
-        {"name": name, "legendgroup": name, "showlegend": is_first and is_drawn},
-        selector=len(traces) - 1,
-    )
-
-
-def add_line(
-    plot: "go.Figure", x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, name: str, dash: str = "dash",
-    colour: str = NULL,
-) -> None:  # fmt: skip
-    """A line to compare with: a null that is one number, the diagonal, another reader."""
-    plot.add_scatter(x=x, y=y, name=name, mode="lines", line={"color": colour, "dash": dash})
-
-
-def add_curve(
-    plot: "go.Figure", x: np.ndarray, table: Table, column: str, name: str, colour: str, dash: str | None = None
-) -> None:
-    """A statistic of a table, with its interval where the table has one."""
-    if f"{column}_low" in table:
-        add_band(plot, x, (table[f"{column}_low"], table[f"{column}_high"]), colour)
-    line = {"color": colour} | ({"dash": dash} if dash else {})
-    plot.add_scatter(x=x, y=table[column], name=name, mode="lines+markers", line=line)
-
-
-def add_null_curve(
-    plot: "go.Figure", x: np.ndarray, table: Table, column: str, name: str = "null", dash: str = "dash"
-) -> None:
-    """The null of a statistic of a table, with its band."""
-    add_band(plot, x, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
-    add_line(plot, x, table[f"{column}_null"], name, dash)
+    plot.update_yaxes(autorange="reversed", showgrid=False)
+    return plot
 
 
 def within(table: Table, column: str, low: float = 0.0, high: float = 1.0) -> Table:
@@ -113,20 +203,6 @@ def r2_range(*columns: np.ndarray) -> list[float] | None:
     values = np.concatenate(columns)
     values = values[np.isfinite(values)]
     return [LEAST_R2, float(max(values.max(), 0)) + 0.05] if values.size and values.min() < LEAST_R2 else None
-
-
-def limit_r2(plot: "go.Figure", *columns: np.ndarray) -> str:
-    """Cut the axis of R² where something lies far below 0; the sentence that then says so, else nothing."""
-    shown = r2_range(*columns)
-    plot.update_yaxes(range=shown)
-    return BELOW_R2 if shown else ""
-
-
-def add_profile(plot: "go.Figure", table: Table, x: str, column: str) -> None:
-    """A statistic of a table with its interval, over its null with its band."""
-    if np.isfinite(table[f"{column}_null"]).any():
-        add_null_curve(plot, table[x], table, column)
-    add_curve(plot, table[x], table, column, "measured", VALUE)
 
 
 def coloured(table: Table, column: str) -> Iterator[tuple[Any, Table, str]]:
@@ -162,3 +238,17 @@ def add_slider(plot: "go.Figure", names: Sequence[str], shown: Sequence[Sequence
     plot.update_layout(
         sliders=[{"active": active, "currentvalue": {"prefix": "layer "}, "pad": {"t": 40}, "steps": steps}]
     )
+
+
+def add_menu(plot: "go.Figure", shown: Mapping[str, tuple[str, str]]) -> None:
+    """A menu of numbers, one drawn at a time, each by as many traces; `shown` has their labels and axis titles."""
+    traces: Any = plot.data
+    each = len(traces) // len(shown)
+    buttons = []
+    for i, (label, title) in enumerate(shown.values()):
+        visible = [j // each == i for j in range(len(traces))]
+        args = [{"visible": visible}, {"yaxis.title.text": title}]
+        buttons.append({"method": "update", "label": label, "args": args})
+    for j in range(len(traces)):
+        plot.update_traces(visible=j < each, selector=j)
+    plot.update_layout(updatemenus=[{"active": 0, "buttons": buttons, "name": "number"}])

@@ -1,14 +1,8 @@
 """Figures of the attention entropy: the curve over depth with its references, and every head on its own."""
 
-from typing import TYPE_CHECKING
-
-from interp.drawing import NULL, PALETTE, VALUE, add_curve, blank
+from interp.drawing import NULL, PALETTE, VALUE, Chart, head_map
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.table import Table
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 _PLACES = {"scored": "the scored positions", "all": "all positions"}
 _LINES = (
@@ -33,28 +27,13 @@ def entropy_figures(findings: Findings) -> tuple[Figure, ...]:
     by_place = (findings.tables[name].groups("positions") for name in ("by_layer", "by_head"))
     for (where, layers), (_, heads) in zip(*by_place, strict=True):
         place = _PLACES[where]
-        figures += [
-            Figure(
-                f"entropy_{where}", f"Attention entropy over depth, {place}", _CURVE_READING, _curve(layers), "by_layer"
-            ),
-            Figure(f"heads_{where}", f"Entropy of every head, {place}", _HEADS_READING, _heads(heads), "by_head"),
-        ]
+        chart = Chart(layers, "layer", "layer", "attention entropy (bits)")
+        for line in _LINES:
+            chart.curve(*line)
+        chart.plot.update_yaxes(rangemode="tozero")
+        squares = head_map(heads, heads["entropy"], "bits", float(heads["uniform"].max()))
+        title = f"Attention entropy over depth, {place}"
+        figures.append(Figure(f"entropy_{where}", title, _CURVE_READING, chart.plot, "by_layer"))
+        title = f"Entropy of every head, {place}"
+        figures.append(Figure(f"heads_{where}", title, _HEADS_READING, squares, "by_head"))
     return tuple(figures)
-
-
-def _curve(table: Table) -> "go.Figure":
-    plot = blank("layer", "attention entropy (bits)")
-    for name, label, colour, dash in _LINES:
-        add_curve(plot, table["layer"], table, name, label, colour, dash)
-    plot.update_yaxes(rangemode="tozero")
-    return plot
-
-
-def _heads(table: Table) -> "go.Figure":
-    n_heads = int(table["head"].max()) + 1
-    plot = blank("layer", "head")
-    plot.add_heatmap(
-        z=table["entropy"].reshape(-1, n_heads).T, colorscale="Cividis", zmin=0, zmax=float(table["uniform"].max()),
-        colorbar_title="bits", hovertemplate="layer %{x} head %{y}: %{z:.3g} bits<extra></extra>",
-    )  # fmt: skip
-    return plot

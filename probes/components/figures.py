@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from interp.drawing import PALETTE, VALUE, add_curve, add_null_curve, add_profile, blank
+from interp.drawing import PALETTE, Chart
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -11,7 +11,37 @@ from interp.table import Table
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_BLOCKS = {"attn": "attention", "mlp": "feed-forward"}
+_DEPTHS = {
+    "lens_kl": (
+        "When the prediction is made", "KL from the final prediction (bits)",
+        "KL of the final prediction from what each depth decodes to, with 95 % bands over prompts. Where it falls, the "
+        "prediction is made. It ends at 0 by construction. No null is drawn, because all of the network before a depth "
+        "decides there.",
+    ),
+    "lens_entropy": (
+        "How certain each depth is", "entropy of the decoded distribution (bits)",
+        "Entropy of what the residual stream decodes to, with 95 % bands over prompts. No null is drawn: this is a "
+        "description. A stream that decodes to nothing lies at log2 of the vocabulary.",
+    ),
+}  # fmt: skip
+_BLOCKS = {
+    "attribution": (
+        "Which block makes the prediction", "logit", "added to the logit (logits)",
+        "What each block adds to the logit of the predicted token, relative to the mean token. A block below 0 argues "
+        "against the prediction. The null is 0: a block that favours no token.",
+    ),
+    "final_shares": (
+        "Who wrote the final residual stream", "final_share", "share of the final stream (fraction)",
+        "Shares of the stream after the last layer. Grey is the null: updates of the same sizes with random signs. "
+        "Above it, a block agrees with the others more than by chance; below it, less.",
+    ),
+    "sizes": (
+        "Size of the updates", "relative", "length / length of the stream",
+        "Length of each update divided by that of the stream it is added to. No null is drawn: a length is a "
+        "description.",
+    ),
+}  # fmt: skip
+_NAMES = {"attn": "attention", "mlp": "feed-forward"}
 _EXPERTS = {
     "expert_domain_information": "at a given position",
     "expert_domain_information_beyond_token": "at a given position and token",
@@ -19,98 +49,44 @@ _EXPERTS = {
 
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
-    """Sizes, shares of the final stream and attribution by layer; the lens by depth."""
+    """The belief by depth where it is known, the lens by depth; attribution, shares and sizes by layer; experts."""
     layers, depths = findings.tables["by_layer"], findings.tables["by_depth"]
-    drawn = [
-        Figure(
-            "lens_kl",
-            "When the prediction is made",
-            "KL of the final prediction from what each depth decodes to, with its 95 % band over prompts: where it "
-            "falls, the prediction is being made. It ends at zero by construction. "
-            "No null is drawn: at any depth, what has been written so far decides.",
-            _curve(depths, "lens_kl", "KL from the final prediction (bits)"),
-            "by_depth",
-        ),
-        Figure(
-            "lens_entropy",
-            "How certain each depth is",
-            "Entropy of what the residual stream decodes to, with its 95 % band over prompts. No null is drawn: "
-            "this is a description, and a stream that decodes to nothing would lie at log2 of the vocabulary.",
-            _curve(depths, "lens_entropy", "entropy of the decoded distribution (bits)"),
-            "by_depth",
-        ),
-        Figure(
-            "attribution",
-            "Which block makes the prediction",
-            "What each block adds to the logit of the predicted token, above the mean token's; below zero it argues "
-            "against it. The null is the zero line: a block that favours no token.",
-            _blocks(layers, "logit", "added to the logit (logits)"),
-            "by_layer",
-        ),
-        Figure(
-            "final_shares",
-            "Who wrote the final residual stream",
-            "Shares of the stream after the last layer. Grey is what updates of the same size have with random signs: "
-            "outside of it they agree, or disagree, with the rest more than by chance.",
-            _blocks(layers, "final_share", "share of the final stream (fraction)"),
-            "by_layer",
-        ),
-        Figure(
-            "sizes",
-            "Size of the updates",
-            "Length of each update over that of the stream it is added to. No null is drawn: a "
-            "length is a description.",
-            _blocks(layers, "relative", "length / length of the stream"),
-            "by_layer",
-        ),
-    ]
+    drawn = []
     if "posterior_kl" in depths:
-        plot = blank("residual depth", "KL from the exact posterior (bits)")
-        add_profile(plot, depths, "depth", "posterior_kl")
+        chart = Chart(depths, "depth", "residual depth", "KL from the exact posterior (bits)").profile("posterior_kl")
         reading = (
-            "How far each depth is from the ideal observer. Grey: posteriors of other sequences at the same positions; "
-            "only below it does the stream hold a belief about this sequence."
+            "Distance of each depth from the exact posterior. Grey is the null: posteriors of other sequences at the "
+            "same positions. Below it, the stream knows something of this sequence."
         )
-        drawn.insert(0, Figure("posterior_kl", "Belief by depth", reading, plot, "by_depth"))
+        drawn.append(Figure("posterior_kl", "Belief by depth", reading, chart.plot, "by_depth"))
+    for name, (title, axis, reading) in _DEPTHS.items():
+        chart = Chart(depths, "depth", "residual depth", axis)
+        chart.curve(name, "measured")
+        chart.plot.update_yaxes(rangemode="tozero")
+        drawn.append(Figure(name, title, reading, chart.plot, "by_depth"))
+    for name, (title, statistic, axis, reading) in _BLOCKS.items():
+        labels = {f"{block}_{statistic}": label for block, label in _NAMES.items()}
+        drawn.append(Figure(name, title, reading, _lines(layers, labels, axis, "random signs"), "by_layer"))
     if "experts_by_layer" in findings.tables:
-        drawn.append(_experts(findings.tables["experts_by_layer"]))
+        table = findings.tables["experts_by_layer"]
+        undefined = "" if set(_EXPERTS) <= set(table.columns) else " A missing curve is undefined; its number says why."
+        reading = (
+            "How many bits a layer's choice of experts says about the prompt's domain, with 95 % intervals. Grey is "
+            "the null: routing permuted between prompts at the same positions (and tokens); its mean is subtracted. "
+            f"Experts divide domains where the curve at a given position and token lies above grey.{undefined}"
+        )
+        plot = _lines(table, _EXPERTS, "information on the domain (bits)", "routing permuted")
+        title = "Do the chosen experts depend on the domain?"
+        drawn.append(Figure("experts", title, reading, plot, "experts_by_layer"))
     return tuple(drawn)
-
-
-def _experts(table: Table) -> Figure:
-    undefined = "" if set(_EXPERTS) <= set(table.columns) else " What has no curve is undefined; its number says why."
-    return Figure(
-        "experts",
-        "Do the chosen experts depend on the domain?",
-        "Information about the prompt's domain in the experts of a layer, in bits, with 95 % intervals. Grey: routing "
-        "permuted between prompts at the same positions (and tokens); its mean is subtracted. By position alone a "
-        "router of tokens looks like one of domains: experts divide domains where the curve at a given position and "
-        f"token lies above grey.{undefined}",
-        _lines(table, _EXPERTS, "information on the domain (bits)", "routing permuted"),
-        "experts_by_layer",
-    )
-
-
-def _curve(table: Table, column: str, title: str) -> "go.Figure":
-    plot = blank("residual depth", title)
-    add_curve(plot, table["depth"], table, column, "measured", VALUE)
-    plot.update_yaxes(rangemode="tozero")
-    return plot
-
-
-def _blocks(table: Table, statistic: str, title: str) -> "go.Figure":
-    """Both blocks over the layers."""
-    labels = {f"{block}_{statistic}": label for block, label in _BLOCKS.items()}
-    return _lines(table, labels, title, "random signs")
 
 
 def _lines(table: Table, labels: Mapping[str, str], title: str, null: str) -> "go.Figure":
     """Those of the columns that there are over the layers, each with its null where it has one."""
-    plot = blank("layer", title)
-    layer = table["layer"]
+    chart = Chart(table, "layer", "layer", title)
     for (column, label), colour, dash in zip(labels.items(), PALETTE, ("dash", "dot"), strict=False):
         if f"{column}_null" in table:
-            add_null_curve(plot, layer, table, column, f"null: {null}, {label}", dash)
+            chart.null(column, f"null: {null}, {label}", dash)
         if column in table:
-            add_curve(plot, layer, table, column, label, colour)
-    return plot
+            chart.curve(column, label, colour)
+    return chart.plot

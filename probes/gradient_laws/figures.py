@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.drawing import NULL, VALUE, add_null_band, blank, coloured, error_bars, faded
+from interp.drawing import NULL, VALUE, Chart, error_bars, faded
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -22,84 +22,73 @@ def gradient_figures(findings: Findings) -> tuple[Figure, ...]:
 
 
 def _laws(table: Table) -> Figure:
-    plot = blank("relative residual", "")
+    chart = Chart(table, "residual", "relative residual", "")
     place = np.arange(table.n_rows)
-    for column, words, colour in (
-        ("residual", "the law", VALUE),
-        ("wrong_law", "null: a law that is nearly right", NULL),
-    ):
-        plot.add_scatter(
-            x=np.maximum(table[column], _EXACT), y=place, mode="markers", name=words,
-            marker={"color": colour, "size": 10}, text=[f"{x:.2g}" for x in table[column]], hovertemplate="%{text}",
-        )  # fmt: skip
-    plot.update_xaxes(type="log", exponentformat="power")
-    plot.update_yaxes(
-        tickmode="array", tickvals=place, ticktext=[str(law) for law in table["law"]], autorange="reversed"
-    )
+    for column, name, colour in (
+        ("residual", "the law", VALUE), ("wrong_law", "null: a law that is nearly right", NULL),
+    ):  # fmt: skip
+        x = np.maximum(table[column], _EXACT)
+        chart.dots(column, name, colour, 10, x=x, y=place, text=[f"{v:.2g}" for v in table[column]],
+                   hovertemplate="%{text}")  # fmt: skip
+    chart.plot.update_xaxes(type="log", exponentformat="power")
+    names = [str(law) for law in table["law"]]
+    chart.plot.update_yaxes(tickmode="array", tickvals=place, ticktext=names, autorange="reversed")
     reading = (
         "Largest difference of autograd and law over all prompts, relative to the largest gradient. Rounding of "
         "float64 is near 1e-15; 0 is drawn at 1e-17. Grey: a law that leaves out one thing, at its smallest residual."
     )
-    return Figure("laws", "Do the laws hold?", reading, plot, "laws")
+    return Figure("laws", "Do the laws hold?", reading, chart.plot, "laws")
 
 
 def _by_head(table: Table) -> Figure:
-    plot = blank("head", "attention that moved to better values (fraction)")
-    steps = list(coloured(table, "step"))
+    chart = Chart(table, "head", "head", "attention that moved to better values (fraction)")
+    steps = list(chart.by("step"))
     for i, (step, mine, colour) in enumerate(steps):
-        x = mine["head"] + (i - (len(steps) - 1) / 2) * 0.2
-        plot.add_scatter(
-            x=x, y=mine["moved_null"], mode="markers", showlegend=i == 0, name="null: advantages permuted",
-            marker={"color": NULL, "symbol": "line-ew-open", "size": 12},
-            error_y=error_bars(mine, "moved_null", NULL, 6.0),
-        )  # fmt: skip
-        plot.add_scatter(
-            x=x, y=mine["moved"], mode="markers", name=_WORDS[step], marker={"color": colour, "size": 9},
-            error_y=error_bars(mine, "moved", colour),
-        )  # fmt: skip
-    plot.update_xaxes(dtick=1)
-    plot.update_yaxes(range=[0, 1.02])
+        x = mine.across + (i - (len(steps) - 1) / 2) * 0.2
+        bars, marker = error_bars(mine.table, "moved_null", NULL, 6.0), {"symbol": "line-ew-open"}
+        mine.dots(
+            "moved_null", "null: advantages permuted", NULL, 12, x=x, marker=marker, error_y=bars, showlegend=i == 0
+        )
+        mine.dots("moved", _WORDS[step], colour, 9, x=x)
+    chart.plot.update_xaxes(dtick=1)
+    chart.plot.update_yaxes(range=[0, 1.02])
     reading = (
         "Of all attention that a step moves in a head, the share that grows at keys of positive advantage or shrinks "
         "at others, with 95 % intervals over prompts; grey: the same with advantages permuted within each row. A head "
         "inside its grey bar does not move where its advantages point."
     )
-    return Figure("by_head", "Does attention move to better values?", reading, plot, "by_head")
+    return Figure("by_head", "Does attention move to better values?", reading, chart.plot, "by_head")
 
 
 def _alignment(table: Table) -> Figure:
-    plot = blank("leading singular directions k", "alignment of the gradient (fraction)")
-    for matrix, mine, colour in coloured(table, "matrix"):
-        for head, one in mine.groups("head"):
-            plot.add_scatter(
-                x=one["k"], y=one["alignment"], mode="lines+markers", name=matrix, legendgroup=matrix,
-                showlegend=bool(head == 0), line={"color": colour, "width": 1.5}, marker={"size": 6},
-                error_y=error_bars(one, "alignment", colour),
-                text=[f"head {head}"] * one.n_rows, hovertemplate="%{text}: %{y:.3f}",
+    chart = Chart(table, "k", "leading singular directions k", "alignment of the gradient (fraction)")
+    for matrix, mine, colour in chart.by("matrix"):
+        for head, one, _ in mine.by("head"):
+            one.dots(
+                "alignment", matrix, colour, 6, mode="lines+markers", legendgroup=matrix, showlegend=bool(head == 0),
+                line={"color": colour, "width": 1.5}, text=[f"head {head}"] * one.table.n_rows,
+                hovertemplate="%{text}: %{y:.3f}",
             )  # fmt: skip
-    null = table.where((table["matrix"] == table["matrix"][0]) & (table["head"] == 0))
-    add_null_band(plot, null["k"], (null["null_low"], null["null_high"]), "null: k random directions")
-    plot.update_xaxes(type="log", tickmode="array", tickvals=np.unique(table["k"]))
-    plot.update_yaxes(range=[0, 1.02])
+    first = table.where((table["matrix"] == table["matrix"][0]) & (table["head"] == 0))
+    chart.of(first).null_band("null", "null: k random directions", ends="")
+    chart.plot.update_xaxes(type="log", tickmode="array", tickvals=np.unique(table["k"]))
+    chart.plot.update_yaxes(range=[0, 1.02])
     reading = (
         "How much of the gradient at a projection lies along the k input directions that the projection reads most, "
         "one line a head with 95 % intervals over prompts; grey: k random directions. Above grey, a step of training "
         "sharpens what the weights already read."
     )
-    return Figure("alignment", "Do gradients lie along the weights?", reading, plot, "alignment")
+    return Figure("alignment", "Do gradients lie along the weights?", reading, chart.plot, "alignment")
 
 
 def _pairs(table: Table) -> tuple[Figure, ...]:
     found = []
-    for step, mine, colour in coloured(table, "step"):
-        plot = blank("advantage A (bits)", "change of attention (fraction)")
-        plot.add_scatter(
-            x=mine["advantage"], y=mine["change"], mode="markers", name=_WORDS[step],
-            marker={"color": faded(colour, 0.5), "size": 5},
-        )  # fmt: skip
+    for step, mine, colour in Chart(table, "advantage", "", "").by("step"):
+        chart = Chart(mine.table, "advantage", "advantage A (bits)", "change of attention (fraction)")
+        chart.dots("change", _WORDS[step], faded(colour, 0.5), 5)
         reading = (
             "Random pairs of a query and a key: right of 0 the value lowers the loss more than the average one, above "
             "0 the step gives it more attention. No null is drawn: the figure by head has it."
         )
-        found.append(Figure(f"pairs_{step}", f"Advantage and change: {_WORDS[step]}", reading, plot, "pairs"))
+        found.append(Figure(f"pairs_{step}", f"Advantage and change: {_WORDS[step]}", reading, chart.plot, "pairs"))
     return tuple(found)

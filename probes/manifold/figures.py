@@ -5,25 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import (
-    ENTROPY_SCALE,
-    NULL,
-    PALETTE,
-    VALUE,
-    add_band,
-    add_curve,
-    add_line,
-    add_profile,
-    add_slider,
-    blank,
-    coloured,
-    error_bars,
-    faded,
-    within,
-)
+from interp.drawing import NULL, PALETTE, VALUE, Chart, add_slider, blank, error_bars, faded, scale_of, within
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.table import Table, number_columns
+from interp.table import Table
 from interp.words import short
 
 from ..measures.target import Target
@@ -50,9 +35,8 @@ _PROFILES = (
      "Below the grey band, the null, the points lie on a curved or clustered set, unlike a flat cloud of the same "
      "covariance."),
 )  # fmt: skip
-
-
 _MAGNITUDES = ("axis_stability", _ORDER, "curve_order")
+_SHARE = "PC1+PC2 share (fraction of variance)"
 _LOUD = 0.25
 """Share of PC1's variance from which the map names the one prompt that makes it."""
 
@@ -62,17 +46,17 @@ _PALE = ((0.0, "#f4f8fb"), (1.0, "#6fa8d6"))
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
     """The maps first, then every profile, the spectrum, and the domain comparison where there was one."""
-    layer, target = primary_layer(findings), Target.of(findings.tables["by_layer"])
-    drawn = [_map(findings, layer, target)]
-    drawn += [_profile(findings.tables["by_layer"], target, *spec) for spec in _PROFILES]
-    drawn += [_spectrum(findings.tables["spectrum"]), _explained(findings.tables["explained"])]
-    drawn.append(_dropped(findings.tables["dropped"]))
-    if "cross_projection" in findings.tables:
-        drawn.append(_cross_projection(findings.tables["cross_projection"]))
-    if "collapse" in findings.tables:
-        drawn += [_collapse(findings.tables["collapse"]), _rarefaction(findings.tables["rarefaction"])]
-    if "umap" in findings.tables:
-        drawn.append(_umap(findings.tables["umap"], target))
+    tables = findings.tables
+    layer, target = primary_layer(findings), Target.of(tables["by_layer"])
+    drawn = [_map(tables["points"], tables["null_points"], layer, target)]
+    drawn += [_profile(tables["by_layer"], target, *spec) for spec in _PROFILES]
+    drawn += [_spectrum(tables["spectrum"]), _explained(tables["explained"]), _dropped(tables["dropped"])]
+    if "cross_projection" in tables:
+        drawn.append(_cross_projection(tables["cross_projection"]))
+    if "collapse" in tables:
+        drawn += [_collapse(tables["collapse"]), _rarefaction(tables["rarefaction"])]
+    if "umap" in tables:
+        drawn.append(_umap(tables["umap"], target))
     return tuple(drawn)
 
 
@@ -81,41 +65,27 @@ def primary_layer(findings: Findings) -> int:
     return int(findings.arrays["primary_layer"].item())
 
 
-def _map(findings: Findings, primary: int, target: Target) -> Figure:
-    points, null = findings.tables["points"], findings.tables["null_points"]
-    second = "pc2" in points
-    axes = ("pc1", "pc2") if second else ("pc1",)
-    plot = blank("PC1 (activation)", "PC2 (activation)")
-    plot.add_scatter(
-        x=null["pc1"], y=null["pc2"] if "pc2" in null else null["pc1"] * 0, mode="markers", name="null: noise of "
-        "the same size",
-        marker={"color": NULL, "size": 5, "opacity": 0.45}, hoverinfo="skip",
-    )  # fmt: skip
-    layer_of = points["layer"]
-    layers = np.unique(layer_of)
-    sought = points[target.name]
-    for layer in layers:
-        mine = points.where(layer_of == layer)
-        texts, said = _hover(mine, target)
-        plot.add_scatter(
-            x=mine["pc1"], y=mine["pc2"] if second else mine["pc1"] * 0, mode="markers", name=f"layer {layer}",
-            text=texts, hovertemplate=said, showlegend=False,
-            marker={
-                "color": mine[target.name], "colorscale": ENTROPY_SCALE, "cmin": float(sought.min()),
-                "cmax": float(sought.max()), "size": 8, "colorbar": _scale_title(points, target),
-            },
-        )  # fmt: skip
-    with_axis = [one for one in layers if _add_axis(plot, points.where(layer_of == one), axes, target)]
-    of = [-1, *layers, *with_axis]
-    shown = [[bool(layer == (primary if other < 0 else other)) for other in of] for layer in layers]
-    add_slider(plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
+def _map(points: Table, null: Table, primary: int, target: Target) -> Figure:
+    axes = ("pc1", "pc2") if "pc2" in points else ("pc1",)
+    points, null = (x if "pc2" in x else x.with_column("pc2", x["pc1"] * 0, x.units["pc1"]) for x in (points, null))
+    chart = Chart(points, "pc1", "PC1 (activation)", "PC2 (activation)")
+    grey = {"color": NULL, "opacity": 0.45}
+    chart.of(null).dots("pc2", "null: noise of the same size", NULL, 5, marker=grey, hoverinfo="skip")
+    layers = np.unique(points["layer"])
+    of_layer = {layer: points.where(points["layer"] == layer) for layer in layers}
+    for layer, mine in of_layer.items():
+        _add_points(chart.of(mine), "pc2", target, points[target.name], f"layer {layer}")
+    with_axis = [layer for layer, mine in of_layer.items() if _add_axis(chart.plot, mine, axes, target)]
+    of = [primary, *layers, *with_axis]
+    shown = [[bool(layer == other) for other in of] for layer in layers]
+    add_slider(chart.plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
     return Figure(
         "map", f"The manifold, coloured by {target.words}",
         "Each point is a prompt on the first two principal axes of a layer; the slider selects the layer. If colour "
         f"changes steadily along a curve, the manifold is ordered by {target.words}. The arrow is the {target.brief} "
         "axis: the direction in this plane along which it rises fastest (hover shows how much the plane explains). "
-        "Grey, at the primary layer, is the null: noise." + _loudest(points.where(layer_of == primary)),
-        plot, "points",
+        "Grey, at the primary layer, is the null: noise." + _loudest(of_layer[primary]),
+        chart.plot, "points",
     )  # fmt: skip
 
 
@@ -133,8 +103,16 @@ def _loudest(points: Table) -> str:
     )
 
 
-def _scale_title(table: Table, target: Target) -> dict[str, dict[str, str]]:
-    return {"title": {"text": f"{html.escape(target.brief)}<br>({html.escape(table.units[target.name])})"}}
+def _add_points(chart: Chart, y: str, target: Target, whole: np.ndarray, name: str = "") -> None:
+    """Points that say their text, their domain where there are several, and the target."""
+    points = chart.table
+    texts = [html.escape(str(text)) for text in points["text"]]
+    if "domain" in points and len(np.unique(points["domain"])) > 1:
+        texts = [f"{text}<br>{html.escape(str(d))}" for text, d in zip(texts, points["domain"], strict=True)]
+    unit = points.units[target.name]
+    scale = scale_of(points[target.name], target.brief, unit, whole) | {"opacity": 1}
+    hover = f"%{{text}}<br>%{{marker.color:.2f}} {html.escape(unit)}<extra></extra>"
+    chart.points(y, name, scale, 8, text=texts, customdata=None, hovertemplate=hover, showlegend=False)
 
 
 def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], target: Target) -> bool:
@@ -165,82 +143,62 @@ def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], ta
     return True
 
 
-def _hover(points: Table, target: Target) -> tuple[list[str], str]:
-    """What is said of each point, and the template around it: its domain where there are several, and the target."""
-    texts = [html.escape(str(text)) for text in points["text"]]
-    if "domain" in points and len(np.unique(points["domain"])) > 1:
-        texts = [f"{text}<br>{html.escape(str(d))}" for text, d in zip(texts, points["domain"], strict=True)]
-    return texts, f"%{{text}}<br>%{{marker.color:.2f}} {html.escape(points.units[target.name])}<extra></extra>"
-
-
 def _profile(table: Table, target: Target, spec: str, title: str, axis: str, reading: str) -> Figure:
-    plot, column = blank("layer", target.say(axis)), target.say(spec)
-    add_profile(plot, within(table, column) if spec in _MAGNITUDES else table, "layer", column)
-    return Figure(column, target.say(title), target.say(reading), plot, "by_layer")
+    column = target.say(spec)
+    chart = Chart(within(table, column) if spec in _MAGNITUDES else table, "layer", "layer", target.say(axis))
+    return Figure(column, target.say(title), target.say(reading), chart.profile(column).plot, "by_layer")
 
 
 def _spectrum(table: Table) -> Figure:
-    plot = blank("principal component", "share (fraction of variance)")
-    across = table["component"]
-    add_band(plot, across, (np.maximum(table["null_low"], 0), table["null_high"]), NULL)
-    add_line(plot, across, table["null"], "null")
-    add_curve(plot, across, table, "share", "measured", VALUE)
+    chart = Chart(table, "component", "principal component", "share (fraction of variance)")
+    chart.band((np.maximum(table["null_low"], 0), table["null_high"]))
+    chart.line("null", "null")
+    chart.curve("share", "measured")
     reading = "Components above the grey line, the null, have more variance than those of noise of the same size."
-    return Figure("spectrum", "The spectrum at the primary layer", reading, plot, "spectrum")
+    return Figure("spectrum", "The spectrum at the primary layer", reading, chart.plot, "spectrum")
 
 
 def _explained(table: Table) -> Figure:
-    plot = blank("layer", "share of PC1's variance (fraction)")
-    for factor, mine, colour in coloured(table, "factor"):
-        plot.add_scatter(
-            x=mine["layer"], y=mine["share"], name=factor, mode="lines+markers", legendgroup=factor,
-            line={"color": colour},
-        )  # fmt: skip
-        plot.add_scatter(
-            x=mine["layer"], y=mine["chance"], mode="lines", legendgroup=factor, showlegend=False, hoverinfo="skip",
-            name=f"null, {factor}",
-            line={"color": colour, "dash": "dot"},
-        )  # fmt: skip
+    chart = Chart(table, "layer", "layer", "share of PC1's variance (fraction)")
+    for factor, mine, colour in chart.by("factor"):
+        mine.line("share", factor, None, colour, mode="lines+markers", legendgroup=factor)
+        hidden = {"showlegend": False, "hoverinfo": "skip"}
+        mine.line("chance", f"null, {factor}", "dot", colour, legendgroup=factor, **hidden)
     reading = (
         "What else PC1 follows: each line is one property of the prompts; dotted, the null: what a property with as "
         "many values explains by chance."
     )
-    return Figure("explained", "What PC1 follows", reading, plot, "explained")
+    return Figure("explained", "What PC1 follows", reading, chart.plot, "explained")
 
 
 def _collapse(table: Table) -> Figure:
-    plot = blank("PC1+PC2 share (fraction of variance)", "")
+    chart = Chart(table, "share", _SHARE, "")
     mixed, domains = table.where(table["set"] == MIXED), table.where(table["set"] != MIXED)
     base = float(mixed["share"][0])
-    low, high = base + domains["share_change_null_low"], base + domains["share_change_null_high"]
-    null = Table(number_columns("null", (low + high) / 2, (low, high)), {"null": "fraction"})
-    plot.add_scatter(
-        x=null["null"], y=domains["set"], mode="markers", name="null (domain labels permuted)",
-        marker={"color": NULL, "symbol": "line-ns-open", "size": 10},
-        error_x=error_bars(null, "null", faded(NULL, 0.4), 8.0),
+    for end in ("low", "high"):
+        domains = domains.with_column(f"null_{end}", base + domains[f"share_change_null_{end}"], "fraction")
+    domains = domains.with_column("null", (domains["null_low"] + domains["null_high"]) / 2, "fraction")
+    chart.of(domains).dots(
+        "null", "null (domain labels permuted)", NULL, 10, y=domains["set"], marker={"symbol": "line-ns-open"},
+        error_x=error_bars(domains, "null", faded(NULL, 0.4), 8.0),
     )  # fmt: skip
-    for part, colour in ((mixed, PALETTE[1]), (domains, VALUE)):
-        plot.add_scatter(
-            x=part["share"], y=part["set"], mode="markers", name="mixed" if part is mixed else "one domain",
-            marker={"color": colour, "size": 9},
-            error_x=error_bars(part, "share", colour),
-        )  # fmt: skip
-    plot.add_vline(x=base, line={"color": PALETTE[1], "dash": "dot", "width": 1})
+    for part, name, colour in ((mixed, "mixed", PALETTE[1]), (domains, "one domain", VALUE)):
+        chart.of(part).dots("share", name, colour, 9, y=part["set"])
+    chart.plot.add_vline(x=base, line={"color": PALETTE[1], "dash": "dot", "width": 1})
     reading = (
         "A domain to the right of its grey bar occupies fewer directions than prompts of all domains, at equal number "
         "and entropy. The dotted line is the mixed set."
     )
-    return Figure("collapse", "Does one domain collapse?", reading, plot, "collapse")
+    return Figure("collapse", "Does one domain collapse?", reading, chart.plot, "collapse")
 
 
 def _dropped(table: Table) -> Figure:
-    plot = blank("columns of largest variance left out", "PC1+PC2 share (fraction of variance)")
-    add_profile(plot, table, "n_dropped", "pc1_plus_pc2_share")
+    chart = Chart(table, "n_dropped", "columns of largest variance left out", _SHARE).profile("pc1_plus_pc2_share")
     reading = (
         "If the curve falls to the grey band, the null, when columns of largest variance are left out, a few such "
         "dimensions make the plane."
     )
-    return Figure("dropped", "Does the plane depend on a few dimensions?", reading, plot, "dropped")
+    return Figure("dropped", "Does the plane depend on a few dimensions?", reading, chart.plot, "dropped")
 
 
 def _cross_projection(table: Table) -> Figure:
@@ -268,32 +226,27 @@ def _cross_projection(table: Table) -> Figure:
 
 
 def _rarefaction(table: Table) -> Figure:
-    plot = blank("prompts", "PC1+PC2 share (fraction of variance)")
-    for name, mine, colour in coloured(table, "set"):
-        words, colour, dash = (f"null: {name}", NULL, "dash") if name == NOISE else (name, colour, "solid")
+    chart = Chart(table, "n", "prompts", _SHARE)
+    for name, mine, colour in chart.by("set"):
+        is_null = name == NOISE
         if name in (NOISE, MIXED):
-            add_band(plot, mine["n"], (mine["low"], mine["high"]), colour)
-        add_curve(plot, mine["n"], mine, "share", words, colour, dash)
-    plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
+            mine.band((mine.table["low"], mine.table["high"]), NULL if is_null else colour)
+        if is_null:
+            mine.curve("share", f"null: {name}", NULL, "dash")
+        else:
+            mine.curve("share", name, colour, "solid")
+    chart.plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
     reading = (
         "Shares fall as prompts are added, in the null (noise) too: compare sets only at equal numbers of prompts."
     )
-    return Figure("rarefaction", "The share depends on how many prompts", reading, plot, "rarefaction")
+    return Figure("rarefaction", "The share depends on how many prompts", reading, chart.plot, "rarefaction")
 
 
 def _umap(table: Table, target: Target) -> Figure:
-    plot = blank("UMAP 1", "UMAP 2")
-    texts, said = _hover(table, target)
-    plot.add_scatter(
-        x=table["umap1"], y=table["umap2"], mode="markers", showlegend=False,
-        text=texts, hovertemplate=said,
-        marker={
-            "color": table[target.name], "colorscale": ENTROPY_SCALE, "size": 8,
-            "colorbar": _scale_title(table, target),
-        },
-    )  # fmt: skip
+    chart = Chart(table, "umap1", "UMAP 1", "UMAP 2")
+    _add_points(chart, "umap2", target, table[target.name])
     reading = (
         "An illustration only: UMAP preserves neighbours, not distances, and can show clusters in noise. There is no "
         "null, because nothing is measured."
     )
-    return Figure("umap", "UMAP of the primary layer (illustration)", reading, plot, "umap")
+    return Figure("umap", "UMAP of the primary layer (illustration)", reading, chart.plot, "umap")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import PALETTE, VALUE, add_band, add_curve, add_null_curve, add_slider, blank, coloured
+from interp.drawing import PALETTE, VALUE, Chart, add_slider
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -12,84 +12,79 @@ from interp.table import Table
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_BEFORE_CENTRING, _AFTER_CENTRING = VALUE, PALETTE[1]
-
 _DEFINITIONS = {
     "wk_columns": (
         "Columns of W_K",
-        "Mean over the heads of a layer; the thin band holds the middle 80 % of its heads. Above the grey band, "
-        "columns are more parallel than random directions of the same dimension.",
+        "Mean over the heads of a layer; the thin band holds the middle 80 % of its heads. Above the grey band, the "
+        "null, columns are more parallel than random directions of the same dimension.",
     ),
     "token_keys": (
         "Keys of different tokens",
-        "Keys at one position, heads together. A direction shared by all tokens lifts the blue line; orange is what is "
-        "left without it. Only below its own grey band would keys be closer to orthogonal than chance.",
+        "Keys at one position, all heads together. A direction that all tokens share raises the blue line; orange is "
+        "without it. Keys are closer to orthogonal than chance only below their grey band, the null.",
     ),
     "head_keys": (
         "Keys of the heads of a layer",
-        "Mean over prompts with its 95 % interval; the grey band is what heads turned at random give. Orange: every "
-        "head's mean key is taken off first.",
+        "Mean over prompts with its 95 % interval. Grey is the null: heads rotated at random. Orange: after the mean "
+        "key of each head is subtracted.",
     ),
 }
+_MATRICES = {
+    "token_key_matrix": (
+        "Which tokens have similar keys, layer {layer}", "token", "token id",
+        "Each square is the cosine of the keys of two tokens at equal positions. Right, the null: as many random "
+        "directions of the same dimension. If keys are as orthogonal as chance, the left is as pale as the right.",
+    ),
+    "head_key_matrix": (
+        "Which heads have similar keys", "kv_head", "KV head",
+        "Each square is the mean cosine of the keys of two heads of one layer at one row. Right, the null: every head "
+        "rotated at random. The slider moves through the layers.",
+    ),
+}  # fmt: skip
 
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
     """One figure for each definition that was measured, and the spectrum of W_QK."""
-    drawn = [
-        Figure(name, f"{title}: |cos| by depth", reading, _cosines(findings.tables[name]), name)
-        for name, (title, reading) in _DEFINITIONS.items()
-        if name in findings.tables
-    ]
-    if "token_key_matrix" in findings.tables:
-        reading = (
-            "Each square is the cosine of the keys of two tokens at equal positions; right, the null: as many random "
-            "directions of the same dimension. Keys as orthogonal as chance leave the left as pale as the right."
-        )
-        table = findings.tables["token_key_matrix"]
-        title = f"Which tokens' keys are near to which, layer {table['layer'][0]}"
-        drawn.append(Figure("token_key_matrix", title, reading, _matrices(table, "token"), "token_key_matrix"))
-    if "head_key_matrix" in findings.tables:
-        reading = (
-            "Each square is the mean cosine of the keys of two heads of one layer at one row; right, the null: every "
-            "head turned at random. The slider moves through the layers."
-        )
-        plot = _matrices(findings.tables["head_key_matrix"], "kv_head")
-        drawn.append(Figure("head_key_matrix", "Which heads' keys are near to which", reading, plot, "head_key_matrix"))
-    if "w_qk_spectrum" in findings.tables:
-        drawn.append(_spectrum(findings.tables["w_qk_spectrum"]))
+    drawn, tables = [], findings.tables
+    for name, (title, reading) in _DEFINITIONS.items():
+        if name in tables:
+            drawn.append(Figure(name, f"{title}: |cos| by depth", reading, _cosines(tables[name]), name))
+    for name, (title, of, words, reading) in _MATRICES.items():
+        if name in tables:
+            title = title.format(layer=tables[name]["layer"][0])
+            drawn.append(Figure(name, title, reading, _matrices(tables[name], of, words), name))
+    if "w_qk_spectrum" in tables:
+        drawn.append(_spectrum(tables["w_qk_spectrum"]))
     return tuple(drawn)
 
 
-def _cosines(table: Table):
-    plot = blank("layer", "mean |cos|")
-    layer = table["layer"]
-    series = (("abs", "raw", _BEFORE_CENTRING, "dash"), ("abs_centred", "centred", _AFTER_CENTRING, "dot"))
-    for column, label, colour, dash in series:
-        add_null_curve(plot, layer, table, column, f"null, {label}", dash)
+def _cosines(table: Table) -> "go.Figure":
+    chart = Chart(table, "layer", "layer", "mean |cos|")
+    for column, label, colour, dash in (
+        ("abs", "raw", VALUE, "dash"), ("abs_centred", "centred", PALETTE[1], "dot"),
+    ):  # fmt: skip
+        chart.null(column, f"null, {label}", dash)
         if f"{column}_heads_low" in table:
-            add_band(plot, layer, (table[f"{column}_heads_low"], table[f"{column}_heads_high"]), colour)
-        add_curve(plot, layer, table, column, label, colour)
-    plot.update_yaxes(rangemode="tozero")
-    return plot
+            chart.band((table[f"{column}_heads_low"], table[f"{column}_heads_high"]), colour)
+        chart.curve(column, label, colour)
+    chart.plot.update_yaxes(rangemode="tozero")
+    return chart.plot
 
 
-def _matrices(table: Table, of: str) -> "go.Figure":
+def _matrices(table: Table, of: str, words: str) -> "go.Figure":
     """The cosines beside those of the null, layer by layer."""
     from plotly.subplots import make_subplots
 
     layers, names = np.unique(table["layer"]), [str(name) for name in dict.fromkeys(table[of].tolist())]
     plot = make_subplots(1, 2, subplot_titles=["keys", "null"], shared_yaxes=True, horizontal_spacing=0.06)
-    for layer in layers:
-        mine = table.where(table["layer"] == layer)
-        for column, name in (("cos", "keys"), ("cos_null", "null")):
+    for _, mine in table.groups("layer"):
+        for i, (column, name) in enumerate((("cos", "keys"), ("cos_null", "null")), start=1):
             plot.add_heatmap(
                 x=names, y=names, z=mine[column].reshape(len(names), -1), coloraxis="coloraxis", name=name,
-                hovertemplate="%{y}, %{x}: cos %{z:.3f}<extra>%{fullData.name}</extra>",
-                row=1, col=1 + (name == "null"),
+                hovertemplate="%{y}, %{x}: cos %{z:.3f}<extra>%{fullData.name}</extra>", row=1, col=i,
             )  # fmt: skip
-    words = {"token": "token id", "kv_head": "KV head"}[of]
-    plot.update_layout(template="none", coloraxis={"colorscale": "RdBu", "cmin": -1, "cmax": 1, "reversescale": True,
-                                                   "colorbar": {"title": {"text": "cos"}}})  # fmt: skip
+    scale = {"colorscale": "RdBu", "cmin": -1, "cmax": 1, "reversescale": True, "colorbar": {"title": {"text": "cos"}}}
+    plot.update_layout(template="none", coloraxis=scale)
     plot.update_xaxes(type="category", title_text=words, showgrid=False)
     plot.update_yaxes(type="category", autorange="reversed", showgrid=False)
     plot.update_yaxes(title_text=words, col=1)
@@ -101,14 +96,13 @@ def _matrices(table: Table, of: str) -> "go.Figure":
 
 def _spectrum(table: Table) -> Figure:
     """One line a layer over the null of one head."""
-    plot = blank("singular direction of W_QK", "share of Σσ²")
-    null = table.where(table["layer"] == table["layer"][0])
-    add_null_curve(plot, null["axis"], null, "share", "null: Gaussian weights")
-    for layer, mine, colour in coloured(table, "layer"):
-        plot.add_scatter(x=mine["axis"], y=mine["share"], name=f"layer {layer}", mode="lines", line={"color": colour})
-    plot.update_yaxes(type="log")
+    chart = Chart(table, "axis", "singular direction of W_QK", "share of Σσ²")
+    chart.of(table.where(table["layer"] == table["layer"][0])).null("share", "null: Gaussian weights")
+    for layer, mine, colour in chart.by("layer"):
+        mine.line("share", f"layer {layer}", None, colour)
+    chart.plot.update_yaxes(type="log")
     reading = (
-        "Mean over the heads of a layer. A line that starts above the grey one and falls below it belongs to heads "
-        "that compare tokens along few directions, whatever basis their keys are written in."
+        "Mean over the heads of a layer. A line that starts above the grey one, the null, and falls below it belongs "
+        "to heads that compare tokens along few directions, in whatever basis."
     )
-    return Figure("w_qk_spectrum", "Directions of the query-key form", reading, plot, "w_qk_spectrum")
+    return Figure("w_qk_spectrum", "Directions of the query-key form", reading, chart.plot, "w_qk_spectrum")

@@ -1,33 +1,28 @@
 """Figures of the query-key alignment: contrasts over depth with their null, matching heads, items, binding."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_line, add_profile, blank, error_bars
+from interp.drawing import NULL, PALETTE, VALUE, Chart, error_bars, head_map
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.table import Table
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from interp.table import LABEL, Table
 
 
 def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
     """Contrast over depth and by head; items and binding where they are defined."""
-    tables = findings.tables
+    tables, heads = findings.tables, findings.tables["by_head"]
     figures = [
         Figure(
             "contrast", "Selection by content, over depth",
             "How much more attended keys outweigh the others than with shuffled keys (another prompt's). At 0, content "
             "does not decide which keys are selected. Orange: without the first position.",
-            _gains(tables["by_layer"]), "by_layer",
+            _gains(tables["by_layer"]).plot, "by_layer",
         ),
         Figure(
             "matching", "Selection by content, head by head",
-            "One square per head: the contrast in log2 weight minus that with shuffled keys. Blue heads match content, "
-            "red heads avoid it, white heads equal the null.",
-            _heads(tables["by_head"]), "by_head",
+            "One square per head: the contrast in log2 weight minus that with shuffled keys. Red heads match content, "
+            "blue heads avoid it, white heads equal the null.",
+            head_map(heads, heads["logit"] - heads["logit_null"], "bits"), "by_head",
         ),
     ]  # fmt: skip
     if "items" in tables:
@@ -36,56 +31,39 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
             "near 0, its attention equals the posterior. Grey bars are the null: items relabelled at random."
         )
         title = "Attention compared with the exact posterior"
-        figures.append(Figure("posterior", title, reading, _items(tables["items"]), "items"))
+        figures.append(Figure("posterior", title, reading, _items(tables["items"]).plot, "items"))
     if "binding" in tables:
         reading = (
             "Near 1, the key at a value position encodes the token before it; grey is the null, with tokens renamed."
         )
-        plot = _curve(tables["binding"], "binding", "share of key variance explained")
+        chart = _profile(tables["binding"], "binding", "share of key variance explained")
         title = "Binding: does the key of a value encode the token before it?"
-        figures.append(Figure("binding", title, reading, plot, "binding"))
+        figures.append(Figure("binding", title, reading, chart.plot, "binding"))
     return tuple(figures)
 
 
-def _gains(table: Table) -> "go.Figure":
+def _gains(table: Table) -> Chart:
     if "logit_gain" not in table:  # records of earlier versions
-        return _curve(table, "logit", "attended minus unattended, log2 weight (bits)")
-    plot = blank("layer", "gain of the contrast in log2 weight (bits)")
-    add_line(plot, table["layer"], np.zeros(table.n_rows), "null: shuffled keys")
-    add_curve(plot, table["layer"], table, "logit_no_first_gain", "without the first position", PALETTE[1], "dash")
-    add_curve(plot, table["layer"], table, "logit_gain", "measured", VALUE)
-    return plot
+        return _profile(table, "logit", "attended minus unattended, log2 weight (bits)")
+    chart = Chart(table, "layer", "layer", "gain of the contrast in log2 weight (bits)")
+    chart.line(0.0, "null: shuffled keys")
+    chart.curve("logit_no_first_gain", "without the first position", PALETTE[1], "dash")
+    chart.curve("logit_gain", "measured", VALUE)
+    return chart
 
 
-def _curve(table: Table, name: str, title: str) -> "go.Figure":
-    plot = blank("layer", title)
-    add_profile(plot, table, "layer", name)
-    plot.update_yaxes(rangemode="tozero")
-    return plot
+def _profile(table: Table, column: str, title: str) -> Chart:
+    chart = Chart(table, "layer", "layer", title).profile(column)
+    chart.plot.update_yaxes(rangemode="tozero")
+    return chart
 
 
-def _heads(table: Table) -> "go.Figure":
-    n_heads = int(table["head"].max()) + 1
-    gain = (table["logit"] - table["logit_null"]).reshape(-1, n_heads).T
-    most = float(np.nanmax(np.abs(gain))) if np.isfinite(gain).any() else 1.0
-    plot = blank("layer", "head")
-    plot.add_heatmap(z=gain, colorscale="RdBu", zmin=-most, zmax=most, colorbar_title="bits",
-                     hovertemplate="layer %{x} head %{y}: %{z:.3g} bits<extra></extra>")  # fmt: skip
-    return plot
-
-
-def _items(table: Table) -> "go.Figure":
-    plot = blank("layer.head", "KL(posterior || attention) (bits)")
-    heads = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
-    for name, label, colour, symbol in (
-        ("posterior_kl_null", "null: items relabelled", NULL, "line-ew-open"),
-        ("posterior_kl", "measured", VALUE, "circle"),
-    ):
-        bars = error_bars(table, name, colour)
-        plot.add_scatter(
-            x=heads, y=table[name], error_y=bars, name=label, mode="markers",
-            marker={"color": colour, "symbol": symbol, "size": 8},
-        )  # fmt: skip
-    add_line(plot, heads, table["posterior_kl_uniform"], "uniform attention", "dash", PALETTE[1])
-    plot.update_xaxes(type="category")
-    return plot
+def _items(table: Table) -> Chart:
+    heads = np.array([f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)])
+    chart = Chart(table.with_column("name", heads, LABEL), "name", "layer.head", "KL(posterior || attention) (bits)")
+    bars, marker = error_bars(table, "posterior_kl_null", NULL), {"symbol": "line-ew-open"}
+    chart.dots("posterior_kl_null", "null: items relabelled", NULL, error_y=bars, marker=marker)
+    chart.dots("posterior_kl", "measured")
+    chart.line("posterior_kl_uniform", "uniform attention", "dash", PALETTE[1])
+    chart.plot.update_xaxes(type="category")
+    return chart

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.drawing import NULL, add_line, add_profile, blank
+from interp.drawing import Chart
 from interp.findings import Findings
 from interp.probe import Figure
 
@@ -21,13 +21,12 @@ def workspace_figures(findings: Findings) -> tuple[Figure, ...]:
     for name, (title, axis, whole) in _DRAWN.items():
         if not np.isfinite(table[name]).any():
             continue
-        plot = blank("depth", axis)
-        add_profile(plot, table, "depth", name)
+        chart = Chart(table, "depth", "depth", axis).profile(name)
         if whole:
-            add_line(plot, table["depth"], table[whole], "whole residual stream", "dot", NULL)
-        what = (
-            "directions that decode shuffled entropies" if name == "axis_share" else "random subspaces of its dimension"
+            chart.line(whole, "whole residual stream", "dot")
+        null = "directions decoded from shuffled entropies" if name == "axis_share" else "random subspaces of its size"
+        reading = (
+            f"With 95 % intervals; grey is the null ({null}): a curve within the band says nothing of the J-space."
         )
-        reading = f"With 95 % intervals; grey, {what}: a curve within the band says nothing of the J-space."
-        drawn.append(Figure(name, title, reading, plot, "by_depth"))
+        drawn.append(Figure(name, title, reading, chart.plot, "by_depth"))
     return tuple(drawn)

@@ -64,10 +64,10 @@ def test_conformance_with_read_outs(shape):
         "map_zero", "map_mean", "map_resample", "ranked", "by_layer", "sets",
     ]  # fmt: skip
     heat = probe.figures(found)[2].plot.data[0]
-    np.testing.assert_array_equal(np.asarray(heat.z), column(found, "posterior_kl", "resample", None).reshape(3, 4))
+    np.testing.assert_array_equal(np.asarray(heat.z), column(found, "posterior_kl", "resample", None).reshape(3, 4).T)
 
 
-def test_rings_of_the_map_are_the_heads_beyond_their_null_and_only_the_first_map_has_them():
+def test_the_map_marks_heads_above_and_below_their_null_and_only_the_first_map_does():
     from interp.probes.heads.figures import _map
 
     from interp.table import Table
@@ -81,8 +81,9 @@ def test_rings_of_the_map_are_the_heads_beyond_their_null_and_only_the_first_map
     }  # fmt: skip
     table = Table(columns, dict.fromkeys(columns, "1"))
     first, second = _map(table, "zero"), _map(table, "mean")
-    _, rings = first.plot.data
-    assert rings.x.tolist() == [0, 2] and rings.y.tolist() == [0, 0] and "ring" in first.reading
+    _, more, less = first.plot.data
+    assert (more.y.tolist(), less.y.tolist()) == ([0], [2]) and more.name == "more harm than the null"
+    assert more.x.tolist() == less.x.tolist() == [0] and "Rings" in first.reading
     assert len(second.plot.data) == 1 and "the first ablation has it" in second.reading
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, blank
+from interp.drawing import Chart
 from interp.findings import Findings
 from interp.probe import Figure
 
@@ -11,21 +11,16 @@ def primitive_figures(findings: Findings) -> tuple[Figure, ...]:
     """Every training as a point: how far it is from the posterior, task by task."""
     runs = findings.tables["runs"]
     tasks = list(dict.fromkeys(str(task) for task in runs["task"]))
-    plot = blank("task", "KL from the exact posterior (bits)")
-    networks = list(dict.fromkeys(str(name) for name in runs["network"]))
-    for i, name in enumerate(networks):
-        mine = runs.where(runs["network"] == name)
-        place = np.array([tasks.index(str(task)) for task in mine["task"]]) + (i + 1) / (len(networks) + 1) - 0.5
-        plot.add_scatter(
-            x=place, y=mine["kl_bits"], mode="markers", name=name,
-            marker={"color": PALETTE[i % len(PALETTE)], "size": 9, "symbol": i},
-        )  # fmt: skip
+    chart = Chart(runs, "task", "task", "KL from the exact posterior (bits)")
+    networks = list(chart.by("network"))
+    for i, (name, mine, colour) in enumerate(networks):
+        place = np.array([tasks.index(str(task)) for task in mine.across]) + (i + 1) / (len(networks) + 1) - 0.5
+        mine.dots("kl_bits", str(name), colour, 9, x=place, marker={"symbol": i})
+    plot = chart.plot
     for i, task in enumerate(tasks):
         blind = float(runs["uniform_kl_bits"][runs["task"] == task].mean())
-        plot.add_scatter(
-            x=[i - 0.45, i + 0.45], y=[blind, blind], mode="lines", name="uniform over the answers",
-            line={"color": NULL, "dash": "dash"}, showlegend=i == 0,
-        )  # fmt: skip
+        chart.straight([i - 0.45, i + 0.45], [blind, blind], "uniform over the answers")
+        plot.update_traces(showlegend=i == 0, selector=len(networks) + i)
     plot.update_yaxes(type="log")
     plot.update_xaxes(tickvals=list(range(len(tasks))), ticktext=tasks)
     reading = (

@@ -1,17 +1,12 @@
 """The figures of the study `sticky_chain`, from its findings alone."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, blank, error_bars
+from interp.drawing import PALETTE, VALUE, Chart
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.statistics.intervals import t_half_width
-from interp.table import Table
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from interp.table import Table, number_columns
 
 _MOST = 2.0
 """The top of the loss curves, in times what the true chain loses: some arms diverge to thousands."""
@@ -33,25 +28,17 @@ def sticky_figures(findings: Findings) -> tuple[Figure, ...]:
 
 
 def _curves(curves: Table, arms: Table, names: list[str], name: str, title: str) -> Figure:
-    plot = blank("steps", "loss (bits)")
+    chart = Chart(curves, "step", "steps", "loss (bits)")
     for i, arm in enumerate(names):
-        mine = curves.where((curves["arm"] == arm) & (curves["step"] > 0))
-        steps = np.unique(mine["step"])
-        losses = mine["loss_bits"].reshape(len(steps), -1)
-        fresh = mine["fresh_loss_bits"].reshape(len(steps), -1).mean(axis=1)
-        colour = PALETTE[i % len(PALETTE)]
-        add_band(plot, steps, _t_band(losses), colour)
-        line = {"color": colour, "dash": "solid" if i < len(PALETTE) else "longdash"}
-        plot.add_scatter(x=steps, y=losses.mean(axis=1), mode="lines", name=arm, line=line)
-        plot.add_scatter(
-            x=steps, y=fresh, mode="lines", name=f"{arm}, another sequence", line={"color": colour, "dash": "dot"},
-            showlegend=False,
-        )  # fmt: skip
-    last, (end, chain) = np.array([1, curves["step"].max()]), _levels(arms)
-    for level, words, dash in ((end, "plain descent's end", "dash"), (chain, "the true chain", "solid")):
-        plot.add_scatter(
-            x=last, y=[level, level], mode="lines", name=words, line={"color": NULL, "dash": dash}, hoverinfo="name"
-        )
+        one, colour = _over_seeds(curves, arm), PALETTE[i % len(PALETTE)]
+        mine = chart.of(one)
+        mine.curve("loss", arm, colour, "solid" if i < len(PALETTE) else "longdash", mode="lines")
+        mine.line("fresh", f"{arm}, another sequence", "dot", colour, showlegend=False)
+    end, chain = _levels(arms)
+    last = [1.0, float(curves["step"].max())]
+    chart.straight(last, [end, end], "plain descent's end")
+    chart.straight(last, [chain, chain], "the true chain", "solid")
+    plot = chart.plot
     plot.update_xaxes(type="log")
     top = _MOST * chain
     plot.update_yaxes(range=[0, top])
@@ -70,27 +57,27 @@ def _levels(arms: Table) -> tuple[float, float]:
     return float(arms["loss_bits"][base][0]), float((arms["loss_bits"] - arms["excess_bits"])[base][0])
 
 
-def _t_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean, half = values.mean(axis=1), t_half_width(values)
-    return mean - half, mean + half
+def _over_seeds(curves: Table, arm: str) -> Table:
+    """The mean losses of an arm with their t band, on the training sequence and on another, by step."""
+    mine = curves.where((curves["arm"] == arm) & (curves["step"] > 0))
+    steps = np.unique(mine["step"])
+    losses, fresh = (mine[name].reshape(len(steps), -1) for name in ("loss_bits", "fresh_loss_bits"))
+    mean, half = losses.mean(axis=1), t_half_width(losses)
+    loss = number_columns("loss", mean, (mean - half, mean + half))
+    return Table(
+        {"step": steps, "fresh": fresh.mean(axis=1), **loss}, {"step": "steps", "fresh": "bits", "loss": "bits"}
+    )
 
 
 def _speedups(arms: Table) -> Figure:
     mine = arms.where((arms["arm"] != "sgd") & np.isfinite(arms["paired"]))
     mine = mine.where(np.argsort(mine["paired"], kind="stable"))
-    plot: go.Figure = blank("speed-up over plain descent", "")
+    chart = Chart(mine, "paired", "speed-up over plain descent", "")
     place = np.arange(mine.n_rows)
-    for column, words, colour, shift in (
-        ("paired", "paired by seed", VALUE, -0.12), ("speedup", "as published", PALETTE[1], 0.12)
-    ):  # fmt: skip
-        bars = error_bars(mine, column, colour)
-        plot.add_scatter(
-            x=mine[column], y=place + shift, mode="markers", name=words, marker={"color": colour, "size": 9},
-            error_x=bars,
-        )  # fmt: skip
-    plot.add_scatter(
-        x=[1, 1], y=[-0.5, mine.n_rows - 0.5], mode="lines", name="plain descent", line={"color": NULL, "dash": "dash"}
-    )
+    chart.dots("paired", "paired by seed", VALUE, 9, y=place - 0.12)
+    chart.dots("speedup", "as published", PALETTE[1], 9, y=place + 0.12)
+    chart.straight([1.0, 1.0], [-0.5, mine.n_rows - 0.5], "plain descent")
+    plot = chart.plot
     plot.update_xaxes(type="log")
     plot.update_yaxes(tickmode="array", tickvals=place, ticktext=[str(name) for name in mine["arm"]])
     reading = (
