@@ -132,8 +132,9 @@ def _worlds_table(trials: Trials, kinds: Mapping[str, Kinds]) -> Table:
 def _known_table(known: Sequence[Held]) -> Table:
     rows = [
         {
-            "model": held.known.model, "number": held.number, "expected": " or ".join(held.known.standing),
-            "found": held.standing, "agrees": held.agrees, "value": held.words, "why": held.known.why,
+            "model": ", ".join(filter(None, (held.known.model, held.known.on))), "number": held.number,
+            "expected": " or ".join(held.known.standing), "found": held.standing, "agrees": held.agrees,
+            "value": held.words, "why": held.known.why,
         }
         for held in known
     ]  # fmt: skip

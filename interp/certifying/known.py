@@ -31,6 +31,9 @@ def held_against(known: Known, probe: Probe) -> Held:
     from interp.running.run import run  # imports torch, which a list of studies does without
 
     asked = replace(probe, **shrunk_fields(probe, known.settings))
-    findings = run(known.model, probes=[asked], n_pool=known.n_pool, out=None, quiet=True).findings[probe.name]
+    prompts = None if known.prompts is None else known.prompts(known.n_pool)
+    n_pool = known.n_pool if prompts is None else None
+    found = run(known.model, prompts=prompts, probes=[asked], n_pool=n_pool, out=None, quiet=True)
+    findings = found.findings[probe.name]
     number = judged_name(findings, known.number)
     return Held(known, number, findings.standing(number), findings[number].briefly)

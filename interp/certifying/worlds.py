@@ -13,6 +13,7 @@ import numpy as np
 
 from interp.findings import Findings, Standing
 from interp.probe import Probe
+from interp.prompt import PromptSet
 from interp.registry import entries, load_entry
 
 N_MODELS = 5
@@ -55,7 +56,10 @@ class World:
 
 @dataclass(frozen=True)
 class Known:
-    """A model of which it is known where a number stands: `above` its null, or `within`."""
+    """A model of which it is known where a number stands: `above` its null, or `within`.
+
+    `prompts(n)` makes other prompts than the model's own, which `on` names.
+    """
 
     model: str
     number: str
@@ -63,6 +67,8 @@ class Known:
     why: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     n_pool: int = 200
+    prompts: Callable[[int], PromptSet] | None = None
+    on: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from interp.certifying.texts import TEXTS, Drawn, Text, draw, effects, found_in_
 from interp.certifying.worlds import N_MODELS, Known, Trials, World, nothing
 from interp.findings import Findings
 from interp.probe import Probe
+from interp.prompt import PromptSet
+from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.registry import load_entry
 from interp.testing import Shape, synthetic_capture
 
 _AXIS, _PLANE = 0.35, 0.25
@@ -22,6 +25,7 @@ _N_FITS, _PENALTIES = 12, np.logspace(0, 4, 7)
 
 _CERTAIN = "answers of a program are certain: there is no uncertainty to be told"
 _TUNNEL = "the network predicts the exact posterior, whose entropy varies"
+_UNSEEN = "among keys not shown before, exact entropy falls with every pair shown"
 _GRADED = "the network predicts the exact posterior, whose entropy is graded: noisy evidence for every sequence"
 
 
@@ -39,10 +43,27 @@ def value_axis() -> Trials:
     graded = [
         Known(f"tunnel:{name}-gpt-neox", "r2_beyond_token", ("above",), _GRADED) for name in ("hmm-fixed", "mess3")
     ]
-    bijection = Known("tunnel:bijection-gpt-neox", "r2_beyond_token", ("above",), _TUNNEL)
+    bijection = "tunnel:bijection-gpt-neox"
     return Trials(
-        worlds, (bijection, *graded, evidence, Known("program:lookup", "best_layer_r2", ("within",), _CERTAIN))
-    )
+        worlds, (
+            Known(bijection, "r2_beyond_token", ("above",), _TUNNEL), *graded,
+            Known(bijection, "r2", ("above",), _UNSEEN, prompts=_unseen_keys, on="unseen keys"),
+            evidence, Known("program:lookup", "best_layer_r2", ("within",), _CERTAIN),
+        )
+    )  # fmt: skip
+
+
+def _unseen_keys(n: int) -> PromptSet:
+    """Sequences of the bijection, scored where the key was not shown before."""
+    whole = sampled_prompts(load_entry("tunnel", "bijection")(), n)
+    assert whole.posterior is not None
+    prompts, is_kept = [], [not is_repeat for prompt in whole for is_repeat in prompt.scored_columns["is_repeat"]]
+    for prompt in whole:
+        assert prompt.scored is not None
+        here = [i for i, is_repeat in enumerate(prompt.scored_columns["is_repeat"]) if not is_repeat]
+        columns = {name: tuple(values[i] for i in here) for name, values in prompt.scored_columns.items()}
+        prompts.append(replace(prompt, scored=tuple(prompt.scored[i] for i in here), scored_columns=columns))
+    return replace(whole, prompts=prompts, posterior=whole.posterior[is_kept])
 
 
 def _told_apart(text: Text) -> tuple[str, ...]:
