@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of the self-check: what was compared, the largest error seen and the bound it had to keep."""
+    """One check of the self-check: what was compared, the largest error seen and the bound it had to keep.
+
+    `when` is the time it was run (UTC), where that was on an earlier load of the same files.
+    """
 
     name: str
     meaning: str
@@ -26,6 +29,7 @@ class Check:
     bound: float
     unit: str = "1"
     detail: str = ""
+    when: str = ""
 
 
 @runtime_checkable

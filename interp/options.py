@@ -200,6 +200,9 @@ class RunOptions:
     allow_quantised: Annotated[
         bool, Option("--allow-quantised", "Measure quantised weights, rounded as they are.", recorded=False)
     ] = False
+    check: Annotated[
+        bool, Option("--check", "Run the self-check again, though these files passed it before.", recorded=False)
+    ] = False
     out: Annotated[
         str | Path | None,
         Option("--out", "Folder of the run.", "-o", kind=Path, recorded=False, take="path"),

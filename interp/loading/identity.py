@@ -43,8 +43,12 @@ def _digest(files: ModelFiles, allow_pickle: bool, card: str = "") -> str:
     if allow_pickle and not files.gguf:
         names |= {*weight_files(files, allow_pickle=True)}
     steps = [path for step in kept_steps(files.folder).values() for path in step.iterdir()]
-    lines = [_line(path) for path in sorted([*(files.folder / name for name in names), *steps])]
-    return sha256("\n".join([card, *lines]).encode()).hexdigest()
+    return identity_of([*(files.folder / name for name in names), *steps], card)
+
+
+def identity_of(paths: Iterable[Path], card: str = "") -> str:
+    """A digest of what `files_identity` looks at in each of these files."""
+    return sha256("\n".join([card, *map(_line, sorted(paths))]).encode()).hexdigest()
 
 
 def _line(path: Path) -> str:

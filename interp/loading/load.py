@@ -6,20 +6,22 @@ Everything that can be refused is refused before the weights are read.
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from interp.capture import ModelInfo
-from interp.checking.selfcheck import check_model
 from interp.errors import UsageError
 from interp.families import family_of, rotary_size
+from interp.loading.adapter import CONFIG as ADAPTER_CONFIG
+from interp.loading.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from interp.loading.adapter import locate_adapter, merge_adapter
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
 from interp.loading.aliases import MEMORY
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
+from interp.loading.checked_before import checked, files_of
 from interp.loading.hub_files import ModelFiles
 from interp.loading.in_memory import not_a_model, refuse_unreadable
 from interp.loading.placement import choose_placement, refuse_precision
@@ -50,7 +52,7 @@ def load(
     allow_pickle: bool = False,
     allow_quantised: bool = False,
     tokenizer: Tokenizer = None,
-    check: bool = True,
+    check: bool | Literal["again"] = True,
 ) -> Model:
     """Load a model and verify that what is captured from it is what it is called.
 
@@ -69,7 +71,8 @@ def load(
         allow_pickle: Whether pickled weights may be read.
         allow_quantised: Whether quantised weights may be read.
         tokenizer: A tokenizer, its folder or its hub id, if not the model's own.
-        check: Whether to run the self-check.
+        check: Whether to run the self-check. The result for the same files, loaded alike by the same version, is kept:
+            `"again"` runs it anew.
 
     Returns:
         The model.
@@ -83,6 +86,7 @@ def load(
         >>> model
         Model('tunnel:bijection-gpt-neox': gpt_neox, 3 layers, 4 heads of 16, float32 on cpu; ... checks passed)
     """
+    read: list[Path] = []
     if isinstance(name_or_object, PreTrainedModel | Model):
         asked = {
             "revision": revision,
@@ -114,8 +118,10 @@ def load(
             source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
         )
         checks = [whole, *untold]
+        read = files_of(source.files, allow_pickle)
         if change is not None:
             module, merged = merge_adapter(module, source.origin, str(adapter), change)
+            read += [change.folder / name for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
             checks.append(merged)
         info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
         info = replace(info, adapter=None if adapter is None else str(adapter))
@@ -123,7 +129,9 @@ def load(
     else:
         raise not_a_model(name_or_object)
     model.family.refuse_shared_parts(model.module)
-    return replace(model, checks=(*model.checks, *check_model(model))) if check else model
+    if not check:
+        return model
+    return replace(model, checks=(*model.checks, *checked(model, read, again=check == "again")))
 
 
 def _untold(source: ModelSource) -> list[Check]:
@@ -144,7 +152,8 @@ def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:
     return load(
         options.model, revision=options.revision, gguf=options.gguf, adapter=options.adapter, dtype=options.dtype,
         device=options.device, device_map=options.device_map, trust_remote_code=options.trust_remote_code,
-        allow_pickle=options.allow_pickle, allow_quantised=options.allow_quantised, check=check,
+        allow_pickle=options.allow_pickle, allow_quantised=options.allow_quantised,
+        check="again" if check and options.check else check,
     )  # fmt: skip
 
 

@@ -5,8 +5,8 @@
 
 A seeded sample of small changes (an operator, a comparison, a number, a default, a function's neighbour) is made to all
 five folders, one at a time and never here: in a private copy of the tree. Each mutant runs against the quick tests of
-its own room, those that import its module first. A mutant is killed when they fail (or run far longer than they need);
-it survives when they pass. A test file that does not pass unchanged is left out. `mutants.md` explains the survivors.
+its own room, those that import its module first. A mutant is killed when one fails (or runs far longer than it needs)
+that passes without the change; it survives when all pass. `mutants.md` explains the survivors.
 """
 
 import argparse
@@ -17,11 +17,12 @@ import importlib
 import json
 import os
 import random
-import resource
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -29,8 +30,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("interp", "probes", "prompts", "reports", "wind_tunnels")
-CPU_SECONDS = 400
-"""No room's quick tests need half of it on one core."""
+CPU_SECONDS = 60.0
+"""No quick test, and no file's import, needs half of it on one core."""
+
+ALL_PASSED = "all passed"
+"""What a child says last."""
 
 LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "pandas", "plotly.graph_objects")
 """That the tests would import again and again."""
@@ -171,31 +175,61 @@ def _imports(path: Path) -> frozenset[str]:
     return frozenset(whole | {f"{n.module}.{name.name}" for n in imports for name in n.names})
 
 
-def passes(tests: tuple[str, ...], tree: Path) -> bool:
-    """Whether the quick tests pass in that tree, within the CPU time allowed.
+def killer(tests: tuple[str, ...], tree: Path) -> str | None:
+    """The first file whose quick tests fail in that tree, or run far longer than any needs; None where all pass.
 
     In a child of this process, which has the libraries in memory already but nothing of the tree.
     """
+    if not tests:
+        return None
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        code = 1
         try:
-            code = _run(tests, tree)
+            _run(tests, tree, writing)
         finally:
-            os._exit(code)
-    return os.waitpid(child, 0)[1] == 0
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        tried = told.read().splitlines()
+    os.waitpid(child, 0)
+    return None if tried and tried[-1] == ALL_PASSED else tried[-1] if tried else tests[0]
 
 
-def _run(tests: tuple[str, ...], tree: Path) -> int:
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+class _Watch:
+    """Writes the file of every test that begins, so that the last one stands where nothing follows."""
+
+    def __init__(self, writing: int) -> None:
+        self.writing = writing
+
+    def tell(self, nodeid: str) -> None:
+        os.write(self.writing, f"{nodeid.partition('::')[0]}\n".encode())
+
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        self._count()
+        if collector.nodeid.endswith(".py"):
+            self.tell(collector.nodeid)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._count()
+        self.tell(nodeid)
+
+    def _count(self) -> None:
+        """The default answers to these signals end the process: it computes too long, or waits for ever."""
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, 20 * CPU_SECONDS)
+
+
+def _run(tests: tuple[str, ...], tree: Path, writing: int) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     os.chdir(tree)
     os.environ["PYTHONPATH"] = sys.path[0] = str(tree)
-    return int(
-        pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "-m", "not slow and not stress", *tests])
-    )
+    watch = _Watch(writing)
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "-m", "not slow and not stress"]
+    if pytest.main([*options, *tests], plugins=[watch]) in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        watch.tell(ALL_PASSED)
 
 
 def private_copy(into: Path) -> Path:
@@ -227,22 +261,28 @@ class Bench:
         self.tree = tree
         self._sound: dict[str, bool] = {}
 
-    def tests(self, mutant: Mutant) -> tuple[str, ...]:
-        """The files of its room that pass as they are."""
-        return tuple(t for t in tests_of(mutant.path) if self._is_sound(t))
+    def killer(self, mutant: Mutant) -> str | None:
+        """The test file that notices the change: it fails with it and passes without; None for a survivor."""
+        tests = tests_of(mutant.path)
+        while True:
+            with self._changed(mutant):
+                found = killer(tests, self.tree)
+            if found is None or self._is_sound(found):
+                return found
+            tests = tuple(t for t in tests if t != found)
 
     def _is_sound(self, test: str) -> bool:
         if test not in self._sound:
-            self._sound[test] = passes((test,), self.tree)
+            self._sound[test] = killer((test,), self.tree) is None
         return self._sound[test]
 
-    def survives(self, mutant: Mutant) -> bool:
-        """Whether its tests pass with the change in."""
-        tests, module = self.tests(mutant), self.tree / mutant.path
+    @contextmanager
+    def _changed(self, mutant: Mutant) -> Iterator[None]:
+        module = self.tree / mutant.path
         source = module.read_text(encoding="utf-8")
         module.write_text(mutate(source, mutant), encoding="utf-8")
         try:
-            return passes(tests, self.tree)
+            yield
         finally:
             module.write_text(source, encoding="utf-8")
 
@@ -268,11 +308,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, asked.out.open("a") as out:
         bench = Bench(private_copy(Path(folder)))
         for tried, mutant in enumerate(sample, start=1):
-            survived = bench.survives(mutant)
-            killed += not survived
-            out.write(json.dumps({**vars(mutant), "survived": survived, "n_tests": len(bench.tests(mutant))}) + "\n")
+            by = bench.killer(mutant)
+            killed += by is not None
+            out.write(json.dumps({**vars(mutant), "survived": by is None, "by": by}) + "\n")
             out.flush()
-            outcome = "SURVIVED" if survived else "killed"
+            outcome = "SURVIVED" if by is None else f"killed by {by}:"
             print(f"{killed}/{tried} {outcome} {mutant.path}:{mutant.line} {mutant.change}", flush=True)
 
 
