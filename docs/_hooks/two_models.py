@@ -33,7 +33,7 @@ def drawn(name: str) -> str:
 def _pair() -> Figure:
     findings = open_run(HERE / "comparison").findings["comparison"]
     figures = {figure.name: figure for figure in load_entry("study", "comparison")().figures(findings)}
-    return figures["pair"]
+    return figures["numbers"]
 
 
 @cache

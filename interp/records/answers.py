@@ -94,12 +94,12 @@ def number(h: Headline) -> Answer:
     s = h.scalar
     value = with_unit(short(s.value), s.unit)
     change = "" if h.standing != "unjudged" else f"Not tested: {_why(s)}."
-    return Answer(clause(h.name, s), "number", f"{value}, {h.verdict}.", change, h)
+    return Answer(clause(h.name, s.meaning), "number", f"{value}, {h.verdict}.", change, h)
 
 
-def clause(name: str, s: Scalar) -> str:
+def clause(name: str, meaning: str) -> str:
     """The first clause of a meaning that can stand alone; the name in words where there is no meaning."""
-    meaning = s.meaning or name.replace("_", " ")
+    meaning = meaning or name.replace("_no_first", " without the first position").replace("_", " ")
     ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
     end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
     return meaning[:1].upper() + meaning[1:end] if re.match(r"[a-z]+[ ,]", meaning) else meaning[:end]

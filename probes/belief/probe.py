@@ -101,11 +101,12 @@ class Belief(Probe):
     question: ClassVar[str] = "Can the exact belief be decoded from the activations, beyond position and token?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            20, "Do the activations of {model} hold {target}?", ("r2",),
-            "A linear readout of the activations recovers {r2} of the variance of {target} on sequences it was not "
-            "fitted on, and {r2_beyond_position} of what the position leaves open.",
-            "A linear readout of the activations recovers {target} no better than one fitted to shuffled values.",
-            limit="That it can be read does not show that the model uses it.", target="the exact Bayesian posterior",
+            20, "Can {target} be decoded from the activations of {model}?", ("r2",),
+            "A linear readout of the activations explains {r2} of the variance of {target} in held-out sequences, and "
+            "{r2_beyond_position} of what position leaves open.",
+            "A linear readout of the activations predicts {target} no better than one fitted to shuffled values.",
+            limit="A model that is trained to predict it holds it in the last layer, next to the output; the figures "
+            "show earlier layers. What can be decoded need not be used.", target="the exact Bayesian posterior",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

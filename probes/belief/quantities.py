@@ -28,45 +28,45 @@ def _score(unit: str, meaning: str, asks: Asks, is_headline: bool = False) -> Qu
 def _redirected(how: str, is_headline: bool = False) -> Quantity:
     return Quantity(
         "bits",
-        "By how much the prediction turns from its own exact posterior to the donor's when the residual stream at "
-        f"depth {{depth}} is given the donor's coordinates in the {{rank}} dimensions that the belief is {how}; "
-        "swapping the whole stream there redirects {whole} bits.",
+        "Bits by which the prediction moves to another sequence's exact posterior when, in the residual stream at depth "
+        f"{{depth}}, that sequence's coordinates replace its own in the {{rank}} dimensions that the belief is {how}; "
+        "replacing the whole stream there moves it by {whole} bits.",
         "random subspaces of the same dimension", "bootstrap over {unit}s, subspaces held fixed", _STILL,
         is_headline=is_headline,
     )  # fmt: skip
 
 
 _R2 = {
-    "r2": "Share of the variance of {belief}, all components together, that a linear readout of the activations "
-    "predicts in {unit}s it was not fitted on; 0 is no better than the mean.",
-    "r2_beyond_position": "Share of the variance of {belief} beyond position that a linear readout predicts in {unit}s "
-    "it was not fitted on, position taken out of the activations too.",
+    "r2": "Share of the variance of {belief} that a linear readout of the activations predicts in held-out {unit}s, all "
+    "components together; 0 is no better than the mean.",
+    "r2_beyond_position": "Share of the variance of {belief} that a linear readout predicts in held-out {unit}s beyond "
+    "position, which is removed from both.",
 }
 QUANTITIES = Quantities(
     {
         **{name: _r2(meaning, is_headline=True) for name, meaning in _R2.items()},
         "selectivity": Quantity(
             "fraction",
-            "How much better {belief} is read than control tasks, in which each token at each position is given "
-            "another row's value at random: what is found beyond telling tokens and positions apart.",
+            "R² of {belief} minus that of control tasks, in which each token at each position has another row's value, "
+            "chosen at random: what is found beyond identifying token and position.",
             "another control task in place of {belief}", _FIXED, _STILL, is_headline=True,
         ),
         "random_subspace_r2": Quantity(
             "fraction",
-            "Share of the variance of {belief} read by least squares from {rank} random directions of the activations, "
-            "as many as it has dimensions: where it comes near r2, no particular subspace holds it.",
+            "Share of the variance of {belief} that least squares predict from {rank} random directions of the "
+            "activations, as many as it has dimensions: close to r2, no particular subspace holds it.",
             "a control: read r2 beside it", "t, mean of {n_subspaces} random subspaces", _STILL, is_headline=True,
         ),
         "tvd": _score(
             "fraction",
-            "Mean total variation between the exact belief and the decoded one, put on the simplex at the nearest "
-            "point; position alone: {position}.", "below", is_headline=True,
+            "Mean total variation between exact and decoded belief, after the decoded one is moved to the nearest "
+            "probability distribution; position alone: {position}.", "below", is_headline=True,
         ),
         "accuracy": _score("fraction", "Share of {right}; position alone: {position}.", "above", is_headline=True),
         "silhouette": Quantity(
             "1",
-            "How clearly the activations gather by the most likely state, in their first ten principal axes: 1 in "
-            "tight, distant groups, 0 where the groups overlap.",
+            "Silhouette of the activations grouped by the most likely state, in their first ten principal axes: 1 is "
+            "tight, distant clusters, 0 overlapping ones. Below 0 there are no such clusters, even above the null.",
             "states permuted between {unit}s", "jackknife over {unit}s, {n_groups} groups", "no group differs",
             p_over=_PLACES, is_headline=True,
         ),
@@ -74,19 +74,19 @@ QUANTITIES = Quantities(
         "interchange_accuracy": FOUND,
         "kl_bits": _score(
             "bits",
-            "Mean KL of the decoded belief, on the simplex and mixed with 1 % of what position predicts, from the "
-            "exact one; position alone: {position} bits.", "below",
+            "Mean KL of the exact belief from the decoded one, which is moved to the nearest probability distribution "
+            "and mixed with 1 % of what position predicts; position alone: {position} bits.", "below",
         ),
         **{f"{site}_{name}": _r2(meaning) for site in ("v", "z", "resid") for name, meaning in _R2.items()},
         "position_r2": Quantity(
             "fraction",
-            "Share of the variance of {belief} that {positions} alone predicts: what a readout of position without any "
-            "evidence would reach.", _BASELINE, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing",
+            "Share of the variance of {belief} that {positions} alone predicts: what a readout reaches without "
+            "evidence.", _BASELINE, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing",
         ),
         "output_tvd": _score(
             "fraction",
-            "Mean total variation between the exact posterior and the model's own prediction over its outcomes: how "
-            "much of the belief is used in the end, beside how much can be read.", "below",
+            "Mean total variation between the exact posterior and the model's prediction over its outcomes: how much "
+            "of the belief the output uses, beside how much can be decoded.", "below",
         ),
         "redirected_by_readout": _redirected("read from"),
     },

@@ -1,11 +1,15 @@
 """How numbers and groups are called in the figures of a comparison."""
 
 import html
+import textwrap
 
 from interp.table import Table
 from interp.words import short, with_unit
 
+from ..page.labels import label
+
 _NAME = 34  # characters of a name along an axis
+_LINE = 38  # characters of a line beside a figure
 
 
 def in_words(table: Table, i: int) -> str:
@@ -26,6 +30,20 @@ def _with_bounds(table: Table, i: int, column: str, bounds: tuple[str, str], uni
 def title_of(name: str, unit: str) -> str:
     words = name.removesuffix(f"_{unit}").replace("_", " ")
     return html.escape(words if unit in ("1", "", "label") else f"{words} ({unit})")
+
+
+def label_of(table: Table, i: int) -> str:
+    """What the number of a row is called; records of earlier versions hold no meaning."""
+    meaning = str(table["meaning"][i]) if "meaning" in table else ""
+    return label(str(table["probe"][i]), str(table["name"][i]), meaning)
+
+
+def axis_label(table: Table, i: int) -> str:
+    """The same with its unit in at most two lines."""
+    unit = str(table["unit"][i])
+    text = label_of(table, i) + ("" if unit in ("1", "", "label", "fraction") else f" ({unit})")
+    lines = textwrap.wrap(text, _LINE, max_lines=2, placeholder=" …")
+    return "<br>".join(html.escape(line, quote=False) for line in lines)
 
 
 def cut(name: str) -> str:

@@ -39,6 +39,7 @@ _DIFFERENCES = {
     "group": LABEL, "against": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean",
     "n_runs": "runs", "value": _OF, "low": _OF, "high": _OF, "null": _OF, "null_low": _OF, "null_high": _OF,
     "difference": _OF, "difference_low": _OF, "difference_high": _OF, "verdict": LABEL, "method": LABEL,
+    "meaning": LABEL,
 }  # fmt: skip
 _MODELS = {
     "models": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "n_models": "models",
@@ -110,7 +111,7 @@ def _difference_rows(compared: Compared) -> Iterator[dict[str, object]]:
                 "group": group, "against": against or "", "probe": key[0], "name": key[1], "unit": mine[0].unit,
                 "is_headline": key in compared.headline, "n_runs": len(mine), **_null_of(mine),
                 "value": value.value, "low": value.low, "high": value.high,
-                **_bounds("difference", difference), "verdict": verdict, "method": method,
+                **_bounds("difference", difference), "verdict": verdict, "method": method, "meaning": mine[0].meaning,
             }  # fmt: skip
 
 

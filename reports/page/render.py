@@ -5,7 +5,6 @@ part of it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -16,8 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.findings import RULE
-from interp.records.answers import SAID, Answer, answers, clause, number, settled, unclear
-from interp.records.headlines import Headline, contradictions, tried
+from interp.records.answers import SAID, Answer, answers, settled, unclear
+from interp.records.headlines import contradictions, tried
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
 from interp.system.whole_files import writing
@@ -26,7 +25,8 @@ from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, print
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
 from .calibration import the_tunnel
-from .sections import Section, differences, headline, opening, sections
+from .labels import label
+from .sections import Section, by_question, headline, opening, sections
 from .security import policy, script_json
 from .tabulate import N_ROWS
 
@@ -34,7 +34,7 @@ N_OPEN = 2
 """Figures of a probe that are drawn at once; the others open on request."""
 
 N_ANSWERS = 20
-"""Answers on the first screen beside the leading one, at most; a comparison has a number for each pair of groups."""
+"""Answers on the first screen beside the leading one, at most."""
 
 GENERATOR = '<meta name="generator" content="interp">'
 """What every page of ours holds, so that none replaces another's."""
@@ -116,18 +116,12 @@ def first_screen(record: RunRecord) -> str:
 
 def _said(record: RunRecord) -> dict[str, Any]:
     """The answers as a template takes them: the first, those after it, and the line of what cannot be told."""
-    found = (*answers(record), *map(_difference, differences(record.findings)))
+    found = answers(record)
     lead, *others = settled(found) or (None,)
     return {
         "lead": lead, "others": others[:N_ANSWERS], "unclear": unclear(found),
-        "contradictions": contradictions(record.findings),
+        "contradictions": contradictions(record.findings), "compared": by_question(record.findings),
     }  # fmt: skip
-
-
-def _difference(h: Headline) -> Answer:
-    """A difference between two groups: which way, or that its interval includes 0."""
-    way = {"above": "higher", "below": "lower", "within": "the interval includes 0"}.get(h.standing, "no interval")
-    return replace(number(h), sentence=f"Difference {with_unit(short(h.scalar.value), h.scalar.unit)}: {way}.")
 
 
 def _title(record: RunRecord, drawn: Sequence[Section], lead: Answer | None) -> str:
@@ -169,7 +163,7 @@ def templates_of_pages() -> Environment:
         p_value=p_value,
         visible=_visible,
     )
-    environment.globals.update(dash=DASH, clause=clause, SAID=SAID)  # pyrefly: ignore[bad-argument-type]
+    environment.globals.update(dash=DASH, label=label, SAID=SAID)  # pyrefly: ignore[bad-argument-type]
     return environment
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from interp.errors import InterpError
+from interp.errors import InterpError, UnknownName
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
@@ -17,6 +17,7 @@ from interp.words import short
 from ..plotly.prepare import Plot, prepare, undrawable
 from . import certified
 from .calibration import TRUTHS, Calibration, calibrations, the_tunnel
+from .labels import label
 from .security import script_json
 from .strip import Strip, strip
 from .tabulate import Listing, listings
@@ -106,7 +107,7 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
     rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
     for row in rows:
         held = math.isfinite(row["difference_low"] + row["difference_high"])
-        name, value = row["name"].replace("_no_first", " without the first position").replace("_", " "), row["value"]
+        name, value = label(row["probe"], row["name"], row.get("meaning") or ""), row["value"]
         meaning = f"{name}, {short(value)} in {row['group']} and {short(value - row['difference'])} in {row['against']}"
         s = Scalar.of(
             row["difference"], row["unit"],
@@ -115,6 +116,36 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
             Null("no difference", 0.0, (0.0, 0.0)) if held else "the difference has no interval", meaning=meaning,
         )  # fmt: skip
         yield Headline(row["probe"], f"{row['name']}, {row['group']}", s, None, s.standing())
+
+
+def by_question(findings: Mapping[str, Findings]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Of a comparison what differs under each question, in sentences: `Higher in b: slope (0.5; 0.2 in a).`."""
+    table = findings["comparison"].tables.get("differences") if "comparison" in findings else None
+    rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
+    said: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        name = label(row["probe"], row["name"], row.get("meaning") or "")
+        way = "Higher" if row["difference"] > 0 else "Lower"
+        heads = {"moved": f"{way} in {row['group']}", "within": "No difference shown"}
+        head = heads.get(row["verdict"], "Not tested, as an interval is missing")
+        before = short(row["value"] - row["difference"])
+        text = f"{name} ({short(row['value'])}; {before} in {row['against']})" if row["verdict"] == "moved" else name
+        if math.isfinite(row["difference"]) and text not in said.get(row["probe"], {}).get(head, ()):
+            said.setdefault(row["probe"], {}).setdefault(head, []).append(text)
+    return tuple(
+        (question_of(probe), tuple(f"{head}: {'; '.join(texts)}." for head, texts in sorted(ways.items())))
+        for probe, ways in said.items()
+    )  # fmt: skip
+
+
+def question_of(probe: str) -> str:
+    """What a probe asks; of the figures of a tunnel's card how far it is from the posterior."""
+    if probe == "tunnel":
+        return "How far is the tunnel from the exact posterior?"
+    try:
+        return load_entry("probe", probe).question
+    except UnknownName:  # a record outlives the probe it was made with
+        return probe.replace("_", " ")
 
 
 def opening(drawn: Sequence[Section], lead: Answer | None) -> Drawn | None:

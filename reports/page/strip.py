@@ -14,6 +14,7 @@ class Strip:
     """Positions along the strip, in SVG units; pairs are (left, right), None where the scalar has no such thing."""
 
     value: float
+    zero: float
     interval: tuple[float, float] | None
     null: float | None
     band: tuple[float, float] | None
@@ -23,7 +24,7 @@ class Strip:
 def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
     """The strip of a scalar, with the truth where it is known; None where nothing finite stands beside its value.
 
-    All fractions share the scale from 0 to 1, so that their strips can be compared.
+    Every strip holds 0. All fractions share the scale from 0 to 1, so that their strips can be compared.
     """
     interval = scalar.interval if scalar.interval and _finite(*scalar.interval) else None
     null = scalar.null.value if scalar.null and _finite(scalar.null.value) else None
@@ -34,14 +35,14 @@ def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
     if not _finite(scalar.value) or low == high:
         return None
 
-    if scalar.unit == "fraction":
-        low, high = min(low, 0.0), max(high, 1.0)
+    low, high = min(low, 0.0), max(high, 1.0 if scalar.unit == "fraction" else 0.0)
 
     def place(x: float) -> float:
         return round(PAD + (x - low) / (high - low) * (WIDTH - 2 * PAD), 2)
 
     return Strip(
         value=place(scalar.value),
+        zero=place(0.0),
         interval=interval and (place(interval[0]), place(interval[1])),
         null=None if null is None else place(null),
         band=band and (place(band[0]), place(band[1])),

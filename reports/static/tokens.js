@@ -1,5 +1,6 @@
 "use strict";
-// Strips of tokens: coloured by what is chosen, with the attention of one token as bars under the others.
+// Strips of tokens: coloured by what is chosen, with the attention of one token as bars under the others; below them
+// the attention map of every head, to choose one from, and the map of the chosen head.
 (() => {
   const bytesOf = (packed) => Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
   const wordsOf = (packed) => {
@@ -27,7 +28,21 @@
     const show = () => { label.value.textContent = input.value; };
     input.addEventListener("input", () => { show(); changed(); });
     show();
-    return { label, at: () => Number(input.value) };
+    return { label, at: () => Number(input.value), set: (i) => { input.value = i; show(); } };
+  }
+
+  // A picture of weights: queries down, keys across, the stronger the larger; of one colour that carries on any paper.
+  function picture(n, weightOf) {
+    const canvas = Object.assign(document.createElement("canvas"), { width: n, height: n });
+    const image = new ImageData(n, n);
+    for (let from = 0; from < n; from += 1) {
+      for (let to = 0; to < n; to += 1) {
+        const alpha = to > from ? 14 : Math.round(30 + 225 * Math.sqrt(weightOf(from, to)));
+        image.data.set(to > from ? [128, 128, 128, alpha] : [46, 124, 190, alpha], 4 * (from * n + to));
+      }
+    }
+    canvas.getContext("2d").putImageData(image, 0, 0);
+    return canvas;
   }
 
   function enliven(strip) {
@@ -66,13 +81,49 @@
     controls.hidden = false;
 
     const place = () => layer.at() * nHeads + head.at();
+    const weightAt = (at, from, to) => (to > from ? 0 : weights[(at * n * (n + 1)) / 2 + (from * (from + 1)) / 2 + to] / 255);
+    const maps = strip.querySelector(".token-maps");
+    const large = maps.querySelector(".token-map");
+    const grid = maps.querySelector(".token-grid");
+    grid.style.setProperty("--layers", nLayers);
+    maps.hidden = false;
+    const heads = Array.from({ length: nHeads * nLayers }, (_, i) => {
+      const [of, at] = [Math.floor(i / nLayers), i % nLayers]; // a row is a head, a column a layer
+      const button = Object.assign(document.createElement("button"), { type: "button", title: `layer ${at}, head ${of}` });
+      button.setAttribute("aria-label", button.title);
+      button.append(picture(n, (from, to) => weightAt(at * nHeads + of, from, to)));
+      button.addEventListener("click", () => chooseHead(at, of));
+      grid.append(button);
+      return button;
+    });
+
+    function chooseHead(at, of) {
+      layer.set(at);
+      head.set(of);
+      show();
+    }
+
+    grid.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const [at, of] = [layer.at() + step[0], head.at() + step[1]];
+      if (at < 0 || at >= nLayers || of < 0 || of >= nHeads) return;
+      chooseHead(at, of);
+      heads[of * nLayers + at].focus();
+    });
+    large.addEventListener("click", (event) => {
+      const box = large.getBoundingClientRect();
+      choose(Math.min(n - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * n))));
+    });
     const values = {
       entropy: (i) => entropy[place() * n + i],
       sink: (i) => sink[place() * n + i],
       next_entropy: (i) => known.next_entropy[i],
       belief: (i) => known.belief[i],
     };
-    const weight = (from, to) => (to > from ? 0 : weights[(place() * n * (n + 1)) / 2 + (from * (from + 1)) / 2 + to] / 255);
+    const weight = (from, to) => weightAt(place(), from, to);
+    let drawn = -1;
 
     function show() {
       const [name, , unit] = KINDS.find(([each]) => each === kind.value);
@@ -89,6 +140,18 @@
         token.setAttribute("aria-label", `${token.textContent}, position ${i}, ${value.trim()}`);
         token.title = `position ${i}: ${value.trim()}`;
       });
+      heads.forEach((button, i) => {
+        const isChosen = i === head.at() * nLayers + layer.at();
+        button.setAttribute("aria-pressed", isChosen);
+        button.tabIndex = isChosen ? 0 : -1;
+      });
+      if (drawn !== place()) {
+        drawn = place();
+        large.replaceChildren(picture(n, weight));
+        large.setAttribute("aria-label", `Attention of layer ${layer.at()}, head ${head.at()}: queries down, keys across`);
+      }
+      large.style.setProperty("--row", chosen / n);
+      large.style.setProperty("--step", 1 / n);
       tell();
     }
 

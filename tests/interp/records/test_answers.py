@@ -107,7 +107,7 @@ def test_a_probe_that_declares_nothing_or_is_gone_gives_its_headline_numbers():
 
 def test_numbers_that_an_older_record_lacks_are_dashes():
     (answer,) = answers(record_of(Findings("belief", {"r2": YES}, headline=("r2",))))
-    assert "and – of what the position leaves open" in answer.sentence
+    assert "and – of what position leaves open" in answer.sentence
 
 
 @pytest.mark.parametrize("name", PROBES)
@@ -149,4 +149,4 @@ def test_no_clause_is_cut_to_nothing_and_symbols_keep_their_case():
         "": "Out of it",
     }
     for meaning, said in meanings.items():
-        assert clause("out_of_it", scalar(1.0, meaning=meaning)) == said
+        assert clause("out_of_it", meaning) == said

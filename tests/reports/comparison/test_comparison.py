@@ -18,6 +18,7 @@ from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.running.spec import make_study
 from interp.table import Table
+from tests.reports.parsed import parse
 
 
 def scalar(value, half=0.1):
@@ -231,7 +232,7 @@ def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
     record = compared(tmp_path, runs)
     figures = make_study("comparison", {}).figures(record.findings["comparison"])
     names = [figure.name for figure in figures]
-    assert names == ["pair", "curves-manifold"]
+    assert names == ["numbers", "curves-manifold"]
     assert all(undrawable(figure.plot) is None for figure in figures)
     curves, drawn = record.findings["comparison"].tables["curves"], figures[1].plot.data
     assert [(trace.name, trace.showlegend) for trace in drawn] == [
@@ -259,11 +260,11 @@ def drawn(record):
 
 def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     record = compared(tmp_path, [made("a", 1.0, card=card(0, 0.1)), made("b", 3.0, card=card(1, 0.105, d_head=2))])
-    figure = drawn(record)["pair"]
-    assert figure.title == "1 of 2 headline numbers differs; in b: share (higher)"
+    figure = drawn(record)["numbers"]
+    assert figure.title == "1 of 2 headline numbers differs: share (higher in b)"
     asked = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
     assert asked == ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
-    assert figure.plot.layout.yaxis.ticktext == ("kl (bits)", "share (bits)")
+    assert figure.plot.layout.yaxis.ticktext == ("KL from the exact posterior (bits)", "share (bits)")
     assert figure.plot.layout.yaxis2.ticktext == ("0.1 | 0.105", "1 | 3")
     a, b = (next(trace for trace in figure.plot.data if trace.name == name) for name in "ab")
     low, width = -0.2, 3.1 + 0.2  # from the band of the null to the end of the higher interval
@@ -279,11 +280,11 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     [
         ((1.0, 1.01), "None of 1 headline numbers differs by more than its interval"),
         ((1.0, math.nan), "None of 0 headline numbers differs by more than its interval"),
-        ((3.0, 1.0), "1 of 1 headline numbers differs; in b: share (lower)"),
+        ((3.0, 1.0), "1 of 1 headline numbers differs: share (lower in b)"),
     ],
 )
 def test_the_title_of_two_says_what_differs(tmp_path, values, title):
-    figure = drawn(compared(tmp_path, [made(name, value) for name, value in zip("ab", values, strict=True)]))["pair"]
+    figure = drawn(compared(tmp_path, [made(name, value) for name, value in zip("ab", values, strict=True)]))["numbers"]
     assert figure.title == title and undrawable(figure.plot) is None
 
 
@@ -295,24 +296,29 @@ def test_a_number_that_neither_has_takes_no_row(tmp_path):
                 if record is records[0] else {**found.scalars, "none": none}, headline=("none", "share"))})
         for record in records for found in record.findings.values()
     ]  # fmt: skip
-    plot = drawn(compared(tmp_path, records))["pair"].plot
+    plot = drawn(compared(tmp_path, records))["numbers"].plot
     assert plot.layout.yaxis.ticktext == ("share (bits)",) and plot.layout.yaxis2.ticktext == ("– | 3",)
 
 
 def test_two_pooled_groups_show_their_runs(tmp_path):
     records = [made(name, value) for name, value in zip("abcd", (1.0, 1.2, 2.0, 2.4), strict=True)]
-    plot = drawn(compared(tmp_path, records, groups=["x", "x", "y", "y"]))["pair"].plot
+    plot = drawn(compared(tmp_path, records, groups=["x", "x", "y", "y"]))["numbers"].plot
     assert [list(trace.customdata) for trace in plot.data if trace.marker.size == 4] == [["a", "b"], ["c", "d"]]
 
 
-def test_more_than_two_are_a_map_and_dots_for_every_probe(tmp_path):
+def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_what_differs(tmp_path):
     records = [made(name, value, card=card(0, 0.1, n_kv_heads=i)) for i, (name, value) in
-               enumerate(zip("abc", (1.0, 3.0, 1.1), strict=True))]  # fmt: skip
-    figures = drawn(compared(tmp_path, records))
-    assert list(figures) == ["moved", "numbers-tunnel", "numbers-manifold", "curves-manifold"]
-    heat = figures["moved"].plot.data[0]
-    assert list(heat.y) == ["tunnel: kl bits", "manifold: share"] and list(heat.x) == ["b", "c"]
-    assert heat.text[1][0] == "●" and heat.z[1][0] == 3.0  # 2 bits, at a half-width of 0.14, clipped
+               enumerate(zip("abcd", (1.0, 3.0, 1.1, 0.2), strict=True))]  # fmt: skip
+    record = compared(tmp_path, records)
+    figures = drawn(record)
+    assert list(figures) == ["numbers", "curves-manifold"]
+    figure = figures["numbers"]
+    assert figure.title == ("2 of 3 headline numbers differ: most clearly share (higher in b) and share (lower in d)")
+    dots = {trace.name: trace for trace in figure.plot.data if trace.name}
+    assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
+    assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"
+    page = parse((record.path / "report.html").read_text()).text
+    assert "Higher in b: share (3; 1 in a)." in page and "Lower in d: share (0.2; 1 in a)." in page
 
 
 @pytest.mark.parametrize(

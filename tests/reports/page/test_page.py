@@ -53,7 +53,7 @@ def test_a_typical_page_stays_below_three_megabytes():
 def test_the_headline_gives_value_unit_interval_null_and_p():
     text = parse(html(made_record())).text
     row = text[text.index("Number by number") :]
-    assert "share Share of the values' variance that lies in their first two directions" in row
+    assert "Share of the values' variance that lies in their first two directions" in row
     assert "interval jackknife over prompts, logit scale null Gaussian, own variances" in row
     assert "0.471 0.43 to 0.52" in row.replace("0.4710", "0.471 0")
     assert "p p = 0.002, corrected over layers" in row and "6.82 dimensions" in row
@@ -62,7 +62,11 @@ def test_the_headline_gives_value_unit_interval_null_and_p():
 def test_what_is_missing_shows_its_reason_and_what_is_weak_says_so():
     text = parse(html(made_record())).text
     table = text[text.index("Number by number") :]
-    collapse = table[table.index("collapse 12 prompts, 9 distinct rows") : table.index("pictures.collapse")]
+    collapse = table[
+        table.index("Extra share when prompts come from one domain 12 prompts, 9 distinct rows") : table.index(
+            "pictures.collapse"
+        )
+    ]
     assert collapse.count("none: too few prompts of one domain") == 2 and "p p = 0.21 " in collapse
     assert text.count("underpowered") == 3  # in its sentence, in what would change it, in its row
 

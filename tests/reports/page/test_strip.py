@@ -41,3 +41,11 @@ def test_fractions_share_a_scale_from_zero_to_one(value):
 def test_bounds_that_are_not_numbers_are_left_out():
     drawn = strip(scalar(1.0, interval=(math.nan, 2.0), null=Null("noise", 0.0, (math.nan, math.nan))))
     assert drawn is not None and drawn.interval is None and drawn.band is None and drawn.null == PAD
+
+
+def test_every_strip_holds_zero():
+    drawn = strip(replace(scalar(8.0, interval=(6.0, 10.0)), unit="bits"))
+    assert drawn is not None and drawn.zero == PAD
+    assert drawn.value == pytest.approx(PAD + 0.8 * (WIDTH - 2 * PAD), abs=0.01)
+    below = strip(replace(scalar(-2.0, interval=(-4.0, -1.0)), unit="bits"))
+    assert below is not None and below.zero == WIDTH - PAD

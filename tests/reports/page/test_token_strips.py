@@ -79,6 +79,35 @@ def test_a_strip_shows_where_the_chosen_token_attends(chromium, page, width, sch
 
 
 @pytest.mark.browser
+def test_a_map_of_every_head_is_there_to_choose_from_and_the_chosen_one_is_large(chromium, page):
+    seen = Seen(chromium, page, 1400, "light")
+    strip = seen.page.locator(".tokens").first
+    heads = strip.locator(".token-grid button")
+    assert [head.get_attribute("aria-label") for head in heads.all()] == [
+        f"layer {layer}, head {head}" for head in range(3) for layer in range(2)
+    ]
+    heads.nth(3).click()
+    said = strip.locator(".token-said")
+    assert "layer 1, head 1" in said.inner_text() and heads.nth(3).get_attribute("aria-pressed") == "true"
+    assert [strip.locator("input[type=range]").nth(i).input_value() for i in (0, 1)] == ["1", "1"]
+    seen.page.keyboard.press("ArrowDown")
+    seen.page.keyboard.press("ArrowLeft")
+    assert "layer 0, head 2" in said.inner_text()
+    large = strip.locator(".token-map canvas")
+    alpha = large.evaluate(
+        "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 3)"
+    )
+    drawn, n = np.array(alpha).reshape(len(ATTACK), -1), len(ATTACK)
+    expected = 30 + 225 * np.sqrt(np.rint(made_strip().weights[0, 2] * 255) / 255)
+    np.testing.assert_allclose(drawn[np.tril_indices(n)], expected[np.tril_indices(n)], atol=1)
+    assert (drawn[np.triu_indices(n, 1)] == 14).all()
+    box = strip.locator(".token-map").bounding_box()
+    seen.page.mouse.click(box["x"] + 5, box["y"] + box["height"] * 1.5 / n)
+    assert strip.locator("button.token").nth(1).get_attribute("aria-pressed") == "true" and seen.troubles == []
+    seen.context.close()
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation_in_a_strip(chromium, page, scheme):
     from axe_playwright_python.sync_playwright import Axe

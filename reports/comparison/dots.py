@@ -1,0 +1,145 @@
+"""The figure of groups side by side: their values of every headline number, grouped by what was asked.
+
+Numbers have different units, so every row has a scale of its own; the values stand beside it.
+"""
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from interp.drawing import NULL, PALETTE, error_bars
+from interp.probe import Figure
+from interp.table import Table
+from interp.words import short
+
+from ..page.sections import question_of
+from .names import axis_label, cut, in_words, label_of
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_NAMED = 2  # numbers that the title names
+_LISTED = 3  # groups whose values stand beside a row
+_QUESTION = 56  # characters of a line of a question
+_APART, _SPREAD = 0.34, 0.8  # of a row: between two groups at most, and over all of them
+_ROW, _A_GROUP, _AROUND = 32, 10, 110  # pixels of a row at least, for each group in it, above and below all rows
+_SCALED = ("value", "low", "high", "null", "null_low", "null_high")
+
+_Key = tuple[str, str]
+
+
+def dots_figure(headline: Table, numbers: Table) -> Figure:
+    """Headline numbers of all groups, under the question that each answers; `numbers` are those of single runs."""
+    import plotly.graph_objects as go
+
+    groups, title = [*dict.fromkeys(headline["group"].tolist())], _title(headline)
+    has_value = {key for key, value in zip(_keys(headline), headline["value"], strict=True) if np.isfinite(value)}
+    headline = headline.where(np.array([key in has_value for key in _keys(headline)], dtype=bool))
+    plot, rows = go.Figure(), {}
+    end = 0.0
+    for probe in dict.fromkeys(headline["probe"].tolist()):
+        lines = textwrap.wrap(question_of(probe), _QUESTION)
+        middle = end + (len(lines) - 1) / 2
+        plot.add_annotation(x=0, y=middle, xanchor="left", align="left", showarrow=False, text="<br>".join(lines))
+        end += len(lines)
+        for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
+            rows[probe, name] = end
+            end += 1
+    numbers = numbers.where(np.array([key in rows for key in _keys(numbers)], dtype=bool))
+    for i, group in enumerate(groups):
+        apart = (i - (len(groups) - 1) / 2) * min(_APART, _SPREAD / len(groups))
+        _draw(plot, headline, numbers, rows, group, apart, PALETTE[i % len(PALETTE)])
+    _lay_out(plot, headline, rows, end, len(groups))
+    listed = f"; the values are on the right, {groups[0]} first" if len(groups) <= _LISTED else ""
+    reading = (
+        f"Every row has its own scale{listed}. Lines are 95 % intervals, grey bars the 95 % bands of the nulls. A "
+        "filled dot means that the interval of the difference excludes 0. A value inside its grey bar is no different "
+        "from its null. A few models are not a sample: anything else in which they differ may cause a difference."
+    )
+    return Figure("numbers", title, reading, plot, "differences")
+
+
+def _title(headline: Table) -> str:
+    """What differs, most clearly first: `5 of 24 headline numbers differ, most clearly: slope (lower in b), ...`."""
+    judged = np.isin(headline["verdict"], ("moved", "within"))
+    moved = np.flatnonzero(headline["verdict"] == "moved")
+    if not len(moved):
+        return f"None of {judged.sum()} headline numbers differs by more than its interval"
+    difference = headline["difference"][moved]
+    near = np.where(difference > 0, headline["difference_low"][moved], headline["difference_high"][moved])
+    with np.errstate(divide="ignore"):
+        order = np.argsort(-np.abs(difference / (difference - near)), kind="stable")[:_NAMED]
+    named = [
+        f"{label_of(headline, i)} ({'higher' if headline['difference'][i] > 0 else 'lower'} in "
+        f"{cut(str(headline['group'][i]))})"
+        for i in moved[order].tolist()
+    ]
+    differ, most = ("differs", "") if len(moved) == 1 else ("differ", "most clearly ")
+    return f"{len(moved)} of {judged.sum()} headline numbers {differ}: {most}{' and '.join(named)}"
+
+
+def _keys(table: Table) -> list[_Key]:
+    return list(zip(table["probe"].tolist(), table["name"].tolist(), strict=True))
+
+
+def _draw(
+    plot: "go.Figure", headline: Table, numbers: Table, rows: dict[_Key, float], group: str, apart: float, colour: str
+) -> None:
+    """One group: the bands of its nulls, then its values with their intervals, and its runs where it has several."""
+    here = np.flatnonzero(headline["group"] == group).tolist()
+    keys = [_keys(headline)[i] for i in here]
+    scales = {key: _scale(headline, numbers, key) for key in keys}
+    lows, widths = np.array([scales[key] for key in keys]).T
+    x = {column: (headline[column][here] - lows) / widths for column in _SCALED}
+    y = np.array([rows[key] for key in keys]) + apart
+    is_moved = [bool((_of(headline, key)["verdict"] == "moved").any()) for key in keys]
+    gap = np.full(len(y), np.nan)
+    plot.add_scatter(
+        x=np.stack([x["null_low"], x["null_high"], gap], axis=1).ravel(), y=np.stack([y, y, gap], axis=1).ravel(),
+        mode="lines", line={"color": NULL, "width": 7}, opacity=0.45, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+    if (headline["n_runs"][here] > 1).any():
+        runs = numbers.where(numbers["group"] == group)
+        low, width = np.array([scales[key] for key in _keys(runs)]).T
+        plot.add_scatter(
+            x=(runs["value"] - low) / width, y=[rows[key] + apart for key in _keys(runs)], mode="markers",
+            customdata=runs["run"], hovertemplate="%{customdata}<extra></extra>", showlegend=False,
+            marker={"size": 4, "color": colour},
+        )  # fmt: skip
+    plot.add_scatter(
+        x=x["null"], y=y, mode="markers", hoverinfo="skip", showlegend=False,
+        marker={"symbol": "line-ns-open", "size": 9, "color": NULL},
+    )  # fmt: skip
+    bounds = Table({"value": x["value"], "value_low": x["low"], "value_high": x["high"]}, {"value": "1"})
+    plot.add_scatter(
+        x=x["value"], y=y, mode="markers", name=cut(group), customdata=[in_words(headline, row) for row in here],
+        hovertemplate="%{customdata}<extra></extra>",
+        marker={"size": 9, "color": colour, "symbol": ["circle" if moved else "circle-open" for moved in is_moved]},
+        error_x=error_bars(bounds, "value", colour, 2.0),
+    )  # fmt: skip
+
+
+def _of(table: Table, key: _Key) -> Table:
+    return table.where((table["probe"] == key[0]) & (table["name"] == key[1]))
+
+
+def _scale(headline: Table, numbers: Table, key: _Key) -> tuple[float, float]:
+    """The lowest of everything that a row shows, and how far it is to the highest."""
+    shown = [_of(headline, key)[column] for column in _SCALED]
+    known = np.concatenate([*shown, _of(numbers, key)["value"]])
+    known = known[np.isfinite(known)]
+    return (float(known.min()), float(np.ptp(known)) or 1.0) if len(known) else (0.0, 1.0)
+
+
+def _lay_out(plot: "go.Figure", headline: Table, rows: dict[_Key, float], end: float, n_groups: int) -> None:
+    """What the numbers are on the left; on the right the values of a few: the second axis wants a trace of its own."""
+    plot.add_scatter(x=[None], y=[None], yaxis="y2", showlegend=False, hoverinfo="skip")
+    of = [_of(headline, key) for key in rows]
+    names = [axis_label(mine, 0) for mine in of]
+    values = [" | ".join(short(float(value)) for value in mine["value"]) if n_groups <= _LISTED else "" for mine in of]
+    axis = {"range": [end - 0.4, -0.7], "showgrid": False, "zeroline": False, "ticks": "", "tickvals": [*rows.values()]}
+    plot.update_layout(
+        height=round(_AROUND + max(_ROW, _A_GROUP * n_groups) * end), xaxis={"visible": False, "range": [-0.03, 1.03]},
+        yaxis=axis | {"ticktext": names}, yaxis2=axis | {"ticktext": values, "overlaying": "y", "side": "right"},
+    )  # fmt: skip

@@ -1,0 +1,40 @@
+"""What numbers are called in figures and tables: in words, those of the shipped probes by the file of names."""
+
+import tomllib
+
+from interp.reports.page.labels import label
+
+from interp.registry import entries, load_entry
+from tests.paths import ROOT
+
+
+def test_a_name_of_the_file_is_taken_and_a_variant_says_what_it_leaves_out():
+    assert label("attention_entropy", "sink_mass", "any meaning") == "attention to the first position"
+    said = label("qk_alignment", "logit_no_first", "")
+    assert said == "advantage of attended keys by content, without the first position"
+
+
+def test_a_number_without_a_name_is_called_by_its_meaning_or_its_name_in_words():
+    assert label("mine", "length", "Mean length of the values: longer is more.") == "Mean length of the values"
+    assert label("mine", "mean_length", "") == "Mean length" and label("mine", "r2", "") == "r2"
+
+
+def test_every_name_is_of_a_registered_probe_and_tells_its_numbers_apart():
+    named = tomllib.loads((ROOT / "reports" / "names.toml").read_text(encoding="utf-8"))
+    known = {*entries("probe"), *entries("study"), "tunnel"}
+    assert set(named) <= known
+    for probe, names in named.items():
+        assert len(set(names.values())) == len(names), probe
+
+
+def test_every_headline_number_that_a_probe_declares_has_a_name():
+    named = tomllib.loads((ROOT / "reports" / "names.toml").read_text(encoding="utf-8"))
+    lacking = [
+        f"{probe}.{name}"
+        for probe in entries("probe")
+        for name, of in load_entry("probe", probe).quantities.items()
+        if of.is_headline
+        and "{" not in name  # those of a target that a user names have their meaning
+        and name.replace("_no_first", "").removesuffix("_all_positions") not in named.get(probe, {})
+    ]
+    assert lacking == []
