@@ -28,8 +28,8 @@ def _score(unit: str, meaning: str, asks: Asks, is_headline: bool = False) -> Qu
 def _redirected(how: str, is_headline: bool = False) -> Quantity:
     return Quantity(
         "bits",
-        "Bits by which the prediction moves to another sequence's exact posterior when, in the residual stream at depth "
-        f"{{depth}}, that sequence's coordinates replace its own in the {{rank}} dimensions that the belief is {how}; "
+        "Bits by which the prediction moves to another sequence's exact posterior when, in the residual stream at "
+        f"depth {{depth}}, that sequence's coordinates replace its own in the {{rank}} dimensions that the belief is {how}; "
         "replacing the whole stream there moves it by {whole} bits.",
         "random subspaces of the same dimension", "bootstrap over {unit}s, subspaces held fixed", _STILL,
         is_headline=is_headline,
@@ -37,8 +37,8 @@ def _redirected(how: str, is_headline: bool = False) -> Quantity:
 
 
 _R2 = {
-    "r2": "Share of the variance of {belief} that a linear readout of the activations predicts in held-out {unit}s, all "
-    "components together; 0 is no better than the mean.",
+    "r2": "Share of the variance of {belief} that a linear readout of the activations predicts in held-out {unit}s, "
+    "all components together; 0 is no better than the mean.",
     "r2_beyond_position": "Share of the variance of {belief} that a linear readout predicts in held-out {unit}s beyond "
     "position, which is removed from both.",
 }
