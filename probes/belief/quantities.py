@@ -29,8 +29,8 @@ def _redirected(how: str, is_headline: bool = False) -> Quantity:
     return Quantity(
         "bits",
         "Bits by which the prediction moves to another sequence's exact posterior when, in the residual stream at "
-        f"depth {{depth}}, that sequence's coordinates replace its own in the {{rank}} dimensions that the belief is {how}; "
-        "replacing the whole stream there moves it by {whole} bits.",
+        f"depth {{depth}}, its own coordinates are replaced by that sequence's in the {{rank}} dimensions that the "
+        f"belief is {how}; replacing the whole stream there moves it by {{whole}} bits.",
         "random subspaces of the same dimension", "bootstrap over {unit}s, subspaces held fixed", _STILL,
         is_headline=is_headline,
     )  # fmt: skip
