@@ -103,9 +103,10 @@ def test_tables_of_rates_hold_every_committed_rate_and_every_known_limit(measure
 
 @pytest.mark.parametrize("page", ["ledger.md", "reference/measured-tunnels.md"])
 def test_every_mark_of_a_page_of_measurements_makes_a_table(measured, page):
-    marks = re.findall(r"^\[\[(\w+)(?:: (.+))?\]\]$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    marks = re.findall(r"^\[\[([\w ]+?)(?:: (.+))?\]\]$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
     makers = {"table": measured.data, "checked": measured.checked, "tunnels": lambda _: measured.tunnels(),
-              "primitives": lambda _: measured.primitives(), "outcomes": lambda _: measured.outcomes()}  # fmt: skip
+              "primitives": lambda _: measured.primitives(), "outcomes": lambda _: measured.outcomes(),
+              "by position": lambda _: measured.by_position()}  # fmt: skip
     made = [makers[name](word) for name, word in marks if name in makers]
     assert len(made) >= 3 and all(text.startswith("| ") and text.count("\n") > 3 for text in made)
 

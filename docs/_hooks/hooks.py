@@ -49,6 +49,7 @@ MARKS: dict[str, Callable[[str], str]] = {
     "table": measured.data,
     "rates": measured.rates,
     "tunnels": lambda _: measured.tunnels(),
+    "by position": lambda _: measured.by_position(),
     "primitives": lambda _: measured.primitives(),
     "checked": measured.checked,
     "outcomes": lambda _: measured.outcomes(),

@@ -47,6 +47,24 @@ def _card_row(path: Path) -> list[str]:
     ]
 
 
+def by_position() -> str:
+    """KL / total variation of each shipped network at the first, middle and last of its scored positions."""
+    found: dict[tuple[str, str, str], list[dict[str, str]]] = {}
+    with (DATA / "shipped_by_position.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            found.setdefault((row["task"], row["architecture"], row["network"]), []).append(row)
+    head = ("Task", "Architecture", "Network", "Positions", "first", "a quarter", "half", "three quarters", "last")
+    return table(head, (
+        (f"`{task}`", f"`{arch}`", f"`{name}`", len(rows),
+         *(_distances(rows[round(share * (len(rows) - 1))]) for share in (0, 0.25, 0.5, 0.75, 1)))
+        for (task, arch, name), rows in sorted(found.items())
+    ))  # fmt: skip
+
+
+def _distances(row: dict[str, str]) -> str:
+    return f"{float(row['kl_bits']):.4f} / {float(row['tvd']):.3f}"
+
+
 def primitives() -> str:
     """KL of each architecture at the learning rates that did best with seed 0: that seed, then the other one."""
     runs: dict[tuple[str, str], list[dict[str, str]]] = {}

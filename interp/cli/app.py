@@ -295,7 +295,9 @@ def certify(
 def replicate(
     paper: Annotated[
         str,
-        typer.Argument(help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), all; or a ledger."),
+        typer.Argument(
+            help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), newer (2026), all; or a ledger."
+        ),
     ],
     model: Annotated[
         list[str] | None,

@@ -109,8 +109,8 @@ def replicate(
     """Measure and judge the claims of a paper, and write a ledger.
 
     Args:
-        paper: `paper1`, `paper2`, `paper3` or `all`; or the folder of a ledger, which is judged again without
-            measuring.
+        paper: `paper1`, `paper2`, `paper3`, `newer` or `all`; or the folder of a ledger, which is judged again
+            without measuring.
         models: Language models for the claims of the third paper.
         rows: Numbers of the claims to judge; all by default. Some of them have a folder of their own, and p is
             corrected over these.

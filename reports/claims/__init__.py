@@ -5,3 +5,4 @@ from pathlib import Path
 HOME = Path(__file__).parent
 
 PAPER1, PAPER2, PAPER3 = (HOME / f"paper{n}.toml" for n in (1, 2, 3))
+NEWER = HOME / "newer.toml"

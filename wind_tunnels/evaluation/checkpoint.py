@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from interp.errors import ModelError, UnknownName
@@ -22,7 +21,7 @@ from interp.records.tunnel_card import TunnelCard, digests_of, write_card
 from interp.tunnel import Task
 
 from ..networks.networks import n_parameters, predict
-from ..networks.weights import WEIGHTS_NAME
+from ..networks.weights import save_weights
 from ..training.loop import keeping_in
 from ..training.plan import TrainingPlan
 from ..training.sampling import evaluation_generators, share_seen
@@ -116,10 +115,7 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
     )
     with keeping_in(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        model.save_pretrained(folder)
-        if stored != torch.float32:  # the configuration still says float32: that is what it is read as
-            weights = {name: weight.to(stored) for name, weight in load_file(folder / WEIGHTS_NAME).items()}
-            save_file(weights, folder / WEIGHTS_NAME, {"format": "pt"})
+        save_weights(model, folder, stored)
         card = dataclasses.replace(card, files=digests_of(folder))
         write_card(card, folder)
         _write_curve(state, folder / CURVE_NAME)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from interp.errors import ModelError, UsageError
@@ -71,6 +72,14 @@ def load_weights(folder: Path) -> PreTrainedModel:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
     scan_quickly(model)
     return model.eval()
+
+
+def save_weights(model: PreTrainedModel, folder: Path, stored: torch.dtype) -> None:
+    """What `save_pretrained` writes, with weights in this precision; the configuration says what they are read as."""
+    model.save_pretrained(folder)
+    if stored != torch.float32:
+        weights = {name: weight.to(stored) for name, weight in load_file(folder / WEIGHTS_NAME).items()}
+        save_file(weights, folder / WEIGHTS_NAME, {"format": "pt"})
 
 
 def weights_fingerprint(folder: Path) -> str:

@@ -1,9 +1,10 @@
 """Trainings from several seeds, and numbers over them with t intervals: means, differences and ratios by seed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from interp.table import LABEL, Table
 from ..networks.weights import weights_fingerprint
 from ..plans.settings import read_settings
 from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan, make_plan, train_tunnels
+
+if TYPE_CHECKING:
+    from interp.model import Model
 
 METHOD = "t over seeds of the training"
 ALIKE = "all seeds give the same"
@@ -137,8 +141,47 @@ def beside_null(
     return replace(scalar, underpowered=scalar.interval is None)
 
 
+Meanings = Mapping[str, tuple[str, str, str]]
+"""Unit, null and meaning of every number by name."""
+
+
+def over_networks(
+    name: str, tunnels: str, read: "Callable[[Model, int], dict[str, float]]", meanings: Meanings, progress: Report, *,
+    headline: Sequence[str], more: Mapping[str, str] = MappingProxyType({}), notes: Sequence[str] = (),
+) -> Findings:  # fmt: skip
+    """The findings of a study that reads networks one by one: means over them, each beside the mean of its null.
+
+    `read` takes a network and its number and gives numbers by name, what stands for chance as `NAME null`; numbers of
+    `more`, units by name, are in the table alone.
+    """
+    import interp
+
+    models, found = [], []
+    for i, tunnel in enumerate(names := tunnels_named(tunnels), 1):
+        model = interp.load(tunnel)
+        models.append((Path(tunnel).name, model.fingerprint))
+        found.append(read(model, i))
+        progress(i, len(names))
+    units = {"network": LABEL} | {of: meanings[of][0] for of in meanings} | dict(more)
+    rows = [{"network": tunnel} | each for (tunnel, _), each in zip(models, found, strict=True)]
+    table = Table.from_rows(
+        rows, {of: units[of.removesuffix(" null")] for of in rows[0]}, "Every network beside what stands for chance."
+    )
+    scalars = {
+        of: beside_null([each[of] for each in found], [each[f"{of} null"] for each in found], unit, null, meaning)
+        for of, (unit, null, meaning) in meanings.items()
+        if of in found[0]
+    }
+    notes = ("Intervals are over networks, one training each.", *notes)
+    return Findings(
+        name, scalars, {"networks": table, "models": fingerprint_table(models)}, notes=notes, headline=tuple(headline)
+    )
+
+
 def tunnels_named(pattern: str) -> list[str]:
-    """The tunnels that a name stands for: the folders that match a pattern with `*`, or just that one."""
+    """The tunnels that a name stands for: folders that match a pattern with `*`, or that one; commas part several."""
+    if "," in pattern:
+        return [name for each in pattern.split(",") for name in tunnels_named(each)]
     anchor = Path(pattern).anchor
     given = Path(anchor).glob(str(Path(pattern).relative_to(anchor))) if "*" in pattern else [pattern]
     found = sorted(map(str, given))

@@ -43,7 +43,7 @@ class TunnelTraining(Study):
         plans = plans_over_seeds(self.task, self.settings, self.seeds)
         trainings = [*trained(plans, work, progress)]
         found = [
-            evaluate_model(load_weights(training.folder), plan.task)
+            evaluate_model(load_weights(training.folder), plan.task, horizon=plan.recipe.horizon)
             for training, plan in zip(trainings, plans, strict=True)
         ]
         card = trainings[0].card

@@ -29,7 +29,7 @@ from interp.system.whole_files import make_folder, writing
 from interp.tunnel import Sequences
 
 from ..networks.networks import build, logits_at, switch_off_attention
-from ..networks.weights import load_weights
+from ..networks.weights import load_weights, save_weights
 from .optimisers import make_optimisers, set_rates
 from .plan import TrainingPlan
 from .recipe import Recipe
@@ -155,10 +155,10 @@ def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
 
 
 def _keep_weights(state: TrainingState, step: Path, folder: Path) -> None:
-    """A training that goes on from an earlier state comes by the same weights again."""
+    """In half precision. A training that goes on from an earlier state comes by the same weights again."""
     if not step.exists():
         with keeping_in(folder), writing(step) as draft:
-            state.model.save_pretrained(draft)
+            save_weights(state.model, draft, torch.float16)
 
 
 def _remember(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:

@@ -9,7 +9,7 @@ from interp.ledger.claims import SCALES, Claims, EvidenceSource, builds_on, load
 from interp.registry import entries, load_entry
 from tests.interp.ledger.ledger_names import known
 
-PAPERS = ("paper1", "paper2", "paper3")
+PAPERS = ("newer", "paper1", "paper2", "paper3")
 
 WHOLE = """
 format = 1

@@ -1,0 +1,128 @@
+"""The study `decoded_parameters`: are the parameters of a program, where they can be decoded, what the prediction uses?
+
+Recurrence networks read programs x[t + 1] = a x[t] + b late in the sequence, where (a, b) is certain. Before the last
+block a linear readout of the stream says a and b, on other sequences and of programs that it was not fitted on. Its
+subspace is then taken out
+at every position, and beside it random subspaces of the same dimension that hold as much of the stream's variance: a
+random direction among the principal axes, tilted towards the loud ones until the shares agree.
+
+Source: the authors' construction-boundary experiments (July 2026): decodable is not used.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import brentq
+
+from interp.findings import Findings
+from interp.need import Need
+from interp.study import Study
+from interp.system.progress import Report
+
+from ..validation import check_sizes
+from .j_spaces import linear
+from .moving_programs import moving_programs, onward, prompts_of, run
+
+if TYPE_CHECKING:
+    from interp.model import Model
+
+STREAM, PREDICTED = Need("resid"), Need("next_log_prob")
+N_RANDOM = 20
+_PERMUTED, _SUBSPACE = "programs permuted", "random subspaces of equal variance"
+
+MEANINGS: Mapping[str, tuple[str, str, str]] = {
+    "a_accuracy": ("fraction", _PERMUTED, "how often a readout before the last block says a, on other sequences"),
+    "b_accuracy": ("fraction", _PERMUTED, "how often it says b"),
+    "a_of_new_programs": ("fraction", _PERMUTED, "how often it says a of programs that it was not fitted on"),
+    "b_of_new_programs": ("fraction", _PERMUTED, "how often it says b of them"),
+    "removed_bits": ("bits", _SUBSPACE, "surprise at the right value that removing the readout's subspace adds"),
+}
+
+
+@dataclass(frozen=True)
+class DecodedParameters(Study):
+    """Recurrence networks (a name, or folders by a pattern with `*`), `n` programs each, read after `seen` values."""
+
+    tunnels: str = "tunnel:recurrence-gpt-neox"
+    seen: int = 7
+    n: int = 600
+    seed: int = 0
+
+    name: ClassVar[str] = "decoded_parameters"
+    question: ClassVar[str] = "Are the parameters of a program, where they can be decoded, what the prediction uses?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from .over_seeds import over_networks
+
+        check_sizes(self.name, vars(self), {"seen": 4, "n": 100})
+        return over_networks(
+            self.name, self.tunnels, self._read, MEANINGS, progress, headline=("a_accuracy", "removed_bits"),
+            more={"dimension": "directions", "variance": "fraction"},
+        )  # fmt: skip
+
+    def _read(self, model: "Model", _: int) -> dict[str, float]:
+        import interp
+
+        rng, p = np.random.default_rng(self.seed), model.task.p  # pyrefly: ignore[missing-attribute]
+        program = moving_programs(rng, self.n, p)[0]
+        values = run(program, rng, self.seen, p)
+        answer, prompts = onward(program, values[:, -1], p), prompts_of(values, p)
+        read = interp.collect(model, prompts, [STREAM, PREDICTED])
+        rows, depth = read[STREAM][-2].astype(np.float64), model.info.n_layers - 1
+        splits = {"accuracy": rng.random(self.n) < 0.5,  # half of the sequences, or of the programs
+                  "of_new_programs": rng.permutation(p * p)[program[0] * p + program[1]] % 2 == 0}  # fmt: skip
+        labels = program.T[:, :, None] == np.arange(p)  # [row, a and b, value]
+        found: dict[str, float] = {}
+        for what, order in (("", np.arange(self.n)), (" null", rng.permutation(self.n))):
+            for of, is_fitted in splits.items():
+                decoded = linear(rows, labels[order].reshape(self.n, -1), is_fitted).reshape(labels.shape)
+                right = (decoded.argmax(axis=2) == labels[order].argmax(axis=2))[~is_fitted].mean(axis=0)
+                found |= {f"a_{of}{what}": float(right[0]), f"b_{of}{what}": float(right[1])}
+        mean = rows.mean(axis=0)
+        centred = rows - mean
+        said = linear(rows, labels.reshape(self.n, -1), np.full(self.n, True))
+        weights = np.linalg.lstsq(centred, said - said.mean(axis=0), rcond=None)[0]
+        found_axes = np.linalg.svd(weights, full_matrices=False)
+        space = found_axes[0][:, found_axes[1] > 1e-6 * found_axes[1][0]]
+
+        def surprise(axes: np.ndarray | None = None) -> float:
+            edits = [] if axes is None else [
+                interp.ReplaceCoordinates(layer=depth, site="resid", axis=axes.T, values=mean @ axes)
+            ]  # fmt: skip
+            log_prob = interp.collect(model, prompts, [PREDICTED], edits=edits)[PREDICTED]
+            return float(-log_prob[np.arange(self.n), answer].astype(np.float64).mean())
+
+        before, held = surprise(), share_held(centred, space)
+        random = [surprise(axes) - before for axes in of_equal_variance(centred, space.shape[1], held, rng)]
+        return found | {
+            "removed_bits": surprise(space) - before, "removed_bits null": float(np.mean(random)),
+            "dimension": float(space.shape[1]), "variance": held,
+        }  # fmt: skip
+
+
+def share_held(centred: Float[np.ndarray, "row feature"], axes: Float[np.ndarray, "feature axis"]) -> float:
+    """The share of the variance that lies in a subspace."""
+    return float(np.square(centred @ axes).sum() / np.square(centred).sum())
+
+
+def of_equal_variance(
+    centred: Float[np.ndarray, "row feature"], n_axes: int, share: float, rng: np.random.Generator
+) -> list[Float[np.ndarray, "feature axis"]]:
+    """Random subspaces that hold this share of the variance: Gaussian directions, each principal axis scaled by a power
+    of its deviation, the same power for all, found for every draw."""
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    deviation = np.sqrt(values.clip(1e-12 * values.max()))
+    found = []
+    for _ in range(N_RANDOM):
+        drawn = rng.standard_normal((len(values), n_axes))
+
+        def tilted(power: float, drawn: np.ndarray = drawn) -> np.ndarray:
+            return vectors @ np.linalg.qr((deviation / deviation.max())[:, None] ** power * drawn)[0]
+
+        power = brentq(lambda power: share_held(centred, tilted(power)) - share, -4.0, 8.0, xtol=1e-3)
+        found.append(tilted(float(power)))  # pyrefly: ignore[bad-argument-type]
+    return found

@@ -1,0 +1,249 @@
+"""The study `j_spaces`: the hypotheses in the directions that a network's prediction depends on, in several networks.
+
+What the note of July 2026 wrote down before it measured, each number beside one that would refute it:
+
+    P1   J-space of 8 directions after the first block: share of the hypotheses' embeddings over that of a random
+         subspace, and how well it says which hypothesis stands at a position; both in untrained copies too
+    P2   what each head writes into the span of the hypotheses' embeddings, in absolute length: the largest head of the
+         first layer over the largest of all others; and its rank correlation with what removing the head does
+    P3   which hypotheses survive, decoded from J-spaces of more directions, beside random subspaces
+    P4   a donor's coordinates in the J-space before the last block: bits by which the prediction moves towards the
+         donor's posterior, beside random subspaces; the direction of uncertainty removed there, beside random ones
+
+With `skip_first` the Jacobian is the mean over later positions alone: those behind a loss horizon (P5).
+
+Source: the authors' note "The Workspace Survives Where the Circuit Dies" (July 2026), P1 to P5.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.metrics import balanced_accuracy_score
+
+from interp.findings import Findings
+from interp.information import entropy_bits, kl_bits, restricted
+from interp.need import Need
+from interp.statistics.correlation import unit_ranks
+from interp.statistics.cosines import random_subspace
+from interp.statistics.ratio import ratio
+from interp.statistics.ridge import absolute_penalty, ridge_coefficients
+from interp.study import Study
+from interp.system.progress import Report
+
+from ..validation import check_sizes
+
+if TYPE_CHECKING:
+    from interp.capture import Capture
+    from interp.edits import Edit
+    from interp.model import Model
+    from interp.prompt import PromptSet
+
+STREAM, EVERYWHERE, OUTCOMES = Need("resid"), Need("resid", at="tunnel"), Need("outcome_log_prob")
+GRAM, EMBEDDING, WRITTEN, OUTPUT = Need("readout_gram"), Need("outcome_embedding"), Need("z", at="tunnel"), Need("W_O")
+RANK, RANKS_READ = 8, (16, 24, 32)
+N_RANDOM = 20
+_PENALTY = 1e-3
+UNTRAINED, RANDOM, ZERO = "untrained copies", "random subspaces of the same dimension", "no effect"
+
+MEANINGS: Mapping[str, tuple[str, str, str]] = {
+    "times_random": ("1", UNTRAINED, "share of the hypotheses' embeddings in 8 J-directions after the first block, "
+                     "over that of a random subspace"),
+    "times_random_embedding": ("1", UNTRAINED, "the same of the J-space of the embedding"),
+    "identity_accuracy": ("fraction", UNTRAINED, "how often those 8 directions say which hypothesis stands there"),
+    "first_layer_head_ratio": ("1", UNTRAINED, "length that the loudest head of the first layer writes into the "
+                               "hypotheses' embeddings, over the loudest of all others"),
+    "written_and_needed": ("1", ZERO, "Spearman's ρ over heads of that length with what removing the head adds"),
+    "share_and_needed": ("1", ZERO, "the same of that length as a share of all that the head writes"),
+    **{f"survivors_{rank}": ("fraction", RANDOM, f"balanced accuracy with which {rank} J-directions before the last "
+                             "block say which hypotheses survive") for rank in RANKS_READ},
+    "survivors_whole": ("fraction", UNTRAINED, "the same from the whole stream"),
+    "swapped_bits": ("bits", RANDOM, "how far a donor's coordinates in 16 J-directions before the last block move the "
+                     "prediction towards the donor's posterior"),
+    "swapped_whole_bits": ("bits", ZERO, "the same with the donor's whole stream"),
+    "axis_r2": ("fraction", UNTRAINED, "R² of the exact entropy on other sequences, along one direction there"),
+    "axis_removed_bits": ("bits", "random directions", "KL from the posterior that removing this direction adds"),
+    "frame_removed_bits": ("bits", RANDOM, "KL that removing the span of the hypotheses' embeddings there adds"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JSpaces(Study):
+    """J-spaces of `tunnels` (a name, folders by a pattern with `*`, or several with commas), `n_pool` sequences each.
+
+    The Jacobian is exact over `n_lens` sequences, from position `skip_first` on.
+    """
+
+    tunnels: str = ",".join(f"tunnel:bijection-{name}" for name in ("gpt-neox", "llama", "phi", "gpt-neox-deep"))
+    n_pool: int = 200
+    n_lens: int = 80
+    skip_first: int = 0
+    seed: int = 0
+
+    name: ClassVar[str] = "j_spaces"
+    question: ClassVar[str] = "Does a network keep its hypotheses in the directions that its prediction depends on?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.loading.untrained import untrained_twin
+
+        from .over_seeds import over_networks
+
+        def read(model: "Model", i: int) -> dict[str, float]:
+            untrained = self._read(untrained_twin(model, i, is_one_of_several=True)[0])
+            found = self._read(model)
+            return found | {f"{of} null": untrained[of] for of in MEANINGS if f"{of} null" not in found}
+
+        check_sizes(self.name, vars(self), {"n_pool": 40, "n_lens": 10, "skip_first": 0})
+        return over_networks(
+            self.name, self.tunnels, read, MEANINGS, progress,
+            headline=("times_random", f"survivors_{RANKS_READ[0]}", "swapped_bits"),
+            notes=("Hypotheses are the possible outcomes.",),
+        )  # fmt: skip
+
+    def _read(self, model: "Model") -> dict[str, float]:
+        import interp
+
+        assert model.task is not None, "a tunnel has a task"
+        sampled = partial(interp.sampled_prompts, model.task)
+        lens = interp.fit_lens(
+            model, sampled(self.n_lens, self.seed + 1), precision_bits=0.0, skip_first=self.skip_first, quiet=True
+        )
+        prompts = sampled(self.n_pool, self.seed)
+        read = interp.collect(
+            lens.on(model), prompts, [STREAM, EVERYWHERE, OUTCOMES, GRAM, EMBEDDING, WRITTEN, OUTPUT]
+        )  # fmt: skip
+        embedding = read[EMBEDDING].astype(np.float64)
+        frame = np.linalg.svd(embedding - embedding.mean(axis=0), full_matrices=False)[2][: len(embedding) - 1].T
+        spaces = [np.linalg.eigh(gram.astype(np.float64))[1][:, ::-1] for gram in read[GRAM]]
+        after, before, width = spaces[1][:, :RANK], spaces[-2], model.info.d_model
+        found = {
+            name: float(np.square(frame.T @ space[:, :RANK]).sum() / frame.shape[1] * width / RANK)
+            for name, space in (("times_random_embedding", spaces[0]), ("times_random", after))
+        }
+        found["identity_accuracy"] = _identity(read, after, prompts)
+        found |= _heads(model, prompts, read, frame)
+        rng = np.random.default_rng(self.seed)
+        assert read.posterior is not None, "a tunnel's prompts have one"
+        rows, survives = read[STREAM][-2].astype(np.float64), read.posterior > 0
+        is_fitted = read.rows["prompt"] % 2 == 0
+        for rank in RANKS_READ:
+            found[f"survivors_{rank}"] = balanced(rows @ before[:, :rank], survives, is_fitted)
+            found[f"survivors_{rank} null"] = float(np.mean([
+                balanced(rows @ random_subspace(width, rank, rng), survives, is_fitted) for _ in range(N_RANDOM)
+            ]))  # fmt: skip
+        found["survivors_whole"] = balanced(rows, survives, is_fitted)
+        return found | _moved(model, prompts, read, before[:, : RANKS_READ[0]], frame, is_fitted, rng)
+
+
+def linear(points: np.ndarray, labels: np.ndarray, is_fitted: np.ndarray) -> Float[np.ndarray, "row label"]:
+    """What a ridge readout from the fitted rows says of the labels, on all rows."""
+    x, y = points - points[is_fitted].mean(axis=0), labels[is_fitted].astype(np.float64)
+    weights = ridge_coefficients(x[is_fitted], y - y.mean(axis=0), absolute_penalty(x[is_fitted], _PENALTY))
+    return x @ weights + y.mean(axis=0)
+
+
+def balanced(points: np.ndarray, is_so: np.ndarray, is_fitted: np.ndarray) -> float:
+    """Balanced accuracy of a linear readout on the other rows; the cut lies midway between the fitted rows' means."""
+    said, hits = linear(points, is_so, is_fitted), []
+    for each, true in zip(said.T, is_so.T, strict=True):
+        means = [each[is_fitted & side].mean() for side in (true, ~true) if (is_fitted & side).any()]
+        if len(means) == 2:
+            hits.append(balanced_accuracy_score(true[~is_fitted], each[~is_fitted] > sum(means) / 2))
+    return float(np.mean(hits))
+
+
+def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float:
+    """How often a linear readout of the J-space after the first block names the hypothesis that stands there."""
+    rows, outcomes = read.rows_at("tunnel"), prompts.outcome_ids
+    assert outcomes is not None
+    tokens = np.array([prompt.token_ids for prompt in prompts.prompts])[rows["prompt"], rows["position"]]
+    stands = np.isin(tokens, outcomes)
+    is_each = tokens[stands][:, None] == outcomes
+    is_fitted = rows["prompt"][stands] % 2 == 0
+    said = linear(read[EVERYWHERE][1, stands].astype(np.float64) @ space, is_each, is_fitted)
+    return float((said.argmax(axis=1) == is_each.argmax(axis=1))[~is_fitted].mean())
+
+
+def _heads(model: "Model", prompts: "PromptSet", read: "Capture", frame: np.ndarray) -> dict[str, float]:
+    """What heads write into the frame, and what removing each of them does."""
+    import interp
+
+    writes = np.einsum("lrhe,lhed->lhrd", read[WRITTEN].astype(np.float64), read[OUTPUT].astype(np.float64))
+    absolute = np.linalg.norm(writes @ frame, axis=-1).mean(axis=-1)
+    share = absolute / np.linalg.norm(writes, axis=-1).mean(axis=-1)
+    harm = [
+        harm_of(model, prompts, read, [interp.AblateHeads(layer=layer, heads=head)])
+        for layer in range(model.info.n_layers)
+        for head in range(model.info.n_heads)
+    ]
+    by_length, by_share, by_harm = unit_ranks(np.array([absolute.ravel(), share.ravel(), harm]))
+    loudest = int(absolute[0].argmax())
+    return {
+        "first_layer_head_ratio": float(absolute[0, loudest] / np.delete(absolute.ravel(), loudest).max()),
+        "written_and_needed": float(by_length @ by_harm),
+        "written_and_needed null": 0.0,
+        "share_and_needed": float(by_share @ by_harm),
+        "share_and_needed null": 0.0,
+    }
+
+
+def harm_of(model: "Model", prompts: "PromptSet", read: "Capture", edits: "list[Edit]") -> float:
+    """KL from the exact posterior that edits add, in bits."""
+    import interp
+
+    assert read.posterior is not None, "a tunnel's prompts have one"
+    after = interp.collect(model, prompts, [OUTCOMES], edits=edits)
+    return float(np.mean(_distance(read.posterior, after)) - np.mean(_distance(read.posterior, read)))
+
+
+def _distance(posterior: np.ndarray, read: "Capture") -> Float[np.ndarray, " row"]:
+    return kl_bits(posterior, np.exp2(restricted(read[OUTCOMES])))
+
+
+def _moved(
+    model: "Model", prompts: "PromptSet", read: "Capture", space: np.ndarray, frame: np.ndarray, is_fitted: np.ndarray,
+    rng: np.random.Generator,
+) -> dict[str, float]:  # fmt: skip
+    """P4: coordinates of the next sequence put in, and directions taken out, before the last block."""
+    import interp
+
+    rows, width, depth = read[STREAM][-2].astype(np.float64), model.info.d_model, model.info.n_layers - 1
+    assert read.posterior is not None, "a tunnel's prompts have one"
+    donor = np.roll(np.arange(len(rows)), -len(rows) // len(prompts.prompts))
+    theirs = read.posterior[donor]
+    differs = np.abs(theirs - read.posterior).max(axis=1) > 0
+
+    def swapped(axes: np.ndarray) -> float:
+        edit = interp.ReplaceCoordinates(
+            layer=depth, site="resid", axis=axes.T, values=rows[donor] @ axes, at="scored"
+        )  # fmt: skip
+        after = interp.collect(model, prompts, [OUTCOMES], edits=[edit])
+        return float((_distance(theirs, read) - _distance(theirs, after))[differs].mean())
+
+    def removed(axes: np.ndarray) -> float:
+        mean = np.broadcast_to(rows.mean(axis=0) @ axes, (len(rows), axes.shape[1]))
+        edit = interp.ReplaceCoordinates(layer=depth, site="resid", axis=axes.T, values=mean, at="scored")
+        return harm_of(model, prompts, read, [edit])
+
+    entropy = entropy_bits(read.posterior)
+    centred = rows - rows.mean(axis=0)
+    said = linear(rows, entropy[:, None], is_fitted)[:, 0]
+    left, whole = (np.square(entropy - each)[~is_fitted].sum() for each in (said, entropy.mean()))
+    axis = ridge_coefficients(centred, (entropy - entropy.mean())[:, None], absolute_penalty(centred, _PENALTY))
+    ranks = {1, space.shape[1], frame.shape[1]}
+    randoms = {rank: [random_subspace(width, rank, rng) for _ in range(N_RANDOM)] for rank in ranks}
+    return {
+        "swapped_bits": swapped(space),
+        "swapped_bits null": float(np.mean([swapped(each) for each in randoms[space.shape[1]]])),
+        "swapped_whole_bits": swapped(np.eye(width)),
+        "swapped_whole_bits null": 0.0,
+        "axis_r2": float(1 - ratio(left, whole)),
+        "axis_removed_bits": removed(axis / np.linalg.norm(axis)),
+        "axis_removed_bits null": float(np.mean([removed(each) for each in randoms[1]])),
+        "frame_removed_bits": removed(frame),
+        "frame_removed_bits null": float(np.mean([removed(each) for each in randoms[frame.shape[1]]])),
+    }

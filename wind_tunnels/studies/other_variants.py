@@ -1,0 +1,51 @@
+"""The study `other_variants`: networks read on another variant of the task that they were trained on.
+
+Beginnings that a training never showed (`prefixes=held_out`), values whose labels mean something else in every sequence
+(`symbols=fresh`), or none of that: the distance from the variant's own exact posterior, beside the same networks on the
+task of their training.
+
+Source: the authors' construction-boundary experiments (July 2026): held-out prefixes and relabelled symbols.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from interp.findings import Findings
+from interp.study import Study
+from interp.system.progress import Report
+
+from ..plans.settings import read_settings
+
+
+@dataclass(frozen=True)
+class OtherVariants(Study):
+    """Networks (a name, or folders by a pattern with `*`) on their task with some `settings` (field=value) changed."""
+
+    tunnels: str = "tunnel:recurrence-gpt-neox"
+    settings: tuple[str, ...] = ("prefixes=held_out",)
+    n: int = 4000
+
+    name: ClassVar[str] = "other_variants"
+    question: ClassVar[str] = "Does a network keep to the exact posterior on another variant of its task?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        import interp
+
+        from ..evaluation.checkpoint import evaluate_model
+        from .over_seeds import fingerprint_table, ratio_scalar, tunnels_named
+        from .tunnel_training import evaluation_scalars
+
+        models, own, other = [], [], []
+        for i, name in enumerate(names := tunnels_named(self.tunnels), 1):
+            model = interp.load(name)
+            assert model.task is not None, "a tunnel has a task"
+            models.append((Path(name).name, model.fingerprint))
+            for task, found in ((model.task, own), (replace(model.task, **read_settings(self.settings)), other)):
+                found.append(evaluate_model(model.module, task, n=self.n))
+            progress(i, len(names))
+        here, there = ([each.figures["kl_bits"].value for each in found] for found in (own, other))
+        scalars = {f"{name}_own": scalar for name, scalar in evaluation_scalars(own).items()}
+        scalars |= evaluation_scalars(other)
+        scalars["kl_bits_times"] = ratio_scalar(there, here, "KL on the other variant over that on its own")
+        return Findings(self.name, scalars, {"models": fingerprint_table(models)}, headline=("kl_bits", "kl_bits_own"))
