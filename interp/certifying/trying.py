@@ -25,7 +25,7 @@ _SECONDS_KEPT = 10.0
 
 @dataclass(frozen=True)
 class Seen:
-    """Whether a number was called in a world, and whether its interval holds the truth; None where nobody can say."""
+    """Whether a number was called in a world, and whether its interval holds the truth; None where it is not judged."""
 
     called: bool | None
     holds: bool | None
@@ -36,11 +36,10 @@ class Seen:
         if name not in findings.scalars:
             return cls(None, None)
         standing, bounds = findings.standing(name), findings[name].interval
+        if standing == "unjudged":
+            return cls(None, None)
         is_held_to = truth is not None and bounds is not None and all(map(math.isfinite, bounds))
-        return cls(
-            None if standing == "unjudged" else standing in ("above", "below"),
-            bounds[0] <= truth <= bounds[1] if is_held_to else None,
-        )
+        return cls(standing in ("above", "below"), bounds[0] <= truth <= bounds[1] if is_held_to else None)
 
 
 Cells = dict[tuple[str, int], list[dict[str, Seen]]]

@@ -17,9 +17,10 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
+from scipy import special
 
 from interp.statistics.entropy_draw import N_STRATA
-from interp.statistics.intervals import t_quantile
+from interp.statistics.intervals import CONFIDENCE
 from interp.statistics.jackknife import Deletions, influences, without_each_group, without_each_row
 from interp.statistics.resampling import n_before, shuffles
 from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics
@@ -222,7 +223,10 @@ def _changes(statistics: np.ndarray) -> np.ndarray:
 
 
 def _intervals(sets: Sets, spectra: Spectra, clusters: np.ndarray, statistics: np.ndarray) -> np.ndarray:
-    """Jackknife of the differences: deleting a cluster moves every set that it is in."""
+    """Jackknife of the differences: deleting a cluster moves every set that it is in.
+
+    They hold for all domains at once (Bonferroni), since the domain that changes most is chosen by what it shows.
+    """
     names = np.unique(clusters)
     moved, n_units = np.zeros((len(sets.members), len(names), 2)), []
     for i, member in enumerate(sets.members.values()):
@@ -232,7 +236,8 @@ def _intervals(sets: Sets, spectra: Spectra, clusters: np.ndarray, statistics: n
         moved[i, inside] = influences(statistics[i], left.statistics[:, _COLUMNS], left.shares)
         n_units.append(left.n_units)
     errors = np.sqrt(np.square(moved[1:] - moved[0]).sum(axis=1))
-    half, changes = t_quantile(min(n_units)) * errors, _changes(statistics)
+    tail, changes = (1 - CONFIDENCE) / (2 * len(sets.domains)), _changes(statistics)
+    half = -special.stdtrit(min(n_units) - 1, tail) * errors
     return np.stack([changes - half, changes + half], axis=-1)
 
 

@@ -8,6 +8,7 @@ from interp.findings import Scalar
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.estimates import Estimates
 from interp.statistics.jackknife import spectral_intervals
+from interp.statistics.resampling import n_before
 from interp.statistics.spectra import SPECTRAL, Scaling
 from interp.table import Table
 
@@ -133,8 +134,10 @@ def _taking_part(cloud: Cloud, rng: np.random.Generator) -> tuple[Pool, np.ndarr
     counts = {d: np.bincount(fifths[labels == d], minlength=N_STRATA) for d in np.unique(labels)}
     left_out = [str(d) for d, count in counts.items() if count.min() < MIN_PER_FIFTH]
     kept = ~np.isin(labels, left_out)
-    pool = Pool(labels[kept], fifths[kept], lengths[kept], cloud.units[kept], rng.random(int(kept.sum())))
-    return pool, kept, left_out
+    priority, clusters = rng.random(int(kept.sum())), cloud.units[kept]
+    drawn = np.argsort(priority)
+    priority[drawn] += n_before(clusters[drawn])  # the second of a cluster comes after the first of all others
+    return Pool(labels[kept], fifths[kept], lengths[kept], clusters, priority), kept, left_out
 
 
 def _scalars(found: Collapse, pool: Pool, ending: str = "") -> dict[str, Scalar]:

@@ -73,7 +73,7 @@ def _collapse(ending: str = "", **marks: Any) -> dict[str, Quantity]:
     unlike = "at equal number and entropy"
     about = {
         "null": f"{_EXCHANGED}, largest over domains", "p_over": "domains",
-        "method": "delete-one jackknife of the difference, not adjusted for choosing the domain",
+        "method": "delete-one jackknife of the difference, for all domains at once (Bonferroni)",
         "no_interval": "undefined when a prompt is left out",
     }  # fmt: skip
     return {
