@@ -1,6 +1,7 @@
 """`index.html`: one page over all records of a folder, linking theirs."""
 
 from pathlib import Path
+from shlex import quote
 
 from interp.records.index import Listed
 
@@ -26,6 +27,7 @@ def html(listed: Listed) -> str:
         about=about,
         address=address,
         size=size,
+        quote=quote,
         policy=policy([script], [style]),
         style=style,
         script=script,

@@ -66,10 +66,13 @@ class _Values(dict[str, str]):
         return DASH
 
 
-def answers(record: RunRecord) -> tuple[Answer, ...]:
-    """Every probe's answers, in the order of the questions; a probe that declares none has its headline numbers."""
+def answers(record: RunRecord, model: str = "") -> tuple[Answer, ...]:
+    """Every probe's answers, in the order of the questions; a probe that declares none has its headline numbers.
+
+    `model` is what the model is called in them, by default its name.
+    """
     judged = headlines(record.findings)
-    model = short_name(str(record.model.get("name") or "the model"))
+    model = model or short_name(str(record.model.get("name") or "the model"))
     found: list[tuple[int, Answer]] = []
     for probe, findings in record.findings.items():
         mine = [h for h in judged if h.probe == probe]

@@ -114,7 +114,7 @@ def _page(root: Path, home: Path) -> str | None:
 def _entry(path: str, home: Path) -> Entry:
     record = open_run(home)
     with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be printed"):
-        said = tuple((answer.question, answer.said) for answer in answers(record))
+        said = tuple((answer.question, answer.said) for answer in answers(record, "the model"))
     page = f"{path}/report.html" if (home / "report.html").is_file() else None
     return Entry(path, record, said, _size(home), page)
 

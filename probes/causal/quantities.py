@@ -18,7 +18,7 @@ READOUTS = {
     "entropy_change": ("bits", "mean change of the next-token entropy"),
     "posterior_kl": ("bits", "change of the KL divergence of the prediction from the exact posterior"),
     "entropy_error": ("bits", "change of the mean distance of the prediction's entropy from the exact one"),
-    "loss": ("bits", "change of the surprise at a token of the text"),
+    "loss": ("bits", "change of the loss on the text"),
     "later_r2": ("fraction", "change of the held-out R² with which refitted ridge predicts {target} (unedited)"),
     "later_axis": ("1", "change of |cos| of the axis refitted at later layers with that of the unedited model"),
     "sula_kl": ("bits", "change of the KL divergence of the label prediction from the exact posterior"),
@@ -29,8 +29,8 @@ READOUTS = {
 _HEADLINES = ("kl", "entropy_moved", "later_r2", "posterior_kl", "loss", "slope")
 _METHOD = "percentile bootstrap over the {drawn}s that were run, axis and controls held fixed"
 _STILL = "no resample of the prompts differs"
-_AMONG = "one of {n} controls among the others"
-_POSITIVE = "a positive control: it says how much a cut can do here at all"
+_AMONG = "each of {n} controls compared with the others"
+_POSITIVE = "a positive control: how much a removal can do here at all"
 _MATCHED = "{n} controls matched in removed variance"
 _BY_TABLE = "one axis and one set of prompts: `conditions` and `controls` give the others"
 
@@ -49,7 +49,7 @@ def _beyond(readout: str) -> Quantity:
     unit, meaning = READOUTS[readout]
     control = Control("beyond random directions of its variance", "kl_beyond_random", essential=False)
     return _number(
-        unit, f"Removing the axis: {meaning}, beyond what its matched controls do on average.", _AMONG, asks="either",
+        unit, f"Removing the axis: {meaning}, minus the mean of its matched controls.", _AMONG, asks="either",
         p_over="" if readout == PRIMARY else "readouts and interventions", is_headline=readout in _HEADLINES,
         controls=(control,) if readout == PRIMARY else (),
     )  # fmt: skip
@@ -59,7 +59,7 @@ _FIRST = {
     "kl_beyond_controls": _beyond("kl"),
     "kl": _effect("kl"),
     "kl_of_resample": _number(
-        "fraction", "KL of removing the axis over the KL of giving the same layers another prompt's head outputs.",
+        "fraction", "KL of removing the axis divided by that of replacing head outputs by another prompt's.",
         _POSITIVE, is_headline=True,
     ),
     "interchange_accuracy": FOUND,
@@ -71,19 +71,19 @@ QUANTITIES = Quantities(
         **{name: _effect(name) for name in READOUTS if name != PRIMARY},
         **{f"{name}_beyond_controls": _beyond(name) for name in READOUTS if name not in _HEADLINES},
         "kl_beyond_random": _number(
-            "bits", "How much more the axis changes the prediction (KL) than random directions of its variance do.",
+            "bits", "KL of removing the axis minus that of removing random directions of its variance.",
             _AMONG, asks="either",
         ),
         "kl_z": _number(
             "1", "Distance of the axis' KL from the mean of its matched controls, in their standard deviations.",
-            "one control among the others", asks="either",
+            "each control compared with the others", asks="either",
         ),
         "top_kl": _number(
-            "bits", "KL of removing the first ten principal axes instead: what a cut can do here at all.", _POSITIVE
+            "bits", "KL of removing the first ten principal axes: how much a removal can do here.", _POSITIVE
         ),
         "resample_kl": _number(
             "bits",
-            "KL of replacing the head outputs of the same layers by another prompt's: what these layers do.", _POSITIVE,
+            "KL of replacing the layers' head outputs by another prompt's: what these layers contribute.", _POSITIVE,
         ),
         "change_size": Quantity(
             "fraction",

@@ -42,8 +42,8 @@ def _shares() -> dict[str, Quantity]:
 
 def _logit(block: str) -> Quantity:
     return _mean(
-        "logits", f"What {block} of all layers adds to the logit of the predicted token, above the mean token's.",
-        "an exact decomposition: the parts add up to the logit, and none is expected to be zero", asks="nothing",
+        "logits", f"What {block} of all layers adds to the logit of the predicted token, relative to the mean token.",
+        "an exact decomposition: the parts add up to the logit; none is expected to be 0", asks="nothing",
     )  # fmt: skip
 
 
@@ -54,8 +54,8 @@ def _trend(meaning: str, **marks: Any) -> Quantity:
 def _of_experts(by: str) -> Quantity:
     return Quantity(
         "bits",
-        f"Information about the domain in the chosen expert at a given {by}, mean over layers, above what chance "
-        "gives; 0 where experts do not divide domains.",
+        f"Information about the domain in the choice of experts at a given {by}, beyond chance, mean over layers; 0 "
+        "if experts do not divide domains.",
         f"routing permuted between {{drawn}}s within {by}",
         "normal, from the spread over {drawn}s and that under exchange", "undefined: routing never varies",
         is_headline=True,
@@ -70,14 +70,14 @@ QUANTITIES = Quantities(
         **_shares(),
         **{f"{site}_logit": _logit(block) for site, block in BLOCKS.items()},
         "lens_entropy_trend": _trend(
-            "Whether what the residual stream decodes to grows more certain from depth to depth (−1: always).",
+            "Correlation of the entropy that the residual stream decodes to with depth (−1: it falls at every depth).",
         ),
         "lens_kl_trend": _trend(
-            "Whether the residual stream comes closer to the final prediction from depth to depth (−1: always). The "
-            "last depth is left out: there it is the prediction.", is_headline=True,
+            "Correlation of the distance (KL) from the final prediction with depth (−1: it falls at every depth). The "
+            "last depth is left out, where it is 0 by construction.", is_headline=True,
         ),
         "posterior_kl_trend": _trend(
-            "Whether the residual stream comes closer to the exact posterior from depth to depth (−1: always).",
+            "Correlation of the distance (KL) from the exact posterior with depth (−1: it falls at every depth).",
             is_headline=True,
         ),
         "posterior_kl": _mean(

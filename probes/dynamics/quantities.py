@@ -8,8 +8,8 @@ from interp.statistics.quantities import Quantities, Quantity
 
 _FIXED = "percentile bootstrap over {drawn}s, checkpoints held fixed"
 _PAIRED = "percentile bootstrap over {drawn}s, paired; checkpoints held fixed"
-_DESCRIPTION = "a description: how far patterns moved says nothing of what they do, which exchange_lead asks"
-_WEIGHTS = "weights only: 1 is where both come near together, and a product of two comes later than each"
+_DESCRIPTION = "a description; exchange_lead tests what the attention patterns do"
+_WEIGHTS = "weights only: 1 if both settle together; a product of two matrices settles later than each"
 
 
 def _settles(unit: str, meaning: str, null: str = _DESCRIPTION, *, is_headline: bool = False) -> Quantity:
@@ -22,12 +22,12 @@ def _index(meaning: str, *, is_headline: bool = False) -> Quantity:
 
 
 def _step(of: str, *, is_headline: bool = False) -> Quantity:
-    meaning = f"Step from which on {of} near the end's ({{what}}), {{where}}."
-    return _settles("steps", meaning, "a time, not an effect: the index compares it", is_headline=is_headline)
+    meaning = f"First step after which {of} close to the final one ({{what}}), {{where}}."
+    return _settles("steps", meaning, "a time, not an effect; the index compares it", is_headline=is_headline)
 
 
 def _share(meaning: str) -> Quantity:
-    null = "a share: it is read by 0 and 1"
+    null = "a share, to compare with 0 and 1"
     return Quantity("1", meaning, null, _PAIRED, "no resample defines it", "nothing", is_headline=True)
 
 
@@ -35,36 +35,36 @@ QUANTITIES = Quantities(
     {
         "exchange_lead": Quantity(
             "bits",
-            "Error of the network of step {step} with the final attention patterns, less that of the final network "
-            "with the patterns of step {step}: above 0 attention was there before the rest.",
-            "patterns and the rest of a checkpoint equally far", _PAIRED, "no spread over prompts", "either",
+            "Error of the network of step {step} with the final attention patterns, minus that of the final network "
+            "with the patterns of step {step}: above 0, attention is learned before the rest.",
+            "patterns and the rest equally close to the final ones", _PAIRED, "no spread over prompts", "either",
             is_headline=True,
         ),
         "patterns_share": _share(
-            "Share of the error still missing at step {step} that its attention patterns alone bring into the final "
-            "network; 0: attention is done, 1: it is all that is missing."
+            "Share of the excess error at step {step} that its attention patterns alone cause in the final network; "
+            "0: attention is final already, 1: attention is all that is missing."
         ),
         "network_share": _share(
-            "Share of the error still missing at step {step} that is missing with the final attention patterns too; "
-            "1: everything but attention is missing."
+            "Share of the excess error at step {step} that remains with the final attention patterns; 1: all but "
+            "attention is missing."
         ),
         "dissociation_index": _index(
-            "Step at which attention has settled over the step at which the error has; below 1 the frame of attention "
-            "was there before precision.",
+            "Step at which attention settles divided by the step at which the error settles; below 1, attention "
+            "settles first.",
             is_headline=True,
         ),
         "frame_left": _settles(
             "fraction",
-            "Total variation to the end's attention, relative to the first checkpoint, at the step at which the error "
-            "has settled: what way attention still has to go then.",
+            "Total variation between attention at the step at which the error settles and final attention, relative to "
+            "the first checkpoint.",
         ),
-        "dissociation_index_kl": _index("The same index against KL(exact posterior || prediction)."),
+        "dissociation_index_kl": _index("The same index for KL(exact posterior || prediction)."),
         "dissociation_index_output": _index(
-            "The same index against the total variation of the prediction to the end's, which is on the scale of the "
-            "frame itself: errors in bits fall as its square and seem earlier."
+            "The same index for the total variation between the prediction and the final one, which has the scale of "
+            "attention: errors in bits fall as its square, so they seem earlier."
         ),
         "dissociation_index_values": _index(
-            "The same index against the distance of the values from the end's: below 1 values still move when "
+            "The same index for the distance of the values from the final ones: below 1, values still change when "
             "attention has settled."
         ),
         "frame_step": _step("attention stays", is_headline=True),
@@ -72,8 +72,8 @@ QUANTITIES = Quantities(
         "values_step": _step("the values stay"),
         "weights_index": Quantity(
             "1",
-            "Step at which W_QK has come near its end over the step at which W_V has, from the weights alone. Where "
-            "they settle: {where}",
+            "Step at which W_QK settles divided by the step at which W_V settles, from the weights alone. Where they "
+            "settle: {where}",
             _WEIGHTS, no_interval="weights only: nothing to resample", asks="nothing",
         ),
     },

@@ -12,13 +12,13 @@ from interp.statistics.quantities import Quantities, Quantity
 from ..measures.sign_flips import MEAN_METHOD
 
 _DEFINITIONS = {
-    "wk_columns": "How parallel the columns of one head's key projection are, on average over heads.",
-    "token_keys": "How parallel the keys of different tokens at one position are, all heads together.",
-    "head_keys": "How parallel the keys are that the heads of a layer give to one token, on average over prompts.",
-    "embedding_proxy": "How parallel the embeddings of different tokens are. A proxy: no key enters it.",
+    "wk_columns": "Overlap of the columns of a head's key projection, mean over heads.",
+    "token_keys": "Overlap of the keys of different tokens at one position, all heads together.",
+    "head_keys": "Overlap of the keys that the heads of a layer give to one token, mean over prompts.",
+    "embedding_proxy": "Overlap of the embeddings of different tokens, a proxy without keys.",
 }
 _MEASURED = {
-    "": "Mean |cos|.", "_centred": "Mean |cos| once the common mean is taken off.",
+    "": "Mean |cos|.", "_centred": "Mean |cos| after the common mean is subtracted.",
     "_signed": "Mean cos, with its sign.",
 }  # fmt: skip
 _TOKENS: dict[str, Any] = {
@@ -30,7 +30,7 @@ _HOW: dict[str, dict[str, Any]] = {
         "null": "{reference}", "no_interval": "weights only: nothing to resample; the table has the spread over heads",
     },
     "token_keys": {**_TOKENS, "p_over": "layers"},
-    "head_keys": {"null": "every head's keys turned at random", "method": MEAN_METHOD},
+    "head_keys": {"null": "the keys of each head rotated at random", "method": MEAN_METHOD},
     "embedding_proxy": _TOKENS,
 }  # fmt: skip
 
@@ -52,12 +52,12 @@ QUANTITIES = Quantities(
         **_cosine("wk_columns"), **_cosine("wk_columns", "_centred"),
         "w_qk_effective_rank": _spectral(
             "directions",
-            "How many directions the query-key form of one head uses, on average over heads; it does not depend on "
-            "the basis.",
+            "Number of directions that the query-key form of a head uses, mean over heads; it does not depend on the "
+            "basis.",
             is_headline=True,
         ),
         "w_qk_top_share": _spectral(
-            "1", "The share of the strongest direction in the query-key form of one head, on average over heads.",
+            "1", "Share of the strongest direction in the query-key form of a head, mean over heads.",
         ),
         **_cosine("token_keys"), **_cosine("token_keys", "_centred"), **_cosine("token_keys", "_signed"),
         **_cosine("head_keys"), **_cosine("head_keys", "_centred"), **_cosine("embedding_proxy"),

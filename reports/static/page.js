@@ -52,6 +52,34 @@ if (filter) {
   });
 }
 
+// ---- the index: answers of chosen records side by side ------------------------------------------------------------
+
+const beside = document.getElementById("beside");
+if (beside) {
+  const boxes = [...document.querySelectorAll("table.index input[type=checkbox]")];
+  const cells = (tag, texts) => texts.map((text) => Object.assign(document.createElement(tag), { textContent: text }));
+  boxes.forEach((box) => {
+    box.hidden = false;
+    box.addEventListener("input", () => {
+      const rows = boxes.filter((each) => each.checked).map((each) => each.closest("tr"));
+      const said = rows.map((row) => new Map([...row.querySelectorAll("li")].map((item) => (
+        [item.querySelector(".asks").textContent, item.querySelector(".says").textContent]))));
+      const table = beside.querySelector("table");
+      table.replaceChildren();
+      table.createTHead().insertRow().append(...cells("th", ["question", ...rows.map((row) => row.dataset.name)]));
+      const body = table.createTBody();
+      for (const asked of new Set(said.flatMap((each) => [...each.keys()]))) {
+        const [question] = cells("th", [asked]);
+        question.scope = "row";
+        body.insertRow().append(question, ...cells("td", said.map((each) => each.get(asked) ?? "–")));
+      }
+      beside.querySelector("code").textContent = `interp compare ${rows.map((row) => row.dataset.run).join(" ")}`;
+      beside.querySelector(".code").hidden = rows.length < 2;
+      beside.hidden = rows.length === 0;
+    });
+  });
+}
+
 // ---- figures ---------------------------------------------------------------------------------------------------
 
 const DEFAULT_HEIGHT = 380;

@@ -48,7 +48,7 @@ def test_every_record_is_listed_newest_first_and_all_else_with_its_reason(runs):
     second, first = listed.entries
     assert second.page is None and first.page == "first #1/report.html"
     assert second.n_bytes == sum(f.stat().st_size for f in (runs / "deep" / "second").rglob("*") if f.is_file())
-    assert [said for _, said in first.answers] == [answer.said for answer in answers(first.record)]
+    assert [said for _, said in first.answers] == [answer.said for answer in answers(first.record, "the model")]
 
 
 def test_a_comparison_and_its_runs_link_to_each_other(tmp_path):
@@ -118,4 +118,23 @@ def test_the_filter_keeps_the_records_that_hold_every_word(chromium, runs):
     seen.page.locator("#filter input").fill("2026-02 deep")
     assert [row.is_visible() for row in rows.all()] == [True, False]
     assert seen.page.locator("#filter [role=status]").inner_text() == "1 of 2" and seen.troubles == []
+    seen.context.close()
+
+
+def test_chosen_records_stand_side_by_side_with_the_command_that_compares_them(chromium, runs):
+    seen = Seen(chromium, interp.index_runs(runs))
+    boxes = seen.page.locator(".index input[type=checkbox]")
+    beside = seen.page.locator("#beside")
+    assert boxes.count() == 2 and not beside.is_visible()
+    boxes.nth(0).check()
+    assert beside.is_visible() and not beside.locator("code").is_visible()
+    boxes.nth(1).check()
+    heads = [cell.inner_text() for cell in beside.locator("thead th").all()]
+    first, second = (entry.record for entry in list_records(runs).entries)
+    assert heads == ["question", first.model["name"], NAME]
+    row = [cell.inner_text() for cell in beside.locator("tbody tr").first.locator("th, td").all()]
+    asked = answers(second, "the model")[0]
+    assert row == [asked.question, answers(first, "the model")[0].said, asked.said]
+    assert beside.locator("code").inner_text() == f"interp compare {runs}/deep/second '{runs}/first #1'"
+    assert seen.page.evaluate("window.hurt") is None and seen.troubles == [] and seen.overflow() <= 0
     seen.context.close()
