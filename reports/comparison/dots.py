@@ -3,6 +3,7 @@
 Numbers have different units, so every row has a scale of its own; the values stand beside it.
 """
 
+import html
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from interp.table import Table
 from interp.words import short
 
 from ..page.sections import question_of
-from .names import axis_label, cut, in_words, label_of
+from .names import cut, in_words, label_of, row_label
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 _NAMED = 2  # numbers that the title names
 _LISTED = 3  # groups whose values stand beside a row
 _QUESTION = 56  # characters of a line of a question
-_APART, _SPREAD = 0.34, 0.8  # of a row: between two groups at most, and over all of them
-_ROW, _A_GROUP, _AROUND = 32, 10, 110  # pixels of a row at least, for each group in it, above and below all rows
+_APART, _SPREAD = 0.34, 0.6  # of a row: between two groups at most, and over all of them
+_ABOVE, _BELOW = 0.35, 0.15  # of a row: how far its name lies above its middle, and its dots below
+_ROW, _A_GROUP, _AROUND = 36, 11, 110  # pixels of a row at least, for each group in it, above and below all rows
 _SCALED = ("value", "low", "high", "null", "null_low", "null_high")
 
 _Key = tuple[str, str]
@@ -41,10 +43,13 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
     for probe in dict.fromkeys(headline["probe"].tolist()):
         lines = textwrap.wrap(question_of(probe), _QUESTION)
         middle = end + (len(lines) - 1) / 2
-        plot.add_annotation(x=0, y=middle, xanchor="left", align="left", showarrow=False, text="<br>".join(lines))
+        asked = "<br>".join(html.escape(line, quote=False) for line in lines)
+        plot.add_annotation(x=0, y=middle, xanchor="left", align="left", showarrow=False, text=f"<b>{asked}</b>")
         end += len(lines)
         for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
-            rows[probe, name] = end
+            words = row_label(_of(headline, (probe, name)), 0)
+            plot.add_annotation(x=0, y=end - _ABOVE, xanchor="left", showarrow=False, text=words, font={"size": 12})
+            rows[probe, name] = end + _BELOW
             end += 1
     numbers = numbers.where(np.array([key in rows for key in _keys(numbers)], dtype=bool))
     for i, group in enumerate(groups):
@@ -133,13 +138,12 @@ def _scale(headline: Table, numbers: Table, key: _Key) -> tuple[float, float]:
 
 
 def _lay_out(plot: "go.Figure", headline: Table, rows: dict[_Key, float], end: float, n_groups: int) -> None:
-    """What the numbers are on the left; on the right the values of a few: the second axis wants a trace of its own."""
+    """The values of a few groups on the right, on a second axis, which wants a trace of its own."""
     plot.add_scatter(x=[None], y=[None], yaxis="y2", showlegend=False, hoverinfo="skip")
     of = [_of(headline, key) for key in rows]
-    names = [axis_label(mine, 0) for mine in of]
     values = [" | ".join(short(float(value)) for value in mine["value"]) if n_groups <= _LISTED else "" for mine in of]
     axis = {"range": [end - 0.4, -0.7], "showgrid": False, "zeroline": False, "ticks": "", "tickvals": [*rows.values()]}
     plot.update_layout(
         height=round(_AROUND + max(_ROW, _A_GROUP * n_groups) * end), xaxis={"visible": False, "range": [-0.03, 1.03]},
-        yaxis=axis | {"ticktext": names}, yaxis2=axis | {"ticktext": values, "overlaying": "y", "side": "right"},
+        yaxis=axis | {"showticklabels": False}, yaxis2=axis | {"ticktext": values, "overlaying": "y", "side": "right"},
     )  # fmt: skip

@@ -1,7 +1,6 @@
 """How numbers and groups are called in the figures of a comparison."""
 
 import html
-import textwrap
 
 from interp.table import Table
 from interp.words import short, with_unit
@@ -9,7 +8,6 @@ from interp.words import short, with_unit
 from ..page.labels import label
 
 _NAME = 34  # characters of a name along an axis
-_LINE = 38  # characters of a line beside a figure
 
 
 def in_words(table: Table, i: int) -> str:
@@ -38,12 +36,12 @@ def label_of(table: Table, i: int) -> str:
     return label(str(table["probe"][i]), str(table["name"][i]), meaning)
 
 
-def axis_label(table: Table, i: int) -> str:
-    """The same with its unit in at most two lines."""
+def row_label(table: Table, i: int) -> str:
+    """The same with its unit, as text of a figure."""
     unit = str(table["unit"][i])
-    text = label_of(table, i) + ("" if unit in ("1", "", "label", "fraction") else f" ({unit})")
-    lines = textwrap.wrap(text, _LINE, max_lines=2, placeholder=" …")
-    return "<br>".join(html.escape(line, quote=False) for line in lines)
+    return html.escape(
+        label_of(table, i) + ("" if unit in ("1", "", "label", "fraction") else f" ({unit})"), quote=False
+    )
 
 
 def cut(name: str) -> str:

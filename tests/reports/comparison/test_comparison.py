@@ -262,9 +262,9 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     record = compared(tmp_path, [made("a", 1.0, card=card(0, 0.1)), made("b", 3.0, card=card(1, 0.105, d_head=2))])
     figure = drawn(record)["numbers"]
     assert figure.title == "1 of 2 headline numbers differs: share (higher in b)"
-    asked = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
-    assert asked == ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
-    assert figure.plot.layout.yaxis.ticktext == ("KL from the exact posterior (bits)", "share (bits)")
+    said = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
+    asked = ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
+    assert said == [f"<b>{asked[0]}</b>", "KL from the exact posterior (bits)", f"<b>{asked[1]}</b>", "share (bits)"]
     assert figure.plot.layout.yaxis2.ticktext == ("0.1 | 0.105", "1 | 3")
     a, b = (next(trace for trace in figure.plot.data if trace.name == name) for name in "ab")
     low, width = -0.2, 3.1 + 0.2  # from the band of the null to the end of the higher interval
@@ -297,7 +297,8 @@ def test_a_number_that_neither_has_takes_no_row(tmp_path):
         for record in records for found in record.findings.values()
     ]  # fmt: skip
     plot = drawn(compared(tmp_path, records))["numbers"].plot
-    assert plot.layout.yaxis.ticktext == ("share (bits)",) and plot.layout.yaxis2.ticktext == ("– | 3",)
+    assert [note.text for note in plot.layout.annotations][1:] == ["share (bits)"]
+    assert plot.layout.yaxis2.ticktext == ("– | 3",)
 
 
 def test_two_pooled_groups_show_their_runs(tmp_path):
