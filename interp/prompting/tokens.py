@@ -15,6 +15,9 @@ from interp.prompting.token_names import names_of, token_names
 
 Ids = Int[np.ndarray, " _pos"]
 
+_AT_ONCE = 1_000
+"""Texts that are tokenized at once."""
+
 
 @dataclass(frozen=True)
 class Tokenised:
@@ -84,9 +87,9 @@ def _from_texts(
             found=f"{len(before)} of them would be what the tokenizer puts in front of every text",
             fix=f"Take at least {len(before) + 1}.",
         )
-    own = _encode(tokenizer, texts)
+    own, head = _encode(tokenizer, texts), np.array(before, dtype=np.int64)
     for i, ids in enumerate(own):
-        if not ids:
+        if not len(ids):
             raise PromptError(
                 asked=f"prompt {i + 1} of {prompts.name!r}",
                 found=f"its text {texts[i][:40]!r} has no token in this vocabulary",
@@ -95,7 +98,7 @@ def _from_texts(
     n_kept = None if window is None else window - len(before)
     dropped = np.array([0 if n_kept is None else max(0, len(ids) - n_kept) for ids in own])
     return Tokenised(
-        ids=[np.array([*before, *ids[cut:]], dtype=np.int64) for ids, cut in zip(own, dropped, strict=True)],
+        ids=[np.concatenate([head, ids[cut:]]) for ids, cut in zip(own, dropped, strict=True)],
         n_truncated=int(np.count_nonzero(dropped)),
         n_dropped=int(dropped.sum()),
         has_bos=bool(before) or (prompts.is_templated and {ids[0] for ids in own} == {tokenizer.bos_token_id}),
@@ -120,10 +123,15 @@ def _from_ids(prompts: PromptSet, window: int | None) -> Tokenised:
     return Tokenised(ids)
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """The ids of the texts alone."""
-    # verbose=False: a long text is our error to report, not a line on the user's terminal
-    return tokenizer(texts, add_special_tokens=False, padding=False, truncation=False, verbose=False)["input_ids"]
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Ids]:
+    """The ids of the texts alone; few texts at a time, since the tokenizer's own objects take kilobytes for each."""
+    found = []
+    for start in range(0, len(texts), _AT_ONCE):
+        some = texts[start : start + _AT_ONCE]
+        # verbose=False: a long text is our error to report, not a line on the user's terminal
+        encoded = tokenizer(some, add_special_tokens=False, padding=False, truncation=False, verbose=False)
+        found += [np.array(ids, dtype=np.int64) for ids in encoded["input_ids"]]
+    return found
 
 
 def _added_around(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[int]]:
@@ -132,7 +140,7 @@ def _added_around(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     ids: list[int] = full["input_ids"]
     own = [i for i, added in enumerate(full["special_tokens_mask"]) if not added]
     start, stop = (own[0], own[-1] + 1) if own else (len(ids), len(ids))
-    if ids[start:stop] != _encode(tokenizer, [text])[0]:
+    if ids[start:stop] != _encode(tokenizer, [text])[0].tolist():
         raise ModelError(
             asked=f"texts through {type(tokenizer).__name__}",
             found="it changes the tokens of a text where it adds its special tokens",
@@ -141,13 +149,13 @@ def _added_around(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     return ids[:start], ids[stop:]
 
 
-def _notes(tokenizer: PreTrainedTokenizerBase, own: list[list[int]], before: list[int], after: list[int]) -> list[str]:
+def _notes(tokenizer: PreTrainedTokenizerBase, own: list[Ids], before: list[int], after: list[int]) -> list[str]:
     """What tokenising did to the texts that the ids alone do not show."""
     notes = []
     if after:
         closing = " ".join(str(t) for t in tokenizer.convert_ids_to_tokens(after))
         notes.append(f"the tokenizer's closing {closing} is left off: texts are read at their own last token")
-    doubled = sum(ids[: len(before)] == before for ids in own) if before else 0
+    doubled = sum(ids[: len(before)].tolist() == before for ids in own) if before else 0
     if doubled:
         notes.append(f"{doubled} texts already begin with what the tokenizer puts in front: it stands there twice")
     unknown = tokenizer.unk_token_id
@@ -160,9 +168,9 @@ def _notes(tokenizer: PreTrainedTokenizerBase, own: list[list[int]], before: lis
     return notes
 
 
-def _merged(texts: list[str], own: list[list[int]]) -> list[str]:
+def _merged(texts: list[str], own: list[Ids]) -> list[str]:
     """Whether this vocabulary tells all texts apart: one that lowers cases, say, may read two as the same point."""
-    n = len(set(texts)) - len({tuple(ids) for ids in own})
+    n = len(set(texts)) - len({ids.tobytes() for ids in own})
     return [f"{n} texts have the same tokens as another text: this tokenizer does not distinguish them"] if n else []
 
 
@@ -243,7 +251,7 @@ def one_token(model: Model, word: str | int) -> int:
 
 def _unnamed(tokenizer: PreTrainedTokenizerBase, word: str, names: Mapping[str, int]) -> PromptError:
     near = next((name for name in (f" {word}", word.strip()) if name in names), None)
-    parts = " ".join(map(repr, names_of(tokenizer, np.array(_encode(tokenizer, [word])[0], dtype=np.int64))))
+    parts = " ".join(map(repr, names_of(tokenizer, _encode(tokenizer, [word])[0])))
     return PromptError(
         asked=f"the token {word!r}",
         found=f"no token has this name; read as a text it is {parts or 'no token'}",

@@ -24,8 +24,8 @@ THRESHOLD = 0.5
 _COMMON = 0.5
 """Share of the prompts that hold a pair, above which it tells none of them apart."""
 
-_AT_ONCE = 2_000
-"""Prompts that are compared with all others at once: bounds the memory."""
+_AT_ONCE = 500_000
+"""Comparisons of two prompts at once, of some prompts with all others: bounds the memory."""
 
 
 def linked(
@@ -58,11 +58,11 @@ def _copies(ids: Sequence[np.ndarray]) -> Int[np.ndarray, " prompt"]:
 
 def _pairs(ids: Sequence[np.ndarray], n_copies: Int[np.ndarray, " prompt"]) -> sparse.csr_matrix:
     """One row a prompt, one column a pair of neighbours that tells prompts apart; 1 where the prompt has it."""
-    sets = [np.unique(np.stack([x[:-1], x[1:]], axis=1), axis=0) for x in map(np.asarray, ids)]
-    row = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
-    names, column = np.unique(np.concatenate(sets), axis=0, return_inverse=True)
-    ones = np.ones(len(row), dtype=np.int32)
-    found = sparse.csr_matrix((ones, (row, column.ravel())), shape=(len(sets), len(names)))
+    base = 1 + max(int(x.max(initial=0)) for x in ids)
+    sets = [np.unique(x[:-1].astype(np.int64) * base + x[1:]) for x in ids]
+    names, column = np.unique(np.concatenate(sets), return_inverse=True)
+    ends = np.cumsum([0, *map(len, sets)])
+    found = sparse.csr_matrix((np.ones(len(column), dtype=np.int32), column, ends), shape=(len(sets), len(names)))
     tells = np.asarray(found.T @ n_copies).ravel() <= _COMMON * n_copies.sum()
     return sparse.csr_matrix(found[:, np.flatnonzero(tells)])
 
@@ -70,8 +70,9 @@ def _pairs(ids: Sequence[np.ndarray], n_copies: Int[np.ndarray, " prompt"]) -> s
 def _alike(pairs: sparse.csr_matrix, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Two prompts and how far they are alike, for every two that are at least so much."""
     size, found = np.asarray(pairs.sum(axis=1)).ravel(), []
-    for start in range(0, len(size), _AT_ONCE):
-        shared = sparse.coo_matrix(pairs[start : start + _AT_ONCE] @ pairs.T)
+    n_rows = max(1, _AT_ONCE // len(size))
+    for start in range(0, len(size), n_rows):
+        shared = sparse.coo_matrix(pairs[start : start + n_rows] @ pairs.T)
         row, other = shared.row + start, shared.col
         share = shared.data / np.maximum(size[row], size[other])
         kept = (row < other) & (share >= least)

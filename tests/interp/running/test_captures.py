@@ -146,6 +146,7 @@ def test_axes_by_name_in_xarray(captured, texts_read):
     assert data["v"].dims == ("layer", "row", "kv_head", "d_head") and data["k"].dims[1] == "row_all"
     assert data["resid.last.Moments.covariance"].dims == ("depth", "feature", "other_feature")
     assert data["pattern_entropy"].dims == ("layer", "each_prompt", "head")
+    assert data["token"].dims == ("row",) and data["token_all"].dims == ("row_all",)
     first = data["v"].where(data.prompt == 3, drop=True)
     assert np.array_equal(first.values, captured["v"][:, captured.rows["prompt"] == 3])
     assert data.next_entropy_bits.attrs["unit"] == "bits" and data["v"].attrs["unit"] == "activation"

@@ -108,7 +108,10 @@ def test_gains_add_up_and_the_whole_model_is_its_own_reference():
     # a model cut at a depth answers what the lens decodes there, where nothing but the final norm is in between
     np.testing.assert_allclose(table["next_kl"], whole[Need("lens_kl")].mean(axis=1), atol=1e-4)
     assert any("not copied" in note for note in found.notes)
-    assert [f.name for f in SMALL.figures(found)] == ["by_depth_next_kl", "by_depth_loss"]
+    figures = SMALL.figures(found)
+    assert [f.name for f in figures] == ["by_depth_next_kl", "by_depth_loss"]
+    curve = figures[0].plot.data[-1]
+    assert curve.name == "as drawn" and list(curve.y) == table["next_kl"].tolist()
     assert len(under) == 4
 
 
@@ -124,6 +127,10 @@ def test_the_shipped_tunnel_needs_its_last_layer_and_copies_do_not_replace_it(tm
     assert found["copies_for_layer"].value == pytest.approx(table["posterior_kl"][10] - table["posterior_kl"][7])
     assert found["copies_for_layer"].p == 0.01 and found["last_layer"].value > 0.1
     assert "Error by depth" in next(tmp_path.rglob("report.html")).read_text()
+    curves = [trace for trace in probe.figures(found)[0].plot.data if trace.name]
+    assert [curve.name for curve in curves] == ["as drawn", "5 observations shown once", "5 observations shown 2 times"]
+    for copies, curve in enumerate(curves):
+        assert list(curve.y) == table["posterior_kl"][table["copies"] == copies].tolist()
 
 
 def test_context_is_not_copied_where_nothing_says_that_it_may_be():
