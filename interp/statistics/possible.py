@@ -25,8 +25,8 @@ def _in_scalar(scalar: Scalar) -> Iterator[str]:
     if scalar.interval and not _ordered(scalar.interval[0], scalar.value, scalar.interval[1]):
         yield f"{scalar.value} lies outside its interval {scalar.interval}"
     null = scalar.null
-    if null and not _ordered(null.band[0], null.value, null.band[1]):
-        yield f"the null {null.value} lies outside its band {null.band}"
+    if null and not _ordered(null.band[0], null.band[0], null.band[1]):  # a skewed null may have its mean outside
+        yield f"the band of the null ends below its beginning: {null.band}"
     if scalar.p is not None and not 0 < scalar.p <= 1:
         yield f"p = {scalar.p} is no probability above 0"
 
@@ -38,7 +38,10 @@ def _in_table(table: Table) -> Iterator[str]:
             yield f"{name}: the unit of a p is probability, not {table.units[name]}"
         if (is_p or table.units[name] == "probability") and not _ordered(0.0, column, 1.0):
             yield f"{name}: {np.nanmin(column)} to {np.nanmax(column)} are no probabilities"
-        if f"{name}_low" in table and not _ordered(table[f"{name}_low"], column, table[f"{name}_high"]):
+        if f"{name}_low" not in table:
+            continue
+        low, high = table[f"{name}_low"], table[f"{name}_high"]
+        if not _ordered(low, low if name.endswith("null") else column, high):
             yield f"{name}: a value lies outside {name}_low to {name}_high"
 
 
