@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from interp.errors import InterpError, UnknownName
 from interp.findings import Findings, Interval, Null, Scalar
@@ -101,14 +102,23 @@ def _has_target(record: RunRecord, probe: str) -> bool:
     return "target" in record.spec.get("probes", {}).get(probe, {})
 
 
-def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
-    """What the study `comparison` puts first: every headline number of a group, less that of its reference."""
+def _compared(findings: Mapping[str, Findings]) -> Iterator[tuple[Mapping[Any, Any], str, str, str]]:
+    """What the study `comparison` puts first: every headline number of a group beside its reference.
+
+    Each is its row of the table, what it is called, and its value in the group and in the reference.
+    """
     table = findings["comparison"].tables.get("differences") if "comparison" in findings else None
     rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
     for row in rows:
+        name = label(row["probe"], row["name"], row.get("meaning") or "")
+        yield row, name, short(row["value"]), short(row["value"] - row["difference"])
+
+
+def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
+    """The headline numbers of a comparison as differences from the reference."""
+    for row, name, value, reference in _compared(findings):
         held = math.isfinite(row["difference_low"] + row["difference_high"])
-        name, value = label(row["probe"], row["name"], row.get("meaning") or ""), row["value"]
-        meaning = f"{name}, {short(value)} in {row['group']} and {short(value - row['difference'])} in {row['against']}"
+        meaning = f"{name}, {value} in {row['group']} and {reference} in {row['against']}"
         s = Scalar.of(
             row["difference"], row["unit"],
             Interval(row["difference_low"], row["difference_high"], row["method"])
@@ -120,16 +130,12 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
 
 def by_question(findings: Mapping[str, Findings]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Of a comparison what differs under each question, in sentences: `Higher in b: slope (0.5; 0.2 in a).`."""
-    table = findings["comparison"].tables.get("differences") if "comparison" in findings else None
-    rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
     said: dict[str, dict[str, list[str]]] = {}
-    for row in rows:
-        name = label(row["probe"], row["name"], row.get("meaning") or "")
+    for row, name, value, reference in _compared(findings):
         way = "Higher" if row["difference"] > 0 else "Lower"
         heads = {"moved": f"{way} in {row['group']}", "within": "No difference shown"}
         head = heads.get(row["verdict"], "Not tested, as an interval is missing")
-        before = short(row["value"] - row["difference"])
-        text = f"{name} ({short(row['value'])}; {before} in {row['against']})" if row["verdict"] == "moved" else name
+        text = f"{name} ({value}; {reference} in {row['against']})" if row["verdict"] == "moved" else name
         if math.isfinite(row["difference"]) and text not in said.get(row["probe"], {}).get(head, ()):
             said.setdefault(row["probe"], {}).setdefault(head, []).append(text)
     return tuple(

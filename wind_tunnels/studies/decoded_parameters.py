@@ -2,9 +2,8 @@
 
 Recurrence networks read programs x[t + 1] = a x[t] + b late in the sequence, where (a, b) is certain. Before the last
 block a linear readout of the stream says a and b, on other sequences and of programs that it was not fitted on. Its
-subspace is then taken out
-at every position, and beside it random subspaces of the same dimension that hold as much of the stream's variance: a
-random direction among the principal axes, tilted towards the loud ones until the shares agree.
+subspace is then taken out at every position, and beside it random subspaces of the same dimension that hold as much of
+the stream's variance: a random direction among the principal axes, tilted towards the loud ones until the shares agree.
 
 Source: the authors' construction-boundary experiments (July 2026): decodable is not used.
 """
