@@ -48,6 +48,7 @@ WRITES = {
     "interp/checking/transformer_lens.py:_cache": SCRATCH,
     "interp/ledger/ledger.py:write_ledger": IN_DRAFT,
     "interp/lens/files.py:save_lens": IN_DRAFT,
+    "interp/loading/checked_before.py:_keep": IN_DRAFT,
     "interp/loading/tokenizer.py:_tokenizer_in": SCRATCH,
     "interp/prompting/chat_template.py:_run": SCRATCH,
     "interp/prompting/chat_template.py:render_chats": SCRATCH,
@@ -74,7 +75,7 @@ WRITES = {
     "wind_tunnels/programs/compiling.py:write_program": SCRATCH,
     "wind_tunnels/programs/mechanism.py:write": IN_DRAFT,
     "wind_tunnels/programs/noise.py:write_noisy": IN_DRAFT,
-    "wind_tunnels/training/loop.py:_keep_weights": IN_DRAFT,
+    "wind_tunnels/networks/weights.py:save_weights": NEW,
     "wind_tunnels/training/loop.py:_save": IN_DRAFT,
 }
 PRODUCT = ("interp", "probes", "reports", "prompts", "wind_tunnels")

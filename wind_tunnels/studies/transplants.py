@@ -31,6 +31,7 @@ from interp.findings import Findings
 from interp.need import Need
 from interp.statistics.cosines import random_rotations, random_subspace
 from interp.study import Study
+from interp.system.float64 import double
 from interp.system.progress import Report
 
 from ..validation import check_sizes
@@ -154,7 +155,8 @@ class Transplants(Study):
             for name, pair in numbers.items():
                 of = name.removesuffix(" null")
                 found[name.replace(of, f"{of}_depth{depth}")] = share(*pair)
-        embedding = model.module.get_input_embeddings().weight[:p].detach().double().numpy()  # pyrefly: ignore
+        embedding = model.module.get_input_embeddings().weight[:p]  # pyrefly: ignore
+        embedding = double(embedding.detach()).numpy()
         basis = np.linalg.svd(embedding - embedding.mean(axis=0))[2].T
         last, k = streams["matched"][-1], p - 1
         pairs = [(random_subspace(len(basis), len(basis), rng), int(rng.integers(2**31))) for _ in range(N_RANDOM)]

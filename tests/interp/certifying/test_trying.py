@@ -97,7 +97,7 @@ def test_a_number_that_is_not_judged_or_not_there_was_neither_called_nor_missed(
     null = Null("none", 0.0, (-1.0, 1.0))
     weak = Scalar.of(9.0, "1", Interval(8.0, 10.0, "known"), null, p=0.01, underpowered=True)
     found = Findings("coin", {"weak": weak, "called": replace(weak, underpowered=False)}, headline=("weak", "called"))
-    assert Seen.of(found, "weak", 0.0) == Seen(None, False) and Seen.of(found, "called", 9.0) == Seen(True, True)
+    assert Seen.of(found, "weak", 0.0) == Seen(None, None) and Seen.of(found, "called", 9.0) == Seen(True, True)
     assert Seen.of(found, "absent", 0.0) == Seen(None, None) and Seen.of(found, "called", None).holds is None
 
 

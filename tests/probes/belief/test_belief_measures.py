@@ -199,7 +199,9 @@ def test_a_swap_is_reported_beside_the_whole_stream_at_its_own_depth():
     found = [swapped(depth, subspace, x, x + 2) for depth, subspace, x in given]
     quantities = QUANTITIES.told(unit="sequence")
     scalar = quantities.scalar("redirected", redirected(found, "encoding", 2, 3, 200, "sequence"))
-    assert (scalar.value, scalar.n) == (2.0, 2) and "redirects 5 bits" in scalar.meaning and "depth 2" in scalar.meaning
+    assert (
+        (scalar.value, scalar.n) == (2.0, 2) and "moves it by 5 bits" in scalar.meaning and "depth 2" in scalar.meaning
+    )
     assert scalar.p == 2 / 4, "one of three random subspaces redirects as much"
     assert (scalar.interval[0] + scalar.interval[1]) / 2 == pytest.approx(2)
     # a resample of two units has variance 1 / 2 about their mean
