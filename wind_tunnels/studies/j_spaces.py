@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.metrics import balanced_accuracy_score
 
 from interp.findings import Findings
 from interp.information import entropy_bits, kl_bits, restricted
@@ -148,6 +147,8 @@ def linear(points: np.ndarray, labels: np.ndarray, is_fitted: np.ndarray) -> Flo
 
 def balanced(points: np.ndarray, is_so: np.ndarray, is_fitted: np.ndarray) -> float:
     """Balanced accuracy of a linear readout on the other rows; the cut lies midway between the fitted rows' means."""
+    from sklearn.metrics import balanced_accuracy_score  # a second to import: not for those who list studies
+
     said, hits = linear(points, is_so, is_fitted), []
     for each, true in zip(said.T, is_so.T, strict=True):
         means = [each[is_fitted & side].mean() for side in (true, ~true) if (is_fitted & side).any()]

@@ -31,7 +31,6 @@ from interp.findings import Findings
 from interp.need import Need
 from interp.statistics.cosines import random_rotations, random_subspace
 from interp.study import Study
-from interp.system.float64 import double
 from interp.system.progress import Report
 
 from ..validation import check_sizes
@@ -94,6 +93,7 @@ class Transplants(Study):
 
     def _read(self, model: "Model", _: int) -> dict[str, float]:
         import interp
+        from interp.system.float64 import double
 
         if getattr(model.task, "symbols", "") != "integers":
             raise UsageError(
