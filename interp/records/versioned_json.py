@@ -69,12 +69,13 @@ KeptEnvironment = Annotated[dict[str, Any], AfterValidator(knowing(_Environment)
 
 def scalar_in(raw: Mapping[str, Any]) -> Scalar:
     """A scalar as a file has it."""
-    return _scalar_reader().validate_python(raw)
+    return _reader(KeptScalar).validate_python(raw)
 
 
 @cache
-def _scalar_reader() -> TypeAdapter:
-    return TypeAdapter(KeptScalar)
+def _reader(kind: Any) -> TypeAdapter:
+    """Made once: it takes longer than reading a small file."""
+    return TypeAdapter(kind)
 
 
 def plain_json(value: Any) -> Any:
@@ -127,4 +128,4 @@ def read_versioned(
         raise error(asked=asked, found=found, fix="Open it with a newer interp.")
     with readable(asked, f"{changed}; {again}.", found=f"{path.name} does not fit", error=error):
         content = upgraded(raw) if isinstance(raw, dict) else raw
-        return TypeAdapter(kind).validate_json(json.dumps(content))
+        return _reader(kind).validate_json(json.dumps(content))
