@@ -45,6 +45,7 @@ MARKS: dict[str, Callable[[str], str]] = {
     "null": nulls.picture,
     "two models": two_models.drawn,
     "claims": ledger_page.claims,
+    "claims drawn": ledger_page.picture,
     "probes": reference.probes,
     "table": measured.data,
     "rates": measured.rates,
@@ -65,7 +66,7 @@ COPIED = {
     **{f"gallery/pages/{page.name}": page for page in (ROOT / "examples" / "pages").glob("*.html")},
     **{
         f"gallery/pages/{name}.html": ROOT / "examples" / "ledger" / name / "ledger.html"
-        for name in ("paper1", "paper2", "paper3-smollm2-gemma")
+        for name in ("paper1", "paper2", "paper3-smollm2-gemma", "newer")
     },
     **{
         f"certificates/{page.parent.name}.html": page for page in (ROOT / "examples").glob("certificates/*/report.html")

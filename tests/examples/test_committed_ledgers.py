@@ -10,7 +10,7 @@ from interp.ledger.rules import combine, judge, rule_in_words
 from tests.paths import ROOT
 
 HERE = ROOT / "examples" / "ledger"
-PAPERS = ("paper1", "paper2", "paper3-smollm2-gemma")
+PAPERS = ("paper1", "paper2", "paper3-smollm2-gemma", "newer")
 
 
 def rows_of(paper):

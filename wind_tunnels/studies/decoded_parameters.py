@@ -48,7 +48,7 @@ class DecodedParameters(Study):
 
     tunnels: str = "tunnel:recurrence-gpt-neox"
     seen: int = 7
-    n: int = 600
+    n: int = 400
     seed: int = 0
 
     name: ClassVar[str] = "decoded_parameters"

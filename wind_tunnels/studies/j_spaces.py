@@ -154,7 +154,7 @@ def balanced(points: np.ndarray, is_so: np.ndarray, is_fitted: np.ndarray) -> fl
         means = [each[is_fitted & side].mean() for side in (true, ~true) if (is_fitted & side).any()]
         if len(means) == 2:
             hits.append(balanced_accuracy_score(true[~is_fitted], each[~is_fitted] > sum(means) / 2))
-    return float(np.mean(hits))
+    return float(np.mean(hits)) if hits else np.nan
 
 
 def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float:

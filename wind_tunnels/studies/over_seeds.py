@@ -172,6 +172,8 @@ def over_networks(
         for of, (unit, null, meaning) in meanings.items()
         if of in found[0]
     }
+    # what is the same in all networks, 1 in each, has no interval and no lack of power
+    scalars = {of: replace(scalar, underpowered=len(found) == 1) for of, scalar in scalars.items()}
     notes = ("Intervals are over networks, one training each.", *notes)
     return Findings(
         name, scalars, {"networks": table, "models": fingerprint_table(models)}, notes=notes, headline=tuple(headline)

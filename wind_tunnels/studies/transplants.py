@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
+from interp.reading.lens import Lens
 from interp.statistics.cosines import random_rotations, random_subspace
 from interp.study import Study
 from interp.system.progress import Report
@@ -161,10 +163,16 @@ class Transplants(Study):
         last, k = streams["matched"][-1], p - 1
         pairs = [(random_subspace(len(basis), len(basis), rng), int(rng.integers(2**31))) for _ in range(N_RANDOM)]
         for of, taken in (("frame_rotated", slice(k)), ("complement_rotated", slice(k, None))):
-            turned = [(share(predicted(len(mine) - 1, _rotated(last, axes[:, taken], seed)), answer))
+            turned = [share(_read_out(model, _rotated(last, axes[:, taken], seed), p), answer)
                       for random, seed in pairs for axes in (basis, random)]  # fmt: skip
             found[of], found[f"{of} null"] = float(np.mean(turned[::2])), float(np.mean(turned[1::2]))
         return found
+
+
+def _read_out(model: "Model", rows: Float[np.ndarray, "row feature"], p: int) -> Int[np.ndarray, " row"]:
+    """What the final norm and the output head make of streams behind the last block."""
+    with torch.inference_mode():
+        return said_of(Lens(model).logits(torch.from_numpy(rows).float()).numpy(), p)
 
 
 def _rotated(rows: Float[np.ndarray, "row feature"], axes: np.ndarray, seed: int) -> Float[np.ndarray, "row feature"]:
