@@ -75,10 +75,10 @@ def test_transformers_loads_configuration_tokenizer_and_weights(spy, tiny_folder
 def test_transformer_lens_is_the_oracle_of_the_self_check(spy):
     from transformer_lens.model_bridge import TransformerBridge
 
-    from interp.checking.transformer_lens import check_against_transformer_lens
+    from interp.checking.witnesses import check_against
 
     calls = spy(TransformerBridge, "run_with_cache")
-    checks = check_against_transformer_lens(tiny_model("gpt_neox"))
+    checks = check_against("transformer-lens", tiny_model("gpt_neox"))
     assert calls == ["run_with_cache"] and len(checks) >= 5 and all(check.passed for check in checks)
 
 
@@ -172,9 +172,9 @@ def _gguf(folder):
 
 
 def _oracle(folder):
-    from interp.checking.transformer_lens import check_against_transformer_lens
+    from interp.checking.witnesses import check_against
 
-    return check_against_transformer_lens(tiny_model("gpt_neox"))
+    return check_against("transformer-lens", tiny_model("gpt_neox"))
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from interp.model import Check, Model
+from interp.model import Model
 from interp.seam.attention import Listener, attention_function, listening
 from interp.seam.block_hooks import block_hooks, first_of, hidden_states
 from interp.seam.pattern import AttentionCall
-from interp.system.rounding import BOUND, error_of_logits, relative_error
+from interp.system.rounding import BOUND, error_of_logits
 
 LENGTHS = (6, 4)
 """Tokens of the two sequences; the second is padded on the right when both run together."""
@@ -220,35 +220,3 @@ class Observations:
         """Logits with transformers' eager attention."""
         with attention_function(self.model, "eager"):
             return self.logits(self.ids)
-
-
-_WITNESSED = {
-    "resid": "the input of each block",
-    "v": "the values of each head",
-    "z": "the input of each output projection",
-    "attn_out": "what attention adds",
-    "mlp_out": "what the feed-forward adds",
-    "logits": "the logits",
-}
-
-
-def against_witness(seen: Observations, theirs: Mapping[tuple[str, int], Any], witness: str) -> Iterator[Check]:
-    """What was captured against what another library gives for these sites, by site and layer."""
-    heard, family = seen.heard, seen.model.family
-    scale = family.summed_scale(seen.model.config)
-    for site, words in _WITNESSED.items():
-        errors = []
-        for (of, layer), given in theirs.items():
-            if of != site:
-                continue
-            if site == "v":
-                mine = heard.calls[layer].v.transpose(1, 2)  # [row, position, kv_head, d_head]
-            else:
-                mine = heard.logits if site == "logits" else heard.z[layer] if site == "z" else heard.sites[site, layer]
-            other = first_of(given) * (scale if site in ("attn_out", "mlp_out") else 1.0)
-            compared = error_of_logits if site == "logits" else relative_error
-            errors.append(compared(mine, other.reshape(mine.shape)))
-        if errors:
-            layers = "" if site == "logits" else f", in {len(errors)} layers"
-            meaning = f"{site} equals {words} as {witness} has it{layers}"
-            yield Check(f"{witness} {site}", meaning, max(errors) <= seen.bound, max(errors), seen.bound)

@@ -523,18 +523,10 @@ def check(
     show_versions()
     loaded = load_as_asked(asked, check=False)
     checks = list(run_checks(loaded))
-    if oracle == "nnsight":
-        from interp.checking.nnsight import check_against_nnsight
+    if oracle is not None:
+        from interp.checking.witnesses import check_against
 
-        checks += check_against_nnsight(loaded)
-    elif oracle == "interp-engine":
-        from interp.checking.interp_engine import check_against_interp_engine
-
-        checks += check_against_interp_engine(loaded)
-    elif oracle is not None:
-        from interp.checking.transformer_lens import check_against_transformer_lens
-
-        checks += check_against_transformer_lens(loaded)
+        checks += check_against(oracle, loaded)
     print_checks(loaded, checks)
     for hazard in hazards(loaded.info.device, torch.__version__):
         print(f"known hazard of {hazard}", file=sys.stderr)

@@ -100,18 +100,10 @@ def _stream(where: HubName, path: str, version: str, lost: Exception | None = No
 
     `lost` is why the hub is not asked for it.
     """
-    from datasets import ClassLabel, Value, get_dataset_config_names, load_dataset_builder
+    from datasets import ClassLabel, Value, load_dataset_builder
 
-    try:
-        with _told(where, lost, passing=ValueError):
-            builder = load_dataset_builder(path, where.config)
-    except ValueError as error:
-        with _told(where, lost):
-            configs = get_dataset_config_names(path)
-        if where.config in configs or (where.config is None and len(configs) < 2):
-            raise _unreadable(where, error) from error
-        raise _no_config(where, configs) from error
     with _told(where, lost):
+        builder = load_dataset_builder(path, where.config)
         splits = builder.as_streaming_dataset()
     assert isinstance(splits, dict)
     split = _split(where, list(splits))
@@ -196,13 +188,6 @@ def _refuse_name(where: HubName) -> None:
         ) from error
 
 
-def _no_config(where: HubName, configs: list[str]) -> PromptError:
-    found = f"it has no configuration {where.config!r}" if where.config else "it has several configurations"
-    if configs in ([], ["default"]):
-        return where.refused(found, "Leave the second part empty.")
-    return where.refused(f"{found}; it has {', '.join(configs)}", "Name one of them as the second part.")
-
-
 def _refuse_column(where: HubName, column: str, columns: tuple[str, ...], left_out: Mapping[str, str]) -> None:
     if column in left_out:
         raise where.refused(f"{column!r} holds {left_out[column]}, not texts", "Name another column.")
@@ -215,16 +200,16 @@ def _refuse_column(where: HubName, column: str, columns: tuple[str, ...], left_o
 
 
 def _unreadable(where: HubName, error: BaseException) -> PromptError:
-    lines = [type(error).__name__, *_CODE.sub("", str(error)).strip().splitlines()[:1]]
+    said = " ".join([f"{type(error).__name__}:", *_CODE.sub("", str(error)).strip().splitlines()[:2]])
     return where.refused(
-        f"`datasets` cannot read it ({': '.join(lines)})",
-        "Try it in Python, and hand over the `Dataset` or a file of its rows.",
+        f"`datasets` cannot read it ({said})",
+        "Name a configuration as the second part, or try it in Python and hand over the `Dataset`.",
     )
 
 
 @contextmanager
-def _told(where: HubName, lost: Exception | None = None, passing: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """What `datasets` and the libraries below it raise, in words; `passing` goes through as it is.
+def _told(where: HubName, lost: Exception | None = None) -> Iterator[None]:
+    """What `datasets` and the libraries below it raise, in words.
 
     Where the hub was `lost` before and the cache was asked, that is what stands in the way.
     """
@@ -237,8 +222,6 @@ def _told(where: HubName, lost: Exception | None = None, passing: type[Exception
         yield
     except ConnectionError as error:
         raise _refusal(where, lost or error) from error
-    except passing:
-        raise
     except (*plain, DatasetsError, pyarrow.ArrowException, HTTPError) as error:
         raise _unreadable(where, error) from error
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import interp
-from interp.checking.transformer_lens import any_tokenizer
+from interp.checking.witnesses import any_tokenizer
 from interp.errors import ModelError
 from interp.folds import Rows
 from interp.need import Need

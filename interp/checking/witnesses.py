@@ -1,0 +1,155 @@
+"""Independent witnesses: what we capture compared with what other libraries read from the same weights.
+
+TransformerLens and nnsight wrap a copy of the module (wrapping changes a model's attention in place); interp-engine
+loads the saved weights. Nothing is folded or centred, which would change the values. nnsight sees whole modules, so
+queries, keys and patterns are TransformerLens's alone.
+"""
+
+import copy
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from interp.checking.two_sequences import Observations
+from interp.errors import ModelError, optional_part
+from interp.model import Check, Model
+from interp.seam.block_hooks import first_of
+from interp.seam.pattern import pattern_rows
+from interp.system.rounding import error_of_logits, relative_error
+
+_Sites = dict[tuple[str, int], Any]
+"""What another library gives, by site and layer."""
+
+
+def check_against(witness: str, model: Model) -> tuple[Check, ...]:
+    """Compare every site that the library of this name reads, in every layer; the model is left as it was.
+
+    Raises `UsageError` where the library is not installed, `ModelError` where it cannot read the model.
+    """
+    with torch.inference_mode():
+        seen = Observations(model)
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), optional_part("oracle", witness):
+            warnings.simplefilter("ignore")
+            try:
+                theirs = WITNESSES[witness](model, seen.ids, Path(folder))
+            except ModuleNotFoundError:
+                raise
+            except Exception as error:  # of another library, on a model that has passed our own checks
+                raise ModelError(
+                    asked=f"the oracle {witness} on {model.name}",
+                    found=f"{witness} cannot read this model ({type(error).__name__}: {error})",
+                    fix="The self-check stands without it: `interp check --model ...`.",
+                ) from error
+        return tuple(_compared(seen, theirs, witness))
+
+
+def _transformer_lens(model: Model, ids: torch.Tensor, folder: Path) -> _Sites:
+    from transformer_lens.model_bridge import TransformerBridge
+
+    config = copy.deepcopy(model.module.config)
+    config.architectures = [type(model.module).__name__]
+    config.save_pretrained(folder)
+    any_tokenizer().save_pretrained(folder)
+    bridge = TransformerBridge.boot_transformers(
+        str(folder), hf_model=copy.deepcopy(model.module), device=str(ids.device)
+    )
+    hooks = {"q": "rot_q", "k": "rot_k", "q_pre": "q", "k_pre": "k", "v": "v", "z": "z", "pattern": "pattern"}
+    cache = dict(bridge.run_with_cache(ids)[1].items())
+    keys = {
+        (site, i): f"blocks.{i}.attn.hook_{hook}" for site, hook in hooks.items() for i in range(model.info.n_layers)
+    }
+    return {place: cache[key] for place, key in keys.items() if key in cache}
+
+
+def _nnsight(model: Model, ids: torch.Tensor, folder: Path) -> _Sites:
+    from nnsight import NNsight
+
+    found: _Sites = {}
+    paths = list(_paths(model))
+    traced: Any = NNsight(copy.deepcopy(model.module))  # its types do not know themselves
+    with traced.trace(ids, use_cache=False):
+        for site, layer, path, is_input in paths:
+            part = reduce(_inside, path.split("."), traced)
+            found[site, layer] = part.input.save() if is_input else part.output.save()
+        found["logits", 0] = traced.output.logits.save()
+    return found
+
+
+def _inside(part: Any, name: str) -> Any:
+    return part[int(name)] if name.isdigit() else getattr(part, name)
+
+
+def _paths(model: Model) -> Iterator[tuple[str, int, str, bool]]:
+    """Site, layer, path of the module that gives it, and whether it is the input, in the order of a pass."""
+    family = model.family
+    for layer in range(model.info.n_layers):
+        block = f"{family.layers}.{layer}"
+        yield "resid", layer, block, True
+        if family.attention is not None:
+            yield "z", layer, f"{block}.{family.attention}.{family.out}", True
+            yield "attn_out", layer, f"{block}.{family.attention_sum or family.attention}", False
+        if family.mlp_sum or family.mlp:
+            yield "mlp_out", layer, f"{block}.{family.mlp_sum or family.mlp}", False
+
+
+def _interp_engine(model: Model, ids: torch.Tensor, folder: Path) -> _Sites:
+    from interp_engine import Address, capture, load_model
+
+    model.module.save_pretrained(folder)
+    any_tokenizer().save_pretrained(folder)
+    engine = load_model(str(folder), backend="eager", device=str(ids.device), dtype=model.info.dtype)
+    names = {"resid": "resid_pre", "v": "value", "z": "z", "attn_out": "attn_out", "mlp_out": "mlp_out"}
+    points = {(site, i): Address(name, i) for site, name in names.items() for i in range(model.info.n_layers)}
+    found = capture(engine, ids, list(points.values()))
+    return {place: found[point] for place, point in points.items()}
+
+
+WITNESSES: Mapping[str, Callable[[Model, torch.Tensor, Path], _Sites]] = {
+    "transformer-lens": _transformer_lens, "nnsight": _nnsight, "interp-engine": _interp_engine,
+}  # fmt: skip
+
+
+def any_tokenizer() -> Any:
+    """A tokenizer of one word: the libraries insist on one, and are only ever given ids here."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    inner = Tokenizer(WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, unk_token="<unk>", bos_token="<unk>", eos_token="<unk>", pad_token="<unk>"
+    )
+
+
+def _compared(seen: Observations, theirs: _Sites, witness: str) -> Iterator[Check]:
+    """The largest error of every site over the layers that the library gives of it."""
+    scale = seen.model.family.summed_scale(seen.model.config)
+    for site in dict.fromkeys(site for site, _ in theirs):
+        layers = [layer for of, layer in theirs if of == site]
+        error = error_of_logits if site == "logits" else relative_error
+        errors = []
+        for layer in layers:
+            mine = _ours(seen, site, layer)
+            other = first_of(theirs[site, layer]) * (scale if site in ("attn_out", "mlp_out") else 1.0)
+            errors.append(error(mine, other.reshape(mine.shape)))
+        meaning = f"{site} equals that of {witness}" + ("" if site == "logits" else f", in {len(layers)} layers")
+        yield Check(f"{witness} {site}", meaning, max(errors) <= seen.bound, max(errors), seen.bound)
+
+
+def _ours(seen: Observations, site: str, layer: int) -> torch.Tensor:
+    """One site of one layer, positions before heads (patterns: heads first)."""
+    heard = seen.heard
+    if site == "logits":
+        return heard.logits
+    if site == "z":
+        return heard.z[layer]
+    if site == "pattern":
+        return pattern_rows(heard.calls[layer], heard.calls[layer].positions)
+    if site in ("q", "k", "v"):
+        return getattr(heard.calls[layer], site).transpose(1, 2)
+    return heard.sites[site, layer]
