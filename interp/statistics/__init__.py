@@ -11,6 +11,7 @@ __all__ = [
     "isomap_curve",
     "jackknife",
     "kernel_ridge",
+    "linear_readout",
     "neighbours",
     "nulls",
     "possible",

@@ -31,6 +31,7 @@ from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import UNEXPLAINED, t_mean
+from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
 from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
@@ -42,7 +43,7 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.finite import finite
 from ..measures.halves import N_HALVINGS, Halving, halvings_of
 from ..measures.sample_sizes import FEW_HALVES
-from .space import Basis, Decoded, Spectrum, shares
+from .space import Basis, Spectrum, shares
 
 STREAM, GRAM, EMBEDDING = Need("resid"), Need("readout_gram"), Need("outcome_embedding")
 RANKS = (4, 8, 16, 32)
@@ -269,22 +270,28 @@ class _Held:
         centred = points - points.mean(axis=0)
         total = max(float(np.square(centred).sum()), np.finfo(float).tiny)
         in_spaces = [centred @ each for each in spaces]
-        read = partial(Decoded.of, entropy=setting.entropies[:, 0], survives=setting.survives)
-        decoded = [[read(each, halving=halving) for halving in setting.halvings] for each in in_spaces]
+        decoded = np.array([[_decoded(each, h, setting) for h in setting.halvings] for each in in_spaces])
         axes = [_axis(centred, space, halving, setting) for halving in setting.halvings]
-        whole = [
-            read(centred, halving=h, penalty=penalty) for h, (_, penalty) in zip(setting.halvings, axes, strict=True)
-        ]
+        whole = [_decoded(centred, h, setting, penalty) for h, (_, penalty) in zip(setting.halvings, axes, strict=True)]
         return cls(
             shares(setting.frame, space),
             np.array([shares(setting.frame, each).mean() if len(setting.frame) else np.nan for each in spaces[1:]]),
-            np.array([[one.r2 for one in of_space] for of_space in decoded]),
-            np.array([[one.accuracy for one in of_space] for of_space in decoded]),
+            decoded[..., 0],
+            decoded[..., 1],
             np.array([share for share, _ in axes]).T,
             np.array([np.bincount(setting.unit, np.square(x).sum(axis=1)) for x in (in_spaces[0], centred)]),
             np.array([np.square(each).sum() / total for each in in_spaces[1:]]),
-            (float(np.mean([one.r2 for one in whole])), float(np.mean([one.accuracy for one in whole]))),
+            tuple(np.mean(whole, axis=0).tolist()),
         )
+
+
+def _decoded(
+    points: Float[np.ndarray, "row feature"], halving: Halving, setting: _Setting, penalty: float = PENALTY
+) -> tuple[float, float]:
+    """R² of the entropy and accuracy of what survives, on the half that the readout was not fitted on."""
+    entropy, parts = setting.entropies[:, 0], (halving.fitting, halving.judged)
+    said = read_out(points, np.column_stack([entropy, setting.survives]), parts[0], penalty)
+    return held_out_r2(said[:, 0], entropy, *parts), balanced_accuracy(said[:, 1:], setting.survives, *parts)
 
 
 def _axis(

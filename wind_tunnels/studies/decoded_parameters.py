@@ -19,11 +19,11 @@ from scipy.optimize import brentq
 
 from interp.findings import Findings
 from interp.need import Need
+from interp.statistics.linear_readout import read_out
 from interp.study import Study
 from interp.system.progress import Report
 
 from ..validation import check_sizes
-from .j_spaces import linear
 from .moving_programs import moving_programs, onward, prompts_of, run
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ class DecodedParameters(Study):
         found: dict[str, float] = {}
         for what, order in (("", np.arange(self.n)), (" null", rng.permutation(self.n))):
             for of, is_fitted in splits.items():
-                decoded = linear(rows, labels[order].reshape(self.n, -1), is_fitted).reshape(labels.shape)
+                decoded = read_out(rows, labels[order].reshape(self.n, -1), is_fitted).reshape(labels.shape)
                 right = (decoded.argmax(axis=2) == labels[order].argmax(axis=2))[~is_fitted].mean(axis=0)
                 found |= {f"a_{of}{what}": float(right[0]), f"b_{of}{what}": float(right[1])}
         mean = rows.mean(axis=0)
         centred = rows - mean
-        said = linear(rows, labels.reshape(self.n, -1), np.full(self.n, True))
+        said = read_out(rows, labels.reshape(self.n, -1), np.full(self.n, True))
         weights = np.linalg.lstsq(centred, said - said.mean(axis=0), rcond=None)[0]
         found_axes = np.linalg.svd(weights, full_matrices=False)
         space = found_axes[0][:, found_axes[1] > 1e-6 * found_axes[1][0]]

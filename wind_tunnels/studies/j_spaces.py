@@ -29,8 +29,8 @@ from interp.information import entropy_bits, kl_bits, restricted
 from interp.need import Need
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.cosines import random_subspace
-from interp.statistics.ratio import ratio
-from interp.statistics.ridge import absolute_penalty, ridge_coefficients
+from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
+from interp.statistics.ridge import absolute_penalty, ridge_axis
 from interp.study import Study
 from interp.system.progress import Report
 
@@ -46,7 +46,6 @@ STREAM, EVERYWHERE, OUTCOMES = Need("resid"), Need("resid", at="tunnel"), Need("
 GRAM, EMBEDDING, WRITTEN, OUTPUT = Need("readout_gram"), Need("outcome_embedding"), Need("z", at="tunnel"), Need("W_O")
 RANK, RANKS_READ = 8, (16, 24, 32)
 N_RANDOM = 20
-_PENALTY = 1e-3
 UNTRAINED, RANDOM, ZERO = "untrained copies", "random subspaces of the same dimension", "no effect"
 
 MEANINGS: Mapping[str, tuple[str, str, str]] = {
@@ -87,18 +86,11 @@ class JSpaces(Study):
     question: ClassVar[str] = "Does a network keep its hypotheses in the directions that its prediction depends on?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.loading.untrained import untrained_twin
-
-        from .over_seeds import over_networks
-
-        def read(model: "Model", i: int) -> dict[str, float]:
-            untrained = self._read(untrained_twin(model, i, is_one_of_several=True)[0])
-            found = self._read(model)
-            return found | {f"{of} null": untrained[of] for of in MEANINGS if f"{of} null" not in found}
+        from .over_seeds import beside_untrained, over_networks
 
         check_sizes(self.name, vars(self), {"n_pool": 40, "n_lens": 10, "skip_first": 0})
         return over_networks(
-            self.name, self.tunnels, read, MEANINGS, progress,
+            self.name, self.tunnels, beside_untrained(self._read), MEANINGS, progress,
             headline=("times_random", f"survivors_{RANKS_READ[0]}", "swapped_bits"),
             notes=("Hypotheses are the possible outcomes.",),
         )  # fmt: skip
@@ -129,32 +121,16 @@ class JSpaces(Study):
         assert read.posterior is not None, "a tunnel's prompts have one"
         rows, survives = read[STREAM][-2].astype(np.float64), read.posterior > 0
         is_fitted = read.rows["prompt"] % 2 == 0
+
+        def accuracy(axes: np.ndarray) -> float:
+            return balanced_accuracy(read_out(rows @ axes, survives, is_fitted), survives, is_fitted, ~is_fitted)
+
         for rank in RANKS_READ:
-            found[f"survivors_{rank}"] = balanced(rows @ before[:, :rank], survives, is_fitted)
-            found[f"survivors_{rank} null"] = float(np.mean([
-                balanced(rows @ random_subspace(width, rank, rng), survives, is_fitted) for _ in range(N_RANDOM)
-            ]))  # fmt: skip
-        found["survivors_whole"] = balanced(rows, survives, is_fitted)
+            random = [accuracy(random_subspace(width, rank, rng)) for _ in range(N_RANDOM)]
+            found[f"survivors_{rank}"] = accuracy(before[:, :rank])
+            found[f"survivors_{rank} null"] = float(np.mean(random))
+        found["survivors_whole"] = accuracy(np.eye(width))
         return found | _moved(model, prompts, read, before[:, : RANKS_READ[0]], frame, is_fitted, rng)
-
-
-def linear(points: np.ndarray, labels: np.ndarray, is_fitted: np.ndarray) -> Float[np.ndarray, "row label"]:
-    """What a ridge readout from the fitted rows says of the labels, on all rows."""
-    x, y = points - points[is_fitted].mean(axis=0), labels[is_fitted].astype(np.float64)
-    weights = ridge_coefficients(x[is_fitted], y - y.mean(axis=0), absolute_penalty(x[is_fitted], _PENALTY))
-    return x @ weights + y.mean(axis=0)
-
-
-def balanced(points: np.ndarray, is_so: np.ndarray, is_fitted: np.ndarray) -> float:
-    """Balanced accuracy of a linear readout on the other rows; the cut lies midway between the fitted rows' means."""
-    from sklearn.metrics import balanced_accuracy_score  # a second to import: not for those who list studies
-
-    said, hits = linear(points, is_so, is_fitted), []
-    for each, true in zip(said.T, is_so.T, strict=True):
-        means = [each[is_fitted & side].mean() for side in (true, ~true) if (is_fitted & side).any()]
-        if len(means) == 2:
-            hits.append(balanced_accuracy_score(true[~is_fitted], each[~is_fitted] > sum(means) / 2))
-    return float(np.mean(hits)) if hits else np.nan
 
 
 def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float:
@@ -165,7 +141,7 @@ def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float
     stands = np.isin(tokens, outcomes)
     is_each = tokens[stands][:, None] == outcomes
     is_fitted = rows["prompt"][stands] % 2 == 0
-    said = linear(read[EVERYWHERE][1, stands].astype(np.float64) @ space, is_each, is_fitted)
+    said = read_out(read[EVERYWHERE][1, stands].astype(np.float64) @ space, is_each, is_fitted)
     return float((said.argmax(axis=1) == is_each.argmax(axis=1))[~is_fitted].mean())
 
 
@@ -231,10 +207,8 @@ def _moved(
         return harm_of(model, prompts, read, [edit])
 
     entropy = entropy_bits(read.posterior)
-    centred = rows - rows.mean(axis=0)
-    said = linear(rows, entropy[:, None], is_fitted)[:, 0]
-    left, whole = (np.square(entropy - each)[~is_fitted].sum() for each in (said, entropy.mean()))
-    axis = ridge_coefficients(centred, (entropy - entropy.mean())[:, None], absolute_penalty(centred, _PENALTY))
+    said = read_out(rows, entropy[:, None], is_fitted)[:, 0]
+    axis = ridge_axis(rows, entropy, absolute_penalty(rows - rows.mean(axis=0), PENALTY))[:, None]
     ranks = {1, space.shape[1], frame.shape[1]}
     randoms = {rank: [random_subspace(width, rank, rng) for _ in range(N_RANDOM)] for rank in ranks}
     return {
@@ -242,8 +216,8 @@ def _moved(
         "swapped_bits null": float(np.mean([swapped(each) for each in randoms[space.shape[1]]])),
         "swapped_whole_bits": swapped(np.eye(width)),
         "swapped_whole_bits null": 0.0,
-        "axis_r2": float(1 - ratio(left, whole)),
-        "axis_removed_bits": removed(axis / np.linalg.norm(axis)),
+        "axis_r2": held_out_r2(said, entropy, is_fitted, ~is_fitted),
+        "axis_removed_bits": removed(axis),
         "axis_removed_bits null": float(np.mean([removed(each) for each in randoms[1]])),
         "frame_removed_bits": removed(frame),
         "frame_removed_bits null": float(np.mean([removed(each) for each in randoms[frame.shape[1]]])),

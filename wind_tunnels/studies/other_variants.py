@@ -30,20 +30,16 @@ class OtherVariants(Study):
     question: ClassVar[str] = "Does a network keep to the exact posterior on another variant of its task?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        import interp
-
         from ..evaluation.checkpoint import evaluate_model
-        from .over_seeds import fingerprint_table, ratio_scalar, tunnels_named
+        from .over_seeds import fingerprint_table, opened, ratio_scalar
         from .tunnel_training import evaluation_scalars
 
         models, own, other = [], [], []
-        for i, name in enumerate(names := tunnels_named(self.tunnels), 1):
-            model = interp.load(name)
+        for name, model in opened(self.tunnels, progress):
             assert model.task is not None, "a tunnel has a task"
-            models.append((Path(name).name, model.fingerprint))
+            models.append((name, model.fingerprint))
             for task, found in ((model.task, own), (replace(model.task, **read_settings(self.settings)), other)):
                 found.append(evaluate_model(model.module, task, n=self.n))
-            progress(i, len(names))
         here, there = ([each.figures["kl_bits"].value for each in found] for found in (own, other))
         scalars = {f"{name}_own": scalar for name, scalar in evaluation_scalars(own).items()}
         scalars |= evaluation_scalars(other)

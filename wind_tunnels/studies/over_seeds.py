@@ -154,14 +154,10 @@ def over_networks(
     `read` takes a network and its number and gives numbers by name, what stands for chance as `NAME null`; numbers of
     `more`, units by name, are in the table alone.
     """
-    import interp
-
     models, found = [], []
-    for i, tunnel in enumerate(names := tunnels_named(tunnels), 1):
-        model = interp.load(tunnel)
-        models.append((Path(tunnel).name, model.fingerprint))
+    for i, (tunnel, model) in enumerate(opened(tunnels, progress), 1):
+        models.append((tunnel, model.fingerprint))
         found.append(read(model, i))
-        progress(i, len(names))
     units = {"network": LABEL} | {of: meanings[of][0] for of in meanings} | dict(more)
     rows = [{"network": tunnel} | each for (tunnel, _), each in zip(models, found, strict=True)]
     table = Table.from_rows(
@@ -178,6 +174,28 @@ def over_networks(
     return Findings(
         name, scalars, {"networks": table, "models": fingerprint_table(models)}, notes=notes, headline=tuple(headline)
     )
+
+
+def beside_untrained(read: "Callable[[Model], dict[str, float]]") -> "Callable[[Model, int], dict[str, float]]":
+    """What `read` gives of a network, and of an untrained copy as `NAME null`, where no such null is given already."""
+
+    def both(model: "Model", i: int) -> dict[str, float]:
+        from interp.loading.untrained import untrained_twin
+
+        found, untrained = read(model), read(untrained_twin(model, i, is_one_of_several=True)[0])
+        nulls = {f"{of} null": value for of, value in untrained.items() if not of.endswith(" null")}
+        return found | nulls | found  # what is given already stays
+
+    return both
+
+
+def opened(pattern: str, progress: Report) -> "Iterator[tuple[str, Model]]":
+    """The tunnels that a name stands for, one after the other, with the names of their folders."""
+    import interp
+
+    for i, tunnel in enumerate(names := tunnels_named(pattern), 1):
+        yield Path(tunnel).name, interp.load(tunnel)
+        progress(i, len(names))
 
 
 def tunnels_named(pattern: str) -> list[str]:

@@ -19,17 +19,16 @@ from interp.statistics.correlation import midranks, unit_length
 from interp.statistics.spectra import principal_axes
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import LABEL, Table
 
 from ..validation import check_sizes
 
 if TYPE_CHECKING:
     from interp.model import Model
 
-VALUES = Need("v")
+VALUES, UNTRAINED = Need("v"), "untrained copies"
 MEANINGS = {
-    "pc1_share": ("fraction", "share of the variance of the mean values along their first principal axis"),
-    "entropy_order": ("1", "|Spearman's ρ| of that axis with the exact entropy"),
+    "pc1_share": ("fraction", UNTRAINED, "share of the variance of the mean values along their first principal axis"),
+    "entropy_order": ("1", UNTRAINED, "|Spearman's ρ| of that axis with the exact entropy"),
 }
 
 
@@ -44,31 +43,11 @@ class ValueCurve(Study):
     question: ClassVar[str] = "Do mean values lie along one line of entropy, more than before any training?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        import interp
-        from interp.loading.untrained import untrained_twin
-
-        from .over_seeds import beside_null, fingerprint_table, tunnels_named
+        from .over_seeds import beside_untrained, over_networks
 
         check_sizes(self.name, vars(self), {"n_pool": 20})
-        models, found = [], []
-        for i, name in enumerate(names := tunnels_named(self.tunnels), 1):
-            model = interp.load(name)
-            models.append((Path(name).name, model.fingerprint))
-            found.append([self._read(of) for of in (model, untrained_twin(model, i, is_one_of_several=True)[0])])
-            progress(i, len(names))
-        scalars = {}
-        for of, (unit, meaning) in MEANINGS.items():
-            trained, untrained = ([read[of] for read in reads] for reads in zip(*found, strict=True))
-            scalars[of] = beside_null(trained, untrained, unit, "untrained copies", meaning)
-        rows = [
-            {"network": name, "training": training} | read
-            for (name, _), of_network in zip(models, found, strict=True)
-            for training, read in zip(("trained", "untrained"), of_network, strict=True)
-        ]
-        units = {"network": LABEL, "training": LABEL} | {name: unit for name, (unit, _) in MEANINGS.items()}
-        table = Table.from_rows(rows, units, "Each network beside its untrained copy.")
-        return Findings(
-            self.name, scalars, {"networks": table, "models": fingerprint_table(models)}, headline=tuple(MEANINGS)
+        return over_networks(
+            self.name, self.tunnels, beside_untrained(self._read), MEANINGS, progress, headline=tuple(MEANINGS)
         )
 
     def _read(self, model: "Model") -> dict[str, float]:

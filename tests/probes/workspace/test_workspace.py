@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 from interp.probes.workspace import Workspace
-from interp.probes.workspace.space import Spectrum, balanced_accuracy, shares
-from sklearn.metrics import balanced_accuracy_score
+from interp.probes.workspace.space import Spectrum, shares
 
 import interp
 from interp.errors import UsageError
@@ -137,18 +136,6 @@ def test_run_names_its_hypotheses(through):
     found = record.findings["workspace"]
     assert found["overlap"].n == len(through.task.sample(np.random.default_rng(0), 1).slice_ids)
     assert {figure.name for figure in Workspace().figures(found)} >= {"overlap", "uncertainty_r2", "axis_share"}
-
-
-def test_balanced_accuracy_is_that_of_scikit_learn_at_the_midway_cut():
-    rng = np.random.default_rng(0)
-    was, survives = rng.random((50, 2)) < 0.3, rng.random((40, 2)) < 0.3
-    told, said = was + rng.standard_normal((50, 2)), survives + rng.standard_normal((40, 2))
-    expected = []
-    for i in range(2):
-        cut = (told[was[:, i], i].mean() + told[~was[:, i], i].mean()) / 2
-        expected.append(balanced_accuracy_score(survives[:, i], said[:, i] > cut))
-    assert balanced_accuracy(told, said, was, survives) == pytest.approx(np.mean(expected))
-    assert np.isnan(balanced_accuracy(told, said, np.ones_like(was), survives))
 
 
 def test_spectrum_counts_the_directions_that_hold_nine_tenths():

@@ -15,6 +15,7 @@ from scipy import stats
 
 import interp
 from interp.errors import UsageError
+from interp.loading.untrained import untrained_twin
 from interp.running.spec import make_study
 
 TUNNEL = "tunnel:bijection-gpt-neox"
@@ -119,8 +120,9 @@ def test_mean_values_are_those_of_rows_of_equal_entropy(tmp_path):
     assert found["pc1_share"].value == pytest.approx(lengths[0] ** 2 / (lengths**2).sum())
     assert found["entropy_order"].value == pytest.approx(abs(stats.spearmanr(left[:, 0], levels)[0]))
     table = found.tables["networks"]
-    assert table["training"].tolist() == ["trained", "untrained"]
-    assert found["pc1_share"].null.value == pytest.approx(float(table["pc1_share"][1]))
+    assert found["pc1_share"].null.value == pytest.approx(float(table["pc1_share null"][0]))
+    untrained = ValueCurve(n_pool=60)._read(untrained_twin(model, 1, is_one_of_several=True)[0])
+    assert found["pc1_share"].null.value == untrained["pc1_share"] < found["pc1_share"].value
 
 
 def test_a_number_beside_its_null_is_paired_by_seed():
