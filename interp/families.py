@@ -7,7 +7,7 @@ its classes with `AutoConfig` and `AutoModelForCausalLM` in the same module.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -307,10 +307,26 @@ _LLAMA = Family(
 )
 
 
-def _like_llama(name: str, **changes: Any) -> Family:
-    from dataclasses import replace
+_GPT2 = Family(
+    name="gpt2",
+    layers="transformer.h",
+    final_norm="transformer.ln_f",
+    attention="attn",
+    mlp="mlp",
+    layout=Layout("blocks", ("c_attn",), transposed=True),
+    out="c_proj",
+    out_transposed=True,
+)
 
+
+def _like_llama(name: str, **changes: Any) -> Family:
     return replace(_LLAMA, name=name, **changes)
+
+
+def _like_gpt2(name: str, module: str, **changes: Any) -> Family:
+    """Weights are those of linear layers; queries, keys and values come out of one `module`."""
+    own: dict[str, Any] = {"layout": Layout("per_head", (module,)), "out_transposed": False}
+    return replace(_GPT2, name=name, **own | changes)
 
 
 _SANDWICH = {"attention_sum": "post_attention_layernorm", "mlp_sum": "post_feedforward_layernorm"}
@@ -326,16 +342,8 @@ _GATED = "linear attention in most layers; a gate multiplies head outputs, z is 
 _ITS_OWN = "its attention asks no interface, and is asked by its own forward while it is read"
 
 _TABLE = (
-    Family(
-        name="gpt_neox",
-        layers="gpt_neox.layers",
-        final_norm="gpt_neox.final_layer_norm",
-        attention="attention",
-        mlp="mlp",
-        layout=Layout("per_head", ("query_key_value",)),
-        out="dense",
-        parallel="use_parallel_residual",
-    ),
+    _like_gpt2("gpt_neox", "query_key_value", layers="gpt_neox.layers", final_norm="gpt_neox.final_layer_norm",
+               attention="attention", out="dense", parallel="use_parallel_residual"),
     _like_llama("phi", final_norm="model.final_layernorm", out="dense", parallel=True,
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
     _LLAMA,
@@ -411,91 +419,24 @@ _TABLE = (
     _like_llama("stablelm", parallel="use_parallel_residual",
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
     _like_llama("phi3", layout=Layout("blocks", ("qkv_proj",))),
-    Family(
-        name="gpt2",
-        layers="transformer.h",
-        final_norm="transformer.ln_f",
-        attention="attn",
-        mlp="mlp",
-        layout=Layout("blocks", ("c_attn",), transposed=True),
-        out="c_proj",
-        out_transposed=True,
-    ),
-    Family(
-        name="gpt_bigcode",
-        layers="transformer.h",
-        final_norm="transformer.ln_f",
-        attention="attn",
-        mlp="mlp",
-        layout=Layout("per_head", ("c_attn",)),
-        out="c_proj",
-        note="one head of keys and values in most models",
-    ),
-    Family(
-        name="gptj",
-        layers="transformer.h",
-        final_norm="transformer.ln_f",
-        attention="attn",
-        mlp="mlp",
-        layout=Layout("separate", ("q_proj", "k_proj", "v_proj")),
-        out="out_proj",
-        parallel=True,
-        kernel="eager",
-        note="interleaved, partial rotary embedding; " + _ITS_OWN,
-    ),
-    Family(
-        name="gpt_neo",
-        layers="transformer.h",
-        final_norm="transformer.ln_f",
-        attention="attn.attention",
-        mlp="mlp",
-        layout=Layout("separate", ("q_proj", "k_proj", "v_proj")),
-        out="out_proj",
-        kernel="eager",
-        note="scores are not scaled; window in every second layer; " + _ITS_OWN,
-    ),
-    Family(
-        name="bloom",
-        layers="transformer.h",
-        final_norm="transformer.ln_f",
-        attention="self_attention",
-        attention_sum="self_attention.dense",
-        mlp="mlp",
-        mlp_sum="mlp.dense_4h_to_h",
-        layout=Layout("per_head", ("query_key_value",)),
-        out="dense",
-        kernel="eager",
-        note="ALiBi; " + _ITS_OWN,
-        refused=(("apply_residual_connection_post_layernorm", True, "what a block adds is added to its normalised "
-                  "input, and not to the residual stream"),),
-    ),
-    Family(
-        name="mpt",
-        layers="transformer.blocks",
-        final_norm="transformer.norm_f",
-        attention="attn",
-        mlp="ffn",
-        mlp_sum="ffn.down_proj",
-        layout=Layout("blocks", ("Wqkv",)),
-        out="out_proj",
-        clip="attn_config.clip_qkv",
-        kernel="eager",
-        note="ALiBi; projections clipped in some models; " + _ITS_OWN,
-    ),
-    Family(
-        name="falcon",
-        layers="transformer.h",
-        final_norm="transformer.ln_f",
-        attention="self_attention",
-        mlp="mlp",
-        layout=Layout("per_head", ("query_key_value",)),
-        out="dense",
-        parallel="parallel_attn",
-        kernel="eager",
-        note=_ITS_OWN,
-        refused=(("alibi", True, "the two attentions that transformers has for it disagree: eager adds ALiBi twice "
-                  "(Falcon-RW)"),),
-    ),
+    _GPT2,
+    _like_gpt2("gpt_bigcode", "c_attn", note="one head of keys and values in most models"),
+    _like_gpt2("gptj", "", layout=_LLAMA.layout, out="out_proj", parallel=True, kernel="eager",
+               note="interleaved, partial rotary embedding; " + _ITS_OWN),
+    _like_gpt2("gpt_neo", "", layout=_LLAMA.layout, attention="attn.attention", out="out_proj", kernel="eager",
+               note="scores are not scaled; window in every second layer; " + _ITS_OWN),
+    _like_gpt2("bloom", "query_key_value", attention="self_attention", attention_sum="self_attention.dense",
+               mlp_sum="mlp.dense_4h_to_h", out="dense", kernel="eager", note="ALiBi; " + _ITS_OWN,
+               refused=(("apply_residual_connection_post_layernorm", True, "what a block adds is added to its "
+                         "normalised input, and not to the residual stream"),)),
+    _like_gpt2("mpt", "", layout=Layout("blocks", ("Wqkv",)), layers="transformer.blocks",
+               final_norm="transformer.norm_f", mlp="ffn", mlp_sum="ffn.down_proj", out="out_proj",
+               clip="attn_config.clip_qkv", kernel="eager",
+               note="ALiBi; projections clipped in some models; " + _ITS_OWN),
+    _like_gpt2("falcon", "query_key_value", attention="self_attention", out="dense", parallel="parallel_attn",
+               kernel="eager", note=_ITS_OWN,
+               refused=(("alibi", True, "the two attentions that transformers has for it disagree: eager adds ALiBi "
+                         "twice (Falcon-RW)"),)),
     _like_llama("opt", layers="model.decoder.layers", final_norm="model.decoder.final_layer_norm", out="out_proj",
                 mlp="fc2", scales_queries=True, behind_norm="model.decoder.project_out",
                 adds_if="do_layer_norm_before"),

@@ -105,6 +105,11 @@ class Table(Answering):
         """The rows that a boolean mask or an index array picks."""
         return Table({name: column[keep] for name, column in self.columns.items()}, self.units, self.caption)
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every row as a mapping, its entries as Python's own."""
+        for row in zip(*(column.tolist() for column in self.columns.values()), strict=True):
+            yield dict(zip(self.columns, row, strict=True))
+
     def groups(self, column: str) -> Iterator[tuple[Any, "Table"]]:
         """Every value of a column with its rows, in the order of appearance."""
         for value in dict.fromkeys(self[column].tolist()):

@@ -32,7 +32,7 @@ LEVELS = {
         "worlds",
     ),
     "prompts": (),
-    "wind_tunnels": ("programs", "tasks", "networks", "training", "evaluation", "plans", "studies", "cli"),
+    "wind_tunnels": ("tasks", "networks", "programs", "training", "evaluation", "plans", "studies", "cli"),
     "reports": ("claims", "plotly", "page", "certificate comparison ledger"),
 }  # fmt: skip
 """The rooms of each package from the lowest to the highest: a room imports from lower ones alone, never from a peer."""

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,7 +74,7 @@ def print_certificate(record: RunRecord) -> None:
         (row["number"], row["word"], _counted(row, "called", "n_judged"), _counted(row, "worst", "n_worst"),
          _counted(row, "covered", "n_covered"),
          " ".join(_short(row[f"power_{i}"]) for i in (1, 2, 3)) if row["n_planted"] else "")
-        for row in _rows(found.tables["headlines"])
+        for row in found.tables["headlines"].rows()
     )  # fmt: skip
     show_table(f"certificate of {record.spec['certified']['name']}", head, cells)
     show_notes(found.notes)
@@ -102,7 +102,7 @@ def print_side_by_side(findings: Findings) -> None:
 def print_differences(found: "Columns") -> None:
     """The headline numbers of a comparison, each group against its reference."""
     rows = []
-    for row in _rows(found):
+    for row in found.rows():
         if row["is_headline"] and row["against"]:
             interval = None if math.isnan(row["difference_low"]) else (row["difference_low"], row["difference_high"])
             cells = (f"{row['probe']}.{row['name']}", row["group"], row["against"], _short(row["value"]),
@@ -118,7 +118,7 @@ def print_sets(found: "Columns") -> None:
     rows = [
         (f"{row['probe']}.{row['name']}", row["group"], row["values"], _measured(row["mean"], row["unit"]),
          _range(None if math.isnan(row["low"]) else (row["low"], row["high"]), f"none: {row['reason']}"))
-        for row in _rows(found) if row["is_headline"]
+        for row in found.rows() if row["is_headline"]
     ]  # fmt: skip
     show_table("over prompt sets", ("number", "", "by set", "mean", "95 % interval over sets"), rows)
 
@@ -158,15 +158,10 @@ def print_power(found: "Columns", every: bool) -> None:
     rows = (
         (f"{row['probe']}.{row['name']}", _measured(row["value"], row["unit"]),
          *(_short(row[name]) for name in numbers), row["reason"])
-        for row in _rows(found) if every or row["is_headline"]
+        for row in found.rows() if every or row["is_headline"]
     )  # fmt: skip
     columns = ("number", "value", "null", "distance", "smallest above", "smallest below", "n", "")
     show_table(found.caption, columns, rows)
-
-
-def _rows(table: "Columns") -> Iterator[dict[str, Any]]:
-    for row in zip(*(column.tolist() for column in table.columns.values()), strict=True):
-        yield dict(zip(table.columns, row, strict=True))
 
 
 def _with_interval(figure: "Figure | None") -> str:

@@ -7,7 +7,6 @@ from typing import Any
 from interp.certifying.verdicts import MEANINGS, Count
 from interp.records.record import RunRecord
 from interp.system.foreign_files import readable
-from interp.table import Table
 
 from ..page import about
 from ..page.render import style_sheet, templates_of_pages, write_page
@@ -31,9 +30,9 @@ def html(record: RunRecord) -> str:
         certified=record.spec["certified"],
         about=about,
         words=MEANINGS,
-        rows=_rows(findings.tables["headlines"]),
-        worlds=_rows(findings.tables["worlds"]),
-        known=_rows(findings.tables["known"]) if "known" in findings.tables else [],
+        rows=[*findings.tables["headlines"].rows()],
+        worlds=[*findings.tables["worlds"].rows()],
+        known=[*findings.tables["known"].rows()] if "known" in findings.tables else [],
         interval=interval,
         is_said=isfinite,
         place=place,
@@ -50,10 +49,3 @@ def interval(row: dict[str, Any], name: str, n: str) -> tuple[float, float]:
 def place(share: float, most: float) -> float:
     """Where a share stands on a drawing 100 wide that ends at `most`."""
     return round(100 * min(share / most, 1.0), 1)
-
-
-def _rows(table: Table) -> list[dict[str, Any]]:
-    return [
-        dict(zip(table.columns, row, strict=True))
-        for row in zip(*(column.tolist() for column in table.columns.values()), strict=True)
-    ]

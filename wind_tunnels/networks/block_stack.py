@@ -1,4 +1,4 @@
-"""A causal language model without attention: embedding, a stack of blocks, final norm, output head.
+"""A causal language model of our own: embedding, a stack of blocks, final norm, output head.
 
 What passes from block to block is its residual stream. It is an ordinary transformers model: `save_pretrained` writes
 its checkpoint, and `AutoModelForCausalLM` reads it once the module of its family was imported.
@@ -42,7 +42,7 @@ class BlockStack(PreTrainedModel):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(blocks)
-        self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.final_norm: nn.Module = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
     def get_input_embeddings(self) -> nn.Module:
@@ -55,6 +55,14 @@ class BlockStack(PreTrainedModel):
         """What the first block receives."""
         return self.embed_tokens(input_ids)
 
+    def through_blocks(
+        self, x: Float[torch.Tensor, "batch pos d_model"], attention_mask: torch.Tensor | None
+    ) -> Float[torch.Tensor, "batch pos d_model"]:
+        """What the last block returns. Padding stands on the right, where nothing before it can see it."""
+        for block in self.layers:
+            x = block(x)
+        return x
+
     def forward(
         self,
         input_ids: Int[torch.Tensor, "batch pos"],
@@ -62,13 +70,7 @@ class BlockStack(PreTrainedModel):
         logits_to_keep: int | Int[torch.Tensor, " kept"] = 0,
         use_cache: bool | None = None,
     ) -> CausalLMOutput:
-        """Logits at all positions (0), the last few (a number) or the named ones.
-
-        Padding stands on the right, where nothing before it can see it: a mask changes nothing. There is no cache.
-        """
-        x = self.embed(input_ids)
-        for block in self.layers:
-            x = block(x)
-        x = self.final_norm(x)
+        """Logits at all positions (0), the last few (a number) or the named ones; there is no cache."""
+        x = self.final_norm(self.through_blocks(self.embed(input_ids), attention_mask))
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         return CausalLMOutput(logits=self.lm_head(x[:, kept]))

@@ -9,35 +9,31 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.masking_utils import create_causal_mask
-from transformers.modeling_outputs import CausalLMOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
 from interp.families import Family, Layout
 
+from ..networks.block_stack import BlockStack, BlockStackConfig
 
-class ProgramConfig(PreTrainedConfig):
-    """The sizes of a compiled program; `fields` are those that every configuration of transformers has."""
+
+class ProgramConfig(BlockStackConfig):
+    """The sizes of a compiled program."""
 
     model_type = "program"
 
     def __init__(
         self,
-        vocab_size: int = 20,
-        hidden_size: int = 16,
-        num_hidden_layers: int = 2,
         num_attention_heads: int = 1,
         head_dim: int = 8,
         intermediate_size: int = 8,
         max_position_embeddings: int = 9,
         **fields: Any,
     ) -> None:
-        self.vocab_size, self.hidden_size, self.num_hidden_layers = vocab_size, hidden_size, num_hidden_layers
         self.num_attention_heads, self.head_dim = num_attention_heads, head_dim
         self.intermediate_size, self.max_position_embeddings = intermediate_size, max_position_embeddings
-        fields.setdefault("tie_word_embeddings", False)
         super().__init__(**fields)
 
 
@@ -90,48 +86,36 @@ class ProgramBlock(nn.Module):
         return x + self.mlp(x)
 
 
-class ProgramForCausalLM(PreTrainedModel):
+class ProgramForCausalLM(BlockStack):
     """A compiled program. The logits at a position are over the program's answers at that position."""
 
     config_class = ProgramConfig
-    base_model_prefix = ""
-    main_input_name = "input_ids"
     _supports_sdpa = True
     _supports_attention_backend = True
 
     def __init__(self, config: ProgramConfig) -> None:
-        super().__init__(config)
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        super().__init__(config, (ProgramBlock(config) for _ in range(config.num_hidden_layers)))
         self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.layers = nn.ModuleList(ProgramBlock(config) for _ in range(config.num_hidden_layers))
         self.final_norm = nn.Identity()
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
+    def embed(self, input_ids: Int[torch.Tensor, "batch pos"]) -> Float[torch.Tensor, "batch pos d_model"]:
+        return self.embed_tokens(input_ids) + self.embed_positions(_positions(input_ids))
 
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
-    def forward(
-        self,
-        input_ids: Int[torch.Tensor, "batch pos"],
-        attention_mask: torch.Tensor | None = None,
-        logits_to_keep: int | Int[torch.Tensor, " kept"] = 0,
-        use_cache: bool | None = None,
-    ) -> CausalLMOutput:
-        """Logits at all positions (0), the last few (a number) or the named ones; there is no cache."""
-        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        x = self.embed_tokens(input_ids) + self.embed_positions(positions)
+    def through_blocks(
+        self, x: Float[torch.Tensor, "batch pos d_model"], attention_mask: torch.Tensor | None
+    ) -> Float[torch.Tensor, "batch pos d_model"]:
         mask = create_causal_mask(
-            self.config, x, attention_mask, None, position_ids=positions[None]
+            self.config, x, attention_mask, None, position_ids=_positions(x)[None]
         )  # the fourth is the cache, whose name depends on the version
         for block in self.layers:
             x = block(x, mask)
-        x = self.final_norm(x)
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        return CausalLMOutput(logits=self.lm_head(x[:, kept]))
+        return x
+
+
+def _positions(of: torch.Tensor) -> Int[torch.Tensor, " pos"]:
+    return torch.arange(of.shape[1], device=of.device)
 
 
 AutoConfig.register("program", ProgramConfig)

@@ -14,9 +14,9 @@ import numpy as np
 
 from interp.capture import Mechanism
 from interp.errors import UnknownName
-from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
+from ..tasks.shipped_task import required_columns
 from .card import CARD, read_card, true_directions
 from .mechanism import ProgramMechanism
 from .rules import evaluate, same_value, words_of
@@ -119,11 +119,7 @@ class Program(Task):
         places = {same_value(answer): i for i, answer in enumerate(self.answers)}
         index = np.array([[places[same_value(row[output][p - 1])] for p in scored] for row in found]).reshape(shape)
         posterior = np.eye(len(self.answers))[index]
-        columns = {
-            "position": np.broadcast_to(scored, shape),
-            "evidence": np.broadcast_to(scored, shape),
-            "bayes_entropy_bits": entropy_bits(posterior),
-        }
+        columns = required_columns(scored, scored, posterior)
         for name in (*self.columns, "answer"):
             source = output if name == "answer" else name
             values = [[row[source][p - 1] for p in scored] for row in found]
