@@ -4,7 +4,6 @@ A probe declares its sentences (`interp.Sentences`). Here one is chosen by where
 controls are said in it, and all stand in the order of their questions: none is picked by its p or its size.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from interp.errors import InterpError
 from interp.findings import Findings, Scalar
 from interp.probe import Question, Sentences
 from interp.records.headlines import Headline, headlines
+from interp.records.labels import clause
 from interp.records.power import detectable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
@@ -27,7 +27,6 @@ SAID: Mapping[Verdict, str] = {
 """A verdict as it opens its sentence; a number whose probe declares no question has none."""
 
 _LAST = 1_000  # the place of what declares no question
-_SHORTEST = 5  # words of a clause that can stand alone
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,6 @@ def number(h: Headline) -> Answer:
     value = with_unit(short(s.value), s.unit)
     change = "" if h.standing != "unjudged" else f"Not tested: {_why(s)}."
     return Answer(clause(h.name, s.meaning), "number", f"{value}, {h.verdict}.", change, h)
-
-
-def clause(name: str, meaning: str) -> str:
-    """The first clause of a meaning that can stand alone; the name in words where there is no meaning."""
-    meaning = meaning or name.replace("_no_first", " without the first position").replace("_", " ")
-    ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
-    end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
-    return meaning[:1].upper() + meaning[1:end] if re.match(r"[a-z]+[ ,]", meaning) else meaning[:end]
 
 
 def _declared(

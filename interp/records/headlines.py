@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from interp.findings import Control, Findings, Scalar, Standing
+from interp.records.labels import label
 from interp.words import DASH, p_value, short, with_unit
 
 VERDICTS: Mapping[Standing, str] = {
@@ -169,7 +170,7 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
         yes = [(probe, name) for probe, name, standing in numbers if standing == "above"]
         no = [(probe, name) for probe, name, standing in numbers if standing in ("within", "below")]
         if yes and no:
-            tested = [f"{probe}.{name}" for probe, name in yes if findings[probe].essential_controls(name)]
+            tested = [label(p, n, findings[p][n].meaning) for p, n in yes if findings[p].essential_controls(n)]
             trust = f"Trust {', '.join(tested)}, whose controls agree" if tested else "No control decides between them"
             sentences.append(
                 f"Probes disagree on whether {fact}. Yes: {_with_values(findings, yes)}. "
@@ -179,4 +180,5 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
 
 
 def _with_values(findings: Mapping[str, Findings], named: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{probe}.{name} ({findings[probe][name].briefly})" for probe, name in named)
+    numbers = [(probe, name, findings[probe][name]) for probe, name in named]
+    return ", ".join(f"{label(p, n, number.meaning)} ({p}.{n}: {number.briefly})" for p, n, number in numbers)

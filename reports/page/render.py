@@ -17,6 +17,7 @@ from interp.errors import RecordError
 from interp.findings import RULE
 from interp.records.answers import SAID, Answer, answers, settled, unclear
 from interp.records.headlines import contradictions, tried
+from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
 from interp.system.whole_files import writing
@@ -25,7 +26,6 @@ from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, print
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
 from .calibration import the_tunnel
-from .labels import label
 from .sections import Section, by_question, headline, opening, sections
 from .security import policy, script_json
 from .tabulate import N_ROWS

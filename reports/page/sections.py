@@ -10,6 +10,7 @@ from interp.findings import Findings, Interval, Null, Scalar
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
+from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
@@ -18,7 +19,6 @@ from interp.words import short
 from ..plotly.prepare import Plot, prepare, undrawable
 from . import certified
 from .calibration import TRUTHS, Calibration, calibrations, the_tunnel
-from .labels import label
 from .security import script_json
 from .strip import Strip, strip
 from .tabulate import Listing, listings

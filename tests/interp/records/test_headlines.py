@@ -80,12 +80,12 @@ def test_probes_that_disagree_about_a_fact_are_named():
     fact = "attention narrows with depth"
     both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(0.1, p=0.9))}
     assert contradictions(both) == (
-        f"Probes disagree on whether {fact}. Yes: a.x (1 bits, p = 0.001). No: b.y (0.1 bits, p = 0.9). No control "
-        "decides between them.",
+        f"Probes disagree on whether {fact}. Yes: A number (a.x: 1 bits, p = 0.001). No: A number (b.y: 0.1 bits, "
+        "p = 0.9). No control decides between them.",
     )
     assert contradictions({"a": both["a"]}) == ()
     tested = both | {"a": findings("a", fact=fact, x=scalar(p=0.001), sink=scalar(p=0.01))}
-    assert contradictions(tested)[0].endswith(" Trust a.x, whose controls agree.")
+    assert contradictions(tested)[0].endswith(" Trust A number, whose controls agree.")
     open_one = {"a": both["a"], "b": findings("b", fact=fact, y=scalar(0.1, p=0.9, underpowered=True))}
     assert contradictions(open_one) == ()
 
@@ -101,4 +101,4 @@ def test_what_was_tried_is_counted_in_numbers_and_tables():
 def test_numbers_of_one_fact_on_opposite_sides_contradict_one_another():
     fact = "attention depends on this prompt's content"
     both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(-1.0, p=0.001))}
-    assert len(contradictions(both)) == 1 and "No: b.y (−1 bits, p = 0.001)" in contradictions(both)[0]
+    assert len(contradictions(both)) == 1 and "No: A number (b.y: −1 bits, p = 0.001)" in contradictions(both)[0]

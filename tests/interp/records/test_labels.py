@@ -2,8 +2,7 @@
 
 import tomllib
 
-from interp.reports.page.labels import label
-
+from interp.records.labels import label
 from interp.registry import entries, load_entry
 from tests.paths import ROOT
 
@@ -20,7 +19,7 @@ def test_a_number_without_a_name_is_called_by_its_meaning_or_its_name_in_words()
 
 
 def test_every_name_is_of_a_registered_probe_and_tells_its_numbers_apart():
-    named = tomllib.loads((ROOT / "reports" / "names.toml").read_text(encoding="utf-8"))
+    named = tomllib.loads((ROOT / "interp" / "records" / "names.toml").read_text(encoding="utf-8"))
     known = {*entries("probe"), *entries("study"), "tunnel"}
     assert set(named) <= known
     for probe, names in named.items():
@@ -28,7 +27,7 @@ def test_every_name_is_of_a_registered_probe_and_tells_its_numbers_apart():
 
 
 def test_every_headline_number_that_a_probe_declares_has_a_name():
-    named = tomllib.loads((ROOT / "reports" / "names.toml").read_text(encoding="utf-8"))
+    named = tomllib.loads((ROOT / "interp" / "records" / "names.toml").read_text(encoding="utf-8"))
     lacking = [
         f"{probe}.{name}"
         for probe in entries("probe")

@@ -1,13 +1,13 @@
 """What a number is called where there is room for a few words: `names.toml`, or the first clause of its meaning."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from interp.records.answers import clause
-
 _NO_FIRST = "_no_first"
+_SHORTEST = 5  # words of a clause that can stand alone
 
 
 def label(probe: str, name: str, meaning: str) -> str:
@@ -19,6 +19,14 @@ def label(probe: str, name: str, meaning: str) -> str:
     return known if bare == name else f"{known}, without the first position"
 
 
+def clause(name: str, meaning: str) -> str:
+    """The first clause of a meaning that can stand alone; the name in words where there is no meaning."""
+    meaning = meaning or name.replace("_no_first", " without the first position").replace("_", " ")
+    ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
+    end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
+    return meaning[:1].upper() + meaning[1:end] if re.match(r"[a-z]+[ ,]", meaning) else meaning[:end]
+
+
 @cache
 def _names() -> Mapping[str, Mapping[str, str]]:
-    return tomllib.loads((Path(__file__).parent.parent / "names.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
