@@ -20,11 +20,13 @@ from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 from interp.words import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
 
-Verdict = Literal["yes", "no", "opposite", "unclear", "number"]
+Verdict = Literal["yes", "no", "opposite", "depends", "unclear", "number"]
 SAID: Mapping[Verdict, str] = {
-    "yes": "Yes.", "no": "No.", "opposite": "No, the opposite.", "unclear": "Cannot tell.", "number": "",
+    "yes": "Yes.", "no": "No.", "opposite": "No, the opposite.", "depends": "It depends.", "unclear": "Cannot tell.",
+    "number": "",
 }  # fmt: skip
-"""A verdict as it opens its sentence; a number whose probe declares no question has none."""
+"""A verdict as it opens its sentence; a number whose probe declares no question has none. An answer depends where a
+control puts the number on the other side of its null."""
 
 _LAST = 1_000  # the place of what declares no question
 
@@ -133,7 +135,10 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     elif verdict == "unclear":
         sentence = f"{_why(h.scalar)}."
     else:
-        chosen = {"yes": said.yes, "opposite": said.opposite}.get(verdict) or said.no
+        beside = {"above": said.yes, "below": said.opposite}
+        if said.expected == "below":
+            beside = {"above": said.opposite, "below": said.yes}
+        chosen = beside.get(h.standing) or said.no
         sentence = _with_twins(chosen.format_map(values), h)
     return Answer(said.question.format_map(values), verdict, sentence, _change(said, h, verdict), h)
 
@@ -143,13 +148,19 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
         return "unclear"
     if h.standing == "within":
         return "no"
+    if any(_is_reversed(h, s) for _, s in h.controls):
+        return "depends"
     return "yes" if h.standing == said.expected else "opposite"
+
+
+def _is_reversed(h: Headline, twin: Scalar) -> bool:
+    """Whether a control puts the number on the other side of its null."""
+    return twin.standing() in {"above", "below"} - {h.standing}
 
 
 def _with_twins(sentence: str, h: Headline) -> str:
     """The same with the number as its controls give it, and a "but" before one on the other side of its null."""
-    sides = {"above", "below"} - {h.standing}
-    twins = [f"{'but ' if s.standing() in sides else ''}{c.words}: {_value(s)}" for c, s in h.controls]
+    twins = [f"{'but ' if _is_reversed(h, s) else ''}{c.words}: {_value(s)}" for c, s in h.controls]
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 

@@ -59,8 +59,10 @@ def _decoded(table: Table, said: Said) -> Figure:
             mine.points(
                 y, name, colour, 5, x=x, xaxis=axes[0], yaxis=axes[1], legendgroup=name, showlegend=is_named
             )  # fmt: skip
+    n_states = len(np.unique(table["state"][table["state"] >= 0]))
+    shown = " in their triangle" if n_states == 3 else f" of {n_states} states, on the plane where they vary most"
     reading = (
-        f"Left, exact {said['beliefs']} (a triangle of three states, or their first principal plane); right, what a "
+        f"Left, exact {said['beliefs']}{shown}; right, what a "
         "linear readout predicts of them in held-out sequences, coloured by the exact most likely state. The same "
         "shape on both sides means that their geometry is in the activations."
         if is_plane

@@ -76,13 +76,13 @@ class Sula(Probe):
     quantities: ClassVar[Quantities] = QUANTITIES
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            40, "Do the answers of {model} follow the evidence, as Bayes' rule requires?", ("slope",),
+            40, "Do the answers of {model} follow the evidence?", ("slope",),
             "Its log-odds change by {slope} bits per bit of evidence (Bayes' rule: 1; evidence ignored: 0).",
             "Its log-odds follow the evidence no better than that of other problems.",
             "Its log-odds change against the evidence, by {slope} bits per bit.",
         ),
         Sentences(
-            40, "Do the answers of {model} follow the evidence, as Bayes' rule requires?", ("kl_skill",),
+            40, "Do the answers of {model} follow the evidence?", ("kl_skill",),
             "In KL, its answers are {kl_skill} of the way from the best constant answer (0) to Bayes' rule (1).",
             "Its answers are no closer to the exact posterior than to those of other sequences.",
             "Its answers are further from the exact posterior than from those of other sequences.",

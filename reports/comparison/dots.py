@@ -74,11 +74,13 @@ def _title(headline: Table) -> str:
     difference = headline["difference"][moved]
     near = np.where(difference > 0, headline["difference_low"][moved], headline["difference_high"][moved])
     with np.errstate(divide="ignore"):
-        order = np.argsort(-np.abs(difference / (difference - near)), kind="stable")[:_NAMED]
+        order = np.argsort(-np.abs(difference / (difference - near)), kind="stable")
+    clearest: dict[str, int] = {}
+    for i in moved[order].tolist():
+        clearest.setdefault(label_of(headline, i), i)
     named = [
-        f"{label_of(headline, i)} ({'higher' if headline['difference'][i] > 0 else 'lower'} in "
-        f"{cut(str(headline['group'][i]))})"
-        for i in moved[order].tolist()
+        f"{name} ({'higher' if headline['difference'][i] > 0 else 'lower'} in {cut(str(headline['group'][i]))})"
+        for name, i in list(clearest.items())[:_NAMED]
     ]
     differ, most = ("differs", "") if len(moved) == 1 else ("differ", "most clearly ")
     return f"{len(moved)} of {judged.sum()} headline numbers {differ}: {most}{' and '.join(named)}"

@@ -98,7 +98,7 @@ def n_moved(differences: Table) -> Scalar:
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
     n = judged.n_rows
     low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
-    null = Null("expected by chance, if intervals were independent", ALPHA * n, (low, high))
+    null = Null("by chance alone, were the numbers independent", ALPHA * n, (low, high))
     return Scalar.of(
         np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",

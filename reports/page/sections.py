@@ -129,13 +129,13 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
 
 
 def by_question(findings: Mapping[str, Findings]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Of a comparison what differs under each question, in sentences: `Higher in b: slope (0.5; 0.2 in a).`."""
+    """Of a comparison what differs under each question, in sentences: `Higher in b than in a: slope (0.5; 0.2).`."""
     said: dict[str, dict[str, list[str]]] = {}
     for row, name, value, reference in _compared(findings):
         way = "Higher" if row["difference"] > 0 else "Lower"
-        heads = {"moved": f"{way} in {row['group']}", "within": "No difference shown"}
+        heads = {"moved": f"{way} in {row['group']} than in {row['against']}", "within": "No clear difference"}
         head = heads.get(row["verdict"], "Not tested, as an interval is missing")
-        text = f"{name} ({value}; {reference} in {row['against']})" if row["verdict"] == "moved" else name
+        text = f"{name} ({value}; {reference})" if row["verdict"] == "moved" else name
         if math.isfinite(row["difference"]) and text not in said.get(row["probe"], {}).get(head, ()):
             said.setdefault(row["probe"], {}).setdefault(head, []).append(text)
     return tuple(

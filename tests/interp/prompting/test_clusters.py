@@ -44,7 +44,7 @@ def test_frames_are_found_by_their_wording_and_said() -> None:
     assert in_words(found) == "24 prompts in 9 clusters, by shared wording"
     assert list(found.clusters.n_at) == [0.25, 0.5, 1.0] and found.clusters.n_at[1.0] == 24
     counting, wording = notes_of(found)
-    assert counting.startswith("24 prompts in 9 clusters, by shared wording, which weigh as much as 5 of one size: ")
+    assert counting.startswith("24 prompts in 9 clusters, by shared wording, which weigh as much as 5 of one size. ")
     assert "at a quarter the clusters would be" in wording and "at all of them 24" in wording
     assert "6 prompts, such as 'Ann saw the dog" in wording and "which share 7 of 8 pairs" in wording
     assert "--cluster COLUMN" in wording and "--cluster none" in wording
@@ -70,8 +70,8 @@ def test_a_column_or_the_user_goes_before_the_wording(columns, cluster, by, n) -
 @pytest.mark.parametrize(
     ("column", "cluster", "said"),
     [
-        ([i // 2 for i in range(24)], None, "24 prompts in 12 clusters, by the column cluster: whole"),
-        ([i // 6 for i in range(24)], None, "24 prompts in 4 clusters, by the column cluster: whole"),
+        ([i // 2 for i in range(24)], None, "24 prompts in 12 clusters, by the column cluster. Prompts"),
+        ([i // 6 for i in range(24)], None, "24 prompts in 4 clusters, by the column cluster. Prompts"),
         ([max(i - 15, 0) for i in range(24)], None, "9 clusters, by the column cluster, which weigh as much as 2 of"),
         ([max(i - 10, 0) for i in range(24)], None, ""),
         (range(24), None, ""),
