@@ -8,9 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -167,44 +166,3 @@ def test_a_folder_that_is_closed_in_the_middle_is_told_and_loses_nothing(open_to
         path.chmod(0o755)
     writer.write(disk, 2)
     assert read(writer, disk) == whole
-
-
-@pytest.fixture
-def lossy(tmp_path) -> Iterator[tuple[Path, Path, Callable[[], None]]]:
-    """A file system that keeps what was synced, where it leaves its states, and what takes it away."""
-    try:
-        import fuse  # noqa: F401
-    except (ImportError, OSError) as error:
-        pytest.skip(f"no file system of FUSE can be served here: {error}")
-    at, states = tmp_path / "lossy", tmp_path / "states"
-    at.mkdir()
-    server = subprocess.Popen([sys.executable, "-m", "tests.lossy_disk", str(at), str(states)], stderr=subprocess.PIPE)
-    while not at.is_mount():
-        if server.poll() is not None:
-            pytest.skip(f"no file system of FUSE can be mounted here: {server.stderr.read().decode()[-200:]}")
-        time.sleep(0.05)
-
-    def unmount() -> None:
-        if at.is_mount():
-            subprocess.run(["umount", str(at)], check=True)
-        server.communicate(timeout=60)
-
-    yield at, states, unmount
-    unmount()
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_whenever_the_power_is_cut_the_earlier_or_the_new_content_is_there(lossy, tmp_path_factory, name):
-    writer, (disk, states, unmount) = WRITERS[name], lossy
-    whole = content(writer, tmp_path_factory.mktemp("whole"))
-    if writer.replaces:
-        writer.write(disk, 1)
-    before, earlier = read(writer, disk), {*states.glob("*/*")}
-    writer.write(disk, 2)
-    assert read(writer, disk) == whole
-    unmount()
-    found = {state: read(writer, state) for state in sorted({*states.glob("*/*")} - earlier)}
-    assert len(found) > 2 and found[max(states.glob("lazy/*"))] == whole
-    for state, there in found.items():
-        files = there.items() <= {*before.items(), *whole.items()} if isinstance(there, dict) else False
-        assert there in (before, whole) or files, state

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from typing import Literal, TypeGuard, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
 
@@ -29,11 +29,16 @@ def check_fraction(asked: str, name: str, value: object) -> None:
         raise UsageError(asked=asked, found=f"{name} = {value!r}", fix="It is a number from 0 to below 1.")
 
 
-def check_choice(given: Mapping[str, object], choices: Mapping[str, Sequence[str]]) -> None:
-    """Every one of these names is among the known ones; an unknown one lists the nearest."""
-    for name, known in choices.items():
-        if given[name] not in known:
-            raise UnknownName(name, str(given[name]), known)
+def check_words(asked: str, given: object) -> None:
+    """Fields annotated as a `Literal` hold one of its words (an unknown one lists the nearest), those of `bool` one."""
+    for name, hint in get_type_hints(type(given)).items():
+        value = getattr(given, name)
+        words = [hint, *get_args(hint)]
+        known = [word for each in words if get_origin(each) is Literal for word in get_args(each)]
+        if known and value not in known and not (value is None and type(None) in words):
+            raise UnknownName(name, str(value), known)
+        if hint is bool and type(value) is not bool:
+            raise UsageError(asked=asked, found=f"{name} = {value!r}", fix="It is True or False.")
 
 
 def check_distinct(asked: str, name: str, values: Sequence[object]) -> None:

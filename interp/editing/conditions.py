@@ -30,7 +30,7 @@ from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
 from interp.reading.batches import Batches, RowIndex, make_batch, most_sequences
 from interp.reading.collector import OF_THE_END, Collector
-from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
+from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, capture, collecting
 from interp.reading.packs import each_alone
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import Name, Stage, Unfinished
@@ -176,8 +176,15 @@ def capture_edited(
     checks: list[Check] | None = None,
     progress: Report | None = None,
     seed: int = 0,
+    unfinished: Unfinished | None = None,
+    name: str = "pass",
 ) -> Capture:
-    """What `interp.reading.forward.capture` gives, of the model under edits."""
+    """What `interp.reading.forward.capture` gives, of the model under edits; work on edited ones is not kept."""
+    if not edits:
+        return capture(
+            model, prompts, ids, needs, layers=layers, listeners=listeners, progress=progress, seed=seed,
+            unfinished=unfinished, name=name,
+        )  # fmt: skip
     kept: list[Capture] = []
 
     def keep(under: Capture) -> Readout:

@@ -55,33 +55,19 @@ def choose_placement(
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | int | None = None,
     device_map: str | Mapping[str, int | str] | None = None,
+    is_loaded: bool = True,
 ) -> Placement:
-    """The placement that was asked for (`default_placement`).
+    """What was asked for, and else a GPU if there is one, float32 unless only bfloat16 fits on it.
 
-    Raises `ModelError` with the numbers where the weights do not fit, and for Phi in float16; `UsageError` for a
-    device that is not there.
+    Raises `ModelError` for Phi in float16 and, where it `is_loaded`, with the numbers where the weights do not fit;
+    `UsageError` for a device that is not there.
     """
-    if device_map is not None and n_started() > 1:
+    if device_map is not None and is_loaded and n_started() > 1:
         raise UsageError(
             asked=f"device_map={device_map!r} in each of {n_started()} processes",
             found="every process would spread the model over the same devices",
             fix="Spread it in one process, or load it whole in every process, on its own GPU.",
         )
-    placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
-    if getattr(config, "quantization_config", None) is None:  # how small others are is not said
-        _refuse_if_too_big(config, n_parameters, placement, free_bytes(placement))
-    return placement
-
-
-def default_placement(
-    config: PreTrainedConfig,
-    n_parameters: int,
-    *,
-    dtype: str | torch.dtype | None = None,
-    device: str | torch.device | int | None = None,
-    device_map: str | Mapping[str, int | str] | None = None,
-) -> Placement:
-    """What was asked for, and else a GPU if there is one, float32 unless only bfloat16 fits on it."""
     device = None if device is None else device_name(device)
     if device_map is not None and device is not None:
         raise UsageError(
@@ -102,7 +88,10 @@ def default_placement(
             found="this kind of device has no float64",
             fix="Use float32 there, or device='cpu'.",
         )
-    return replace(placement, dtype=dtype)
+    placement = replace(placement, dtype=dtype)
+    if is_loaded and getattr(config, "quantization_config", None) is None:  # how small others are is not said
+        _refuse_if_too_big(config, n_parameters, placement, free_bytes(placement))
+    return placement
 
 
 def free_bytes(placement: Placement) -> int:

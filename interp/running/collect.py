@@ -100,10 +100,7 @@ def collect(
         with hidden_folder(beside) as parts:
             found = replace(_streamed(model, pool, ids, asked, parts), provenance=read)
             return open_capture(with_words(found, model.tokenizer).save(to))
-    if edits:
-        found = capture_edited(model, pool, ids, asked, with_donors(edits, model.info), layers=layers)
-    else:
-        found = capture(model, pool, ids, asked, layers=layers)
+    found = capture_edited(model, pool, ids, asked, with_donors(edits, model.info), layers=layers)
     return with_words(replace(found, provenance=read), model.tokenizer)
 
 

@@ -14,7 +14,7 @@ from interp.loading.admission import count_parameters, read_config
 from interp.loading.aliases import ALIASES
 from interp.loading.hub_files import ModelFiles
 from interp.loading.load import info_from_config
-from interp.loading.placement import Placement, default_placement
+from interp.loading.placement import Placement, choose_placement
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import locate
 from interp.loading.text_part import build_model, family_in
@@ -101,8 +101,13 @@ def _without_weights(
     """A model of this configuration whose files are elsewhere."""
     trust_remote_code = options.trust_remote_code
     n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
-    placement = default_placement(
-        config, n_parameters, dtype=options.dtype, device=options.device, device_map=options.device_map
+    placement = choose_placement(
+        config,
+        n_parameters,
+        dtype=options.dtype,
+        device=options.device,
+        device_map=options.device_map,
+        is_loaded=False,
     )
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
     wanted = getattr(torch, placement.dtype)

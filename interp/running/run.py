@@ -276,16 +276,10 @@ class _Session:
         ids, seed = pool.tokens.ids, self.spec.seed
         what = f"reading {model.name}, prompts {pool.prompts.name}"
         with self.clock(f"capture{suffix}"), reporting(what, self.quiet) as progress:
-            if self.edits:
-                base = capture_edited(
-                    model, pool.prompts, ids, needs, self.edits, listeners=self.listeners, checks=self.checks,
-                    progress=progress, seed=seed,
-                )  # fmt: skip
-            else:
-                base = capture(
-                    model, pool.prompts, ids, needs, listeners=self.listeners, progress=progress, seed=seed,
-                    unfinished=self.unfinished, name=f"capture{suffix}",
-                )  # fmt: skip
+            base = capture_edited(
+                model, pool.prompts, ids, needs, self.edits, listeners=self.listeners, checks=self.checks,
+                progress=progress, seed=seed, unfinished=self.unfinished, name=f"capture{suffix}",
+            )  # fmt: skip
         return self._windowed(base)
 
     def _windowed(self, base: Capture) -> Capture:

@@ -16,7 +16,6 @@ from interp.need import Need
 from interp.prompt import Prompt, Prompts, PromptSet
 from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.tokens import as_tokens, words_of
-from interp.reading.forward import capture
 from interp.records.token_strip import TokenStrip
 from interp.running.donors import with_donors
 from interp.seam.attention import Listener
@@ -83,10 +82,7 @@ def token_strip(
     n, info = len(ids), model.info
     _refuse_size(model, n)
     whole = PromptSet(pool.name, [Prompt(token_ids=tuple(ids.tolist()), scored=tuple(range(n)))])
-    if edits:
-        read = capture_edited(model, whole, [ids], _NEEDS, edits, listeners=listeners)
-    else:
-        read = capture(model, whole, [ids], _NEEDS, listeners=listeners)
+    read = capture_edited(model, whole, [ids], _NEEDS, edits, listeners=listeners)
     order = np.argsort(read.rows_at("all")["position"])
     bits, sink, row = (np.moveaxis(read[need][:, order], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
     return TokenStrip(

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from interp.errors import UsageError
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_choice, check_sizes
+from ..validation import check_sizes, check_words
 from .shipped_task import ShippedTask, required_columns
 
 
@@ -57,9 +57,7 @@ class Bijection(ShippedTask):
         n_keys = self.V if self.key_pool is None else self.key_pool
         given = vars(self) | {"key_pool": n_keys}
         check_sizes("the bijection task", given, {"V": 2, "L": 1, "key_pool": 1})
-        check_choice(given, {"layout": ("sepvocab", "paired")})
-        if type(self.replacement) is not bool:
-            raise self.refusal(f"replacement = {self.replacement!r}", "It is True or False.")
+        check_words("the bijection task", self)
         if n_keys > self.V:
             raise self.refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
         if not self.replacement and n_keys < self.L:

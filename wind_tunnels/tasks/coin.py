@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_choice, check_positive, check_sizes
+from ..validation import check_positive, check_sizes, check_words
 from .shipped_task import ShippedTask, required_columns
 
 
@@ -55,7 +55,7 @@ class Coin(ShippedTask):
 
     def __post_init__(self) -> None:
         check_sizes("the coin task", asdict(self), {"n_tosses": 1})
-        check_choice(asdict(self), {"layout": ("marked", "plain")})
+        check_words("the coin task", self)
         if isinstance(self.concentration, str) or not isinstance(self.concentration, Sequence):
             raise self.refusal(f"concentration = {self.concentration!r}", "It is a list of numbers: [1, 1] is a coin.")
         if len(self.concentration) < 2:

@@ -12,7 +12,7 @@ decimals, uniform initial state, K = 20, tests at K = 30 and 50. There a head of
 
 from dataclasses import dataclass
 from math import gcd, lcm
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -20,7 +20,7 @@ from jaxtyping import Int
 from interp.errors import UsageError
 from interp.tunnel import Sequences
 
-from ..validation import check_choice, check_fraction
+from ..validation import check_fraction
 from .filtering import draw_chains, filter_states
 from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question
 from .probability_grid import ProbabilityGrid
@@ -77,7 +77,6 @@ class HMM(HiddenMarkovTask):
         super().__post_init__()
         asked = "the hmm task"
         check_fraction(asked, "stay", self.stay)
-        check_choice(vars(self), {"header": get_args(Header)})
         self.probability_grid.check(asked, max(self.S, self.O))
         if self.header == "rows" and sum(self._rows_by_place) > MOST_ROW_IDS:
             raise UsageError(

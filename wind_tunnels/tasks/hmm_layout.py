@@ -8,7 +8,7 @@ state, which is only ever an answer.
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_choice, check_sizes
+from ..validation import check_sizes, check_words
 from .filtering import WINDOWS, Filtered, filter_window
 from .shipped_task import ShippedTask, required_columns
 
@@ -106,7 +106,7 @@ class HiddenMarkovTask(ShippedTask):
 
     def __post_init__(self) -> None:
         check_sizes(f"the {self.name} task", vars(self), {"S": 2, "O": 2, "K": 1})
-        check_choice(vars(self), {"predict": get_args(Question)})
+        check_words(f"the {self.name} task", self)
 
     @property
     @abstractmethod

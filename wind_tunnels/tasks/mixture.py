@@ -34,7 +34,7 @@ from interp.errors import UnknownName
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
 
-from ..validation import check_choice
+from ..validation import check_words
 from .shipped_task import ShippedTask
 
 Components = Sequence[Mapping[str, Any]]
@@ -77,8 +77,7 @@ class Mixture(ShippedTask):
         else:
             self._check_entries(self.components)
             object.__setattr__(self, "components", _settled(self.components))
-        if self.symbols is not None:
-            check_choice({"symbols": self.symbols}, {"symbols": ("disjoint", "shared")})
+        check_words("the mixture task", self)
         self._check_alike()
 
     def _check_entries(self, entries: object) -> None:

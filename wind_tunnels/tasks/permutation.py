@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
-from ..validation import check_sizes
+from ..validation import check_sizes, check_words
 from .shipped_task import ShippedTask, random_permutations, required_columns
 
 MOST_HIDDEN = 6
@@ -57,8 +57,7 @@ class IteratedPermutation(ShippedTask):
 
     def __post_init__(self) -> None:
         check_sizes("the permutation task", asdict(self), {"V": 2, "n_shown": 0, "depth": 1})
-        if type(self.scratchpad) is not bool:
-            raise self.refusal(f"scratchpad = {self.scratchpad!r}", "It is True or False.")
+        check_words("the permutation task", self)
         if self.n_shown > self.V:
             raise self.refusal(f"n_shown = {self.n_shown} of V = {self.V} images", f"Choose n_shown up to {self.V}.")
         if not self.scratchpad and self.n_hidden > MOST_HIDDEN:

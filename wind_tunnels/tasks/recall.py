@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_choice, check_fraction, check_sizes
+from ..validation import check_fraction, check_sizes, check_words
 from .shipped_task import ShippedTask, random_permutations, required_columns
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
@@ -69,7 +69,7 @@ class Recall(ShippedTask):
         least = {"n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0}
         given = asdict(self)
         check_sizes("the recall task", given, least)
-        check_choice(given, {"layout": ("plain", "marked"), "score": ("queries", "all")})
+        check_words("the recall task", self)
         for name in ("n_keys", "n_values"):
             if getattr(self, name) < self.n_pairs:
                 raise self.refusal(

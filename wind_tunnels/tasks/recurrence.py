@@ -15,7 +15,7 @@ Source: the authors' `construction_boundary` experiments (2026; p = 17, 16 token
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -23,7 +23,7 @@ from scipy.special import expit, gammaln
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_choice, check_sizes, is_prime
+from ..validation import check_sizes, check_words, is_prime
 from .shipped_task import ShippedTask, random_permutations, required_columns
 
 Symbols = Literal["integers", "fixed", "fresh"]
@@ -57,7 +57,7 @@ class Recurrence(ShippedTask):
 
     def __post_init__(self) -> None:
         check_sizes("the recurrence task", asdict(self), {"p": 3, "length": 4})
-        check_choice(vars(self), {"symbols": get_args(Symbols), "prefixes": get_args(Prefixes)})
+        check_words("the recurrence task", self)
         if not is_prime(self.p):
             raise self.refusal(f"p = {self.p}", "It is a prime number: 7, 11, 17.")
         if self.symbols == "fresh" and self.prefixes != "all":

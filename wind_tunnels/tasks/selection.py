@@ -20,7 +20,7 @@ Source: arXiv 2607.19379.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -28,7 +28,7 @@ from scipy.special import factorial, factorial2, perm
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_choice, check_sizes, is_prime
+from ..validation import check_sizes, check_words, is_prime
 from .shipped_task import ShippedTask, random_permutations, required_columns
 
 MapClass = Literal["bijections", "involutions", "3-cycles", "rotations", "multiplications"]
@@ -56,7 +56,7 @@ class Selection(ShippedTask):
 
     def __post_init__(self) -> None:
         check_sizes("the selection task", asdict(self), {"V": 3, "L": 1})
-        check_choice(vars(self), {"first": get_args(MapClass), "second": get_args(MapClass)})
+        check_words("the selection task", self)
         if self.first == self.second:
             raise self.refusal(f"{self.first} twice", "Name two different classes.")
         if self.L > self.V:

@@ -2,11 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from typing import Literal
 
 from interp.errors import UsageError
 
-from ..validation import check_choice, check_fraction, check_positive, check_sizes
+from ..validation import check_fraction, check_positive, check_sizes, check_words
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,13 @@ class Recipe:
     def __post_init__(self) -> None:
         least = {"n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0}
         least |= {name: 1 for name in ("n_distinct", "horizon") if getattr(self, name) is not None}
-        asked, hints = "a training recipe", get_type_hints(Recipe)
+        asked = "a training recipe"
         check_sizes(asked, vars(self), least)
         check_positive(asked, vars(self), ("gate_bits", "lr_muon", "lr_adamw", "clip"))
         check_fraction(asked, "fresh_share", self.fresh_share)
         check_fraction(asked, "balance", self.balance)
         check_fraction(asked, "later_share", self.later_share)
-        names = ("target", "curriculum", "optimiser", "device", "stored")
-        check_choice(vars(self), {name: get_args(hints[name]) for name in names})
+        check_words(asked, self)
         if self.fresh_share and self.n_distinct is None:
             raise UsageError(
                 asked=asked,

@@ -222,7 +222,7 @@ def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, c
     def never(*_, **__):
         raise AssertionError("the prompts were read")
 
-    monkeypatch.setattr("interp.running.run.capture", never)
+    monkeypatch.setattr("interp.editing.conditions.capture", never)
     words = ["run", "--model", str(folder_model), "--probe", "sula", "--n-pool", "10", "--out", str(tmp_path)]
     code, error = refusal(monkeypatch, capsys, *words)
     assert code == 2 and "2 problems" in error and "--n-pool" in error

@@ -10,7 +10,7 @@ from interp.wind_tunnels.training.recipe import Recipe
 from interp.checking.hazards import HAZARDS
 from interp.errors import UsageError
 from interp.loading import placement
-from interp.loading.placement import default_placement
+from interp.loading.placement import choose_placement
 from tests.paths import ROOT
 from tests.tiny_models import tiny_config
 
@@ -40,7 +40,7 @@ def machine(monkeypatch):
 
 
 def put(**asked):
-    found = default_placement(tiny_config("llama"), 1_000_000, **asked)
+    found = choose_placement(tiny_config("llama"), 1_000_000, **asked, is_loaded=False)
     return found.device, found.dtype
 
 

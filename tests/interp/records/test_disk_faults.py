@@ -1,7 +1,6 @@
 """Disks that are full or closed while something is written: told in words, nothing half written, earlier work kept."""
 
 import errno
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -33,24 +32,6 @@ def measured():
     return record()
 
 
-@pytest.mark.parametrize(
-    "where", ["pyarrow.parquet.write_table", "pathlib.Path.write_text", "pathlib.Path.replace", "os.fsync"]
-)
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
-def test_a_record_that_cannot_be_written_is_told_and_leaves_no_half_one(tmp_path, monkeypatch, measured, where, number):
-    def full(*given, **named):
-        raise OSError(number, "as the system says")
-
-    folder = new_folder(tmp_path, "model")
-    with monkeypatch.context() as patched:
-        patched.setattr(where, full)
-        with pytest.raises(RecordError, match="as the system says\n  Check free space and permissions"):
-            measured.write(folder)
-    assert not any(tmp_path.iterdir())
-    assert measured.write(folder).path == folder  # once there is space
-    assert json.loads((folder / "run.json").read_text())["status"] == "done"
-
-
 def test_what_was_measured_is_kept_elsewhere_where_its_folder_cannot_be_written(tmp_path, monkeypatch, measured):
     (tmp_path / "out").write_text("a file where the folder should be", encoding="utf-8")
     (tmp_path / "temporary").mkdir()
@@ -63,23 +44,6 @@ def test_what_was_measured_is_kept_elsewhere_where_its_folder_cannot_be_written(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(RecordError, match="Check free space and permissions"):
         written(measured, tmp_path / "out", "model")
-
-
-def test_arrays_that_cannot_be_written_are_told_alike(tmp_path, monkeypatch, measured):
-    import errno
-    import os
-    from dataclasses import replace
-
-    import numpy as np
-
-    def full(*given):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    found = {name: replace(f, arrays={"a": np.zeros(3)}) for name, f in measured.findings.items()}
-    monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    with pytest.raises(RecordError, match="No space left on device"):
-        replace(measured, findings=found).write(tmp_path / "model")
-    assert not any(tmp_path.iterdir())
 
 
 def test_arrays_may_be_read_by_whom_the_other_files_may_be_read(tmp_path, measured):

@@ -91,7 +91,7 @@ def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tin
     def read(*_, **__):
         raise AssertionError("the model was run")
 
-    monkeypatch.setattr("interp.running.run.capture", read)
+    monkeypatch.setattr("interp.editing.conditions.capture", read)
     asking = " and ".join(name for name in names if name != "manifold")
     with pytest.raises(PromptError) as caught:
         run(tiny_text_model, probes=names, prompts="prose", out=None, quiet=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.loading.placement import default_placement
+from interp.loading.placement import choose_placement
 from interp.system.float64 import double, has_float64
 from tests.paths import ROOT
 from tests.pretended_device import DEVICE, pretended_device
@@ -50,7 +50,7 @@ def test_the_product_asks_for_float64_in_one_place():
 def test_a_model_in_float64_is_refused_on_a_device_without_it(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(Exception, match="float64 on mps: this kind of device has no float64") as refused:
-        default_placement(tiny_config("llama"), 1000, dtype="float64", device="mps")
+        choose_placement(tiny_config("llama"), 1000, dtype="float64", device="mps")
     assert type(refused.value).__name__ == "UsageError"
-    assert default_placement(tiny_config("llama"), 1000, device="mps").dtype == "float32"
-    assert np.dtype(default_placement(tiny_config("llama"), 1000, dtype="float64", device="cpu").dtype) == np.float64
+    assert choose_placement(tiny_config("llama"), 1000, device="mps").dtype == "float32"
+    assert np.dtype(choose_placement(tiny_config("llama"), 1000, dtype="float64", device="cpu").dtype) == np.float64

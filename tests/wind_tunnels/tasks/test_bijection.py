@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from interp.wind_tunnels.tasks.bijection import Bijection
 
-from interp.errors import UsageError
 from interp.tunnel import Sequences
 
 
@@ -143,35 +142,3 @@ def test_same_seed_gives_the_same_sequences():
     first, second = (Bijection().sample(np.random.default_rng(7), 5) for _ in range(2))
     np.testing.assert_array_equal(first.tokens, second.tokens)
     assert not np.array_equal(first.tokens, Bijection().sample(np.random.default_rng(8), 5).tokens)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "words"),
-    [
-        ({"V": 1}, "the bijection task: V = 1\n  V is a whole number, 2 or more."),
-        ({"L": 0}, "the bijection task: L = 0\n  L is a whole number, 1 or more."),
-        ({"key_pool": 0}, "the bijection task: key_pool = 0\n  key_pool is a whole number, 1 or more."),
-        ({"V": 5, "L": 6, "replacement": False}, "L = 6 distinct keys out of 5"),
-        ({"V": 5, "L": 4, "replacement": False, "key_pool": 3}, "L = 4 distinct keys out of 3"),
-        ({"key_pool": 11}, "key_pool = 11 of V = 10 keys"),
-    ],
-)
-def test_impossible_sizes_are_refused_in_words(sizes, words):
-    with pytest.raises(UsageError) as refusal:
-        Bijection(**sizes)
-    assert words in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"layout": "with SEP"}, "layout 'with SEP': there is no layout of this name"),
-        ({"V": "ten"}, "V = 'ten'\n  V is a whole number, 2 or more."),
-        ({"L": 2.5}, "L = 2.5\n  L is a whole number, 1 or more."),
-        ({"replacement": 1}, "replacement = 1\n  It is True or False."),
-    ],
-)
-def test_parameters_of_another_kind_are_refused_in_words(parameters, words, without_type_checks):
-    with pytest.raises(UsageError) as refusal:
-        Bijection(**parameters)
-    assert words in str(refusal.value)

@@ -9,8 +9,6 @@ from scipy.integrate import quad
 from scipy.special import gammaln
 from scipy.stats import beta
 
-from interp.errors import UnknownName, UsageError
-
 
 def evidence(concentration: np.ndarray, counts: np.ndarray) -> float:
     """log p(a sequence of tosses with these counts), the Dirichlet integral in gamma functions."""
@@ -129,27 +127,3 @@ def test_lengthened_keeps_vocabulary_and_rule():
     assert longer == Coin(n_tosses=7) and longer.vocab_size == task.vocab_size
     short = task.encode(bias, tosses[:, :3])
     np.testing.assert_array_equal(longer.encode(bias, tosses).posterior[:, :3], short.posterior)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"n_tosses": 0}, "n_tosses = 0"),
-        ({"concentration": (1.0,)}, "1 outcomes leave nothing to infer"),
-        ({"concentration": (1.0, 0.0)}, "concentration[1] = 0.0"),
-        ({"concentration": (1.0, float("nan"))}, "concentration[1] = nan"),
-    ],
-)
-def test_impossible_parameters_are_refused_in_words(parameters, words):
-    with pytest.raises(UsageError) as refusal:
-        Coin(**parameters)
-    assert words in str(refusal.value)
-
-
-def test_parameters_of_another_kind_are_refused_in_words(without_type_checks):
-    with pytest.raises(UsageError, match=r"concentration = 'fair'"):
-        Coin(concentration="fair")
-    with pytest.raises(UsageError, match=r"concentration = 2.0"):
-        Coin(concentration=2.0)
-    with pytest.raises(UnknownName, match="there is no layout of this name"):
-        Coin(layout="sepvocab")

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from interp.wind_tunnels.tasks.hmm import HMM, Chains
 
-from interp.errors import UsageError
 from interp.information import entropy_bits, kl_bits
 from interp.tunnel import Sequences
 from tests.wind_tunnels.all_paths import by_all_paths
@@ -268,39 +267,3 @@ def test_same_seed_gives_the_same_sequences():
     assert isinstance(first, Sequences)
     np.testing.assert_array_equal(first.tokens, second.tokens)
     assert (first.domain == "hmm").all()
-
-
-@pytest.mark.parametrize(
-    ("sizes", "words"),
-    [
-        ({"S": 1}, "the hmm task: S = 1\n  S is a whole number, 2 or more."),
-        ({"O": 1}, "O is a whole number, 2 or more."),
-        ({"K": 0}, "K is a whole number, 1 or more."),
-        ({"floor": 0.3}, "floor = 0.3 for each of 5 outcomes is more than 1 in all"),
-        ({"O": 25}, "floor = 0.05 for each of 25 outcomes is more than 1 in all"),
-        ({"grid": 0.07}, "grid = 0.07: no whole number of such steps makes 1"),
-        ({"grid": 0.1}, "floor = 0.05 is not on the grid of 0.1"),
-        ({"stay": 1.5}, "stay = 1.5"),
-        ({"header": "rows"}, "a token a row needs 15,025,010 ids, more than 10,000\n  Choose a coarser grid"),
-    ],
-)
-def test_impossible_sizes_are_refused_in_words(sizes, words):
-    with pytest.raises(UsageError) as refusal:
-        HMM(**sizes)
-    assert words in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"S": 2.5}, "S = 2.5"),
-        ({"K": "twenty"}, "K is a whole number, 1 or more."),
-        ({"predict": "states"}, "there is no predict of this name\n  Did you mean state"),
-        ({"grid": "fine"}, "grid = 'fine': not a number"),
-        ({"header": "vectors"}, "there is no header of this name"),
-    ],
-)
-def test_parameters_of_another_kind_are_refused_in_words(parameters, words, without_type_checks):
-    with pytest.raises(UsageError) as refusal:
-        HMM(**parameters)
-    assert words in str(refusal.value)

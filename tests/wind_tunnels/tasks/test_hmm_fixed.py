@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.tasks.hmm_fixed import FixedHMM
 
-from interp.errors import UsageError
 from interp.information import kl_bits
 from tests.wind_tunnels.all_paths import by_all_paths
 
@@ -73,18 +72,3 @@ def test_the_shortest_window_is_the_last_symbol_with_the_stationary_distribution
 def test_longer_task_is_the_same_process():
     assert FixedHMM().lengthened(50) == FixedHMM(K=50)
     assert FixedHMM().lengthened(50).vocab_size == FixedHMM().vocab_size
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"S": 1}, "the hmm-fixed task: S = 1\n  S is a whole number, 2 or more."),
-        ({"parameters_seed": -1}, "parameters_seed is a whole number, 0 or more."),
-        ({"stay": 1.0}, "stay = 1.0\n  It is a number from 0 to below 1."),
-        ({"floor": 0.3}, "floor = 0.3 for each of 5 outcomes is more than 1 in all"),
-    ],
-)
-def test_impossible_parameters_are_refused_in_words(parameters, words):
-    with pytest.raises(UsageError) as refusal:
-        FixedHMM(**parameters)
-    assert words in str(refusal.value)

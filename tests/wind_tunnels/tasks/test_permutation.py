@@ -96,23 +96,3 @@ def test_more_steps_have_the_same_words_with_a_scratchpad_and_none_without():
     assert task.lengthened(9).vocab_size == task.vocab_size
     with pytest.raises(UsageError):
         IteratedPermutation(V=5, n_shown=3, scratchpad=False).lengthened(9)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"V": 1}, "V = 1"),
-        ({"depth": 0}, "depth = 0"),
-        ({"V": 5, "n_shown": 6}, "n_shown = 6 of V = 5"),
-        ({"V": 9, "n_shown": 2, "scratchpad": False}, "7 hidden images"),
-    ],
-)
-def test_impossible_parameters_are_refused_in_words(parameters, words):
-    with pytest.raises(UsageError) as refusal:
-        IteratedPermutation(**parameters)
-    assert words in str(refusal.value)
-
-
-def test_a_scratchpad_that_is_no_boolean_is_refused_in_words(without_type_checks):
-    with pytest.raises(UsageError, match="scratchpad = 1"):
-        IteratedPermutation(scratchpad=1)

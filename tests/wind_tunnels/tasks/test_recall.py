@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from interp.wind_tunnels.tasks.recall import FILLER, FIRST_KEY, PAD, QUERY, SEP, STORE, Recall
 
-from interp.errors import UnknownName, UsageError
 from tests.wind_tunnels.enumeration import predictive
 
 SMALLEST = [
@@ -117,34 +116,3 @@ def test_orbits_are_shifts_of_the_values_with_every_answer_equally_often():
     answers = np.sort(sequences.targets.reshape(4, 5, -1), axis=1)
     assert (answers == sequences.slice_ids[None, :, None]).all()
     assert len(task.sample_orbits(np.random.default_rng(0), 13, 5)) == 13
-
-
-@pytest.mark.parametrize(
-    ("sizes", "words"),
-    [
-        ({"n_pairs": 0}, "n_pairs = 0"),
-        ({"n_values": 1, "n_pairs": 1}, "n_values = 1"),
-        ({"n_fillers": -1}, "n_fillers = -1"),
-        ({"n_pairs": 9, "n_keys": 8}, "9 pairs with distinct keys out of 8"),
-        ({"n_pairs": 9, "n_values": 8}, "9 pairs with distinct values out of 8"),
-        ({"noise": 1.0}, "noise = 1.0"),
-        ({"noise": -0.1}, "noise = -0.1"),
-        ({"noise": float("nan")}, "noise = nan"),
-        ({"noise": 0.1, "n_keys": 1, "n_pairs": 1}, "a noisy cue with one key"),
-    ],
-)
-def test_impossible_sizes_are_refused_in_words(sizes, words):
-    with pytest.raises(UsageError) as refusal:
-        Recall(**sizes)
-    assert words in str(refusal.value)
-
-
-def test_parameters_of_another_kind_are_refused_in_words(without_type_checks):
-    with pytest.raises(UsageError, match="n_keys = '16'"):
-        Recall(n_keys="16")
-    with pytest.raises(UsageError, match="noise = True"):
-        Recall(noise=True)
-    with pytest.raises(UnknownName, match="there is no layout of this name"):
-        Recall(layout="pairs")
-    with pytest.raises(UnknownName, match="there is no score of this name"):
-        Recall(score="pairs")

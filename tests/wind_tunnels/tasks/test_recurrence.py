@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.tasks.recurrence import Recurrence
 
-from interp.errors import UsageError
 from tests.wind_tunnels.enumeration import predictive
 
 
@@ -74,17 +73,3 @@ def test_orbits_shift_every_value_alike():
     tokens = drawn.tokens[:, 1:].reshape(2, 5, 7)
     for copy in range(5):
         np.testing.assert_array_equal(tokens[:, copy], (tokens[:, 0] + copy) % 5)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"p": 9}, "p = 9"),
-        ({"length": 3}, "length = 3"),
-        ({"symbols": "fresh", "prefixes": "trained"}, "mean something else in every sequence"),
-    ],
-)
-def test_impossible_parameters_are_refused_in_words(parameters, words):
-    with pytest.raises(UsageError) as refusal:
-        Recurrence(**parameters)
-    assert words in str(refusal.value)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from interp.wind_tunnels.tasks.regression import Regression
 from scipy.stats import norm
 
-from interp.errors import UsageError
 from tests.wind_tunnels.enumeration import predictive
 
 SMALLEST = [
@@ -146,28 +145,3 @@ def test_lengthened_keeps_vocabulary_and_rule():
     assert longer.vocab_size == task.vocab_size
     short = task.encode(w, x[:, :3], y[:, :3])
     np.testing.assert_allclose(longer.encode(w, x, y).posterior[:, :3], short.posterior, atol=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "words"),
-    [
-        ({"L": 0}, "L = 0"),
-        ({"n_x": 1}, "n_x = 1"),
-        ({"n_y": 1}, "n_y = 1"),
-        ({"n_w": 1}, "n_w = 1"),
-        ({"noise": 0.0}, "noise = 0.0"),
-        ({"prior_sd": float("inf")}, "prior_sd = inf"),
-        ({"y_max": -1.0}, "y_max = -1.0"),
-    ],
-)
-def test_impossible_sizes_are_refused_in_words(sizes, words):
-    with pytest.raises(UsageError) as refusal:
-        Regression(**sizes)
-    assert words in str(refusal.value)
-
-
-def test_parameters_of_another_kind_are_refused_in_words(without_type_checks):
-    with pytest.raises(UsageError, match=r"L = 2\.5"):
-        Regression(L=2.5)
-    with pytest.raises(UsageError, match="noise = 'loud'"):
-        Regression(noise="loud")

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.tasks.selection import CLASSES, Selection
 
-from interp.errors import UsageError
-
 
 def power(f: tuple[int, ...], k: int) -> tuple[int, ...]:
     at = tuple(range(len(f)))
@@ -81,19 +79,3 @@ def test_draws_are_uniform_over_the_class(name):
     assert {tuple(f) for f in found.tolist()} == set(members(name, V))
     expected = 60_000 / len(found)
     assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"V": 7, "L": 5}, "involutions of V = 7"),
-        ({"first": "3-cycles", "V": 8, "L": 5}, "a multiple of 3"),
-        ({"first": "multiplications", "V": 9, "L": 5}, "a prime number"),
-        ({"first": "bijections"}, "bijections twice"),
-        ({"L": 13}, "L = 13 of V = 12"),
-    ],
-)
-def test_impossible_parameters_are_refused_in_words(parameters, words):
-    with pytest.raises(UsageError) as refusal:
-        Selection(**parameters)
-    assert words in str(refusal.value)

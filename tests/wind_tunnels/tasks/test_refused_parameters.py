@@ -1,0 +1,99 @@
+"""Parameters with which there is nothing to draw, or nothing to infer, are refused in words by every task."""
+
+import pytest
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.coin import Coin
+from interp.wind_tunnels.tasks.hmm import HMM
+from interp.wind_tunnels.tasks.hmm_fixed import FixedHMM
+from interp.wind_tunnels.tasks.mess3 import Mess3
+from interp.wind_tunnels.tasks.permutation import IteratedPermutation
+from interp.wind_tunnels.tasks.recall import Recall
+from interp.wind_tunnels.tasks.recurrence import Recurrence
+from interp.wind_tunnels.tasks.regression import Regression
+from interp.wind_tunnels.tasks.selection import Selection
+
+from interp.errors import UsageError
+
+REFUSED = [
+    (HMM, {"S": 1}, "the hmm task: S = 1\n  S is a whole number, 2 or more."),
+    (HMM, {"O": 1}, "O is a whole number, 2 or more."),
+    (HMM, {"K": 0}, "K is a whole number, 1 or more."),
+    (HMM, {"floor": 0.3}, "floor = 0.3 for each of 5 outcomes is more than 1 in all"),
+    (HMM, {"O": 25}, "floor = 0.05 for each of 25 outcomes is more than 1 in all"),
+    (HMM, {"grid": 0.07}, "grid = 0.07: no whole number of such steps makes 1"),
+    (HMM, {"grid": 0.1}, "floor = 0.05 is not on the grid of 0.1"),
+    (HMM, {"stay": 1.5}, "stay = 1.5"),
+    (HMM, {"header": "rows"}, "a token a row needs 15,025,010 ids, more than 10,000\n  Choose a coarser grid"),
+    (HMM, {"S": 2.5}, "S = 2.5"),
+    (HMM, {"K": "twenty"}, "K is a whole number, 1 or more."),
+    (HMM, {"predict": "states"}, "there is no predict of this name\n  Did you mean state"),
+    (HMM, {"grid": "fine"}, "grid = 'fine': not a number"),
+    (HMM, {"header": "vectors"}, "there is no header of this name"),
+    (Regression, {"L": 0}, "L = 0"),
+    (Regression, {"n_x": 1}, "n_x = 1"),
+    (Regression, {"n_y": 1}, "n_y = 1"),
+    (Regression, {"n_w": 1}, "n_w = 1"),
+    (Regression, {"noise": 0.0}, "noise = 0.0"),
+    (Regression, {"prior_sd": float("inf")}, "prior_sd = inf"),
+    (Regression, {"y_max": -1.0}, "y_max = -1.0"),
+    (Regression, {"L": 2.5}, "L = 2.5"),
+    (Regression, {"noise": "loud"}, "noise = 'loud'"),
+    (Recall, {"n_pairs": 0}, "n_pairs = 0"),
+    (Recall, {"n_values": 1, "n_pairs": 1}, "n_values = 1"),
+    (Recall, {"n_fillers": -1}, "n_fillers = -1"),
+    (Recall, {"n_pairs": 9, "n_keys": 8}, "9 pairs with distinct keys out of 8"),
+    (Recall, {"n_pairs": 9, "n_values": 8}, "9 pairs with distinct values out of 8"),
+    (Recall, {"noise": 1.0}, "noise = 1.0"),
+    (Recall, {"noise": -0.1}, "noise = -0.1"),
+    (Recall, {"noise": float("nan")}, "noise = nan"),
+    (Recall, {"noise": 0.1, "n_keys": 1, "n_pairs": 1}, "a noisy cue with one key"),
+    (Recall, {"n_keys": "16"}, "n_keys = '16'"),
+    (Recall, {"noise": True}, "noise = True"),
+    (Recall, {"layout": "pairs"}, "there is no layout of this name"),
+    (Recall, {"score": "pairs"}, "there is no score of this name"),
+    (Bijection, {"V": 1}, "the bijection task: V = 1\n  V is a whole number, 2 or more."),
+    (Bijection, {"L": 0}, "the bijection task: L = 0\n  L is a whole number, 1 or more."),
+    (Bijection, {"key_pool": 0}, "the bijection task: key_pool = 0\n  key_pool is a whole number, 1 or more."),
+    (Bijection, {"V": 5, "L": 6, "replacement": False}, "L = 6 distinct keys out of 5"),
+    (Bijection, {"V": 5, "L": 4, "replacement": False, "key_pool": 3}, "L = 4 distinct keys out of 3"),
+    (Bijection, {"key_pool": 11}, "key_pool = 11 of V = 10 keys"),
+    (Bijection, {"layout": "with SEP"}, "layout 'with SEP': there is no layout of this name"),
+    (Bijection, {"V": "ten"}, "V = 'ten'\n  V is a whole number, 2 or more."),
+    (Bijection, {"L": 2.5}, "L = 2.5\n  L is a whole number, 1 or more."),
+    (Bijection, {"replacement": 1}, "replacement = 1\n  It is True or False."),
+    (Coin, {"n_tosses": 0}, "n_tosses = 0"),
+    (Coin, {"concentration": (1.0,)}, "1 outcomes leave nothing to infer"),
+    (Coin, {"concentration": (1.0, 0.0)}, "concentration[1] = 0.0"),
+    (Coin, {"concentration": (1.0, float("nan"))}, "concentration[1] = nan"),
+    (Coin, {"concentration": "fair"}, "concentration = 'fair'"),
+    (Coin, {"concentration": 2.0}, "concentration = 2.0"),
+    (Coin, {"layout": "sepvocab"}, "there is no layout of this name"),
+    (Recurrence, {"p": 9}, "p = 9"),
+    (Recurrence, {"length": 3}, "length = 3"),
+    (Recurrence, {"symbols": "fresh", "prefixes": "trained"}, "mean something else in every sequence"),
+    (FixedHMM, {"S": 1}, "the hmm-fixed task: S = 1\n  S is a whole number, 2 or more."),
+    (FixedHMM, {"parameters_seed": -1}, "parameters_seed is a whole number, 0 or more."),
+    (FixedHMM, {"stay": 1.0}, "stay = 1.0\n  It is a number from 0 to below 1."),
+    (FixedHMM, {"floor": 0.3}, "floor = 0.3 for each of 5 outcomes is more than 1 in all"),
+    (Selection, {"V": 7, "L": 5}, "involutions of V = 7"),
+    (Selection, {"first": "3-cycles", "V": 8, "L": 5}, "a multiple of 3"),
+    (Selection, {"first": "multiplications", "V": 9, "L": 5}, "a prime number"),
+    (Selection, {"first": "bijections"}, "bijections twice"),
+    (Selection, {"L": 13}, "L = 13 of V = 12"),
+    (Mess3, {"K": 0}, "the mess3 task: K = 0"),
+    (Mess3, {"x": 0.0}, "x = 0.0\n  It is a number above 0 and at most 0.5."),
+    (Mess3, {"x": 0.6}, "x = 0.6\n  It is a number above 0 and at most 0.5."),
+    (Mess3, {"a": 1.5}, "a = 1.5\n  It is a number above 0 and at most 1."),
+    (IteratedPermutation, {"V": 1}, "V = 1"),
+    (IteratedPermutation, {"depth": 0}, "depth = 0"),
+    (IteratedPermutation, {"V": 5, "n_shown": 6}, "n_shown = 6 of V = 5"),
+    (IteratedPermutation, {"V": 9, "n_shown": 2, "scratchpad": False}, "7 hidden images"),
+    (IteratedPermutation, {"scratchpad": 1}, "scratchpad = 1"),
+]
+
+
+@pytest.mark.parametrize(("task", "parameters", "words"), REFUSED)
+def test_impossible_parameters_are_refused_in_words(task, parameters, words, without_type_checks):
+    with pytest.raises(UsageError) as refusal:
+        task(**parameters)
+    assert words in str(refusal.value)
