@@ -81,8 +81,10 @@ def _show(asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) 
     from interp.cli.terminal import show_notes, show_table
     from interp.lens.fit import fit_prompts
     from interp.lens.kinds import FittedLens
-    from interp.lens.show import depth_strip, kl_by_depth
+    from interp.lens.show import depth_strip, kl_by_depth, writers
     from interp.loading.load import load_as_asked
+    from interp.need import Need
+    from interp.reading.readable import first_lacking
     from interp.running.show_tokens import refuse_unknown_prompt
 
     model = load_as_asked(asked)
@@ -101,6 +103,13 @@ def _show(asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) 
     ]
     show_table("KL(final prediction || lens), bits, on prompts held out", ["depth", *names], rows)
     show_notes([f"{len(read.held)} prompts; 95 % t intervals over their clusters"])
+    if first_lacking(model, [Need("attn_logit"), Need("mlp_logit")]) is None:
+        held = [read.ids[i] for i in read.held]
+        written = [
+            [each.lens, each.block, f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]", f"{each.share:.0%}"]
+            for each in writers(model, lenses, read.prompts.take(read.held), held)
+        ]
+        show_table("Block that adds most to the predicted token", ["lens", "block", "logits", "most in"], written)
     for name, lens in lenses.items():
         strip = depth_strip(model, lens, read.ids[prompt])
         depths = [*(range(lens.n_layers) if lens.kind == "logit" else lens.depths), "final"]

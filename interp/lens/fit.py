@@ -13,7 +13,7 @@ from interp.editing.screen import token_bytes
 from interp.errors import PromptError, UnknownName
 from interp.lens.gradients import refuse_without_gradients
 from interp.lens.held import HeldOut
-from interp.lens.jacobian import N_GROUPS, Budget, Valid, fit_jacobian, steps_of
+from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, steps_of
 from interp.lens.kinds import KINDS, FittedLens, Kind
 from interp.lens.tuned import N_FOLDS, fit_tuned
 from interp.model import Model
@@ -23,7 +23,7 @@ from interp.prompting.clusters import with_clusters
 from interp.prompting.pools import prompts_for
 from interp.prompting.tokens import Ids, as_tokens
 from interp.reading.forward import TOKENS_PER_BATCH, capture
-from interp.records.unfinished import PARTIAL, Stage, Unfinished
+from interp.records.unfinished import PARTIAL, Unfinished
 from interp.system.digest import digest_of
 from interp.system.progress import reporting
 
@@ -138,33 +138,19 @@ def fit_lens(
     with reporting(f"fitting the {kind} lens of {model.name}", quiet) as progress:
         if kind == "tuned":
             return _tuned(model, asked, seconds, seed, progress, told)
-        work = _Unfinished(out, told | {"precision": precision_bits})
-        budget = Budget(precision_bits, seconds)
+        name = digest_of(told | {"precision": precision_bits})
+        work = Unfinished(None if out is None else Path(out).absolute().parent / PARTIAL / name, name)
         rng = np.random.default_rng([seed, 3])
         groups = asked.groups(N_GROUPS, seed)
         rounds = steps_of(model, asked.ids, groups, asked.fitted, TOKENS_PER_BATCH, rng)
         sums, errors = fit_jacobian(
-            model, asked.ids, rounds, asked.held_out(model), valid=asked.valid, budget=budget, seed=seed,
-            progress=progress, stage=work.stage(model, asked),
+            model, asked.ids, rounds, asked.held_out(model), valid=asked.valid, seed=seed, progress=progress,
+            precision_bits=precision_bits, seconds=seconds, stage=work.stage("lens", model, asked.prompts, asked.ids),
         )  # fmt: skip
-        work.done()
+        work.remove()
     lens = replace(FittedLens.logit(model), kind=kind, n_prompts=len(sums.seen), about=told)
     by_depth = {depth: float(error) for depth, error in enumerate(errors) if np.isfinite(error)}
     return replace(lens, matrices=dict(enumerate(sums.mean())), error_bits=by_depth)
-
-
-class _Unfinished:
-    """What a fit keeps beside the file that it will be written to; nothing without one."""
-
-    def __init__(self, out: str | Path | None, told: dict[str, Any]) -> None:
-        name = digest_of(told)
-        self._run = Unfinished(None if out is None else Path(out).absolute().parent / PARTIAL / name, name)
-
-    def stage(self, model: Model, asked: FitPrompts) -> Stage | None:
-        return self._run.stage("lens", model, asked.prompts, asked.ids)
-
-    def done(self) -> None:
-        self._run.remove()
 
 
 def _tuned(

@@ -6,7 +6,6 @@ causality. The pass goes through the seam, so that edits, windows and listeners 
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 
 import torch
 
@@ -18,27 +17,11 @@ from interp.seam.attention import Listener, listening
 from interp.seam.block_hooks import block_hooks
 
 
-@dataclass(frozen=True)
-class Stream:
-    """The stream `[item, pos, d_model]` at all depths of one pass; the last one is the final stream."""
+def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tensor]:
+    """The stream `[item, pos, d_model]` of a batch at all depths, the last one being the final stream.
 
-    by_depth: list[torch.Tensor]
-
-    @property
-    def final(self) -> torch.Tensor:
-        return self.by_depth[-1]
-
-    def back(self, cotangent: torch.Tensor, of: torch.Tensor | None = None, *, is_last: bool) -> list[torch.Tensor]:
-        """What flows back from `of` (the final stream) to each depth before the last, `[item, pos, d_model]`.
-
-        The graph is freed with the last pass.
-        """
-        end = self.final if of is None else of
-        return list(torch.autograd.grad(end, self.by_depth[:-1], cotangent, retain_graph=not is_last))
-
-
-def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> Stream:
-    """The stream of a batch, each of its sequences `repeat` times one after the other: [a, a, b, b]."""
+    Each sequence comes `repeat` times, one after the other: [a, a, b, b].
+    """
     found: dict[int, torch.Tensor] = {}
     n_layers = model.info.n_layers
 
@@ -59,7 +42,7 @@ def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> Stream:
         suppress(EnoughRead),
     ):
         model.module(input_ids=ids, use_cache=False, **layout)
-    return Stream([found[depth] for depth in range(n_layers + 1)])
+    return [found[depth] for depth in range(n_layers + 1)]
 
 
 def refuse_without_gradients(model: Model) -> None:

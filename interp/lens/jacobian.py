@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.lens.gradients import Stream, stream_of
+from interp.lens.gradients import stream_of
 from interp.lens.held import HeldOut
 from interp.model import Model
 from interp.prompting.tokens import Ids
@@ -97,6 +97,15 @@ class JacobianSums:
         yield ("weight",), self.weight
         yield ("seen",), np.array(sorted(self.seen), dtype=np.int64)
 
+    def restore(self, stage: Stage | None) -> int:
+        """Take up what an earlier work left, and how many rounds that were."""
+        before = stage.load() if stage else None
+        if before is None:
+            return 0
+        self.sums = torch.from_numpy(np.array(before.arrays["sums",]))
+        self.weight, self.seen = np.array(before.arrays["weight",]), set(before.arrays["seen",].tolist())
+        return before.n_done
+
 
 def mean_kl(held: HeldOut, matrices: torch.Tensor) -> Float[np.ndarray, " depth"]:
     """Mean KL in bits over the rows, by depth, of the lens with these matrices."""
@@ -139,8 +148,8 @@ def steps_of(
 
 
 def pulled_back(
-    stream: Stream, mask: Float[torch.Tensor, "item pos"], cotangents: Float[torch.Tensor, "cotangent d_model"],
-    repeat: int,
+    stream: list[torch.Tensor], mask: Float[torch.Tensor, "item pos"],
+    cotangents: Float[torch.Tensor, "cotangent d_model"], repeat: int,
 ) -> Float[torch.Tensor, "depth cotangent d_model"]:  # fmt: skip
     """qᵀJ of each cotangent q, the mean over items and over their sources; `repeat` cotangents go back at a time."""
     n, d_model = len(mask), cotangents.shape[1]
@@ -150,23 +159,13 @@ def pulled_back(
     for i, part in enumerate(parts):
         filled = torch.nn.functional.pad(part, (0, 0, 0, repeat - len(part)))
         at_targets = mask[:, None, :, None] * filled[None, :, None, :]  # [item, repeat, pos, d_model]
-        grads = stream.back(at_targets.flatten(0, 1).to(stream.final), is_last=i + 1 == len(parts))
+        more = i + 1 < len(parts)  # the graph is freed with the last part
+        grads = torch.autograd.grad(stream[-1], stream[:-1], at_targets.flatten(0, 1).to(stream[-1]), retain_graph=more)
         by_source = torch.stack([
             torch.einsum("ip,irpd->rd", share, g.view(n, repeat, -1, d_model).float()) for g in grads
         ])  # fmt: skip
         found.append(by_source[:, : len(part)])
     return torch.cat(found, dim=1).cpu()
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When to stop before J is exact: at this precision in bits (0: never), or after so many seconds."""
-
-    precision_bits: float
-    seconds: float | None = None
-
-    def is_spent(self, since: float) -> bool:
-        return self.seconds is not None and time.monotonic() - since > self.seconds
 
 
 def orthogonal(d: int, seed: int) -> torch.Tensor:
@@ -176,15 +175,19 @@ def orthogonal(d: int, seed: int) -> torch.Tensor:
 
 
 def fit_jacobian(
-    model: Model, ids: Sequence[Ids], rounds: list[list[Step]], held: HeldOut, *, valid: Valid, budget: Budget,
-    seed: int, progress: Report, stage: Stage | None = None,
+    model: Model, ids: Sequence[Ids], rounds: list[list[Step]], held: HeldOut, *, valid: Valid, seed: int,
+    progress: Report, precision_bits: float = 0.0, seconds: float | None = None, stage: Stage | None = None,
     n_tokens: int = TOKENS_PER_BATCH,
 ) -> tuple[JacobianSums, np.ndarray]:  # fmt: skip
-    """Sums of J, and the error by depth that they ended with; the work ends at the budget, or when J is exact."""
+    """Sums of J, and the error by depth that they ended with.
+
+    The work ends when J is exact, at this precision (0: never), or after so many seconds.
+    """
     d_model, lengths = model.info.d_model, np.array([len(x) for x in ids])
     blocks = orthogonal(d_model, seed).split(BLOCK)
     sums = JacobianSums.empty(len(rounds[0]), model.info.n_layers, d_model)
-    n_done, began, errors = _restored(sums, stage), time.monotonic(), None
+    n_done, errors = sums.restore(stage), None
+    until = np.inf if seconds is None else time.monotonic() + seconds
 
     def advance(step: Step) -> None:
         batch = make_batch(ids, step.prompts, model.input_device)
@@ -200,25 +203,15 @@ def fit_jacobian(
     if stage is not None:
         keeping = stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved, lambda: 4 * sums.sums.numel())
     with keeping as keep:
-        while n_done < len(rounds) and not budget.is_spent(began):
+        while n_done < len(rounds) and time.monotonic() <= until:
             for step in rounds[n_done]:
                 advance(step)
             n_done += 1
             keep()
             progress(n_done, len(rounds))
             errors = None
-            if budget.precision_bits > 0 and n_done & (n_done - 1) == 0:  # after 1, 2, 4, 8 ... rounds
+            if precision_bits > 0 and n_done & (n_done - 1) == 0:  # after 1, 2, 4, 8 ... rounds
                 errors = sums.error_bits(held)
-                if errors.max() <= budget.precision_bits:
+                if errors.max() <= precision_bits:
                     break
     return sums, sums.error_bits(held) if errors is None else errors
-
-
-def _restored(sums: JacobianSums, stage: Stage | None) -> int:
-    """How many rounds were done before; their sums are taken up."""
-    before = stage.load() if stage else None
-    if before is None:
-        return 0
-    sums.sums = torch.from_numpy(np.array(before.arrays["sums",]))
-    sums.weight, sums.seen = np.array(before.arrays["weight",]), set(before.arrays["seen",].tolist())
-    return before.n_done

@@ -53,6 +53,37 @@ def _of_lens(name: str, lens: FittedLens, held: HeldOut) -> list[DepthKl]:
 
 
 @dataclass(frozen=True)
+class Writer:
+    """The block that adds most to the logit of the predicted token, as one lens carries what it adds.
+
+    `value`, `low` and `high`: its logits above the mean of the vocabulary, a mean over clusters with its 95 % t
+    interval; `share`: the clusters in which no other block adds more.
+    """
+
+    lens: str
+    block: str
+    value: float
+    low: float
+    high: float
+    share: float
+
+
+def writers(model: Model, lenses: Mapping[str, FittedLens], prompts: PromptSet, ids: list[Ids]) -> list[Writer]:
+    """The block that writes the prediction by every lens: where they differ, it is the lens that decides."""
+    needs, found = [Need("attn_logit"), Need("mlp_logit")], []
+    for name, lens in lenses.items():
+        read = capture(lens.on(model), prompts, ids, needs)
+        added, cluster = np.concatenate([read[need] for need in needs]), np.asarray(read.rows["cluster"])
+        means = np.array([added[:, cluster == each].mean(axis=1) for each in np.unique(cluster)])  # [cluster, block]
+        best = int(means.mean(axis=0).argmax())
+        kind, layer = divmod(best, model.info.n_layers)
+        block, mean = f"{('attention', 'feed-forward')[kind]} {layer}", t_mean(means[:, best])
+        share = float((means.argmax(axis=1) == best).mean())
+        found.append(Writer(name, block, mean.value, mean.low, mean.high, share))
+    return found
+
+
+@dataclass(frozen=True)
 class DepthStrip:
     """One prompt through a lens: the likeliest token of every depth at every position, and its probability."""
 

@@ -19,7 +19,7 @@ Source: "The Workspace Survives Where the Circuit Dies" (the authors' note of Ju
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -46,6 +46,15 @@ from ..measures.sample_sizes import FEW_HALVES
 from .space import Basis, Spectrum, shares
 
 STREAM, GRAM, EMBEDDING = Need("resid"), Need("readout_gram"), Need("outcome_embedding")
+KEYS, VALUES, OUTPUT = Need("W_K"), Need("W_V"), Need("W_O")
+Frame = Literal["embedding", "keys", "values"]
+FRAMES: Mapping[Frame, tuple[str, tuple[Need, ...]]] = {
+    "embedding": ("embeddings", ()),
+    "keys": ("what keys of the first layer read of the embeddings", (KEYS,)),
+    "values": ("what heads of the first layer write of the embeddings", (VALUES, OUTPUT)),
+}
+"""What stands for the hypotheses: in words, and the weights that it takes beside their embeddings."""
+
 RANKS = (4, 8, 16, 32)
 N_RESAMPLES = 500
 _NULL = "random subspaces of the same dimension"
@@ -57,8 +66,8 @@ _STILL = "the entropy does not vary"
 QUANTITIES = Quantities(
     {
         "overlap": Quantity(
-            "fraction", "share of the differences between the embeddings of {n} hypotheses that lies in the J-space of "
-            "depth {depth} ({rank} of {width} directions)", _NULL, "t interval over hypotheses",
+            "fraction", "share of the differences between {n} hypotheses ({frame}) that lies in the J-space of depth "
+            "{depth} ({rank} of {width} directions)", _NULL, "t interval over hypotheses",
             "a single hypothesis, or none", p_over="depths", is_headline=True,
         ),
         "survivors_accuracy": Quantity(
@@ -92,7 +101,7 @@ BY_DEPTH = (
     "residual stream."
 )
 BY_RANK = (
-    "The hypotheses' embeddings in J-spaces of other ranks; a random subspace holds rank / width of them on average, "
+    "The hypotheses in J-spaces of other ranks; a random subspace holds rank / width of them on average, "
     "and times_random is the quotient."
 )
 
@@ -102,12 +111,14 @@ class Workspace(Probe):
     """What the J-space of every depth holds of the hypotheses, of which survive, and of the uncertainty.
 
     `depth`: the primary one, of the residual stream. `rank`: dimension of the J-space (none: as many directions as hold
-    90 % of the Gram matrix). `n_null`: random subspaces, and shuffled entropies.
+    90 % of the Gram matrix). `n_null`: random subspaces, and shuffled entropies. `frame`: whether `overlap` is that of
+    the hypotheses' embeddings, or of what the first layer's `keys` read, or its `values` write, of these.
     """
 
     depth: int = -2
     rank: int | None = None
     n_null: int = 100
+    frame: Frame = "embedding"
     seed: int = 0
 
     name: ClassVar[str] = "workspace"
@@ -117,9 +128,9 @@ class Workspace(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             95, "Does {model} hold its hypotheses in the directions that its prediction depends on?", ("overlap",),
-            "The J-space holds {value} of the differences between the hypotheses' embeddings.",
-            "The J-space holds no more of the hypotheses' embeddings than a random subspace does.",
-            "The J-space holds less of the hypotheses' embeddings than a random subspace does: {size}.",
+            "The J-space holds {value} of what tells the hypotheses apart.",
+            "The J-space holds no more of what tells the hypotheses apart than a random subspace does.",
+            "The J-space holds less of what tells the hypotheses apart than a random subspace does: {size}.",
         ),
         Sentences(
             96, "Does {model} hold its uncertainty in the directions that its prediction depends on?",
@@ -132,7 +143,7 @@ class Workspace(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return STREAM, GRAM, EMBEDDING
+        return STREAM, GRAM, EMBEDDING, *FRAMES[self.frame][1]
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_too_few(self, {"rank": 1, "n_null": 19}, "too few for what is made of them")
@@ -141,7 +152,7 @@ class Workspace(Probe):
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
-        pool, frame = Cloud.of(base, STREAM), _differences(finite(base, EMBEDDING))
+        pool, frame = Cloud.of(base, STREAM), _differences(_hypotheses(base, self.frame))
         spectra = [Spectrum.of(gram) for gram in finite(base, GRAM)]
         setting = _Setting.of(pool, frame, _survivors(base), self.n_null, self.seed)
         width, primary = pool.points.shape[2], pool.layer_index(self.depth)
@@ -153,6 +164,7 @@ class Workspace(Probe):
             "rank": str(ranks[primary]),
             "width": str(width),
             "n": str(len(frame)),
+            "frame": FRAMES[self.frame][0],
             **pool.slots,
         }
         quantities = QUANTITIES.told(**words, n_halvings=str(N_HALVINGS))
@@ -171,8 +183,21 @@ class Workspace(Probe):
         return workspace_figures(findings)
 
 
+def _hypotheses(base: Capture, frame: Frame) -> Float[np.ndarray, "hypothesis feature"]:
+    """Embeddings e of the hypotheses, or what the first layer makes of them: W_K W_Kᵀ e of keys, W_O W_V e of values."""
+    embedding = finite(base, EMBEDDING).astype(np.float64)
+    if frame == "keys":
+        keys = finite(base, KEYS)[0]
+        return np.einsum("vd,hdk,hek->ve", embedding, keys, keys, optimize=True)
+    if frame == "values":
+        values, output = finite(base, VALUES)[0], finite(base, OUTPUT)[0]
+        values = np.repeat(values, len(output) // len(values), axis=0)
+        return np.einsum("vd,hdk,hke->ve", embedding, values, output, optimize=True)
+    return embedding
+
+
 def _differences(embedding: Float[np.ndarray, "hypothesis feature"]) -> Float[np.ndarray, "hypothesis feature"]:
-    """Embeddings of the hypotheses from their mean: what tells them apart; none of a single one."""
+    """Hypotheses from their mean: what tells them apart; none of a single one."""
     return embedding - embedding.mean(axis=0) if len(embedding) > 1 else embedding[:0]
 
 

@@ -11,7 +11,7 @@ import interp
 from interp.lens.fit import fit_lens, fit_prompts
 from interp.lens.gradients import stream_of
 from interp.lens.held import HeldOut
-from interp.lens.jacobian import BLOCK, Budget, JacobianSums, Valid, fit_jacobian, orthogonal, pulled_back, steps_of
+from interp.lens.jacobian import BLOCK, JacobianSums, Valid, fit_jacobian, orthogonal, pulled_back, steps_of
 from interp.lens.kinds import FittedLens
 from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import make_batch
@@ -125,7 +125,7 @@ class Nothing(HeldOut):
 def fitted(model, seed, n_rounds=None):
     ids, rounds = rounds_of(model)
     sums, _ = fit_jacobian(
-        model, ids, rounds[:n_rounds], Nothing(), valid=Valid(0, 0), budget=Budget(0.0), seed=seed,
+        model, ids, rounds[:n_rounds], Nothing(), valid=Valid(0, 0), seed=seed,
         progress=lambda done, total, share=None: None,
     )  # fmt: skip
     return sums.mean()
@@ -159,9 +159,9 @@ def test_the_lens_of_a_linear_network_is_the_truth_at_every_depth():
     found = exact(model, some_ids(), Valid(0, 0))
     lens = FittedLens("jacobian", model.name, 3, 48, matrices=dict(enumerate(found)))
     for depth in range(3):
-        carried = lens.carried(stream.by_depth[depth].detach(), depth)
-        torch.testing.assert_close(carried, stream.final.detach(), atol=1e-4, rtol=1e-3)
-        assert (stream.by_depth[depth] - stream.final).abs().max() > 0.1
+        carried = lens.carried(stream[depth].detach(), depth)
+        torch.testing.assert_close(carried, stream[-1].detach(), atol=1e-4, rtol=1e-3)
+        assert (stream[depth] - stream[-1]).abs().max() > 0.1
 
 
 def test_the_error_covers_what_other_prompts_give():

@@ -9,7 +9,7 @@ import interp
 from interp.cli.app import app
 from interp.lens.fit import fit_prompts
 from interp.lens.kinds import FittedLens
-from interp.lens.show import depth_strip, kl_by_depth
+from interp.lens.show import depth_strip, kl_by_depth, writers
 from interp.reading.lens import Lens
 
 SITES = [interp.Need(site) for site in ("lens_entropy", "lens_kl", "lens_log_prob", "mlp_logit", "attn_logit", "resid")]
@@ -91,6 +91,23 @@ def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(
     assert found[5].other_depth > found[5].high  # a map of depth 0 does not serve at depth 2
 
 
+def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(model, lens):
+    prompts = interp.sampled_prompts(model.task, 12)
+    found = writers(
+        model, {"logit": FittedLens.logit(model), "tuned": lens}, prompts, [np.array(p.token_ids) for p in prompts]
+    )
+    for each, through in zip(found, (model, lens.on(model)), strict=True):
+        read = interp.collect(through, prompts, SITES)
+        by_block = {}
+        for kind, site in (("attention", SITES[4]), ("feed-forward", SITES[3])):
+            for layer in range(3):
+                by_block[f"{kind} {layer}"] = read[site][layer].reshape(12, -1).mean(axis=1)
+        assert each.block == max(by_block, key=lambda name: by_block[name].mean())
+        mine = by_block[each.block]
+        assert each.value == pytest.approx(mine.mean(), abs=1e-4) and each.low < each.value < each.high
+        assert each.share == np.mean([max(by_block, key=lambda b: by_block[b][i]) == each.block for i in range(12)])
+
+
 def test_a_strip_ends_in_what_the_model_predicts(model, lens):
     ids = np.array(interp.sampled_prompts(model.task, 1).prompts[0].token_ids)
     strip = depth_strip(model, lens, ids)
@@ -107,3 +124,4 @@ def test_the_commands_fit_and_show(tmp_path):
     assert fitted.exit_code == 0 and fitted.stdout.splitlines()[-1] == str(out) and "standard error" in fitted.stdout
     shown = CliRunner().invoke(app, ["lens", "show", str(out), *asked, "--strip", "1"])
     assert shown.exit_code == 0 and "1 jacobian" in shown.stdout and "final" in shown.stdout
+    assert "adds most to the predicted token" in shown.stdout

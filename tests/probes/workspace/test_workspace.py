@@ -85,6 +85,30 @@ def test_noise_lies_within_the_null():
         assert min(mine) < 0.5 < max(mine), (name, mine)
 
 
+@pytest.mark.parametrize("frame", ["keys", "values"])
+def test_the_frame_may_be_what_keys_read_or_heads_write_of_the_hypotheses(frame):
+    """Embeddings lie outside the J-space; what heads of the first layer make of them lies inside, by construction."""
+    rng = np.random.default_rng(5)
+    probe, shape = replace(SMALL, frame=frame), Shape(n_prompts=120, d_model=D, n_layers=2, n_outcomes=N_OUTCOMES)
+    axes = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    space, outside = axes[:, :RANK], axes[:, RANK:]
+    embedding = rng.standard_normal((N_OUTCOMES, D - RANK)) @ outside.T
+    mixed = space + outside[:, :RANK]  # keys read a direction within together with one outside
+    n_kv, n_heads, width = shape.n_kv_heads, shape.n_heads, shape.d_head
+    weights = {"W_K": mixed @ rng.standard_normal((n_kv, RANK, width)), "W_V": rng.standard_normal((n_kv, D, width)),
+               "W_O": rng.standard_normal((n_heads, width, RANK)) @ space.T}  # fmt: skip
+    planted = {site: np.stack([w, rng.standard_normal(w.shape)]) for site, w in weights.items()}
+    planted |= {"readout_gram": np.array([space @ space.T] * 3), "outcome_embedding": embedding}
+    found = [
+        probe.analyse(synthetic_capture(probe.needs, shape, planted=planted, seed=5), {})["overlap"].value
+        for probe in (SMALL, probe)
+    ]
+    written = sum(weights["W_V"][h * n_kv // n_heads] @ weights["W_O"][h] for h in range(n_heads))
+    through = written if frame == "values" else sum(w @ w.T for w in weights["W_K"])
+    rows = (embedding - embedding.mean(axis=0)) @ through
+    assert found == pytest.approx([0.0, shares(rows, space).mean()], abs=1e-6) and found[1] > 0.4
+
+
 def test_texts_have_no_hypotheses_and_say_so():
     capture = synthetic_capture(SMALL.needs, Shape(n_prompts=60))
     nothing = {SMALL.needs[2]: {"rows": np.empty((0, 32), np.float32)}}
