@@ -32,6 +32,9 @@ def fit(
     skip_first: Annotated[
         int | None, typer.Option(help="First positions of each prompt to leave out (texts: 16).", min=0)
     ] = None,
+    horizon: Annotated[
+        int, typer.Option(help="Positions ahead of a source at which its targets begin (slow from 1 on).", min=0)
+    ] = 0,
     out: Annotated[Path, typer.Option(help="File of the lens; .pt writes the published archive.")] = Path(
         "lens.safetensors"
     ),
@@ -48,8 +51,8 @@ def fit(
     announce(f"beside the weights: about {graph} for the graph of a batch, {sums} for what is fitted", quiet)
     lens = fit_lens(
         model, asked.prompts, kind, n_pool=asked.n_pool, window=asked.window, precision_bits=precision,
-        seconds=None if minutes is None else 60 * minutes, skip_first=skip_first, seed=asked.seed, out=out,
-        quiet=quiet,
+        seconds=None if minutes is None else 60 * minutes, skip_first=skip_first, horizon=horizon, seed=asked.seed,
+        out=out, quiet=quiet,
     )  # fmt: skip
     save_lens(lens, out)
     if not quiet:

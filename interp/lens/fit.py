@@ -15,7 +15,7 @@ from interp.lens.gradients import refuse_without_gradients
 from interp.lens.held import HeldOut
 from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, steps_of
 from interp.lens.kinds import KINDS, FittedLens, Kind
-from interp.lens.tuned import N_FOLDS, fit_tuned
+from interp.lens.tuned import N_FOLDS, TunedFit
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts, PromptSet
@@ -23,6 +23,7 @@ from interp.prompting.clusters import with_clusters
 from interp.prompting.pools import prompts_for
 from interp.prompting.tokens import Ids, as_tokens
 from interp.reading.forward import TOKENS_PER_BATCH, capture
+from interp.reading.lens import Lens
 from interp.records.unfinished import PARTIAL, Unfinished
 from interp.system.digest import digest_of
 from interp.system.progress import reporting
@@ -60,8 +61,9 @@ class FitPrompts:
 
 
 def fit_prompts(
-    model: Model, prompts: Prompts | None, *, n_pool: int | None, window: int | None, skip_first: int | None, seed: int
-) -> FitPrompts:
+    model: Model, prompts: Prompts | None, *, n_pool: int | None, window: int | None, skip_first: int | None, seed: int,
+    horizon: int = 0,
+) -> FitPrompts:  # fmt: skip
     """The prompts that a lens is fitted on and those held out.
 
     Of a text the first `skip_first` positions (16) and the last one do not count; of a tunnel's sequence all do. Raises
@@ -71,7 +73,7 @@ def fit_prompts(
     ids = as_tokens(model, pool, (), window).ids
     pool = with_clusters(pool, ids)
     is_text = model.task is None
-    valid = Valid((16 if is_text else 0) if skip_first is None else skip_first, int(is_text))
+    valid = Valid((16 if is_text else 0) if skip_first is None else skip_first, int(is_text), horizon)
     code, lengths = pool.cluster_codes, np.array([len(x) for x in ids])
     order = np.random.default_rng([seed, 1]).permutation(np.unique(code))
     sizes = np.bincount(code)[order].cumsum()
@@ -91,8 +93,8 @@ def fit_prompts(
 def fit_lens(
     model: Model, prompts: Prompts | None = None, kind: Kind = "jacobian", *, n_pool: int | None = None,
     window: int | None = None, precision_bits: float = PRECISION_BITS,
-    seconds: float | None = None, skip_first: int | None = None, seed: int = 0, out: str | Path | None = None,
-    quiet: bool = False,
+    seconds: float | None = None, skip_first: int | None = None, horizon: int = 0, seed: int = 0,
+    out: str | Path | None = None, quiet: bool = False,
 ) -> FittedLens:  # fmt: skip
     """Fit a lens: a map from the residual stream at any depth to the final prediction.
 
@@ -109,6 +111,8 @@ def fit_lens(
             final prediction, on held-out prompts, is at most this at every depth; 0 continues until the mean is exact.
         seconds: Time limit of the fit.
         skip_first: Positions at the start of each prompt that do not count; 16 for texts and 0 for tunnels by default.
+        horizon: How many positions ahead of a source its targets begin. 0 takes all; from 1 on the Jacobian lens leaves
+            out what a position itself predicts, and takes as many times longer as prompts have positions.
         seed: Seed of the held-out clusters, the order of prompts and the cotangents.
         out: File for the lens. An interrupted fit resumes from there.
         quiet: Whether to print no progress.
@@ -133,8 +137,11 @@ def fit_lens(
     if kind == "logit":
         return FittedLens.logit(model)
     refuse_without_gradients(model)
-    asked = fit_prompts(model, prompts, n_pool=n_pool, window=window, skip_first=skip_first, seed=seed)
+    asked = fit_prompts(
+        model, prompts, n_pool=n_pool, window=window, skip_first=skip_first, seed=seed, horizon=horizon
+    )  # fmt: skip
     told = {"prompts": asked.prompts.name, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
+    told |= {"horizon": horizon} if horizon else {}
     with reporting(f"fitting the {kind} lens of {model.name}", quiet) as progress:
         if kind == "tuned":
             return _tuned(model, asked, seconds, seed, progress, told)
@@ -165,7 +172,8 @@ def _tuned(
     counts = asked.valid.counts(np.asarray(rows["position"]), np.asarray(rows["length"]))
     stream = torch.from_numpy(found[resid][:, counts]).to(model.input_device, model.module.dtype)
     fold = asked.groups(N_FOLDS, seed)[chosen][np.asarray(rows["prompt"])[counts]]
-    maps = fit_tuned(model, stream, fold, seconds=seconds, seed=seed, progress=progress)
+    with torch.inference_mode(False), torch.no_grad():
+        maps = TunedFit(Lens(model), stream, fold, np.random.default_rng([seed, 7])).maps(seconds, progress)
     lens = replace(FittedLens.logit(model), kind="tuned", n_prompts=len(chosen), about=told)
     return replace(
         lens, matrices={depth: each.matrix.cpu() for depth, each in enumerate(maps)},

@@ -4,6 +4,8 @@ With V the valid positions of a prompt, and all expectations over prompts and ov
 
     J_l = E[ Σ_{t' in V, t' ≥ t} ∂h_f[t'] / ∂h_l[t] ],        lens_l(h) = unembed(norm_f(J_l h))
 
+(t' ≥ t + h with a horizon h, which leaves out what a position itself predicts.)
+
 A pass back from a cotangent q at all targets gives qᵀJ at all depths. Cotangents are rows of one random orthogonal
 matrix Q, block by block, a different one for every batch: with d/k blocks of k rows, (d/k) Σ_blocks QᵀQ J is J without
 bias after any of them, and J itself once every batch has met every block. So the work can end at any time.
@@ -42,10 +44,14 @@ N_GROUPS = 8
 
 @dataclass(frozen=True)
 class Valid:
-    """Which positions count, as sources and as targets: all but the `first` ones and the `last` ones of a prompt."""
+    """Which positions count, as sources and as targets: all but the `first` ones and the `last` ones of a prompt.
+
+    Targets lie at least `horizon` positions behind their source.
+    """
 
     first: int
     last: int
+    horizon: int = 0
 
     def mask(self, batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> torch.Tensor:
         """`[item, pos]` of a batch of single prompts, 1 where a position counts."""
@@ -149,23 +155,30 @@ def steps_of(
 
 def pulled_back(
     stream: list[torch.Tensor], mask: Float[torch.Tensor, "item pos"],
-    cotangents: Float[torch.Tensor, "cotangent d_model"], repeat: int,
+    cotangents: Float[torch.Tensor, "cotangent d_model"], repeat: int, horizon: int = 0,
 ) -> Float[torch.Tensor, "depth cotangent d_model"]:  # fmt: skip
-    """qᵀJ of each cotangent q, the mean over items and over their sources; `repeat` cotangents go back at a time."""
+    """qᵀJ of each cotangent q, the mean over items and over their sources; `repeat` cotangents go back at a time.
+
+    All targets go back together, or with a `horizon` one by one: a source is read from those that lie so far ahead.
+    """
     n, d_model = len(mask), cotangents.shape[1]
-    share = mask / mask.sum(dim=1, keepdim=True) / n
+    share, place = mask / mask.sum(dim=1, keepdim=True) / n, torch.arange(mask.shape[1], device=mask.device)
+    pairs = [(mask, share)]
+    if horizon:
+        pairs = [(mask * (place == end), share * (place <= end - horizon)) for end in place]
     parts = cotangents.split(repeat)
-    found = []
-    for i, part in enumerate(parts):
-        filled = torch.nn.functional.pad(part, (0, 0, 0, repeat - len(part)))
-        at_targets = mask[:, None, :, None] * filled[None, :, None, :]  # [item, repeat, pos, d_model]
-        more = i + 1 < len(parts)  # the graph is freed with the last part
-        grads = torch.autograd.grad(stream[-1], stream[:-1], at_targets.flatten(0, 1).to(stream[-1]), retain_graph=more)
-        by_source = torch.stack([
-            torch.einsum("ip,irpd->rd", share, g.view(n, repeat, -1, d_model).float()) for g in grads
-        ])  # fmt: skip
-        found.append(by_source[:, : len(part)])
-    return torch.cat(found, dim=1).cpu()
+    found = torch.zeros(len(stream) - 1, len(cotangents), d_model, device=mask.device)
+    for i, (targets, sources) in enumerate(pairs):
+        for k, part in enumerate(parts):
+            filled = torch.nn.functional.pad(part, (0, 0, 0, repeat - len(part)))
+            at_targets = (targets[:, None, :, None] * filled[None, :, None, :]).flatten(0, 1)  # [item * repeat, pos, d]
+            more = (i + 1, k + 1) != (len(pairs), len(parts))  # the graph is freed with the last
+            grads = torch.autograd.grad(stream[-1], stream[:-1], at_targets.to(stream[-1]), retain_graph=more)
+            rows = slice(k * repeat, k * repeat + len(part))
+            for depth, g in enumerate(grads):
+                by_source = torch.einsum("ip,irpd->rd", sources, g.view(n, repeat, -1, d_model).float())
+                found[depth, rows] += by_source[: len(part)].to(found.device)
+    return found.cpu()
 
 
 def orthogonal(d: int, seed: int) -> torch.Tensor:
@@ -195,7 +208,7 @@ def fit_jacobian(
         cotangents = blocks[step.block]
         stream = stream_of(model, batch, repeat=repeat)
         mask = valid.mask(batch, lengths)
-        rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat)
+        rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat, valid.horizon)
         sums.add(step.group, rows, cotangents, len(step.prompts))
         sums.seen.update(step.prompts.tolist())
 

@@ -35,20 +35,16 @@ class DepthKl:
 
 def kl_by_depth(lenses: Mapping[str, FittedLens], held: HeldOut) -> list[DepthKl]:
     """Every lens at every depth before the last, on prompts that it was not fitted on."""
-    return [each for name, lens in lenses.items() for each in _of_lens(name, lens, held)]
-
-
-def _of_lens(name: str, lens: FittedLens, held: HeldOut) -> list[DepthKl]:
-    kl, n = held.kl_of(lens), len(held.stream) - 1
-    furthest = {depth: max(lens.depths, key=lambda other: abs(other - depth)) for depth in range(n) if lens.depths}
-    exchanged = np.full_like(kl, np.nan)
-    if furthest:
-        exchanged = held.kl_bits(lambda x, depth: lens.carried(x, furthest[depth]))
+    found, n = [], len(held.stream) - 1
     clusters = [held.cluster == name for name in np.unique(held.cluster)]
-    found = []
-    for depth in range(n):
-        mean = t_mean([kl[depth, rows].mean() for rows in clusters])
-        found.append(DepthKl(name, depth, mean.value, mean.low, mean.high, float(exchanged[depth].mean())))
+    for name, lens in lenses.items():
+        kl, exchanged = held.kl_of(lens), np.full(n, np.nan)
+        if lens.depths:
+            furthest = [max(lens.depths, key=lambda other, depth=depth: abs(other - depth)) for depth in range(n)]
+            exchanged = held.kl_bits(lambda x, depth, of=lens, at=furthest: of.carried(x, at[depth])).mean(axis=1)
+        for depth in range(n):
+            mean = t_mean([kl[depth, rows].mean() for rows in clusters])
+            found.append(DepthKl(name, depth, mean.value, mean.low, mean.high, float(exchanged[depth])))
     return found
 
 

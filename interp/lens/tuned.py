@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.model import Model
 from interp.reading.lens import Lens
 from interp.system.float64 import double
 from interp.system.progress import Report
@@ -55,7 +54,7 @@ class TunedFit:
     rng: np.random.Generator
 
     def maps(self, seconds: float | None, progress: Report) -> list[Map]:
-        """One for each depth before the last; the time, where it is limited, is shared evenly."""
+        """One for each depth before the last; the time, where it is limited, is shared evenly. Under `no_grad`."""
         began, n, found = time.monotonic(), len(self.stream) - 1, []
         for depth in range(n):
             until = None if seconds is None else began + seconds * (depth + 1) / n
@@ -122,12 +121,3 @@ class TunedFit:
                 loss = self._judged(depth, 0, now)
                 best, least = (now, loss) if loss < least else (best, least)
         return best
-
-
-def fit_tuned(
-    model: Model, stream: torch.Tensor, fold: Int[np.ndarray, " row"], *, seconds: float | None, seed: int,
-    progress: Report,
-) -> list[Map]:  # fmt: skip
-    """The maps of all depths before the last, from rows of the stream at all depths."""
-    with torch.inference_mode(False), torch.no_grad():
-        return TunedFit(Lens(model), stream, fold, np.random.default_rng([seed, 7])).maps(seconds, progress)

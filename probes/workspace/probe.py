@@ -184,7 +184,7 @@ class Workspace(Probe):
 
 
 def _hypotheses(base: Capture, frame: Frame) -> Float[np.ndarray, "hypothesis feature"]:
-    """Embeddings e of the hypotheses, or what the first layer makes of them: W_K W_Kᵀ e of keys, W_O W_V e of values."""
+    """Embeddings e of hypotheses, or what the first layer makes of them: W_K W_Kᵀ e of keys, W_O W_V e of values."""
     embedding = finite(base, EMBEDDING).astype(np.float64)
     if frame == "keys":
         keys = finite(base, KEYS)[0]

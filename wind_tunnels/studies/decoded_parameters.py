@@ -63,7 +63,7 @@ class DecodedParameters(Study):
             more={"dimension": "directions", "variance": "fraction"},
         )  # fmt: skip
 
-    def _read(self, model: "Model", _: int) -> dict[str, float]:
+    def _read(self, model: "Model") -> dict[str, float]:
         import interp
 
         rng, p = np.random.default_rng(self.seed), model.task.p  # pyrefly: ignore[missing-attribute]

@@ -86,11 +86,11 @@ class JSpaces(Study):
     question: ClassVar[str] = "Does a network keep its hypotheses in the directions that its prediction depends on?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import beside_untrained, over_networks
+        from .over_seeds import over_networks
 
         check_sizes(self.name, vars(self), {"n_pool": 40, "n_lens": 10, "skip_first": 0})
         return over_networks(
-            self.name, self.tunnels, beside_untrained(self._read), MEANINGS, progress,
+            self.name, self.tunnels, self._read, MEANINGS, progress, beside_untrained=True,
             headline=("times_random", f"survivors_{RANKS_READ[0]}", "swapped_bits"),
             notes=("Hypotheses are the possible outcomes.",),
         )  # fmt: skip

@@ -146,18 +146,25 @@ Meanings = Mapping[str, tuple[str, str, str]]
 
 
 def over_networks(
-    name: str, tunnels: str, read: "Callable[[Model, int], dict[str, float]]", meanings: Meanings, progress: Report, *,
+    name: str, tunnels: str, read: "Callable[[Model], dict[str, float]]", meanings: Meanings, progress: Report, *,
     headline: Sequence[str], more: Mapping[str, str] = MappingProxyType({}), notes: Sequence[str] = (),
+    beside_untrained: bool = False,
 ) -> Findings:  # fmt: skip
     """The findings of a study that reads networks one by one: means over them, each beside the mean of its null.
 
-    `read` takes a network and its number and gives numbers by name, what stands for chance as `NAME null`; numbers of
-    `more`, units by name, are in the table alone.
+    `read` takes a network and gives numbers by name, what stands for chance as `NAME null`: where that is not given,
+    and `beside_untrained`, it is the number of an untrained copy. Numbers of `more`, units by name, are in the table
+    alone.
     """
+    from interp.loading.untrained import untrained_twin
+
     models, found = [], []
     for i, (tunnel, model) in enumerate(opened(tunnels, progress), 1):
         models.append((tunnel, model.fingerprint))
-        found.append(read(model, i))
+        found.append(read(model))
+        if beside_untrained:
+            untrained = read(untrained_twin(model, i, is_one_of_several=True)[0])
+            found[-1] |= {f"{of} null": untrained[of] for of in meanings if f"{of} null" not in found[-1]}
     units = {"network": LABEL} | {of: meanings[of][0] for of in meanings} | dict(more)
     rows = [{"network": tunnel} | each for (tunnel, _), each in zip(models, found, strict=True)]
     table = Table.from_rows(
@@ -174,19 +181,6 @@ def over_networks(
     return Findings(
         name, scalars, {"networks": table, "models": fingerprint_table(models)}, notes=notes, headline=tuple(headline)
     )
-
-
-def beside_untrained(read: "Callable[[Model], dict[str, float]]") -> "Callable[[Model, int], dict[str, float]]":
-    """What `read` gives of a network, and of an untrained copy as `NAME null`, where no such null is given already."""
-
-    def both(model: "Model", i: int) -> dict[str, float]:
-        from interp.loading.untrained import untrained_twin
-
-        found, untrained = read(model), read(untrained_twin(model, i, is_one_of_several=True)[0])
-        nulls = {f"{of} null": value for of, value in untrained.items() if not of.endswith(" null")}
-        return found | nulls | found  # what is given already stays
-
-    return both
 
 
 def opened(pattern: str, progress: Report) -> "Iterator[tuple[str, Model]]":

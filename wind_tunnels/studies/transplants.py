@@ -93,7 +93,7 @@ class Transplants(Study):
             notes=("Depth 1 lies behind the first block.",),
         )  # fmt: skip
 
-    def _read(self, model: "Model", _: int) -> dict[str, float]:
+    def _read(self, model: "Model") -> dict[str, float]:
         import interp
         from interp.system.float64 import double
 

@@ -43,11 +43,11 @@ class ValueCurve(Study):
     question: ClassVar[str] = "Do mean values lie along one line of entropy, more than before any training?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import beside_untrained, over_networks
+        from .over_seeds import over_networks
 
         check_sizes(self.name, vars(self), {"n_pool": 20})
         return over_networks(
-            self.name, self.tunnels, beside_untrained(self._read), MEANINGS, progress, headline=tuple(MEANINGS)
+            self.name, self.tunnels, self._read, MEANINGS, progress, beside_untrained=True, headline=tuple(MEANINGS)
         )
 
     def _read(self, model: "Model") -> dict[str, float]:

@@ -51,21 +51,22 @@ def autograd_jacobian(model, ids, depth, valid):
     def final(x):
         found["put"] = x[None]
         model.module(input_ids=tokens, use_cache=False)
-        return torch.stack([found["final"][0, place] for place in places]).sum(dim=0)
+        return found["final"][0]
 
     with attention_function(model, "eager"):
         model.module(input_ids=tokens, use_cache=False)
-        by_source = jacobian(final, found["input"][0].detach())  # [d_model, pos, d_model]
+        every = jacobian(final, found["input"][0].detach())  # [pos, d_model, pos, d_model]
     for handle in handles:
         handle.remove()
-    return torch.stack([by_source[:, place] for place in places]).mean(dim=0)
+    pairs = [every[target, :, source] for source in places for target in places if target >= source + valid.horizon]
+    return torch.stack(pairs).sum(dim=0) / len(places)
 
 
 def exact(model, ids, valid, repeat=16):
     batch = make_batch(ids, np.arange(len(ids)), model.input_device)
     lengths = np.array([len(x) for x in ids])
     eye = torch.eye(model.info.d_model)
-    return pulled_back(stream_of(model, batch, repeat=repeat), valid.mask(batch, lengths), eye, repeat)
+    return pulled_back(stream_of(model, batch, repeat=repeat), valid.mask(batch, lengths), eye, repeat, valid.horizon)
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *CONFIGS])
@@ -76,6 +77,14 @@ def test_j_of_every_family_is_the_mean_of_autograds_full_jacobian(family):
     expected = torch.stack([autograd_jacobian(model, x, depth, valid) for x in ids]).mean(dim=0)
     assert found.shape == (model.info.n_layers, 48, 48)
     np.testing.assert_allclose(found[depth], expected, atol=2e-4 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("horizon", [1, 2])
+def test_with_a_horizon_nearer_targets_are_left_out(horizon):
+    model, ids, valid = fresh_model("llama"), some_ids((6, 8)), Valid(1, 1, horizon)
+    expected = torch.stack([autograd_jacobian(model, x, 1, valid) for x in ids]).mean(dim=0)
+    np.testing.assert_allclose(exact(model, ids, valid)[1], expected, atol=2e-4 * float(expected.abs().max()))
+    assert not np.allclose(exact(model, ids, Valid(1, 1))[1], expected, atol=0.1 * float(expected.abs().max()))
 
 
 def test_j_is_the_same_in_whatever_batch_and_however_many_cotangents_go_back_together():
