@@ -12,7 +12,9 @@ from interp.findings import Findings
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
 
-_N, _WIDTH, _RANK, _OUTCOMES, _LEAN = 80, 24, 6, 6, 0.2
+from ..measures.sample_sizes import FEW_HALVES
+
+_N, _WIDTH, _RANK, _OUTCOMES, _LEAN = FEW_HALVES + 20, 24, 6, 6, 0.2
 
 
 @dataclass(frozen=True)
