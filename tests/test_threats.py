@@ -26,7 +26,8 @@ def watch(event, args):
     elif event == "open" and isinstance(args[0], (str, bytes)) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
         seen["written"].append(os.path.abspath(os.fsdecode(args[0])))
     elif event in ("os.mkdir", "os.remove", "os.rename"):
-        seen["written"] += [os.path.abspath(os.fsdecode(a)) for a in args if isinstance(a, (str, bytes))]
+        folder = os.readlink(f"/proc/self/fd/{args[-1]}") if args[-1] >= 0 else os.getcwd()  # names are relative to it
+        seen["written"] += [os.path.join(folder, os.fsdecode(a)) for a in args if isinstance(a, (str, bytes))]
 
 def refuse(*asked):
     seen["asked"].append(repr(asked[-1]))
