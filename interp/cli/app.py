@@ -484,19 +484,18 @@ def list_(
 
     if what is None:
         return print("interp list models | families | probes [NAME] | studies [NAME] | prompts | tunnels")
+    if what in ("probes", "studies"):
+        kind = "probe" if what == "probes" else "study"
+        return terminal.print_questions(kind) if name is None else terminal.print_fields(kind, name)
     if name is not None:
-        if what not in ("probes", "studies"):
-            raise UsageError(
-                asked=f"interp list {what} {name}",
-                found="only a probe or a study has fields to explain",
-                fix=f"`interp list {what}` lists all.",
-            )
-        return terminal.print_fields("probe" if what == "probes" else "study", name)
+        raise UsageError(
+            asked=f"interp list {what} {name}",
+            found="only a probe or a study has fields to explain",
+            fix=f"`interp list {what}` lists all.",
+        )
     {
         "models": terminal.print_models,
         "families": terminal.print_families,
-        "probes": terminal.print_probes,
-        "studies": terminal.print_studies,
         "prompts": terminal.print_prompts,
         "tunnels": terminal.print_tunnels,
     }[what]()

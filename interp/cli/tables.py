@@ -296,17 +296,9 @@ def _not_read(family: "Family") -> str:
     return "; ".join(f"{field} = {value}: {reason}" for field, value, reason in family.refused)
 
 
-def print_probes() -> None:
-    """The installed probes with their questions and fields."""
-    _print_questions("probe", "PROBE.field=value")
-
-
-def print_studies() -> None:
-    """The installed studies with their questions and fields."""
-    _print_questions("study", "field=value")
-
-
-def _print_questions(kind: Literal["probe", "study"], setting: str) -> None:
+def print_questions(kind: Literal["probe", "study"]) -> None:
+    """The installed probes or studies with their questions and fields."""
+    setting = "PROBE.field=value" if kind == "probe" else "field=value"
     classes = {name: load_entry(kind, name) for name in entries(kind)}
     fields = {name: ", ".join(f"{k}={v}" for k, v in cls().parameters().items()) for name, cls in classes.items()}
     kinds = {name: _kind_of(cls) for name, cls in classes.items()} if kind == "probe" else {}

@@ -34,7 +34,7 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.system.float64 import double
 from interp.tunnel import Task
 
-from .architectures import Network
+from .architectures import Network, architecture
 from .feedforward import MLPConfig
 from .recurrent import LSTMConfig, initialise_lstm
 from .selective_scan import scan_quickly
@@ -45,16 +45,22 @@ FEWEST_POSITIONS = 1024
 
 @dataclass(frozen=True)
 class ModelBuilder:
-    """How a model of an architecture is configured, and which of its modules write to the residual stream.
+    """The configuration of an architecture, and which of its modules write to the residual stream.
 
-    Matrices of the modules `keeps` stay as transformers draws them: their numbers mean rates, not maps. `bare` are
-    matrices, or stacks of them, that belong to no linear module.
+    `fields` are those beside the ones that every network, or every one with attention, has. Matrices of the modules
+    `keeps` stay as transformers draws them: their numbers mean rates, not maps. `bare` are matrices, or stacks of them,
+    that belong to no linear module.
     """
 
-    config: Callable[[Network, Task], PreTrainedConfig]
+    kind: type[PreTrainedConfig]
     residual_writers: tuple[str, ...]
+    fields: Callable[[Network, Task], dict[str, Any]] = lambda network, task: {}
     keeps: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()
+
+    def config(self, network: Network, task: Task) -> PreTrainedConfig:
+        common = _attending if architecture(network.arch).has_attention else _common
+        return self.kind(**common(network, task), **self.fields(network, task))
 
 
 def build(network: Network, task: Task, generator: torch.Generator) -> PreTrainedModel:
@@ -170,60 +176,42 @@ def _attending(network: Network, task: Task) -> dict[str, Any]:
     }
 
 
-def _neox(network: Network, task: Task) -> PreTrainedConfig:
-    return GPTNeoXConfig(**_attending(network, task), use_parallel_residual=True)
-
-
-def _phi(network: Network, task: Task) -> PreTrainedConfig:
-    return PhiConfig(**_attending(network, task), resid_pdrop=0.0, embd_pdrop=0.0)
-
-
-def _llama(network: Network, task: Task) -> PreTrainedConfig:
-    return LlamaConfig(**_attending(network, task), num_key_value_heads=network.kv_heads)
-
-
-def _mistral(network: Network, task: Task) -> PreTrainedConfig:
-    return MistralConfig(
-        **_attending(network, task),
-        num_key_value_heads=network.kv_heads,
-        sliding_window=network.window,
-    )
-
-
-def _mixtral(network: Network, task: Task) -> PreTrainedConfig:
-    assert network.n_experts is not None and network.n_active is not None
-    return MixtralConfig(
-        **_attending(network, task),
-        num_key_value_heads=network.kv_heads,
-        num_local_experts=network.n_experts,
-        num_experts_per_tok=network.n_active,
-    )
-
-
-def _mamba(network: Network, task: Task) -> PreTrainedConfig:
-    return MambaConfig(**_common(network, task), use_cache=False, residual_in_fp32=False)
-
-
-def _lstm(network: Network, task: Task) -> PreTrainedConfig:
-    return LSTMConfig(**_common(network, task), has_residual=network.has_residual)
-
-
-def _mlp(network: Network, task: Task, n_context: int) -> PreTrainedConfig:
-    return MLPConfig(**_common(network, task), intermediate_size=network.d_feed_forward, n_context=n_context)
+def _grouped(network: Network, task: Task) -> dict[str, Any]:
+    return {"num_key_value_heads": network.kv_heads}
 
 
 BUILDERS: Mapping[str, ModelBuilder] = {
-    "gpt-neox": ModelBuilder(_neox, ("attention.dense", "mlp.dense_4h_to_h")),
-    "phi": ModelBuilder(_phi, ("self_attn.dense", "mlp.fc2")),
-    "llama": ModelBuilder(_llama, ("self_attn.o_proj", "mlp.down_proj")),
-    "mistral": ModelBuilder(_mistral, ("self_attn.o_proj", "mlp.down_proj")),
+    "gpt-neox": ModelBuilder(
+        GPTNeoXConfig, ("attention.dense", "mlp.dense_4h_to_h"), lambda network, task: {"use_parallel_residual": True}
+    ),
+    "phi": ModelBuilder(PhiConfig, ("self_attn.dense", "mlp.fc2"), lambda network, task: {"resid_pdrop": 0.0}),
+    "llama": ModelBuilder(LlamaConfig, ("self_attn.o_proj", "mlp.down_proj"), _grouped),
+    "mistral": ModelBuilder(
+        MistralConfig,
+        ("self_attn.o_proj", "mlp.down_proj"),
+        lambda network, task: _grouped(network, task) | {"sliding_window": network.window},
+    ),
     "mixtral": ModelBuilder(
-        _mixtral,
+        MixtralConfig,
         ("self_attn.o_proj", "experts.down_proj"),
+        lambda network, task: (
+            _grouped(network, task) | {"num_local_experts": network.n_experts, "num_experts_per_tok": network.n_active}
+        ),
         bare=("mlp.gate.weight", "experts.gate_up_proj", "experts.down_proj"),
     ),
-    "lstm": ModelBuilder(_lstm, ()),
-    "mlp-position": ModelBuilder(lambda network, task: _mlp(network, task, 1), ("mlp.down",)),
-    "mlp-context": ModelBuilder(lambda network, task: _mlp(network, task, task.n_positions), ("mlp.down",)),
-    "mamba": ModelBuilder(_mamba, ("mixer.out_proj",), keeps=("mixer.dt_proj",)),
+    "lstm": ModelBuilder(LSTMConfig, (), lambda network, task: {"has_residual": network.has_residual}),
+    "mlp-position": ModelBuilder(
+        MLPConfig, ("mlp.down",), lambda network, task: {"intermediate_size": network.d_feed_forward, "n_context": 1}
+    ),
+    "mlp-context": ModelBuilder(
+        MLPConfig,
+        ("mlp.down",),
+        lambda network, task: {"intermediate_size": network.d_feed_forward, "n_context": task.n_positions},
+    ),
+    "mamba": ModelBuilder(
+        MambaConfig,
+        ("mixer.out_proj",),
+        lambda network, task: {"use_cache": False, "residual_in_fp32": False},
+        keeps=("mixer.dt_proj",),
+    ),
 }
