@@ -6,6 +6,7 @@ __all__ = [
     "diff",
     "headlines",
     "index",
+    "labels",
     "parquet_files",
     "power",
     "probe_code",

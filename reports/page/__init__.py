@@ -1,3 +1,3 @@
 """The page of a record."""
 
-__all__ = ["about", "labels", "render", "sections", "security", "strip"]
+__all__ = ["about", "render", "sections", "security", "strip"]

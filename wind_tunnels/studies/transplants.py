@@ -24,13 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
-from interp.reading.lens import Lens
 from interp.statistics.cosines import random_rotations, random_subspace
 from interp.study import Study
 from interp.system.progress import Report
@@ -171,6 +169,10 @@ class Transplants(Study):
 
 def _read_out(model: "Model", rows: Float[np.ndarray, "row feature"], p: int) -> Int[np.ndarray, " row"]:
     """What the final norm and the output head make of streams behind the last block."""
+    import torch
+
+    from interp.reading.lens import Lens
+
     with torch.inference_mode():
         return said_of(Lens(model).logits(torch.from_numpy(rows).float()).numpy(), p)
 
