@@ -417,7 +417,7 @@ def test_a_hostile_prompt_is_text_in_tables_and_in_the_hover(chromium, tmp_path)
     page = seen.page
     page.locator("#table-pictures-points summary").click()
     assert name in page.locator(".facts-line").text_content() and page.title().endswith("? · interp")
-    assert ATTACK in page.locator(".leading").text_content() and ATTACK in page.locator("#numbers").text_content()
+    assert ATTACK in page.locator("#numbers").text_content()
     assert page.locator("#table-pictures-points tbody tr").first.locator("td").last.text_content() == ATTACK
     page.locator("#table-pictures-points button.sort").first.click()
     page.wait_for_timeout(300)
