@@ -224,7 +224,7 @@ def test_few_clusters_are_told_above_the_numbers_and_explained_with_the_prompts_
     clusters = {"n": 48, "by": "shared wording", "caution": "288 <in> 48", "examples": ["one and another"]}
     prompts = {"name": "mixed", "n": 288, "clusters": clusters, "notes": ["how <they> were found"], "others": others}
     page, plain = parse(html(replace(record, prompts=prompts))), parse(html(record))
-    n_warned = [sum(e.attributes.get("class") == "notice warning" for e in p.all("p")) for p in (page, plain)]
+    n_warned = [sum(e.attributes.get("class") == "notice warning small" for e in p.all("p")) for p in (page, plain)]
     assert n_warned[0] == n_warned[1] + 2
     for words in ("288 <in> 48", "8 in 2", "how <they> were found", "a note of the other"):
         assert words in page.text
