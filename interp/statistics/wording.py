@@ -12,6 +12,7 @@ frame of the only template there is) and are left out; prompts of the same token
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Int
@@ -25,7 +26,7 @@ _COMMON = 0.5
 """Share of the prompts that hold a pair, above which it tells none of them apart."""
 
 _AT_ONCE = 500_000
-"""Comparisons of two prompts at once, of some prompts with all others: bounds the memory."""
+"""Comparisons of two prompts at once: bounds the memory."""
 
 
 def linked(
@@ -68,14 +69,28 @@ def _pairs(ids: Sequence[np.ndarray], n_copies: Int[np.ndarray, " prompt"]) -> s
 
 
 def _alike(pairs: sparse.csr_matrix, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two prompts and how far they are alike, for every two that are at least so much."""
-    size, found = np.asarray(pairs.sum(axis=1)).ravel(), []
-    n_rows = max(1, _AT_ONCE // len(size))
-    for start in range(0, len(size), n_rows):
-        shared = sparse.coo_matrix(pairs[start : start + n_rows] @ pairs.T)
-        row, other = shared.row + start, shared.col
-        share = shared.data / np.maximum(size[row], size[other])
-        kept = (row < other) & (share >= least)
+    """Two prompts and how far they are alike, for every two that are at least so much.
+
+    Two such prompts also share one of the pairs that are left of each if its `least` commonest ones, but for one, are
+    taken away (prefix filtering: Chaudhuri and others, 2006). Only prompts that do are compared.
+    """
+    size = np.diff(pairs.indptr)
+    rarest_first = np.argsort(np.bincount(pairs.indices, minlength=pairs.shape[1]), kind="stable")
+    rare = sparse.csr_matrix(pairs[:, rarest_first])
+    rare.sort_indices()
+    place = np.arange(rare.nnz) - np.repeat(rare.indptr[:-1], size)
+    rare.data = (place < np.repeat(size - np.ceil(least * size) + 1, size)).astype(np.int32)
+    rare.eliminate_zeros()
+    holders = sparse.csr_matrix(rare.T)
+    compared = np.cumsum(rare @ np.diff(holders.indptr)) // _AT_ONCE
+    found = []
+    for start, end in pairwise([0, *(np.flatnonzero(np.diff(compared)) + 1).tolist(), len(size)]):
+        near = sparse.coo_matrix(rare[start:end] @ holders)
+        later = near.row + start < near.col
+        row, other = near.row[later] + start, near.col[later]
+        shared = sparse.csr_matrix(pairs[row]).multiply(pairs[other]).sum(axis=1).A1
+        share = shared / np.maximum(size[row], size[other])
+        kept = share >= least
         found.append((row[kept], other[kept], share[kept]))
     row, other, share = map(np.concatenate, zip(*found, strict=True))
     return row, other, share
