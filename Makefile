@@ -2,9 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Two test processes with one thread each: more threads gain nothing at these sizes and slow one another down. Bytecode is
-# kept, whatever the shell says: the tests start many processes.
-PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile --nbmake
-FAST := -m "not slow and not stress" tests examples/first-look.ipynb
+# kept, whatever the shell says: the tests start many processes. Files are run in their order, the notebook first: xdist
+# would leave files of one long test to the end, for one of the two processes.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --nbmake
+FAST := -m "not slow and not stress" examples/first-look.ipynb tests
 READY := .venv/.ready
 TORCH ?= 2.13.0
 # The model of the notebook `real-model`: what the variable names, else the small one beside the checkout, if it is there.
@@ -28,7 +29,7 @@ test-all: $(READY) docs
 	$(BIN)/ruff check --preview --select PLW1514 .   # text files are opened with an encoding
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check --summary=none
-	$(PYTEST) -m "not stress" tests examples $(if $(REAL_MODEL),,--deselect examples/real-model.ipynb)
+	CHECK_EVERY_CALL=1 $(PYTEST) -m "not stress" examples tests $(if $(REAL_MODEL),,--deselect examples/real-model.ipynb)
 	@$(if $(REAL_MODEL),,echo "examples/real-model.ipynb was not run: REAL_MODEL names no model")
 
 # The site, in build/site. A broken link, name or mark is an error; nothing is fetched from other hosts.

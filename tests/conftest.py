@@ -39,8 +39,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def same_threads() -> Iterator[None]:
-    """A test leaves torch the threads that it found: others in the process count on them."""
+def types_and_threads() -> Iterator[None]:
+    """Types are checked anew; a test leaves torch the threads that it found: others in the process count on them."""
+    type_checks.next_test()
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else None
     yield

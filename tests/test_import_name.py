@@ -27,7 +27,8 @@ from interp.prompts import mixed, sula_prompts
 from interp.wind_tunnels import Bijection
 assert len(mixed()) == 1008
 assert {each.__module__.split(".")[0] for each in (Probe, Manifold, Bijection, sula_prompts)} == {"interp"}
-record = interp.run(probes=[Manifold(n_null=20)], n_pool=12, out=None, quiet=True)
+small = Manifold(n_permutations=19, n_splits=2, n_null=20, n_bootstrap=20)
+record = interp.run(probes=[small], n_pool=12, out=None, quiet=True)
 assert record.findings["manifold"]["pc1_share"].value > 0
 print("measured with", interp.__file__)
 """
@@ -55,6 +56,7 @@ def printed(command: list[str], folder: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_script_beside_modules_of_our_names_runs_and_finds_its_own(tmp_path):
     write_own_modules(tmp_path)
     (tmp_path / "script.py").write_text(SCRIPT)

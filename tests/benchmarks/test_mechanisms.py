@@ -8,6 +8,7 @@ from interp.wind_tunnels.programs.task import shipped_programs
 
 from benchmarks import mechanisms
 from benchmarks.mechanism_methods.case import Case, class_means, first_above_half, orthonormal
+from tests.quick import quick
 
 INSTALLED = [name for name in mechanisms.METHODS if name not in ("CAE", "chance")]
 
@@ -67,7 +68,7 @@ def test_inert_directions_are_those_that_nothing_reads_and_active_ones_move_answ
     assert places["inert"] and places["active"]
 
 
-@pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.parametrize("name", quick(INSTALLED[:1], INSTALLED))
 def test_a_method_finds_the_heads_and_the_depth_of_a_variable_of_a_plain_program(name):
     plain = Case.of("shift_by_one", mechanisms.noise_of("shift_by_one", "as compiled", 2), 40)
     found = {q: (right, n) for q, right, n, _ in mechanisms.scores_of(plain, mechanisms._method(name), True)}

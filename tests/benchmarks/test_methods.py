@@ -169,6 +169,7 @@ def test_the_worker_speaks_json(folder):
     assert json.loads(done.stdout.splitlines()[-1]).keys() == Measured.__dataclass_fields__.keys()
 
 
+@pytest.mark.slow
 def test_the_analysis_times_every_observational_probe():
     shape = CaptureShape(n_prompts=20, n_layers=2, vocab_size=600)
     assert {"manifold", "attention_entropy", "components"} <= set(probe_seconds(shape))

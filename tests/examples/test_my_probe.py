@@ -62,6 +62,7 @@ def test_a_run_by_name_writes_its_page(value_length, tmp_path):
     assert "Length of values and entropy" in (record.path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_it_is_certified_on_worlds_that_it_never_heard_of(value_length, tmp_path):
     record = interp.certify("value_length", scale="smoke", out=tmp_path)
     row = record.findings["certificate"].to_frame("headlines").set_index("number").loc["correlation"]

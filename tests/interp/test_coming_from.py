@@ -40,7 +40,7 @@ def names(word_tokenizer, tmp_path_factory):
     save_file({"W_dec": rows}, sae / "sae_weights.safetensors")
     texts = [" ".join(f"w{i}" for i in rng.integers(1, 100, 6)) for _ in range(30)]
     capture = interp.collect(model, texts, ["resid", "v", "pattern_row"])
-    few = {"n_null": 20, "n_permutations": 20}
+    few = {"n_null": 20, "n_permutations": 20, "n_splits": 2, "n_bootstrap": 20}
     manifold = interp.registry.load_entry("probe", "manifold")(**few)
     record = interp.run(model, probes=manifold, prompts=texts, per_quintile=0, out=None, quiet=True)
     return {

@@ -23,6 +23,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture, packs_for
 from interp.reading.packs import each_alone, packed
 from interp.seam.attention import attention_function
+from tests.quick import quick
 from tests.tiny_models import FAMILIES, alike_prompts, tiny_model, wrap
 
 _COMMON = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 12,
@@ -117,6 +118,8 @@ CONFIGS = {
     "falcon": {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.2},
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 48, "max_position_embeddings": 64},
 }
+FEW = ("llama", "gpt_neox", "gpt2", "gemma3_text", "gpt_oss", "cohere2_moe")
+"""What `make test` reads of all kinds: their layouts, windows, sinks, experts, shared and parallel blocks."""
 
 
 OWN_NAMES = ("gpt2", "gpt_bigcode", "gptj", "gpt_neo", "bloom", "mpt", "falcon")
@@ -188,7 +191,7 @@ MAY_SEE_LESS = {
 """Families with layers that may see less than the whole of these prompts, which are then read one after the other."""
 
 
-@pytest.mark.parametrize("kind", [*FAMILIES, *CONFIGS])
+@pytest.mark.parametrize("kind", quick(FEW, [*FAMILIES, *CONFIGS]))
 def test_prompts_that_begin_alike_are_read_together_as_they_are_read_alone(kind, monkeypatch):
     model, (prompts, ids) = tiny_model(kind) if kind in FAMILIES else tiny(kind), alike_prompts()
     if kind not in MAY_SEE_LESS:
@@ -296,7 +299,7 @@ LOGIT_FIELDS = {"logits_scaling": 3.0, "logit_scale": 0.3, "final_logit_softcapp
 """What families scale and cap logits by; others may hold the fields and never look at them."""
 
 
-@pytest.mark.parametrize("kind", [*CONFIGS, "llama", "mistral", "phi", "gpt_neox"])
+@pytest.mark.parametrize("kind", quick([*FEW, "gemma2", "granite"], [*FAMILIES, *CONFIGS]))
 def test_logits_are_scaled_and_capped_as_transformers_does_and_nowhere_else(kind):
     model = tiny(kind, **LOGIT_FIELDS)
     head = next(c for c in run_checks(model) if c.name == "head")

@@ -353,6 +353,7 @@ def test_a_figure_leaves_as_svg_with_its_caption_and_as_csv_with_one_click(chrom
     seen.context.close()
 
 
+@pytest.mark.slow
 def test_question_sentences_and_figure_are_on_the_first_screen(chromium, report):
     seen = Seen(chromium, report)
     for part in ("h1", ".asked", ".evidence", "#pictures-map .plot", "#pictures-map figcaption"):

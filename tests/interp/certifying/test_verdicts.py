@@ -38,6 +38,7 @@ def test_conservative_without_power_and_not_tested():
     assert judge([], NOTHING_PLANTED) == "not tested"
 
 
+@pytest.mark.slow
 def test_a_p_that_is_right_is_seldom_called_liberal():
     rng = np.random.default_rng(0)
     wrong = [is_liberal([Count(int(k), 57) for k in rng.binomial(57, 0.05, 7)]) for _ in range(400)]

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from interp.cli.app import app, main
+from tests.reports.everything import SETTINGS
 
-FAST = ["--set", "manifold.n_permutations=50", "--set", "manifold.n_null=20"]
+FAST = [word for name, value in SETTINGS["manifold"].items() for word in ("--set", f"manifold.{name}={value}")]
 
 
 def invoke(*words):

@@ -1,7 +1,6 @@
 """Help with examples that work, names that are nearly right, the shell's completion, and what must be trusted."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import fields
@@ -18,6 +17,7 @@ from interp.loading.sources import shipped_tunnels
 from interp.registry import entries, load_entry
 from interp.running.choose_probes import GROUPS
 from tests.command_lines import all_commands, parsed
+from tests.one_process import in_one_process
 from tests.tiny_models import fresh_model
 
 COMMANDS = all_commands()
@@ -92,55 +92,55 @@ def test_a_task_that_does_not_exist_is_refused_before_torch_is_imported():
     assert "Known: bijection, coin" in done.stderr
 
 
-def completed(*words, shell="complete_bash"):
-    """What bash is offered for the last of these words, cut as bash cuts them, and whether torch was imported."""
-    code = "import sys; from interp.cli import main; sys.argv = ['interp']\n"
-    code += "try: main()\nexcept SystemExit: pass\nprint('torch' in sys.modules or 'pandas' in sys.modules)"
-    given = {"_INTERP_COMPLETE": shell, "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **given})
-    *offered, is_heavy = done.stdout.split()
-    assert is_heavy == "False", done
-    return offered
+COMPLETED = [
+    ("interp run --probe manif", ["manifold"]),
+    ("interp plan -p manifold,caus", ["manifold,causal"]),
+    ("interp run --prompts sula-", ["sula-250"]),
+    ("interp check --model llama-3.2-", ["llama-3.2-1b", "llama-3.2-3b"]),
+    ("interp check --model phi-", ["phi-2"]),
+    ("interp check --model tunnel:recall", ["tunnel:recall-gpt-neox"]),
+    ("interp check --model tunnel : recall", ["recall-gpt-neox"]),
+    ("interp run --model phi-2,tunnel : recall", ["recall-gpt-neox"]),
+    ("interp run --model program:ch", ["program:chain"]),
+    ("interp run --model program : shift", ["shift_by_one", "shift_by_two"]),
+    ("interp study sticky", ["sticky_chain"]),
+    ("interp tunnel train hmm-", ["hmm-fixed"]),
+    ("interp tunnel swe", ["sweep"]),
+    ("interp run --set manifold.scal", ["manifold.scaling=centred", "manifold.scaling=zscored"]),
+    ("interp run --set manifold.scaling = z", ["zscored"]),
+    ("interp run --set manifold.scaling =", ["centred", "zscored"]),
+    (
+        "interp run --probe heads,depth_use --set head",
+        [f"heads.{f.name}=" for f in fields(load_entry("probe", "heads"))],
+    ),
+    ("interp plan --probe causal --set manifold.sc", []),
+    ("interp power --probe = manif", ["manifold"]),
+    ("interp study sticky_chain --set n_st", [f"n_steps={STEPS}"]),
+    ("interp run --set man", [f"manifold.{f.name}=" for f in fields(load_entry("probe", "manifold"))]),
+    ("interp run --set =", [f"{name}." for name in entries("probe")]),
+    ("interp rep", ["replicate", "report", "reproduce-bug"]),
+    ("interp plan llama-3.2-", ["llama-3.2-1b", "llama-3.2-3b"]),
+    ("interp check tunnel : recall", ["recall-gpt-neox"]),
+    ("interp certify manif", ["manifold"]),
+    ("interp list stu", ["studies"]),
+    ("interp help tun", ["tunnel"]),
+]
 
 
-@pytest.mark.parametrize(
-    "line, offered",
-    [
-        ("interp run --probe manif", ["manifold"]),
-        ("interp plan -p manifold,caus", ["manifold,causal"]),
-        ("interp run --prompts sula-", ["sula-250"]),
-        ("interp check --model llama-3.2-", ["llama-3.2-1b", "llama-3.2-3b"]),
-        ("interp check --model phi-", ["phi-2"]),
-        ("interp check --model tunnel:recall", ["tunnel:recall-gpt-neox"]),
-        ("interp check --model tunnel : recall", ["recall-gpt-neox"]),
-        ("interp run --model phi-2,tunnel : recall", ["recall-gpt-neox"]),
-        ("interp run --model program:ch", ["program:chain"]),
-        ("interp run --model program : shift", ["shift_by_one", "shift_by_two"]),
-        ("interp study sticky", ["sticky_chain"]),
-        ("interp tunnel train hmm-", ["hmm-fixed"]),
-        ("interp tunnel swe", ["sweep"]),
-        ("interp run --set manifold.scal", ["manifold.scaling=centred", "manifold.scaling=zscored"]),
-        ("interp run --set manifold.scaling = z", ["zscored"]),
-        ("interp run --set manifold.scaling =", ["centred", "zscored"]),
-        (
-            "interp run --probe heads,depth_use --set head",
-            [f"heads.{f.name}=" for f in fields(load_entry("probe", "heads"))],
-        ),
-        ("interp plan --probe causal --set manifold.sc", []),
-        ("interp power --probe = manif", ["manifold"]),
-        ("interp study sticky_chain --set n_st", [f"n_steps={STEPS}"]),
-        ("interp run --set man", [f"manifold.{f.name}=" for f in fields(load_entry("probe", "manifold"))]),
-        ("interp run --set =", [f"{name}." for name in entries("probe")]),
-        ("interp rep", ["replicate", "report", "reproduce-bug"]),
-        ("interp plan llama-3.2-", ["llama-3.2-1b", "llama-3.2-3b"]),
-        ("interp check tunnel : recall", ["recall-gpt-neox"]),
-        ("interp certify manif", ["manifold"]),
-        ("interp list stu", ["studies"]),
-        ("interp help tun", ["tunnel"]),
-    ],
-)
-def test_the_shell_completes_names_without_importing_torch(line, offered):
-    assert completed(*line.split()) == offered
+@pytest.fixture(scope="module")
+def completed(tmp_path_factory):
+    """What bash is offered for the last of the words, cut as bash cuts them."""
+    asked = [line.split() for line, _ in COMPLETED]
+    given = {"_INTERP_COMPLETE": "complete_bash"}
+    words = [([], given | {"COMP_WORDS": " ".join(each), "COMP_CWORD": str(len(each) - 1)}) for each in asked]
+    done = in_one_process(words, tmp_path_factory.mktemp("completed"))
+    return {line: each for (line, _), each in zip(COMPLETED, done, strict=True)}
+
+
+@pytest.mark.parametrize("line, offered", COMPLETED)
+def test_the_shell_completes_names_without_importing_torch(completed, line, offered):
+    assert completed[line].out.split() == offered
+    assert not {"torch", "pandas"} & {*completed[line].imported}
 
 
 def test_completion_offers_what_there_is():

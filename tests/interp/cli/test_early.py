@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.one_process import in_one_process
+
 WRONG = {
     "probe": (["--probe", "manifol"], "Did you mean manifold?"),
     "field": (["--probe", "manifold", "--set", "manifold.nope=1"], "there is no field of manifold of this name"),
@@ -24,28 +26,23 @@ WRONG = {
     "tunnel": (["--model", "tunnel:nosuch"], "there is no tunnel of this name"),
 }
 
-SCRIPT = """
-import sys
-from interp.cli.app import main
-sys.argv = ["interp", *sys.argv[1:]]
-try:
-    main()
-finally:
-    print("torch" in sys.modules, "transformers" in sys.modules)
-"""
+CALLS = [*((what, "run") for what in WRONG), *((what, "plan") for what in ("field", "file", "model"))]
 
 
-@pytest.mark.parametrize(
-    ("what", "command"), [*((what, "run") for what in WRONG), *((what, "plan") for what in ("field", "file", "model"))]
-)
-def test_a_wrong_word_is_refused_before_torch_is_imported(what, command, tmp_path):
-    (tmp_path / "broken.jsonl").write_text('{"text": "one"}\n{"text": \n', encoding="utf-8")
-    (tmp_path / "short.jsonl").write_text('{"text": "one", "domain": "a"}\n', encoding="utf-8")
-    words, said = WRONG[what]
-    called = [sys.executable, "-c", SCRIPT, command, *words]
-    done = subprocess.run(called, capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert done.returncode in (1, 2) and said in done.stderr, done.stderr
-    assert done.stdout.split() == ["False", "False"]
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("early")
+    (folder / "broken.jsonl").write_text('{"text": "one"}\n{"text": \n', encoding="utf-8")
+    (folder / "short.jsonl").write_text('{"text": "one", "domain": "a"}\n', encoding="utf-8")
+    done = in_one_process([([command, *WRONG[what][0]], {}) for what, command in CALLS], folder)
+    return dict(zip(CALLS, done, strict=True))
+
+
+@pytest.mark.parametrize(("what", "command"), CALLS)
+def test_a_wrong_word_is_refused_before_torch_is_imported(said, what, command):
+    done = said[what, command]
+    assert done.code in (1, 2) and WRONG[what][1] in done.err, done.err
+    assert done.out == "" and not {"torch", "transformers"} & {*done.imported}
 
 
 def test_the_version_is_told_at_once():

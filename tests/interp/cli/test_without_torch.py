@@ -1,12 +1,10 @@
 """What only reads names and records starts without torch and transformers: an import of either is refused here."""
 
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
+from tests.one_process import in_one_process
 from tests.paths import ROOT
 
 REFUSING = """
@@ -19,40 +17,34 @@ class Refusing(MetaPathFinder):
             raise ModuleNotFoundError(f"{name} is refused here", name=name)
 
 sys.meta_path.insert(0, Refusing())
-from interp.cli.app import main
-sys.argv = ["interp", *sys.argv[1:]]
-main()
 """
-
-
-def call(words, folder, **environment):
-    called = [sys.executable, "-W", "ignore", "-c", REFUSING, *words]
-    known = {**os.environ, **environment}
-    return subprocess.run(called, capture_output=True, text=True, encoding="utf-8", cwd=folder, env=known, timeout=120)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "--help", "--version", "run --help", "tunnel sweep --help", "programs --help", "list models", "list families",
-        "list probes", "list probes manifold", "list studies", "list studies certificate", "list prompts",
-        "list tunnels", "report run", "diff run run", "index .",
-    ],
+LINES = (
+    "--help", "--version", "run --help", "tunnel sweep --help", "programs --help", "list models", "list families",
+    "list probes", "list probes manifold", "list studies", "list studies certificate", "list prompts",
+    "list tunnels", "report run", "diff run run", "index .",
 )  # fmt: skip
-def test_a_command_that_reads_no_model_imports_neither(line, tmp_path):
-    shutil.copytree(ROOT / "tests/records/run-1", tmp_path / "run")
-    done = call(line.split(), tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("light")
+    shutil.copytree(ROOT / "tests/records/run-1", folder / "run")
+    return dict(zip(LINES, in_one_process([(line.split(), {}) for line in LINES], folder, REFUSING), strict=True))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_that_reads_no_model_imports_neither(said, line):
+    assert said[line].code == 0, said[line].err
+    assert said[line].out.strip()
 
 
 @pytest.mark.parametrize(("line", "offered"), [("interp run --probe manif", "manifold"), ("interp lis", "list")])
 def test_completion_imports_neither(line, offered, tmp_path):
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-    done = call([], tmp_path, _INTERP_COMPLETE="complete_bash", **words)
-    assert offered in done.stdout.split(), done.stderr
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_INTERP_COMPLETE": "complete_bash"}
+    (done,) = in_one_process([([], words)], tmp_path, REFUSING)
+    assert offered in done.out.split(), done.err
 
 
 def test_the_guard_can_fail(tmp_path):
-    done = call(["check", "--model", "tunnel:bijection-gpt-neox"], tmp_path)
-    assert done.returncode == 1 and "torch is refused here" in done.stderr
+    (done,) = in_one_process([(["check", "--model", "tunnel:bijection-gpt-neox"], {})], tmp_path, REFUSING)
+    assert done.code == 1 and "torch is refused here" in done.err

@@ -6,13 +6,14 @@ import torch
 
 import interp
 from interp.need import Need
-from tests.interp.test_families import CONFIGS, tiny
+from tests.interp.test_families import CONFIGS, FEW, tiny
+from tests.quick import quick
 from tests.tiny_models import FAMILIES, tiny_model
 
 NEXT = Need("next_log_prob")
 
 
-@pytest.mark.parametrize("kind", [*FAMILIES, *CONFIGS])
+@pytest.mark.parametrize("kind", quick(FEW, [*FAMILIES, *CONFIGS]))
 def test_parts_that_are_switched_off_are_those_that_collect_switches_off(kind):
     """Also where a part returns batch and position in one row."""
     model = tiny_model(kind) if kind in FAMILIES else tiny(kind)

@@ -10,7 +10,8 @@ from transformers import DynamicCache, MambaConfig, MambaForCausalLM, StaticCach
 import interp
 from interp.editing.call_positions import cache_name
 from interp.errors import PromptError, UsageError
-from tests.interp.test_families import CONFIGS, tiny
+from tests.interp.test_families import CONFIGS, FEW, tiny
+from tests.quick import quick
 from tests.tiny_models import FAMILIES, tiny_model, wrap
 
 N_PROMPT, N_NEW = 9, 5
@@ -64,7 +65,7 @@ def generated(model, ids, *edits, **given):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("kind", [*FAMILIES, *CONFIGS])
+@pytest.mark.parametrize("kind", quick(FEW, [*FAMILIES, *CONFIGS]))
 def test_generation_is_edited_at_every_step(kind):
     model, at = model_of(kind), (1, N_PROMPT - 1, N_PROMPT + 1)
     out = generated(model, ids_of(), *edits_of(model, "k v", at))

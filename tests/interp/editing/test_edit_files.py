@@ -24,6 +24,7 @@ from interp.errors import InterpError
 from interp.records.record import open_run
 from interp.running.run import run
 from interp.running.spec import RunSpec
+from tests.reports.everything import SETTINGS
 
 U = np.array([0.6, 0.0, 0.8, 0.0])
 ALL = [
@@ -116,7 +117,7 @@ def test_files_that_are_none_are_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_with_edits_repeats_from_its_record(tmp_path):
-    fast = {"manifold": {"n_permutations": 50, "n_null": 20}}
+    fast = {"manifold": SETTINGS["manifold"]}
     path = tmp_path / "edits.json"
     path.write_text(json.dumps([BypassLayer(layer=0).to_json()]))
     first = run(settings=fast, n_pool=40, edits=path, out=tmp_path / "runs", report=False, quiet=True)

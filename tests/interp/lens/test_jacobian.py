@@ -17,7 +17,8 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import make_batch
 from interp.seam.attention import attention_function
 from interp.seam.window import AttentionWindow
-from tests.interp.test_families import CONFIGS, tiny
+from tests.interp.test_families import CONFIGS, FEW, tiny
+from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model
 
 LENGTHS = (6, 7, 9)
@@ -69,7 +70,7 @@ def exact(model, ids, valid, repeat=16):
     return pulled_back(stream_of(model, batch, repeat=repeat), valid.mask(batch, lengths), eye, repeat, valid.horizon)
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, *CONFIGS])
+@pytest.mark.parametrize("family", quick(FEW, [*FAMILIES, *CONFIGS]))
 def test_j_of_every_family_is_the_mean_of_autograds_full_jacobian(family):
     model = fresh_model(family) if family in FAMILIES else tiny(family)
     ids, valid, depth = some_ids((6, 8)), Valid(1, 1), 1

@@ -55,7 +55,13 @@ def test_no_weight_of_the_vision_part_is_loaded(saved):
     assert meta_model(RunOptions(model=folder)).model.info.n_parameters == model.info.n_parameters
 
 
-@pytest.mark.parametrize("ids", [TEXT, WITH_IMAGE_TOKENS], ids=["text", "image tokens without an image"])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pytest.param(TEXT, id="text", marks=pytest.mark.slow),
+        pytest.param(WITH_IMAGE_TOKENS, id="image tokens without an image"),
+    ],
+)
 @pytest.mark.parametrize("kind", MULTIMODAL)
 def test_what_is_captured_is_what_the_whole_model_computes_with_eager_attention(kind, ids):
     whole = tiny_multimodal(kind)

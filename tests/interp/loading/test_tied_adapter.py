@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, Llam
 import interp
 from interp.errors import ModelError
 from interp.loading.quiet_libraries import quiet_libraries
+from tests.quick import quick
 
 peft = pytest.importorskip("peft", reason="the extra peft is not installed")
 
@@ -66,7 +67,7 @@ def made(kind, adapter, folder, tokenizer):
 
 @torch.inference_mode()
 @pytest.mark.parametrize("adapter", ADAPTERS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(["llama"], KINDS))
 def test_an_adapter_of_tied_embeddings_reads_as_peft_runs_it(kind, adapter, tmp_path, word_tokenizer):
     theirs = made(kind, adapter, tmp_path, word_tokenizer)
     model, ids = interp.load(tmp_path / "base", adapter=tmp_path / "adapter"), torch.arange(3, 90, 7)[None]

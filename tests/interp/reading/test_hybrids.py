@@ -12,6 +12,8 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.early_exit import layers_of
 from interp.registry import load_entry
 from interp.running.choose_probes import choose_probes, readable_probes
+from tests.quick import quick
+from tests.reports.everything import SETTINGS
 
 _SIZES = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 4, "pad_token_id": 0,
           "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2}  # fmt: skip
@@ -113,9 +115,13 @@ SEVERAL = PromptSet("several", [
 ])  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["attention_entropy", "qk_alignment", "manifold"])
+@pytest.mark.parametrize(
+    "name", quick(["attention_entropy", "qk_alignment"], ["attention_entropy", "qk_alignment", "manifold"])
+)
 def test_probes_of_attention_see_the_layers_that_have_it_under_their_own_numbers(model, name):
-    found = interp.run(model, probes=name, prompts=SEVERAL, per_quintile=None, out=None, quiet=True).findings[name]
+    found = interp.run(
+        model, probes=name, settings={name: SETTINGS[name]}, prompts=SEVERAL, per_quintile=None, out=None, quiet=True
+    ).findings[name]
     having = list(model.info.layers_with_attention)
     numbered = [table["layer"] for table in found.tables.values() if table.units.get("layer") == "layer"]
     assert numbered and all(set(layers.tolist()) <= set(having) for layers in numbered)
@@ -139,7 +145,9 @@ def test_a_layer_that_a_probe_names_is_its_own_number(model):
     layer = model.info.layers_with_attention[-1]
     run = {"prompts": SEVERAL, "per_quintile": None, "out": None, "quiet": True}
     named, last = (
-        interp.run(model, probes="manifold", settings={"manifold": {"layer": at}}, **run).findings["manifold"]
+        interp.run(
+            model, probes="manifold", settings={"manifold": {**SETTINGS["manifold"], "layer": at}}, **run
+        ).findings["manifold"]
         for at in (layer, -1)
     )
     assert {name: s.value for name, s in named.items()} == pytest.approx(

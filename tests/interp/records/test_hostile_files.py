@@ -54,18 +54,20 @@ def test_entries_that_are_changed_give_what_was_read_or_our_own_error(name, tmp_
     fuzz(name, tmp_path, spoilt_json)
 
 
-@pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize(
-    "content", [b"", b"\0", b"\xff\xfe\x00", b"null", b"[]", b"{}", b'"x"', b"1e999", b"NaN", b"\xef\xbb\xbf{}",
-                b'{"format": 99}', b'{"format": true}', b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000,
-                b"[" * 500 + b"]" * 500, b'{"a":' * 300 + b"1" + b"}" * 300, b"a = " + b"[" * 100_000],
-    ids=lambda content: repr(content[:12]),
+OTHER_CONTENTS = (
+    b"", b"\0", b"\xff\xfe\x00", b"null", b"[]", b"{}", b'"x"', b"1e999", b"NaN", b"\xef\xbb\xbf{}", b'{"format": 99}',
+    b'{"format": true}', b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000, b"[" * 500 + b"]" * 500,
+    b'{"a":' * 300 + b"1" + b"}" * 300, b"a = " + b"[" * 100_000,
 )  # fmt: skip
-def test_a_file_of_something_else_altogether_is_refused(name, content, tmp_path):
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_of_something_else_altogether_is_refused(name, tmp_path):
     reader, _ = folder_for(name, tmp_path)
-    refused = check(reader, tmp_path, content)
-    is_text = name in ("prompts txt", "claims") and refused is None
-    assert refused is not None or is_text or (name, content) in {("prompts jsonl", b"")}
+    for content in OTHER_CONTENTS:
+        refused = check(reader, tmp_path, content)
+        is_text = name in ("prompts txt", "claims") and refused is None
+        assert refused is not None or is_text or (name, content) in {("prompts jsonl", b"")}, content[:12]
 
 
 @pytest.mark.parametrize("name", READERS)

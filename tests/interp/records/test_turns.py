@@ -76,7 +76,7 @@ def heard(process: subprocess.Popen, words: str) -> str:
     ],
     ids=["run", "study", "certificate"],
 )  # fmt: skip
-@pytest.mark.parametrize("is_killed", [False, True], ids=["waits", "takes over"])
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["waits", "takes over"])
 def test_the_second_of_two_processes_waits_and_finds_the_record_or_takes_over(tmp_path, words, what, is_killed):
     first = start_slow(words, tmp_path)
     second = start(words, tmp_path / "runs")
@@ -96,6 +96,7 @@ def test_the_second_of_two_processes_waits_and_finds_the_record_or_takes_over(tm
     first.communicate()
 
 
+@pytest.mark.slow
 def test_a_run_again_is_a_record_of_its_own_and_other_runs_do_not_wait(tmp_path):
     first = start_slow(RUN, tmp_path)
     other = start([*RUN, "--seed", "1"], tmp_path / "runs")
@@ -110,6 +111,7 @@ def test_a_run_again_is_a_record_of_its_own_and_other_runs_do_not_wait(tmp_path)
     first.communicate()
 
 
+@pytest.mark.slow
 def test_two_processes_that_stream_a_capture_to_one_folder_leave_one_whole(tmp_path):
     script = """
 import sys
@@ -183,6 +185,7 @@ print("all", len(calls))
 """
 
 
+@pytest.mark.slow
 def test_the_warning_names_the_line_that_called_the_toolkit(tmp_path):
     (tmp_path / "caller.py").write_text(CALLER, encoding="utf-8")
     done = subprocess.run(

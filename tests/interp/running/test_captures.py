@@ -112,6 +112,7 @@ def test_a_streamed_capture_is_the_capture(tunnel, sequences, monkeypatch, tmp_p
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["c"]
 
 
+@pytest.mark.slow
 def test_streaming_holds_one_lot_of_prompts(tunnel, monkeypatch, tmp_path):
     """The largest memory of numpy does not grow with the prompts."""
     import gc

@@ -60,6 +60,7 @@ def test_gradients_are_taken_on_the_cpu(there):
     assert float(loss_bits(moved, text).detach()) == pytest.approx(expected.loss_bits, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_attribution_and_drawn_continuations(there, stories):
     texts = ["Once upon a time there was", "The cat sat on the mat and"]
 

@@ -17,6 +17,7 @@ from interp.edits import KINDS
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.prompt import Prompt, PromptSet
 from interp.running.generate import Continuation, Continuations, _Choice
+from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
 N = 7
@@ -67,7 +68,7 @@ def afresh(model, ids, edits, n=N):
     return tuple(so_far[len(ids) :])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", quick(["llama"], FAMILIES))
 def test_every_edit_goes_on_as_the_whole_sequence_computed_afresh(family):
     model, changed = tiny_model(family), 0
     edits = edits_of(model)

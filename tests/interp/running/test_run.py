@@ -13,8 +13,9 @@ from interp.running.choose_probes import choose_probes
 from interp.running.passes import passes_of
 from interp.running.run import run, specify
 from interp.running.spec import RunSpec
+from tests.reports.everything import SETTINGS
 
-FAST = {"manifold": {"n_permutations": 50, "n_null": 20}}
+FAST = {"manifold": SETTINGS["manifold"]}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,9 @@ def test_one_forward_pass_a_prompt_serves_all_probes(tunnel):
     handle = tunnel.module.register_forward_pre_hook(
         lambda module, args, kwargs: read.append(len(kwargs["input_ids"])), with_kwargs=True
     )
-    record = run(tunnel, probes=every, settings=FAST, n_pool=60, out=None, quiet=True)
+    record = run(
+        tunnel, probes=every, settings={name: SETTINGS[name] for name in every}, n_pool=60, out=None, quiet=True
+    )
     handle.remove()
     assert sum(read) == 60
     for name in every:

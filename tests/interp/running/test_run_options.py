@@ -20,9 +20,11 @@ from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
 from tests.interp.reference import run_reference
 from tests.interp.seam.test_seam import token_prompts
+from tests.reports.everything import SETTINGS
 from tests.tiny_models import tiny_model
 
-FAST = {"manifold": {"n_permutations": 50, "n_null": 20}}
+TUNNEL = "tunnel:bijection-gpt-neox"
+FAST = {"manifold": SETTINGS["manifold"]}
 
 
 def test_a_window_on_any_model_equals_the_float64_formula_of_a_windowed_one():
@@ -46,7 +48,7 @@ def test_a_window_on_any_model_equals_the_float64_formula_of_a_windowed_one():
 
 
 def test_the_untrained_twin_has_the_shape_but_not_the_weights():
-    model = interp.load("tunnel:bijection-gpt-neox")
+    model = interp.load(TUNNEL)
     twin, label = untrained_twin(model, seed=3)
     assert "initialisation of gpt_neox, seed 3" in label
     assert twin.fingerprint != model.fingerprint
@@ -57,7 +59,7 @@ def test_the_untrained_twin_has_the_shape_but_not_the_weights():
 
 
 def test_an_untrained_twin_is_a_model_of_its_own_that_stands_in_no_training():
-    twin, _ = untrained_twin(interp.load("tunnel:bijection-gpt-neox"))
+    twin, _ = untrained_twin(interp.load(TUNNEL))
     assert not has_checkpoints(twin, ())
     record = run(twin, settings=FAST, n_pool=40, out=None, quiet=True)
     assert record.model["name"] == "memory:tunnel:bijection-gpt-neox untrained" and "card" not in record.model
@@ -66,49 +68,47 @@ def test_an_untrained_twin_is_a_model_of_its_own_that_stands_in_no_training():
     assert untrained_twin(twin, seed=1)[0].name == "memory:tunnel:bijection-gpt-neox untrained untrained"
 
 
-def test_untrained_weights_stand_beside_every_number():
+ASKED = {"settings": FAST, "n_pool": 40, "out": None, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return run(TUNNEL, **ASKED)
+
+
+def test_several_untrained_twins_are_the_null_of_every_number_with_a_t_band(plain):
     state = torch.get_rng_state()
-    record = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, null="untrained", out=None, quiet=True)
+    record = run(TUNNEL, null="untrained", n_untrained=3, **ASKED)
     assert torch.equal(torch.get_rng_state(), state)
-    found = record.findings["manifold"]
+    assert "--null untrained" in record.spec["command"] and "--n-untrained" not in record.spec["command"]
+    found, own = record.findings["manifold"], plain.findings["manifold"]
+    assert any("Untrained weights: transformers' initialisation" in note for note in found.notes)
+    model = interp.load(TUNNEL)
+    made = [untrained_twin(model, seed)[0] for seed in range(3)]
+    twins = [run(replace(m, info=replace(m.info, name="twin")), **ASKED).findings["manifold"] for m in made]
     table = found.to_frame("against_untrained").set_index("name")
     assert table.loc["entropy_correlation", "trained"] == found["entropy_correlation"].value
     assert table.loc["entropy_correlation", "untrained"] != found["entropy_correlation"].value
-    assert any("Untrained weights: transformers' initialisation" in note for note in found.notes)
-    assert "--null untrained" in record.spec["command"] and "--n-untrained" not in record.spec["command"]
-
-
-def test_several_untrained_twins_are_the_null_of_every_number_with_a_t_band():
-    tunnel = "tunnel:bijection-gpt-neox"
-    asked = {"settings": FAST, "n_pool": 40, "out": None, "quiet": True}
-    record = run(tunnel, null="untrained", n_untrained=3, **asked)
-    found, plain = record.findings["manifold"], run(tunnel, **asked).findings["manifold"]
-    model = interp.load(tunnel)
-    made = [untrained_twin(model, seed)[0] for seed in range(3)]
-    twins = [run(replace(m, info=replace(m.info, name="twin")), **asked).findings["manifold"] for m in made]
-    table = found.to_frame("against_untrained").set_index("name")
     for name in ("pc1_share", "entropy_correlation"):
         values = np.array([twin[name].value for twin in twins])
         half = stats.t.ppf(0.975, 2) * values.std(ddof=1) * np.sqrt(1 + 1 / 3)
         null = found[name].null
         assert null is not None and null.name == "untrained weights, 3 seeds" and found[name].p is None
         assert [null.value, *null.band] == pytest.approx([values.mean(), values.mean() - half, values.mean() + half])
-        assert table.loc[name, "own_null"] == plain[name].null.value
-        assert table.loc[name, "own_p"] == pytest.approx(plain[name].p, nan_ok=True) or plain[name].p is None
-        assert found[name].interval == plain[name].interval
+        assert table.loc[name, "own_null"] == own[name].null.value
+        assert table.loc[name, "own_p"] == pytest.approx(own[name].p, nan_ok=True) or own[name].p is None
+        assert found[name].interval == own[name].interval
 
 
-def test_one_untrained_twin_stands_beside_and_changes_no_null():
-    asked = {"settings": FAST, "n_pool": 40, "out": None, "quiet": True}
-    record = run("tunnel:bijection-gpt-neox", null="untrained", n_untrained=1, **asked)
-    plain = run("tunnel:bijection-gpt-neox", **asked)
+@pytest.mark.slow
+def test_one_untrained_twin_stands_beside_and_changes_no_null(plain):
+    record = run(TUNNEL, null="untrained", n_untrained=1, **ASKED)
     assert record.findings["manifold"].scalars == plain.findings["manifold"].scalars
     assert "--n-untrained 1" in record.spec["command"]
 
 
-def test_a_record_of_one_twin_that_does_not_say_so_is_repeated_with_one():
-    spec = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, out=None, quiet=True).spec
-    old = {name: value for name, value in spec.items() if name != "n_untrained"}
+def test_a_record_of_one_twin_that_does_not_say_so_is_repeated_with_one(plain):
+    old = {name: value for name, value in plain.spec.items() if name != "n_untrained"}
     assert RunSpec.from_json(old).n_untrained == 3, "nothing was asked of untrained weights"
     assert RunSpec.from_json(old | {"null": "untrained"}).n_untrained == 1
 
@@ -128,13 +128,12 @@ def test_without_bos_a_text_starts_with_its_own_first_token(stories):
 
 
 @pytest.mark.slow
-def test_the_window_in_force_is_what_probes_see():
+def test_the_window_in_force_is_what_probes_see(plain):
     with pytest.raises(interp.InterpError):
-        run("tunnel:bijection-gpt-neox", probes=["manifold"], prompts="mixed", out=None, quiet=True)
-    record = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, attention_window=4, out=None, quiet=True)
+        run(TUNNEL, probes=["manifold"], prompts="mixed", out=None, quiet=True)
+    record = run(TUNNEL, settings=FAST, n_pool=40, attention_window=4, out=None, quiet=True)
     assert record.spec["attention_window"] == 4
-    whole = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, out=None, quiet=True)
-    assert record.findings["manifold"]["entropy_correlation"] != whole.findings["manifold"]["entropy_correlation"]
+    assert record.findings["manifold"]["entropy_correlation"] != plain.findings["manifold"]["entropy_correlation"]
 
 
 def test_a_collected_row_says_its_text_and_its_token(stories):
@@ -149,7 +148,10 @@ def test_a_collected_row_says_its_text_and_its_token(stories):
 
 
 def test_one_probe_or_several_with_commas_are_named_in_one_text():
-    one, two = (interp.run(probes=p, n_pool=30, out=None, quiet=True) for p in ("orthogonality", "orthogonality,sula"))
+    one, two = (
+        interp.run(probes=p, settings={name: SETTINGS[name] for name in p.split(",")}, n_pool=30, out=None, quiet=True)
+        for p in ("orthogonality", "orthogonality,sula")
+    )
     assert list(one.findings) == ["orthogonality"] and list(two.findings) == ["orthogonality", "sula"]
 
 

@@ -27,11 +27,12 @@ from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompting.pools import part_of, parts
 from interp.running.several_models import run_many
+from tests.reports.everything import SETTINGS
 
 MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
-FAST = {"manifold": {"n_permutations": 30, "n_null": 20}}
+FAST = {"manifold": SETTINGS["manifold"]}
 OPTIONS = {"n_pool": 25, "settings": FAST}
-WORDS = ["--n-pool", "25", "--set", "manifold.n_permutations=30", "--set", "manifold.n_null=20"]
+WORDS = ["--n-pool", "25", *(f"--set=manifold.{name}={value}" for name, value in FAST["manifold"].items())]
 
 
 @dataclass(frozen=True)
@@ -322,6 +323,7 @@ def test_splits_are_runs_of_one_model_with_their_spread_over_parts(tmp_path):
     assert again.output.count("found, ") == 3 and "measured, " not in again.output
 
 
+@pytest.mark.slow
 def test_two_sets_have_no_interval_over_sets_and_say_why(tmp_path):
     done = run_many([MODELS[0]], options={**OPTIONS, "splits": "2"}, out=tmp_path, quiet=True)
     assert [outcome.model for outcome in done.outcomes] == [f"{MODELS[0]} on part {i}/2" for i in (1, 2)]

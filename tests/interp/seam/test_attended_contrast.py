@@ -122,6 +122,7 @@ def test_whole_rows_and_tunnel_positions_are_kept_for_tunnels_alone():
     assert np.array_equal(tunnel[needs[1]], tunnel[needs[3]])
 
 
+@pytest.mark.slow
 def test_memory_of_contrasts_grows_with_the_length_and_not_its_square():
     sizes = []
     for n in (256, 512):

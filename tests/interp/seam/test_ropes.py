@@ -18,6 +18,7 @@ from interp.probe import Screen
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import packs_for
 from interp.seam.ropes import longest_input, rope_scales
+from tests.quick import quick
 
 LIMIT, VOCAB = 16, 60
 SHORT, LONG = [1.0] * 8, [1.0 + 3 * i for i in range(8)]
@@ -42,6 +43,7 @@ MODELS = {
                        {"max_position_embeddings": LIMIT, "sliding_window": 64,
                         "layer_types": ["sliding_attention", "full_attention"]}),
 }  # fmt: skip
+FEW = ("gemma3 longrope", "llama dynamic")
 NEEDS = [interp.Need(site) for site in ("k", "z", "resid", "pattern_entropy", "next_log_prob")]
 
 
@@ -81,8 +83,8 @@ def by_hand(model, ids):
     return -torch.special.xlogy(rows, rows).sum(-1) / np.log(2), torch.log_softmax(out.logits[0, -1], -1) / np.log(2)
 
 
-@pytest.mark.parametrize("header", [0, 6, LIMIT + 1])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("header", quick([6], [0, 6, LIMIT + 1]))
+@pytest.mark.parametrize("name", quick(FEW, MODELS))
 def test_prompts_read_together_are_read_as_each_alone(name, header):
     model, sequences = tiny(name), around_the_limit(header)
     together = interp.collect(model, prompts_of(*sequences), NEEDS)
@@ -104,7 +106,7 @@ def test_prompts_of_one_rotation_still_share_their_header(name):
     assert any(not pack.is_plain for pack in packs)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", quick(FEW, MODELS))
 def test_edits_act_on_prompts_together_as_on_each_alone(name):
     model, sequences = tiny(name), around_the_limit()
     edit = interp.AblateHeads(layer=1, heads=(0, 3))
@@ -115,7 +117,7 @@ def test_edits_act_on_prompts_together_as_on_each_alone(name):
         np.testing.assert_allclose(together[i], alone, rtol=1e-3, atol=2e-4)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", quick(FEW, MODELS))
 def test_gradients_of_prompts_together_are_those_of_each_alone(name):
     model, sequences = tiny(name), around_the_limit()
 
@@ -129,8 +131,10 @@ def test_gradients_of_prompts_together_are_those_of_each_alone(name):
         np.testing.assert_allclose(together[i], slopes([ids])["slope"][0], rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("edits", [(), (interp.AblateHeads(layer=0, heads=(1, 2)),)])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "edits", [pytest.param((), marks=pytest.mark.slow), (interp.AblateHeads(layer=0, heads=(1, 2)),)]
+)
+@pytest.mark.parametrize("name", quick(FEW, MODELS))
 def test_continuations_that_pass_the_limit_are_those_without_a_cache(name, edits):
     model = tiny(name)
     prompts = prompts_of(*(np.random.default_rng(i).integers(3, VOCAB, LIMIT - 5 + 4 * i) for i in range(3)))

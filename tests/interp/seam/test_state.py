@@ -15,6 +15,7 @@ import interp
 from interp.errors import InterpError
 from interp.seam.attention import Listener, listening
 from interp.seam.state import parts_of, weights_of
+from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
 IDS = torch.tensor([np.random.default_rng(0).integers(3, VOCAB, 12).tolist()])
@@ -169,7 +170,7 @@ def edited(model, edit):
         return model.module(IDS).logits
 
 
-@pytest.mark.parametrize("what", COMPILED)
+@pytest.mark.parametrize("what", quick(["the whole"], COMPILED))
 @pytest.mark.parametrize("is_late", [True, False])
 def test_compiled_code_is_set_aside_while_a_model_is_read(what, is_late):
     """Compiled before it is loaded or afterwards, and whether it has run or not."""
@@ -265,6 +266,7 @@ with torch.inference_mode():
 """
 
 
+@pytest.mark.slow
 def test_looking_costs_less_than_a_hundredth_of_a_pass():
     """Of the shipped model, the smallest: all of the state for each reading, the mode for each token."""
     done = subprocess.run([sys.executable, "-c", _COST], capture_output=True, text=True, check=True)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.spatial.distance import cdist
-from skdim.id import TwoNN
 from sklearn.manifold import Isomap
 
 from interp.findings import Interval
@@ -53,6 +52,8 @@ def test_nearest_leaves_out_the_row_itself() -> None:
 
 
 def test_dimension_equals_scikit_dimension_on_the_raw_points() -> None:
+    from skdim.id import TwoNN  # two seconds of numba and matplotlib
+
     rows = np.random.default_rng(2).standard_normal((120, 40))
     expected = TwoNN(method="mle").fit(rows).dimension_
     found = intrinsic_dimension(rows, np.arange(120), 2, np.random.default_rng(0))

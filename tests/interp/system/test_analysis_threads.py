@@ -24,6 +24,7 @@ from interp.system.threads import (
     threads_by_work,
 )
 from interp.testing import Shape, synthetic_capture
+from tests.quick import quick
 
 
 def n_threads():
@@ -98,7 +99,7 @@ def test_what_a_piece_raises_is_raised():
         side_by_side(lambda x: 1 / x, [1, 0, 2])
 
 
-@pytest.mark.parametrize("name", ["manifold", "value_axis", "orthogonality", "sula"])
+@pytest.mark.parametrize("name", quick(["manifold", "sula"], ["manifold", "value_axis", "orthogonality", "sula"]))
 def test_findings_do_not_depend_on_the_number_of_threads(name):
     (chosen,) = choose_probes([name], {})
     shape = Shape(n_prompts=60, n_layers=3, n_heads=2, n_kv_heads=2, d_head=8, d_model=16, vocab_size=30)
@@ -139,6 +140,7 @@ def test_a_number_of_threads_that_the_environment_names_stands(name, monkeypatch
         assert threads_in(0) == 2
 
 
+@pytest.mark.slow
 def test_a_run_of_a_tunnel_passes_on_one_thread_and_its_record_says_so(monkeypatch):
     for name in OWN_SETTING:
         monkeypatch.delenv(name, raising=False)

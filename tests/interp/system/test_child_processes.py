@@ -13,6 +13,7 @@ import torch
 
 from interp.errors import InterpError, UnknownName, UsageError
 from interp.system.child_processes import in_processes
+from tests.quick import quick
 
 SCRIPT = """
 import os, sys, time
@@ -83,15 +84,17 @@ def test_errors_of_the_toolkit_are_the_same_once_pickled(error):
     assert (again.args, vars(again)) == (error.args, vars(error))
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_told_in_words_and_the_next_work_goes_on():
     with pytest.raises(InterpError, match="one of 2 processes was ended from outside"):
         list(in_processes(be_killed, [1, 2], "counting", 2))
     assert sorted(found[0] for _, found in in_processes(of_process, [1, 2], "counting", 2)) == [1, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+    quick([(signal.SIGKILL, -9)], [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]),
     ids=lambda value: str(value),
 )
 def test_processes_end_with_the_one_that_started_them_and_never_run_its_script(tmp_path, number, code):

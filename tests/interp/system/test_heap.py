@@ -35,6 +35,7 @@ def test_what_is_freed_between_blocks_in_use_goes_back_once_it_is_much():
     assert len(blocks) == 128
 
 
+@pytest.mark.slow
 @GLIBC
 def test_large_tensors_are_faulted_in_once_while_passes_run_and_go_back_afterwards():
     code = """

@@ -21,6 +21,7 @@ from interp.reading.forward import capture
 from interp.system.processes import ALONE, Ranks, here
 from tests.interp.system.thread_ranks import in_ranks
 from tests.paths import ROOT
+from tests.reports.everything import SETTINGS
 from tests.tiny_models import VOCAB, fresh_model
 
 NEEDS = (
@@ -156,7 +157,7 @@ def test_one_process_needs_no_distributed_code(monkeypatch):
     for name in ("init_process_group", "new_group", "all_gather_object"):
         monkeypatch.delattr(torch.distributed, name)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    fast = {"manifold": {"n_permutations": 50, "n_null": 20}}
+    fast = {"manifold": SETTINGS["manifold"]}
     record = interp.run(settings=fast, n_pool=30, out=None, quiet=True)
     assert record.findings["manifold"].headline and "processes" not in record.environment
     assert here() is ALONE and here().union(3) == [3] and here().of_first(4) == 4
@@ -205,6 +206,7 @@ print("done")
         assert (process.returncode, out.strip()) == (0, "done"), err
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_ends_the_others_in_words():
     code = """
 import os, sys

@@ -4,6 +4,7 @@ import io
 import sys
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 from interp.system import progress
@@ -20,6 +21,7 @@ with stage("run 2 of 3"), reporting("reading a model") as report:
 """
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_a_bar_and_keeps_it():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()

@@ -12,6 +12,7 @@ import pytest
 
 from interp.system import signals as stopping
 from interp.system.signals import Stopped, whole
+from tests.quick import quick
 
 BUSY = {
     "between two things": "while True: sum(range(1000))",
@@ -60,7 +61,7 @@ def stopped_program(busy: str, number: int, kept: str = "", interrupt=signal.SIG
         return process.returncode, said, time.monotonic() - began
 
 
-@pytest.mark.parametrize("where", BUSY)
+@pytest.mark.parametrize("where", quick(["deep in a library that does not listen", "where everything is caught"], BUSY))
 def test_a_program_ends_within_two_seconds_wherever_it_is(where):
     code, said, seconds = stopped_program(BUSY[where], signal.SIGINT, "4 of 9 batches are kept in runs/.partial/x")
     assert code == 130 and seconds < 2.0

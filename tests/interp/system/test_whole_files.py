@@ -256,6 +256,7 @@ with one_at_a_time(Path(sys.argv[1]), "counting"):
 """
 
 
+@pytest.mark.slow
 def test_one_process_waits_for_the_other_and_takes_over_from_one_that_was_killed(tmp_path):
     def begin(seconds):
         call = [sys.executable, "-W", "default", "-c", ALONE, str(tmp_path / "work.lock"), str(seconds)]

@@ -1,6 +1,7 @@
 """A closing template and unequal lengths are no content: where attention depends on token and position alone."""
 
 import numpy as np
+import pytest
 import torch
 from interp.probes.attention_entropy.probe import AttentionEntropy
 from interp.probes.qk_alignment.probe import QKAlignment
@@ -34,6 +35,7 @@ def world(seed: int) -> dict[str, interp.Scalar]:
     return {name: each[name] for each in found for name in ("content_sharpening", "logit") if name in each.scalars}
 
 
+@pytest.mark.slow
 def test_what_a_closing_template_and_length_do_is_not_called_content() -> None:
     worlds = [world(seed) for seed in range(N_WORLDS)]
     for name in ("content_sharpening", "logit"):

@@ -18,6 +18,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
+from tests.quick import quick
 
 N = 120
 OUTCOME = Need("outcome_log_prob")
@@ -82,7 +83,7 @@ def test_a_column_that_holds_the_entropy_gives_the_numbers_of_the_entropy(probe)
             assert "“mine”" in other.meaning and "next-token entropy" not in other.meaning
 
 
-@pytest.mark.parametrize("level", [0.0, 1.0, 14.0])
+@pytest.mark.parametrize("level", quick([14.0], [0.0, 1.0, 14.0]))
 @pytest.mark.parametrize("probe", (AXIS, MANIFOLD, CAUSAL), ids=lambda p: p.name)
 def test_entropies_that_differ_by_rounding_alone_have_no_order(probe, level):
     """What 5e-7 bits follow is how a number was rounded; a hundred times as much is a finding."""

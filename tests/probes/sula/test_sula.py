@@ -363,6 +363,7 @@ def test_axes_are_fitted_on_the_fitting_rows_alone():
     np.testing.assert_allclose(scores.mean(axis=-1), 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_prompts_that_an_axis_was_fitted_on_do_not_judge_it():
     """Sixteen features of noise and thirty fitting prompts: in its own half ridge finds a correlation every time."""
     probe = replace(SMALL, axis="ridge", n_bootstrap=20)
@@ -478,6 +479,7 @@ def test_on_a_language_model(stories):
     assert {figure.name for figure in SMALL.figures(found)} >= {"trajectory_pc1", "entropy", "calibration", "log_odds"}
 
 
+@pytest.mark.slow
 def test_worked_steps_on_a_language_model(stories):
     record = interp.run(str(stories), probes=[SMALL], prompts="steps", n_pool=240, out=None, quiet=True)
     found = record.findings["sula"]

@@ -26,6 +26,7 @@ from interp.running.spec import make_probe
 from interp.statistics.intervals import UNEXPLAINED, chance_half_width, halving_interval
 from interp.statistics.resampling import split_rows
 from interp.testing import Shape, check_probe, synthetic_capture
+from tests.quick import quick
 
 SMALL = ValueAxis(sites=("v",), n_permutations=99, n_splits=4, n_null=20)
 SHAPE = Shape(n_prompts=300)
@@ -143,18 +144,25 @@ def test_sequences_of_noise_are_called_at_the_nominal_rate_although_entropy_foll
 
 @pytest.mark.parametrize(
     "text",
-    [Text(clusters="fives", alike=0.95), Text(clusters="templates", alike=0.7), Text(clusters="templates", alike=0.95)],
+    quick(
+        [Text(clusters="templates", alike=0.95)],
+        [
+            Text(clusters="fives", alike=0.95),
+            Text(clusters="templates", alike=0.7),
+            Text(clusters="templates", alike=0.95),
+        ],
+    ),
 )
 def test_what_prompts_of_a_cluster_share_is_no_finding(text):
     """Copies, and templates of unequal sizes: entropies that belong to whole clusters and to nothing else."""
     smallest = dict.fromkeys(("r2", "r2_beyond_token", "best_layer_r2", "best_layer_r2_beyond_token"), 0)
-    for seed in range(10):
+    for seed in range(5):
         findings = found_in_texts(text, 0.0, 48, SMALL, np.random.default_rng(seed), seed, 0.0)
         for name in smallest:
             scalar = findings[name]
             smallest[name] += scalar.p <= 0.05
             assert scalar.underpowered and scalar.n_clusters <= 48 and "clusters" in scalar.null.name
-    assert max(smallest.values()) <= 3, smallest  # of 10 at a rate of .05, once in a thousand
+    assert max(smallest.values()) <= 2, smallest  # of 5 at a rate of .05, once in a thousand
 
 
 def test_what_the_token_before_tells_is_no_finding_at_any_layer():

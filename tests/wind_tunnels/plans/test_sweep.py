@@ -61,6 +61,7 @@ def timeless(cell):
     return {**cell, "core_seconds": None, "runs": [{**run, "core_seconds": None} for run in cell["runs"]]}
 
 
+@pytest.mark.slow
 def test_side_by_side_a_sweep_is_that_of_one_after_the_other(two_workers, tmp_path):
     varied = {"arch": ["gpt-neox"], "n_layers": [1, 2]}
     together = run(tmp_path / "together", varied, 2)

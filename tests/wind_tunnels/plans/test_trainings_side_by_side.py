@@ -12,6 +12,7 @@ from interp.errors import UsageError
 QUICK = ("n_tosses=3", "n_steps=20", "batch=4", "n_warmup=1", "d_model=8", "n_heads=2", "n_layers=1")
 
 
+@pytest.mark.slow
 def test_trainings_side_by_side_are_those_of_one_after_the_other(two_workers, tmp_path):
     plans = plans_over_seeds("coin", QUICK, (3, 1, 2), keep=(0, 10))
     ready = train_tunnel(plans[1], tmp_path / "together")
@@ -26,6 +27,7 @@ def test_trainings_side_by_side_are_those_of_one_after_the_other(two_workers, tm
             assert weights_fingerprint(one.folder / step) == weights_fingerprint(other.folder / step)
 
 
+@pytest.mark.slow
 def test_a_refusal_in_one_of_them_is_that_of_a_training_by_itself(two_workers, tmp_path):
     plans = [replace(plan, variant=f"new-{i}") for i, plan in enumerate(plans_over_seeds("coin", QUICK, (1, 2)))]
     (tmp_path / "file").touch()

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_two_trainings_of_one_tunnel_leave_one_folder(tmp_path):
     words = ["coin", "--set", "n_tosses=3", "--set", "n_steps=20", "--set", "batch=4", "--set", "n_warmup=1",
              "--set", "d_model=8", "--set", "n_heads=2", "--set", "n_layers=1"]  # fmt: skip

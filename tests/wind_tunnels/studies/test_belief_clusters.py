@@ -12,6 +12,9 @@ SETTINGS = ("arch=mamba", "S=3", "O=3", "K=8", "n_layers=1", "d_model=16", "n_st
 ASKED = {"sites": "resid", "interchange": False, "n_permutations": 19}
 
 
+pytestmark = pytest.mark.slow  # networks are trained
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     work = tmp_path_factory.mktemp("clusters")
@@ -40,6 +43,7 @@ def test_silhouettes_are_those_of_the_probe_and_are_held_against_its_null_seed_b
     assert (beyond.n, beyond.n_unit, beyond.null.value) == (2, "seed", 0.0)
 
 
+@pytest.mark.slow
 def test_what_is_trained_is_not_trained_again(measured):
     work, study, found = measured
     times = {path: path.stat().st_mtime_ns for path in work.glob("*/model.safetensors")}

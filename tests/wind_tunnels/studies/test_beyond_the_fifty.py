@@ -58,6 +58,7 @@ def test_for_its_own_keys_it_is_the_tasks_posterior():
     assert addressed(keys, values, keys, task.V) == pytest.approx(drawn.posterior)
 
 
+@pytest.mark.slow
 def test_removed_blocks_do_the_harm_that_the_probe_heads_tells(roles):
     small = {"n_random": 3, "n_sets": 3, "n_permutations": 24, "n_bootstrap": 20, "how": ("zero",)}
     probe = interp.run(TUNNEL, probes=["heads"], settings={"heads": small}, n_pool=40, out=None, quiet=True)
@@ -160,6 +161,7 @@ def test_late_updates_are_those_after_the_first_quarter():
     assert course.late_share["W_Q"] == pytest.approx([4 / 16, 6 / 8])
 
 
+@pytest.mark.slow
 def test_a_course_tells_the_gradient_study_of_every_checkpoint(tmp_path):
     found = UpdateCourses(n_prompts=3, n_permutations=19).measure(tmp_path, nothing)
     table = found.tables["by_step"]
@@ -208,6 +210,7 @@ def test_cosines_of_tokens_are_of_their_mean_keys_about_the_common_mean():
     assert token_cosines(keys, tokens) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_every_way_starts_from_the_same_network_and_ends_elsewhere(tmp_path):
     settings = ("concentration=[1, 1, 1]", "layout=plain", "n_layers=1", "d_model=16", "n_heads=2", "n_steps=6")
     study = FineTuning(

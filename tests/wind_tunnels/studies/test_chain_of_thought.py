@@ -118,6 +118,7 @@ def test_prompts_at_a_step_have_its_posterior_and_exchanging_keeps_token_and_pos
 SMALL = ("V=5", "n_shown=4", "depth=3", "n_steps=2", "batch=8", "d_model=16", "n_heads=2")
 
 
+@pytest.mark.slow
 def test_untrained_networks_know_nothing_of_it(tmp_path):
     study = ChainOfThought(settings=SMALL, seeds=(1,), n_layers=1, n_layers_deep=2, n_eval=300, n_pool=60, swap_step=2)
     found = study.measure(tmp_path, nothing)

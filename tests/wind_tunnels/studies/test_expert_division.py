@@ -13,6 +13,9 @@ from interp.tunnel import make_task
 SETTINGS = ("arch=mixtral", "n_layers=1", "d_model=16", "n_heads=2", "n_steps=12", "batch=16", "n_copies=1")
 
 
+pytestmark = pytest.mark.slow  # networks are trained
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     work = tmp_path_factory.mktemp("experts")

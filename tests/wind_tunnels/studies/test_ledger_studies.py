@@ -211,6 +211,7 @@ def test_a_dissociation_is_of_the_network_that_other_seeds_choose():
     assert dissociation(lacking, "bijection").value < 0
 
 
+@pytest.mark.slow
 def test_primitives_hold_filtering_against_the_best_window_reader(tmp_path):
     study = Primitives(tasks=("hmm",), networks=("gpt-neox", "lstm"), seeds=(1, 2), n_steps=2)
     found = study.measure(tmp_path, nothing)
@@ -248,6 +249,7 @@ def test_what_is_trained_is_not_trained_again(trained):
     assert {path: path.stat().st_mtime_ns for path in work.glob("*/model.safetensors")} == times
 
 
+@pytest.mark.slow
 def test_late_attention_is_off_in_one_arm_alone(tmp_path):
     study = LateAttention(seeds=(1,), n_off=1, n_steps=2, trained_length=9, length=12, n=40)
     found = study.measure(tmp_path, nothing)

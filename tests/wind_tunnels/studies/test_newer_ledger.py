@@ -101,6 +101,7 @@ def test_another_variant_is_held_against_its_own_posterior(tmp_path):
     assert found["kl_bits_times"].value == pytest.approx(found["kl_bits"].value / found["kl_bits_own"].value)
 
 
+@pytest.mark.slow
 def test_j_spaces_hold_the_hypotheses_of_a_trained_network_only(tmp_path):
     found = table_of(JSpaces("tunnel:bijection-llama", n_pool=40, n_lens=10), tmp_path)
     assert 0.5 < found["axis_r2"] <= 1 and found["survivors_whole"] > 0.5

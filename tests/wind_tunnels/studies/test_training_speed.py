@@ -76,6 +76,7 @@ def test_a_training_ends_at_its_aim_or_when_its_steps_or_its_time_are_spent():
     assert papers.is_over(0.1, 4.0)
 
 
+@pytest.mark.slow
 def test_the_table_says_where_every_training_ended(tmp_path):
     study = TrainingSpeed(networks=("gpt-neox", "llama"), V=3, L=3, kl_bits=1.0, n_steps=50, budget_seconds=30.0,
                           seeds=(1, 2))  # fmt: skip
@@ -94,6 +95,7 @@ def test_the_table_says_where_every_training_ended(tmp_path):
             assert np.isnan(mean.value)
 
 
+@pytest.mark.slow
 def test_what_is_not_reached_says_how_far_it_came(tmp_path):
     study = TrainingSpeed(networks=("gpt-neox",), V=3, L=3, kl_bits=1e-9, n_steps=3, budget_seconds=1e-3)
     found = study.measure(tmp_path, nothing)

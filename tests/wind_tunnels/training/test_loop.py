@@ -269,6 +269,7 @@ def test_unknown_variants_are_refused_in_words(field, without_type_checks):
     assert f"{field} 'labls': there is no {field} of this name" in str(refusal.value)
 
 
+@pytest.mark.slow
 def test_tunnel_trained_here_reaches_0_02_bits():
     task = Bijection(V=4, L=6)
     network = Network(n_layers=2, n_heads=4, d_model=32)
