@@ -83,6 +83,8 @@ def contents(folder: Path) -> dict[str, object]:
     said = json.loads((folder / "run.json").read_text())
     for times in ("created", "timings"):
         del said[times]
+    for check in said["selfcheck"]:  # made now, or when these files were first read
+        del check["when"]
     tables = {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
     return {"run.json": said, **tables}
 
