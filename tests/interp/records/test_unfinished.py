@@ -364,7 +364,8 @@ print(whole)
 """
 
 
-@pytest.mark.parametrize("specs", quick(["ss"], ["ss", "st"]), ids=["one run", "two runs"])
+@pytest.mark.slow
+@pytest.mark.parametrize("specs", ["ss", "st"], ids=["one run", "two runs"])
 def test_two_processes_that_keep_and_remove_unfinished_work_never_mix_it(tmp_path, specs):
     both = [subprocess.Popen([sys.executable, "-c", TAKING_TURNS, str(tmp_path), spec], cwd=ROOT, text=True,
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

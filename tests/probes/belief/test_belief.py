@@ -801,9 +801,10 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     assert found["encoding"].redirected(20).p == 1 / 20, "1.5 bits, and no random subspace above .9"
 
 
-@pytest.mark.parametrize(
-    "world", [w for w in belief_trials().worlds if w.name.startswith("five")], ids=lambda w: w.name
-)
+FIVES = [w for w in belief_trials().worlds if w.name.startswith("five")]
+
+
+@pytest.mark.parametrize("world", quick(FIVES[:1], FIVES), ids=lambda w: w.name)
 def test_beliefs_that_belong_to_whole_clusters_are_no_finding(world):
     """Sequences of a cluster share beliefs and activations, which have nothing to do with one another."""
     called = dict.fromkeys(world.null, 0)

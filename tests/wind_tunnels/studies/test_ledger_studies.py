@@ -320,6 +320,7 @@ def test_the_lead_of_attention_over_trainings_is_the_mean_difference_of_both_sha
     assert "clearly worse" in exchange_over_seeds("exchange_lead_share", [*found, none]).null_reason
 
 
+@pytest.mark.slow
 def test_every_training_is_read_by_the_probe_at_its_own_checkpoints(tmp_path):
     """The numbers of a study are those of `interp run` on the tunnels that it leaves."""
     settings = ("V=4", "L=3", "n_layers=1", "d_model=16", "n_steps=16", "batch=10", "n_copies=1", "curriculum=none")
