@@ -171,8 +171,9 @@ class RunRecord(Answering, Mapping[str, Findings]):
     def cautions(self) -> list[str]:
         """What whoever reads a number has to know of the prompts: that there are far fewer clusters than prompts."""
         read = [self.prompts, *self.prompts.get("others", ())]
-        said = {str(prompts.get("name")): (prompts.get("clusters") or {}).get("caution") for prompts in read}
-        return [f"“{name}”: {caution}" if len(read) > 1 else caution for name, caution in said.items() if caution]
+        said = [(prompts.get("name"), (prompts.get("clusters") or {}).get("caution")) for prompts in read]
+        told = (f"“{name}”: {caution}" if len(read) > 1 else caution for name, caution in said if caution)
+        return [*dict.fromkeys(told)]
 
     def __getitem__(self, probe: str) -> Findings:
         if probe not in self.findings:

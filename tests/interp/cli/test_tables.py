@@ -50,13 +50,13 @@ def test_notes_and_further_numbers_are_printed_on_request(record, capsys):
 
 
 def test_few_clusters_of_any_prompts_that_were_read_are_told_without_being_asked(record, capsys):
-    other = {"n": 8, "clusters": {"n": 8, "caution": ""}}
+    other = {"name": "sula", "n": 8, "clusters": {"n": 8, "caution": ""}}
     for clusters, others in (
         ({"caution": "few"}, [other]),
-        ({"caution": ""}, [other, {"clusters": {"caution": "few"}}]),
+        ({"caution": ""}, [other, {"name": "mine", "clusters": {"caution": "few"}}]),
     ):
-        print_record(replace(record, prompts={"n": 288, "clusters": clusters, "others": others}))
-        assert capsys.readouterr().out.splitlines().count("  few") == 1
+        print_record(replace(record, prompts={"name": "mine", "n": 288, "clusters": clusters, "others": others}))
+        assert capsys.readouterr().out.splitlines().count("  “mine”: few") == 1
     print_record(replace(record, prompts={"n": 288, "clusters": {"caution": ""}, "others": [other]}))
     assert "few" not in capsys.readouterr().out
 
