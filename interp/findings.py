@@ -161,7 +161,6 @@ class Scalar(Answering, NDArrayOperatorsMixin):
     @classmethod
     def undefined(cls, reason: str, unit: str = "1", *, underpowered: bool = False, **about: Any) -> "Scalar":
         """A number that cannot be given, and why; it is NaN."""
-        reason = reason or "it is not defined for these data, as where 0 is divided by 0"
         return cls.of(np.nan, unit, reason, reason, underpowered=underpowered, **about)
 
     def standing(self, p: float | None = None) -> Standing:

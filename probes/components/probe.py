@@ -192,7 +192,8 @@ def _summed_shares(shares: FinalShares, units: Units, ending: str) -> dict[str, 
         about = {**mine.about, "underpowered": mine.about["underpowered"] or _least_p(shares) > ALPHA}
         p = largest_deviation_p(mine.value, drawn[:, None])
         name = f"{BLOCKS[block].replace('-', '_')}_share{ending}"
-        found[name] = replace(mine, about=about).exchanged(drawn[:, None], p)
+        why = "the final residual stream is zero" if np.isnan(mine.value[0]) else ""
+        found[name] = replace(mine, about=about, why=why).exchanged(drawn[:, None], p)
     return found
 
 
