@@ -5,12 +5,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gallery import plotly_figure
 from reference import table
 
-from interp.drawing import NULL, VALUE, blank
+from interp.drawing import NULL, VALUE, Chart
 from interp.probe import Figure
 from interp.registry import load_entry
+from interp.table import Table
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,8 +20,7 @@ ROOT = Path(__file__).parents[2]
 def picture(word: str) -> str:
     """Numbers of some rows, `newer/86/87`, with their intervals and what stands for chance."""
     paper, *numbers = word.split("/")
-    ledger = json.loads((ROOT / "examples" / "ledger" / paper / "ledger.json").read_text())
-    rows = {str(row["number"]): row for row in ledger["papers"][0]["rows"]}
+    rows = {str(row["number"]): row for row in _ledger(paper)["rows"]}
     shown = [
         (f"{number}: {part['label']}" + f" ({i})" * (len(part["numbers"]) > 1), each["scalar"])
         for number in numbers
@@ -29,26 +30,29 @@ def picture(word: str) -> str:
     ][::-1]
     unit = shown[-1][1]["unit"]  # of the first number; others of another unit are left out
     labels, scalars = zip(*(each for each in shown if each[1]["unit"] == unit), strict=True)
-    plot = blank("" if unit == "1" else unit, "")
-    nulls = [scalar["null"]["value"] if scalar["null"] else None for scalar in scalars]
-    ends = [scalar["interval"] or [scalar["value"]] * 2 for scalar in scalars]
-    values = [scalar["value"] for scalar in scalars]
-    plot.add_scatter(x=nulls, y=labels, mode="markers", name="null", marker={"color": NULL, "symbol": "x", "size": 9})
-    plot.add_scatter(
-        x=values, y=labels, mode="markers", name="measured", marker={"color": VALUE, "size": 9},
-        error_x={"type": "data", "symmetric": False, "array": [e[1] - v for v, e in zip(values, ends, strict=True)],
-                 "arrayminus": [v - e[0] for v, e in zip(values, ends, strict=True)]},
-    )  # fmt: skip
-    plot.update_layout(height=90 + 36 * len(labels), margin={"l": 300})
-    figure = Figure("-".join(numbers), "", "95 % intervals; grey crosses: the null of each number.", plot)
+    low, high = np.array([scalar["interval"] or [scalar["value"]] * 2 for scalar in scalars]).T
+    found = {
+        "value": np.array([scalar["value"] for scalar in scalars]), "value_low": low, "value_high": high,
+        "null": np.array([scalar["null"]["value"] if scalar["null"] else np.nan for scalar in scalars]),
+    }  # fmt: skip
+    chart = Chart(Table(found, dict.fromkeys(found, unit)), "value", "" if unit == "1" else unit, "")
+    chart.dots("null", "null", NULL, 9, y=labels, marker={"symbol": "x"})
+    chart.dots("value", "measured", VALUE, 9, y=labels)
+    chart.plot.update_layout(height=90 + 36 * len(labels), margin={"l": 300})
+    figure = Figure("-".join(numbers), "", "95 % intervals; grey crosses: the null of each number.", chart.plot)
     themes = {theme: json.loads(load_entry("report", "figure")(figure, theme).to_json()) for theme in ("light", "dark")}
     return plotly_figure(themes, figure.reading)
 
 
+def _ledger(paper: str) -> dict[str, Any]:
+    """A shipped ledger, which is of one paper."""
+    (found,) = json.loads((ROOT / "examples" / "ledger" / paper / "ledger.json").read_text())["papers"]
+    return found
+
+
 def claims(paper: str) -> str:
     """Every claim of a paper with its outcome and the reason for it."""
-    ledger = json.loads((ROOT / "examples" / "ledger" / paper / "ledger.json").read_text())
-    (found,) = ledger["papers"]
+    found = _ledger(paper)
     parts = [f"{found['citation']}. {found['note']}"]
     for is_beyond in (False, True):
         rows, outcomes = [], Counter()

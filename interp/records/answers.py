@@ -135,10 +135,7 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     elif verdict == "unclear":
         sentence = f"{_why(h.scalar)}."
     else:
-        beside = {"above": said.yes, "below": said.opposite}
-        if said.expected == "below":
-            beside = {"above": said.opposite, "below": said.yes}
-        chosen = beside.get(h.standing) or said.no
+        chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
         sentence = _with_twins(chosen.format_map(values), h)
     return Answer(said.question.format_map(values), verdict, sentence, _change(said, h, verdict), h)
 

@@ -170,7 +170,7 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
         yes = [(probe, name) for probe, name, standing in numbers if standing == "above"]
         no = [(probe, name) for probe, name, standing in numbers if standing in ("within", "below")]
         if yes and no:
-            tested = [label(p, n, findings[p][n].meaning) for p, n in yes if findings[p].essential_controls(n)]
+            tested = [_words(findings, p, n) for p, n in yes if findings[p].essential_controls(n)]
             trust = f"Trust {', '.join(tested)}, whose controls agree" if tested else "No control decides between them"
             sentences.append(
                 f"Probes disagree on whether {fact}. Yes: {_with_values(findings, yes)}. "
@@ -180,5 +180,8 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
 
 
 def _with_values(findings: Mapping[str, Findings], named: Sequence[tuple[str, str]]) -> str:
-    numbers = [(probe, name, findings[probe][name]) for probe, name in named]
-    return ", ".join(f"{label(p, n, number.meaning)} ({p}.{n}: {number.briefly})" for p, n, number in numbers)
+    return ", ".join(f"{_words(findings, p, n)} ({p}.{n}: {findings[p][n].briefly})" for p, n in named)
+
+
+def _words(findings: Mapping[str, Findings], probe: str, name: str) -> str:
+    return label(probe, name, findings[probe][name].meaning)

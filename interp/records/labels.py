@@ -21,7 +21,7 @@ def label(probe: str, name: str, meaning: str) -> str:
 
 def clause(name: str, meaning: str) -> str:
     """The first clause of a meaning that can stand alone; the name in words where there is no meaning."""
-    meaning = meaning or name.replace("_no_first", " without the first position").replace("_", " ")
+    meaning = meaning or name.replace(_NO_FIRST, " without the first position").replace("_", " ")
     ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
     end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
     return meaning[:1].upper() + meaning[1:end] if re.match(r"[a-z]+[ ,]", meaning) else meaning[:end]

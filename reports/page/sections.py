@@ -108,8 +108,9 @@ def _compared(findings: Mapping[str, Findings]) -> Iterator[tuple[Mapping[Any, A
     Each is its row of the table, what it is called, and its value in the group and in the reference.
     """
     table = findings["comparison"].tables.get("differences") if "comparison" in findings else None
-    rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
-    for row in rows:
+    for row in () if table is None else table.rows():
+        if not row["is_headline"] or not row["against"]:
+            continue
         name = label(row["probe"], row["name"], row.get("meaning") or "")
         yield row, name, short(row["value"]), short(row["value"] - row["difference"])
 
