@@ -389,6 +389,9 @@ class AblateHeads(Edit):
 class BypassLayer(Edit):
     """Let the residual stream pass a layer unchanged.
 
+    With `lens` the layers are all from one on, and the lens of the model (`interp.FittedLens.on`) carries the stream
+    that they are given to the output head; of a model without one this is the logit lens, as without `lens`.
+
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
     >>> capture = interp.collect(model, prompts, ["resid"], edits=[interp.BypassLayer(layer=1)])
@@ -397,8 +400,16 @@ class BypassLayer(Edit):
     True
     """
 
+    lens: bool = False
+
     kind: ClassVar[str] = "bypass"
     part: ClassVar[str] = "block"
+
+    def refuse_misfit(self, info: ModelInfo) -> None:
+        super().refuse_misfit(info)
+        bypassed = sorted(self.layers(info))
+        if self.lens and bypassed != list(range(bypassed[0], info.n_layers)):
+            raise self._refused(f"the layers are {bypassed}", f"A lens reads past all from one to {info.n_layers - 1}.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

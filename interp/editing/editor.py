@@ -18,7 +18,7 @@ from interp.editing.edit_files import resolve_edits
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
-from interp.edits import AblateHeads, Edit, Edits, PatternsOf, ReplaceCoordinates
+from interp.edits import AblateHeads, BypassLayer, Edit, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
@@ -172,8 +172,10 @@ class Editor(Listener):
 
     def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""
-        if step.place == "block":
-            return self._entered.layers[step.layer]
+        if isinstance(step.edit, BypassLayer):
+            entered = self._entered.layers[step.layer]
+            is_read = step.edit.lens and step.layer == self.model.info.n_layers - 1 and self.model.lens is not None
+            return self.model.lens.carried(entered, min(step.edit.layers(self.model.info))) if is_read else entered
         if step.index in self._donors:
             return self._donors[step.index].take(step.place, step.layer)
         if not needs_outputs(step.edit):

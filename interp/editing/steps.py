@@ -30,8 +30,9 @@ Numbers = Mapping[str, np.ndarray]
 def signature(edit: Edit, info: ModelInfo) -> tuple[object, ...]:
     """What two edits must share to be variants of one step: everything but the numbers."""
     shapes = tuple((name, value.shape) for name, value in numbers(edit, info).items())
-    by = edit.by if isinstance(edit, AblateHeads) else id(edit.donor) if isinstance(edit, PatternsOf) else None
-    return (edit.kind, edit.place, edit.layers(info), edit.at, by, shapes)
+    settings = [getattr(edit, name, None) for name in ("by", "lens")]
+    donor = id(edit.donor) if isinstance(edit, PatternsOf) else None
+    return (edit.kind, edit.place, edit.layers(info), edit.at, *settings, donor, shapes)
 
 
 def numbers(edit: Edit, info: ModelInfo) -> Numbers:

@@ -6,8 +6,9 @@ model more passes over the same evidence; its counterpart on a wind tunnel is a 
 bijection shown twice leave the exact posterior unchanged. Error against depth with one copy and with several, for the
 same questions, shows whether copies can replace layers.
 
-The output head was trained for the last depth, so errors at smaller depths are upper bounds. Bypassing the last layers
-equals the logit lens at that depth (as in `components`, for the original sequences); `belief` has a fitted readout.
+Bypassing the last layers equals the logit lens at that depth (as in `components`, for the original sequences), or
+another lens that the model is read through. The output head was trained for the last depth, so errors at smaller depths
+are upper bounds; `belief` has a fitted readout.
 
 Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
 """
@@ -117,7 +118,7 @@ class DepthUse(Probe):
                 on = {"on": copied_name(self._n_shown(base), copies), "n_pool": len(chosen)}
             for depth in range(n_layers + 1):
                 cut = tuple(range(depth, n_layers))
-                edits = (BypassLayer(layer=cut),) if cut else ()
+                edits = (BypassLayer(layer=cut, lens=True),) if cut else ()
                 yield Condition(_name(copies, depth), edits, needs, read_scores, **on)
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
@@ -184,8 +185,9 @@ class DepthUse(Probe):
 
     def _notes(self, base: Capture, scores: Scores, copies: tuple[int, ...]) -> tuple[str, ...]:
         notes = [
-            f"{scores.units.n} {scores.units.name}s; layers are cut from the end. A cut model answers through an "
-            "output head trained for the last depth alone: its error is an upper bound of what is known at its depth.",
+            f"{scores.units.n} {scores.units.name}s; layers are cut from the end. A cut model answers through the "
+            f"{(base.model.lens or 'logit').split()[0]} lens and an output head trained for the last depth alone: its "
+            "error is an upper bound of what is known at its depth.",
         ]
         if copies:
             notes.append(

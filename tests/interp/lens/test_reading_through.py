@@ -43,6 +43,24 @@ def test_a_capture_decodes_and_attributes_through_the_lens(model, lens):
     np.testing.assert_allclose(mlp[0], (update @ lens.matrices[1].mT * direction).sum(-1), atol=1e-3)
 
 
+def test_layers_cut_from_the_end_answer_through_the_lens(model, lens, tmp_path):
+    """By hand from the unedited stream: a cut model is the lens at that depth, in a capture and in `depth_use`."""
+    through, prompts = lens.on(model), interp.sampled_prompts(model.task, 40)
+    read = interp.collect(model, prompts, "resid")[SITES[-1]]
+    for depth in range(3):
+        edits = [interp.BypassLayer(tuple(range(depth, 3)), lens=True)]
+        cut = interp.collect(through, prompts, "next_log_prob", edits=edits)[interp.Need("next_log_prob")]
+        expected = lens.log_probabilities(model, torch.from_numpy(read[depth]), depth)
+        np.testing.assert_allclose(cut, expected, atol=1e-3)
+    with pytest.raises(interp.InterpError, match="all from one to 2"):
+        interp.collect(through, prompts, "resid", edits=[interp.BypassLayer(0, lens=True)])
+    asked = {"n_pool": 40, "out": None, "quiet": True}
+    found = interp.run(model, "depth_use", lens=lens, **asked).findings["depth_use"].tables["by_depth"]
+    whole = interp.run(model, "components", lens=lens, **asked).findings["components"].tables["by_depth"]
+    original = np.asarray(found["copies"]) == 0
+    np.testing.assert_allclose(np.asarray(found["posterior_kl"])[original], whole["posterior_kl"], atol=2e-3)
+
+
 def test_a_run_through_a_lens_is_another_run_and_says_so(model, lens, tmp_path):
     asked = {"probes": "components", "n_pool": 24, "out": tmp_path, "quiet": True, "report": False}
     plain = interp.run(model, **asked)
