@@ -173,9 +173,9 @@ class Editor(Listener):
     def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""
         if isinstance(step.edit, BypassLayer):
-            entered = self._entered.layers[step.layer]
-            is_read = step.edit.lens and step.layer == self.model.info.n_layers - 1 and self.model.lens is not None
-            return self.model.lens.carried(entered, min(step.edit.layers(self.model.info))) if is_read else entered
+            entered, last = self._entered.layers[step.layer], self.model.info.n_layers - 1
+            lens = self.model.lens if step.edit.lens and step.layer == last else None
+            return entered if lens is None else lens.carried(entered, min(step.edit.layers(self.model.info)))
         if step.index in self._donors:
             return self._donors[step.index].take(step.place, step.layer)
         if not needs_outputs(step.edit):

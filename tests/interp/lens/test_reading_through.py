@@ -55,8 +55,8 @@ def test_layers_cut_from_the_end_answer_through_the_lens(model, lens, tmp_path):
     with pytest.raises(interp.InterpError, match="all from one to 2"):
         interp.collect(through, prompts, "resid", edits=[interp.BypassLayer(0, lens=True)])
     asked = {"n_pool": 40, "out": None, "quiet": True}
-    found = interp.run(model, "depth_use", lens=lens, **asked).findings["depth_use"].tables["by_depth"]
-    whole = interp.run(model, "components", lens=lens, **asked).findings["components"].tables["by_depth"]
+    found = interp.run(model, probes="depth_use", lens=lens, **asked).findings["depth_use"].tables["by_depth"]
+    whole = interp.run(model, probes="components", lens=lens, **asked).findings["components"].tables["by_depth"]
     original = np.asarray(found["copies"]) == 0
     np.testing.assert_allclose(np.asarray(found["posterior_kl"])[original], whole["posterior_kl"], atol=2e-3)
 
