@@ -28,6 +28,8 @@ from .folds import Mean as Mean
 from .folds import Moments as Moments
 from .folds import PromptMean as PromptMean
 from .folds import Rows as Rows
+from .hooks.attention import Listener as Listener
+from .hooks.attention import listening as listening
 from .ledger.replicate import replicate as replicate
 from .lens.files import open_lens as open_lens
 from .lens.files import save_lens as save_lens
@@ -71,8 +73,6 @@ from .running.run import run as run
 from .running.several_models import ManyRuns as ManyRuns
 from .running.several_models import run_many as run_many
 from .running.show_tokens import show_tokens as show_tokens
-from .seam.attention import Listener as Listener
-from .seam.attention import listening as listening
 from .statistics.quantities import Quantities as Quantities
 from .statistics.quantities import Quantity as Quantity
 from .system.environment import show_versions as show_versions

@@ -1,6 +1,6 @@
 """Where the parts of each model family are: data, one entry a family, proved by the self-check on every load.
 
-The seam needs none of this for q, k, v and z. The table serves what the seam does not see: keys and queries before
+The attention hook needs none of this for q, k, v and z. The table serves what it does not see: keys and queries before
 rotary embedding, projection weights per head, block outputs and the residual stream. Further families register an
 entry under the entry points `interp.families`, by their `model_type`; one that transformers does not have registers
 its classes with `AutoConfig` and `AutoModelForCausalLM` in the same module.
@@ -105,8 +105,8 @@ class Family:
     """Paths of the parts of one family; `layers` from the model, the others from one decoder layer.
 
     A family without attention (recurrent, state-space, feed-forward) names no `attention`, `layout` and `out`: it has 0
-    heads and no site of the seam, and its residual stream is what passes from block to block. `mlp` is left out where
-    no module of a block is a feed-forward.
+    heads and no site of the attention hook, and its residual stream is what passes from block to block. `mlp` is left
+    out where no module of a block is a feed-forward.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Family:
     kernel: str = "sdpa"
     """The attention of transformers that is right where nobody listens: sdpa leaves out caps and learnt sinks."""
     scales_queries: bool = False
-    """Queries are divided by the root of d_head before the seam instead of the scores behind it."""
+    """Queries are divided by the root of d_head before the attention hook instead of the scores after it."""
     adds_if: str | None = None
     """Field of the configuration without which the sum of stream and block is normalised itself (OPT-350m)."""
     added_times: str | None = None

@@ -21,17 +21,17 @@ class Site:
     axes: tuple[str, ...]
     unit: str
     layers: Literal["layer", "depth", "once"] = "layer"
-    source: Literal["seam", "pattern", "block", "output", "text", "lens", "edit", "weights"] = "seam"
+    source: Literal["attention", "pattern", "block", "output", "text", "lens", "edit", "weights"] = "attention"
 
     @property
     def is_of_attention(self) -> bool:
         """Whether only layers with attention have it."""
         is_weight = self.source == "weights" and self.layers == "layer"
-        return is_weight or self.source in ("seam", "pattern") or self.name in _OF_ATTENTION
+        return is_weight or self.source in ("attention", "pattern") or self.name in _OF_ATTENTION
 
 
 _OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
-"""Sites of attention that are not read at the seam."""
+"""Sites of attention that the attention hook does not read."""
 
 
 _TABLE = (
@@ -123,7 +123,7 @@ SITES: dict[str, Site] = {site.name: site for site in _TABLE}
 
 
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "heads": ("seam",), "residual stream": ("block",), "attention": ("pattern",),
+    "heads": ("attention",), "residual stream": ("block",), "attention": ("pattern",),
     "predictions": ("output", "text", "lens"), "weights": ("weights",),
 }  # fmt: skip
 

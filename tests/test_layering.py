@@ -22,7 +22,7 @@ SIBLINGS = ("probes", "prompts", "wind_tunnels", "reports")
 PACKAGES = ("interp", *SIBLINGS)
 LEVELS = {
     "interp": (
-        "system", "statistics", "seam", "records", "reading", "checking", "editing", "loading", "prompting",
+        "system", "statistics", "hooks", "records", "reading", "checking", "editing", "loading", "prompting",
         "lens published", "running", "certifying", "ledger", "cli",
     ),
     "probes": (
@@ -188,9 +188,9 @@ def test_rooms_and_flat_files_depend_on_one_another_one_way_also_in_their_types(
         ("probes/causal/axis.py", "def f():\n    from interp.wind_tunnels import Bijection", "registry"),
         ("probes/causal/axis.py", "import wind_tunnels.tasks.bijection", "registry"),
         ("interp/findings.py", "import interp.probes.manifold.probe", "registry"),
-        ("interp/seam/window.py", "from interp.reading.forward import capture", "not downwards"),
+        ("interp/hooks/window.py", "from interp.reading.forward import capture", "not downwards"),
         ("probes/belief/readout.py", "from ..causal.axis import fit_axis", "not downwards"),
-        ("interp/running/run.py", "from interp.seam.attended_contrast import contrast", "does not export"),
+        ("interp/running/run.py", "from interp.hooks.attended_contrast import contrast", "does not export"),
         ("probes/causal/axis.py", "from interp.records.record import _number", "a private name"),
     ],
 )

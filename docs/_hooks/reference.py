@@ -160,10 +160,10 @@ def families() -> str:
     refused = [(f"`{kind}`", name, reason) for kind, (name, reason) in REFUSED.items()]
     return (
         "# Model families\n\nA model is read if its `model_type` (in `config.json`) is in this table and it passes the "
-        "[self-check](../explanations/seam.md#the-self-check) on load. Many hub models share one of these types: any "
+        "[self-check](../explanations/hooks.md#the-self-check) on load. Many hub models share one of these types: any "
         "fine-tune of Llama is a `llama`.\n\n"
         + table(("`model_type`", "Projections", "Blocks", "Queries and keys normalised", "Special"), rows)
-        + "\nWhat entropies and weights mean beside a learnt sink (gpt-oss): [learnt sinks](../explanations/seam.md"
+        + "\nWhat entropies and weights mean beside a learnt sink (gpt-oss): [learnt sinks](../explanations/hooks.md"
         "#learnt-sinks). Queries and keys before rotary embedding (`q_pre`, `k_pre`) are normalised where the model "
         "normalises them, also if it does so behind rotary embedding (Llama 4, nanochat).\n"
         "\n## Hybrids\n\nWhere some layers have a convolution or a state-space model in place of attention, arrays of "

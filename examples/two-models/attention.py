@@ -18,9 +18,9 @@ import numpy as np
 import transformers
 
 import interp
+from interp.hooks.attention import Listener
+from interp.hooks.window import AttentionWindow
 from interp.reading.forward import capture
-from interp.seam.attention import Listener
-from interp.seam.window import AttentionWindow
 from interp.statistics.intervals import t_mean
 
 LENGTHS = {20: 2, 60: 2, 200: 1, 600: 1, 1500: 1}

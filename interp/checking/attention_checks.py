@@ -1,4 +1,4 @@
-"""Checks of attention: what is captured at the seam is what it is called, and an edit of it acts.
+"""Checks of attention: what the attention hook captures is what it is called, and an edit of it acts.
 
 Weights are compared through their products with what passed by. Every head of every layer is compared; of its features
 (of the stream's, for the output projection) every eighth, other ones in each layer: a wrong layout moves them all.
@@ -11,9 +11,9 @@ import torch
 
 from interp.checking.two_sequences import CheckResult, Observations
 from interp.families import Projection
+from interp.hooks.pattern import pattern_rows, reduce_rows, visible_keys
+from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.model import Model
-from interp.seam.pattern import pattern_rows, reduce_rows, visible_keys
-from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.offload import brought_in
 from interp.system.rounding import error_of_logits, relative_error
 
@@ -179,7 +179,7 @@ def _is_switched_off(seen: Observations, layer: int) -> bool:
 
 
 def dose_zero(seen: Observations) -> CheckResult:
-    """An edit of dose 0 changes no bit of the logits under the seam."""
+    """An edit of dose 0 changes no bit of the logits under the hook."""
     # As above: a difference inside the batch is looked at again in passes of one shape.
     same = torch.equal(seen.heard.edited[seen.nothing], seen.heard.logits[0])
     same = same or torch.equal(*seen.edited_alone(seen.nothing))

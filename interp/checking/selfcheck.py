@@ -16,8 +16,8 @@ from interp.checking import stack_checks as stack
 from interp.checking.own_changes import change_found
 from interp.checking.two_sequences import CheckResult, Observations
 from interp.errors import ModelError
+from interp.hooks.attention import claimed
 from interp.model import Check, Model
-from interp.seam.attention import claimed
 
 
 def check_model(model: Model) -> tuple[Check, ...]:

@@ -1,8 +1,8 @@
 """Two short sequences, and what a model did with them: the passes that all checks share.
 
-A pass over a few dozen tokens costs what reading the weights once costs, whatever its number of rows. So the seam's
+A pass over a few dozen tokens costs what reading the weights once costs, whatever its number of rows. So the hooks'
 pass takes edited copies of the first sequence along as further rows, and four passes serve every check: the plain
-model, the seam with its edits, eager attention, and the plain model again.
+model, the hooks with their edits, eager attention, and the plain model again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from interp.hooks.attention import Listener, attention_function, listening
+from interp.hooks.block_hooks import block_hooks, first_of, hidden_states
+from interp.hooks.pattern import AttentionCall
 from interp.model import Model
-from interp.seam.attention import Listener, attention_function, listening
-from interp.seam.block_hooks import block_hooks, first_of, hidden_states
-from interp.seam.pattern import AttentionCall
 from interp.system.rounding import BOUND, error_of_logits
 
 LENGTHS = (6, 4)
@@ -57,8 +57,8 @@ class Rotation:
 
 
 @dataclass
-class SeamPass(Listener):
-    """One pass under the seam with all hooks: everything it gave of the first `n` rows, the two sequences.
+class HookedPass(Listener):
+    """One forward pass with all hooks: everything it gave of the first `n` rows, the two sequences.
 
     `inputs` and `outputs` are those of every attention module, `blocks` what every block returned with its number,
     `rotations` the calls of rotary modules, `edited` the logits of the first sequence under each edit.
@@ -192,12 +192,12 @@ class Observations:
         return self.alone()
 
     @cached_property
-    def heard(self) -> SeamPass:
-        """The pass under the seam; the edited copies of the first sequence are its last rows."""
+    def heard(self) -> HookedPass:
+        """The pass with the hooks; the edited copies of the first sequence are its last rows."""
         _ = self.plain
         n, has_attention = len(self.ids), self.model.family.has_attention
         edits = (self.nothing, *self.edits) if has_attention else ()
-        found = SeamPass(n)
+        found = HookedPass(n)
         names = {"resid", "attn_out", "mixer_out", "mlp_out"} | ({"q_pre", "k_pre"} if has_attention else set())
         with (
             listening(self.model, _EditRows(n, edits), found),

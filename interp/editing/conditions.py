@@ -24,6 +24,8 @@ from interp.editing.proof import EditedBatch, prove
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.edits import Edit
+from interp.hooks.attention import Listener, claimed
+from interp.hooks.ropes import rope_scales
 from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
@@ -34,8 +36,6 @@ from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, capture,
 from interp.reading.packs import each_alone
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import Name, Stage, Unfinished
-from interp.seam.attention import Listener, claimed
-from interp.seam.ropes import rope_scales
 from interp.system.processes import ALONE, Ranks, here
 from interp.system.progress import Report
 

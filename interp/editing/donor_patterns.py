@@ -13,10 +13,10 @@ import torch
 from interp.editing.call_positions import cache_given
 from interp.edits import PatternsOf
 from interp.errors import UsageError
+from interp.hooks.attention import Listener, Ours, heard_by, listening
+from interp.hooks.pattern import AttentionCall
 from interp.model import Model
 from interp.reading.early_exit import EnoughRead, ending
-from interp.seam.attention import Listener, Ours, heard_by, listening
-from interp.seam.pattern import AttentionCall
 
 _OF_INPUT = ("input_ids", "attention_mask", "position_ids")
 

@@ -1,7 +1,7 @@
 """The editor: applies the steps of edits wherever they act, while a model runs.
 
-At q, k, v and z it is a listener of the seam; at the residual stream, whole layers and what their blocks add it is a
-set of forward hooks, always removed again.
+At q, k, v and z it is a listener of the attention hook; at the residual stream, whole layers and what their blocks add
+it is a set of forward hooks, always removed again.
 """
 
 import threading
@@ -20,9 +20,7 @@ from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
 from interp.edits import AblateHeads, BypassLayer, Edit, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
-from interp.model import Model
-from interp.reading.batches import Batch, RowIndex
-from interp.seam.attention import (
+from interp.hooks.attention import (
     Listener,
     Ours,
     claimed,
@@ -31,11 +29,13 @@ from interp.seam.attention import (
     this_thread,
     this_thread_and_new_ones,
 )
-from interp.seam.block_hooks import first_of, hidden_states, with_hidden_states
-from interp.seam.pattern import AttentionCall
+from interp.hooks.block_hooks import first_of, hidden_states, with_hidden_states
+from interp.hooks.pattern import AttentionCall
+from interp.model import Model
+from interp.reading.batches import Batch, RowIndex
 
 HEARD = frozenset({"q", "k", "v", "z"})
-"""Places that the seam passes; all others have hooks."""
+"""Sites of the attention hook; all others have forward hooks."""
 
 
 class _Entered(threading.local):
@@ -100,7 +100,7 @@ class Editor(Listener):
 
     @contextmanager
     def hooks(self, listeners: Sequence[Listener] = ()) -> Iterator[None]:
-        """Forward hooks for what the seam does not pass; donors of patterns run under the same `listeners`."""
+        """Forward hooks for what the attention hook does not see; donors of patterns run under the same `listeners`."""
         blocks = self.model.family.layer_modules(self.model.module)
         behind = self.model.family.head_modules(self.model.module)[0]
         counted = any(isinstance(step.edit.at, tuple) for steps in self._steps.values() for step in steps)

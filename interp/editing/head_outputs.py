@@ -8,9 +8,9 @@ from jaxtyping import Int
 
 from interp.editing.prompt_tensors import PromptTensors
 from interp.errors import PromptError
+from interp.hooks.attention import Listener
+from interp.hooks.pattern import AttentionCall
 from interp.reading.batches import Batch, RowIndex
-from interp.seam.attention import Listener
-from interp.seam.pattern import AttentionCall
 from interp.system.float64 import double
 
 

@@ -18,11 +18,11 @@ from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import EditedRows, EditStep, SeenStep
 from interp.edits import Edit, PatternsOf
 from interp.errors import ModelError
+from interp.hooks.attention import Listener, listening
+from interp.hooks.pattern import AttentionCall, pattern_rows
 from interp.model import Check, Model
 from interp.reading.batches import Batch
 from interp.reading.forward import threads_of_pass
-from interp.seam.attention import Listener, listening
-from interp.seam.pattern import AttentionCall, pattern_rows
 from interp.system.rounding import BOUND, error_of_logits
 
 MEANINGS = {
@@ -145,7 +145,7 @@ def _run(batch: EditedBatch, edits: Sequence[Edit], start: int):
 
 @contextmanager
 def _witnessing(batch: EditedBatch, editor: Editor | None = None):
-    """Passes under the seam with a witness before and one behind the editor."""
+    """Forward passes with a witness before and one behind the editor."""
     entering, leaving = _Witness(), _Witness()
     before = (*batch.listeners, entering)
     edited = listening(batch.model, *before) if editor is None else editing(batch.model, editor, *before)

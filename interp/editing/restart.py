@@ -16,9 +16,9 @@ from jaxtyping import Int
 
 from interp.editing.prompt_tensors import PromptTensors
 from interp.edits import Edit
+from interp.hooks.attention import of_this_thread
+from interp.hooks.block_hooks import block_hooks, hidden_states, with_hidden_states
 from interp.model import Model
-from interp.seam.attention import of_this_thread
-from interp.seam.block_hooks import block_hooks, hidden_states, with_hidden_states
 
 MEMORY = 2 << 30
 """Bytes of residual stream that are kept at most."""

@@ -28,6 +28,9 @@ from interp.editing.editor import Editor, needs_outputs, refuse_misfits
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditStep, make_steps
 from interp.errors import UsageError
+from interp.hooks.attention import Listener, listening, of_this_thread
+from interp.hooks.pattern import AttentionCall
+from interp.hooks.ropes import rope_scales
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.probe import Readout, Screen
@@ -35,9 +38,6 @@ from interp.prompt import PromptSet
 from interp.reading.batches import Batch, BatchRows, cut, make_batch, row_index
 from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.forward import TOKENS_PER_BATCH
-from interp.seam.attention import Listener, listening, of_this_thread
-from interp.seam.pattern import AttentionCall
-from interp.seam.ropes import rope_scales
 from interp.system.float64 import double
 from interp.system.processes import here
 

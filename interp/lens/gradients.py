@@ -2,7 +2,7 @@
 
 With h_l the stream at depth l and h_f that before the final norm, one pass back from a cotangent c at the target
 positions gives, at every depth at once and at every source t, Σ_t' c(t')ᵀ ∂h_f[t'] / ∂h_l[t]. Only t' ≥ t count, by
-causality. The pass goes through the seam, so that edits, windows and listeners of the caller act in it.
+causality. The pass runs with our hooks, so that edits, windows and listeners of the caller act in it.
 """
 
 from contextlib import suppress
@@ -10,11 +10,11 @@ from contextlib import suppress
 import torch
 
 from interp.errors import UsageError
+from interp.hooks.attention import Listener, listening
+from interp.hooks.block_hooks import block_hooks
 from interp.model import Model
 from interp.reading.batches import Batch
 from interp.reading.early_exit import EnoughRead
-from interp.seam.attention import Listener, listening
-from interp.seam.block_hooks import block_hooks
 
 
 def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tensor]:

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from interp.hooks.ropes import rope_scales
 from interp.lens.gradients import stream_of
 from interp.lens.held import HeldOut
 from interp.model import Model
@@ -32,7 +33,6 @@ from interp.prompting.tokens import Ids
 from interp.reading.batches import Batch, cut, make_batch
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.records.unfinished import Name, Stage
-from interp.seam.ropes import rope_scales
 from interp.statistics.jackknife import standard_error
 from interp.system.progress import Report
 

@@ -15,10 +15,10 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from interp.errors import ModelError
 from interp.families import families, family_of
+from interp.hooks.state import weights_of
 from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model, is_multimodal, parts_read
-from interp.seam.state import weights_of
 from interp.system.foreign_files import read_json, readable
 
 _IMPOSSIBLE = (

@@ -1,7 +1,7 @@
 """A TransformerLens bridge as a model: the transformers modules inside it, without the wrappers, on the same weights.
 
-A bridge runs its own attention around the parts of a transformers model, so the seam would hear nothing in it. What
-is read instead is the model that it wraps: the same parameters, no second copy. Whether that is what the bridge
+A bridge runs its own attention around the parts of a transformers model, so our attention function would not run in it.
+What is read instead is the model that it wraps: the same parameters, no second copy. Whether that is what the bridge
 computes is a check of its own: a bridge with processed weights (folded norms, say) or changed parts is refused.
 """
 
@@ -13,8 +13,8 @@ import torch
 from transformers import PreTrainedModel
 
 from interp.errors import ModelError
+from interp.hooks.attention import claimed
 from interp.model import Check, Model
-from interp.seam.attention import claimed
 
 _BOUND = 1e-3
 _WRAPPERS = "transformer_lens."

@@ -15,6 +15,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from interp.capture import ModelInfo
 from interp.errors import UsageError
 from interp.families import family_of, rotary_size
+from interp.hooks.ropes import longest_input
+from interp.hooks.state import in_training, weights_of
 from interp.loading.adapter import CONFIG as ADAPTER_CONFIG
 from interp.loading.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from interp.loading.adapter import locate_adapter, merge_adapter
@@ -32,8 +34,6 @@ from interp.loading.weights import read_weights
 from interp.model import Check, Model
 from interp.options import RunOptions
 from interp.records.tunnel_card import refuse_changed
-from interp.seam.ropes import longest_input
-from interp.seam.state import in_training, weights_of
 
 Tokenizer = PreTrainedTokenizerBase | RawTokenizer | str | Path | None
 DeviceMap = str | Mapping[str, int | str] | None
@@ -244,7 +244,7 @@ def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: 
         n_parameters=0,
         dtype="",
         device="",
-        # Of the seam, whatever a model in memory uses outside it.
+        # Of our hooks, whatever a model in memory uses outside it.
         attention_kernel=family.kernel if family.has_attention else "none",
         revision=revision,
         n_rotary=rotary_size(config, shape) if family.has_attention else None,

@@ -10,11 +10,11 @@ from jaxtyping import Int
 
 from interp.capture import Capture
 from interp.findings import Findings, Scalar
+from interp.hooks.attention import Listener
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.forward import capture
-from interp.seam.attention import Listener
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import clusters_of, counted, resampled_unit
 from interp.system.progress import Report

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Int
 
 from interp.errors import PromptError
+from interp.hooks.ropes import rope_scales
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.packs import Ids, Pack
-from interp.seam.ropes import rope_scales
 from interp.settings import MOST
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def cut(
 
     The longest come first, each batch of at most `tokens_per_batch` tokens with its padding (or one prompt). A batch
     also ends before a shorter prompt that would make more than a twentieth of it padding, once it is worth a pass.
-    Prompts of unlike `scales` (`interp.seam.ropes`) never share one; None says that all are alike.
+    Prompts of unlike `scales` (`interp.hooks.ropes`) never share one; None says that all are alike.
     """
     found = []
     scales = np.zeros_like(lengths) if scales is None else scales

@@ -10,6 +10,9 @@ import torch
 
 from interp.errors import ModelError
 from interp.folds import FoldState, Rows
+from interp.hooks.donor_keys import KeyDonors
+from interp.hooks.pattern import AttentionCall
+from interp.hooks.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.need import Need
@@ -18,9 +21,6 @@ from interp.reading.batches import Batch, BatchRows, places, row_index
 from interp.reading.early_exit import deepest, depth_of, layers_of
 from interp.reading.lens import Lens
 from interp.records.unfinished import Name
-from interp.seam.donor_keys import KeyDonors
-from interp.seam.pattern import AttentionCall
-from interp.seam.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.system.float64 import double
 from interp.system.processes import Ranks
 
@@ -71,7 +71,7 @@ class Collector:
         self.only_layers = None if layers is None else tuple(layers)
         self.layers = {need: layers_of(need, layers, model.info) for need in live}
         depths = [depth_of(need, self.layers[need]) for need in live]
-        self._heard = {layer for need in live if need.described.source in ("seam", "pattern") for layer in
+        self._heard = {layer for need in live if need.described.source in ("attention", "pattern") for layer in
                        self.layers[need]}  # fmt: skip
         self.depth = None if with_entropy else deepest(depths)
         """Depth of the residual stream at which everything is read; None: at the outputs."""
@@ -144,7 +144,7 @@ class Collector:
         if self.only_donates:
             self.donors.swapped(mine)
             return
-        for need in self._at_layer("seam", call.layer):
+        for need in self._at_layer("attention", call.layer):
             rows = self._rows(need.at, z.device)
             by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
             self._fold(need, call.layer, by_position[rows.item, rows.position])  # [row, head, d_head]

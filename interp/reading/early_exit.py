@@ -8,9 +8,9 @@ import torch
 
 from interp.capture import ModelInfo
 from interp.errors import UsageError
+from interp.hooks.attention import of_this_thread
 from interp.model import Model
 from interp.need import Need
-from interp.seam.attention import of_this_thread
 
 OF_THE_OUTPUTS = frozenset({"output", "text", "lens"})
 """Sources that are not known before the model has predicted."""

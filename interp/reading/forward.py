@@ -9,6 +9,11 @@ import torch
 from jaxtyping import Int
 
 from interp.capture import Capture
+from interp.hooks.attention import Listener, listening, of_this_thread
+from interp.hooks.block_hooks import block_hooks
+from interp.hooks.pattern import AttentionCall
+from interp.hooks.pattern_sites import NULL_SITES, OF_NEIGHBOURS
+from interp.hooks.ropes import rope_scales
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
@@ -20,11 +25,6 @@ from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
 from interp.records.unfinished import Stage, Unfinished
-from interp.seam.attention import Listener, listening, of_this_thread
-from interp.seam.block_hooks import block_hooks
-from interp.seam.pattern import AttentionCall
-from interp.seam.pattern_sites import NULL_SITES, OF_NEIGHBOURS
-from interp.seam.ropes import rope_scales
 from interp.system.heap import bound_heap, reused_heap
 from interp.system.processes import Ranks, here
 from interp.system.progress import Report
@@ -216,7 +216,7 @@ class Share:
 
 
 class _Hearing(Listener):
-    """Passes what the seam hears on to the collectors."""
+    """Passes what the attention hook captures on to the collectors."""
 
     def __init__(self, collectors: Sequence[Collector]) -> None:
         self.collectors = collectors

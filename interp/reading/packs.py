@@ -98,7 +98,7 @@ def each_alone(ids: Ids, clusters: Int[np.ndarray, " prompt"] | None = None) -> 
 def packed(ids: Ids, *, prefixes: bool, scales: Int[np.ndarray, " prompt"] | None = None) -> list[Pack]:
     """Prompts of the same tokens laid out once, and with `prefixes` those that begin alike as trees of tokens.
 
-    Prompts of unlike `scales` (`interp.seam.ropes`) share no tree; None says that all are alike.
+    Prompts of unlike `scales` (`interp.hooks.ropes`) share no tree; None says that all are alike.
     """
     scales = np.zeros(len(ids)) if scales is None else scales
     order = sorted(

@@ -13,6 +13,7 @@ from interp.editing.edit_files import resolve_edits
 from interp.edits import Edit, Edits
 from interp.errors import RecordError, UsageError
 from interp.folds import PromptMean, Rows
+from interp.hooks.pattern_sites import NULL_SITES
 from interp.model import Model
 from interp.need import Need, as_needs, chosen_layers
 from interp.prompt import Prompts, PromptSet
@@ -26,7 +27,6 @@ from interp.reading.weights import stacked_weights
 from interp.records.capture_files import open_capture
 from interp.records.unfinished import refuse_unwritable
 from interp.running.donors import with_donors
-from interp.seam.pattern_sites import NULL_SITES
 from interp.system.array_files import ArrayFile, read_array
 from interp.system.plain_numbers import path
 from interp.system.whole_files import hidden_folder

@@ -13,6 +13,7 @@ import torch
 from interp.capture import ModelInfo
 from interp.errors import PromptError, UsageError
 from interp.folds import FoldState, Mean, Moments
+from interp.hooks.pattern_sites import NULL_SITES
 from interp.model import Model
 from interp.need import Need, as_needs
 from interp.prompt import Prompt, PromptSet
@@ -23,7 +24,6 @@ from interp.reading.collector import Collector, merge_states
 from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting, packs_for
 from interp.reading.readable import refuse_unreadable
 from interp.running.collect import PROMPTS_AT_ONCE
-from interp.seam.pattern_sites import NULL_SITES
 from interp.system.processes import here
 from interp.table import LABEL
 

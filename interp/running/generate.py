@@ -16,6 +16,8 @@ from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, needs_outputs, refuse_misfits
 from interp.edits import AblateHeads, Edit, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
+from interp.hooks.attention import claimed
+from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.model import Model
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.files import as_text, resolve_prompts
@@ -23,8 +25,6 @@ from interp.prompting.tokens import as_tokens
 from interp.reading.forward import threads_of_pass
 from interp.running.donors import with_donors
 from interp.running.means import filled
-from interp.seam.attention import claimed
-from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.float64 import double
 from interp.words import printable, text_table
 

@@ -18,6 +18,7 @@ from interp.editing.screen import read_screen
 from interp.edits import Edit, PatternsOf
 from interp.errors import UsageError
 from interp.findings import Findings
+from interp.hooks.window import AttentionWindow
 from interp.lens.files import name_of_lens, with_lens
 from interp.loading.identity import files_identity
 from interp.loading.load import DeviceMap, load_as_asked
@@ -49,7 +50,6 @@ from interp.running.choose_probes import ChosenProbe, choose_probes, readable_pr
 from interp.running.donors import with_donors
 from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
-from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
 from interp.system.processes import here, together
 from interp.system.progress import announce, reporting

@@ -10,6 +10,7 @@ from interp.editing.conditions import capture_edited
 from interp.editing.edit_files import resolve_edits
 from interp.edits import Edit, Edits
 from interp.errors import PromptError, UsageError
+from interp.hooks.attention import Listener
 from interp.information import entropy_bits
 from interp.model import Model
 from interp.need import Need
@@ -18,7 +19,6 @@ from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.tokens import as_tokens, words_of
 from interp.records.token_strip import TokenStrip
 from interp.running.donors import with_donors
-from interp.seam.attention import Listener
 
 MOST_WEIGHTS = 1 << 20
 """Attention weights that one strip holds: each is a byte of the page, and a page has to stay small."""

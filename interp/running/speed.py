@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 
+from interp.hooks.pattern_sites import CONTRASTS, NULL_SITES
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.running.meta_model import MetaModel
 from interp.running.passes import Passes
-from interp.seam.pattern_sites import CONTRASTS, NULL_SITES
 from interp.system.heap import reused_heap
 from interp.system.threads import one_thread, threads_worth
 

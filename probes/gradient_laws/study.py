@@ -33,8 +33,8 @@ from .routing import Pairs, Routed
 if TYPE_CHECKING:
     import torch
 
+    from interp.hooks.layer_gradients import LayerGradients, ScoredSequence
     from interp.model import Model
-    from interp.seam.layer_gradients import LayerGradients, ScoredSequence
 
 _LEAST = {"n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
 _LENGTH_OF_STEP = (0.0, 0.1)
@@ -64,9 +64,9 @@ class GradientLaws(Study):
     question: ClassVar[str] = "Do attention's gradients obey their laws, and does attention move to better values?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.hooks.layer_gradients import in_float64, queries_and_keys, step_all_weights
+        from interp.hooks.weight_gradients import projections, weight_gradients
         from interp.loading.load import load
-        from interp.seam.layer_gradients import in_float64, queries_and_keys, step_all_weights
-        from interp.seam.weight_gradients import projections, weight_gradients
 
         self._check_fields()
         model = in_float64(load(self.model), n_copies=2 if self.is_whole else 1)
@@ -110,7 +110,7 @@ class GradientLaws(Study):
         return gradient_figures(findings)
 
     def _gradients(self, model: "Model", layer: int, sequence: "ScoredSequence") -> "LayerGradients":
-        from interp.seam.layer_gradients import layer_gradients
+        from interp.hooks.layer_gradients import layer_gradients
 
         found = layer_gradients(model, layer, sequence)
         if not found.d_scores.any():
@@ -130,7 +130,7 @@ class GradientLaws(Study):
         """
         import torch
 
-        from interp.seam.layer_gradients import loss_with_values
+        from interp.hooks.layer_gradients import loss_with_values
 
         along = found.value_law()
         rate = self.step * found.v.norm() / along.norm()
@@ -158,9 +158,9 @@ class GradientLaws(Study):
         """What the loss is of: a tunnel's answers at its scored positions, or the next tokens of texts."""
         import torch
 
+        from interp.hooks.layer_gradients import ScoredSequence
         from interp.prompting.pools import prompts_for
         from interp.prompting.tokens import as_tokens
-        from interp.seam.layer_gradients import ScoredSequence
 
         if model.task is not None and self.prompts is None:
             drawn = model.task.sample(np.random.default_rng(self.seed), self.n_prompts)

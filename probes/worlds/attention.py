@@ -13,7 +13,7 @@ from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
 
 if TYPE_CHECKING:
-    from interp.seam.pattern import AttentionCall
+    from interp.hooks.pattern import AttentionCall
 
 _N, _LAYERS, _HEADS, _KEYS, _D = 60, 6, 4, 12, 8
 _CLOSING, _STEP = 3, 0.25
@@ -53,7 +53,7 @@ class Heads:
         """By length and layer: queries of the last position over the keys, one of which they match by `match`."""
         import torch
 
-        from interp.seam.pattern import AttentionCall
+        from interp.hooks.pattern import AttentionCall
 
         found: list[list[AttentionCall]] = [[] for _ in np.unique(length)]
         scaling, n = _D**-0.5, len(cluster)
@@ -133,8 +133,8 @@ def _read(calls: "Sequence[AttentionCall]", site: str) -> np.ndarray:
     """Keys of another prompt are those of the prompt before of the same length; the first has none."""
     import torch
 
-    from interp.seam.pattern import DonorKeys
-    from interp.seam.pattern_sites import NULL_SITES, PatternReader
+    from interp.hooks.pattern import DonorKeys
+    from interp.hooks.pattern_sites import NULL_SITES, PatternReader
 
     found = []
     for call in calls:

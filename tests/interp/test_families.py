@@ -17,12 +17,12 @@ from interp.edits import ReplaceCoordinates
 from interp.errors import ModelError, UsageError
 from interp.families import REFUSED, QkNorm, family_of
 from interp.folds import Moments
+from interp.hooks.attention import attention_function
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture, packs_for
 from interp.reading.packs import each_alone, packed
-from interp.seam.attention import attention_function
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, alike_prompts, tiny_model, wrap
 

@@ -8,11 +8,11 @@ import torch
 from interp.checking import attention_checks
 from interp.checking.attention_checks import STEP, dose_zero, edit_acts
 from interp.checking.selfcheck import check_model, run_checks
-from interp.checking.two_sequences import LENGTHS, Observations, SeamPass, ValueEdit
+from interp.checking.two_sequences import LENGTHS, HookedPass, Observations, ValueEdit
 from interp.families import Layout
+from interp.hooks.attention import claimed
 from interp.loading.load import load
 from interp.reading.lens import Lens
-from interp.seam.attention import claimed
 from interp.system.rounding import BOUND, relative_error
 from tests.paths import ROOT
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model
@@ -107,14 +107,14 @@ def test_features_of_a_head_in_another_order_are_refused(family):
 
 def test_what_is_not_restored_is_named(monkeypatch):
     model = fresh_model("llama")
-    lasting, ends = [], SeamPass.ends
+    lasting, ends = [], HookedPass.ends
 
     def leaves_a_hook(heard, model):
         norm = model.module.model.norm
         lasting.append(norm.register_forward_hook(lambda module, args, out: out * (1 + 1e-6)))
         return ends(heard, model)
 
-    monkeypatch.setattr(SeamPass, "ends", leaves_a_hook)
+    monkeypatch.setattr(HookedPass, "ends", leaves_a_hook)
     failed = [check.name for check in run_checks(model) if not check.passed]
     lasting[0].remove()
     assert failed == ["restored"]
@@ -150,7 +150,7 @@ def test_a_model_that_amplifies_rounding_is_measured_by_what_transformers_own_ke
     with torch.inference_mode(), claimed(model):
         eager = seen.eager
         monkeypatch.setattr(Observations, "logits", lambda self, ids: eager * (1 + own * BOUND[dtype]))
-        seen.heard = SeamPass(2, logits=eager * (1 + ours * BOUND[dtype]))
+        seen.heard = HookedPass(2, logits=eager * (1 + ours * BOUND[dtype]))
         error, bound, _ = attention_checks.equals_eager(seen)
     assert (error <= bound) == passes and error == pytest.approx(ours * BOUND[dtype], rel=0.05)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from interp.checking import witnesses
-from interp.checking.two_sequences import SeamPass
+from interp.checking.two_sequences import HookedPass
 from interp.checking.witnesses import WITNESSES, check_against
 from interp.errors import ModelError, UsageError
 from tests.interp.test_families import tiny
@@ -46,14 +46,14 @@ def test_captures_equal_what_another_library_reads_from_the_same_weights(witness
 def test_a_wrong_capture_is_noticed_and_the_model_is_left_as_it_was(witness, monkeypatch):
     """The witness can fail: heads in another order are seen in z, and nowhere else."""
     _installed(witness)
-    after = SeamPass.after
+    after = HookedPass.after
 
     def turned(self, call, z):
         after(self, call, z)
         self.z[-1] = self.z[-1].flip(2)
         return z
 
-    monkeypatch.setattr(SeamPass, "after", turned)
+    monkeypatch.setattr(HookedPass, "after", turned)
     model, ids = fresh_model("llama"), torch.arange(5)[None]
     with torch.inference_mode():
         before = model.module(ids).logits

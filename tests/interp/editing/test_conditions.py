@@ -23,12 +23,12 @@ from interp.edits import (
 from interp.errors import ModelError, PromptError, UsageError
 from interp.findings import Findings, Scalar
 from interp.folds import Mean, PromptMean
+from interp.hooks.attention import Listener
 from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
 from interp.running.run import run
-from interp.seam.attention import Listener
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 

@@ -13,10 +13,10 @@ from interp.editing.conditions import capture_edited
 from interp.editing.edit_files import read_edits
 from interp.edits import PatternsOf, RemoveAxis
 from interp.errors import ModelError, UsageError
+from interp.hooks.attention import Listener, listening
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.running.donors import with_donors
-from interp.seam.attention import Listener, listening
 from tests.tiny_models import FAMILIES, VOCAB, tiny_config, tiny_model, wrap
 
 LENGTHS = (9, 7, 9)

@@ -203,7 +203,7 @@ def test_positions_are_edited_and_others_keep_their_bits():
 
 
 def plain_seam_logits(model):
-    from interp.seam.attention import Listener, listening
+    from interp.hooks.attention import Listener, listening
 
     with torch.inference_mode(), listening(model, Listener()):
         return model.module(input_ids=torch.from_numpy(IDS)[None], use_cache=False).logits[0].double().numpy()

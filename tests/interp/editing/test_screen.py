@@ -11,9 +11,9 @@ from interp.editing.conditions import Run, read_conditions
 from interp.editing.screen import read_screen
 from interp.edits import AblateHeads
 from interp.errors import UsageError
+from interp.hooks.layer_gradients import in_float64
 from interp.probe import Condition, Screen
 from interp.prompt import Prompt, PromptSet
-from interp.seam.layer_gradients import in_float64
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 

@@ -8,6 +8,8 @@ import torch
 from torch.autograd.functional import jacobian
 
 import interp
+from interp.hooks.attention import attention_function
+from interp.hooks.window import AttentionWindow
 from interp.lens.fit import fit_lens, fit_prompts
 from interp.lens.gradients import stream_of
 from interp.lens.held import HeldOut
@@ -15,8 +17,6 @@ from interp.lens.jacobian import BLOCK, JacobianSums, Valid, fit_jacobian, ortho
 from interp.lens.kinds import FittedLens
 from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import make_batch
-from interp.seam.attention import attention_function
-from interp.seam.window import AttentionWindow
 from tests.interp.test_families import CONFIGS, FEW, tiny
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model

@@ -12,7 +12,7 @@ from interp.errors import ModelError
 from interp.folds import Rows
 from interp.need import Need
 from interp.reading.forward import capture
-from tests.interp.seam.test_seam import relative, token_prompts
+from tests.interp.hooks.test_attention import relative, token_prompts
 from tests.tiny_models import FAMILIES, tiny_model
 
 

@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config
 
 from interp.errors import PromptError, UnknownName, UsageError
+from interp.hooks.attention import listening
 from interp.need import Need
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
@@ -19,7 +20,6 @@ from interp.published.quantities import random_directions
 from interp.published.reproduce import BUGS, reproduce_bug
 from interp.published.wrong_reads import fused_origin, reference_heads, reference_keys, reference_qkv
 from interp.running.collect import collect
-from interp.seam.attention import listening
 from tests.tiny_models import VOCAB, fresh_model, tiny_model, wrap
 
 ROOT = Path(__file__).parent.parent.parent

@@ -26,7 +26,7 @@ from interp.running.checkpoints import Followed, checkpoints_of, follow, has_che
 from interp.running.collect import collect
 from interp.running.run import run
 from interp.running.spec import RunSpec
-from tests.interp.seam.test_seam import token_prompts
+from tests.interp.hooks.test_attention import token_prompts
 from tests.tiny_models import fresh_model, tiny_model
 
 TUNNEL = "tunnel:bijection-gpt-neox"

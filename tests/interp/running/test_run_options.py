@@ -9,6 +9,7 @@ from scipy import stats
 
 import interp
 from interp.errors import UsageError
+from interp.hooks.window import AttentionWindow
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
@@ -17,9 +18,8 @@ from interp.reading.forward import capture
 from interp.running.checkpoints import has_checkpoints
 from interp.running.run import run
 from interp.running.spec import RunSpec
-from interp.seam.window import AttentionWindow
+from tests.interp.hooks.test_attention import token_prompts
 from tests.interp.reference import run_reference
-from tests.interp.seam.test_seam import token_prompts
 from tests.reports.everything import SETTINGS
 from tests.tiny_models import tiny_model
 

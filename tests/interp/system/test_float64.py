@@ -16,7 +16,7 @@ BARE = re.compile(r"(?<!\bcpu\(\))\.double\(\)|\.to\([^)]*(?:torch\.float64|torc
 """`x.double()`, `x.to(device, torch.float64)`: errors where `x` lies on a device without it."""
 
 ON_THE_CPU = {
-    "interp/system/float64.py", "interp/seam/layer_gradients.py", "interp/editing/features.py",
+    "interp/system/float64.py", "interp/hooks/layer_gradients.py", "interp/editing/features.py",
     "wind_tunnels/studies/sticky_chain/single_head.py",
 }  # fmt: skip
 """`double` itself, a model that `in_float64` has moved, arrays read from a file, a study of the CPU alone."""

@@ -15,10 +15,10 @@ from interp.editing.conditions import Run, read_conditions
 from interp.editing.editor import applied
 from interp.edits import BypassLayer, FeedForwardOff, RemoveAxis
 from interp.errors import InterpError
+from interp.hooks.attention import Listener, claimed
 from interp.need import Need
 from interp.probe import Condition
 from interp.reading.forward import capture
-from interp.seam.attention import Listener, claimed
 from tests.interp.system.test_processes import sequences
 from tests.tiny_models import VOCAB, fresh_model, wrap
 

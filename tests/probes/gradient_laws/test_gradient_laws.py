@@ -10,10 +10,10 @@ from interp.probes.gradient_laws.study import GradientLaws
 from scipy import stats
 
 from interp.errors import UsageError
+from interp.hooks.layer_gradients import in_float64, loss_bits
+from interp.hooks.weight_gradients import projections, weight_gradients
 from interp.records.record import open_run
 from interp.running.study import run_study
-from interp.seam.layer_gradients import in_float64, loss_bits
-from interp.seam.weight_gradients import projections, weight_gradients
 from tests.tiny_models import fresh_model
 
 
@@ -246,7 +246,7 @@ def test_a_layer_that_nothing_depends_on_is_refused(tmp_path, monkeypatch):
 
 
 def _texts():
-    from interp.seam.layer_gradients import ScoredSequence
+    from interp.hooks.layer_gradients import ScoredSequence
 
     return [ScoredSequence.of_text(torch.arange(1, 9) * k) for k in (1, 2)]
 

@@ -6,8 +6,8 @@ import torch
 from interp.probes.attention_entropy.probe import AttentionEntropy
 from interp.probes.qk_alignment.probe import QKAlignment
 
-from interp.seam.pattern import AttentionCall, DonorKeys
-from interp.seam.pattern_sites import NULL_SITES, PatternReader
+from interp.hooks.pattern import AttentionCall, DonorKeys
+from interp.hooks.pattern_sites import NULL_SITES, PatternReader
 from interp.testing import Shape, synthetic_capture
 
 SMALL = {"n_permutations": 199, "n_bootstrap": 99}

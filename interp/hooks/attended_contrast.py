@@ -3,16 +3,15 @@
 The attended keys of a row are the fewest that hold half of its weight. Contrasts are means over the attended minus
 means over the other visible keys, of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are
 chosen by their score, so both contrasts are positive where nothing was learned: they mean something beside the
-same number with the keys of another prompt (`interp.seam.donor_keys`). Where the first key is a sink it is the one that
-is attended, and what heads look for counts as unattended: hence the same contrasts with the first key left out.
+same number with the keys of another prompt (`interp.hooks.donor_keys`). Where the first key is a sink it is the one
+that is attended, and what heads look for counts as unattended: hence the same contrasts with the first key left out.
 """
 
 from dataclasses import dataclass
 
 import torch
 
-from interp.information import BITS_PER_NAT
-from interp.seam.pattern import (
+from interp.hooks.pattern import (
     BLOCK,
     FAR_BELOW,
     AttentionCall,
@@ -22,6 +21,7 @@ from interp.seam.pattern import (
     scaled_dots,
     visible_keys,
 )
+from interp.information import BITS_PER_NAT
 
 ATTENDED = 0.5
 """The share of a row's weight that its attended keys hold, at least."""

@@ -5,8 +5,8 @@ from itertools import islice
 import torch
 
 from interp.families import iterate_weights
+from interp.hooks.layer_gradients import ScoredSequence, loss_bits
 from interp.model import Model
-from interp.seam.layer_gradients import ScoredSequence, loss_bits
 
 PROJECTIONS = ("W_Q", "W_K", "W_V")
 

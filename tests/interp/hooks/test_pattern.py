@@ -8,7 +8,7 @@ import torch
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from interp.seam.pattern import AttentionCall, log_pattern_rows, pattern_rows, reduce_rows
+from interp.hooks.pattern import AttentionCall, log_pattern_rows, pattern_rows, reduce_rows
 
 
 def random_call(seed=0, n_query=17, n_key=17, strength=3.0):

@@ -14,10 +14,10 @@ from interp.checking.selfcheck import check_model
 from interp.editing.conditions import Run
 from interp.editing.screen import read_screen
 from interp.errors import ModelError, PromptError, UsageError
+from interp.hooks.ropes import longest_input, rope_scales
 from interp.probe import Screen
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import packs_for
-from interp.seam.ropes import longest_input, rope_scales
 from tests.quick import quick
 
 LIMIT, VOCAB = 16, 60

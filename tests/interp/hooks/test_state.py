@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM, GPT2Config
 
 import interp
 from interp.errors import InterpError
-from interp.seam.attention import Listener, listening
-from interp.seam.state import parts_of, weights_of
+from interp.hooks.attention import Listener, listening
+from interp.hooks.state import parts_of, weights_of
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
@@ -239,8 +239,8 @@ def test_of_several_precisions_the_coarsest_is_named():
 
 _COST = """
 import time, torch, interp
-from interp.seam.attention import claimed
-from interp.seam.state import refuse_mode
+from interp.hooks.attention import claimed
+from interp.hooks.state import refuse_mode
 torch.set_num_threads(1)
 model = interp.load("tunnel:bijection-gpt-neox", check=False)
 

@@ -7,7 +7,7 @@ b_ij = u_i·v_j, whatever the model does with z and whatever the loss L is:
     ∂L/∂v_j  = Σ_i α_ij u_i
     ∂L/∂q_i  = c Σ_j ∂L/∂s_ij k_j,   ∂L/∂k_j = c Σ_i ∂L/∂s_ij q_i      (c: the scaling of scores, mostly 1/√d_k)
 
-Keys and values that several heads share receive the sum over these heads. Scores are reached through the seam: zeros
+Keys and values that several heads share receive the sum over these heads. Scores are reached through the hook: zeros
 are added to the mask, and the gradient at these zeros is the gradient at the scores. Queries and keys are those after
 rotary embedding. Everything is in float64, on a copy of the model; the loss is in bits.
 
@@ -23,11 +23,11 @@ import psutil
 import torch
 
 from interp.errors import ModelError, UsageError
+from interp.hooks.attention import Listener, listening
+from interp.hooks.pattern import AttentionCall, visible_keys
+from interp.hooks.state import as_described
 from interp.information import BITS_PER_NAT
 from interp.model import Model
-from interp.seam.attention import Listener, listening
-from interp.seam.pattern import AttentionCall, visible_keys
-from interp.seam.state import as_described
 from interp.system.float64 import double, has_float64
 
 
@@ -214,7 +214,7 @@ class _Layer(Listener):
         self.call = call
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        # The seam's own attention with a cap or a sink is in float32 and not made for gradients: it is done again here.
+        # The hooks' own attention with a cap or a sink is in float32 and not made for gradients: it is done again here.
         z = z if call.softcap is None and call.sink is None else self._again(call)
         if call is self.call:
             self.z = z

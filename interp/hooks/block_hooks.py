@@ -1,4 +1,4 @@
-"""What the seam does not see: block outputs, the residual stream and projections before rotary embedding.
+"""What the attention hook does not see: block outputs, the residual stream and projections before rotary embedding.
 
 Forward hooks from the family table, always removed again, which hear the passes of the thread that set them. Each calls
 `heard(site, layer, tensor)` with the tensor of a whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]`
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from interp.families import Projection
+from interp.hooks.attention import of_this_thread
 from interp.model import Model
-from interp.seam.attention import of_this_thread
 
 ROUTED = {"router_log_prob", "router_weight"}
 Heard = Callable[[str, int, torch.Tensor], None]

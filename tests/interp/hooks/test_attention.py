@@ -1,4 +1,4 @@
-"""The seam and the family table against the float64 reference, and what the self-check must catch."""
+"""The attention hook and the family table against the float64 reference, and what the self-check must catch."""
 
 import threading
 from dataclasses import replace
@@ -12,13 +12,13 @@ from interp.checking.selfcheck import check_model, run_checks
 from interp.errors import InterpError, ModelError
 from interp.families import Layout, iterate_weights
 from interp.folds import Mean, Rows
+from interp.hooks.attention import ATTENTION, Listener, listening
 from interp.information import log_softmax
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import cut
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
-from interp.seam.attention import SEAM, Listener, listening
 from tests.interp.reference import run_reference
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
@@ -225,7 +225,7 @@ def test_kv_heads_counted_as_query_heads_are_refused():
 def test_a_mask_that_is_lost_is_refused(monkeypatch):
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, SEAM, lambda **kwargs: None)
+    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, ATTENTION, lambda **kwargs: None)
     failed = {c.name for c in run_checks(fresh_model("mistral")) if not c.passed}
     assert "eager" in failed
 
@@ -321,7 +321,7 @@ def test_keywords_that_change_the_mathematics_are_refused():
 
     q = torch.zeros(1, 1, 2, 4)
     with pytest.raises(ModelError, match="position_bias"):
-        ALL_ATTENTION_FUNCTIONS[SEAM](torch.nn.Identity(), q, q, q, None, position_bias=torch.zeros(1))
+        ALL_ATTENTION_FUNCTIONS[ATTENTION](torch.nn.Identity(), q, q, q, None, position_bias=torch.zeros(1))
 
 
 def test_softcapped_attention_equals_its_formula():
@@ -329,7 +329,7 @@ def test_softcapped_attention_equals_its_formula():
 
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, h, 7, 8) for h in (4, 2, 2))
-    z, _ = ALL_ATTENTION_FUNCTIONS[SEAM](torch.nn.Identity(), q, k, v, None, scaling=3.0, softcap=2.0)
+    z, _ = ALL_ATTENTION_FUNCTIONS[ATTENTION](torch.nn.Identity(), q, k, v, None, scaling=3.0, softcap=2.0)
     s = torch.tanh((q @ k.repeat_interleave(2, 1).mT) * 3.0 / 2.0) * 2.0
     s = s.masked_fill(torch.ones(7, 7).triu(1).bool(), -torch.inf)
     assert torch.allclose(z, (s.softmax(-1) @ v.repeat_interleave(2, 1)).transpose(1, 2), atol=1e-5)

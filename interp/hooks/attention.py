@@ -1,8 +1,8 @@
-"""The seam: one attention function registered with transformers that every layer of every supported family passes.
+"""The attention hook: one function registered with transformers that every layer of every supported family calls.
 
-While a model is being listened to, its attention modules call `_seam` instead of their kernel. Listeners see queries,
-keys and values per head, after rotary embedding and before grouped heads are repeated, may replace them, and see or
-replace the head outputs; the attention itself is left to the fast kernel. Leaving restores the model exactly.
+While a model is being listened to, its attention modules call `_attention` instead of their kernel. Listeners see
+queries, keys and values per head, after rotary embedding and before grouped heads are repeated, may replace them, and
+see or replace the head outputs; the attention itself is left to the fast kernel. Leaving restores the model exactly.
 """
 
 import threading
@@ -18,13 +18,13 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from interp.errors import InterpError, ModelError
+from interp.hooks.own_attention import asking, has_own_attention
+from interp.hooks.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
+from interp.hooks.ropes import rotating_afresh
+from interp.hooks.state import as_described, refuse_mode
 from interp.model import Model
-from interp.seam.own_attention import asking, has_own_attention
-from interp.seam.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
-from interp.seam.ropes import rotating_afresh
-from interp.seam.state import as_described, refuse_mode
 
-SEAM = "interp"
+ATTENTION = "interp"
 
 _HARMLESS = frozenset(
     {"position_ids", "use_cache", "cache_position", "output_attentions", "position_embeddings", "sliding_window",
@@ -79,7 +79,7 @@ def claimed(model: Model) -> Iterator[None]:
     """Let this thread alone read or edit `model` until the block is left; blocks of one thread may be nested.
 
     Whatever passes or puts hooks on a model has to claim it first: this is where its state is looked at
-    (`interp.seam.state`), here and at every pass. Raises `InterpError` in a second thread.
+    (`interp.hooks.state`), here and at every pass. Raises `InterpError` in a second thread.
     """
     me = threading.get_ident()
     with _ENTERING:
@@ -166,7 +166,7 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
     with claimed(model):
         _enter(modules, listeners, ours or this_thread())
         try:
-            with attention_function(model, SEAM), rotating_afresh(model):
+            with attention_function(model, ATTENTION), rotating_afresh(model):
                 yield
         finally:
             _leave(list(modules.values()), listeners)
@@ -177,12 +177,12 @@ def attention_function(model: Model, name: str) -> Iterator[None]:
     """Let `model` use another registered attention function (`eager`, say) until the block is left."""
     modules: list[Any] = list(model.family.attention_modules(model.module))
     configs = {id(c): c for c in (getattr(m, "config", model.config) for m in modules)}
-    is_own = name == SEAM and has_own_attention(model)
+    is_own = name == ATTENTION and has_own_attention(model)
     before = {key: config._attn_implementation for key, config in configs.items()}
     try:
         for config in configs.values():
             config._attn_implementation = "eager" if is_own else name
-        with asking(model, _seam) if is_own else nullcontext():
+        with asking(model, _attention) if is_own else nullcontext():
             yield
     finally:
         for key, config in configs.items():
@@ -204,7 +204,7 @@ def _leave(modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> N
                 _EARS[module] = replace(ear, listeners=left)
 
 
-def _seam(
+def _attention(
     module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -218,7 +218,7 @@ def _seam(
     gate: torch.Tensor | None = None,
     **keywords: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The attention function of the seam; arguments and result as transformers' interface defines them."""
+    """Our attention function; arguments and result as transformers' interface defines them."""
     unknown = sorted(k for k, v in keywords.items() if v is not None and k not in _HARMLESS)
     if unknown:
         raise ModelError(
@@ -263,7 +263,7 @@ def _in_blocks(call: AttentionCall) -> torch.Tensor:
     return torch.cat(parts, dim=2).transpose(1, 2).contiguous()  # [batch, pos, head, d_head]
 
 
-# Both are needed: without the mask function of the same name the seam would get no mask and padded or windowed rows
+# Both are needed: without the mask function of the same name our function would get no mask and padded or windowed rows
 # would be silently wrong.
-ALL_ATTENTION_FUNCTIONS.register(SEAM, _seam)
-ALL_MASK_ATTENTION_FUNCTIONS.register(SEAM, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attention)
+ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from interp.seam.attention import Listener
-from interp.seam.pattern import AttentionCall, visible_keys
+from interp.hooks.attention import Listener
+from interp.hooks.pattern import AttentionCall, visible_keys
 
 
 @dataclass

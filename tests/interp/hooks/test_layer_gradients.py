@@ -9,8 +9,7 @@ from transformers import AutoModelForCausalLM, Gemma2Config, GptOssConfig
 
 import interp
 from interp.errors import ModelError, UsageError
-from interp.model import Model
-from interp.seam.layer_gradients import (
+from interp.hooks.layer_gradients import (
     ScoredSequence,
     in_float64,
     layer_gradients,
@@ -20,6 +19,7 @@ from interp.seam.layer_gradients import (
     relative_error,
     step_all_weights,
 )
+from interp.model import Model
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model, wrap
 
 EXACT = 1e-10

@@ -5,9 +5,9 @@ from functools import cached_property
 
 import torch
 
+from interp.hooks.attended_contrast import Contrast, contrast_rows
+from interp.hooks.pattern import AttentionCall, PatternRows, log_pattern_rows, reduce_rows
 from interp.prompt import PromptSet
-from interp.seam.attended_contrast import Contrast, contrast_rows
-from interp.seam.pattern import AttentionCall, PatternRows, log_pattern_rows, reduce_rows
 
 MAX_KEPT_KEYS = 128
 """Longest sequences whose attention rows are kept whole."""

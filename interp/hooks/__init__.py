@@ -1,4 +1,4 @@
-"""Where a model is heard and changed: the attention function, hooks on blocks, attention rows, gradients."""
+"""Where activations are captured and edited: the attention function, hooks on blocks, attention rows, gradients."""
 
 __all__ = [
     "attention",

@@ -1,7 +1,7 @@
 """Attention modules that compute attention themselves, or do something to head outputs that no interface shows.
 
 While the model is listened to, each does what its own code does up to queries, keys and values, and hands these to the
-attention function of the seam. That the result is the module's own is what the self-check compares on every load.
+attention function of ours. That the result is the module's own is what the self-check compares on every load.
 """
 
 import sys
@@ -98,7 +98,7 @@ def _falcon(
     attend: Attend, module: Any, hidden_states: torch.Tensor, alibi: None, attention_mask: torch.Tensor | None,
     layer_past: Any = None, position_embeddings: Any = None, **others: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """Newer models hand on every key and value once for each query head; the seam gets each once."""
+    """Newer models hand on every key and value once for each query head; the hook gets each once."""
     query, key, value = (x.transpose(1, 2) for x in module._split_heads(module.query_key_value(hidden_states)))
     query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
     if layer_past is not None:

@@ -9,10 +9,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import interp
 from interp.errors import ModelError
+from interp.hooks.attention import Listener, listening
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
-from interp.seam.attention import Listener, listening
 
 _SIZES = {"vocab_size": 101, "initializer_range": 0.2}
 _FALCON = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, **_SIZES}

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from interp.hooks.attended_contrast import attended_keys, contrast_rows
+from interp.hooks.pattern import AttentionCall
 from interp.need import Need
 from interp.prompt import Clusters, Prompt, PromptSet
 from interp.reading.forward import capture
-from interp.seam.attended_contrast import attended_keys, contrast_rows
-from interp.seam.pattern import AttentionCall
-from tests.interp.seam.test_pattern import all_positions, float64_pattern, random_call
+from tests.interp.hooks.test_pattern import all_positions, float64_pattern, random_call
 from tests.tiny_models import VOCAB, tiny_model
 
 NULLS = ("pattern_entropy_null", "pattern_max_null", "qk_cosine_null", "qk_logit_null", "pattern_entropy_no_first_null")

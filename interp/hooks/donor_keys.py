@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.seam.pattern import AttentionCall, DonorKeys
+from interp.hooks.pattern import AttentionCall, DonorKeys
 
 
 class KeyDonors:
