@@ -23,7 +23,7 @@ PACKAGES = ("interp", *SIBLINGS)
 LEVELS = {
     "interp": (
         "system", "statistics", "hooks", "records", "reading", "checking", "editing", "loading", "prompting",
-        "lens published", "running", "certifying", "ledger", "cli",
+        "lens paper_code", "running", "certifying", "ledger", "cli",
     ),
     "probes": (
         "measures",

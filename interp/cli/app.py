@@ -605,7 +605,7 @@ def reproduce_bug_(
     """Compare a published quantity, from the right tensor, with what the published code reads."""
     from interp.cli.tables import print_side_by_side
     from interp.loading.load import load_as_asked
-    from interp.published.reproduce import reproduce_bug
+    from interp.paper_code.reproduce import reproduce_bug
 
     loaded = load_as_asked(asked)
     print_side_by_side(

@@ -21,9 +21,9 @@ from interp.families import Family, Layout
 from interp.information import log_softmax
 from interp.loading.load import load
 from interp.need import Need
+from interp.paper_code.reproduce import BUGS, reproduce_bug
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
-from interp.published.reproduce import BUGS, reproduce_bug
 from interp.reading.forward import capture
 from interp.running.choose_probes import choose_probes, probe_names, readable_probes
 from interp.running.collect import collect

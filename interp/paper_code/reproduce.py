@@ -3,7 +3,7 @@
     reproduce_bug(interp.load("pythia-410m"), "fused-qkv").to_frame("side_by_side")
 
 Four defects of the code released with the papers, on any model that can have them. The wrong reads live in
-`interp.published` and are used here alone.
+`interp.paper_code` and are used here alone.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ import numpy as np
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.findings import Findings
 from interp.model import Model
+from interp.paper_code import embedding_keys, fused_qkv, gqa, layer_minus_one
+from interp.paper_code.side_by_side import Subject
 from interp.prompt import Prompts
 from interp.prompting.clusters import in_words, with_clusters
 from interp.prompting.pools import prompts_for
 from interp.prompting.tokens import as_tokens
-from interp.published import embedding_keys, fused_qkv, gqa, layer_minus_one
-from interp.published.side_by_side import Subject
 from interp.system.progress import reporting
 
 FEWEST_PROMPTS = 3

@@ -9,9 +9,9 @@ import numpy as np
 from interp.findings import Findings
 from interp.model import Model
 from interp.need import Need
-from interp.published.quantities import head_cosines, head_key_sides, layer_table, random_directions
-from interp.published.side_by_side import Sample, Subject, compared
-from interp.published.wrong_reads import reference_heads
+from interp.paper_code.quantities import head_cosines, head_key_sides, layer_table, random_directions
+from interp.paper_code.side_by_side import Sample, Subject, compared
+from interp.paper_code.wrong_reads import reference_heads
 
 
 def refusal(model: Model) -> str | None:

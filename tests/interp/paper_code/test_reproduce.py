@@ -13,12 +13,12 @@ from transformers import AutoModelForCausalLM, GPT2Config
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.hooks.attention import listening
 from interp.need import Need
+from interp.paper_code.layer_minus_one import AxisCut
+from interp.paper_code.quantities import random_directions
+from interp.paper_code.reproduce import BUGS, reproduce_bug
+from interp.paper_code.wrong_reads import fused_origin, reference_heads, reference_keys, reference_qkv
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
-from interp.published.layer_minus_one import AxisCut
-from interp.published.quantities import random_directions
-from interp.published.reproduce import BUGS, reproduce_bug
-from interp.published.wrong_reads import fused_origin, reference_heads, reference_keys, reference_qkv
 from interp.running.collect import collect
 from tests.tiny_models import VOCAB, fresh_model, tiny_model, wrap
 

@@ -15,9 +15,9 @@ from interp.hooks.attention import Listener
 from interp.hooks.pattern import AttentionCall
 from interp.information import BITS_PER_NAT, kl_bits
 from interp.need import Need
-from interp.published.quantities import mean_over_prompts
-from interp.published.side_by_side import Sample, Sides, Subject, compared
-from interp.published.wrong_reads import REFERENCE_LAYER
+from interp.paper_code.quantities import mean_over_prompts
+from interp.paper_code.side_by_side import Sample, Sides, Subject, compared
+from interp.paper_code.wrong_reads import REFERENCE_LAYER
 from interp.statistics.spectra import principal_axes, scaled
 
 N_AT_ONCE = 32

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Num
 
 from interp.findings import Interval, Null, Scalar
-from interp.published.side_by_side import Sample, Sides
+from interp.paper_code.side_by_side import Sample, Sides
 from interp.statistics.cosines import Reference, cosine_measures, expected_abs_cosine, gaussian_sets, mean_cosines
 from interp.statistics.intervals import band, null_from_draws, t_quantile
 from interp.statistics.jackknife import deletions, spectral_intervals, standard_error

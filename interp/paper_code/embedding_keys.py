@@ -13,9 +13,9 @@ from interp.errors import PromptError
 from interp.findings import Findings, Null, Scalar
 from interp.model import Model
 from interp.need import Need
-from interp.published.quantities import layer_table, mean_over_layers, random_directions, set_cosines
-from interp.published.side_by_side import Sides, Subject, compared
-from interp.published.wrong_reads import N_SAMPLED_TOKENS, reference_keys
+from interp.paper_code.quantities import layer_table, mean_over_layers, random_directions, set_cosines
+from interp.paper_code.side_by_side import Sides, Subject, compared
+from interp.paper_code.wrong_reads import N_SAMPLED_TOKENS, reference_keys
 from interp.statistics.cosines import cosine_measures
 
 FEWEST_TOKENS = 3

@@ -10,9 +10,9 @@ from interp.families import Projection
 from interp.findings import Findings, Scalar
 from interp.model import Model
 from interp.need import Need
-from interp.published.quantities import head_cosines, head_key_sides, layer_table, random_directions, variance_shares
-from interp.published.side_by_side import Sample, Sides, Subject, compared
-from interp.published.wrong_reads import fused_origin, reference_qkv
+from interp.paper_code.quantities import head_cosines, head_key_sides, layer_table, random_directions, variance_shares
+from interp.paper_code.side_by_side import Sample, Sides, Subject, compared
+from interp.paper_code.wrong_reads import fused_origin, reference_qkv
 from interp.statistics.spectra import Scaling
 from interp.table import LABEL, Table
 
