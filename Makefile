@@ -57,7 +57,7 @@ test-package:
 	.venv-package/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/interp-*.whl
 	cd .venv-package && bin/interp list probes && bin/interp run --n-pool 100 --out runs
 
-# Injected faults and many worlds: minutes of waiting for processes that are killed on purpose, so beside the others.
+# Injected faults and many simulations: minutes of waiting for processes that are killed on purpose, so beside the others.
 stress: $(READY)
 	$(PYTEST) -m stress tests
 

@@ -1,6 +1,6 @@
 from .capture import Capture as Capture
 from .capture import ModelInfo as ModelInfo
-from .certifying.certify import certify as certify
+from .certificates.certify import certify as certify
 from .checking.selfcheck import check_model as check_model
 from .editing.editor import applied as applied
 from .editing.features import FeatureOverlap as FeatureOverlap

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from interp.errors import InterpError, UnknownName
 
-Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims", "program", "worlds"]
+Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims", "program", "simulations"]
 
 _GROUPS: dict[Kind, str] = {
     "probe": "interp.probes",
@@ -24,7 +24,7 @@ _GROUPS: dict[Kind, str] = {
     "command": "interp.commands",
     "claims": "interp.claims",
     "program": "interp.programs",
-    "worlds": "interp.worlds",
+    "simulations": "interp.simulations",
 }
 
 

@@ -15,7 +15,7 @@ import torch
 from safetensors.numpy import save_file
 
 import interp
-from interp.certifying.trying import Seen, Tried
+from interp.certificates.simulate import Seen, Tried
 from interp.editing.features import open_features
 from interp.errors import RecordError
 from interp.loading.adapter import locate_adapter, merge_adapter
@@ -128,12 +128,12 @@ def _read_program(folder: Path) -> object:
     return found, mechanism.variable("answer")
 
 
-def _worlds(folder: Path) -> None:
+def _simulations(folder: Path) -> None:
     seen = {"n": Seen(True, True), "m": Seen(False, None)}
     Tried(folder, {("a", 0): [seen], ("b", 1): [seen, seen]}).keep()
 
 
-def _read_worlds(folder: Path) -> object:
+def _read_simulations(folder: Path) -> object:
     tried = Tried.begun_in(folder)
     if not tried.seen:
         raise RecordError(asked="worlds.json", found="the certificate begins anew", fix="Nothing is lost but time.")
@@ -180,7 +180,7 @@ _OURS = {
     "features weights": Reader("sae_weights.safetensors", _features, _read_features),
     "program": Reader("program.json", _program, _read_program),
     "program truth": Reader("truth.safetensors", _program, _read_program),
-    "worlds": Reader("worlds.json", _worlds, _read_worlds),
+    "worlds": Reader("worlds.json", _simulations, _read_simulations),
 }
 
 _ADAPTERS = {

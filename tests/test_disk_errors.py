@@ -27,7 +27,7 @@ from interp.wind_tunnels.tasks.coin import Coin
 from interp.wind_tunnels.training.loop import STATE_NAME, _save, initial_state
 
 import interp
-from interp.certifying.trying import Seen, Tried
+from interp.certificates.simulate import Seen, Tried
 from interp.errors import InterpError
 from interp.ledger.ledger import LedgerFile, write_ledger
 from interp.prompt import Prompt, PromptSet

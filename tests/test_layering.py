@@ -23,14 +23,14 @@ PACKAGES = ("interp", *SIBLINGS)
 LEVELS = {
     "interp": (
         "system", "statistics", "hooks", "records", "reading", "checking", "editing", "loading", "prompting",
-        "lens paper_code", "running", "certifying", "ledger", "cli",
+        "lens paper_code", "running", "certificates", "ledger", "cli",
     ),
     "probes": (
         "measures",
         "programs",
         "attention_entropy belief causal components depth_use dynamics gradient_laws heads manifold orthogonality "
         "qk_alignment sula value_axis workspace",
-        "worlds",
+        "simulations",
     ),
     "prompts": (),
     "wind_tunnels": ("tasks", "networks", "programs", "training", "evaluation", "plans", "studies", "cli"),

@@ -39,7 +39,7 @@ from interp.running.spec import RunSpec
 from interp.table import LABEL, Table
 from interp.words import printable
 from tests.hostile_files import RECORDS
-from tests.interp.certifying.test_certificate_study import HERE
+from tests.interp.certificates.test_certificate_study import HERE
 from tests.quick import quick
 from tests.reports.everything import SETTINGS
 from tests.reports.test_browser import Seen

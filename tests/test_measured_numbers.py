@@ -86,7 +86,7 @@ def test_every_shipped_tunnel_and_every_architecture_has_a_row(measured):
 
 def test_tables_of_rates_hold_every_committed_rate_and_every_known_limit(measured):
     stress = ROOT / "tests" / "stress"
-    committed = json.loads((stress / "worlds.json").read_text())
+    committed = json.loads((stress / "simulations.json").read_text())
     known = [*committed["known"].values(), *json.loads((stress / "limits.json").read_text()).values()]
     assert all(reason in measured.rates("limits") for reason in known)
     probes = {"assumed": committed["rates"], "broken": [path.name for path in CERTIFICATES.iterdir()]}

@@ -43,7 +43,7 @@ NEW = "in a folder that training has begun in, or that is new"
 PACKAGE = "in the package itself, by whoever develops it"
 WRITES = {
     "interp/capture.py:_write": IN_DRAFT,
-    "interp/certifying/trying.py:keep": IN_DRAFT,
+    "interp/certificates/simulate.py:keep": IN_DRAFT,
     "interp/checking/witnesses.py:_interp_engine": SCRATCH,
     "interp/checking/witnesses.py:_transformer_lens": SCRATCH,
     "interp/ledger/ledger.py:write_ledger": IN_DRAFT,

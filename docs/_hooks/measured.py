@@ -15,7 +15,7 @@ from interp.records.record import open_run
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "docs" / "_data"
 PRIMITIVES = ROOT / "wind_tunnels" / "measured" / "primitives.csv"
-ASSUMED, LIMITS = (ROOT / "tests" / "stress" / f"{name}.json" for name in ("worlds", "limits"))
+ASSUMED, LIMITS = (ROOT / "tests" / "stress" / f"{name}.json" for name in ("simulations", "limits"))
 CERTIFICATES = ROOT / "examples" / "certificates"
 
 

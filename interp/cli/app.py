@@ -279,7 +279,7 @@ def certify(
 
     A record and a page of one screen each, with the hash of the probe's code.
     """
-    from interp.certifying.certify import certify as try_out
+    from interp.certificates.certify import certify as try_out
     from interp.cli.tables import print_certificate
 
     settings = split_settings(set_ or [], probes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
-from interp.certifying.verdicts import Count
+from interp.certificates.verdicts import Count
 from interp.cli.terminal import bold, show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
 from interp.findings import Findings
@@ -60,7 +60,7 @@ def _print_numbers(record: RunRecord) -> None:
 
 
 def print_certificate(record: RunRecord) -> None:
-    """A row for every headline number of the certified probe: a word, and the shares of worlds behind it."""
+    """A row for every headline number of the certified probe: a word, and the shares of simulations behind it."""
     found = record.findings["certificate"]
     head = (
         "number",
@@ -81,7 +81,7 @@ def print_certificate(record: RunRecord) -> None:
 
 
 def _counted(row: Mapping[str, Any], name: str, of: str) -> str:
-    """`0.045 of 400 (0.027 to 0.07)`; empty where too few worlds were counted."""
+    """`0.045 of 400 (0.027 to 0.07)`; empty where too few simulations were counted."""
     if not math.isfinite(row[name]):
         return ""
     interval = Count(round(row[name] * row[of]), row[of]).interval()

@@ -3,7 +3,7 @@
 The null draws directions at random with the covariance of the cloud: w = Σ^½ g, g Gaussian. Where few directions
 hold most of the variance such draws resemble one another, and two axes agree without having found anything. Splits
 share prompts, and so do their axes: halves h and k have g of correlation |h ∩ k| / √(|h| |k|), as the ridge axes of
-labels that mean nothing have. (Independent pairs gave a band that noise left in a third of 200 worlds of 10 splits.)
+labels that mean nothing have. (Independent pairs gave a band that noise left in a third of 200 tests of 10 splits.)
 """
 
 from collections.abc import Callable, Sequence

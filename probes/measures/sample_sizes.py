@@ -29,7 +29,7 @@ below about 200 (docs/reference/probes/belief.md)."""
 
 FEW_HALVED = 30
 """Clusters that are fitted on and judged by in turn where intervals contain the fitting: of 20 they cover as well, but
-of 60 worlds with ρ = .63 along the first axis 23 were called at 20 clusters, 47 at 30."""
+of 60 simulations with ρ = .63 along the first axis 23 were called at 20 clusters, 47 at 30."""
 
 FEW_ROWS = 200
 """Rows of a readout that is refitted and then judged."""

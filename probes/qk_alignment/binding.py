@@ -8,7 +8,7 @@ token just before:
     η² = Σ_g n_g |mean_g − mean|² / Σ_i |k_i − mean|²        all heads together, between 0 and 1
 
 Null: the bound tokens of every sequence renamed at random, the same renaming for all layers. Pairs that come again in
-a sequence stay equal, so that repeats do not pass for evidence: in 200 worlds whose keys hold the value alone,
+a sequence stay equal, so that repeats do not pass for evidence: in 200 simulations whose keys hold the value alone,
 renaming called 4 % bound at the 5 % level, and exchanging the tokens between sequences 94 %. |cos| between
 hypotheses is the mean over pairs of group means; without binding these are one vector and it is near 1.
 """

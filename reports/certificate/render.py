@@ -4,7 +4,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from interp.certifying.verdicts import MEANINGS, Count
+from interp.certificates.verdicts import MEANINGS, Count
 from interp.records.record import RunRecord
 from interp.system.foreign_files import readable
 
@@ -31,7 +31,7 @@ def html(record: RunRecord) -> str:
         about=about,
         words=MEANINGS,
         rows=[*findings.tables["headlines"].rows()],
-        worlds=[*findings.tables["worlds"].rows()],
+        simulations=[*findings.tables["worlds"].rows()],
         known=[*findings.tables["known"].rows()] if "known" in findings.tables else [],
         interval=interval,
         is_said=isfinite,
@@ -42,7 +42,7 @@ def html(record: RunRecord) -> str:
 
 
 def interval(row: dict[str, Any], name: str, n: str) -> tuple[float, float]:
-    """The exact interval of a share of worlds."""
+    """The exact interval of a share of simulations."""
     return Count(round(row[name] * row[n]), row[n]).interval()
 
 

@@ -23,7 +23,7 @@ PATH = Path(__file__).parent.parent / "certificates.json"
 SITE = "https://interp-authors.github.io/interp/certificates/"
 
 _NOT_COMPARED = ("seed",)
-"""Parameters that every world sets anew; those that worlds shrink are not compared either."""
+"""Parameters that every simulation sets anew; those that simulations shrink are not compared either."""
 
 
 def distilled(record: RunRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Many worlds are drawn without checks of annotations, which one world of each kind has gone through."""
+"""Many simulations are drawn without checks of annotations, which one simulation of each kind has gone through."""
 
 from collections.abc import Iterator
 

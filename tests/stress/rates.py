@@ -1,4 +1,4 @@
-"""Whether a rate over a few fresh worlds agrees with the rate over many that is committed."""
+"""Whether a rate over a few fresh simulations agrees with the rate over many that is committed."""
 
 from scipy import stats
 

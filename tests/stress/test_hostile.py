@@ -1,7 +1,8 @@
-"""Worlds that break assumptions: what is called there too often is known and said, and every headline p is among them.
+"""Simulations that break assumptions: what is called there too often is known and said, and every headline p is among
+them.
 
 The rates are those of the shipped certificates. The quick part holds them to the bounds and to the site; `make stress`
-holds fresh worlds to them.
+holds fresh simulations to them.
 """
 
 import json
@@ -11,29 +12,29 @@ import numpy as np
 import pytest
 
 import interp
-from interp.certifying.counts import Counts
-from interp.certifying.trying import SIZES, planned, shown
-from interp.certifying.verdicts import LEAST_JUDGED, Count
-from interp.certifying.worlds import World, trials_of
+from interp.certificates.counts import Counts
+from interp.certificates.simulate import SIZES, planned, shown
+from interp.certificates.simulations import Simulation, trials_of
+from interp.certificates.verdicts import LEAST_JUDGED, Count
 from interp.findings import ALPHA
 from interp.registry import entries, load_entry
 from tests.paths import ROOT
 from tests.stress.rates import agree
 
 FIRST_FRESH, N_FRESH, N_PLANTED = 99_000, 40, 5
-"""Worlds that no certificate has seen, and how many of them; of each planted size fewer."""
+"""Simulations that no certificate has seen, and how many of them; of each planted size fewer."""
 PAGE = (ROOT / "docs" / "reference" / "probes" / "error-rates.md").read_text()
 KNOWN: dict[str, str] = json.loads((ROOT / "tests" / "stress" / "limits.json").read_text())
-"""Numbers that break a bound, `probe.number, world`, each with the reason that the page prints."""
-TRIALS = {name: trials for name in entries("worlds") if (trials := trials_of(name)) is not None}
-WORLDS = [world for trials in TRIALS.values() for world in trials.worlds]
+"""Numbers that break a bound, `probe.number, simulation`, each with the reason that the page prints."""
+TRIALS = {name: trials for name in entries("simulations") if (trials := trials_of(name)) is not None}
+SIMULATIONS = [kind for trials in TRIALS.values() for kind in trials.simulations]
 SHIPPED = sorted((ROOT / "examples" / "certificates").iterdir())
 
 Row = dict[str, Any]
 
 
 def committed(table: str = "worlds") -> list[Row]:
-    """A row of counts for every number, in every kind of world or (`headlines`) in all together, with its probe."""
+    """A row of counts for every number, in every kind of simulation or (`headlines`) in all, with its probe."""
     rows: list[Row] = []
     for path in SHIPPED:
         frame = interp.open_run(path).findings["certificate"].to_frame(table)
@@ -42,9 +43,9 @@ def committed(table: str = "worlds") -> list[Row]:
 
 
 def misses(rows: list[Row]) -> list[str]:
-    """What is called in more than 5 % of the judged worlds, or whose intervals hold the truth in fewer than 95 %.
+    """What is called in more than 5 % of the judged simulations, or whose intervals hold the truth in fewer than 95 %.
 
-    Beyond the error of counting, by intervals of 99 % since there are many rows: 9 of 60 worlds, or 51 intervals.
+    Beyond the error of counting, by intervals of 99 % since there are many rows: 9 of 60 simulations, or 51 intervals.
     """
     return [f"{row['probe']}.{row['number']}, {row['world']}" for row in rows if _is_liberal(row) or _is_narrow(row)]
 
@@ -67,10 +68,10 @@ def test_what_breaks_a_bound_is_known_and_the_page_says_why():
     assert "[[rates: broken]]" in PAGE
 
 
-def test_every_world_has_committed_rates_of_its_numbers():
+def test_every_simulation_has_committed_rates_of_its_numbers():
     rates = {(row["probe"], row["world"], row["number"]) for row in committed()}
-    certified = [world for path in SHIPPED for world in TRIALS[path.name].worlds]
-    assert rates == {(world.probe, world.name, number) for world in certified for number in world.null}
+    certified = [kind for path in SHIPPED for kind in TRIALS[path.name].simulations]
+    assert rates == {(kind.probe, kind.name, number) for kind in certified for number in kind.null}
 
 
 def test_a_rate_beyond_a_bound_is_found():
@@ -85,33 +86,33 @@ def test_a_rate_beyond_a_bound_is_found():
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.probe}: {world.name}")
-def test_a_world_is_the_same_again_and_its_numbers_are_there(world: World):
-    first, again = (world.findings(load_entry("probe", world.probe)(), 5, 1.0) for _ in range(2))
-    for number in world.null:
+@pytest.mark.parametrize("kind", SIMULATIONS, ids=lambda kind: f"{kind.probe}: {kind.name}")
+def test_a_simulation_is_the_same_again_and_its_numbers_are_there(kind: Simulation):
+    first, again = (kind.findings(load_entry("probe", kind.probe)(), 5, 1.0) for _ in range(2))
+    for number in kind.null:
         assert repr(first[number]) == repr(again[number]) and np.isfinite(first[number].value)
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("name", TRIALS)
-def test_every_headline_with_a_p_is_judged_in_some_world(name: str):
-    worlds = TRIALS[name].worlds
-    made = worlds[0].findings(load_entry("probe", name)(), 0, 0.0)
+def test_every_headline_with_a_p_is_judged_in_some_simulation(name: str):
+    simulations = TRIALS[name].simulations
+    made = simulations[0].findings(load_entry("probe", name)(), 0, 0.0)
     assert {headline for headline in made.headline if made[headline].p is not None} <= {
-        n for w in worlds for n in w.null
+        n for w in simulations for n in w.null
     }
 
 
 @pytest.mark.stress
 @pytest.mark.usefixtures("without_type_checks")
-@pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.probe}: {world.name}")
-def test_rates_of_fresh_worlds_agree_with_the_committed_ones(world: World):
-    probe = load_entry("probe", world.probe)()
-    cells = {(world.name, size): list(shown(world, probe, range(FIRST_FRESH, FIRST_FRESH + n), size))
-             for size, n in planned(world, N_FRESH, N_PLANTED).items()}  # fmt: skip
-    known = {row["number"]: row for row in committed() if (row["probe"], row["world"]) == (world.probe, world.name)}
+@pytest.mark.parametrize("kind", SIMULATIONS, ids=lambda kind: f"{kind.probe}: {kind.name}")
+def test_rates_of_fresh_simulations_agree_with_the_committed_ones(kind: Simulation):
+    probe = load_entry("probe", kind.probe)()
+    cells = {(kind.name, size): list(shown(kind, probe, range(FIRST_FRESH, FIRST_FRESH + n), size))
+             for size, n in planned(kind, N_FRESH, N_PLANTED).items()}  # fmt: skip
+    known = {row["number"]: row for row in committed() if (row["probe"], row["world"]) == (kind.probe, kind.name)}
     for number, row in known.items():
-        counts = Counts.of(world.name, cells, number)
+        counts = Counts.of(kind.name, cells, number)
         pairs = {"called": (counts.null, row["n_judged"]), "covered": (counts.covered, row["n_covered"])}
         pairs |= {f"power_{size}": (getattr(counts, f"power_{size}"), row["n_planted"]) for size in SIZES[1:]}
         for name, (fresh, n) in pairs.items():

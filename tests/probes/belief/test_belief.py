@@ -20,7 +20,7 @@ from interp.probes.belief.scores import MIXED_IN, Scores, output_distance, score
 from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
-from interp.probes.worlds.tasks import belief as belief_trials
+from interp.probes.simulations.tasks import belief as belief_trials
 from scipy import stats
 from sklearn.linear_model import Ridge
 from sklearn.metrics import silhouette_samples
@@ -801,7 +801,7 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     assert found["encoding"].redirected(20).p == 1 / 20, "1.5 bits, and no random subspace above .9"
 
 
-FIVES = [w for w in belief_trials().worlds if w.name.startswith("five")]
+FIVES = [w for w in belief_trials().simulations if w.name.startswith("five")]
 
 
 @pytest.mark.parametrize("world", quick(FIVES[:1], FIVES), ids=lambda w: w.name)

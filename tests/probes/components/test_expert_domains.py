@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from interp.probes.components.experts import _pointwise, division
 from interp.probes.components.probe import Components
-from interp.probes.worlds.vectors import components as trials
+from interp.probes.simulations.vectors import components as trials
 
 from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
@@ -14,7 +14,7 @@ from tests.quick import quick
 
 FAST = {"n_permutations": 99, "n_bootstrap": 20, "experts": True}
 BEYOND = "expert_domain_information_beyond_token"
-WORLDS = [world for world in trials().worlds if "experts follow" in world.name]
+SIMULATIONS = [simulation for simulation in trials().simulations if "experts follow" in simulation.name]
 
 
 def routing(kind, rng, size=0.0, n=100):
@@ -100,11 +100,11 @@ def test_tokens_of_one_domain_alone_leave_nothing_to_compare():
     assert division(q, domain, 1000 * domain + token, prompt, 39, np.random.default_rng(3)) is None
 
 
-@pytest.mark.parametrize("world", quick(WORLDS[:1], WORLDS), ids=lambda world: world.name)
-def test_the_worlds_of_the_certificate_hold_and_find(world):
-    called = [world.findings(Components(), seed, 0.0)[BEYOND].p <= 0.05 for seed in range(8)]
+@pytest.mark.parametrize("simulation", quick(SIMULATIONS[:1], SIMULATIONS), ids=lambda simulation: simulation.name)
+def test_the_simulations_of_the_certificate_hold_and_find(simulation):
+    called = [simulation.findings(Components(), seed, 0.0)[BEYOND].p <= 0.05 for seed in range(8)]
     assert sum(called) <= 3
-    assert world.findings(Components(), 0, 3.0)[BEYOND].p <= 0.05
+    assert simulation.findings(Components(), 0, 3.0)[BEYOND].p <= 0.05
 
 
 def test_components_with_experts_meets_the_contract():
@@ -113,7 +113,7 @@ def test_components_with_experts_meets_the_contract():
 
 def test_the_figure_has_both_curves_with_what_exchange_gives():
     probe = Components()
-    found = WORLDS[0].findings(probe, 0, 3.0)
+    found = SIMULATIONS[0].findings(probe, 0, 3.0)
     table = found.tables["experts_by_layer"]
     figure = next(figure for figure in probe.figures(found) if figure.name == "experts")
     drawn = {trace.name: trace for trace in figure.plot.data if trace.name}
@@ -126,7 +126,7 @@ def test_the_figure_has_both_curves_with_what_exchange_gives():
 
 def test_the_figure_says_that_a_curve_is_undefined():
     probe = Components()
-    found = WORLDS[0].findings(probe, 0, 3.0)
+    found = SIMULATIONS[0].findings(probe, 0, 3.0)
     table = found.tables["experts_by_layer"]
     kept = {name: column for name, column in table.columns.items() if "beyond_token" not in name}
     one = replace(

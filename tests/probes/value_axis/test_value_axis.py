@@ -15,7 +15,7 @@ from interp.probes.value_axis.quantities import KEPT, QUANTITIES, WITHIN_TOKEN
 from interp.probes.value_axis.readout import Labels, Read
 
 import interp
-from interp.certifying.texts import Text, found_in_texts
+from interp.certificates.text_simulations import Text, found_in_texts
 from interp.errors import InterpError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet

@@ -1,4 +1,4 @@
-"""Worlds of attention rows, made of queries and keys and read as in a model: `attention_entropy` and `qk_alignment`."""
+"""Simulated attention rows, made of queries and keys and read as in a model: `attention_entropy` and `qk_alignment`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.certifying.worlds import Grouping, Known, Trials, World, grouped, in_common, noise, nothing, of_model
+from interp.certificates import simulations
+from interp.certificates.simulations import Grouping, Known, Simulation, Trials, grouped, in_common, noise, of_model
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
@@ -106,14 +107,14 @@ def _trials(probe: str, number: str, more: Mapping[str, Any]) -> Trials:
         Known("program:lookup", number, ("above",), _BY_CONTENT),
         Known("tunnel:recall-gpt-neox", number, ("above",), _RECALL),
     )
-    return Trials(_worlds(probe, number, more), known)
+    return Trials(_simulations(probe, number, more), known)
 
 
-def _worlds(probe: str, number: str, more: Mapping[str, Any]) -> tuple[World, ...]:
+def _simulations(probe: str, number: str, more: Mapping[str, Any]) -> tuple[Simulation, ...]:
     planted = tuple(f"queries hold {_STEP * k:g} of a key" for k in (1, 2, 3))
     return tuple(
-        World(probe, name, partial(_rows, heads), (number,), (), planted, "60 prompts or more", {**_SMALL, **more},
-              nothing(number))
+        Simulation(probe, name, partial(_rows, heads), (number,), (), planted, "60 prompts or more", {**_SMALL, **more},
+              simulations.nothing(number))
         for name, heads in HEADS.items()
     )  # fmt: skip
 

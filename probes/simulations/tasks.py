@@ -1,11 +1,11 @@
-"""Worlds with an exact posterior: `belief` (can it be read?) and `sula` (do answers follow the evidence?)."""
+"""Simulations with an exact posterior: `belief` (can it be read?) and `sula` (do answers follow the evidence?)."""
 
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from interp.certifying.worlds import Grouping, Known, Trials, World, grouped, in_common, noise, nothing
+from interp.certificates.simulations import Grouping, Known, Simulation, Trials, grouped, in_common, noise, nothing
 from interp.findings import Findings
 from interp.information import entropy_bits
 from interp.probe import Probe
@@ -24,15 +24,15 @@ def belief() -> Trials:
         "five sequences of a document": (0.0, False, "fives", 0.5),
         "templates of unequal size": (0.0, False, "templates", 0.7),
     }  # fmt: skip
-    worlds = tuple(
-        World("belief", name, partial(_belief, *kind), ("r2", "r2_beyond_position", "silhouette"),
+    simulations = tuple(
+        Simulation("belief", name, partial(_belief, *kind), ("r2", "r2_beyond_position", "silhouette"),
               effects=effects, n="230 sequences or clusters", small=small, truth=nothing("r2", "r2_beyond_position"))
         for name, kind in kinds.items()
     )  # fmt: skip
     why = "the network predicts the exact posterior, which follows from the belief"
     known = [Known(f"tunnel:{name}-gpt-neox", "r2_beyond_position", ("above",), why, small)
              for name in ("hmm-fixed", "mess3")]  # fmt: skip
-    return Trials(worlds, tuple(known))
+    return Trials(simulations, tuple(known))
 
 
 def _belief(
@@ -95,8 +95,8 @@ def sula() -> Trials:
         "five near-copies of each problem": _Problems(copies=5),
         "forty templates of unequal size": _Problems(templates=40),
     }  # fmt: skip
-    worlds = [
-        World("sula", name, partial(_reader, like),
+    simulations = [
+        Simulation("sula", name, partial(_reader, like),
               # confidence that follows evidence is a skill, and noise of answers moves no values
               _ANSWERS[:1] if like.by_evidence else _ANSWERS, _MOVES, effects, "150 problems", small,
               nothing("slope", *_MOVES))
@@ -104,8 +104,8 @@ def sula() -> Trials:
     ]  # fmt: skip
     shifted = _Problems(copies=5, first_differs=3.0)
     alone = "prompts without evidence alone look different"
-    worlds.append(
-        World(
+    simulations.append(
+        Simulation(
             "sula",
             alone,
             partial(_reader, shifted),
@@ -120,9 +120,10 @@ def sula() -> Trials:
     moved = tuple(f"ρ = {_rho_of_values(float(k)):.2f}" for k in (1, 2, 3))
     for name, copies in (("values move with the amount", 1), ("values of near-copies move with the amount", 5)):
         make = partial(_reader, _Problems(copies=copies, moves=True))
-        worlds.append(World("sula", name, make, _MOVES[:2], (), moved, "150 problems", small, nothing(*_MOVES[:2])))
+        truth = nothing(*_MOVES[:2])
+        simulations.append(Simulation("sula", name, make, _MOVES[:2], (), moved, "150 problems", small, truth))
     why = "the network predicts the exact posterior"
-    return Trials(tuple(worlds), (Known("tunnel:bijection-gpt-neox", "skill", ("above",), why),))
+    return Trials(tuple(simulations), (Known("tunnel:bijection-gpt-neox", "skill", ("above",), why),))
 
 
 def _reader(like: _Problems, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:

@@ -25,7 +25,7 @@ def certify(
 ) -> RunRecord:
     """Measure a probe's false-positive rates, power and interval coverage in simulations.
 
-    The simulations are those that the probe's package registers under `interp.worlds`. Other probes are tested on
+    The simulations are those that the probe's package registers under `interp.simulations`. Other probes are tested on
     simulated texts with tokens, lengths and classes, heavy tails and domains of unequal size.
 
     Args:

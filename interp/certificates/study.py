@@ -1,6 +1,6 @@
 """The study `certificate`: how often a probe calls an effect where none is, where one is, and how often intervals hold.
 
-Worlds are made up, of every kind that is known to break nulls; and the probe is run on models of known truth. The
+Data are simulated, of every kind that is known to break nulls; and the probe is run on models of known truth. The
 record is that of a study; `interp certify` is the command.
 """
 
@@ -22,30 +22,30 @@ from interp.system.progress import Report
 from interp.system.whole_files import remove_kept
 
 from .findings import doubtful, findings_of
-from .known import held_against
-from .texts import any_trials
-from .trying import WORLDS, Tried, planned, try_worlds
+from .known_models import held_against
+from .simulate import SIMULATIONS, Tried, planned, run_simulations
+from .simulations import Trials, shrunk_fields, trials_of
+from .text_simulations import any_trials
 from .verdicts import LEAST_JUDGED
-from .worlds import Trials, shrunk_fields, trials_of
 
 Scale = Literal["smoke", "default", "full"]
 
 _N_NULL: Mapping[Scale, int] = {"smoke": LEAST_JUDGED, "default": LEAST_JUDGED, "full": 200}
 _N_PLANTED = 10
-"""How many null worlds, and how many of each planted size: of every kind, or of all kinds together at scale `smoke`."""
+"""How many null simulations, and how many of each planted size: of every kind, or at scale `smoke` of all together."""
 
 _N_AGAIN = 3
-"""So many times as many fresh null worlds are tried of a kind in which a number looks liberal."""
+"""So many times as many fresh null simulations are tried of a kind in which a number looks liberal."""
 
 _SEEDS = 100_000
-"""World seeds of one certificate; those of another seed begin behind them."""
+"""Simulation seeds of one certificate; those of another seed begin behind them."""
 
 
 @dataclass(frozen=True)
 class Certificate(Study):
     """`probe` is a name, or `module:Class`; `settings` are field=value of it.
 
-    `scale`: `smoke` tries some 90 worlds, `default` 90 of each kind, `full` 230. Another `seed` draws other worlds.
+    `scale`: `smoke` tries some 90 simulations, `default` 90 of each kind, `full` 230. Another `seed` draws others.
     """
 
     probe: str = "manifold"
@@ -66,8 +66,8 @@ class Certificate(Study):
         """What was asked, with the probe as it is: the hash of its code and all its parameters."""
         probe = self.certified
         tried_with: dict[str, list[Any]] = {}
-        for world in _trials(probe).worlds:
-            for name, value in shrunk_fields(probe, world.small).items():
+        for kind in _trials(probe).simulations:
+            for name, value in shrunk_fields(probe, kind.small).items():
                 values = tried_with.setdefault(name, [])
                 values += [] if value in values else [value]
         described = {
@@ -88,25 +88,25 @@ class Certificate(Study):
         probe = self.certified
         probe.refuse_fields(None)
         trials = _trials(probe)
-        n_spread = len(trials.worlds) if self.scale == "smoke" else 1
+        n_spread = len(trials.simulations) if self.scale == "smoke" else 1
         null, of_size = (-(-n // n_spread) for n in (_N_NULL[self.scale], _N_PLANTED))
-        worlds = [(world, planned(world, null, of_size)) for world in trials.worlds]
-        n = sum(sum(sizes.values()) for _, sizes in worlds)
+        simulations = [(kind, planned(kind, null, of_size)) for kind in trials.simulations]
+        n = sum(sum(sizes.values()) for _, sizes in simulations)
         n_all = n + len(trials.known)
         tried = Tried.begun_in(work)
-        try_worlds(probe, worlds, _SEEDS * self.seed, tried, lambda done: progress(done, n_all))
+        run_simulations(probe, simulations, _SEEDS * self.seed, tried, lambda done: progress(done, n_all))
         again = Tried.begun_in(work / "again")
         doubt = doubtful(trials, tried)
-        doubted = [(world, {0: _N_AGAIN * sizes[0]}) for world, sizes in worlds if world.name in doubt]
-        try_worlds(probe, doubted, _SEEDS * self.seed + _SEEDS // 2, again, lambda done: progress(n, n_all))
+        doubted = [(kind, {0: _N_AGAIN * sizes[0]}) for kind, sizes in simulations if kind.name in doubt]
+        run_simulations(probe, doubted, _SEEDS * self.seed + _SEEDS // 2, again, lambda done: progress(n, n_all))
         known = []
         for each in trials.known:
             known.append(held_against(each, probe))
             progress(n + len(known), n_all)
-        headline = trials.worlds[0].findings(probe, _SEEDS * self.seed, 0.0)
+        headline = trials.simulations[0].findings(probe, _SEEDS * self.seed, 0.0)
         found = findings_of(self.name, trials, tried, again, headline, known)
         for folder in (work / "again", work):
-            remove_kept(folder, WORLDS)
+            remove_kept(folder, SIMULATIONS)
         return found
 
 
@@ -123,8 +123,8 @@ def _trials(probe: Probe) -> Trials:
     if wanted is not None:
         raise UsageError(
             asked=f"a certificate of {probe.name}",
-            found=f"it {wanted}, and the worlds of texts that any probe is tried on have nothing for that",
-            fix="Register worlds of its own under the entry points `interp.worlds`, as "
-            "`interp.certifying.worlds` describes.",
+            found=f"it {wanted}, and the simulations of texts that any probe is tried on have nothing for that",
+            fix="Register simulations of its own under the entry points `interp.simulations`, as "
+            "`interp.certificates.simulations` describes.",
         )
     return any_trials(probe)

@@ -1,4 +1,4 @@
-"""Trying a probe on worlds, one after another, and keeping what was found of each while it goes on."""
+"""Trying a probe on simulations, one after another, and keeping what was found of each while it goes on."""
 
 import math
 import time
@@ -14,18 +14,18 @@ from interp.probe import Probe
 from interp.system.signals import remember
 from interp.system.whole_files import writing
 
-from .worlds import World, judged_name
+from .simulations import Simulation, judged_name
 
 SIZES = (0, 1, 2, 3)
-"""Sizes of a planted effect, in steps of the world's own; 0 is the null."""
+"""Sizes of a planted effect, in steps of the simulation's own; 0 is the null."""
 
-WORLDS = "worlds.json"
+SIMULATIONS = "worlds.json"
 _SECONDS_KEPT = 10.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Whether a number was called in a world, and whether its interval holds the truth; None where it is not judged."""
+    """Whether a number was called in a simulation, and whether its interval holds the truth; None where not judged."""
 
     called: bool | None
     holds: bool | None
@@ -43,14 +43,14 @@ class Seen:
 
 
 Cells = dict[tuple[str, int], list[dict[str, Seen]]]
-"""What every world showed, number by number, by kind of world and size of the effect."""
+"""What every simulation showed, number by number, by kind of simulation and size of the effect."""
 
 _AS_KEPT = TypeAdapter(list[tuple[tuple[str, int], list[dict[str, Seen]]]])
 
 
 @dataclass
 class Tried:
-    """Every number of every world so far: the file in `folder`, which the same certificate goes on from."""
+    """Every number of every simulation so far: the file in `folder`, which the same certificate goes on from."""
 
     folder: Path
     seen: Cells = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Tried:
     def begun_in(cls, folder: Path) -> "Tried":
         """What lies in the folder, if it can be read: what a stopped program left is whole."""
         try:
-            kept = _AS_KEPT.validate_json((folder / WORLDS).read_bytes())
+            kept = _AS_KEPT.validate_json((folder / SIMULATIONS).read_bytes())
         except (OSError, ValueError):
             kept = []
         return cls(folder, dict(kept))
@@ -69,43 +69,43 @@ class Tried:
         """Write all down, and say where; a disk that takes no more ends the keeping, not the certificate."""
         self._wrote = time.monotonic()
         try:
-            with writing(self.folder / WORLDS) as draft:
+            with writing(self.folder / SIMULATIONS) as draft:
                 draft.write_bytes(_AS_KEPT.dump_json(list(self.seen.items())))
         except OSError as error:
-            why = f"worlds cannot be kept in {self.folder} ({error.strerror or error})"
+            why = f"simulations cannot be kept in {self.folder} ({error.strerror or error})"
             warnings.warn(f"{why}; the certificate continues without", RuntimeWarning, stacklevel=2)
             return
-        remember(f"{sum(map(len, self.seen.values()))} worlds are kept in {self.folder}")
+        remember(f"{sum(map(len, self.seen.values()))} simulations are kept in {self.folder}")
 
     def keep_if_it_is_time(self) -> None:
         if time.monotonic() - self._wrote > _SECONDS_KEPT:
             self.keep()
 
 
-def planned(world: World, null: int, planted: int) -> dict[int, int]:
-    """How many worlds of each size are made of this kind: `null` without an effect, `planted` of each planted size."""
-    is_planted = not world.null or bool(set(world.null) - set(world.unplanted))
+def planned(kind: Simulation, null: int, planted: int) -> dict[int, int]:
+    """How many simulations of this kind: `null` without an effect, `planted` of each planted size."""
+    is_planted = not kind.null or bool(set(kind.null) - set(kind.unplanted))
     return {size: planted if size else null for size in (SIZES if is_planted else SIZES[:1])}
 
 
-def try_worlds(
+def run_simulations(
     probe: Probe,
-    worlds: Sequence[tuple[World, Mapping[int, int]]],
+    simulations: Sequence[tuple[Simulation, Mapping[int, int]]],
     first: int,
     tried: Tried,
     heard: Callable[[int], None],
 ) -> None:
-    """Fill `tried` with so many worlds of each kind and size; `heard` is told how many are done in all.
+    """Fill `tried` with so many simulations of each kind and size; `heard` is told how many are done in all.
 
-    Worlds of two kinds never share a seed, so that all may be counted together.
+    Simulations of two kinds never share a seed, so that all may be counted together.
     """
     done = 0
     try:
-        for i, (world, counts) in enumerate(worlds):
+        for i, (kind, counts) in enumerate(simulations):
             for size, n in counts.items():
-                seen = tried.seen.setdefault((world.name, size), [])
+                seen = tried.seen.setdefault((kind.name, size), [])
                 seeds = range(first + 1000 * i + len(seen), first + 1000 * i + n)
-                for one in shown(world, probe, seeds, size):
+                for one in shown(kind, probe, seeds, size):
                     seen.append(one)
                     heard(done + len(seen))
                     tried.keep_if_it_is_time()
@@ -114,10 +114,10 @@ def try_worlds(
         tried.keep()
 
 
-def shown(world: World, probe: Probe, seeds: range, size: int) -> Iterator[dict[str, Seen]]:
-    """What the worlds of these seeds show of the numbers that are judged in them."""
+def shown(kind: Simulation, probe: Probe, seeds: range, size: int) -> Iterator[dict[str, Seen]]:
+    """What the simulations of these seeds show of the numbers that are judged in them."""
     for seed in seeds:
-        findings, truth = world.findings(probe, seed, float(size)), world.truth(seed, float(size))
-        named = world.null or tuple(name for name in findings.headline if findings[name].p is not None)
-        judged = [name for name in named if size == 0 or name not in world.unplanted]
+        findings, truth = kind.findings(probe, seed, float(size)), kind.truth(seed, float(size))
+        named = kind.null or tuple(name for name in findings.headline if findings[name].p is not None)
+        judged = [name for name in named if size == 0 or name not in kind.unplanted]
         yield {name: Seen.of(findings, name, truth.get(name)) for name in judged}

@@ -1,8 +1,8 @@
-"""What a probe is tried on: simulated worlds without an effect or with a planted one, and models of known truth.
+"""What a probe is tried on: simulations without an effect or with a planted one, and models of known truth.
 
-A package registers the worlds of its probes under the entry points `interp.worlds`, each by the name of its probe: a
-function without arguments that returns `Trials`. A probe without an entry is tried on the worlds of
-`interp.certifying.texts`, which need nothing but its needs.
+A package registers the simulations of its probes under the entry points `interp.simulations`, each by the name of its
+probe: a function without arguments that returns `Trials`. A probe without an entry is tried on the simulations of
+`interp.certificates.text_simulations`, which need nothing but its needs.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,21 +17,21 @@ from interp.prompt import PromptSet
 from interp.registry import entries, load_entry
 
 N_MODELS = 5
-"""Worlds share so many models in turn."""
+"""Simulations share so many models in turn."""
 
 Make = Callable[[Probe, np.random.Generator, int, float], Findings]
 Truth = Callable[[int, float], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class World:
-    """One kind of simulated world for one probe; `make(probe, rng, seed, size)` draws one and returns what was found.
+class Simulation:
+    """One kind of simulation for one probe; `make(probe, rng, seed, size)` draws one and returns what was found.
 
     At size 0 nothing is there of the numbers in `null` (without them: of any headline number that has a p). At sizes 1
     to 3 an effect is planted, which `effects` says in words, but of the numbers in `unplanted`. `small` are fields of
-    the probe that are set so that hundreds of worlds take minutes: reference distributions, prompts of a causal probe.
-    `n` counts what a world holds. `truth(seed, size)` gives the numbers whose true value is known there, by how the
-    world is made or from a hundred times the prompts: their intervals are to hold it.
+    the probe that are set so that hundreds of simulations take minutes: reference distributions, prompts of a causal
+    probe. `n` counts what a simulation holds. `truth(seed, size)` gives the numbers whose true value is known there,
+    by how the simulation is made or from a hundred times the prompts: their intervals are to hold it.
     """
 
     probe: str
@@ -45,12 +45,12 @@ class World:
     truth: Truth = lambda seed, size: {}
 
     def findings(self, probe: Probe, seed: int, size: float) -> Findings:
-        """What the probe finds in the world of this seed."""
+        """What the probe finds in the simulation of this seed."""
         seeded = type(probe)(**probe.parameters() | {"seed": seed}) if "seed" in probe.parameters() else probe
         return self.make(self.shrunk(seeded), np.random.default_rng([seed, int(size)]), seed, size)
 
     def shrunk(self, probe: Probe) -> Probe:
-        """The probe with its fields at the sizes of this world, but for those that were set to another value."""
+        """The probe with its fields at the sizes of this simulation, but for those that were set to another value."""
         return replace(probe, **shrunk_fields(probe, self.small))
 
 
@@ -75,13 +75,13 @@ class Known:
 class Trials:
     """All that a probe is tried on."""
 
-    worlds: tuple[World, ...]
+    simulations: tuple[Simulation, ...]
     known: tuple[Known, ...] = ()
 
 
 def trials_of(name: str) -> Trials | None:
     """The trials that are registered for a probe; None where there are none."""
-    return load_entry("worlds", name)() if name in entries("worlds") else None
+    return load_entry("simulations", name)() if name in entries("simulations") else None
 
 
 def shrunk_fields(probe: Probe, small: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def nothing(*numbers: str) -> Truth:
 
 
 def of_model(seed: int) -> np.random.Generator:
-    """What belongs to the model of a world, not to its prompts."""
+    """What belongs to the model of a simulation, not to its prompts."""
     return np.random.default_rng([7, seed % N_MODELS])
 
 

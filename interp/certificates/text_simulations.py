@@ -1,7 +1,7 @@
-"""Worlds like prompts of text: activations that hold the last token, entropies that tokens, lengths and classes tell.
+"""Simulated prompts of text: activations hold the last token; tokens, lengths and classes predict entropies.
 
-Nothing else in the activations tells the entropy, unless it is planted. They need nothing but the needs of a probe, so
-every probe can be tried on them.
+Nothing else in the activations predicts the entropy, unless it is planted. They use only
+what a probe needs, so every probe can be tried on them.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from interp.need import Need
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
 
-from .worlds import Grouping, Trials, World, grouped, in_common, noise, of_model
+from .simulations import Grouping, Simulation, Trials, grouped, in_common, noise, of_model
 
 _SHAPE = Shape(n_layers=2, n_heads=2, n_kv_heads=2, d_head=16, d_model=32, vocab_size=41)
 SMALL: Mapping[str, Any] = {"n_permutations": 99, "n_null": 60, "n_bootstrap": 299, "n_splits": 10}
@@ -45,7 +45,7 @@ class Text:
     """The share of every variance that prompts of one cluster have in common."""
 
     def n_of(self, n: int) -> int:
-        """How many prompts a world of `n` clusters has."""
+        """How many prompts a simulation of `n` clusters has."""
         return n * {"alone": 1, "fives": 5, "templates": 3}[self.clusters] + self.one_domain * n // 4
 
 
@@ -78,7 +78,7 @@ class Drawn:
 
 
 def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, size: float) -> Drawn:
-    """One world; the planted effect is in what the third coordinate tells of the entropy: see `effects`."""
+    """One simulation; the planted effect is in what the third coordinate tells of the entropy: see `effects`."""
     cluster = grouped(text.clusters, n, rng)
     if text.one_domain:
         cluster = np.append(cluster, n + np.arange(n // 4) % 4)
@@ -151,13 +151,13 @@ N_ANY, STEP_ANY = 240, 0.5
 
 
 def any_trials(probe: Probe) -> Trials:
-    """The worlds of texts for any probe: every site of activations that it reads holds the points.
+    """The simulations of texts for any probe: every site of activations that it reads holds the points.
 
     The planted effect is twofold, since nobody knows what the probe looks for: a direction tells the entropy, and
     the length of the activations does. Judged are the headline numbers that have a p.
     """
-    worlds = (
-        World(
+    simulations = (
+        Simulation(
             probe.name,
             name,
             partial(_anywhere, text),
@@ -167,7 +167,7 @@ def any_trials(probe: Probe) -> Trials:
         )
         for name, text in TEXTS.items()
     )
-    return Trials(tuple(worlds))
+    return Trials(tuple(simulations))
 
 
 def _anywhere(text: Text, probe: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:

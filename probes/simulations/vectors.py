@@ -1,4 +1,4 @@
-"""Worlds of updates and keys: `components` and `orthogonality`."""
+"""Simulations of updates and keys: `components` and `orthogonality`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from interp.certifying.worlds import Grouping, Trials, World, grouped, in_common, noise, nothing, of_model
+from interp.certificates.simulations import Grouping, Simulation, Trials, grouped, in_common, noise, nothing, of_model
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.prompt import Prompt
@@ -31,8 +31,8 @@ def components() -> Trials:
         "templates of unequal size": _Updates(clusters="templates"),
         "attention writes one loud dimension": _Updates(is_loud=True),
     }  # fmt: skip
-    worlds = tuple(
-        World("components", name, partial(_updates, kind), ("attention_share",), effects=effects,
+    simulations = tuple(
+        Simulation("components", name, partial(_updates, kind), ("attention_share",), effects=effects,
               n="60 prompts or clusters", small={"n_permutations": 99, "n_bootstrap": 299},
               truth=_equal_shares if not (kind.walks or kind.is_loud) else nothing())
         for name, kind in kinds.items()
@@ -41,11 +41,11 @@ def components() -> Trials:
     followed = {"the token alone": ("token", 1), "habits of each prompt": ("habit", 1),
                 "habits of five near-copies": ("habit", 5)}  # fmt: skip
     routed = tuple(
-        World("components", f"experts follow {name}", partial(_routed, *kind), (_BEYOND,), effects=divided,
+        Simulation("components", f"experts follow {name}", partial(_routed, *kind), (_BEYOND,), effects=divided,
               n=f"{150 * kind[-1]} sequences", small={"n_permutations": 99, "n_bootstrap": 20, "experts": True})
         for name, kind in followed.items()
     )  # fmt: skip
-    return Trials((*worlds, *routed))
+    return Trials((*simulations, *routed))
 
 
 def _equal_shares(seed: int, size: float) -> Mapping[str, float]:
@@ -108,18 +108,19 @@ def orthogonality() -> Trials:
     effects = tuple(f"keys of all tokens share {0.15 * k:.2f} of the noise" for k in (1, 2, 3))
     between = tuple(f"keys of all heads share {0.3 * k:.1f} of the noise" for k in (1, 2, 3))
     unplanted = (*weights, "head_keys")
-    worlds = [
-        World("orthogonality", name, partial(_keys, kind), numbers, unplanted, effects, "40 tokens", small)
+    simulations = [
+        Simulation("orthogonality", name, partial(_keys, kind), numbers, unplanted, effects, "40 tokens", small)
         for name, kind, numbers in (
             ("as assumed", (False, 1, False), (*weights, *keys)),
             ("heavy tails", (True, 1, False), (weights[0], *keys)),  # such a matrix does have fewer directions
             ("three prompts of each token", (False, 3, False), keys[:1]),
         )
     ]  # fmt: skip
-    worlds.append(World("orthogonality", "weights of two values", _two_values, weights, weights, (), "weights", small))
-    heads = World("orthogonality", "three prompts of each token, heads apart", partial(_keys, (False, 3, True)),
+    two = Simulation("orthogonality", "weights of two values", _two_values, weights, weights, (), "weights", small)
+    simulations.append(two)
+    heads = Simulation("orthogonality", "three prompts of each token, heads apart", partial(_keys, (False, 3, True)),
                   keys[1:], (), between, "40 tokens", small)  # fmt: skip
-    return Trials((*worlds, heads))
+    return Trials((*simulations, heads))
 
 
 def _keys(like: tuple[bool, int, bool], made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:

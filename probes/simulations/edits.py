@@ -1,4 +1,4 @@
-"""Worlds of readouts under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
+"""Simulations of readouts under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from interp.certifying.worlds import Grouping, Trials, Truth, World, grouped, in_common, noise, nothing
+from interp.certificates.simulations import Grouping, Simulation, Trials, Truth, grouped, in_common, noise, nothing
 from interp.edits import AblateHeads, Edit
 from interp.findings import Findings
 from interp.probe import Condition, Probe
@@ -50,11 +50,11 @@ def heads() -> Trials:
     alike = _edited("heads", ("bypass_ratio_min", "late_attention_off", "compounding"), small, nothing("compounding"))
     effects = tuple(f"one head harms by {0.02 * k:.2f} bits more than the next" for k in (1, 2, 3))
     lead = tuple(
-        World("heads", f"two heads harm, {name}", partial(_read_outs, kind, _two_harm), ("top_head_ratio",), (),
+        Simulation("heads", f"two heads harm, {name}", partial(_read_outs, kind, _two_harm), ("top_head_ratio",), (),
               effects, "60 sequences or clusters", small, _no_lead)
         for name, kind in _KINDS.items() if not kind.alike  # what edits have in common is in no difference
     )  # fmt: skip
-    return Trials((*alike.worlds, *lead))
+    return Trials((*alike.simulations, *lead))
 
 
 def _no_lead(seed: int, size: float) -> Mapping[str, float]:
@@ -87,12 +87,12 @@ def _last_layer(seed: int, size: float) -> Mapping[str, float]:
 def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], truth: Truth) -> Trials:
     """Planted is harm that all edits do alike."""
     effects = tuple(f"each edit harms by {0.01 * k:.2f} bits" for k in (1, 2, 3))
-    worlds = (
-        World(probe, name, partial(_read_outs, kind, _all_harm), numbers, (), effects, "60 sequences or clusters",
+    simulations = (
+        Simulation(probe, name, partial(_read_outs, kind, _all_harm), numbers, (), effects, "60 sequences or clusters",
               small, truth)
         for name, kind in _KINDS.items()
     )  # fmt: skip
-    return Trials(tuple(worlds))
+    return Trials(tuple(simulations))
 
 
 def _read_outs(
@@ -123,12 +123,12 @@ def _read_outs(
 
 def dynamics() -> Trials:
     effects = tuple(f"patterns lack {0.1 * k:.1f} less" for k in (1, 2, 3))
-    worlds = tuple(
-        World("dynamics", name, partial(_course, kind), ("exchange_lead",), (), effects, "40 sequences or clusters",
-              {"n_bootstrap": 299, "n_permutations": 199}, nothing("exchange_lead"))
+    simulations = tuple(
+        Simulation("dynamics", name, partial(_course, kind), ("exchange_lead",), (), effects,
+              "40 sequences or clusters", {"n_bootstrap": 299, "n_permutations": 199}, nothing("exchange_lead"))
         for name, kind in _KINDS.items() if not kind.alike  # what both lack is in no difference
     )  # fmt: skip
-    return Trials(worlds)
+    return Trials(simulations)
 
 
 def _course(like: _Sequences, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:

@@ -1,4 +1,4 @@
-"""Worlds of texts for `value_axis` and `manifold`: what tokens and lengths tell is no finding."""
+"""Simulations of texts for `value_axis` and `manifold`: what tokens and lengths tell is no finding."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,8 +8,8 @@ import numpy as np
 from scipy import stats
 from sklearn.linear_model import Ridge
 
-from interp.certifying.texts import TEXTS, Drawn, Text, draw, effects, found_in_texts
-from interp.certifying.worlds import N_MODELS, Known, Trials, World, nothing
+from interp.certificates.simulations import N_MODELS, Known, Simulation, Trials, nothing
+from interp.certificates.text_simulations import TEXTS, Drawn, Text, draw, effects, found_in_texts
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.prompt import PromptSet
@@ -18,7 +18,7 @@ from interp.registry import load_entry
 from interp.testing import Shape, synthetic_capture
 
 _AXIS, _PLANE = 0.35, 0.25
-"""Steps of the planted effect: `interp.certifying.texts.draw`."""
+"""Steps of the planted effect: `interp.certificates.text_simulations.draw`."""
 
 _N_FITS, _PENALTIES = 12, np.logspace(0, 4, 7)
 """Readouts whose mean is the truth, and the penalties among which they choose."""
@@ -31,9 +31,9 @@ _GRADED = "the network predicts the exact posterior, whose entropy is graded: no
 
 def value_axis() -> Trials:
     small = {"n_permutations": 99, "n_splits": 10, "n_null": 60, "sites": ("v",)}
-    worlds = tuple(
-        World("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _told_apart(text), effects=effects(_AXIS),
-              n=f"{text.n_of(240)} prompts", small=small, truth=partial(_true_axes, text))
+    simulations = tuple(
+        Simulation("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _told_apart(text),
+              effects=effects(_AXIS), n=f"{text.n_of(240)} prompts", small=small, truth=partial(_true_axes, text))
         for name, text in TEXTS.items()
     )  # fmt: skip
     evidence = Known(
@@ -45,7 +45,7 @@ def value_axis() -> Trials:
     ]
     bijection = "tunnel:bijection-gpt-neox"
     return Trials(
-        worlds, (
+        simulations, (
             Known(bijection, "r2_beyond_token", ("above",), _TUNNEL), *graded,
             Known(bijection, "r2", ("above",), _UNSEEN, prompts=_unseen_keys, on="unseen keys"),
             evidence, Known("program:lookup", "best_layer_r2", ("within",), _CERTAIN),
@@ -67,7 +67,7 @@ def _unseen_keys(n: int) -> PromptSet:
 
 
 def _told_apart(text: Text) -> tuple[str, ...]:
-    """The numbers that such texts are a world for: unequal domains leave R² as it is.
+    """The numbers that such texts are a simulation for: unequal domains leave R² as it is.
 
     So do lengths in a straight line, and what the class of the token tells, beyond both.
     """
@@ -77,7 +77,7 @@ def _told_apart(text: Text) -> tuple[str, ...]:
 
 
 def _many(text: Text, step: float, n: int, model: int, size: float) -> Drawn:
-    """A hundred times the prompts of a world, of the same model; of very many clusters each prompt is one."""
+    """A hundred times the prompts of a simulation, of the same model; of very many clusters each prompt is one."""
     alone = replace(text, clusters="alone", one_domain=False)
     return draw(alone, step, 100 * n, np.random.default_rng([11, model]), model, size)
 
@@ -151,20 +151,20 @@ def _planes(text: Text, model: int, size: float) -> Mapping[str, float]:
 def manifold() -> Trials:
     small = {"n_permutations": 99, "n_null": 40, "n_bootstrap": 299, "n_splits": 2}
     numbers = ("entropy_correlation", "curve_order", "best_layer_entropy_correlation")
-    worlds = tuple(
-        World("manifold", name, partial(found_in_texts, text, _PLANE, 150),
+    simulations = tuple(
+        Simulation("manifold", name, partial(found_in_texts, text, _PLANE, 150),
               numbers if text.unequal else (*numbers, "collapse"),  # small domains are not compared
               ("collapse",), effects(_PLANE), f"{text.n_of(150)} prompts", small, partial(_true_planes, text))
         for name, text in TEXTS.items()
     )  # fmt: skip
     wide = tuple(f"one domain {1 + 0.6 * k:.1f} times as wide" for k in (1, 2, 3))
-    plane = World("manifold", "one domain on a plane", _domains, ("collapse",), (), wide, "150 prompts",
+    plane = Simulation("manifold", "one domain on a plane", _domains, ("collapse",), (), wide, "150 prompts",
                   small | {"n_bootstrap": 99}, nothing("collapse"))  # fmt: skip
     known = (
         Known("program:lookup", "best_layer_entropy_correlation", ("within",), _CERTAIN),
         Known("tunnel:bijection-gpt-neox", "entropy_correlation", ("within",), "position drives both"),
     )
-    return Trials((*worlds, plane), known)
+    return Trials((*simulations, plane), known)
 
 
 def _domains(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:

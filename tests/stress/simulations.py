@@ -1,10 +1,10 @@
-"""Synthetic worlds of every observational probe: one with planted truth, one with nothing to find. Used by test_worlds.
+"""Simulations of every observational probe: one with planted truth, one with nothing to find. Used by test_simulations.
 
-    python -m tests.stress.worlds        # measures all again (ten minutes) and prints the table of the site
+    python -m tests.stress.simulations        # measures all again (ten minutes) and prints the table of the site
 
-In a null world a p-value should be uniform, and a value without p should lie in the 95 % band of its null. In a planted
-world a 95 % interval should hold the truth: the planted value where it is known in closed form, else the expected value
-at this number of prompts, which is the mean over all the worlds.
+In a null simulation a p-value should be uniform, and a value without p should lie in the 95 % band of its null. In a
+planted simulation a 95 % interval should hold the truth: the planted value where it is known in closed form, else the
+expected value at this number of prompts, which is the mean over all the simulations.
 """
 
 import json
@@ -21,23 +21,23 @@ from interp.prompt import Prompt
 from interp.registry import load_entry
 from interp.testing import Shape, synthetic_capture
 
-N_WORLDS = 500
-RATES = Path(__file__).with_name("worlds.json")
+N_SIMULATIONS = 500
+RATES = Path(__file__).with_name("simulations.json")
 
-World = Callable[[np.random.Generator, int], Findings]
+Simulation = Callable[[np.random.Generator, int], Findings]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the worlds of a probe are made; `truth` holds what was planted in closed form.
+    """How the simulations of a probe are made; `truth` holds what was planted in closed form.
 
     `covered` are the numbers whose intervals are checked, `called` those with a p, `placed` those with a band alone,
     `over` the tables' columns of p that are corrected over layers, heads or places: the table, the column, and labels
     that the rows bear.
     """
 
-    planted: World
-    null: World
+    planted: Simulation
+    null: Simulation
     covered: tuple[str, ...]
     called: tuple[str, ...]
     placed: tuple[str, ...] = ()
@@ -245,12 +245,12 @@ RECIPES: dict[str, Recipe] = {
 
 LEVEL = 0.05
 CALLED_TOGETHER = ("components", "orthogonality", "qk_alignment", "sula")
-"""Of these the null worlds, of the others the planted ones, make the mixture in which false discoveries are counted."""
+"""The null simulations of these and the planted ones of the others are the mixture to count false discoveries in."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Of every world: whether each interval held the truth, and every p, in the order of the recipe."""
+    """Of every simulation: whether each interval held the truth, and every p, in the order of the recipe."""
 
     covered: np.ndarray
     null_p: np.ndarray
@@ -259,10 +259,10 @@ class Observed:
     smallest_p: np.ndarray
 
 
-def observe(name: str, n_worlds: int = N_WORLDS, first: int = 0) -> Observed:
-    """Run the planted and the null worlds of a probe."""
+def observe(name: str, n_simulations: int = N_SIMULATIONS, first: int = 0) -> Observed:
+    """Run the planted and the null simulations of a probe."""
     recipe = RECIPES[name]
-    seeds = range(first, first + n_worlds)
+    seeds = range(first, first + n_simulations)
     planted = [recipe.planted(np.random.default_rng([seed, 1]), seed) for seed in seeds]
     null = [recipe.null(np.random.default_rng([seed, 2]), seed) for seed in seeds]
     return Observed(
@@ -274,9 +274,9 @@ def observe(name: str, n_worlds: int = N_WORLDS, first: int = 0) -> Observed:
     )
 
 
-def _covered(worlds: list[Findings], number: str, truth: float | None) -> np.ndarray:
-    truth = float(np.mean([found[number].value for found in worlds])) if truth is None else truth
-    intervals = [found[number].interval for found in worlds]
+def _covered(simulations: list[Findings], number: str, truth: float | None) -> np.ndarray:
+    truth = float(np.mean([found[number].value for found in simulations])) if truth is None else truth
+    intervals = [found[number].interval for found in simulations]
     return np.array([bounds is not None and bounds[0] <= truth <= bounds[1] for bounds in intervals])
 
 
@@ -339,7 +339,7 @@ def together(observed: Mapping[str, Observed]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def band(rate: float, n: int = N_WORLDS) -> tuple[float, float]:
+def band(rate: float, n: int = N_SIMULATIONS) -> tuple[float, float]:
     """The shares between which a true rate is seen 999 times in 1,000."""
     low, high = stats.binom.ppf([0.0005, 0.9995], n, rate) / n
     return float(low), float(high)
@@ -350,7 +350,7 @@ def measure_all() -> None:
     observed = {name: observe(name) for name in RECIPES}
     rates = {name: rates_of(name, found) for name, found in observed.items()}
     kept = json.loads(RATES.read_text())
-    kept |= {"n_worlds": N_WORLDS, "rates": rates, "together": together(observed)}
+    kept |= {"n_worlds": N_SIMULATIONS, "rates": rates, "together": together(observed)}
     RATES.write_text(json.dumps(kept, indent=1) + "\n")
     print(kept["together"])
 

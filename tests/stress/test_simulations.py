@@ -1,7 +1,8 @@
-"""Statistics that keep their word: rates over 500 planted and 500 null worlds of every probe, and the table of them.
+"""Statistics that keep their word: rates over 500 planted and 500 null simulations of every probe, and the table of
+them.
 
 The quick part holds the committed rates to the binomial band and to the site; `make stress` holds fresh
-worlds to them.
+simulations to them.
 """
 
 import json
@@ -15,8 +16,8 @@ from interp.registry import entries, load_entry
 from tests.paths import ROOT
 from tests.quick import quick
 from tests.stress.rates import agree
-from tests.stress.worlds import (
-    N_WORLDS,
+from tests.stress.simulations import (
+    N_SIMULATIONS,
     RATES,
     RECIPES,
     Observed,
@@ -42,7 +43,7 @@ def committed() -> Rates:
 def misses(rates: Rates) -> list[str]:
     """What lies outside its band: intervals that cover too seldom, nulls that are called too often."""
     least, most = band(0.95)[0], band(0.05)[1]
-    largest = float(stats.kstwobign.ppf(0.999)) / N_WORLDS**0.5
+    largest = float(stats.kstwobign.ppf(0.999)) / N_SIMULATIONS**0.5
     found = []
     for probe, numbers in rates.items():
         for number, rate in numbers.items():
@@ -51,7 +52,7 @@ def misses(rates: Rates) -> list[str]:
     return found
 
 
-def test_every_observational_probe_and_belief_have_worlds() -> None:
+def test_every_observational_probe_and_belief_have_simulations() -> None:
     observational = {name for name in entries("probe") if load_entry("probe", name).observational}
     assert set(RECIPES) == observational - {"workspace"} | {"belief"}
     for name, recipe in RECIPES.items():
@@ -85,8 +86,8 @@ def test_the_excess_of_small_p_is_the_one_sided_distance_from_uniform() -> None:
 
 
 @pytest.mark.parametrize("name", quick([*RECIPES][:1], RECIPES))
-def test_worlds_are_planted_and_seeded(name: str) -> None:
-    """Truth in closed form lies near the planted values, and the same seed makes the same world."""
+def test_simulations_are_planted_and_seeded(name: str) -> None:
+    """Truth in closed form lies near the planted values, and the same seed makes the same simulation."""
     first, again = observe(name, 2), observe(name, 2)
     assert np.array_equal(first.null_p, again.null_p) and np.array_equal(first.covered, again.covered)
     assert first.null_p.shape == (2, len(RECIPES[name].called)) and not np.isnan(first.null_p).any()
@@ -97,19 +98,19 @@ N_FRESH = 100
 
 @cache
 def observed(name: str) -> Observed:
-    """Worlds that no one has seen yet."""
-    return observe(name, N_FRESH, first=N_WORLDS)
+    """Simulations that no one has seen yet."""
+    return observe(name, N_FRESH, first=N_SIMULATIONS)
 
 
 @pytest.mark.stress
 @pytest.mark.usefixtures("without_type_checks")
 @pytest.mark.parametrize("name", RECIPES)
-def test_rates_of_fresh_worlds_agree_with_the_committed_ones(name: str) -> None:
+def test_rates_of_fresh_simulations_agree_with_the_committed_ones(name: str) -> None:
     for number, rates in rates_of(name, observed(name)).items():
         known = committed()[name][number]
         assert rates.keys() == known.keys()
         for kind in rates.keys() & {"covered", "called"}:
-            assert agree(rates[kind], N_FRESH, known[kind], N_WORLDS), (number, kind, rates[kind], known[kind])
+            assert agree(rates[kind], N_FRESH, known[kind], N_SIMULATIONS), (number, kind, rates[kind], known[kind])
         assert rates.get("excess", 0.0) <= known.get("excess", 0.0) + stats.kstwobign.ppf(0.9999) / N_FRESH**0.5
 
 

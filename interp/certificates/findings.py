@@ -8,29 +8,29 @@ from interp.statistics.intervals import count_band
 from interp.table import LABEL, Table
 
 from .counts import Counts, Kinds, counted, together
-from .known import Held
-from .trying import SIZES, Tried
+from .known_models import Held
+from .simulate import SIZES, Tried
+from .simulations import Trials
 from .verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects, total
-from .worlds import Trials
 
-METHOD = "exact binomial over worlds"
+METHOD = "exact binomial over simulations"
 
 _COUNTS = {
-    "called": "fraction", "n_judged": "worlds", "n_null": "worlds", "covered": "fraction", "n_covered": "worlds",
-    "covered_planted": "fraction", "n_covered_planted": "worlds",
-    **{f"power_{size}": "fraction" for size in SIZES[1:]}, "n_planted": "worlds",
+    "called": "fraction", "n_judged": "simulations", "n_null": "simulations", "covered": "fraction",
+    "n_covered": "simulations", "covered_planted": "fraction", "n_covered_planted": "simulations",
+    **{f"power_{size}": "fraction" for size in SIZES[1:]}, "n_planted": "simulations",
 }  # fmt: skip
 HEADLINES_UNITS = {
-    "number": LABEL, "word": LABEL, "worst_world": LABEL, "worst": "fraction", "n_worst": "worlds", **_COUNTS,
+    "number": LABEL, "word": LABEL, "worst_world": LABEL, "worst": "fraction", "n_worst": "simulations", **_COUNTS,
     "why": LABEL,
 }  # fmt: skip
-WORLDS_UNITS = {"number": LABEL, "world": LABEL, **_COUNTS, "n": LABEL, "effects": LABEL}
+SIMULATIONS_UNITS = {"number": LABEL, "world": LABEL, **_COUNTS, "n": LABEL, "effects": LABEL}
 KNOWN_UNITS = dict.fromkeys(("model", "number", "expected", "found", "agrees", "value", "why"), LABEL)
 
 
 def doubtful(trials: Trials, tried: Tried) -> set[str]:
-    """The kinds of worlds, by name, in which some number looks liberal."""
-    return {world for kinds in counted(trials.worlds, tried.seen).values() for world in _suspected(kinds)}
+    """The kinds of simulations, by name, in which some number looks liberal."""
+    return {kind for kinds in counted(trials.simulations, tried.seen).values() for kind in _suspected(kinds)}
 
 
 def findings_of(
@@ -38,9 +38,9 @@ def findings_of(
 ) -> Findings:
     """The findings of the study.
 
-    `again` are the fresh worlds of kinds in which a number looked liberal, `example` what the probe found in one world.
+    `again` are the fresh simulations of kinds in which a number looked liberal, `example` what the probe found in one.
     """
-    kinds = counted(trials.worlds, tried.seen)
+    kinds = counted(trials.simulations, tried.seen)
     twins = {f"{number}_no_first" for number in kinds}
     others = [number for number in example.headline if number not in kinds and number not in twins]
     fresh = {number: _fresh(mine, again, number) for number, mine in kinds.items()}
@@ -49,10 +49,12 @@ def findings_of(
         for number, mine in kinds.items()
     }
     rows = [_row(number, words[number], mine, fresh[number]) for number, mine in kinds.items()]
-    rows += [_row_without_worlds(number, example[number]) for number in others]
+    rows += [_row_without_simulations(number, example[number]) for number in others]
     tables = {
-        "headlines": Table.from_rows(rows, HEADLINES_UNITS, "One row a headline number, in shares of judged worlds."),
-        "worlds": _worlds_table(trials, kinds),
+        "headlines": Table.from_rows(
+            rows, HEADLINES_UNITS, "A row for each headline, in shares of judged simulations."
+        ),
+        "worlds": _simulations_table(trials, kinds),
     }
     if known:
         tables["known"] = _known_table(known)
@@ -66,21 +68,21 @@ def findings_of(
 
 
 def _suspected(kinds: Kinds) -> list[str]:
-    return suspects({world: counts.null for world, counts in kinds.items()})
+    return suspects({kind: counts.null for kind, counts in kinds.items()})
 
 
 def _fresh(kinds: Kinds, again: Tried, number: str) -> Count | None:
-    """The fresh worlds of the kinds in which a number looked liberal; None where it did not."""
-    fresh = total(Counts.of(world, again.seen, number).null for world in _suspected(kinds))
+    """The fresh simulations of the kinds in which a number looked liberal; None where it did not."""
+    fresh = total(Counts.of(kind, again.seen, number).null for kind in _suspected(kinds))
     return fresh if fresh.n else None
 
 
 def _scalar(number: str, word: Word, kinds: Kinds) -> Scalar:
     null = together(kinds).null
-    meaning = f"share of worlds without an effect in which {number} is called, of those in which it is judged: {word}"
-    about = {"n": null.n, "n_unit": "world", "meaning": meaning}
+    meaning = f"share of simulations without an effect in which {number} is called, of those that judge it: {word}"
+    about = {"n": null.n, "n_unit": "simulation", "meaning": meaning}
     if null.n < LEAST_JUDGED:
-        return Scalar.undefined(f"judged in {null.n} worlds; {LEAST_JUDGED} would do", unit="fraction", **about)
+        return Scalar.undefined(f"judged in {null.n} simulations; {LEAST_JUDGED} would do", unit="fraction", **about)
     low, high = (count / null.n for count in count_band(null.n, ALPHA))
     return Scalar.of(
         null.share, "fraction", Interval(*null.interval(), METHOD), Null("a p that is right", ALPHA, (low, high)),
@@ -90,15 +92,15 @@ def _scalar(number: str, word: Word, kinds: Kinds) -> Scalar:
 
 def _row(number: str, word: Word, kinds: Kinds, fresh: Count | None) -> dict[str, object]:
     every = together(kinds)
-    tested = {world: counts.null for world, counts in kinds.items() if counts.null.n >= LEAST_JUDGED}
-    worst = max(tested, key=lambda world: tested[world].share, default="")
+    tested = {kind: counts.null for kind, counts in kinds.items() if counts.null.n >= LEAST_JUDGED}
+    worst = max(tested, key=lambda kind: tested[kind].share, default="")
     most = tested.get(worst, NONE)
     why = MEANINGS[word] + ("" if every.power_3.n else "; no effect on it is planted where it is judged")
     for held, where in ((every.covered, "without an effect"), (every.covered_planted, "with one")):
         if held.n and held.interval()[1] < 1 - ALPHA:
-            why += f"; its intervals are too narrow, or its value is biased, in worlds {where}"
+            why += f"; its intervals are too narrow, or its value is biased, in simulations {where}"
     if fresh is not None:
-        why += f"; it looked liberal, and of fresh worlds {fresh.k} of {fresh.n} called it"
+        why += f"; it looked liberal, and of fresh simulations {fresh.k} of {fresh.n} called it"
     row: dict[str, object] = {
         "number": number,
         "word": word,
@@ -109,16 +111,16 @@ def _row(number: str, word: Word, kinds: Kinds, fresh: Count | None) -> dict[str
     return row | every.cells | {"why": why}
 
 
-def _row_without_worlds(number: str, scalar: Scalar) -> dict[str, object]:
-    """A headline of which no world is known to hold nothing: without a p there is nothing to be called."""
+def _row_without_simulations(number: str, scalar: Scalar) -> dict[str, object]:
+    """A headline of which no simulation is known to hold nothing: without a p there is nothing to be called."""
     row = _row(number, "not tested", {}, None)
     if scalar.p is not None or not isfinite(scalar.value):
         return row
     return row | {"word": "no p", "why": MEANINGS["no p"] if scalar.null else f"it has no null: {scalar.null_reason}"}
 
 
-def _worlds_table(trials: Trials, kinds: Mapping[str, Kinds]) -> Table:
-    made = {world.name: world for world in trials.worlds}
+def _simulations_table(trials: Trials, kinds: Mapping[str, Kinds]) -> Table:
+    made = {kind.name: kind for kind in trials.simulations}
     rows = [
         {
             "number": number, "world": name, **counts.cells, "n": made[name].n,
@@ -126,7 +128,7 @@ def _worlds_table(trials: Trials, kinds: Mapping[str, Kinds]) -> Table:
         }
         for number, mine in kinds.items() for name, counts in mine.items()
     ]  # fmt: skip
-    return Table.from_rows(rows, WORLDS_UNITS, "The same for every kind of world.")
+    return Table.from_rows(rows, SIMULATIONS_UNITS, "The same for every kind of simulation.")
 
 
 def _known_table(known: Sequence[Held]) -> Table:
@@ -144,9 +146,9 @@ def _known_table(known: Sequence[Held]) -> Table:
 def _notes(words: Sequence[Word], known: Sequence[Held]) -> list[str]:
     notes = [
         "Called: the page of a run would say that the number stands out, its essential controls agreeing. Shares are "
-        f"of the worlds in which it is judged (enough clusters, a finite value); under {LEAST_JUDGED} no rate is "
+        f"of the simulations in which it is judged (enough clusters, a finite value); under {LEAST_JUDGED} no rate is "
         "said. A word stands on exact binomial intervals, never on the share alone.",
-        "Covers: the interval holds the value that is true by how the world is made, or that a hundred times the "
+        "Covers: the interval holds the value that is true by how the simulation is made, or that a hundred times the "
         "prompts give.",
     ]
     notes += [f"{word}: {MEANINGS[word]}." for word in dict.fromkeys(words)]

@@ -1,4 +1,4 @@
-"""Worlds of `workspace`: a stream that tells what survives and how uncertain that is, and a J-space beside it."""
+"""Simulations of `workspace`: a stream that tells what survives and how uncertain that is, and a J-space beside it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from interp.certifying.worlds import Grouping, Trials, World, grouped, in_common, noise, nothing
+from interp.certificates.simulations import Grouping, Simulation, Trials, grouped, in_common, noise, nothing
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
@@ -36,7 +36,7 @@ def workspace() -> Trials:
     numbers = ("overlap", "survivors_accuracy", "uncertainty_r2", "axis_share")
     effects = tuple(f"the J-space leans by {_LEAN * k:.1f} towards the hypotheses" for k in (1, 2, 3))
     return Trials(tuple(
-        World("workspace", name, partial(_read, kind), numbers, (), effects, f"{_N} prompts or clusters",
+        Simulation("workspace", name, partial(_read, kind), numbers, (), effects, f"{_N} prompts or clusters",
               {"n_null": 39}, _share_of_random if not (kind.heavy or kind.by_coordinate) else nothing())
         for name, kind in kinds.items()
     ))  # fmt: skip

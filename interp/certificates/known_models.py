@@ -6,7 +6,7 @@ from typing import Literal
 from interp.findings import Standing
 from interp.probe import Probe
 
-from .worlds import Known, judged_name, shrunk_fields
+from .simulations import Known, judged_name, shrunk_fields
 
 
 @dataclass(frozen=True)

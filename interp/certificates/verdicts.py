@@ -1,13 +1,12 @@
-"""What a share of worlds says: exact binomial intervals, and one word for a headline number.
+"""What a share of simulations says: exact binomial intervals, and one word for a headline number.
 
-Worlds in which a number is not judged (too few clusters, say) count for nothing, and a number that is judged in fewer
-than 60 worlds without an effect is *not tested*.
-A number is *liberal* where it is called in more than 5 % of the worlds with nothing to find, by more than the Monte
-Carlo error: over all kinds of worlds together, or in one kind, whose interval is widened for how many kinds there are;
-and fresh worlds of other seeds, three times as many, say so again.
-It is *without power* where the interval of the share called at the largest planted effect ends below one half,
-*conservative* where the interval over all null worlds ends below 5 %; else it *holds*. Few worlds make wide intervals:
-a number then holds for want of evidence, and the interval beside it says so.
+Simulations in which a number is not judged (too few clusters, say) count for nothing, and a number that is judged in
+fewer than 60 simulations without an effect is *not tested*. A number is *liberal* where it is called in more than 5 %
+of the simulations with nothing to find, by more than the Monte Carlo error: over all kinds of simulations together, or
+in one kind, whose interval is widened for how many kinds there are; and fresh simulations of other seeds, three times
+as many, say so again. It is *without power* where the interval of the share called at the largest planted effect ends
+below one half, *conservative* where the interval over all null simulations ends below 5 %; else it *holds*. Few
+simulations make wide intervals: a number then holds for want of evidence, and the interval beside it says so.
 
 Source: Clopper and Pearson, Biometrika 26 (1934).
 """
@@ -21,15 +20,15 @@ from interp.findings import ALPHA
 Word = Literal["holds", "liberal", "conservative", "without power", "no p", "not tested"]
 
 LEAST_JUDGED = 60
-"""Worlds in which a number has to be judged before its rate is said: of fewer, none called may still be 5 %."""
+"""Simulations in which a number has to be judged before its rate is said: of fewer, none called may still be 5 %."""
 
 MEANINGS: dict[Word, str] = {
-    "holds": "called in 5 % of the null worlds, within the error of counting",
-    "liberal": "called in more than 5 % of the null worlds, beyond the error of counting: its p is too small",
-    "conservative": "called in less than 5 % of the null worlds, beyond the error of counting: it can miss, not invent",
-    "without power": "not called in half of the worlds even at the largest planted effect",
+    "holds": "called in 5 % of the null simulations, within the error of counting",
+    "liberal": "called in more than 5 % of the null simulations, beyond the error of counting: its p is too small",
+    "conservative": "called in less than 5 % of the null simulations, beyond the error of counting: it may miss",
+    "without power": "not called in half of the simulations even at the largest planted effect",
     "no p": "it has no p, so that nothing is called: read it beside its null",
-    "not tested": f"judged in fewer than {LEAST_JUDGED} worlds of which it is known that it has nothing to find there",
+    "not tested": f"judged in fewer than {LEAST_JUDGED} simulations in which it has nothing to find",
 }
 
 _HALF = 0.5
@@ -37,14 +36,14 @@ _HALF = 0.5
 
 @dataclass(frozen=True)
 class Count:
-    """`k` of `n` worlds."""
+    """`k` of `n` simulations."""
 
     k: int
     n: int
 
     @classmethod
     def of(cls, said: Iterable[bool | None]) -> "Count":
-        """Of the worlds of which something can be said."""
+        """Of the simulations of which something can be said."""
         known = [one for one in said if one is not None]
         return cls(sum(known), len(known))
 
@@ -54,7 +53,7 @@ class Count:
 
     @property
     def rate(self) -> float:
-        """The share where enough worlds were judged to say it."""
+        """The share where enough simulations were judged to say it."""
         return self.share if self.n >= LEAST_JUDGED else float("nan")
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
@@ -74,12 +73,12 @@ NONE = Count(0, 0)
 
 
 def total(counts: Iterable[Count]) -> Count:
-    """All worlds together."""
+    """All simulations together."""
     return sum(counts, start=NONE)
 
 
 def is_liberal(kinds: Sequence[Count]) -> bool:
-    """Whether a number is called too often, in all worlds together or in those of one kind."""
+    """Whether a number is called too often, in all simulations together or in those of one kind."""
     return total(kinds).interval()[0] > ALPHA or any(kind.interval(_of_one(kinds))[0] > ALPHA for kind in kinds)
 
 
@@ -97,9 +96,9 @@ def suspects(kinds: Mapping[str, Count]) -> list[str]:
 
 
 def judge(null: Sequence[Count], planted: Count, fresh: Count | None = None) -> Word:
-    """The word for a number: how often it is called in null worlds of each kind, and at the largest planted effect.
+    """The word for a number: how often it is called without an effect in each kind, and at the largest planted one.
 
-    `fresh` are the worlds on which a number that looked liberal was tried again.
+    `fresh` are the simulations on which a number that looked liberal was tried again.
     """
     if total(null).n < LEAST_JUDGED:
         return "not tested"

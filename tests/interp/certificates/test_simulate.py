@@ -1,12 +1,12 @@
-"""Worlds are tried one by one, kept while it goes on, and coverage is that of a planted truth."""
+"""Simulations are tried one by one, kept while it goes on, and coverage is that of a planted truth."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
 
-from interp.certifying.trying import Seen, Tried, planned, shown, try_worlds
-from interp.certifying.worlds import World, nothing, shrunk_fields
+from interp.certificates.simulate import Seen, Tried, planned, run_simulations, shown
+from interp.certificates.simulations import Simulation, nothing, shrunk_fields
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
 from interp.probe import Probe
@@ -37,14 +37,14 @@ def toss(probe, rng, seed, size):
     return Findings("coin", {"draw": drawn, "twin": drawn, "seeds": seeds}, headline=("draw", "twin", "seeds"))
 
 
-WORLDS = (
-    World("coin", "plain", toss, small={"n_permutations": 19}, truth=nothing("draw")),
-    World("coin", "odd", toss, ("twin",), ("twin",)),
+SIMULATIONS = (
+    Simulation("coin", "plain", toss, small={"n_permutations": 19}, truth=nothing("draw")),
+    Simulation("coin", "odd", toss, ("twin",), ("twin",)),
 )
 
 
 def test_effects_are_tried_only_where_something_is_planted():
-    assert [planned(world, 13, 6) for world in WORLDS] == [{0: 13, 1: 6, 2: 6, 3: 6}, {0: 13}]
+    assert [planned(kind, 13, 6) for kind in SIMULATIONS] == [{0: 13, 1: 6, 2: 6, 3: 6}, {0: 13}]
 
 
 def test_no_two_kinds_share_a_seed_and_a_stopped_certificate_goes_on_where_it_was(tmp_path):
@@ -56,24 +56,24 @@ def test_no_two_kinds_share_a_seed_and_a_stopped_certificate_goes_on_where_it_wa
         seeds.append((seed, size))
         return toss(probe, rng, seed, size)
 
-    worlds = [World("coin", name, heard_toss) for name in ("one", "two")]
-    todo = [(world, planned(world, 10, 5)) for world in worlds]
+    simulations = [Simulation("coin", name, heard_toss) for name in ("one", "two")]
+    todo = [(kind, planned(kind, 10, 5)) for kind in simulations]
     with pytest.raises(KeyboardInterrupt):
-        try_worlds(Coin(), todo, 0, Tried.begun_in(tmp_path), lambda done: None)
+        run_simulations(Coin(), todo, 0, Tried.begun_in(tmp_path), lambda done: None)
     again = Tried.begun_in(tmp_path)
     assert sum(map(len, again.seen.values())) == 30
     seeds.append((-1, 0))  # past the interruption
     counts = []
-    try_worlds(Coin(), todo, 0, again, counts.append)
+    run_simulations(Coin(), todo, 0, again, counts.append)
     seeds.remove((-1, 0))
     assert len(seeds) == len(set(seeds)) == 2 * (10 + 3 * 5), "nothing is tried twice"
     whole = Tried(tmp_path / "whole")
-    plain = [World("coin", name, toss) for name in ("one", "two")]
-    try_worlds(Coin(), [(world, planned(world, 10, 5)) for world in plain], 0, whole, lambda done: None)
+    plain = [Simulation("coin", name, toss) for name in ("one", "two")]
+    run_simulations(Coin(), [(kind, planned(kind, 10, 5)) for kind in plain], 0, whole, lambda done: None)
     assert repr(whole.seen) == repr(again.seen), "as if it had never been stopped"
 
 
-def test_a_damaged_file_of_worlds_is_begun_anew(tmp_path):
+def test_a_damaged_file_of_simulations_is_begun_anew(tmp_path):
     (tmp_path / "worlds.json").write_text('[{"world": "plain", "size": 0, "seen": [{"draw": [tr')
     assert Tried.begun_in(tmp_path).seen == {}
     (tmp_path / "worlds.json").write_text("[3]")
@@ -81,14 +81,14 @@ def test_a_damaged_file_of_worlds_is_begun_anew(tmp_path):
 
 
 def test_judged_are_the_numbers_named_else_the_headlines_with_a_p():
-    (plain,) = shown(WORLDS[0], Coin(), range(5, 6), 0)
+    (plain,) = shown(SIMULATIONS[0], Coin(), range(5, 6), 0)
     assert list(plain) == ["draw", "twin"] and plain["draw"].holds in (True, False) and plain["twin"].holds is None
-    assert [list(one) for one in shown(WORLDS[1], Coin(), range(5, 6), 0)] == [["twin"]]
-    assert list(shown(WORLDS[1], Coin(), range(5, 6), 2)) == [{}]
+    assert [list(one) for one in shown(SIMULATIONS[1], Coin(), range(5, 6), 0)] == [["twin"]]
+    assert list(shown(SIMULATIONS[1], Coin(), range(5, 6), 2)) == [{}]
 
 
-def test_a_world_sets_the_seed_and_shrinks_what_stands_at_its_default():
-    assert "seed 5 of 5, 19 permutations" in WORLDS[0].findings(Coin(), 5, 0.0)["seeds"].interval_reason
+def test_a_simulation_sets_the_seed_and_shrinks_what_stands_at_its_default():
+    assert "seed 5 of 5, 19 permutations" in SIMULATIONS[0].findings(Coin(), 5, 0.0)["seeds"].interval_reason
     assert shrunk_fields(Coin(n_permutations=77), {"n_permutations": 19, "unknown": 1}) == {}
     assert shrunk_fields(Coin(), {"n_permutations": 500}) == {}
 
@@ -113,7 +113,7 @@ def test_coverage_is_of_the_truth_so_that_bias_shows():
         size: [
             one["draw"].holds
             for one in shown(
-                World("coin", "off", biased, truth=lambda seed, size: {"draw": size}), Coin(), range(9), size
+                Simulation("coin", "off", biased, truth=lambda seed, size: {"draw": size}), Coin(), range(9), size
             )
         ]
         for size in (0, 3)

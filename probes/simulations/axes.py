@@ -1,4 +1,4 @@
-"""Worlds of `causal`: axes fitted to noise, or to what is noise and some of the model's own entropies, are removed."""
+"""Simulations of `causal`: axes fitted to noise, or to noise and some of the model's own entropies, are removed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.certifying.worlds import Grouping, Trials, World, grouped, in_common
+from interp.certificates.simulations import Grouping, Simulation, Trials, grouped, in_common
 from interp.findings import Findings
 from interp.prompt import Clusters, Prompt, PromptSet
 from interp.registry import load_entry
@@ -29,20 +29,20 @@ def causal() -> Trials:
     feature = small | {"site": "z", "layers": (("middle",),), "n_controls": 39}
     alone, fives, threes = (feature | {"n_prompts": n} for n in (40, 110, 90))
     effects = tuple(f"fitted to {0.3 * k:.1f} of the model's own entropies" for k in (1, 2, 3))
-    worlds = []
+    simulations = []
     for axis in ("ridge", "encoding"):
         fitted = f"{axis} axis fitted to noise"
-        worlds += [
-            World("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel, "alone"), read_outs, read_outs,
+        simulations += [
+            Simulation("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel, "alone"), read_outs, read_outs,
                   (), "24 sequences", tunnel | {"axis": axis}),
-            World("causal", f"{fitted}, one feature tells", partial(_axis, _one_feature, "alone"), read_outs[:2],
+            Simulation("causal", f"{fitted}, one feature tells", partial(_axis, _one_feature, "alone"), read_outs[:2],
                   (), effects, "40 prompts", alone | {"axis": axis}),
-            World("causal", f"{fitted}, five near-copies of each prompt", partial(_axis, _one_feature, "fives"),
+            Simulation("causal", f"{fitted}, five near-copies of each prompt", partial(_axis, _one_feature, "fives"),
                   read_outs[:2], (), effects, "110 prompts", fives | {"axis": axis}),
-            World("causal", f"{fitted}, templates of unequal size", partial(_axis, _one_feature, "templates"),
+            Simulation("causal", f"{fitted}, templates of unequal size", partial(_axis, _one_feature, "templates"),
                   read_outs[:2], (), effects, "90 prompts", threes | {"axis": axis}),
         ]  # fmt: skip
-    return Trials(tuple(worlds))
+    return Trials(tuple(simulations))
 
 
 def _axis(

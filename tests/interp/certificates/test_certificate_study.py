@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import interp
-from interp.certifying.study import Certificate
-from interp.certifying.texts import TEXTS, draw, effects
-from interp.certifying.worlds import Trials, trials_of
+from interp.certificates.simulations import Trials, trials_of
+from interp.certificates.study import Certificate
+from interp.certificates.text_simulations import TEXTS, draw, effects
 from interp.errors import InterpError, UnknownName, UsageError
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
@@ -66,7 +66,7 @@ def test_a_probe_that_nobody_registered_is_certified_by_where_it_lies(tmp_path):
     }
     row = row_of(record)
     assert row["n_judged"] == row["n_null"] == 65 and row["power_3"] > 0.5 and row["n_planted"] == 13
-    assert row["n_worst"] == 0, "of one kind there are too few worlds for a rate of its own"
+    assert row["n_worst"] == 0, "of one kind there are too few simulations for a rate of its own"
     assert row["word"] in ("holds", "liberal") and row["called"] < 0.3
     assert row_of(record, "n")["word"] == "no p" and "no null" in row_of(record, "n")["why"]
     page = (record.path / "report.html").read_text()
@@ -102,11 +102,11 @@ def test_a_probe_that_is_not_there_is_refused(probe, error, words):
         interp.certify(probe, scale="smoke", out=None)
 
 
-def test_a_setting_that_does_not_fit_and_a_probe_without_worlds_are_refused():
+def test_a_setting_that_does_not_fit_and_a_probe_without_simulations_are_refused():
     with pytest.raises(UsageError, match="does not fit"):
         interp.certify(HERE, settings={"n_permutations": "many"}, out=None)
 
-    with pytest.raises(UsageError, match=r"changes the model.*\n.*interp\.worlds"):
+    with pytest.raises(UsageError, match=r"changes the model.*\n.*interp\.simulations"):
         interp.certify(f"{__name__}:Editing", scale="smoke", out=None)
 
 
@@ -117,18 +117,19 @@ class Editing(FirstCoordinates):
         return ()
 
 
-def test_every_shipped_probe_has_worlds_whose_numbers_it_finds():
-    assert set(entries("worlds")) == set(entries("probe"))
-    for name in entries("worlds"):
+def test_every_shipped_probe_has_simulations_whose_numbers_it_finds():
+    assert set(entries("simulations")) == set(entries("probe"))
+    for name in entries("simulations"):
         trials = trials_of(name)
-        assert isinstance(trials, Trials) and len(trials.worlds) > 1 and all(w.probe == name for w in trials.worlds)
-        assert len({world.name for world in trials.worlds}) == len(trials.worlds)
-        planted = [bool(set(world.null) - set(world.unplanted)) for world in trials.worlds]
-        counts = [len(world.effects) for world in trials.worlds]
+        assert isinstance(trials, Trials) and {kind.probe for kind in trials.simulations} == {name}
+        assert len(trials.simulations) > 1
+        assert len({kind.name for kind in trials.simulations}) == len(trials.simulations)
+        planted = [bool(set(kind.null) - set(kind.unplanted)) for kind in trials.simulations]
+        counts = [len(kind.effects) for kind in trials.simulations]
         assert all(n == 3 or (n == 0 and not p) for n, p in zip(counts, planted, strict=True)) and any(planted), name
-        assert all(world.n and world.null for world in trials.worlds), name
-        for world in trials.worlds:
-            assert set(world.small) <= set(load_entry("probe", name)().parameters()), (name, world.name)
+        assert all(kind.n and kind.null for kind in trials.simulations), name
+        for kind in trials.simulations:
+            assert set(kind.small) <= set(load_entry("probe", name)().parameters()), (name, kind.name)
 
 
 def test_a_text_holds_what_its_words_say():
