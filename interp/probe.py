@@ -111,39 +111,24 @@ class Planned:
     on: str | None = None
 
 
-FINDINGS_BYTES, HEAD_BYTES, VECTOR_BYTES = 110_000, 1_100, 8
-"""What a probe adds to a run's folder, as measured: whatever the model, for each of its heads, for a number saved."""
-
-
 @dataclass(frozen=True)
 class AnalysisCost:
-    """What the analysis of a probe takes on one core, as measured: for any capture, for each layer, and each row of it.
+    """Seconds of one core that the analysis of a probe takes, as measured: for any capture, and for a row of a layer.
 
-    Rows are the scored ones; `whole_row_seconds` and `row_bytes` are of all layers. `n_fits` of a layer decompose one
-    half of the rows and read `FITTED_LABELS` labels off the other half. Of each layer `n_saved` vectors are saved,
-    about as wide as the residual stream: of an axis its two vectors, say, at every site.
+    Rows are the scored ones. `n_fits` of a layer decompose one half of the rows and read `FITTED_LABELS` labels off the
+    other half.
     """
 
     seconds: float = 0.3
-    layer_seconds: float = 0.0
     row_seconds: float = 2e-5
-    whole_row_seconds: float = 0.0
-    row_bytes: int = 20_000
     n_fits: int = 0
-    n_saved: int = 0
 
     def analysis(self, info: ModelInfo, n_rows: int) -> float:
         """Seconds in all."""
         n, width = n_rows // 2, info.d_model
         rank = min(n, width)
         operations = 10 * rank**3 + 6 * n * width * rank + 2 * n * rank * FITTED_LABELS
-        fits = self.n_fits * operations * FIT_SECONDS
-        of_layer = self.layer_seconds + self.row_seconds * n_rows + fits
-        return self.seconds + self.whole_row_seconds * n_rows + info.n_layers * of_layer
-
-    def disk(self, info: ModelInfo) -> int:
-        """Bytes that the probe adds to a run's folder: tables, saved vectors and its part of the page."""
-        return FINDINGS_BYTES + info.n_layers * (HEAD_BYTES * info.n_heads + VECTOR_BYTES * self.n_saved * info.d_model)
+        return self.seconds + info.n_layers * (self.row_seconds * n_rows + self.n_fits * operations * FIT_SECONDS)
 
 
 @dataclass(frozen=True)

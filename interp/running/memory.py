@@ -30,6 +30,9 @@ LIBRARIES = 150 * MIB
 COPIES = 3
 """How often captured numbers lie in memory while they are analysed: kept as float32, and as float64 while worked on."""
 
+ROW_BYTES = 30_000
+"""What an analysis takes for a row beside the captured numbers."""
+
 _LOGITS = 3 * 4 * LOGITS_AT_ONCE
 """Logits are made so many numbers at a time: themselves, their logarithms, their exponentials."""
 
@@ -73,9 +76,7 @@ def memory_of(meta: MetaModel, passes: list[Passes], lens: int = 0) -> Memory:
         loading=0 if meta.stored == meta.placement.dtype else meta.file_bytes,
         activations=_activations(meta, passes),
         kept=kept,
-        analysis=max(
-            max((probe.cost.row_bytes for probe in p.probes), default=0) * len(p.text.rows("scored")) for p in base
-        ),
+        analysis=ROW_BYTES * max(len(p.text.rows("scored")) for p in base),
         is_on_cpu=meta.placement.device == "cpu",
     )
 

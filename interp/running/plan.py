@@ -1,7 +1,7 @@
 """What a run will cost, told before it starts from the configuration of the model alone: `interp plan`.
 
-Counted: passes, tokens, arithmetic, memory and disk. Measured: the rate at which this machine computes, for less than a
-second. The weights are neither read nor fetched.
+Counted: passes, tokens, arithmetic, memory and disk. Measured: one batch, for less than a second. The weights are
+neither read nor fetched.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -18,7 +18,7 @@ from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import Memory, memory_of
 from interp.running.meta_model import MetaModel, known_shape, meta_model
 from interp.running.passes import Passes, passes_of
-from interp.running.speed import PER_CONDITION, Rates, Work, measure_rates, threads_of, work_of
+from interp.running.speed import pass_seconds, seconds_per_operation
 
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
@@ -32,8 +32,9 @@ LOADED_PER_SECOND = 800e6
 CHECKED_TOKENS = 150
 """The self-check takes as long as so many tokens of a full batch: four passes, each of which reads all weights."""
 
-PAGE_BYTES = 2_100_000
-"""A page without probes, which is the drawing library."""
+PAGE_BYTES, FINDINGS_BYTES, HEAD_BYTES, VECTOR_BYTES = 2_100_000, 110_000, 1_100, 32
+"""What a run writes, as measured: a page without probes, which is the drawing library; each probe, whatever the model,
+for each of its heads, and for each feature of a layer."""
 
 
 @dataclass(frozen=True)
@@ -139,32 +140,33 @@ def plan(options: PlanOptions) -> Plan:
         passes = passes_of(meta.model, chosen, options, n_earlier, optional)
         memory = memory_of(meta, passes, lens_bytes(options.lens))
     n_times = 1 + options.n_untrained if options.null == "untrained" else 1
-    rates = measure_rates(meta) if options.is_timed else None
+    per_operation = seconds_per_operation(meta) if options.is_timed else None
     return Plan(
         model=meta.model.info,
         probes=tuple(probe.name for probe in chosen if any(probe in p.probes for p in passes)),
-        steps=tuple(_cost(p, meta, rates, n_times) for p in passes),
+        steps=tuple(_cost(p, meta, per_operation, n_times) for p in passes),
         memory=memory,
         free=free_bytes(meta.placement),
-        disk=PAGE_BYTES + sum(probe.cost.disk(meta.model.info) for probe in chosen),
+        disk=_disk(meta.model.info, len(chosen)),
         download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task else (n_earlier or 0) * meta.file_bytes),
-        loading_seconds=None if rates is None else _loading(meta, rates, 1 + (n_earlier or 0)),
+        loading_seconds=None if per_operation is None else _loading(meta, per_operation, 1 + (n_earlier or 0)),
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )
 
 
-def _cost(p: Passes, meta: MetaModel, rates: Rates | None, n_times: int) -> PassCost:
-    n, n_layers = p.n * n_times, meta.model.info.n_layers
-    seconds = None
-    if rates is not None:
-        passing = work_of(p, meta).seconds(rates) / threads_of(p, meta)
-        seconds = n * (passing + (PER_CONDITION if p.is_edited else 0.0))
-    n_rows = len(p.text.rows("scored"))
-    analysis = n_times * sum(probe.cost.analysis(meta.model.info, n_rows) for probe in p.probes)
-    return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, n_layers - p.first_layer), seconds, float(analysis))
+def _cost(p: Passes, meta: MetaModel, per_operation: float | None, n_times: int) -> PassCost:
+    info, n, n_rows = meta.model.info, p.n * n_times, len(p.text.rows("scored"))
+    seconds = None if per_operation is None else n * pass_seconds(p, meta, per_operation)
+    analysis = n_times * sum(probe.cost.analysis(info, n_rows) for probe in p.probes)
+    return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, info.n_layers - p.first_layer), seconds, float(analysis))
 
 
-def _loading(meta: MetaModel, rates: Rates, n_models: int) -> float:
+def _disk(info: ModelInfo, n_probes: int) -> int:
+    of_layer = HEAD_BYTES * info.n_heads + VECTOR_BYTES * info.d_model
+    return PAGE_BYTES + n_probes * (FINDINGS_BYTES + info.n_layers * of_layer)
+
+
+def _loading(meta: MetaModel, per_operation: float, n_models: int) -> float:
     """Reading the weights, and the self-check, of the model and of its checkpoints."""
-    checked = Work(2.0 * CHECKED_TOKENS * meta.model.info.n_parameters).seconds(rates)
+    checked = 2 * CHECKED_TOKENS * meta.model.info.n_parameters * per_operation
     return n_models * (meta.memory_bytes / LOADED_PER_SECOND + checked)

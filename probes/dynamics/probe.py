@@ -82,7 +82,7 @@ class Dynamics(Probe):
     )  # fmt: skip
     observational: ClassVar[bool] = False
     follows_checkpoints: ClassVar[bool] = True
-    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=3e-4, row_bytes=60_000)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=3e-4)
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -85,7 +85,7 @@ class Manifold(Probe):
 
     name: ClassVar[str] = "manifold"
     quantities: ClassVar[Quantities] = QUANTITIES
-    cost: ClassVar[AnalysisCost] = AnalysisCost(4.0, 0.45, row_seconds=0.0, whole_row_seconds=1e-4, row_bytes=30_000)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(seconds=5.0)
     question: ClassVar[str] = (
         "Do value vectors lie on a low-dimensional manifold that is ordered by the model's uncertainty?"
     )

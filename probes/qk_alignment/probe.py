@@ -62,7 +62,7 @@ class QKAlignment(Probe):
 
     name: ClassVar[str] = "qk_alignment"
     quantities: ClassVar[Quantities] = QUANTITIES
-    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=2.5e-4)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=2e-4)
     question: ClassVar[str] = "Do queries select keys by content, and does attention match the posterior?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(

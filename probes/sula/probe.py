@@ -88,7 +88,7 @@ class Sula(Probe):
             "Its answers are further from the exact posterior than from those of other sequences.",
         ),
     )  # fmt: skip
-    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=4e-4)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=4e-4)
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -93,9 +93,7 @@ class ValueAxis(Probe):
 
     name: ClassVar[str] = "value_axis"
     quantities: ClassVar[Quantities] = QUANTITIES
-    cost: ClassVar[AnalysisCost] = AnalysisCost(
-        row_seconds=0.0, whole_row_seconds=4e-4, n_fits=2 * N_HALVINGS * 3, n_saved=3 * 6
-    )
+    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=2 * N_HALVINGS * 3)
     question: ClassVar[str] = (
         "Is there a direction that encodes how uncertain the model is, and is it the first principal component?"
     )

@@ -34,7 +34,7 @@ from interp.running.meta_model import meta_model
 from interp.running.passes import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
 from interp.running.plan import Plan, plan
 from interp.running.spec import make_probe
-from interp.running.speed import Rates, Work, work_of
+from interp.running.speed import operations_of, pass_seconds
 from interp.system import threads
 
 TUNNEL = "tunnel:bijection-gpt-neox"
@@ -173,8 +173,6 @@ def test_edited_pass_starts_at_its_first_layer_and_default_causal_has_a_hundred_
 
 
 def test_seconds_add_up():
-    rates = Rates(operation=1e-9, exponential=1e-8)
-    assert Work(3e9, 2e8, 1e3).seconds(rates) == pytest.approx(3 + 2 + 1000 * speed.PER_READING)
     found = plan(TUNNEL, probes=["manifold"], n_pool=40)
     assert found.seconds is not None and found.reading_seconds is not None and found.loading_seconds is not None
     low, high = found.seconds
@@ -192,8 +190,8 @@ def test_operations_are_those_that_pytorch_counts(name):
     with counted, sdpa_kernel(SDPBackend.MATH):  # products, which are all counted
         capture(model, pool.prompts, pool.tokens.ids, probe.needs)
     base = passes_of(meta.model, [probe], options)[0]
-    assert work_of(base, meta).operations == pytest.approx(counted.get_total_flops(), rel=0.05)
-    half = work_of(replace(base, first_layer=2), meta).operations
+    assert operations_of(base, meta) == pytest.approx(counted.get_total_flops(), rel=0.05)
+    half = operations_of(replace(base, first_layer=2), meta)
     assert half == pytest.approx(counted.get_total_flops() / 3, rel=0.1)
 
 
@@ -207,19 +205,18 @@ def test_rates_are_of_processor_time():
     assert 0 < speed._seconds(act, torch.device("cpu")) < 0.015
 
 
-def test_threads_are_those_of_the_run(monkeypatch):
+def test_a_pass_has_the_threads_of_the_run(monkeypatch):
     """Conditions share passes up to a full batch; the blocks of a small tunnel are worth one thread."""
     for name in threads.OWN_SETTING:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     meta = meta_model(RunOptions(TUNNEL, n_pool=40))
     (base,) = passes_of(meta.model, [make_probe("manifold", {})], RunOptions(TUNNEL, n_pool=40))
-    assert speed.threads_of(base, meta) == 1
-    monkeypatch.setattr(threads, "PER_THREAD", 2 * 920 * speed.n_block_weights(meta) // 3)
-    assert speed.threads_of(base, meta) == 3
-    assert speed.threads_of(replace(base, is_edited=True, n=2), meta) == 6
+    alone = pass_seconds(base, meta, 1e-9)
+    monkeypatch.setattr(threads, "PER_THREAD", threads.PER_THREAD // 10_000)
+    assert pass_seconds(base, meta, 1e-9) < pass_seconds(replace(base, n_tokens=1), meta, 1e-9) * 920
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert speed.threads_of(base, meta) == 8
+    assert pass_seconds(base, meta, 1e-9) == alone / 8
 
 
 def test_fits_are_counted_by_the_rank_of_half_the_rows():
@@ -229,14 +226,7 @@ def test_fits_are_counted_by_the_rank_of_half_the_rows():
     wide, narrow = replace(info, d_model=10**6), replace(info, d_model=1)
     assert cost.analysis(narrow, 2000) == pytest.approx(10 * cost.analysis(narrow, 200), rel=1e-3)
     assert cost.analysis(wide, 200) < cost.analysis(wide, 2000) / 90
-    assert AnalysisCost(1.0, 2.0, 3.0, whole_row_seconds=5.0).analysis(info, 4) == 21 + info.n_layers * 14
-
-
-def test_a_conditions_own_work_is_counted_beside_its_pass():
-    causal = make_probe("causal", {"layers": "1", "n_controls": 19})
-    found = plan(TUNNEL, probes=[causal], n_pool=40)
-    edited = [step for step in found.steps if step.what == "conditions of causal"]
-    assert sum(s.seconds for s in edited) > sum(s.n for s in edited) * speed.PER_CONDITION
+    assert AnalysisCost(1.0, 3.0).analysis(info, 4) == 1 + info.n_layers * 12
 
 
 def test_names_and_settings_are_checked_as_for_a_run(tmp_path):
