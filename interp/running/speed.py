@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from interp.hooks.pattern_sites import CONTRASTS, NULL_SITES
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.running.meta_model import MetaModel
 from interp.running.passes import Passes
@@ -26,6 +25,9 @@ WIDEST = 1024
 
 READING = 2.0
 """A pass takes so many times as long as its products, as measured: rotary embedding, hooks, sums of attention."""
+
+PER_CONDITION = 0.008
+"""Seconds in which edits are made ready and what a probe keeps of a condition is worked out."""
 
 
 def seconds_per_operation(meta: MetaModel) -> float:
@@ -71,7 +73,8 @@ def pass_seconds(p: Passes, meta: MetaModel, per_operation: float) -> float:
     n_threads = 1
     if meta.placement.device == "cpu":  # conditions share passes
         n_threads = threads_worth(2 * min(TOKENS_PER_BATCH, p.n_tokens * (p.n if p.is_edited else 1)) * n_weights)
-    return READING * operations_of(p, meta) * per_operation / n_threads
+    computing = READING * operations_of(p, meta) * per_operation / n_threads
+    return computing + (PER_CONDITION if p.is_edited else 0.0)
 
 
 def operations_of(p: Passes, meta: MetaModel) -> float:
