@@ -6,7 +6,7 @@ entry under the entry points `interp.families`, by their `model_type`; one that 
 its classes with `AutoConfig` and `AutoModelForCausalLM` in the same module.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
@@ -47,7 +47,8 @@ class Layout:
         """The heads of one projection from a module's output `[..., out]`: `[..., head, d_head]`."""
         if self.kind == "separate":
             n_heads = shape.n_heads if which == "q" else shape.n_kv_heads
-            return out.unflatten(-1, (n_heads, -1))[..., : shape.d_head]  # a gate may stand behind each query
+            heads = out.unflatten(-1, (n_heads, -1))[..., : shape.d_head]  # a gate may stand behind each query
+            return heads * shape.key_scale if which == "k" and shape.key_scale != 1.0 else heads
         if self.kind == "per_head":
             groups = out.unflatten(-1, (shape.n_kv_heads, -1, shape.d_head))
             return groups[..., :-2, :].flatten(-3, -2) if which == "q" else groups[..., "kv".index(which) - 2, :]
@@ -58,11 +59,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class HeadShape:
-    """Numbers of heads and their size, from the configuration."""
+    """Numbers of heads, their size, and what keys are multiplied by (Falcon-H1), from the configuration."""
 
     n_heads: int
     n_kv_heads: int
     d_head: int
+    key_scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,11 @@ class Family:
     final_norm: str
     attention: str | None = None
     mixer: str | None = None
-    """Module that some layers have in place of attention (a convolution, a state-space model)."""
+    """Module that some layers have in place of attention, or all beside it: a convolution, a state-space model."""
     unpassed: str | None = None
     """Field of the configuration that lists layers which text does not pass; the others are numbered without them."""
-    mlp: str | None = None
+    mlp: str | tuple[str, ...] | None = None
+    """The feed-forward, or modules whose outputs are summed (experts, and one that all tokens pass), in their order."""
     layout: Layout | None = None
     out: str | None = None
     parallel: bool | str = False
@@ -135,8 +138,9 @@ class Family:
     """Queries are divided by the root of d_head before the attention hook instead of the scores after it."""
     adds_if: str | None = None
     """Field of the configuration without which the sum of stream and block is normalised itself (OPT-350m)."""
-    added_times: str | None = None
-    """Field of the configuration that multiplies what both parts of a block add to the residual stream (Granite)."""
+    added_times: str | Mapping[str, str] | None = None
+    """Field of the configuration that multiplies what all parts of a block add to the residual stream (Granite), or
+    one for each site that has its own (Falcon-H1)."""
     behind_norm: str | None = None
     """Module between final norm and output head, where that is of another width than the stream (OPT)."""
     logits_times: str | None = None
@@ -169,22 +173,24 @@ class Family:
         if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", False):
             n_kv_heads = 1
         d_head = getattr(config, "head_dim", None) or config.hidden_size // n_heads
-        return HeadShape(n_heads, n_kv_heads, d_head)
+        return HeadShape(n_heads, n_kv_heads, d_head, getattr(config, "key_multiplier", 1.0))
 
     def n_experts(self, config: "PretrainedConfig") -> int:
         """Experts of every layer; 0 without them, where some layers have none, and where no router is named."""
         is_mixed = getattr(config, "mlp_only_layers", None) or getattr(config, "decoder_sparse_step", 1) != 1
         if self.router is None or is_mixed:
             return 0
-        return getattr(config, "num_local_experts", None) or config.num_experts
+        count = getattr(config, "num_local_experts", None)
+        return config.num_experts if count is None else count
 
     def adds(self, config: "PretrainedConfig") -> bool:
         """Whether the residual stream is the sum of what blocks add to it."""
         return self.adds_if is None or bool(getattr(config, self.adds_if))
 
-    def summed_scale(self, config: "PretrainedConfig") -> float:
-        """What the outputs of both parts of a block are multiplied by before they are added to the stream."""
-        return 1.0 if self.added_times is None else float(getattr(config, self.added_times))
+    def summed_scale(self, config: "PretrainedConfig", site: str) -> float:
+        """What the output of a part of a block is multiplied by before it is added to the stream."""
+        field = self.added_times.get(site) if isinstance(self.added_times, Mapping) else self.added_times
+        return 1.0 if field is None else float(getattr(config, field))
 
     def logit_scale(self, config: "PretrainedConfig") -> float:
         """What the products with the output head are multiplied by."""
@@ -234,8 +240,8 @@ class Family:
         return () if self.unpassed is None else getattr(config, self.unpassed)
 
     def attends(self, layer: "torch.nn.Module") -> bool:
-        """Whether a decoder layer has attention, and nothing in its place."""
-        return self.attention is not None and (self.mixer is None or getattr(layer, self.mixer, None) is None)
+        """Whether a decoder layer has attention, and not another module in its place."""
+        return self.attention is not None and _has(layer, self.attention)
 
     def attention_by_layer(self, module: "PreTrainedModel") -> dict[int, "torch.nn.Module"]:
         """The attention of each layer that has one, by the number of the layer."""
@@ -250,7 +256,9 @@ class Family:
         """The layers that have attention, where not all have, as the configuration states them."""
         if self.mixer is None:
             return None
-        return tuple(n for n, kind in enumerate(config.layer_types) if kind in ("attention", "full_attention"))
+        kinds = ("attention", "full_attention", "hybrid")
+        having = tuple(n for n, kind in enumerate(config.layer_types) if kind in kinds)
+        return None if len(having) == len(config.layer_types) else having
 
     def refuse_shared_parts(self, module: "PreTrainedModel") -> None:
         """Raise `ModelError` where two layers have a module with weights in common: what it does is heard of both."""
@@ -266,14 +274,22 @@ class Family:
                         fix="Give each layer a copy (copy.deepcopy), which may share the weights themselves.",
                     )
 
-    def summed_modules(self, layer: "torch.nn.Module") -> dict[str, "torch.nn.Module"]:
+    def summed_modules(self, layer: "torch.nn.Module") -> dict[str, "tuple[torch.nn.Module, ...]"]:
         """The modules whose outputs a decoder layer adds to the residual stream, by site (`attn_out`, `mlp_out`).
 
-        What stands in place of attention is `mixer_out`, which is no site, and adds to the stream all the same.
+        What stands in place of attention or beside it is `mixer_out`, which is no site, and adds to the stream all the
+        same. Of several modules of one site the outputs are summed; they are in the order in which they run.
         """
-        mixed = {"attn_out": self.attention_sum or self.attention} if self.attends(layer) else {"mixer_out": self.mixer}
-        paths = {**mixed, "mlp_out": self.mlp_sum or self.mlp}
-        return {site: attrgetter(path)(layer) for site, path in paths.items() if path is not None}
+        paths = {
+            "attn_out": (self.attention_sum or self.attention if self.attends(layer) else None,),
+            "mixer_out": (self.mixer,),
+            "mlp_out": self.mlp if isinstance(self.mlp, tuple) else (self.mlp_sum or self.mlp,),
+        }
+        found = {
+            site: tuple(attrgetter(path)(layer) for path in each if path is not None and _has(layer, path))
+            for site, each in paths.items()
+        }
+        return {site: modules for site, modules in found.items() if modules}
 
     def projection_weight(
         self, attention: "torch.nn.Module", which: Projection, shape: HeadShape
@@ -294,6 +310,10 @@ class Family:
         module: Any = attrgetter(self.out)(attention)
         weight = module.weight if self.out_transposed else module.weight.T
         return weight.unflatten(0, (shape.n_heads, shape.d_head)), getattr(module, "bias", None)
+
+
+def _has(layer: "torch.nn.Module", path: str) -> bool:
+    return getattr(layer, path.partition(".")[0], None) is not None
 
 
 _LLAMA = Family(
@@ -337,6 +357,10 @@ _BY_POSITION = QkNorm("q_norm", "k_norm", "pos_head")
 _BY_HEAD = QkNorm("q_norm", "k_norm", "head_pos")
 _BEHIND = QkNorm("q_norm", "k_norm", "head_pos", behind_rotary=True)
 _FLAT = QkNorm("q_norm", "k_norm", "flat")
+
+_SHARED = {"mlp": ("block_sparse_moe", "shared_mlp"), "router": "block_sparse_moe.router",
+           "added_times": "residual_multiplier", "logits_over": "logits_scaling"}  # fmt: skip
+"""Granite with experts, and beside them a feed-forward that all tokens pass; the one or the other may be missing."""
 
 _GATED = "linear attention in most layers; a gate multiplies head outputs, z is what enters W_O"
 _ITS_OWN = "its attention asks no interface, and is asked by its own forward while it is read"
@@ -403,6 +427,8 @@ _TABLE = (
     _like_llama("granitemoe", mlp="block_sparse_moe", added_times="residual_multiplier", logits_over="logits_scaling",
                 router="block_sparse_moe.router",
                 note="scaled residual branches, embeddings and logits; mixture of experts"),
+    _like_llama("granitemoeshared", **_SHARED,
+                note="scaled residual branches, embeddings and logits; mixture of experts"),
     _like_llama("hy_v3", qk_norm=_BY_HEAD, note="mixture of experts"),
     _like_llama("hyperclovax", added_times="residual_multiplier", logits_times="logits_scaling",
                 attention_sum="post_norm1", mlp_sum="post_norm2",
@@ -447,10 +473,13 @@ _TABLE = (
                 note="Mamba in place of attention in most layers; no rotary embedding; mixture of experts"),
     _like_llama("bamba", final_norm="model.final_layernorm", mixer="mamba", mlp="feed_forward",
                 note="Mamba-2 in place of attention in most layers; partial rotary embedding"),
-    _like_llama("granitemoehybrid", mixer="mamba", mlp="shared_mlp", added_times="residual_multiplier",
-                logits_over="logits_scaling",
-                note="Mamba-2 in place of attention in most layers; scaled residual branches, embeddings and logits",
-                refused=(("num_local_experts", True, "two modules of a block add up to its feed-forward output"),)),
+    _like_llama("granitemoehybrid", mixer="mamba", **_SHARED,
+                note="Mamba-2 in place of attention in most layers; scaled residual branches, embeddings and logits; "
+                "mixture of experts in some models"),
+    _like_llama("falcon_h1", final_norm="model.final_layernorm", mixer="mamba", mlp="feed_forward",
+                added_times={"attn_out": "attention_out_multiplier", "mixer_out": "ssm_out_multiplier"},
+                logits_times="lm_head_multiplier",
+                note="Mamba-2 beside attention in every layer; scaled keys, branches, embeddings and logits"),
     _like_llama("mllama_text_model", unpassed="cross_attention_layers",
                 note="Llama 3.2 Vision: layers of cross-attention are left out, text passes none of them"),
     _like_llama("qwen3_next", qk_norm=_BY_POSITION, mixer="linear_attn", note=_GATED + "; mixture of experts"),
@@ -476,11 +505,9 @@ REFUSED = {
     "minimax": ("MiniMax-Text-01", _HYBRID),
     "nemotron_h": ("Nemotron-H", _HYBRID),
     "recurrent_gemma": ("RecurrentGemma", _HYBRID),
-    "falcon_h1": ("Falcon-H1", "a state-space branch adds to the residual stream beside attention in every block"),
     "hunyuan_v1_dense": ("HunYuan", _NORMED_LATE),
     "hunyuan_v1_moe": ("HunYuan MoE", _NORMED_LATE),
     "bitnet": ("BitNet", "head outputs are normalised together before the output projection"),
-    "granitemoeshared": ("Granite MoE with shared experts", "two modules of a block add up to its feed-forward output"),
     "gemma4_text": (
         "Gemma 4",
         "its heads are of another size in some layers, some layers use the keys and values of others, and every block "

@@ -93,7 +93,7 @@ def _paths(model: Model) -> Iterator[tuple[str, int, str, bool]]:
         if family.attention is not None:
             yield "z", layer, f"{block}.{family.attention}.{family.out}", True
             yield "attn_out", layer, f"{block}.{family.attention_sum or family.attention}", False
-        if family.mlp_sum or family.mlp:
+        if isinstance(family.mlp_sum or family.mlp, str):
             yield "mlp_out", layer, f"{block}.{family.mlp_sum or family.mlp}", False
 
 
@@ -128,14 +128,15 @@ def any_tokenizer() -> Any:
 
 def _compared(seen: Observations, theirs: _Sites, witness: str) -> Iterator[Check]:
     """The largest error of every site over the layers that the library gives of it."""
-    scale = seen.model.family.summed_scale(seen.model.config)
+    family, config = seen.model.family, seen.model.config
     for site in dict.fromkeys(site for site, _ in theirs):
         layers = [layer for of, layer in theirs if of == site]
         error = error_of_logits if site == "logits" else relative_error
         errors = []
         for layer in layers:
             mine = _ours(seen, site, layer)
-            other = first_of(theirs[site, layer]) * (scale if site in ("attn_out", "mlp_out") else 1.0)
+            added = site in ("attn_out", "mlp_out")
+            other = first_of(theirs[site, layer]) * (family.summed_scale(config, site) if added else 1.0)
             errors.append(error(mine, other.reshape(mine.shape)))
         meaning = f"{site} equals that of {witness}" + ("" if site == "logits" else f", in {len(layers)} layers")
         yield Check(f"{witness} {site}", meaning, max(errors) <= seen.bound, max(errors), seen.bound)

@@ -106,7 +106,7 @@ def _show(asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) 
     ]
     show_table("KL(final prediction || lens), bits, on prompts held out", ["depth", *names], rows)
     show_notes([f"{len(read.held)} prompts; 95 % t intervals over their clusters"])
-    if first_lacking(model, [Need("attn_logit"), Need("mlp_logit")]) is None:
+    if first_lacking(model, [Need("attn_logit"), Need("mlp_logit")], everywhere=True) is None:
         held = [read.ids[i] for i in read.held]
         written = [
             [each.lens, each.block, f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]", f"{each.share:.0%}"]

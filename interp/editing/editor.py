@@ -29,7 +29,7 @@ from interp.hooks.attention import (
     this_thread,
     this_thread_and_new_ones,
 )
-from interp.hooks.block_hooks import first_of, hidden_states, with_hidden_states
+from interp.hooks.block_hooks import first_of, hidden_states, on_sum, with_hidden_states
 from interp.hooks.pattern import AttentionCall
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
@@ -119,11 +119,11 @@ class Editor(Listener):
                     stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
             for place, layer in self._steps:
                 if place in ("block", "attn_out", "mlp_out"):
-                    parts = {"block": blocks[layer]} | self.model.family.summed_modules(blocks[layer])
+                    parts = {"block": (blocks[layer],)} | self.model.family.summed_modules(blocks[layer])
                     remember = heard_by(self.ours, self._remember(layer))
-                    hook = heard_by(self.ours, self._on_output(place, layer))
                     stack.callback(blocks[layer].register_forward_pre_hook(remember, with_kwargs=True).remove)
-                    stack.callback(parts[place].register_forward_hook(hook).remove)
+                    for module, part in on_sum(parts[place], self._on_output(place, layer)):
+                        stack.callback(module.register_forward_hook(heard_by(self.ours, part)).remove)
             yield
 
     def _on_input(self, layer: int) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:

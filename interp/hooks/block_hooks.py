@@ -6,8 +6,10 @@ for `q_pre` and `k_pre`.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -34,14 +36,16 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
         def add(handle: Any) -> None:
             stack.callback(handle.remove)
 
-        blocks, scale = model.family.layer_modules(model.module), model.family.summed_scale(model.config)
+        blocks = model.family.layer_modules(model.module)
         add(blocks[0].register_forward_pre_hook(of_this_thread(keep_shape), with_kwargs=True))
         for layer, block in enumerate(blocks):
             if "resid" in sites:
                 add(block.register_forward_pre_hook(of_this_thread(_input(heard, "resid", layer)), with_kwargs=True))
-            for site, module in model.family.summed_modules(block).items():
+            for site, modules in model.family.summed_modules(block).items():
                 if site in sites:
-                    add(module.register_forward_hook(of_this_thread(_output(heard, site, layer, shape, scale))))
+                    scale = model.family.summed_scale(model.config, site)
+                    for module, hook in on_sum(modules, _output(heard, site, layer, shape, scale)):
+                        add(module.register_forward_hook(of_this_thread(hook)))
             if ROUTED & set(sites):
                 assert model.family.router is not None
                 hook = _routed(heard, layer, shape, sites)
@@ -92,6 +96,30 @@ def with_hidden_states(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The same arguments with `x` as the hidden states, as a forward pre-hook returns them."""
     return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
+
+
+def on_sum(
+    modules: Sequence[torch.nn.Module], hook: Callable[..., Any]
+) -> list[tuple[torch.nn.Module, Callable[..., Any]]]:
+    """Modules whose outputs a block sums, in the order in which they run, each with its forward hook.
+
+    Together they let `hook` see the sum, as if the last module returned it; what it returns takes the sum's place.
+    """
+    *early, last = modules
+    kept: dict[tuple[int, int], torch.Tensor] = {}
+
+    def keep(place: int, module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
+        kept[threading.get_ident(), place] = out
+        return torch.zeros_like(out)
+
+    def act(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
+        total = sum((kept.pop((threading.get_ident(), place)) for place in range(len(early))), out)
+        replaced = hook(module, args, total)
+        return total if replaced is None else replaced
+
+    if not early:
+        return [(last, hook)]
+    return [*((module, partial(keep, place)) for place, module in enumerate(early)), (last, act)]
 
 
 def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size], scale: float) -> Callable[..., None]:

@@ -107,7 +107,7 @@ def packs_for(
     window = model.info.window
     may_begin_alike = (
         model.family.has_attention
-        and model.info.attention_layers is None
+        and model.family.mixer is None
         and (window is None or max(map(len, ids)) <= window)
         and not any(need.site in OF_NEIGHBOURS for need in needs)
     )

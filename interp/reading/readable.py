@@ -62,6 +62,8 @@ def first_lacking(model: Model, needs: Iterable[Need], *, everywhere: bool = Fal
         having = model.info.attention_layers
         if lacked is None and everywhere and having is not None and need.described.is_of_attention:
             lacked = f"attention in every layer (only in {', '.join(map(str, having))})"
+        if lacked is None and everywhere and model.family.mixer is not None and need.site in _OF_SUMS:
+            lacked = "blocks of attention and feed-forward alone: a state-space model adds to the stream beside them"
         if lacked is not None:
             return f"{need.site} ({need.described.meaning})", lacked
     return None

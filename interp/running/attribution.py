@@ -37,9 +37,10 @@ Answer = str | int | Sequence[str | int]
 class LogitAttribution:
     """Shares of the logit of an answer, over that of a wrong one (or over the mean of the vocabulary), in logits.
 
-    `heads`, `mlp` and `attention_bias` are by layer, `embedding` is what enters the first block, `constant` what the
-    biases of the final norm and of the output head add. They sum to `total`, the logit before any soft-cap. `null` is
-    the mean share of each head for random pairs of tokens in the place of the answers.
+    `heads` and `attention_bias` are by layer with attention (`attention_layers`). `mlp` and `mixer` are by layer; the
+    mixer is a state-space model or convolution in place of attention or beside it. `embedding` is what enters the first
+    block, `constant` what the biases of the final norm and of the output head add. All sum to `total`, the logit before
+    any soft-cap. `null` is the mean share of each head for random pairs of tokens in the place of the answers.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> found = interp.logit_attribution(model, interp.sampled_prompts(model.task, 4))
@@ -51,12 +52,14 @@ class LogitAttribution:
     model: str
     answer: tuple[str, ...]
     wrong: tuple[str, ...] | None
-    heads: Float[np.ndarray, "row layer head"]
+    attention_layers: tuple[int, ...]
+    heads: Float[np.ndarray, "row attention_layer head"]
     mlp: Float[np.ndarray, "row layer"]
-    attention_bias: Float[np.ndarray, "row layer"]
+    mixer: Float[np.ndarray, "row layer"]
+    attention_bias: Float[np.ndarray, "row attention_layer"]
     embedding: Float[np.ndarray, " row"]
     constant: Float[np.ndarray, " row"]
-    null: Float[np.ndarray, "draw layer head"]
+    null: Float[np.ndarray, "draw attention_layer head"]
 
     def __repr__(self) -> str:
         return brief(self)
@@ -64,8 +67,8 @@ class LogitAttribution:
     @property
     def total(self) -> Float[np.ndarray, " row"]:
         """The sum of all parts."""
-        blocks = self.heads.sum(axis=2) + self.mlp + self.attention_bias
-        return blocks.sum(axis=1) + self.embedding + self.constant
+        attention, others = self.heads.sum(axis=2) + self.attention_bias, self.mlp + self.mixer
+        return attention.sum(axis=1) + others.sum(axis=1) + self.embedding + self.constant
 
     def to_frame(self) -> "pandas.DataFrame":
         """One row a head, the largest first: mean over the rows, its 95 % t interval, and the band of its null."""
@@ -75,10 +78,11 @@ class LogitAttribution:
         low, high = np.full((2, *mean.shape), np.nan)
         if len(self.null):
             low, high = band(self.null)
-        layer, head = (x.ravel() for x in np.indices(mean.shape))
+        place, head = (x.ravel() for x in np.indices(mean.shape))
         frame = pandas.DataFrame({
-            "layer": layer, "head": head, "logits": mean.ravel(), "low": (mean - half).ravel(),
-            "high": (mean + half).ravel(), "null_low": low.ravel(), "null_high": high.ravel(),
+            "layer": np.array(self.attention_layers)[place], "head": head, "logits": mean.ravel(),
+            "low": (mean - half).ravel(), "high": (mean + half).ravel(), "null_low": low.ravel(),
+            "null_high": high.ravel(),
         })  # fmt: skip
         return frame.sort_values("logits", key=abs, ascending=False, ignore_index=True)
 
@@ -145,9 +149,11 @@ def logit_attribution(
     g, fixed = direction(right, last), constant(right)
     if other is not None:
         g, fixed = g - direction(other, last), fixed - constant(other)
-    scale = model.family.summed_scale(model.config)
+    scale, having = model.family.summed_scale(model.config, "attn_out"), model.info.layers_with_attention
     added = np.einsum("lrhd,lhdm->lrhm", found[z].astype(float), found[mixed].astype(float), optimize=True) * scale
     bias = found[attn_out].astype(float) - added.sum(axis=2)  # [layer, row, d_model]
+    beside = np.diff(found[resid].astype(float), axis=0) - found[mlp_out]  # [layer, row, d_model]
+    beside[list(having)] -= found[attn_out]
     pairs = np.random.default_rng(seed).integers(model.info.vocab_size, size=(2, n_null, n))
     null = np.array([
         np.einsum("lrhm,rm->lh", added, direction(a, last) - direction(b, last), optimize=True) / n
@@ -157,8 +163,10 @@ def logit_attribution(
         model=model.name,
         answer=words_of(model, right),
         wrong=None if other is None else words_of(model, other),
+        attention_layers=having,
         heads=np.einsum("lrhm,rm->rlh", added, g, optimize=True),
         mlp=np.einsum("lrm,rm->rl", found[mlp_out].astype(float), g),
+        mixer=np.einsum("lrm,rm->rl", beside * (model.family.mixer is not None), g),
         attention_bias=np.einsum("lrm,rm->rl", bias, g),
         embedding=np.einsum("rm,rm->r", found[resid][0].astype(float), g),
         constant=fixed,

@@ -64,6 +64,12 @@ CONFIGS = {
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
     "glm4_moe": {"use_qk_norm": True, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
     "granitemoe": {"residual_multiplier": 0.3, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "granitemoeshared": {
+        "residual_multiplier": 0.3,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 32,
+    },
     "hy_v3": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
     "hyperclovax": {"residual_multiplier": 0.3, "use_post_norm": True},
     "internlm3": {},
