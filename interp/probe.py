@@ -140,7 +140,7 @@ class Sentences:
     name says, else the words given here), `{value}`, `{size}` (its absolute value) and `{n}` of the number, and any
     number of the findings by its name. `no` is said if the number is no different from its null, `opposite` if it lies
     on the side that was not `expected`. `order` is the place among the questions of all probes, and `limit` what a yes
-    does not show.
+    does not show. Where the whole interval lies outside the band `full`, the answer is no more than partly yes.
 
     >>> interp.Sentences(90, "Are values long?", ("length",), "They are {value} long.", "They are not.").expected
     'above'
@@ -155,6 +155,7 @@ class Sentences:
     expected: Literal["above", "below"] = "above"
     limit: str = ""
     target: str = "the next-token entropy"
+    full: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

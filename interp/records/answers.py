@@ -20,10 +20,10 @@ from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 from interp.words import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
 
-Verdict = Literal["yes", "no", "opposite", "depends", "unclear", "number"]
+Verdict = Literal["yes", "partly", "no", "opposite", "depends", "unclear", "number"]
 SAID: Mapping[Verdict, str] = {
-    "yes": "Yes.", "no": "No.", "opposite": "No, the opposite.", "depends": "It depends.", "unclear": "Cannot tell.",
-    "number": "",
+    "yes": "Yes.", "partly": "Partly.", "no": "No.", "opposite": "No, the opposite.", "depends": "It depends.",
+    "unclear": "Cannot tell.", "number": "",
 }  # fmt: skip
 """A verdict as it opens its sentence; a number whose probe declares no question has none. An answer depends where a
 control puts the number on the other side of its null."""
@@ -147,7 +147,13 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
         return "no"
     if any(_is_reversed(h, s) for _, s in h.controls):
         return "depends"
-    return "yes" if h.standing == said.expected else "opposite"
+    if h.standing != said.expected:
+        return "opposite"
+    return "partly" if said.full and _misses(h.scalar.interval, said.full) else "yes"
+
+
+def _misses(interval: tuple[float, float] | None, band: tuple[float, float]) -> bool:
+    return interval is not None and (interval[1] < band[0] or interval[0] > band[1])
 
 
 def _is_reversed(h: Headline, twin: Scalar) -> bool:

@@ -1,7 +1,8 @@
 """The code that a probe is: a short hash of its own modules and of those that it computes with.
 
 It follows imports from the module of the probe's class to modules of the same package (of ours: `interp.probes` and
-`interp.statistics`). Comments, docstrings, layout, texts of several words and what only draws figures do not change it.
+`interp.statistics`). Comments, docstrings, layout, texts of several words, import statements and what only draws
+figures do not change it.
 """
 
 import ast
@@ -107,7 +108,7 @@ def _has_words(node: ast.expr) -> bool:
 
 
 def _plain(tree: ast.Module) -> str:
-    """The code without docstrings, comments, layout, texts of several words and what draws."""
+    """The code without docstrings, comments, layout, texts of several words, imports and what draws."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             node.body = [part for part in node.body if not _is_left_out(part)]
@@ -117,4 +118,6 @@ def _plain(tree: ast.Module) -> str:
 def _is_left_out(part: ast.stmt) -> bool:
     if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
         return isinstance(part.value.value, str)
+    if isinstance(part, ast.Import | ast.ImportFrom):
+        return True
     return isinstance(part, ast.FunctionDef) and part.name == _FIGURES

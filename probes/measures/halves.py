@@ -149,8 +149,13 @@ def exchanges_within(
 
     Rows of a sequence or a cluster depend on one another: exchanged one by one they would give too narrow a null.
     """
-    if not cloud.is_alone:
-        return shuffles(cloud.units, n, rng)
+    return orders_within(groups, n, rng) if cloud.is_alone else shuffles(cloud.units, n, rng)
+
+
+def orders_within(
+    groups: Shaped[np.ndarray, " row"], n: int, rng: np.random.Generator
+) -> Int[np.ndarray, "permutation row"]:
+    """`n` orders of the rows that exchange rows of one group, each by itself."""
     code = np.unique(groups, return_inverse=True)[1]
     orders = np.empty((n, len(code)), dtype=np.int64)
     in_order = np.argsort(code, kind="stable")

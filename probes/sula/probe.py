@@ -54,6 +54,8 @@ SAME_LENGTH = "padded"
 
 _STILL = "the coordinate never varies here, or what it is compared with does not"
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
+_BAYES = (0.8, 1.25)
+"""What counts as following Bayes' rule, whose slope and skill are 1."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,14 @@ class Sula(Probe):
             "Its log-odds change by {slope} bits per bit of evidence (Bayes' rule: 1; evidence ignored: 0).",
             "Its log-odds follow the evidence no better than that of other problems.",
             "Its log-odds change against the evidence, by {slope} bits per bit.",
+            full=_BAYES,
         ),
         Sentences(
             40, "Do the answers of {model} follow the evidence?", ("kl_skill",),
             "In KL, its answers are {kl_skill} of the way from the best constant answer (0) to Bayes' rule (1).",
             "Its answers are no closer to the exact posterior than to those of other sequences.",
             "Its answers are further from the exact posterior than from those of other sequences.",
+            full=_BAYES,
         ),
     )  # fmt: skip
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=4e-4)

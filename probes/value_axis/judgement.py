@@ -17,6 +17,7 @@ from .readout import Labels, PlaceRead, Read
 
 VOID = "these activations depend on the last token alone: nothing is left to read"
 FEW_RECUR = "too few prompts share their last token with another one of their half"
+FEW_TOGETHER = "too few prompts share their cluster with another one"
 
 
 @dataclass(frozen=True)

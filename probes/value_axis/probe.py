@@ -37,13 +37,13 @@ from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
-from ..measures.halves import N_HALVINGS, Halving, exchanges_within, halvings_of, label_by_type
+from ..measures.halves import N_HALVINGS, Halving, exchanges_within, halvings_of, label_by_type, orders_within
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.places import Counted, Place, at_same_layer, places_of
-from ..measures.sample_sizes import FEW_HALVES, MIN_LEVEL
+from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .judgement import FEW_RECUR, AxisRead, Judgement, told_by_nuisances
-from .quantities import KEPT, PREVIOUS, QUANTITIES, WITHIN_TOKEN
+from .judgement import FEW_RECUR, FEW_TOGETHER, AxisRead, Judgement, told_by_nuisances
+from .quantities import KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, Labels, PlaceRead, Split, read_place
 from .tables import axes_table, by_layer_table, held_out_table
 
@@ -248,13 +248,15 @@ class ValueAxis(Probe):
         self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Place], primary: int,
         previous: Mapping[str, np.ndarray], setting: Setting, quantities: Quantities,
     ) -> dict[str, Scalar]:  # fmt: skip
-        """Beyond the tokens before the last one, at the primary place and at the layer that is chosen most often."""
-        if not previous:
-            return {}
+        """Beyond the tokens before the last one (there, and at the layer chosen most often), and within clusters."""
         best = judgements[KEPT, "ridge", self.target].most_chosen(_at_first_site(places))
-        read = {at: self._beyond_previous(places[at], at, previous, setting) for at in {primary, best}}
-        at_place = {PREVIOUS: primary, f"best_layer_{PREVIOUS}": best}
-        return {name: quantities.scalar(name, read[at]) for name, at in at_place.items()}
+        found = {}
+        if previous:
+            read = {at: self._beyond_previous(places[at], at, previous, setting) for at in {primary, best}}
+            found = {PREVIOUS: read[primary], f"best_layer_{PREVIOUS}": read[best]}
+        if setting.pool.clusters is not None and setting.pool.one_row_each:
+            found[WITHIN_CLUSTERS] = self._within_clusters(places[primary], primary, setting)
+        return {name: quantities.scalar(name, of) for name, of in found.items()}
 
     def _beyond_previous(
         self, place: Place, at: int, previous: Mapping[str, np.ndarray], setting: Setting
@@ -269,15 +271,20 @@ class ValueAxis(Probe):
         left = _left_by(Halving.of(everything, everything, design, tokens), targets)
         orders = exchanges_within(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
         labels = _labels(targets, np.empty((rows.n_rows, 0)), left, orders)
-        splits = [
-            Split.of(Halving.of(h.fitting, h.judged, design, tokens), labels, pool.clusters) for h in setting.halvings
-        ]
-        counted = setting.counted[WITHIN_TOKEN]
-        counted = replace(counted, underpowered=[counted.underpowered[at]])
-        reason = "" if all(split.halving.is_usable for split in splits) else FEW_RECUR
-        read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
-        judged = Judgement("ridge", pool.target.name, WITHIN_TOKEN, labels, [read], counted, reason)
-        return judged.r2
+        halvings = [Halving.of(h.fitting, h.judged, design, tokens) for h in setting.halvings]
+        return _read_alone(place, at, labels, halvings, WITHIN_TOKEN, setting.counted[WITHIN_TOKEN], pool)
+
+    def _within_clusters(self, place: Place, at: int, setting: Setting) -> Estimates:
+        """The ridge axis at one place, labels and activations measured from the mean of their cluster."""
+        pool, nothing = setting.pool, np.empty((setting.pool.rows.n_rows, 0))
+        targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
+        orders = orders_within(pool.units, self.n_permutations, np.random.default_rng([self.seed, 4]))
+        halvings = [Halving.of(h.fitting, h.judged, nothing, pool.units) for h in setting.halvings]
+        counts = _counted(pool, halvings)
+        n_clusters = counts["n_clusters"] or 0
+        counted = Counted.of([place], pool, n_clusters < FEW_HALVED, FEW_HALVED if n_clusters else None, **counts)
+        labels = _labels(targets, nothing, targets, orders)
+        return _read_alone(place, 0, labels, halvings, KEPT, counted, pool)
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
         first = setting.halvings[0]
@@ -313,6 +320,18 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
     of_prompt = np.full(1 + int(rows["prompt"].max()), known.mean())
     of_prompt[before["prompt"]] = known
     return {"surprisal of the last token": of_prompt[rows["prompt"]]}
+
+
+def _read_alone(
+    place: Place, at: int, labels: Labels, halvings: Sequence[Halving], treatment: str, counted: Counted, pool: Cloud
+) -> Estimates:
+    """R² of the ridge axis at one place, which is number `at` of those that are counted."""
+    splits = [Split.of(halving, labels, pool.clusters) for halving in halvings]
+    few = FEW_RECUR if treatment == WITHIN_TOKEN else FEW_TOGETHER
+    reason = "" if all(halving.is_usable for halving in halvings) else few
+    counted = replace(counted, underpowered=[counted.underpowered[at]])
+    read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
+    return Judgement("ridge", pool.target.name, treatment, labels, [read], counted, reason).r2
 
 
 def _at_first_site(places: Sequence[Place]) -> list[int]:

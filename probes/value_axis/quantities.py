@@ -16,6 +16,7 @@ KEPT, WITHIN_TOKEN = "kept", "token"
 """The two treatments: nothing is taken out but the mean; all that the last token determines, and other nuisances."""
 
 PREVIOUS = "r2_beyond_previous"
+WITHIN_CLUSTERS = "r2_within_clusters"
 _EXCHANGED = {KEPT: "{targets} permuted between {drawn}s", WITHIN_TOKEN: "{within}"}
 _BEYOND = {
     KEPT: "",
@@ -65,8 +66,9 @@ def _controls(words: str, name: str) -> tuple[Control, ...]:
 
 _LAST, _BEFORE = "beyond the last token", "beyond the two tokens before it"
 _EMBEDDING = Control("beyond its embedding", "r2_beyond_embedding", essential=False)
+_WITHIN = Control("within clusters", WITHIN_CLUSTERS, essential=False)
 _OF_TARGET = {
-    "r2": _r2(is_headline=True, controls=(*_controls(_LAST, "r2_beyond_token"), _EMBEDDING)),
+    "r2": _r2(is_headline=True, controls=(*_controls(_LAST, "r2_beyond_token"), _EMBEDDING, _WITHIN)),
     "r2_beyond_token": _r2(
         WITHIN_TOKEN, is_headline=True, fact="the {brief} can be decoded beyond the last token",
         controls=_controls(_BEFORE, PREVIOUS),
@@ -121,6 +123,11 @@ QUANTITIES = Quantities(
         ),
         "nuisance_r2": _share(f"S{_UNSEEN}{{nuisances}} alone predict.", _EXCHANGED[KEPT]),
         PREVIOUS: _PREVIOUS, f"best_layer_{PREVIOUS}": _PREVIOUS,
+        WITHIN_CLUSTERS: _share(
+            f"S{_UNSEEN}a ridge readout explains within clusters: {{targets}} and activations are measured from the "
+            "mean of their cluster (template, document, near-copies), in clusters that the readout was not fitted on.",
+            "refitted on {targets} permuted within clusters",
+        ),
         "r2_beyond_embedding": _share(
             f"S{_UNSEEN}a ridge readout of the activations explains beyond the embedding of the last token, its "
             "frequency and surprisal, length, position and domain: from all prompts, but a weaker control than "

@@ -74,6 +74,16 @@ def test_the_twin_of_a_number_stands_in_the_same_sentence_and_may_turn_the_answe
     assert answer.verdict == verdict and words in answer.said and answer.said.startswith(SAID[verdict])
 
 
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [((0.2, 0.4), "partly"), ((0.7, 0.85), "yes"), ((0.97, 1.02), "yes"), ((1.3, 1.6), "partly"), (None, "yes")],
+)
+def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes(interval, verdict):
+    slope = replace(YES, interval=interval, interval_reason="" if interval else "one prompt")
+    (answer,) = answers(record_of(Findings("sula", {"slope": slope}, headline=("slope",))))
+    assert answer.verdict == verdict and answer.said.startswith(SAID[verdict])
+
+
 def test_a_failed_control_leaves_the_answer_open_and_is_named_as_what_would_change_it():
     (answer,) = answers(record_of(attention(YES, NO, essential=True)))
     assert answer.verdict == "unclear" and "does not hold without the first position (0.1 bits" in answer.sentence

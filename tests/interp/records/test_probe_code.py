@@ -74,6 +74,7 @@ def test_comments_docstrings_layout_texts_and_figures_do_not(hash_of):
     assert hash_of(probe=lambda text: text.replace("# at once", "# soon").replace("It doubles", "Doubles it")) == plain
     assert hash_of(helper=lambda text: text.replace("2 * x", "(2  *  x)")) == plain
     assert hash_of(figures="def draw(x): return 7") == plain
+    assert hash_of(probe=lambda text: "import math\n" + text) == plain
 
 
 def test_every_probe_has_a_hash_of_its_own():

@@ -165,6 +165,26 @@ def test_what_prompts_of_a_cluster_share_is_no_finding(text):
     assert max(smallest.values()) <= 2, smallest  # of 5 at a rate of .05, once in a thousand
 
 
+@pytest.mark.parametrize(("between", "within"), [(1.0, 0.0), (0.0, 1.0)])
+def test_between_and_within_clusters_are_told_apart(between, within):
+    """By hand: one half's deviations from the mean of their cluster predict those of clusters that are not in it."""
+    rng = np.random.default_rng(4)
+    cluster = np.repeat(np.arange(100), 4)
+    shared, own = rng.standard_normal(100)[cluster], rng.standard_normal(400)
+    own -= (np.bincount(cluster, own) / 4)[cluster]
+    points = 0.3 * rng.standard_normal((400, D)) + np.outer(shared + own, unit(np.ones(D)))
+    entropy = 5 + between * shared + within * own + 0.3 * rng.standard_normal(400)
+    found = world(points, entropy, cluster=cluster)["r2_within_clusters"]
+    deviations = [x - (np.array([x[cluster == c].mean(0) for c in range(100)]))[cluster] for x in (points, entropy)]
+    fit, judged = np.arange(400) < 200, np.arange(400) >= 200
+    slope = np.linalg.lstsq(deviations[0][fit], deviations[1][fit], rcond=None)[0]
+    left = deviations[1] - deviations[0] @ slope
+    by_hand = 1 - np.sum(left[judged] ** 2) / np.sum(deviations[1][judged] ** 2)
+    assert found.value == pytest.approx(by_hand, abs=0.1) and found.n_clusters == 100 and not found.underpowered
+    assert (found.p <= 0.05, found.value > 0.5) == ((True, True) if within else (False, False))
+    assert "r2_within_clusters" not in world(points, entropy).scalars  # prompts that are alone
+
+
 def test_what_the_token_before_tells_is_no_finding_at_any_layer():
     found = found_in_texts(Text(previous_tells=0.6), 0.0, 300, SMALL, np.random.default_rng(0), 0, 0.0)
     for name in ("r2", "best_layer_r2"):
