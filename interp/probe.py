@@ -101,7 +101,8 @@ class Planned:
     """Conditions that a probe is going to ask for, told from its fields alone; `interp plan` adds up what they cost.
 
     `n` conditions, each of `n_prompts` prompts, that edit nothing before the decoder block `first_layer`, counted from
-    0: passes start there. Baselines cost no pass of their own and are left out. `needs`, `on` as in `Condition`.
+    0: passes start there; `at` says at which positions they do, as in `Edit`. Baselines cost no pass of their own and
+    are left out. `needs`, `on` as in `Condition`.
     """
 
     n: int
@@ -109,6 +110,7 @@ class Planned:
     first_layer: int = 0
     needs: tuple[Need, ...] = ()
     on: str | None = None
+    at: str = "all"
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ class Belief(Probe):
             depths = _spread(info.n_layers + 1)
             for depth in depths:
                 n = len(SUBSPACES) + (N_RANDOM if depth == named_depth(depths) else N_ELSEWHERE)
-                yield Planned(n, -(-n_prompts // 5), depth, (OUTPUT,))
+                yield Planned(n, -(-n_prompts // 5), depth, (OUTPUT,), at="scored")
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
