@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 
 from interp.errors import Answering, RecordError, UnknownName, UsageError
 from interp.folds import FOLDS, PromptMean, Rows
+from interp.formatting import brief, html_table, text_table
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.system.array_files import digest_of_file, write_array
@@ -19,7 +20,6 @@ from interp.system.digest import digest_of
 from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, writing
 from interp.table import Table
-from interp.words import brief, html_table, text_table
 
 if TYPE_CHECKING:
     import xarray

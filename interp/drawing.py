@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from interp.formatting import short
 from interp.table import Table
-from interp.words import short
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -29,9 +29,9 @@ from jaxtyping import Float
 
 from interp.capture import ModelInfo
 from interp.errors import UsageError
+from interp.formatting import brief
 from interp.system.calls import AnsweringType
 from interp.system.plain_numbers import array, number, whole_number, whole_numbers
-from interp.words import brief
 
 Metric = Literal["raw", "z-scored"]
 SITES = ("q", "k", "v", "z", "resid")

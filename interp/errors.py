@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from interp.words import quoting
+from interp.formatting import quoting
 
 LISTED = ("model", "probe", "prompt", "tunnel")
 """Kinds of names that `interp list` shows."""

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from interp.errors import Answering, UnknownName
-from interp.table import Table, number_columns
-from interp.words import (
+from interp.formatting import (
     brief,
     html_table,
     near_zero_as_zero,
@@ -20,6 +19,7 @@ from interp.words import (
     text_table,
     with_unit,
 )
+from interp.table import Table, number_columns
 
 if TYPE_CHECKING:
     import pandas

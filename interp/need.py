@@ -6,9 +6,9 @@ from typing import Any
 
 from interp.errors import UsageError
 from interp.folds import Fold, Mean, Moments, PromptMean, Rows
+from interp.formatting import brief
 from interp.sites import Site, overview, site
 from interp.system.plain_numbers import plain, whole_numbers
-from interp.words import brief
 
 ROWS = Rows()
 

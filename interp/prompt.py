@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.errors import Answering, PromptError
+from interp.formatting import brief
 from interp.system.plain_numbers import plain
-from interp.words import brief
 
 if TYPE_CHECKING:
     import pandas

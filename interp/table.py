@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.errors import Answering, UnknownName
-from interp.words import printable
+from interp.formatting import printable
 
 if TYPE_CHECKING:
     import pandas

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from interp.errors import UsageError, optional_part
 from interp.findings import Findings
+from interp.formatting import printable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 from interp.system.whole_files import file_names, hidden_folder, make_folder, move, telling, writing
-from interp.words import printable
 
 from .plotly.prepare import themed
 

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 import interp
 from interp.cli.app import main
 from interp.errors import InterpError
+from interp.formatting import printable
 from interp.ledger.ledger import LEDGER_NAME, LedgerFile, show_ledger
 from interp.records import token_strip
 from interp.records.record import RunFile, RunRecord, open_run
@@ -37,7 +38,6 @@ from interp.running.generate import Continuation, Continuations
 from interp.running.patching import PatchingMap
 from interp.running.spec import RunSpec
 from interp.table import LABEL, Table
-from interp.words import printable
 from tests.hostile_files import RECORDS
 from tests.interp.certificates.test_certificate_study import HERE
 from tests.quick import quick

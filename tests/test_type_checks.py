@@ -6,9 +6,9 @@ import pytest
 from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import TypeCheckError
 
+from interp.formatting import near_zero_as_zero
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
-from interp.words import near_zero_as_zero
 
 EVEN = np.array([[0.5, 0.5]])
 

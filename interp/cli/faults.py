@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typer._click import exceptions
 
 from interp.errors import UnknownName, UsageError
+from interp.formatting import printable
 from interp.system.habits import option_of
 from interp.system.whole_files import FAULTS, telling
-from interp.words import printable
 
 _LONGEST = 200
 

@@ -12,6 +12,7 @@ from interp.certificates.verdicts import Count
 from interp.cli.terminal import bold, show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
 from interp.findings import Findings
+from interp.formatting import plain, short, with_unit
 from interp.model import Check, Model, heads_in_words
 from interp.records.answers import answers, settled, unclear
 from interp.records.headlines import COLUMNS, contradictions, headlines, tried
@@ -19,7 +20,6 @@ from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 from interp.settings import field_words
 from interp.statistics.quantities import in_general
-from interp.words import plain, short, with_unit
 
 if TYPE_CHECKING:
     from interp.families import Family

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from interp.words import printable
+from interp.formatting import printable
 
 _WORD = 14
 """The longest word that is kept whole where the terminal is narrow."""

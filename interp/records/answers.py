@@ -12,13 +12,13 @@ import numpy as np
 
 from interp.errors import InterpError
 from interp.findings import Findings, Scalar
+from interp.formatting import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
 from interp.probe import Question, Sentences
 from interp.records.headlines import Headline, headlines
 from interp.records.labels import clause
 from interp.records.power import detectable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
-from interp.words import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
 
 Verdict = Literal["yes", "partly", "no", "opposite", "depends", "unclear", "number"]
 SAID: Mapping[Verdict, str] = {

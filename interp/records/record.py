@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Control, Findings
+from interp.formatting import html_table, last_part, text_table
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
@@ -35,7 +36,6 @@ from interp.system.foreign_files import read_json, readable
 from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, shortened, writing
 from interp.table import Table
-from interp.words import html_table, last_part, text_table
 
 if TYPE_CHECKING:
     import pandas

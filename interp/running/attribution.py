@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 
 from interp.errors import PromptError, UsageError
+from interp.formatting import brief
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts
@@ -25,7 +26,6 @@ from interp.reading.lens import Lens
 from interp.settings import MOST, refuse_number
 from interp.statistics.intervals import band, t_half_width
 from interp.system.float64 import double
-from interp.words import brief
 
 if TYPE_CHECKING:
     import pandas

@@ -16,6 +16,7 @@ from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, needs_outputs, refuse_misfits
 from interp.edits import AblateHeads, Edit, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
+from interp.formatting import printable, text_table
 from interp.hooks.attention import claimed
 from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.model import Model
@@ -26,7 +27,6 @@ from interp.reading.forward import threads_of_pass
 from interp.running.donors import with_donors
 from interp.running.means import filled
 from interp.system.float64 import double
-from interp.words import printable, text_table
 
 if TYPE_CHECKING:
     import pandas

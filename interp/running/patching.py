@@ -17,6 +17,7 @@ from interp.capture import Capture
 from interp.editing.conditions import Run, read_conditions
 from interp.edits import SITES, Edit, ShiftAxis
 from interp.errors import PromptError, UnknownName, UsageError
+from interp.formatting import brief
 from interp.model import Model
 from interp.need import Need
 from interp.probe import Condition, Readout
@@ -28,7 +29,6 @@ from interp.statistics.intervals import band
 from interp.system.calls import fitted
 from interp.system.plain_numbers import plain
 from interp.system.progress import reporting
-from interp.words import brief
 
 if TYPE_CHECKING:
     import pandas

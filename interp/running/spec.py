@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
 
 from interp.errors import InterpError, UsageError
+from interp.formatting import printable
 from interp.loading.aliases import MEMORY
 from interp.options import OPTIONS, RunOptions
 from interp.probe import ADDED, Probe
@@ -17,7 +18,6 @@ from interp.settings import read_fields
 from interp.study import Study
 from interp.system.digest import digest_of
 from interp.system.foreign_files import readable
-from interp.words import printable
 
 RECORDED = tuple(name for name, option in OPTIONS.items() if option.recorded)
 

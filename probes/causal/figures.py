@@ -4,9 +4,9 @@ import numpy as np
 
 from interp.drawing import NULL, PALETTE, VALUE, Chart, error_bars, faded
 from interp.findings import Findings
+from interp.formatting import short
 from interp.probe import Figure
 from interp.table import Table
-from interp.words import short
 
 from ..measures.target import Target
 from .quantities import READOUTS

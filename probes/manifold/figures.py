@@ -7,9 +7,9 @@ import numpy as np
 
 from interp.drawing import NULL, PALETTE, VALUE, Chart, add_slider, blank, error_bars, faded, scale_of, within
 from interp.findings import Findings
+from interp.formatting import short
 from interp.probe import Figure
 from interp.table import Table
-from interp.words import short
 
 from ..measures.target import Target
 from .collapse import MIXED

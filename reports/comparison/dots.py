@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from interp.drawing import NULL, PALETTE, error_bars
+from interp.formatting import short
 from interp.probe import Figure
 from interp.table import Table
-from interp.words import short
 
 from ..page.sections import question_of
 from .names import cut, in_words, label_of, row_label

@@ -2,9 +2,9 @@
 
 import html
 
+from interp.formatting import short, with_unit
 from interp.records.labels import label
 from interp.table import Table
-from interp.words import short, with_unit
 
 _NAME = 34  # characters of a name along an axis
 

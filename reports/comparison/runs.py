@@ -9,10 +9,10 @@ from typing import Any
 
 from interp.errors import UsageError
 from interp.findings import Interval, Scalar
+from interp.formatting import last_part
 from interp.records.diff import flat_settings, scalars_of
 from interp.records.record import RunRecord, open_run
 from interp.system.progress import Report
-from interp.words import last_part
 
 TUNNEL = "tunnel"
 """Stands for a probe where the figures on a wind tunnel's card are compared: its errors against the exact posterior."""

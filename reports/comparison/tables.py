@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from interp.findings import Scalar
+from interp.formatting import cell, short
 from interp.records.diff import shift
 from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
 from interp.statistics.intervals import t_mean, t_quantile
 from interp.table import LABEL, Table, number_columns
-from interp.words import cell, short
 
 from .runs import Compared, Run
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from interp.findings import Scalar
+from interp.formatting import short_name
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
 from interp.ledger.replicate import JOINT, TRAINED
 from interp.ledger.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
-from interp.words import short_name
 
 from ..page.about import listed, software_entry, tool
 

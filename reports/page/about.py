@@ -7,9 +7,9 @@ from typing import Any
 
 from interp.errors import InterpError
 from interp.findings import Scalar
+from interp.formatting import p_equals, printable, short, short_name
 from interp.records.record import RunRecord
 from interp.running.spec import RunSpec
-from interp.words import p_equals, printable, short, short_name
 
 MODEL_FIELDS: Mapping[str, str] = {
     "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",

@@ -15,13 +15,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.findings import RULE
+from interp.formatting import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
 from interp.records.answers import SAID, Answer, answers, settled, unclear
 from interp.records.headlines import contradictions, tried
 from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
 from interp.system.whole_files import writing
-from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about

@@ -7,6 +7,7 @@ from typing import Any
 
 from interp.errors import InterpError, UnknownName
 from interp.findings import Findings, Interval, Null, Scalar
+from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
@@ -14,7 +15,6 @@ from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
-from interp.words import short
 
 from ..plotly.prepare import Plot, prepare, undrawable
 from . import certified

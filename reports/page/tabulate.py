@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from interp.formatting import cell, printable
 from interp.table import LABEL, Table
-from interp.words import cell, printable
 
 N_ROWS = 30
 """Rows that the page shows of a table."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from interp.words import printable
+from interp.formatting import printable
 
 _OWN_WORDS = frozenset({"hovertemplate", "texttemplate", "title", "annotations"})
 _COMPOSED = frozenset({"hovertext", "text"})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from interp.findings import Interval, Null, Scalar
-from interp.words import cell, last_part, p_equals, p_value, short, short_name, with_unit
+from interp.formatting import cell, last_part, p_equals, p_value, short, short_name, with_unit
 
 
 @pytest.mark.parametrize(
