@@ -9,7 +9,7 @@ import numpy as np
 from gallery import plotly_figure
 from reference import table
 
-from interp.drawing import NULL, VALUE, Chart
+from interp.plotting import NULL, VALUE, Chart
 from interp.probe import Figure
 from interp.registry import load_entry
 from interp.table import Table

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from gallery import plotly_figure
 from plotly.subplots import make_subplots
 
-from interp.drawing import PALETTE
+from interp.plotting import PALETTE
 from interp.probe import Figure
 from interp.registry import load_entry
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from gallery import plotly_figure
 from plotly.subplots import make_subplots
 
-from interp.drawing import NULL, PALETTE
+from interp.plotting import NULL, PALETTE
 from interp.probe import Figure
 from interp.records.record import open_run
 from interp.registry import load_entry

@@ -14,7 +14,7 @@ from jaxtyping import Int
 
 from interp.errors import PromptError
 from interp.prompt import Clusters, PromptSet
-from interp.statistics.wording import THRESHOLD, in_order, linked
+from interp.statistics.near_duplicates import THRESHOLD, in_order, linked
 
 COLUMNS = ("cluster", "document")
 """The columns that say which prompts belong together where nobody names one, in this order."""

@@ -12,6 +12,7 @@ __all__ = [
     "jackknife",
     "kernel_ridge",
     "linear_readout",
+    "near_duplicates",
     "neighbours",
     "nulls",
     "possible",
@@ -21,5 +22,4 @@ __all__ = [
     "ridge",
     "spectra",
     "units",
-    "wording",
 ]

@@ -1,7 +1,7 @@
 """Figures of the attention entropy: the curve over depth with its references, and every head on its own."""
 
-from interp.drawing import NULL, PALETTE, VALUE, Chart, head_map
 from interp.findings import Findings
+from interp.plotting import NULL, PALETTE, VALUE, Chart, head_map
 from interp.probe import Figure
 
 _PLACES = {"scored": "the scored positions", "all": "all positions"}

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, Chart
 from interp.findings import Findings
+from interp.plotting import NULL, PALETTE, VALUE, Chart
 from interp.probe import Figure
 from interp.table import Table
 

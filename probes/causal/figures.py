@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, Chart, error_bars, faded
 from interp.findings import Findings
 from interp.formatting import short
+from interp.plotting import NULL, PALETTE, VALUE, Chart, error_bars, faded
 from interp.probe import Figure
 from interp.table import Table
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from interp.drawing import PALETTE, Chart
 from interp.findings import Findings
+from interp.plotting import PALETTE, Chart
 from interp.probe import Figure
 from interp.table import Table
 

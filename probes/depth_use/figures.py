@@ -1,7 +1,7 @@
 """Figures of the use of depth."""
 
-from interp.drawing import Chart
 from interp.findings import Findings
+from interp.plotting import Chart
 from interp.probe import Figure
 
 _WORDS = {

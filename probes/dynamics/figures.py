@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, Chart, add_menu, places, scale_of
 from interp.findings import Findings
+from interp.plotting import NULL, PALETTE, Chart, add_menu, places, scale_of
 from interp.probe import Figure
 from interp.table import Table
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from interp.drawing import NULL, VALUE, Chart, error_bars, faded
 from interp.findings import Findings
+from interp.plotting import NULL, VALUE, Chart, error_bars, faded
 from interp.probe import Figure
 from interp.table import Table
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, Chart, error_bars, head_map
 from interp.findings import Findings
+from interp.plotting import NULL, PALETTE, Chart, error_bars, head_map
 from interp.probe import Figure
 from interp.table import Table
 

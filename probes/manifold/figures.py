@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, Chart, add_slider, blank, error_bars, faded, scale_of, within
 from interp.findings import Findings
 from interp.formatting import short
+from interp.plotting import NULL, PALETTE, VALUE, Chart, add_slider, blank, error_bars, faded, scale_of, within
 from interp.probe import Figure
 from interp.table import Table
 

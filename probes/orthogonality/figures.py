@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import PALETTE, VALUE, Chart, add_slider
 from interp.findings import Findings
+from interp.plotting import PALETTE, VALUE, Chart, add_slider
 from interp.probe import Figure
 from interp.table import Table
 

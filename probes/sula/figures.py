@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from interp.drawing import PALETTE, Chart, scale_of
 from interp.findings import Findings
+from interp.plotting import PALETTE, Chart, scale_of
 from interp.probe import Figure
 from interp.table import Table
 

@@ -4,8 +4,8 @@ import html
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, Chart, within
 from interp.findings import Findings
+from interp.plotting import NULL, PALETTE, VALUE, Chart, within
 from interp.probe import Figure
 from interp.table import LABEL, Table
 

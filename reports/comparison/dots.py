@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, error_bars
 from interp.formatting import short
+from interp.plotting import NULL, PALETTE, error_bars
 from interp.probe import Figure
 from interp.table import Table
 

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE
 from interp.findings import Findings
+from interp.plotting import NULL, PALETTE
 from interp.probe import Figure
 from interp.table import Table
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.findings import RULE
 from interp.formatting import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
+from interp.plotting import PALETTE
 from interp.records.answers import SAID, Answer, answers, settled, unclear
 from interp.records.headlines import contradictions, tried
 from interp.records.labels import label

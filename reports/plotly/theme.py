@@ -2,15 +2,15 @@
 
 Text keeps a contrast of at least 4.5 to 1 against its background, lines of figures 3 to 1. The series follow Okabe
 and Ito's set for colour-blind readers, moved until that holds and any two stay 18 apart in CIELAB for readers who
-lack one kind of cone; the tests measure both. A figure names the colours of `interp.drawing.PALETTE`, of which no eight
-carry on white and on black: each scheme shows its own colour of the same place instead.
+lack one kind of cone; the tests measure both. A figure names the colours of `interp.plotting.PALETTE`, of which no
+eight carry on white and on black: each scheme shows its own colour of the same place instead.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from interp.drawing import PALETTE, faded
+from interp.plotting import PALETTE, faded
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 SEQUENTIAL = "Cividis"
@@ -113,5 +113,5 @@ def _own_colour(colour: str, scheme: Scheme) -> str:
 
 
 def _opened(colour: str) -> str:
-    """How `interp.drawing.faded` begins to write this colour at any opacity."""
+    """How `interp.plotting.faded` begins to write this colour at any opacity."""
     return faded(colour, 1.0).removesuffix("1.0)")

@@ -49,7 +49,7 @@ def test_the_check_can_fail():
 def test_a_null_that_was_not_measured_is_not_in_the_legend():
     import numpy as np
 
-    from interp.drawing import Chart
+    from interp.plotting import Chart
     from interp.table import Table
 
     names = ("x", "x_low", "x_high", "x_null", "x_null_low", "x_null_high")
@@ -81,7 +81,7 @@ def test_every_point_of_a_umap_says_which_text_it_is():
 def test_points_of_texts_are_named_by_them_and_others_by_sequence_and_position():
     import numpy as np
 
-    from interp.drawing import places
+    from interp.plotting import places
     from interp.table import Table
 
     columns = {"prompt": np.array([4, 7]), "position": np.array([0, 3])}

@@ -45,7 +45,7 @@ def test_a_change_that_is_no_longer_there_is_to_be_drawn_anew():
     [
         ("interp/statistics/ridge.py", "tests/interp/statistics/test_ridge.py"),
         ("probes/heads/probe.py", "tests/probes/heads/test_heads.py"),
-        ("interp/drawing.py", "tests/interp/test_drawing.py"),
+        ("interp/plotting.py", "tests/interp/test_plotting.py"),
         ("prompts/pool.py", "tests/prompts/test_pool.py"),
     ],
 )

@@ -206,7 +206,7 @@ def test_a_menu_is_called_what_its_figure_calls_it():
 
 
 def test_a_figure_in_a_notebook_has_the_colours_of_its_theme():
-    from interp.drawing import PALETTE, faded
+    from interp.plotting import PALETTE, faded
 
     trace = go.Scatter(y=[1], line={"color": PALETTE[1]}, fillcolor=faded(PALETTE[1], 0.18), name=PALETTE[1])
     for theme, scheme in SCHEMES.items():

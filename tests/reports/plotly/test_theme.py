@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from interp.reports.plotly.theme import DARK, LIGHT, Scheme, recoloured, template
 
-from interp.drawing import NULL, PALETTE, faded
+from interp.plotting import NULL, PALETTE, faded
 
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from interp.drawing import Chart
 from interp.findings import Findings
+from interp.plotting import Chart
 from interp.probe import Figure
 
 

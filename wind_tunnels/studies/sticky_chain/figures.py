@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from interp.drawing import PALETTE, VALUE, Chart
 from interp.findings import Findings
+from interp.plotting import PALETTE, VALUE, Chart
 from interp.probe import Figure
 from interp.statistics.intervals import t_half_width
 from interp.table import Table, number_columns

@@ -5,7 +5,7 @@ import plotly.colors
 import pytest
 from interp.reports.plotly.theme import SCHEMES
 
-from interp.drawing import ENTROPY_SCALE, LEAST_R2, Chart, faded, r2_range, within
+from interp.plotting import ENTROPY_SCALE, LEAST_R2, Chart, faded, r2_range, within
 from interp.table import Table
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interp.statistics.wording import THRESHOLD, in_order, linked
+from interp.statistics.near_duplicates import THRESHOLD, in_order, linked
 
 WORDS = 400
 
