@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from interp.families import family_of
-from interp.folds import PromptMean
 from interp.information import BITS_PER_NAT
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
 from interp.reading.readable import first_lacking
+from interp.reductions import PromptMean
 from interp.running.choose_probes import choose_probes
 
 EVERYWHERE = Need("pattern_entropy", PromptMean(), at="all")

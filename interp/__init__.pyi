@@ -24,10 +24,6 @@ from .findings import Findings as Findings
 from .findings import Interval as Interval
 from .findings import Null as Null
 from .findings import Scalar as Scalar
-from .folds import Mean as Mean
-from .folds import Moments as Moments
-from .folds import PromptMean as PromptMean
-from .folds import Rows as Rows
 from .hooks.attention import Listener as Listener
 from .hooks.attention import listening as listening
 from .ledger.replicate import replicate as replicate
@@ -53,11 +49,15 @@ from .records.power import power as power
 from .records.record import RunRecord as RunRecord
 from .records.record import open_run as open_run
 from .records.token_strip import TokenStrip as TokenStrip
+from .reductions import Mean as Mean
+from .reductions import Moments as Moments
+from .reductions import PromptMean as PromptMean
+from .reductions import Rows as Rows
 from .running.analyse import analyse as analyse
 from .running.attribution import LogitAttribution as LogitAttribution
 from .running.attribution import logit_attribution as logit_attribution
 from .running.collect import collect as collect
-from .running.collect_stream import Folded as Folded
+from .running.collect_stream import Reduced as Reduced
 from .running.collect_stream import collect_stream as collect_stream
 from .running.compare import compare as compare
 from .running.from_arrays import capture_from_arrays as capture_from_arrays

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import Answering, RecordError, UnknownName, UsageError
-from interp.folds import FOLDS, PromptMean, Rows
 from interp.formatting import brief, html_table, text_table
 from interp.need import Need
 from interp.prompt import PromptSet
+from interp.reductions import REDUCTIONS, PromptMean, Rows
 from interp.system.array_files import digest_of_file, write_array
 from interp.system.digest import digest_of
 from interp.system.plain_numbers import path as plain_path
@@ -176,12 +176,12 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def _summary(self) -> tuple[str, tuple[str, ...], list[tuple[str, ...]], str]:
         """Title, head and rows of a table of what was captured, and what else there is."""
         rows: list[tuple[str, ...]] = [
-            (need.site, type(need.fold).__name__, need.at, "; ".join(f"{x} {list(a.shape)}" for x, a in folded.items()))
-            for need, folded in self.arrays.items()
+            (need.site, need.kind, need.at, "; ".join(f"{name} {list(a.shape)}" for name, a in reduced.items()))
+            for need, reduced in self.arrays.items()
         ]
         of = f"{len(self.prompts.prompts):,} {self.prompts.unit}s, {self.rows.n_rows:,} rows"
         title = f"{self.model.name} on {self.prompts.name}: {of}"
-        return title, ("site", "fold", "at", "arrays"), rows, self._further
+        return title, ("site", "reduction", "at", "arrays"), rows, self._further
 
     @property
     def _further(self) -> str:
@@ -192,10 +192,10 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def __getitem__(self, need: Need | str) -> np.ndarray:
         """The rows of a need (or the array of a weight), or of the only need of a site that is named.
 
-        Of a fold that keeps no rows it is the mean; `folded` has the rest. An absent need is an `UnknownName`, which is
-        a `KeyError`, never zeros.
+        Of a reduction that keeps no rows it is the mean; `reduced` has the rest. An absent need is an `UnknownName`,
+        which is a `KeyError`, never zeros.
         """
-        found = self.folded(self._need_of(need) if isinstance(need, str) else need)
+        found = self.reduced(self._need_of(need) if isinstance(need, str) else need)
         return found["rows"] if "rows" in found else found["mean"]
 
     def __iter__(self) -> Iterator[Need]:
@@ -207,8 +207,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     def __contains__(self, need: object) -> bool:
         return need in self.arrays or any(each.site == need for each in self.arrays)
 
-    def folded(self, need: Need) -> Mapping[str, np.ndarray]:
-        """Everything a fold yields, by name (`count`, `mean`, `variance`, `covariance`, `rows`)."""
+    def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
+        """Everything a reduction yields, by name (`count`, `mean`, `variance`, `covariance`, `rows`)."""
         if need not in self.arrays:
             raise UnknownName("captured need", str(need), map(str, self.arrays))
         return self.arrays[need]
@@ -246,14 +246,14 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         since they cannot be restricted afterwards.
         """
         arrays: dict[Need, Mapping[str, np.ndarray]] = {}
-        for need, folded in self.arrays.items():
+        for need, reduced in self.arrays.items():
             if need.described.source == "weights":
-                arrays[need] = folded
-            elif need.at == "scored" and isinstance(need.fold, Rows):
+                arrays[need] = reduced
+            elif need.at == "scored" and isinstance(need.reduction, Rows):
                 axis = 0 if need.described.layers == "once" else 1
-                arrays[need] = {"rows": np.compress(keep, folded["rows"], axis=axis)}
-            elif isinstance(need.fold, PromptMean) and self.prompts.is_text:
-                arrays[need] = {"rows": np.compress(keep, folded["rows"], axis=1)}
+                arrays[need] = {"rows": np.compress(keep, reduced["rows"], axis=axis)}
+            elif isinstance(need.reduction, PromptMean) and self.prompts.is_text:
+                arrays[need] = {"rows": np.compress(keep, reduced["rows"], axis=1)}
         exact = {name: None if x is None else x[keep] for name, x in self._exact.items()}
         return replace(self, tables={"scored": self.rows.where(keep)}, arrays=arrays, **exact)
 
@@ -309,25 +309,25 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
 
     def _write_need(self, i: int, need: Need, folder: Path) -> dict[str, Any]:
         """Write the arrays of a need; what `capture.json` says of them."""
-        fold = type(need.fold).__name__
-        if FOLDS.get(fold) is not type(need.fold):
+        if REDUCTIONS.get(need.kind) is not type(need.reduction):
             raise RecordError(
                 asked=f"writing {need.site} to a file",
-                found=f"its fold {fold} is a probe's own, which no other program knows",
-                fix=f"Capture it by one of {', '.join(FOLDS)}.",
+                found=f"its reduction {need.kind} is a probe's own, which no other program knows",
+                fix=f"Capture it by one of {', '.join(REDUCTIONS)}.",
             )
         files = {}
         for name in self.arrays[need]:
             files[name] = f"{i}-{need.site}.{name}.safetensors"
             write_array(folder / files[name], self.arrays[need][name])
-        told = {"site": need.site, "at": need.at, "fold": fold, "fold_fields": asdict(need.fold), "arrays": files}  # pyrefly: ignore[bad-argument-type]
+        how = asdict(need.reduction)  # pyrefly: ignore[bad-argument-type]
+        told = {"site": need.site, "at": need.at, "fold": need.kind, "fold_fields": how, "arrays": files}
         return told | ({} if need.layers is None else {"layers": need.layers})
 
     def to_xarray(self) -> "xarray.Dataset":
         """Everything as an xarray `Dataset` (`pip install 'interp[xarray]'`): axes by name, rows with their columns.
 
-        A variable is called by its site, with its place, fold and array where several are of one site. Rows of `at`
-        other than `scored` lie along `row_AT`. What was left out for its width is left out here.
+        A variable is called by its site, with its place, reduction and array where several are of one site. Rows of
+        `at` other than `scored` lie along `row_AT`. What was left out for its width is left out here.
         """
         try:
             import xarray
@@ -339,13 +339,13 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
             ) from error
         variables: dict[str, Any] = {}
         n_of = [need.site for need in self.arrays]
-        for need, folded in self.arrays.items():
-            for name in folded:
-                array = folded[name]
+        for need, reduced in self.arrays.items():
+            for name in reduced:
+                array = reduced[name]
                 if array.size == 0:
                     continue
                 is_only = n_of.count(need.site) == 1 and name == "rows"
-                label = need.site if is_only else f"{need.site}.{need.at}.{type(need.fold).__name__}.{name}"
+                label = need.site if is_only else f"{need.site}.{need.at}.{need.kind}.{name}"
                 attrs = {"meaning": need.described.meaning, "unit": need.described.unit, "at": need.at}
                 axes = [_dimension(axis, need, self.model) for axis in need.axes(name)]
                 variables[label] = (axes, array, attrs)

@@ -1,12 +1,12 @@
-"""A need: which tensor, at which positions, folded how. The typed key to what was captured."""
+"""A need: which tensor, at which positions, reduced how. The typed key to what was captured."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from interp.errors import UsageError
-from interp.folds import Fold, Mean, Moments, PromptMean, Rows
 from interp.formatting import brief
+from interp.reductions import Mean, Moments, PromptMean, Reduction, Rows
 from interp.sites import Site, overview, site
 from interp.system.plain_numbers import plain, whole_numbers
 
@@ -25,15 +25,15 @@ class Need:
     last token of a text follows; none of a sequence), `tunnel` (every position of a wind tunnel's sequences and no row
     of any other set, so that long texts are not kept whole), or a column of the prompt set that holds one position a
     prompt.
-    Weights have no positions and no fold. With `layers` (depths, of the residual stream; negative ones count from the
-    end) these alone are kept, in their order.
+    Weights have no positions and no reduction. With `layers` (depths, of the residual stream; negative ones count from
+    the end) these alone are kept, in their order.
 
     >>> interp.Need("pattern_entropy", interp.Mean(), at="all").at
     'all'
     """
 
     site: str
-    fold: Fold = ROWS
+    reduction: Reduction = ROWS
     at: str = "scored"
     layers: tuple[int, ...] | None = None
 
@@ -43,17 +43,17 @@ class Need:
             object.__setattr__(self, "layers", chosen_layers(f"{self.site} of some layers", self.layers))
             if described.layers == "once":
                 raise ValueError(f"{self.site} has no layers to choose among")
-        if described.source == "weights" and (self.at != "scored" or self.fold != ROWS):
-            raise ValueError(f"{self.site} is a weight: it has neither positions nor a fold")
-        if described.source == "edit" and (self.at != "scored" or self.fold != ROWS):
-            raise ValueError(f"{self.site} is taken at the edited positions: it has neither positions nor a fold")
+        if described.source == "weights" and (self.at != "scored" or self.reduction != ROWS):
+            raise ValueError(f"{self.site} is a weight: it has neither positions nor a reduction")
+        if described.source == "edit" and (self.at != "scored" or self.reduction != ROWS):
+            raise ValueError(f"{self.site} is taken at the edited positions: it has neither positions nor a reduction")
         if described.source == "text" and self.at not in ("followed", "before_last"):
             raise ValueError(f"{self.site} is read at positions that a token follows: at='followed' or 'before_last'")
         if described.source in ("output", "lens") and self.at != "scored":
             raise ValueError(f"{self.site} is read at the scored positions alone: logits exist nowhere else")
-        if self.at == "tunnel" and self.fold != ROWS:
+        if self.at == "tunnel" and self.reduction != ROWS:
             raise ValueError("tunnel positions may be none at all, which has no mean: keep them as rows")
-        if described.axes == ("vocab",) and isinstance(self.fold, Moments):
+        if described.axes == ("vocab",) and isinstance(self.reduction, Moments):
             raise ValueError("a covariance over the whole vocabulary is never wanted")
 
     def __repr__(self) -> str:
@@ -63,17 +63,23 @@ class Need:
     def described(self) -> Site:
         return site(self.site)
 
+    @property
+    def kind(self) -> str:
+        """The name of its reduction."""
+        return type(self.reduction).__name__
+
     def axes(self, array: str = "rows") -> tuple[str, ...]:
-        """The names of the axes of one of the arrays that its fold yields."""
+        """The names of the axes of one of the arrays that its reduction yields."""
         described = self.described
         leading = () if described.layers == "once" else (described.layers,)
         if described.source in ("weights", "edit"):
             return (*leading, *described.axes)
         if array == "count":
             return leading
-        if isinstance(self.fold, Moments):
+        if isinstance(self.reduction, Moments):
             return (*leading, *(("feature",) if array == "mean" else ("feature", "other_feature")))
-        over = () if isinstance(self.fold, Mean) else ("prompt",) if isinstance(self.fold, PromptMean) else ("row",)
+        how = self.reduction
+        over = () if isinstance(how, Mean) else ("prompt",) if isinstance(how, PromptMean) else ("row",)
         return (*leading, *over, *described.axes)
 
 

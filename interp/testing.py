@@ -18,11 +18,11 @@ from jaxtyping import Float, Int
 
 from interp.capture import Capture, ModelInfo
 from interp.findings import Findings, Scalar
-from interp.folds import Fold
 from interp.information import BITS_PER_NAT, log_softmax
 from interp.need import Need
 from interp.probe import Figure, Probe
 from interp.prompt import Prompt, PromptSet
+from interp.reductions import Reduction
 from interp.sites import Site
 from interp.statistics.possible import impossible
 from interp.statistics.units import clusters_of
@@ -93,7 +93,7 @@ def synthetic_capture(
     scored = _scored_table(shape, columns or {}, rng)
     tables = {"scored": scored} | {n.at: _other_table(scored, shape, n.at) for n in needs if n.at != "scored"}
     clusters = clusters_of(scored)[np.unique(scored["prompt"], return_index=True)[1]]
-    arrays = {need: _folded(need, tables[need.at], clusters, shape, planted or {}, rng) for need in needs}
+    arrays = {need: _reduced(need, tables[need.at], clusters, shape, planted or {}, rng) for need in needs}
     prompts = replace(_prompts(scored, shape), posterior=posterior, outcome_ids=outcome_ids, belief=belief)
     return Capture(_model(shape), prompts, tables, arrays, seed=seed, posterior=posterior, belief=belief)
 
@@ -162,7 +162,7 @@ def _other_table(scored: Table, shape: Shape, at: str) -> Table:
     return Table(columns, {"prompt": "index", "position": "tokens", "length": "tokens", "token": "index"})
 
 
-def _folded(
+def _reduced(
     need: Need, rows: Table, clusters: np.ndarray, shape: Shape, planted: Mapping[str, np.ndarray],
     rng: np.random.Generator,
 ) -> Mapping[str, np.ndarray]:  # fmt: skip
@@ -179,13 +179,13 @@ def _folded(
     if site.source == "weights":
         return {"rows": values}
     if not leading:
-        return _fold(need.fold, values, rows["prompt"], clusters)
-    folded = [_fold(need.fold, layer, rows["prompt"], clusters) for layer in values]
-    return {name: np.stack([f[name] for f in folded]) for name in folded[0]}
+        return _reduce(need.reduction, values, rows["prompt"], clusters)
+    reduced = [_reduce(need.reduction, layer, rows["prompt"], clusters) for layer in values]
+    return {name: np.stack([f[name] for f in reduced]) for name in reduced[0]}
 
 
-def _fold(fold: Fold, values: np.ndarray, prompts: np.ndarray, clusters: np.ndarray) -> Mapping[str, np.ndarray]:
-    state = fold.starter(clusters)()
+def _reduce(how: Reduction, values: np.ndarray, prompts: np.ndarray, clusters: np.ndarray) -> Mapping[str, np.ndarray]:
+    state = how.starter(clusters)()
     state.add(values, prompts)
     return state.result()
 
@@ -287,8 +287,8 @@ def _check_pure(probe: Probe, capture: Capture) -> Findings:
     second = probe.analyse(capture, {})
     assert _global_state() == state, f"{probe.name} draws from the global generator"
     assert same_findings(first, second), f"{probe.name} gives another answer the second time"
-    for need, folded in capture.arrays.items():
-        for name, array in folded.items():
+    for need, reduced in capture.arrays.items():
+        for name, array in reduced.items():
             assert np.array_equal(array, before.arrays[need][name]), f"{probe.name} changed {need.site} in its input"
     for at, table in capture.tables.items():
         for name, column in table.columns.items():

@@ -61,7 +61,7 @@ def _sign(folder: Path) -> None:
 def _open_signed(folder: Path) -> object:
     _sign(folder / FOLDER)
     capture = open_capture(folder / FOLDER)
-    read = [np.asarray(x)[..., :1] for folded in capture.arrays.values() for x in folded.values()]
+    read = [np.asarray(x)[..., :1] for reduced in capture.arrays.values() for x in reduced.values()]
     return read, [table.to_frame() for table in capture.tables.values()], repr(capture), capture._repr_html_()
 
 

@@ -43,7 +43,7 @@ LEVEL = {
 }
 LONGEST_FOLDER = 25
 NUMPY_ONLY = (
-    "errors", "information", "table", "folds", "sites", "need", "prompt", "capture", "findings", "probe", "tunnel",
+    "errors", "information", "table", "reductions", "sites", "need", "prompt", "capture", "findings", "probe", "tunnel",
 )  # fmt: skip
 HEAVY = {"torch", "transformers", "pandas", "plotly", "scipy", "sklearn", "pydantic", "datasets", "umap"}
 

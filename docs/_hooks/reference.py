@@ -12,7 +12,7 @@ import typer
 from typer._click.core import Command, Context
 
 GROUPS = {
-    "Load and read": ("load", "check_model", "collect", "collect_stream", "Folded", "sampled_prompts", "Capture",
+    "Load and read": ("load", "check_model", "collect", "collect_stream", "Reduced", "sampled_prompts", "Capture",
                       "open_capture", "capture_from_arrays", "ModelInfo", "Need", "Rows", "Mean", "Moments",
                       "PromptMean", "Prompt", "PromptSet"),
     "Measure": ("run", "analyse", "run_many", "ManyRuns", "plan", "Plan", "replicate"),

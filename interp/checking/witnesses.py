@@ -1,7 +1,7 @@
 """Independent witnesses: what we capture compared with what other libraries read from the same weights.
 
 TransformerLens and nnsight wrap a copy of the module (wrapping changes a model's attention in place); interp-engine
-loads the saved weights. Nothing is folded or centred, which would change the values. nnsight sees whole modules, so
+loads the saved weights. Nothing is reduced or centred, which would change the values. nnsight sees whole modules, so
 queries, keys and patterns are TransformerLens's alone.
 """
 

@@ -312,7 +312,7 @@ class _SharedPasses:
         unedited = None
         if any(need.site == "next_kl" for need in needs):
             assert self.plain is not None
-            unedited = self.plain.folded(_LOG_P)["rows"]
+            unedited = self.plain.reduced(_LOG_P)["rows"]
         collectors = [
             self._collector(needs, unedited=unedited, first_layer=start, earlier=self.plain) for _ in variants
         ]

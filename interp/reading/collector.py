@@ -1,4 +1,4 @@
-"""What is kept of a pass: takes the rows of every need from each batch and folds them, layer by layer.
+"""What is kept of a pass: takes the rows of every need from each batch and reduces them, layer by layer.
 
 Several collectors may share a pass: each reads its own items of the batch and knows nothing of the others.
 """
@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from interp.errors import ModelError
-from interp.folds import FoldState, Rows
 from interp.hooks.donor_keys import KeyDonors
 from interp.hooks.pattern import AttentionCall
 from interp.hooks.pattern_sites import NULL_SITES, PatternReader, kept_keys
@@ -21,6 +20,7 @@ from interp.reading.batches import Batch, BatchRows, places, row_index
 from interp.reading.early_exit import deepest, depth_of, layers_of
 from interp.reading.lens import Lens
 from interp.records.unfinished import Name
+from interp.reductions import Rows, RunningState
 from interp.system.float64 import double
 from interp.system.processes import Ranks
 
@@ -42,7 +42,7 @@ OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
 
 
 class Collector:
-    """Takes the rows of every need from each batch and folds them, one state a need and layer.
+    """Takes the rows of every need from each batch and reduces them, one state a need and layer.
 
     `layers` are those that are read (None: all); `with_entropy` asks for the entropy of the next token as well.
     `unedited` are the log2 probabilities of the next token without edits, `[scored row, vocab]`, for `next_kl`; without
@@ -75,18 +75,18 @@ class Collector:
                        self.layers[need]}  # fmt: skip
         self.depth = None if with_entropy else deepest(depths)
         """Depth of the residual stream at which everything is read; None: at the outputs."""
-        self.states: dict[tuple[Need, int], FoldState] = {}
+        self.states: dict[tuple[Need, int], RunningState] = {}
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
         self.only_donates = False
         self.next_entropy: list[np.ndarray] = []
-        self._passing: dict[tuple[Need, int], FoldState] = {}
+        self._passing: dict[tuple[Need, int], RunningState] = {}
         self._passing_entropy: list[np.ndarray] = []
         self.lens = Lens(model) if {"lens", "text"} & set(self.by_source) else None
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
         self.lengths = np.array(lengths)
         self.clusters = prompts.cluster_codes
-        self._start = {need: need.fold.starter(self.clusters) for need in live}
+        self._start = {need: need.reduction.starter(self.clusters) for need in live}
         self.n_kept_keys = kept_keys(prompts, lengths)
         self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
         self.donors = KeyDonors()
@@ -109,7 +109,7 @@ class Collector:
     def begin(self, batch: Batch, start: int, only_donates: bool = False) -> None:
         """Announce the batch of the next pass, whose items lie from `start` on; or of one that only donates keys.
 
-        What a pass has folded that did not come to its `end` is forgotten.
+        What a pass has reduced that did not come to its `end` is forgotten.
         """
         self.items = slice(start, start + len(batch.ids))
         self.only_donates = only_donates
@@ -122,7 +122,7 @@ class Collector:
         self.followers = {at: batch.followers(self.index[at]) for at in texts}
 
     def end(self) -> None:
-        """Keep what the announced pass has folded."""
+        """Keep what the announced pass has reduced."""
         self.donors.end()
         if self.only_donates:
             return
@@ -147,7 +147,7 @@ class Collector:
         for need in self._at_layer("attention", call.layer):
             rows = self._rows(need.at, z.device)
             by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
-            self._fold(need, call.layer, by_position[rows.item, rows.position])  # [row, head, d_head]
+            self._reduce(need, call.layer, by_position[rows.item, rows.position])  # [row, head, d_head]
         wanted = self._at_layer("pattern", call.layer)
         swapped = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else mine
         for at in dict.fromkeys(need.at for need in wanted):
@@ -158,7 +158,7 @@ class Collector:
             for need in wanted:
                 if need.at == at:
                     reader = null if need.site in NULL_SITES else own
-                    self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])  # [row, head, ...]
+                    self._reduce(need, call.layer, reader.read(need.site)[rows.item, rows.slot])  # [row, head, ...]
 
     def _at_layer(self, source: str, layer: int) -> list[Need]:
         return [need for need in self.by_source.get(source, ()) if layer in self.layers[need]]
@@ -174,7 +174,7 @@ class Collector:
         for need in self.by_source.get("block", ()):
             if need.site == site and layer in self.layers[need]:
                 rows = self._rows(need.at, tensor.device)
-                self._fold(need, layer, tensor[rows.item, rows.position])
+                self._reduce(need, layer, tensor[rows.item, rows.position])
 
     def scored_rows(self, normed: torch.Tensor) -> torch.Tensor:
         """The rows that logits are wanted for, from what enters the output head `[batch, pos, d_model]`.
@@ -190,7 +190,7 @@ class Collector:
             followers = self.followers[need.at].to(mine.device)
             assert self.lens is not None
             surprise = self.lens.surprise(mine[rows.item, rows.position], followers)
-            self._fold(need, 0, surprise * BITS_PER_NAT)
+            self._reduce(need, 0, surprise * BITS_PER_NAT)
         rows = self._rows("scored", mine.device)
         return mine[rows.item, rows.position]
 
@@ -208,7 +208,7 @@ class Collector:
                 )
             self._passing_entropy.append(double(entropy).cpu().numpy())
             for need in self.by_source.get("output", ()):
-                self._fold(need, 0, self._output(need.site, log_p, start), start)
+                self._reduce(need, 0, self._output(need.site, log_p, start), start)
             if "lens" in self.by_source:
                 self._read_stream(log_p.clamp_min(IMPOSSIBLE), start)
 
@@ -251,11 +251,11 @@ class Collector:
             for need in attributed:
                 for layer in self._read_here(need):
                     part = self._moving(stream[_ATTRIBUTED[need.site], layer].float(), layer + 1)  # [row, d_model]
-                    self._fold(need, layer, (part * direction).sum(dim=-1), start)  # [row]
+                    self._reduce(need, layer, (part * direction).sum(dim=-1), start)  # [row]
         decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
         wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
         n_rows, vocab = final.shape
-        keep = any(need.site == "lens_log_prob" and need.fold.keeps(vocab) for need in decoding)
+        keep = any(need.site == "lens_log_prob" and need.reduction.keeps(vocab) for need in decoding)
         together = max(1, LOGITS_AT_ONCE // final.numel() if keep else _DECODED_AT_ONCE // n_rows)
         for depths in (wanted[first : first + together] for first in range(0, len(wanted), together)):
             x = torch.stack([self._carried(stream["resid", depth], depth) for depth in depths])  # [depth, row, d_model]
@@ -265,7 +265,7 @@ class Collector:
                 for i, depth in enumerate(depths):
                     if depth in self._read_here(need):
                         nats = final[:, :0] if read is None else read[i]
-                        self._fold(need, depth, nats * BITS_PER_NAT, start)
+                        self._reduce(need, depth, nats * BITS_PER_NAT, start)
 
     def _carried(self, x: torch.Tensor, depth: int) -> torch.Tensor:
         return x if self.model.lens is None else self.model.lens.carried(x, depth)
@@ -274,14 +274,14 @@ class Collector:
         """By how much a part of the stream at a depth moves what is carried: its offset belongs to no part."""
         return self._carried(part, depth) - self._carried(torch.zeros_like(part[:1]), depth)
 
-    def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
+    def _reduce(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
         if (need, layer) not in self._passing:
             self._passing[need, layer] = self._start[need]()
         state = self._passing[need, layer]
         state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
 
     def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
-        """All that was folded up to the end of a batch, by name, for `restore`."""
+        """All that was reduced up to the end of a batch, by name, for `restore`."""
         for at, order in self.order.items():
             yield ("order", at), np.concatenate([np.empty(0, dtype=np.int64), *order])
         yield ("next_entropy",), np.concatenate([np.empty(0), *self.next_entropy])
@@ -294,12 +294,12 @@ class Collector:
         for at in self.order:
             self.order[at] = [saved["order", at]]
         self.next_entropy = [saved["next_entropy",]]
-        folded: dict[tuple[Need, int], dict[str, np.ndarray]] = {}
+        reduced: dict[tuple[Need, int], dict[str, np.ndarray]] = {}
         for name, array in saved.items():
             if name[0] == "state":
                 _, i, layer, what = name
-                folded.setdefault((self._live[int(i)], int(layer)), {})[str(what)] = array
-        for (need, layer), arrays in folded.items():
+                reduced.setdefault((self._live[int(i)], int(layer)), {})[str(what)] = array
+        for (need, layer), arrays in reduced.items():
             state = self.states[need, layer] = self._start[need]()
             state.restore(arrays)
 
@@ -308,7 +308,7 @@ class Collector:
         return sum(state.n_bytes for state in self.states.values())
 
     def join(self, ranks: Ranks) -> None:
-        """Take in what the collectors of the other ranks have folded of their share of the batches."""
+        """Take in what the collectors of the other ranks have reduced of their share of the batches."""
         if ranks.is_alone:
             return
         for at, order in self.order.items():
@@ -331,24 +331,24 @@ class Collector:
     def _in_order(self, at: str, rows: np.ndarray, axis: int = 0) -> np.ndarray:
         return np.take(rows, np.argsort(np.concatenate(self.order[at])), axis=axis)
 
-    def folded(self, need: Need) -> Mapping[str, np.ndarray]:
-        """The fold's arrays with the layers in front, rows in the order of the prompts."""
+    def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
+        """The reduction's arrays with the layers in front, rows in the order of the prompts."""
         once = need.described.layers == "once"
         layers = [self._result(need, layer, once) for layer in self.layers[need]]
-        stacked = {name: np.stack([folded[name] for folded in layers]) for name in layers[0]}
+        stacked = {name: np.stack([reduced[name] for reduced in layers]) for name in layers[0]}
         return {name: np.asarray(a[0]) for name, a in stacked.items()} if once else stacked
 
     def _result(self, need: Need, layer: int, once: bool) -> dict[str, np.ndarray]:
         if self.earlier is not None and layer < self.first_layer and not once:
             return self.earlier._result(need, layer, once)
-        folded = self.states[need, layer].result()
-        if isinstance(need.fold, Rows):
-            folded["rows"] = self._in_order(need.at, folded["rows"])
-        return folded
+        reduced = self.states[need, layer].result()
+        if isinstance(need.reduction, Rows):
+            reduced["rows"] = self._in_order(need.at, reduced["rows"])
+        return reduced
 
 
-def merge_states(mine: dict[tuple[Need, int], FoldState], later: Mapping[tuple[Need, int], FoldState]) -> None:
-    """Take into `mine` what `later` has folded of further rows."""
+def merge_states(mine: dict[tuple[Need, int], RunningState], later: Mapping[tuple[Need, int], RunningState]) -> None:
+    """Take into `mine` what `later` has reduced of further rows."""
     for key, state in later.items():
         if key in mine:
             mine[key].merge(state)

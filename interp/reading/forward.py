@@ -1,4 +1,4 @@
-"""The pass: one forward pass a prompt, every need of every probe served from it, folded as it streams by."""
+"""The pass: one forward pass a prompt, every need of every probe served from it, reduced as it streams by."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -174,7 +174,7 @@ class Share:
         return sum(mine[: self.n_done]) * sum(counts) // sum(mine)
 
     def keeping(self, stage: Stage | None, collector: Collector) -> AbstractContextManager[Callable[[], None]]:
-        """While its batches are run, what the collector has folded may be kept after each: call what this gives."""
+        """While its batches are run, what the collector has reduced may be kept after each: call what this gives."""
         if stage is None:
             return nullcontext(lambda: None)
         return stage.keeping(len(self._mine), "batches", lambda: self.n_done, collector.saved, collector.n_bytes)
@@ -289,9 +289,9 @@ def as_capture(
     needs: Sequence[Need],
     seed: int,
 ) -> Capture:
-    """What a collector has folded, as a `Capture`, of a model without edits."""
+    """What a collector has reduced, as a `Capture`, of a model without edits."""
     arrays: dict[Need, Mapping[str, np.ndarray]] = {
-        need: collector.folded(need) for need in needs if need.described.source not in ("weights", "edit")
+        need: collector.reduced(need) for need in needs if need.described.source not in ("weights", "edit")
     }
     for need in needs:
         if need.described.source == "edit":

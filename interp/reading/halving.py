@@ -1,6 +1,6 @@
 """What is done where memory gives out: the batch is read again in halves, which leave the same rows.
 
-Of a pass that failed nothing is kept: folds, keys and sizes of a pass count once it has come to its end.
+Of a pass that failed nothing is kept: reductions, keys and sizes of a pass count once it has come to its end.
 """
 
 import warnings

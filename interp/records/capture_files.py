@@ -11,11 +11,11 @@ from pydantic import TypeAdapter
 
 from interp.capture import FORMAT, Capture, ModelInfo
 from interp.errors import RecordError
-from interp.folds import FOLDS, Mean, Moments
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.records.parquet_files import read_columns, read_rows
 from interp.records.versioned_json import read_versioned
+from interp.reductions import REDUCTIONS, Mean, Moments
 from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
@@ -132,7 +132,7 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
     exact = {name: read_array(folder / f"{name}.safetensors") for name in content.exact}
     arrays: dict[Need, Mapping[str, np.ndarray]] = {}
     for kept in content.needs:
-        fold = TypeAdapter(FOLDS[kept.fold]).validate_python(kept.fold_fields)
+        fold = TypeAdapter(REDUCTIONS[kept.fold]).validate_python(kept.fold_fields)
         need = Need(kept.site, fold, kept.at, kept.layers)
         arrays[need] = {name: read_array(folder / file) for name, file in kept.arrays.items()}
     capture = Capture(
@@ -164,12 +164,12 @@ def _refuse_misfits(capture: Capture) -> None:
     for name, exact in (("posterior", capture.posterior), ("belief", capture.belief)):
         if exact is not None and len(exact) != n_rows:
             raise ValueError(f"{name} of {len(exact)} rows, and {n_rows} are told")
-    for need, folded in capture.arrays.items():
-        is_moments = isinstance(need.fold, Mean | Moments)
+    for need, reduced in capture.arrays.items():
+        is_moments = isinstance(need.reduction, Mean | Moments)
         wanted, known = ({"count", "mean"}, {"covariance", "variance"}) if is_moments else ({"rows"}, set())
-        if not wanted <= folded.keys() <= wanted | known:
-            raise ValueError(f"{need} has the arrays {', '.join(sorted(folded))}")
-        for name, array in folded.items():
+        if not wanted <= reduced.keys() <= wanted | known:
+            raise ValueError(f"{need} has the arrays {', '.join(sorted(reduced))}")
+        for name, array in reduced.items():
             axes = need.axes(name)
             told = {"prompt": len(capture.prompts)} | (
                 {"row": capture.rows_at(need.at).n_rows} if "row" in axes else {}

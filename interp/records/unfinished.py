@@ -1,6 +1,6 @@
 """What a run keeps while it goes on, so that the same run goes on from there after it was stopped, however it was.
 
-`<out>/.partial/<hash of the specification>/` has one file for every pass over prompts: what its collector has folded,
+`<out>/.partial/<hash of the specification>/` has one file for every pass over prompts: what its collector has reduced,
 of how many batches and on how many threads; and one for the conditions of every causal probe: what was read of each
 that is done. A file is replaced whole or not at all. It counts only for the specification, weights, prompts, tokens,
 device and versions of the libraries that it was written for, its identity: a run that goes on ends with the bytes of

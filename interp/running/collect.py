@@ -12,7 +12,6 @@ from interp.editing.conditions import capture_edited
 from interp.editing.edit_files import resolve_edits
 from interp.edits import Edit, Edits
 from interp.errors import RecordError, UsageError
-from interp.folds import PromptMean, Rows
 from interp.hooks.pattern_sites import NULL_SITES
 from interp.model import Model
 from interp.need import Need, as_needs, chosen_layers
@@ -26,6 +25,7 @@ from interp.reading.forward import capture
 from interp.reading.weights import stacked_weights
 from interp.records.capture_files import open_capture
 from interp.records.unfinished import refuse_unwritable
+from interp.reductions import PromptMean, Rows
 from interp.running.donors import with_donors
 from interp.system.array_files import ArrayFile, read_array
 from interp.system.plain_numbers import path
@@ -108,10 +108,10 @@ def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequ
     """Raise `UsageError` for what depends on all prompts at once."""
     whole = [
         need for need in needs
-        if not isinstance(need.fold, Rows | PromptMean) or need.site in NULL_SITES or "key" in need.described.axes
+        if not isinstance(need.reduction, Rows | PromptMean) or need.site in NULL_SITES or "key" in need.described.axes
     ]  # fmt: skip
     if whole or edits or layers is not None:
-        what = f"{whole[0].site} ({type(whole[0].fold).__name__})" if whole else "edits" if edits else "layers"
+        what = f"{whole[0].site} ({whole[0].kind})" if whole else "edits" if edits else "layers"
         raise UsageError(
             asked=f"a capture with {what}, streamed to a folder",
             found="only rows and means of each prompt, of the model as it is and of all its layers, can be",
@@ -131,7 +131,7 @@ def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: S
         part = capture(model, pool.take(lot), [ids[i] for i in lot], passing)
         for need in passing:
             rows = part[need]
-            is_mean = isinstance(need.fold, PromptMean)
+            is_mean = isinstance(need.reduction, PromptMean)
             axis = need.axes().index("prompt" if is_mean else "row")
             if need not in files:
                 n = len(pool) if is_mean else len(index[need.at])

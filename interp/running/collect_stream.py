@@ -1,6 +1,6 @@
-"""Means and moments over any number of prompts: read some at a time, folded, and forgotten.
+"""Means and moments over any number of prompts: read some at a time, reduced, and forgotten.
 
-Memory is that of the folds and of one lot of prompts, whatever comes: nothing is kept of a single prompt.
+Memory is that of the reductions and of one lot of prompts, whatever comes: nothing is kept of a single prompt.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,6 @@ import torch
 
 from interp.capture import ModelInfo
 from interp.errors import PromptError, UsageError
-from interp.folds import FoldState, Mean, Moments
 from interp.hooks.pattern_sites import NULL_SITES
 from interp.model import Model
 from interp.need import Need, as_needs
@@ -23,19 +22,20 @@ from interp.reading.batches import Batches
 from interp.reading.collector import Collector, merge_states
 from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting, packs_for
 from interp.reading.readable import refuse_unreadable
+from interp.reductions import Mean, Moments, RunningState
 from interp.running.collect import PROMPTS_AT_ONCE
 from interp.system.processes import here
 from interp.table import LABEL
 
 
 @dataclass(frozen=True)
-class Folded:
+class Reduced:
     """What a stream of prompts came to: arrays by need, with the layers in front (of `layers` alone, if named).
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> need = interp.Need("v", interp.Mean(), "last")
-    >>> folded = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
-    >>> folded.n_prompts
+    >>> reduced = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
+    >>> reduced.n_prompts
     8
     """
 
@@ -45,10 +45,10 @@ class Folded:
     n_tokens: int
     layers: tuple[int, ...] | None = None
 
-    def folded(self, need: Need) -> Mapping[str, np.ndarray]:
+    def reduced(self, need: Need) -> Mapping[str, np.ndarray]:
         """`count`, `mean`, and `variance` or `covariance`. An absent need is an error."""
         if need not in self.arrays:
-            raise KeyError(f"{need} was not folded; there are {sorted(n.site for n in self.arrays)}")
+            raise KeyError(f"{need} was not reduced; there are {sorted(n.site for n in self.arrays)}")
         return self.arrays[need]
 
 
@@ -60,7 +60,7 @@ def collect_stream(
     layers: Sequence[int] | None = None,
     window: int | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
-) -> Folded:
+) -> Reduced:
     """Reduce activations over any number of prompts, such as an endless generator, in constant memory.
 
     `collect_stream(model, texts, [Need("v", Moments(), "last")])` gives mean and covariance of the values of each
@@ -84,15 +84,15 @@ def collect_stream(
     Examples:
         >>> model = interp.load("tunnel:bijection-gpt-neox")
         >>> need = interp.Need("v", interp.Moments(), "last")
-        >>> folded = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
-        >>> sorted(folded.arrays[need])
+        >>> reduced = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
+        >>> sorted(reduced.arrays[need])
         ['count', 'covariance', 'mean']
     """
     asked = tuple(dict.fromkeys(as_needs(needs)))
     _refuse_growing(asked)
     refuse_unreadable(model, asked)
     collector: Collector | None = None
-    states: dict[tuple[Need, int], FoldState] = {}
+    states: dict[tuple[Need, int], RunningState] = {}
     n_prompts = n_tokens = 0
     has_rows = hasattr(prompts, "columns")  # a table: its names would come
     for lot in _lots(resolve_prompts(prompts, tokenizer=model.tokenizer) if has_rows else prompts):
@@ -109,16 +109,16 @@ def collect_stream(
         n_tokens += sum(len(x) for x in ids)
     if collector is None:
         raise PromptError(asked="a stream of prompts", found="it is empty", fix="Give it at least one prompt.")
-    arrays = {need: collector.folded(need) for need in asked}
-    return Folded(model.info, arrays, n_prompts, n_tokens, collector.only_layers)
+    arrays = {need: collector.reduced(need) for need in asked}
+    return Reduced(model.info, arrays, n_prompts, n_tokens, collector.only_layers)
 
 
 def _refuse_growing(needs: Sequence[Need]) -> None:
     """Raise `UsageError` for what cannot be had of a stream."""
     for need in needs:
-        if not isinstance(need.fold, Mean | Moments):
+        if not isinstance(need.reduction, Mean | Moments):
             raise UsageError(
-                asked=f"{need.site} as {type(need.fold).__name__} of a stream",
+                asked=f"{need.site} as {need.kind} of a stream",
                 found="it grows with every prompt, and single prompts are not kept",
                 fix=f"Reduce it, as in Need({need.site!r}, Mean()), or give `interp.collect` a list of prompts.",
             )

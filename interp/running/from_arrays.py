@@ -9,13 +9,13 @@ from jaxtyping import Float
 
 from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError, UsageError
-from interp.folds import PromptMean, Rows
 from interp.information import entropy_bits, log_softmax
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.clusters import with_clusters
 from interp.reading.batches import row_index
 from interp.reading.forward import row_table
+from interp.reductions import PromptMean, Rows
 from interp.running.collect import with_words
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _in_order(
 ) -> Float[np.ndarray, "..."]:
     """The array with its axes as a capture has them, in float32; sizes have to agree with those of earlier arrays."""
     asked = f"{need.site} at {need.at!r} from an array {list(array.shape)} with the axes {' '.join(axes)}"
-    if not isinstance(need.fold, Rows | PromptMean) or need.described.source == "edit":
+    if not isinstance(need.reduction, Rows | PromptMean) or need.described.source == "edit":
         raise UsageError(asked=asked, found="only rows and means over prompts can be given", fix="Give the rows.")
     wanted = need.axes()
     if sorted(axes) != sorted(wanted):

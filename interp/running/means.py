@@ -9,10 +9,10 @@ from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import needs_outputs, refuse_misfits
 from interp.edits import AblateHeads, Edit, Edits
 from interp.errors import PromptError, UsageError
-from interp.folds import Mean
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts
+from interp.reductions import Mean
 from interp.running.collect import collect
 
 
@@ -69,7 +69,7 @@ def _means(model: Model, prompts: Prompts, edit: AblateHeads, layers: Sequence[i
     """Mean outputs of all heads, `[layer, head, d_head]`, at the positions of the edit."""
     if isinstance(edit.at, str):
         need = Need("z", Mean(), at=edit.at)
-        return collect(model, prompts, [need], layers=layers, window=window).folded(need)["mean"]
+        return collect(model, prompts, [need], layers=layers, window=window).reduced(need)["mean"]
     need = Need("z", at="all")
     read = collect(model, prompts, [need], layers=layers, window=window)
     positions = read.rows_at("all")["position"]

@@ -10,11 +10,11 @@ from math import prod
 from interp.capture import ModelInfo
 from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
-from interp.folds import Mean, Moments, NarrowRows, PromptMean
 from interp.need import Need
 from interp.reading.batches import most_sequences
 from interp.reading.collector import LOGITS_AT_ONCE
 from interp.reading.forward import TOKENS_PER_BATCH
+from interp.reductions import Mean, Moments, NarrowRows, PromptMean
 from interp.running.meta_model import MetaModel
 from interp.running.passes import Passes, TokenisedSet
 from interp.system.plain_numbers import DTYPES
@@ -96,14 +96,14 @@ def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
         return 4 * n_layers * width
     if need.site == "pattern_log_weight" and not text.prompts.is_tunnel:
         return 0
-    if isinstance(need.fold, Mean | Moments):
-        return n_layers * 8 * (2 * width if isinstance(need.fold, Mean) else width * width)
-    if isinstance(need.fold, PromptMean):
+    if isinstance(need.reduction, Mean | Moments):
+        return n_layers * 8 * (2 * width if isinstance(need.reduction, Mean) else width * width)
+    if isinstance(need.reduction, PromptMean):
         return n_layers * 8 * len(text.ids) * width
-    if isinstance(need.fold, NarrowRows) and width > need.fold.max_width:
+    if isinstance(need.reduction, NarrowRows) and width > need.reduction.max_width:
         return 0
-    # A fold that keeps a sample says of how many prompts by a field `n`.
-    n_sampled = min(len(text.ids), getattr(need.fold, "n", len(text.ids)))
+    # A reduction that keeps a sample says of how many prompts by a field `n`.
+    n_sampled = min(len(text.ids), getattr(need.reduction, "n", len(text.ids)))
     return n_layers * 4 * width * len(text.rows(need.at)) * n_sampled // len(text.ids)
 
 

@@ -1,6 +1,6 @@
 """Several processes on one run, as `accelerate launch -m interp run ...` or `torchrun` start them.
 
-Every process (rank) loads the model and cuts the same batches; each runs its own share of them, and what was folded is
+Every process (rank) loads the model and cuts the same batches; each runs its own share of them, and what was reduced is
 joined in the order of the ranks. A batch holds the same prompts whatever the number of processes: none is cut, padded
 or repeated to even the shares out, and rows do not change. The first rank alone analyses and writes.
 

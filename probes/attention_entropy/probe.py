@@ -22,9 +22,9 @@ from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import Findings
-from interp.folds import PromptMean
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout, Sentences
+from interp.reductions import PromptMean
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units

@@ -247,11 +247,11 @@ class Causal(Probe):
     def _intervention(
         self, base: Capture, cloud: Cloud, split: Split, axes: Mapping[int, Axis], n: int
     ) -> Intervention:
-        folded = base.folded(self._edited)
+        reduced = base.reduced(self._edited)
         refits = refit_axes(cloud, split, tuple(axes), self.axis, self.scaling, n, self.seed)
         places = []
         for layer, axis in axes.items():
-            rows = rows_of(folded, layer, split.run)
+            rows = rows_of(reduced, layer, split.run)
             scored = rows if self.at == "last" else cloud.points[layer][split.run_rows].astype(np.float64)
             places.append(Place.of(layer, axis, rows, scored, refits[layer], self.fill, n, self.seed))
         return Intervention(

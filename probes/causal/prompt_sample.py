@@ -1,4 +1,4 @@
-"""A fold that keeps the rows of a few prompts, chosen before anything is captured.
+"""A reduction that keeps the rows of a few prompts, chosen before anything is captured.
 
 Controls are matched on prompts that the axis was not fitted on, at all edited positions. Which prompts these are
 follows from the numbers of their clusters and a seed alone, so that the rows of a few can be kept while all stream by,
@@ -12,21 +12,21 @@ from functools import partial
 import numpy as np
 from jaxtyping import Int, UInt64
 
-from interp.folds import Fold, FoldState
+from interp.reductions import Reduction, RunningState
 
 
 @dataclass(frozen=True)
-class PromptSample(Fold):
+class PromptSample(Reduction):
     """`rows` `[row, ...]` and `prompt` `[row]` of the prompts that `chosen_clusters` names, in the order of prompts."""
 
     n: int
     seed: int = 0
 
-    def starter(self, clusters: Int[np.ndarray, " prompt"]) -> Callable[[], FoldState]:
+    def starter(self, clusters: Int[np.ndarray, " prompt"]) -> Callable[[], RunningState]:
         return partial(_Sample, np.flatnonzero(np.isin(clusters, chosen_clusters(clusters, self.n, self.seed))))
 
 
-class _Sample(FoldState):
+class _Sample(RunningState):
     def __init__(self, chosen: Int[np.ndarray, " chosen"]) -> None:
         self.chosen = chosen
         self.kept: dict[int, list[np.ndarray]] = {}
@@ -73,10 +73,10 @@ def keys(numbers: Int[np.ndarray, " name"], seed: int) -> UInt64[np.ndarray, " n
         return x ^ (x >> np.uint64(31))
 
 
-def rows_of(folded: Mapping[str, np.ndarray], layer: int, prompts: Int[np.ndarray, " chosen"]) -> np.ndarray:
+def rows_of(reduced: Mapping[str, np.ndarray], layer: int, prompts: Int[np.ndarray, " chosen"]) -> np.ndarray:
     """The kept rows of some prompts at one layer, heads laid end to end, in float64."""
-    mine = np.isin(folded["prompt"][layer], prompts)
-    if not np.isin(prompts, folded["prompt"][layer]).all():
+    mine = np.isin(reduced["prompt"][layer], prompts)
+    if not np.isin(prompts, reduced["prompt"][layer]).all():
         raise ValueError("rows are wanted of prompts that were not kept")
-    rows = folded["rows"][layer][mine]
+    rows = reduced["rows"][layer][mine]
     return rows.reshape(len(rows), -1).astype(np.float64)

@@ -165,11 +165,11 @@ def by_prompt(prompt: np.ndarray, values: dict[str, np.ndarray], n: int = 0) -> 
 
 def sizes(under: Capture) -> dict[str, np.ndarray]:
     """‖change‖/‖tensor‖ by edited layer, mean over prompts, and the share of variance that is gone."""
-    folded = under.folded(SIZE)
-    rows = folded["rows"]
+    reduced = under.reduced(SIZE)
+    rows = reduced["rows"]
     return {
         "size": rows.mean(axis=1) if rows.size else np.zeros(len(rows)),
-        "variance_share": np.asarray(folded["variance_share"]),
+        "variance_share": np.asarray(reduced["variance_share"]),
     }
 
 

@@ -20,9 +20,9 @@ from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import ALPHA, Findings
-from interp.folds import NarrowRows
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout, Sentences
+from interp.reductions import NarrowRows
 from interp.statistics.cosines import largest_deviation_p
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities

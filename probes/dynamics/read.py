@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.folds import PromptMean
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
+from interp.reductions import PromptMean
 from interp.statistics.estimates import Estimates
 from interp.statistics.spectra import principal_axes, scaled
 from interp.statistics.units import Units

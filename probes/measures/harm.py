@@ -90,7 +90,7 @@ def read_scores(capture: Capture) -> Readout:
         found["entropy_error"] = _by_prompt(np.abs(answers.entropy_model - answers.entropy_exact), prompt, n)
     else:
         found["loss"] = _by_prompt(capture[LOSS], capture.rows_at(LOSS.at)["prompt"], n)
-    sizes = capture.folded(SIZE).get("rows") if SIZE in capture.arrays else None
+    sizes = capture.reduced(SIZE).get("rows") if SIZE in capture.arrays else None
     if sizes is not None and sizes.size:
         found["size"] = sizes.mean(axis=0)
     if "k" in capture.rows:

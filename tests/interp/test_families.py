@@ -16,13 +16,13 @@ from interp.editing.conditions import capture_edited
 from interp.edits import ReplaceCoordinates
 from interp.errors import ModelError, UsageError
 from interp.families import REFUSED, QkNorm, family_of
-from interp.folds import Moments
 from interp.hooks.attention import attention_function
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture, packs_for
 from interp.reading.packs import each_alone, packed
+from interp.reductions import Moments
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, alike_prompts, tiny_model, wrap
 
@@ -206,8 +206,8 @@ def test_prompts_that_begin_alike_are_read_together_as_they_are_read_alone(kind,
     monkeypatch.setattr("interp.reading.forward.packs_for", lambda model, ids, *others, **more: each_alone(ids))
     alone = capture(model, prompts, ids, SITES, tokens_per_batch=40)
     for need in SITES:
-        for name, array in alone.folded(need).items():
-            read = together.folded(need)[name]
+        for name, array in alone.reduced(need).items():
+            read = together.reduced(need)[name]
             np.testing.assert_allclose(read, array, rtol=2e-4, atol=2e-5, err_msg=f"{need} {name}")
     np.testing.assert_allclose(together.rows["next_entropy_bits"], alone.rows["next_entropy_bits"], atol=1e-5)
 

@@ -49,8 +49,8 @@ def noise(probe: Probe, **changes: np.ndarray) -> Capture:
 
 def changed(capture: Capture, change: Callable[[Need, np.ndarray], np.ndarray]) -> Capture:
     arrays = {
-        need: {name: change(need, array.copy()) for name, array in folded.items()}
-        for need, folded in capture.arrays.items()
+        need: {name: change(need, array.copy()) for name, array in reduced.items()}
+        for need, reduced in capture.arrays.items()
     }
     return replace(capture, arrays=arrays)
 

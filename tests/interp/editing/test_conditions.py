@@ -22,12 +22,12 @@ from interp.edits import (
 )
 from interp.errors import ModelError, PromptError, UsageError
 from interp.findings import Findings, Scalar
-from interp.folds import Mean, PromptMean
 from interp.hooks.attention import Listener
 from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from interp.reductions import Mean, PromptMean
 from interp.running.run import run
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
@@ -45,7 +45,7 @@ def token_run(lengths=(9, 6, 9, 4), scored=None):
 
 def everything(under):
     return {f"{need.site}": under[need] for need in under.arrays} | {
-        "share": under.folded(SIZE)["variance_share"], "entropy": under.rows["next_entropy_bits"],
+        "share": under.reduced(SIZE)["variance_share"], "entropy": under.rows["next_entropy_bits"],
     }  # fmt: skip
 
 
@@ -123,11 +123,12 @@ def test_next_kl_and_next_loss_equal_their_definitions():
             expected.append(-log_p[np.arange(len(x) - 1), x[1:]])
     assert np.abs(plain[LOSS] - np.concatenate(expected)).max() < 1e-4
     assert plain.rows_at("followed")["position"].tolist() == [i for x in source.ids for i in range(len(x) - 1)]
-    folded = capture(model, source.prompts, source.ids, [Need("next_loss", PromptMean(), "followed"),
+    reduced = capture(model, source.prompts, source.ids, [Need("next_loss", PromptMean(), "followed"),
                                                          Need("next_loss", Mean(), "followed")])  # fmt: skip
-    means = folded[Need("next_loss", PromptMean(), "followed")]
+    means = reduced[Need("next_loss", PromptMean(), "followed")]
     assert np.abs(means - [e.mean() for e in expected]).max() < 1e-4
-    assert np.abs(folded.folded(Need("next_loss", Mean(), "followed"))["mean"] - np.concatenate(expected).mean()) < 1e-4
+    mean = reduced.reduced(Need("next_loss", Mean(), "followed"))["mean"]
+    assert np.abs(mean - np.concatenate(expected).mean()) < 1e-4
 
 
 def test_edit_size_and_variance_share_equal_their_definitions():
@@ -142,8 +143,8 @@ def test_edit_size_and_variance_share_equal_their_definitions():
     expected = [np.linalg.norm(values[prompt == p] @ unit) / np.linalg.norm(values[prompt == p]) for p in range(4)]
     assert np.abs(got[SIZE] - [expected]).max() < 1e-5
     share = (values @ unit).var() / values.var(axis=0).sum()
-    assert got.folded(SIZE)["variance_share"] == pytest.approx([share], rel=1e-4)
-    assert got.folded(SIZE)["layer"].tolist() == [1]
+    assert got.reduced(SIZE)["variance_share"] == pytest.approx([share], rel=1e-4)
+    assert got.reduced(SIZE)["layer"].tolist() == [1]
 
 
 def test_a_subset_of_prompts_is_read_in_its_order():
@@ -335,7 +336,7 @@ class Surprise(Probe):
 
     def analyse(self, base, under):
         assert not under
-        loss = float(base.folded(self.needs[0])["mean"])
+        loss = float(base.reduced(self.needs[0])["mean"])
         scalar = Scalar(loss, "bits", interval_reason="a test", null_reason="a test", meaning="mean")
         return Findings(self.name, {"loss": scalar}, headline=("loss",))
 

@@ -11,7 +11,6 @@ import torch
 from interp.checking.selfcheck import check_model, run_checks
 from interp.errors import InterpError, ModelError
 from interp.families import Layout, iterate_weights
-from interp.folds import Mean, Rows
 from interp.hooks.attention import ATTENTION, Listener, listening
 from interp.information import log_softmax
 from interp.need import Need
@@ -19,6 +18,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import cut
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
+from interp.reductions import Mean, Rows
 from tests.interp.reference import run_reference
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
@@ -155,8 +155,8 @@ def test_rows_do_not_depend_on_how_the_stream_is_cut(family):
     single = capture(model, prompts, ids, needs, tokens_per_batch=1)
     assert len(cut(np.array([len(x) for x in ids]), 1)) == 6
     assert relative(single[needs[0]], whole[needs[0]]) < 1e-5
-    assert whole.folded(needs[1])["count"].tolist() == [46, 46, 46]
-    assert np.abs(single.folded(needs[1])["mean"] - whole.folded(needs[1])["mean"]).max() < 1e-6
+    assert whole.reduced(needs[1])["count"].tolist() == [46, 46, 46]
+    assert np.abs(single.reduced(needs[1])["mean"] - whole.reduced(needs[1])["mean"]).max() < 1e-6
 
 
 def test_grouped_heads_stay_grouped():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interp.folds import NarrowRows, Rows
+from interp.reductions import NarrowRows, Rows
 
 
 @pytest.mark.parametrize("width", [4, 5])

@@ -9,9 +9,9 @@ import torch
 import interp
 from interp.checking.witnesses import any_tokenizer
 from interp.errors import ModelError
-from interp.folds import Rows
 from interp.need import Need
 from interp.reading.forward import capture
+from interp.reductions import Rows
 from tests.interp.hooks.test_attention import relative, token_prompts
 from tests.tiny_models import FAMILIES, tiny_model
 

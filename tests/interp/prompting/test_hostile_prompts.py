@@ -13,11 +13,11 @@ from transformers import PreTrainedTokenizerFast
 
 import interp
 from interp.errors import InterpError, PromptError
-from interp.folds import Mean
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import read_prompts, resolve_prompts
 from interp.prompting.tokens import tokenise
+from interp.reductions import Mean
 from interp.running.collect_stream import collect_stream
 from tests.tiny_models import VOCAB, tiny_model
 
@@ -150,7 +150,7 @@ def test_a_million_prompts_of_a_generator_are_folded_within_the_memory_of_a_few(
     assert sizes[1] - sizes[0] < 50e6, f"memory grew by {(sizes[1] - sizes[0]) / 1e6:.0f} MB"
     every = interp.collect(model, PromptSet("ids", [Prompt(token_ids=(t,)) for t in range(VOCAB)]), ["v"])[Need("v")]
     weights = np.bincount(ids, minlength=VOCAB) / n
-    np.testing.assert_allclose(found.folded(need)["mean"], np.einsum("lthd,t->lhd", every, weights), atol=1e-5)
+    np.testing.assert_allclose(found.reduced(need)["mean"], np.einsum("lthd,t->lhd", every, weights), atol=1e-5)
 
 
 @pytest.mark.stress

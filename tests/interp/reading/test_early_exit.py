@@ -9,11 +9,11 @@ import interp
 from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.edits import RemoveAxis
 from interp.errors import UsageError
-from interp.folds import Mean
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from interp.reductions import Mean
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model
 
 

@@ -9,12 +9,12 @@ import torch
 from interp.editing.conditions import Run, read_conditions
 from interp.edits import AblateHeads, RemoveAxis
 from interp.errors import InterpError
-from interp.folds import Mean, Moments, PromptMean
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
 from interp.reading.halving import ran_out
+from interp.reductions import Mean, Moments, PromptMean
 from tests.interp.system.thread_ranks import in_ranks
 from tests.quick import quick
 from tests.tiny_models import VOCAB, fresh_model
@@ -59,9 +59,9 @@ def fail_in_block(model, layer, failing):
 
 
 def assert_same(one, other):
-    for need, folded in one.arrays.items():
-        for name, array in folded.items():
-            theirs = other.folded(need)[name]
+    for need, reduced in one.arrays.items():
+        for name, array in reduced.items():
+            theirs = other.reduced(need)[name]
             if name == "count":
                 assert np.array_equal(array, theirs)
             np.testing.assert_allclose(theirs, array, rtol=2e-4, atol=2e-5, err_msg=f"{need} {name}")
@@ -87,18 +87,18 @@ def test_a_pass_that_fails_at_any_layer_leaves_nothing_twice(truth, layer, at):
 
 
 @pytest.mark.parametrize("k", quick([0, 17, 55], [0, 3, 11, 17, 26, 34, 41, 55]))
-def test_a_fold_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
+def test_a_reduction_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
     """The k-th thing that is folded, of any need at any layer, in any batch."""
     from interp.reading.collector import Collector
 
     prompts, ids = sequences()
-    failing, fold = Failing([k, k + 30]), Collector._fold
+    failing, fold = Failing([k, k + 30]), Collector._reduce
 
     def breaking(self, need, layer, rows, start=0):
         failing(len(rows))
         fold(self, need, layer, rows, start)
 
-    monkeypatch.setattr(Collector, "_fold", breaking)
+    monkeypatch.setattr(Collector, "_reduce", breaking)
     with pytest.warns(RuntimeWarning, match="continuing with batches of up to"):
         assert_same(truth, capture(fresh_model("llama"), prompts, ids, NEEDS, tokens_per_batch=40))
     assert failing.n > k

@@ -19,7 +19,6 @@ from interp.probes.causal.prompt_sample import PromptSample
 from interp.editing.conditions import read_conditions
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.folds import Mean, Moments, PromptMean
 from interp.loading.load import load
 from interp.need import Need
 from interp.probe import Probe
@@ -27,6 +26,7 @@ from interp.reading import forward
 from interp.reading.forward import capture
 from interp.records import unfinished
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
+from interp.reductions import Mean, Moments, PromptMean
 from interp.running.run import run
 from interp.system import signals as stopping
 from interp.system.signals import Stopped
@@ -92,9 +92,9 @@ def of(folder: Path, **more) -> Unfinished:
 
 
 def assert_identical(one, other):
-    for need, folded in one.arrays.items():
-        for name, array in folded.items():
-            mine = other.folded(need)[name]
+    for need, reduced in one.arrays.items():
+        for name, array in reduced.items():
+            mine = other.reduced(need)[name]
             assert mine.dtype == array.dtype and mine.tobytes() == array.tobytes(), (need, name)
     for at, table in one.tables.items():
         for name, column in table.columns.items():
@@ -291,7 +291,7 @@ class Sums(Probe):
 
     def analyse(self, base, under):
         found = {f"{need.site}_{name}": float(array.sum()) for need in self.needs
-                 for name, array in base.folded(need).items()}  # fmt: skip
+                 for name, array in base.reduced(need).items()}  # fmt: skip
         values = np.array(list(found.values()))
         return Findings(self.name, tables={"sums": Table({"sum": values}, {"sum": "1"})}, notes=tuple(found))
 

@@ -16,9 +16,9 @@ from interp.wind_tunnels import Bijection
 
 import interp
 from interp.errors import PromptError, RecordError, UnknownName, UsageError
-from interp.folds import Mean, Moments, PromptMean
 from interp.need import Need
 from interp.reading.forward import capture
+from interp.reductions import Mean, Moments, PromptMean
 from interp.system.array_files import ArrayFile, read_array, write_array
 from tests.paths import ROOT
 
@@ -106,7 +106,7 @@ def test_arrays_are_plain_safetensors_and_stay_in_their_files(tmp_path):
 
 def test_a_streamed_capture_is_the_capture(tunnel, sequences, monkeypatch, tmp_path):
     monkeypatch.setattr("interp.running.collect.PROMPTS_AT_ONCE", 7)
-    needs = [need for need in NEEDS if need.at != "last" and not isinstance(need.fold, Mean)]
+    needs = [need for need in NEEDS if need.at != "last" and not isinstance(need.reduction, Mean)]
     whole = interp.collect(tunnel, sequences, needs)
     assert_same(whole, interp.collect(tunnel, sequences, needs, to=tmp_path / "new" / "c"), atol=1e-5)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["c"]

@@ -9,10 +9,10 @@ import pytest
 
 import interp
 from interp.errors import PromptError, UsageError
-from interp.folds import Mean, Moments, PromptMean
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from interp.reductions import Mean, Moments, PromptMean
 from interp.running.collect_stream import collect_stream
 from tests.interp.system.thread_ranks import in_ranks
 from tests.tiny_models import VOCAB, fresh_model
@@ -31,9 +31,9 @@ def token_prompts(n, seed=0, longest=12):
 
 def assert_folded_alike(found, whole, needs=NEEDS):
     for need in needs:
-        for name, array in whole.folded(need).items():
-            np.testing.assert_allclose(found.folded(need)[name], array, rtol=1e-5, atol=1e-6, err_msg=f"{need} {name}")
-        assert found.folded(need)["count"].sum() == whole.folded(need)["count"].sum()
+        for name, array in whole.reduced(need).items():
+            np.testing.assert_allclose(found.reduced(need)[name], array, rtol=1e-5, atol=1e-6, err_msg=f"{need} {name}")
+        assert found.reduced(need)["count"].sum() == whole.reduced(need)["count"].sum()
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1024])
@@ -67,8 +67,8 @@ def test_texts_layers_and_windows(tiny_text_model):
     texts = ["one two", "three", "four five six"]
     found = interp.collect_stream(tiny_text_model, iter(texts), [Need("v", Mean())], layers=[-1], window=3)
     whole = interp.collect(tiny_text_model, texts, [Need("v", Mean())], window=3)
-    for name, array in whole.folded(Need("v", Mean())).items():
-        np.testing.assert_allclose(found.folded(Need("v", Mean()))[name], array[[-1]], rtol=1e-5, atol=1e-7)
+    for name, array in whole.reduced(Need("v", Mean())).items():
+        np.testing.assert_allclose(found.reduced(Need("v", Mean()))[name], array[[-1]], rtol=1e-5, atol=1e-7)
     assert found.layers == (-1,) and found.n_tokens == 9
 
 
@@ -119,10 +119,10 @@ def test_memory_stays_and_counts_are_exact_however_many_prompts_come(n_prompts):
     found, times = collect_stream(model, watched(), needs), n_prompts // len(again)
     assert found.n_prompts == n_prompts and found.n_tokens == times * once.n_tokens
     for need in needs:
-        for name, array in once.folded(need).items():
+        for name, array in once.reduced(need).items():
             exactly = array * times if name == "count" else array
             np.testing.assert_allclose(
-                found.folded(need)[name],
+                found.reduced(need)[name],
                 exactly,
                 rtol=0 if name == "count" else 1e-5,
                 atol=0 if name == "count" else 1e-7,

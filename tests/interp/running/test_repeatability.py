@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
-from interp.folds import Mean
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from interp.reductions import Mean
 from interp.registry import load_entry
 from interp.testing import Shape, synthetic_capture
 from tests.quick import quick
@@ -45,8 +45,8 @@ def captured(family: str, ids: list[np.ndarray], tokens_per_batch: int = 10_000)
 def test_no_number_depends_on_the_cut_into_batches(family, seed, cut):
     whole, parts = captured(family, sequences(seed)), captured(family, sequences(seed), cut)
     for need in NEEDS:
-        for name, array in whole.folded(need).items():
-            np.testing.assert_allclose(parts.folded(need)[name], array, **CLOSE, err_msg=f"{need} {name}")
+        for name, array in whole.reduced(need).items():
+            np.testing.assert_allclose(parts.reduced(need)[name], array, **CLOSE, err_msg=f"{need} {name}")
 
 
 @settings(max_examples=12, deadline=None)
@@ -57,7 +57,7 @@ def test_the_order_of_the_prompts_is_the_order_of_the_rows_and_nothing_else(fami
     for need in NEEDS[:3]:
         np.testing.assert_allclose(reordered[need], as_given[need][:, list(order)], **CLOSE)
     np.testing.assert_allclose(
-        reordered.folded(NEEDS[4])["mean"], as_given.folded(NEEDS[4])["mean"], **CLOSE
+        reordered.reduced(NEEDS[4])["mean"], as_given.reduced(NEEDS[4])["mean"], **CLOSE
     )  # fmt: skip
     np.testing.assert_allclose(
         reordered.rows["next_entropy_bits"], as_given.rows["next_entropy_bits"][list(order)], **CLOSE

@@ -13,11 +13,11 @@ import interp
 from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.edits import AblateHeads, RemoveAxis
 from interp.errors import UsageError
-from interp.folds import Mean, Moments, PromptMean
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from interp.reductions import Mean, Moments, PromptMean
 from interp.system.processes import ALONE, Ranks, here
 from tests.interp.system.thread_ranks import in_ranks
 from tests.paths import ROOT
@@ -29,7 +29,7 @@ NEEDS = (
     Need("next_log_prob"), Need("lens_kl"), Need("next_loss", at="followed"), Need("W_Q"),
     Need("v", Moments(), "all"), Need("k", Mean(), "all"), Need("q", PromptMean(), "all"),
 )  # fmt: skip
-EXACT = [need for need in NEEDS if not isinstance(need.fold, Moments | Mean)]
+EXACT = [need for need in NEEDS if not isinstance(need.reduction, Moments | Mean)]
 
 
 def sequences(n: int, seed: int = 0, repeated: bool = False) -> tuple[PromptSet, list[np.ndarray]]:
@@ -43,12 +43,12 @@ def sequences(n: int, seed: int = 0, repeated: bool = False) -> tuple[PromptSet,
 
 def assert_same(whole, parts, exact=EXACT):
     assert list(whole.arrays) == list(parts.arrays)
-    for need, folded in whole.arrays.items():
-        for name, array in folded.items():
+    for need, reduced in whole.arrays.items():
+        for name, array in reduced.items():
             if need in exact:
-                np.testing.assert_array_equal(parts.folded(need)[name], array, err_msg=f"{need} {name}")
+                np.testing.assert_array_equal(parts.reduced(need)[name], array, err_msg=f"{need} {name}")
             else:
-                np.testing.assert_allclose(parts.folded(need)[name], array, rtol=1e-12, atol=1e-12)
+                np.testing.assert_allclose(parts.reduced(need)[name], array, rtol=1e-12, atol=1e-12)
     for at, table in whole.tables.items():
         for name, column in table.columns.items():
             np.testing.assert_array_equal(parts.tables[at].columns[name], column)

@@ -8,10 +8,10 @@ from interp.probes.attention_entropy.probe import AttentionEntropy
 
 import interp
 from interp.findings import Scalar
-from interp.folds import PromptMean
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
+from interp.reductions import PromptMean
 from interp.statistics.units import Units, mean_of_units
 from interp.testing import Shape, check_probe, synthetic_capture
 
@@ -162,4 +162,4 @@ def test_every_scalar_has_a_meaning_without_an_unfilled_place(tunnel):
 
 def test_needs_at_all_positions_are_means_over_each_prompt():
     assert all(n.at == "scored" for n in SCORED.needs)
-    assert all(n.fold == PromptMean() for n in replace(SMALL, positions="all").needs)
+    assert all(n.reduction == PromptMean() for n in replace(SMALL, positions="all").needs)

@@ -168,10 +168,10 @@ def test_fewer_are_chosen_among_those_kept_and_every_prompt_as_often():
     chosen = np.concatenate([chosen_clusters(np.arange(20), 5, seed) for seed in range(2000)])
     counts = np.bincount(chosen, minlength=20)
     assert abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)
-    folded = {"rows": np.arange(12.0).reshape(1, 6, 2), "prompt": np.array([[1, 1, 4, 4, 5, 5]])}
-    assert rows_of(folded, 0, np.array([4])).tolist() == [[4, 5], [6, 7]]
+    reduced = {"rows": np.arange(12.0).reshape(1, 6, 2), "prompt": np.array([[1, 1, 4, 4, 5, 5]])}
+    assert rows_of(reduced, 0, np.array([4])).tolist() == [[4, 5], [6, 7]]
     with pytest.raises(ValueError, match="not kept"):
-        rows_of(folded, 0, np.array([3, 4]))
+        rows_of(reduced, 0, np.array([3, 4]))
 
 
 def test_the_rows_of_every_prompt_that_is_run_are_kept_where_prompts_cluster():
@@ -179,7 +179,7 @@ def test_the_rows_of_every_prompt_that_is_run_are_kept_where_prompts_cluster():
     columns = {"cluster": np.repeat(np.arange(20), 6)}
     base = synthetic_capture(probe.needs, Shape(n_prompts=120), columns=columns)
     split = Split.of(Cloud.of(base, Need(probe.site)), probe.n_prompts, probe.seed)
-    kept = base.folded(probe.needs[1])["prompt"][0]
+    kept = base.reduced(probe.needs[1])["prompt"][0]
     assert len(split.run) == 18 and set(split.run) <= set(kept.tolist())
 
 

@@ -258,7 +258,8 @@ def test_texts_are_followed_by_their_loss():
     found = PROBE.analyse(captures[-1], under)
     table = found.to_frame("by_step")
     loss = [
-        c[Need("next_loss", next(n for n in PROBE.needs if n.site == "next_loss").fold, "followed")] for c in captures
+        c[Need("next_loss", next(n for n in PROBE.needs if n.site == "next_loss").reduction, "followed")]
+        for c in captures
     ]
     assert table.loss.to_numpy() == pytest.approx([x.mean() for x in loss])
     assert "kl" not in table and "entropy_error" not in table

@@ -1,7 +1,7 @@
 """Folds: how a stream of captured rows becomes something of bounded size.
 
-A fold is a frozen description; its `starter` makes states that rows are added to and that can be merged with other
-states of the same fold. Sums run in float64, so the result does not depend on how the stream was cut.
+A reduction is a frozen description; its `starter` makes states that rows are added to and that can be merged with other
+states of the same reduction. Sums run in float64, so the result does not depend on how the stream was cut.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 
-class FoldState(ABC):
+class RunningState(ABC):
     """What has been seen so far of one site in one layer."""
 
     @abstractmethod
@@ -23,11 +23,11 @@ class FoldState(ABC):
 
     @abstractmethod
     def merge(self, other: Any) -> None:
-        """Take in everything another state of the same fold has seen; its rows come after ours."""
+        """Take in everything another state of the same reduction has seen; its rows come after ours."""
 
     @abstractmethod
     def result(self) -> dict[str, np.ndarray]:
-        """The folded arrays by name."""
+        """The reduced arrays by name."""
 
     @abstractmethod
     def saved(self) -> dict[str, np.ndarray]:
@@ -43,11 +43,11 @@ class FoldState(ABC):
         return sum(array.nbytes for array in self.saved().values())
 
 
-class Fold(ABC):
-    """A way to fold; compared and hashed by its parameters."""
+class Reduction(ABC):
+    """A way to reduce rows; compared and hashed by its parameters."""
 
     @abstractmethod
-    def starter(self, clusters: Int[np.ndarray, " prompt"]) -> Callable[[], FoldState]:
+    def starter(self, clusters: Int[np.ndarray, " prompt"]) -> Callable[[], RunningState]:
         """What makes states that have seen nothing yet; `clusters` is the cluster of every prompt that is read."""
 
     def keeps(self, width: int) -> bool:
@@ -56,7 +56,7 @@ class Fold(ABC):
 
 
 @dataclass(frozen=True)
-class Rows(Fold):
+class Rows(Reduction):
     """Keep every row as it is: `rows` `[row, ...]` in the order of the prompts. Memory grows with the rows.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -66,7 +66,7 @@ class Rows(Fold):
     True
     """
 
-    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+    def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
         return _RowsState
 
 
@@ -79,7 +79,7 @@ class NarrowRows(Rows):
 
     max_width: int = 512
 
-    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+    def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
         return partial(_RowsState, self.max_width)
 
     def keeps(self, width: int) -> bool:
@@ -87,7 +87,7 @@ class NarrowRows(Rows):
 
 
 @dataclass(frozen=True)
-class Mean(Fold):
+class Mean(Reduction):
     """`count`, `mean` and `variance` (divided by n) of every entry.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -97,12 +97,12 @@ class Mean(Fold):
     ['count', 'mean', 'variance']
     """
 
-    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+    def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
         return partial(_MomentsState, full=False)
 
 
 @dataclass(frozen=True)
-class Moments(Fold):
+class Moments(Reduction):
     """`count`, `mean` `[feature]` and `covariance` `[feature, feature]` (divided by n) of the flattened rows.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -113,12 +113,12 @@ class Moments(Fold):
     True
     """
 
-    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+    def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
         return partial(_MomentsState, full=True)
 
 
 @dataclass(frozen=True)
-class PromptMean(Fold):
+class PromptMean(Reduction):
     """`rows` `[prompt, ...]`: the mean over the positions of each prompt, so that bands can be taken over prompts.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
@@ -128,11 +128,11 @@ class PromptMean(Fold):
     (3, 8, 4)
     """
 
-    def starter(self, clusters: np.ndarray) -> Callable[[], FoldState]:
+    def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
         return _PromptMeanState
 
 
-class _RowsState(FoldState):
+class _RowsState(RunningState):
     def __init__(self, max_width: int | None = None) -> None:
         self.parts: list[np.ndarray] = []
         self.max_width = max_width
@@ -159,7 +159,7 @@ class _RowsState(FoldState):
         return sum(part.nbytes for part in self.parts)
 
 
-class _MomentsState(FoldState):
+class _MomentsState(RunningState):
     """Chan, Golub and LeVeque (1983): means and centred sums of two parts add up exactly."""
 
     def __init__(self, full: bool) -> None:
@@ -205,7 +205,7 @@ class _MomentsState(FoldState):
         self.count, self.mean, self.spread = int(saved["count"]), saved["mean"], saved["spread"]
 
 
-class _PromptMeanState(FoldState):
+class _PromptMeanState(RunningState):
     def __init__(self) -> None:
         self.sums: dict[int, np.ndarray] = {}
         self.counts: dict[int, int] = {}
@@ -246,5 +246,5 @@ class _PromptMeanState(FoldState):
         return sum(np.asarray(total).nbytes for total in self.sums.values())
 
 
-FOLDS: dict[str, type[Fold]] = {fold.__name__: fold for fold in (Rows, NarrowRows, Mean, Moments, PromptMean)}
-"""The folds by name, as files have them."""
+REDUCTIONS: dict[str, type[Reduction]] = {each.__name__: each for each in (Rows, NarrowRows, Mean, Moments, PromptMean)}
+"""The reductions by name, as files have them."""

@@ -1,4 +1,4 @@
-"""Laws of folds: nothing depends on how the stream was cut, and merging is associative."""
+"""Laws of reductions: nothing depends on how the stream was cut, and merging is associative."""
 
 import itertools
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.folds import Mean, Moments, PromptMean, Rows
+from interp.reductions import Mean, Moments, PromptMean, Rows
 
-FOLDS = (Rows(), Mean(), Moments(), PromptMean())
+REDUCTIONS = (Rows(), Mean(), Moments(), PromptMean())
 
 
 def stream(n=23, seed=0):
@@ -17,8 +17,8 @@ def stream(n=23, seed=0):
     return rng.normal(5, 3, size=(n, 2, 3)).astype(np.float32), np.sort(rng.integers(0, 6, n))
 
 
-def folded(fold, parts):
-    state = fold.starter(np.arange(6))()
+def reduced(reduction, parts):
+    state = reduction.starter(np.arange(6))()
     for rows, prompts in parts:
         state.add(rows, prompts)
     return state
@@ -30,48 +30,48 @@ def assert_same(a, b):
         np.testing.assert_allclose(a[name], b[name], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("fold", FOLDS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 @given(cuts=st.lists(st.integers(0, 23), max_size=6))
 @settings(max_examples=40, deadline=None)
-def test_a_fold_does_not_depend_on_how_the_stream_is_cut(fold, cuts):
+def test_a_reduction_does_not_depend_on_how_the_stream_is_cut(reduction, cuts):
     rows, prompts = stream()
     edges = [0, *sorted(cuts), 23]
     parts = [(rows[a:b], prompts[a:b]) for a, b in itertools.pairwise(edges)]
-    assert_same(folded(fold, parts).result(), folded(fold, [(rows, prompts)]).result())
+    assert_same(reduced(reduction, parts).result(), reduced(reduction, [(rows, prompts)]).result())
 
 
-@pytest.mark.parametrize("fold", FOLDS)
-def test_merging_is_associative(fold):
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_merging_is_associative(reduction):
     rows, prompts = stream()
     thirds = [(rows[:7], prompts[:7]), (rows[7:9], prompts[7:9]), (rows[9:], prompts[9:])]
-    left, right = [folded(fold, [t]) for t in thirds], [folded(fold, [t]) for t in thirds]
+    left, right = [reduced(reduction, [t]) for t in thirds], [reduced(reduction, [t]) for t in thirds]
     left[0].merge(left[1])
     left[0].merge(left[2])
     right[1].merge(right[2])
     right[0].merge(right[1])
     assert_same(left[0].result(), right[0].result())
-    assert_same(left[0].result(), folded(fold, [(rows, prompts)]).result())
+    assert_same(left[0].result(), reduced(reduction, [(rows, prompts)]).result())
 
 
 def test_moments_equal_numpy():
     rows, prompts = stream(200)
-    got = folded(Moments(), [(rows[:90], prompts[:90]), (rows[90:], prompts[90:])]).result()
+    got = reduced(Moments(), [(rows[:90], prompts[:90]), (rows[90:], prompts[90:])]).result()
     flat = rows.reshape(200, -1).astype(np.float64)
     np.testing.assert_allclose(got["mean"], flat.mean(0))
     np.testing.assert_allclose(got["covariance"], np.cov(flat.T, bias=True))
-    mean = folded(Mean(), [(rows[:90], prompts[:90]), (rows[90:], prompts[90:])]).result()
+    mean = reduced(Mean(), [(rows[:90], prompts[:90]), (rows[90:], prompts[90:])]).result()
     np.testing.assert_allclose(mean["variance"], rows.astype(np.float64).var(0))
 
 
 def test_variance_far_from_zero_keeps_its_precision():
     rows = (1e6 + np.arange(100) % 2).astype(np.float32)[:, None]
     parts = [(rows[i : i + 10], np.arange(10)) for i in range(0, 100, 10)]
-    assert folded(Mean(), parts).result()["variance"][0] == pytest.approx(0.25, rel=1e-9)
+    assert reduced(Mean(), parts).result()["variance"][0] == pytest.approx(0.25, rel=1e-9)
 
 
 def test_prompt_means_are_means_of_each_prompt_even_when_it_is_split():
     rows, prompts = stream()
-    got = folded(PromptMean(), [(rows[:11], prompts[:11]), (rows[11:], prompts[11:])]).result()["rows"]
+    got = reduced(PromptMean(), [(rows[:11], prompts[:11]), (rows[11:], prompts[11:])]).result()["rows"]
     for i, prompt in enumerate(np.unique(prompts)):
         np.testing.assert_allclose(got[i], rows[prompts == prompt].astype(np.float64).mean(0))
 
