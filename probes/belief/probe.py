@@ -35,7 +35,7 @@ from interp.table import Table
 
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.places import Counted, Place, at_same_layer, places_of
+from ..measures.layers import Counted, Layer, at_same_layer, layers_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
@@ -184,7 +184,7 @@ class Belief(Probe):
         _check_units(pool)
         setting = make_setting(pool, belief, self.n_permutations, self.n_bootstrap, self._rng(0))
         everywhere = np.arange(pool.rows.n_rows)
-        places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, everywhere, "centred")]
+        places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, everywhere, "centred")]
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
         counted = Counted.of(places, pool, pool.n_units < FEW_HALVES)
         scored = [scores(setting, reading) for reading in readings]
@@ -227,7 +227,7 @@ class Belief(Probe):
         return np.random.default_rng([self.seed, stream])
 
     def _by_place(
-        self, places: Sequence[Place], readings: Sequence[Reading], pool: Cloud, setting: Setting
+        self, places: Sequence[Layer], readings: Sequence[Reading], pool: Cloud, setting: Setting
     ) -> dict[str, Estimates]:
         """Every number that all places have, whatever the belief is."""
         clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
@@ -334,7 +334,7 @@ def _check_units(pool: Cloud) -> None:
 
 
 def _arrays(
-    places: Sequence[Place], readings: Sequence[Reading], setting: Setting, pool: Cloud
+    places: Sequence[Layer], readings: Sequence[Reading], setting: Setting, pool: Cloud
 ) -> dict[str, np.ndarray]:
     """Readouts, encodings and their orthonormal bases, layer by layer; zero where there is none."""
     fitted = setting.folds.code != 0

@@ -9,8 +9,8 @@ from interp.statistics.estimates import Estimates
 from interp.table import Table
 
 from ..measures.cloud import Cloud
+from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
-from ..measures.places import Place, place_columns
 from .clusters import dimensions_for
 from .quantities import QUANTITIES
 from .readout import Reading, Setting
@@ -38,13 +38,13 @@ DECODED = (
 
 
 def by_layer_table(
-    places: Sequence[Place], estimates: Mapping[str, Estimates], readings: Sequence[Reading],
+    places: Sequence[Layer], estimates: Mapping[str, Estimates], readings: Sequence[Reading],
     scores: Sequence[Mapping[str, Scores]], belief: ExactBelief,
 ) -> Table:  # fmt: skip
     """One row for every place."""
     dimensions = np.array([dimensions_for(place.points) for place in places])
     columns = {
-        **place_columns(places),
+        **layer_columns(places),
         "penalty": np.array([reading.penalty for reading in readings]),
         "control_r2": np.array([reading.control_r2.mean() for reading in readings]),
         "n_dims_90": dimensions[:, 0], "n_dims_95": dimensions[:, 1], **estimates,

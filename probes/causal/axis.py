@@ -26,7 +26,7 @@ from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
 from ..measures.exchanges import exchange_within
-from ..measures.places import Scale
+from ..measures.layers import Scale
 from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import chosen_clusters
 

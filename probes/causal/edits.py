@@ -110,7 +110,7 @@ def _along(frame: np.ndarray, displacement: np.ndarray) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Place:
+class EditedLayer:
     """One edited layer: its axis, its edited rows, its controls and, where these are fitted, random ones too."""
 
     layer: int
@@ -125,7 +125,7 @@ class Place:
     def of(
         cls, layer: int, axis: Axis, rows: np.ndarray, scored: np.ndarray, refits: Sequence[Axis], fill: Fill, n: int,
         seed: int,
-    ) -> "Place":  # fmt: skip
+    ) -> "EditedLayer":  # fmt: skip
         """`n` controls are the `refits`, or random ones where there is none; all are matched at the `scored` rows."""
         edited = Edited.of(rows, fill, scored)
         rng = np.random.default_rng([seed, 1, layer])
@@ -140,7 +140,7 @@ class Place:
 class Intervention:
     """Edits of one or several layers at once."""
 
-    places: Sequence[Place]
+    places: Sequence[EditedLayer]
     site: str
     at: str
     fill: Fill
@@ -234,7 +234,7 @@ class Intervention:
         for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
             yield Name(self.layers, subject, how), tuple(self._shifted(*pair, sign) for pair in pairs)
 
-    def _kept(self, place: Place, cut: Cut) -> Iterator[Edit]:
+    def _kept(self, place: EditedLayer, cut: Cut) -> Iterator[Edit]:
         """All else is put to its mean (or to 0): keep the part along the axis, then add what the mean has beside it."""
         yield KeepAxis(**self._at(place), **cut.first())
         if self.fill == "mean":
@@ -244,15 +244,15 @@ class Intervention:
             along = rest[None] / length if length else cut.frame[:1]
             yield ShiftAxis(**self._at(place), axis=along, deviations=1.0, score_sigma=length)
 
-    def _shifted(self, place: Place, cut: Cut, deviations: float) -> Edit:
+    def _shifted(self, place: EditedLayer, cut: Cut, deviations: float) -> Edit:
         axis = place.axis
         ratio = float(np.linalg.norm(axis.displacement) / np.linalg.norm(cut.displacement[0]))
         far = float((place.rows @ axis.covector).std()) * ratio
         return ShiftAxis(**self._at(place), **cut.first(), deviations=deviations, score_sigma=far)
 
-    def _at(self, place: Place) -> dict[str, Any]:
+    def _at(self, place: EditedLayer) -> dict[str, Any]:
         return {"layer": place.layer, "site": self.site, "at": self.at}
 
 
-def _principal(place: Place, n: int) -> np.ndarray:
+def _principal(place: EditedLayer, n: int) -> np.ndarray:
     return principal_axes(place.rows - place.rows.mean(axis=0), n).directions

@@ -43,7 +43,7 @@ from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, fit_axes, held_out, refit_axes, saved, tautology
-from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions, n_whole
+from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, n_compared, n_conditions, n_whole
 from .effects import Effects
 from .estimates import estimates, told
 from .notes import notes
@@ -253,7 +253,7 @@ class Causal(Probe):
         for layer, axis in axes.items():
             rows = rows_of(reduced, layer, split.run)
             scored = rows if self.at == "last" else cloud.points[layer][split.run_rows].astype(np.float64)
-            places.append(Place.of(layer, axis, rows, scored, refits[layer], self.fill, n, self.seed))
+            places.append(EditedLayer.of(layer, axis, rows, scored, refits[layer], self.fill, n, self.seed))
         return Intervention(
             places, self.site, self.at, self.fill, tuple(range(base.model.n_heads)), base.model.n_layers
         )

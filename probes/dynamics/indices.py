@@ -9,8 +9,8 @@ import numpy as np
 from interp.statistics.estimates import Estimates
 from interp.statistics.units import Units
 
-from .courses import Course, compare, interval_of, resampled, settled
 from .training import FRAME, VALUES, Training
+from .training_curves import Curve, compare, interval_of, resampled, settled
 
 _MOST_UNDEFINED = 0.05
 _OTHERS = {"_kl": "kl", "_output": "output", "_values": VALUES}
@@ -49,7 +49,7 @@ def _why_unsettled(steps: np.ndarray, curve: np.ndarray, epsilon: float, what: s
     return f"{what} is not within {epsilon:g} of its first distance at the last checkpoint (step {steps[-1]})"
 
 
-def _compared(training: Training, frame: Course, other: Course, epsilon: float) -> tuple[Estimates, Estimates]:
+def _compared(training: Training, frame: Curve, other: Curve, epsilon: float) -> tuple[Estimates, Estimates]:
     """The index, and what is left of the frame where the other has settled."""
     steps, units = training.steps, training.units
     compared = compare(steps, frame, other, epsilon, units.weights)
@@ -85,7 +85,7 @@ def _where(between: Sequence[tuple[int, int]], first: str, second: str) -> str:
     return said + (" The same two checkpoints: the order rests on interpolation." if (a, b) == (c, d) else "")
 
 
-def _step(course: Course, training: Training, epsilon: float) -> Estimates:
+def _step(course: Curve, training: Training, epsilon: float) -> Estimates:
     steps, curve = training.steps, course.distance.mean(axis=0)
     between, words = interval_of(steps, curve, epsilon), {"what": course.what}
     if between is None:

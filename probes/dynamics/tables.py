@@ -10,11 +10,11 @@ from interp.statistics.intervals import band
 from interp.table import Table
 
 from ..measures.maps import snippets
-from .courses import epsilons, interval_of, resampled, settled
 from .frame import MATRICES, product_of_random
 from .quantities import QUANTITIES
 from .read import reference_entropy, shown_rows
 from .training import FRAME, Training
+from .training_curves import epsilons, interval_of, resampled, settled
 
 Columns = dict[str, np.ndarray | Estimates]
 

@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from interp.probe import Readout
 from interp.statistics.units import Units
 
-from .courses import Course
 from .exchange import Exchange
 from .frame import MATRICES
 from .read import ERRORS, STATISTICS
+from .training_curves import Curve
 
 FRAME, VALUES = "frame", "values"
 
@@ -98,28 +98,28 @@ class Training:
         return "kl" if "kl" in self.errors else "loss"
 
     @property
-    def frame(self) -> Course | None:
+    def frame(self) -> Curve | None:
         """Total variation to the end's attention, mean over layers and heads; None where no rows were kept."""
         tv = self.by_prompt["tv"].mean(axis=(2, 3))
         what = "total variation of attention to the end's, mean over layers and heads"
-        return None if np.isnan(tv).any() else Course(tv.T, what)
+        return None if np.isnan(tv).any() else Curve(tv.T, what)
 
-    def frame_by_layer(self) -> dict[str, Course]:
+    def frame_by_layer(self) -> dict[str, Curve]:
         """The same for each layer; empty where no rows were kept."""
         if self.frame is None:
             return {}
         tv = self.by_prompt["tv"].mean(axis=3)
         return {
-            f"{FRAME}, layer {layer}": Course(tv[..., layer].T, f"the same at layer {layer}")
+            f"{FRAME}, layer {layer}": Curve(tv[..., layer].T, f"the same at layer {layer}")
             for layer in range(self.n_layers)
         }
 
-    def courses(self) -> dict[str, Course]:
+    def courses(self) -> dict[str, Curve]:
         """What the frame is compared with: the errors, the output and the values."""
-        found = {name: Course((values - self.end[name]).T, ERRORS[name]) for name, values in self.errors.items()}
+        found = {name: Curve((values - self.end[name]).T, ERRORS[name]) for name, values in self.errors.items()}
         moved = self.by_prompt["value_distance"][..., self.layer]
         if not np.isnan(moved).any():
-            found[VALUES] = Course(moved.T, f"distance of the values of layer {self.layer} from the end's")
+            found[VALUES] = Curve(moved.T, f"distance of the values of layer {self.layer} from the end's")
         return found
 
 

@@ -17,7 +17,7 @@ from interp.statistics.kernel_ridge import subset_weights
 from interp.statistics.ridge import ridge_axis
 from interp.statistics.spectra import centred_gram, leading_vectors, principal_axes
 
-from .places import ScaledRows
+from .layers import ScaledRows
 
 Direction = Callable[[Int[np.ndarray, " member"]], Float[np.ndarray, " feature"]]
 """The unit axis that some rows of a cloud give."""

@@ -11,7 +11,7 @@ from interp.statistics.ridge import PrincipalForm, fit_ridge
 from interp.system.threads import side_by_side
 
 from ..measures.answers import Answers
-from ..measures.places import unit
+from ..measures.layers import unit
 
 AXES = ("pc1", "ridge")
 N_HALVINGS = 20

@@ -10,8 +10,8 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import FISHER, UNEXPLAINED
 
 from ..measures.halves import Halving
+from ..measures.layers import Counted
 from ..measures.nuisances import Design
-from ..measures.places import Counted
 from .quantities import WITHIN_TOKEN
 from .readout import Labels, PlaceRead, Read
 

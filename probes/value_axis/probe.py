@@ -38,8 +38,8 @@ from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.halves import N_HALVINGS, Halving, exchanges_within, halvings_of, label_by_type, orders_within
+from ..measures.layers import Counted, Layer, at_same_layer, layers_of
 from ..measures.nuisances import Design, nuisance_design
-from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .judgement import FEW_RECUR, FEW_TOGETHER, AxisRead, Judgement, told_by_nuisances
@@ -129,7 +129,7 @@ class ValueAxis(Probe):
         own = own_number(self.sites[0], primary, base.model)
         halvings = halvings_of(pool, self.seed)
         fitting = halvings[0].fitting
-        places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, fitting, self.scaling)]
+        places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, fitting, self.scaling)]
         setting = self._setting(pool, halvings, places, surprisal_of(base))
         found, split_cosines = self._read(places, setting)
         judgements = _judgements(found, setting)
@@ -157,7 +157,7 @@ class ValueAxis(Probe):
         return axis_figures(findings)
 
     def _setting(
-        self, pool: Cloud, halvings: Sequence[Halving], places: Sequence[Place],
+        self, pool: Cloud, halvings: Sequence[Halving], places: Sequence[Layer],
         surprisal: Mapping[str, Float[np.ndarray, " row"]],
     ) -> Setting:  # fmt: skip
         names = (NEXT_ENTROPY, EXACT_ENTROPY) if pool.target.is_entropy else (pool.target.name,)
@@ -188,12 +188,12 @@ class ValueAxis(Probe):
         return Setting(pool, halvings, surprisal, nuisances, labels, splits, counted)
 
     def _read(
-        self, places: Sequence[Place], setting: Setting
+        self, places: Sequence[Layer], setting: Setting
     ) -> tuple[list[PlaceRead], list[Float[np.ndarray, " split"]]]:
         """Every axis and label under every treatment, and the cosines between halves, at every place."""
         pool, splits = setting.pool, self._splits(setting.pool)
 
-        def read(place: Place) -> tuple[PlaceRead, np.ndarray]:
+        def read(place: Layer) -> tuple[PlaceRead, np.ndarray]:
             rows = place.scaled
             found = read_place(rows, setting.splits)
             if not found.axes or np.ptp(pool.sought) == 0:
@@ -220,7 +220,7 @@ class ValueAxis(Probe):
         return AxisRead.of(ridge, found, split_cosines, draws)
 
     def _best_layers(
-        self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Place], quantities: Quantities
+        self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Layer], quantities: Quantities
     ) -> dict[str, Scalar]:
         among = _at_first_site(places)
         layers = [places[i].layer for i in among]
@@ -230,7 +230,7 @@ class ValueAxis(Probe):
         })  # fmt: skip
 
     def _beside(
-        self, places: Sequence[Place], primary: int, clouds: Mapping[str, Cloud], setting: Setting,
+        self, places: Sequence[Layer], primary: int, clouds: Mapping[str, Cloud], setting: Setting,
         quantities: Quantities,
     ) -> dict[str, Scalar]:  # fmt: skip
         """What nuisances alone tell, and the weaker control by embeddings."""
@@ -245,7 +245,7 @@ class ValueAxis(Probe):
         return quantities.scalars({"nuisance_r2": told, "r2_beyond_embedding": beyond})
 
     def _controls(
-        self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Place], primary: int,
+        self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Layer], primary: int,
         previous: Mapping[str, np.ndarray], setting: Setting, quantities: Quantities,
     ) -> dict[str, Scalar]:  # fmt: skip
         """Beyond the tokens before the last one (there, and at the layer chosen most often), and within clusters."""
@@ -259,7 +259,7 @@ class ValueAxis(Probe):
         return {name: quantities.scalar(name, of) for name, of in found.items()}
 
     def _beyond_previous(
-        self, place: Place, at: int, previous: Mapping[str, np.ndarray], setting: Setting
+        self, place: Layer, at: int, previous: Mapping[str, np.ndarray], setting: Setting
     ) -> Estimates:
         """The ridge axis at one place beyond the last token, the classes of the tokens before it regressed out too."""
         pool, rows, tokens = setting.pool, setting.pool.rows, setting.pool.rows["token"]
@@ -274,7 +274,7 @@ class ValueAxis(Probe):
         halvings = [Halving.of(h.fitting, h.judged, design, tokens) for h in setting.halvings]
         return _read_alone(place, at, labels, halvings, WITHIN_TOKEN, setting.counted[WITHIN_TOKEN], pool)
 
-    def _within_clusters(self, place: Place, at: int, setting: Setting) -> Estimates:
+    def _within_clusters(self, place: Layer, at: int, setting: Setting) -> Estimates:
         """The ridge axis at one place, labels and activations measured from the mean of their cluster."""
         pool, nothing = setting.pool, np.empty((setting.pool.rows.n_rows, 0))
         targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
@@ -323,7 +323,7 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
 
 
 def _read_alone(
-    place: Place, at: int, labels: Labels, halvings: Sequence[Halving], treatment: str, counted: Counted, pool: Cloud
+    place: Layer, at: int, labels: Labels, halvings: Sequence[Halving], treatment: str, counted: Counted, pool: Cloud
 ) -> Estimates:
     """R² of the ridge axis at one place, which is number `at` of those that are counted."""
     splits = [Split.of(halving, labels, pool.clusters) for halving in halvings]
@@ -334,7 +334,7 @@ def _read_alone(
     return Judgement("ridge", pool.target.name, treatment, labels, [read], counted, reason).r2
 
 
-def _at_first_site(places: Sequence[Place]) -> list[int]:
+def _at_first_site(places: Sequence[Layer]) -> list[int]:
     return [i for i, place in enumerate(places) if place.site == places[0].site]
 
 
@@ -405,7 +405,7 @@ def _within(pool: Cloud) -> str:
     return f"what length, position and token leave of {pool.target.many}, permuted between {pool.resampled}s"
 
 
-def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Estimates:
+def _beyond_embedding(place: Layer, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Estimates:
     """The weaker control, of all rows: leading directions of the embedding are regressed out, few beside the tokens."""
     about = setting.counted[KEPT].about()
     if embedding is None:
@@ -424,7 +424,7 @@ def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design,
 
 
 def _self_test(
-    places: Sequence[Place], within: Judgement, clouds: Mapping[str, Cloud], quantities: Quantities
+    places: Sequence[Layer], within: Judgement, clouds: Mapping[str, Cloud], quantities: Quantities
 ) -> dict[str, Scalar]:
     """What is read at depth 0 beyond the token; without a number where depth 0 holds more than the token."""
     at = next((i for i, place in enumerate(places) if (place.site, place.layer) == ("resid", 0)), None)
@@ -447,7 +447,7 @@ def _is_same_within(rows: np.ndarray, groups: np.ndarray) -> bool:
 
 
 def _at_primary(
-    places: Sequence[Place], primary: int, judgements: Mapping[tuple[str, str, str], Judgement], axis: AxisRead,
+    places: Sequence[Layer], primary: int, judgements: Mapping[tuple[str, str, str], Judgement], axis: AxisRead,
     quantities: Quantities,
 ) -> dict[str, Scalar]:  # fmt: skip
     """The numbers at the primary place, and R² of the other sites at the same layer (in the residual stream, after it).
@@ -467,7 +467,7 @@ def _at_primary(
     return {name: quantities.scalar(name, of, at.get(name, primary)) for name, of in found.items()}
 
 
-def _arrays(places: Sequence[Place], found: Sequence[PlaceRead]) -> dict[str, np.ndarray]:
+def _arrays(places: Sequence[Layer], found: Sequence[PlaceRead]) -> dict[str, np.ndarray]:
     """Axes in raw coordinates, layer by layer, zero where there is none; means, deviations and score deviations."""
     arrays: dict[str, list[np.ndarray]] = {}
     for place, read in zip(places, found, strict=True):

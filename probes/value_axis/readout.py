@@ -20,7 +20,7 @@ from interp.statistics.resampling import members_of
 from interp.statistics.ridge import PENALTIES, PrincipalForm, RowAxes, left_out_error
 
 from ..measures.halves import Halving
-from ..measures.places import ScaledRows, unit
+from ..measures.layers import ScaledRows, unit
 from .quantities import KEPT, WITHIN_TOKEN
 
 AXES = ("ridge", "pc1")

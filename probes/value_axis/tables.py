@@ -9,8 +9,8 @@ from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
 from ..measures.halves import Halving
+from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
-from ..measures.places import Place, place_columns
 from .judgement import AxisRead, Judgement
 from .quantities import QUANTITIES
 from .readout import Axis
@@ -29,9 +29,9 @@ AXES = (
 HELD_OUT = "The judged prompts at the primary place: {target}, and what ridge fitted on the others predicts."
 
 
-def by_layer_table(places: Sequence[Place], judgements: Mapping[tuple[str, str, str], Judgement]) -> Table:
+def by_layer_table(places: Sequence[Layer], judgements: Mapping[tuple[str, str, str], Judgement]) -> Table:
     """One row for every axis, target, treatment of nuisances and place."""
-    where, n = place_columns(places), len(places)
+    where, n = layer_columns(places), len(places)
     parts = [
         {
             "site": where["site"], "layer": where["layer"], "axis": np.full(n, axis), "target": np.full(n, target),
@@ -43,10 +43,10 @@ def by_layer_table(places: Sequence[Place], judgements: Mapping[tuple[str, str, 
     return QUANTITIES.stacked(parts, BY_LAYER)
 
 
-def axes_table(places: Sequence[Place], read: AxisRead) -> Table:
+def axes_table(places: Sequence[Layer], read: AxisRead) -> Table:
     """One row for every place."""
     columns = {
-        **place_columns(places), "cosine": read.cosine, "selectivity": read.selectivity, "control_r2": read.control_r2,
+        **layer_columns(places), "cosine": read.cosine, "selectivity": read.selectivity, "control_r2": read.control_r2,
         "stability": read.stability, "stability_lowest": read.split_cosines.min(axis=1),
         "stability_highest": read.split_cosines.max(axis=1), "penalty": read.penalty,
     }  # fmt: skip

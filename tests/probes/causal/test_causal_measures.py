@@ -7,7 +7,7 @@ import pytest
 from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
 from interp.probes.causal.controls import Edited, alikeness, random_controls
-from interp.probes.causal.edits import BASELINE, HOW, Intervention, Name, Place, n_conditions, n_whole
+from interp.probes.causal.edits import BASELINE, HOW, EditedLayer, Intervention, Name, n_conditions, n_whole
 from interp.probes.causal.effects import Effect, Effects, readings, resampled
 from interp.probes.causal.prompt_sample import chosen_clusters, keys
 from interp.probes.causal.read import N_FOLDS, crossed
@@ -95,7 +95,7 @@ def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_head
     a = np.ones(12) / np.sqrt(12)
     refits = [Axis(u, u, 0.0) for u in np.linalg.qr(rng(7).normal(size=(n_controls, 12, 12)))[0][:, 0]]
     refits = refits if is_refitted else []
-    place = Place.of(0, Axis(a, a, 0.0), rows, rows, refits, "mean", n_controls, 0)
+    place = EditedLayer.of(0, Axis(a, a, 0.0), rows, rows, refits, "mean", n_controls, 0)
     made = list(Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2).conditions(doses, n_controls))
     assert len(made) == n_conditions(doses, n_controls, has_heads, is_refitted) == len({str(name) for name, _ in made})
     assert sum(name.is_compared for name, _ in made) == n_whole(n_controls, has_heads, is_refitted)
@@ -105,7 +105,7 @@ def test_where_the_axis_is_oblique_controls_are_shifted_as_far_as_it_moves():
     rows = rng(7).normal(size=(60, 8)) * np.linspace(0.5, 2, 8)
     a = np.eye(8)[0]
     axis = Axis(a, a + 3 * np.eye(8)[1], 0.0)  # ‖d‖ = √10
-    place = Place.of(0, axis, rows, rows, [], "mean", 3, 0)
+    place = EditedLayer.of(0, axis, rows, rows, [], "mean", 3, 0)
     made = {str(name): edits for name, edits in Intervention([place], "v", "all", "mean", (), 1).conditions((1.0,), 3)}
     spread = rows[:, 0].std()
     for sign, how in ((1, "+1 sd"), (-1, "−1 sd")):
@@ -117,7 +117,7 @@ def test_where_the_axis_is_oblique_controls_are_shifted_as_far_as_it_moves():
 def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run():
     rows = rng(13).normal(size=(60, 8)) * np.linspace(0.5, 4, 8)
     a = np.ones(8) / np.sqrt(8)
-    places = [Place.of(layer, Axis(a, a, 0.0), rows, rows, [], "mean", 4, 0) for layer in (0, 1)]
+    places = [EditedLayer.of(layer, Axis(a, a, 0.0), rows, rows, [], "mean", 4, 0) for layer in (0, 1)]
     facts = Intervention(places, "v", "all", "mean", (), 2).facts()
     first = np.linalg.svd(rows - rows.mean(axis=0))[2]
     for i in range(5):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from interp.probes.causal.axis import Axis, Split
 from interp.probes.causal.controls import Edited, alikeness, gaussian_directions, random_controls
-from interp.probes.causal.edits import Intervention, Name, Place
+from interp.probes.causal.edits import EditedLayer, Intervention, Name
 from interp.probes.causal.probe import Causal
 from interp.probes.causal.prompt_sample import PromptSample, chosen_clusters, rows_of
 from interp.probes.measures.cloud import Cloud
@@ -204,7 +204,7 @@ def before(source):
 
 def edited(source, before, fill, axis, n=20):
     """The values at the edited layer, under every condition."""
-    place = Place.of(1, axis, before, before, [], fill, n, 0)
+    place = EditedLayer.of(1, axis, before, before, [], fill, n, 0)
     intervention = Intervention([place], "v", "all", fill, tuple(range(info().n_heads)), info().n_layers)
     need = Need("v", at="all")
     conditions = [

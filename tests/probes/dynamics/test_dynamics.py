@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from interp.probes.dynamics.courses import Course, compare, interval_of, settled, value_at
 from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
 from interp.probes.dynamics.exchange import Exchange, exchange_numbers
 from interp.probes.dynamics.frame import (
@@ -21,6 +20,7 @@ from interp.probes.dynamics.indices import indices
 from interp.probes.dynamics.probe import Dynamics
 from interp.probes.dynamics.read import MAX_POINTS, N_ENTRIES, NEEDS, sharpest_head, shown_rows
 from interp.probes.dynamics.training import Training
+from interp.probes.dynamics.training_curves import Curve, compare, interval_of, settled, value_at
 from scipy.spatial.distance import jensenshannon, pdist
 
 from interp.errors import UsageError
@@ -597,7 +597,7 @@ def test_the_interval_covers_the_index_of_the_population():
     truth = float(settled(GRID, first, 0.1) / settled(GRID, second, 0.1))
     covered = 0
     for _ in range(200):
-        a, b = (Course(noisy(course, 60, rng, 0.3), "x") for course in (first, second))
+        a, b = (Curve(noisy(course, 60, rng, 0.3), "x") for course in (first, second))
         found = compare(GRID, a, b, 0.1, rng.multinomial(60, np.full(60, 1 / 60), size=200))
         low, high = np.nanquantile(found.resampled, [0.025, 0.975])
         covered += low <= truth <= high

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.measures.halves import Halving
-from interp.probes.measures.places import ScaledRows
+from interp.probes.measures.layers import ScaledRows
 from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Split, read_place
 from scipy import stats
 from sklearn.linear_model import LinearRegression, Ridge

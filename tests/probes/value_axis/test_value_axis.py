@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from interp.probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
 from interp.probes.measures.halves import Halving, label_by_type
+from interp.probes.measures.layers import Counted, ScaledRows
 from interp.probes.measures.nuisances import Design
-from interp.probes.measures.places import Counted, ScaledRows
 from interp.probes.measures.target import Target
 from interp.probes.value_axis.judgement import Judgement, selectivity, told_by_nuisances
 from interp.probes.value_axis.probe import ValueAxis, previous_of, surprisal_of

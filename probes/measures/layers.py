@@ -1,4 +1,4 @@
-"""A place: one layer of one site, and how its raw and scaled coordinates go over into one another."""
+"""One layer of one site, and how its raw and scaled coordinates go over into one another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class ScaledRows:
 
 
 @dataclass(frozen=True)
-class Place:
+class Layer:
     """One layer of one site (for the residual stream, one depth)."""
 
     site: str
@@ -74,7 +74,7 @@ class Place:
         return ScaledRows.of(self.scale.apply(self.points))
 
 
-def place_columns(places: Sequence[Place]) -> dict[str, np.ndarray]:
+def layer_columns(places: Sequence[Layer]) -> dict[str, np.ndarray]:
     """Where each place is and how many different rows it has, as columns of a table."""
     names = ("site", "layer", "n_distinct_rows")
     return {name: np.array([getattr(place, name) for place in places]) for name in names}
@@ -95,7 +95,7 @@ class Counted:
 
     @classmethod
     def of(
-        cls, places: Sequence[Place], cloud: Cloud, is_small: bool, enough: int | None = None, **counts: int | None
+        cls, places: Sequence[Layer], cloud: Cloud, is_small: bool, enough: int | None = None, **counts: int | None
     ) -> "Counted":
         """Of the prompts of a cloud, or of as many of them as `counts` say."""
         few = [is_small or place.n_distinct_rows < FEW_POINTS for place in places]
@@ -112,16 +112,16 @@ class Counted:
         return {**self.counts, "underpowered": self.underpowered, "enough": self.enough}
 
 
-def places_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Place]:
+def layers_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Layer]:
     """Every layer of a site, scaled by its fitting rows."""
     distinct = count_distinct(cloud)
     return [
-        Place(site, layer, points, Scale.of(points[fitting], scaling), distinct[layer])
+        Layer(site, layer, points, Scale.of(points[fitting], scaling), distinct[layer])
         for layer, points in enumerate(cloud.points)
     ]
 
 
-def at_same_layer(places: Sequence[Place], primary: int) -> list[int]:
+def at_same_layer(places: Sequence[Layer], primary: int) -> list[int]:
     """The places of the other sites at the primary layer; the residual stream is read after it."""
     layer, site = places[primary].layer, places[primary].site
     block = layer - (site == "resid")

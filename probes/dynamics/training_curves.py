@@ -1,6 +1,6 @@
-"""Courses of a training: when a distance from the end has settled, and which of two settles first.
+"""Training curves: when a distance from the end has settled, and which of two settles first.
 
-A course is a mean over prompts at every checkpoint, measured from its own value at the end of the training: d(t) =
+A curve is a mean over prompts at every checkpoint, measured from its own value at the end of the training: d(t) =
 c(t) − c(end). It has settled from the step on after which |d| stays within ε of |d| at the first checkpoint. Between
 two checkpoints the step is interpolated along log(1 + step), since checkpoints are spaced so. The last crossing counts:
 an error that falls, rises and falls again has settled once.
@@ -26,7 +26,7 @@ Curves = Float[np.ndarray, "*batch checkpoint"]
 
 
 @dataclass(frozen=True)
-class Course:
+class Curve:
     """What is followed: its distances from the end for every prompt and checkpoint, and what it is in words."""
 
     distance: Float[np.ndarray, "prompt checkpoint"]
@@ -70,7 +70,7 @@ def _last_outside(left: Curves, epsilon: float) -> Int[np.ndarray, "*batch"]:
     return np.asarray(left.shape[-1] - 1 - np.argmax(outside[..., ::-1], axis=-1))
 
 
-def resampled(course: Course, weights: Int[np.ndarray, "resample prompt"]) -> Float[np.ndarray, "resample checkpoint"]:
+def resampled(course: Curve, weights: Int[np.ndarray, "resample prompt"]) -> Float[np.ndarray, "resample checkpoint"]:
     """The mean course of every resample of the prompts."""
     return (weights @ course.distance) / weights.sum(axis=1, keepdims=True)
 
@@ -90,8 +90,8 @@ class Compared:
 
 def compare(
     steps: Int[np.ndarray, " checkpoint"],
-    a: Course,
-    b: Course,
+    a: Curve,
+    b: Curve,
     epsilon: float,
     weights: Int[np.ndarray, "resample prompt"],
 ) -> Compared:
@@ -106,6 +106,6 @@ def _index(steps: np.ndarray, a: Curves, b: Curves, epsilon: float) -> tuple[np.
     return np.asarray(first / second), value_at(steps, a, second)
 
 
-def epsilons(courses: Mapping[str, Course]) -> tuple[float, ...]:
+def epsilons(courses: Mapping[str, Curve]) -> tuple[float, ...]:
     """The fractions of the first distance at which every course is looked up."""
     return (0.5, 0.3, 0.2, 0.1, 0.05, 0.02) if courses else ()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.places import Place, Scale, at_same_layer, unit
+from interp.probes.measures.layers import Layer, Scale, at_same_layer, unit
 from interp.probes.measures.sample_sizes import MIN_CLOUD
 
 from interp.errors import ModelError, PromptError
@@ -78,7 +78,7 @@ def test_zeros_have_no_direction():
 def test_the_residual_stream_is_read_after_its_layer():
     def places(*named):
         scale = Scale.of(np.eye(3), "centred")
-        return [Place(site, layer, np.eye(3), scale, 3) for site, layer in named]
+        return [Layer(site, layer, np.eye(3), scale, 3) for site, layer in named]
 
     found = places(("v", 0), ("v", 1), ("z", 0), ("z", 1), ("resid", 0), ("resid", 1), ("resid", 2))
     assert at_same_layer(found, 1) == [3, 6], "after the block"

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from interp.probes.dynamics.courses import (
-    Course,
+from interp.probes.dynamics.training_curves import (
+    Curve,
     compare,
     epsilons,
     interval_of,
@@ -18,7 +18,7 @@ STEPS = np.array([0, 9, 99])
 
 
 def course(*rows):
-    return Course(np.array(rows, dtype=np.float64), "x")
+    return Curve(np.array(rows, dtype=np.float64), "x")
 
 
 def test_relative_distances_have_no_sign_and_none_from_a_first_of_nothing():
@@ -66,7 +66,7 @@ def test_the_index_is_free_of_the_scale_of_either_course():
     rng = np.random.default_rng(1)
     a, b = (rng.random((6, 3)) * [1, 0.5, 0] + [1, 0, 0] for _ in range(2))
     weights = np.ones((2, 6), dtype=np.int64)
-    one, other = (compare(STEPS, Course(s * a, "x"), Course(b / s, "x"), 0.1, weights) for s in (1.0, 40.0))
+    one, other = (compare(STEPS, Curve(s * a, "x"), Curve(b / s, "x"), 0.1, weights) for s in (1.0, 40.0))
     np.testing.assert_allclose(one.resampled, other.resampled)
     assert (one.index, one.left) == pytest.approx((other.index, other.left))
 
