@@ -129,9 +129,7 @@ QUANTITIES = Quantities(
             "determines the plane.",
             "{gaussian}", "the largest of all prompts: leaving one out is what it measures",
         ),
-        "{prefix}_correlation_within_token": _order(
-            _AXIS + _WITHIN_TOKEN, fact="the {brief} can be decoded beyond the last token"
-        ),
+        "{prefix}_correlation_within_token": _order(_AXIS + _WITHIN_TOKEN),
         "{prefix}_correlation_within_position": _order(
             "The same among rows at one position of the sequence: how the first principal component follows {target} "
             "beyond position."

@@ -69,10 +69,7 @@ _EMBEDDING = Control("beyond its embedding", "r2_beyond_embedding", essential=Fa
 _WITHIN = Control("within clusters", WITHIN_CLUSTERS, essential=False)
 _OF_TARGET = {
     "r2": _r2(is_headline=True, controls=(*_controls(_LAST, "r2_beyond_token"), _EMBEDDING, _WITHIN)),
-    "r2_beyond_token": _r2(
-        WITHIN_TOKEN, is_headline=True, fact="the {brief} can be decoded beyond the last token",
-        controls=_controls(_BEFORE, PREVIOUS),
-    ),
+    "r2_beyond_token": _r2(WITHIN_TOKEN, is_headline=True, controls=_controls(_BEFORE, PREVIOUS)),
     "best_layer_r2": _best(KEPT, is_headline=True, controls=_controls(_LAST, "best_layer_r2_beyond_token")),
     "best_layer_r2_beyond_token": _best(WITHIN_TOKEN, controls=_controls(_BEFORE, f"best_layer_{PREVIOUS}")),
     "correlation": _correlation(),

@@ -26,6 +26,7 @@ _QUESTION = 56  # characters of a line of a question
 _APART, _SPREAD = 0.34, 0.6  # of a row: between two groups at most, and over all of them
 _ABOVE, _BELOW = 0.35, 0.15  # of a row: how far its name lies above its middle, and its dots below
 _ROW, _A_GROUP, _AROUND = 36, 11, 110  # pixels of a row at least, for each group in it, above and below all rows
+_LINE = 18  # pixels of a line of a question
 _SCALED = ("value", "low", "high", "null", "null_low", "null_high")
 
 _Key = tuple[str, str]
@@ -39,13 +40,14 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
     has_value = {key for key, value in zip(_keys(headline), headline["value"], strict=True) if np.isfinite(value)}
     headline = headline.where(np.array([key in has_value for key in _keys(headline)], dtype=bool))
     plot, rows = go.Figure(), {}
-    end = 0.0
+    line, end = _LINE / max(_ROW, _A_GROUP * len(groups)), 0.0
     for probe in dict.fromkeys(headline["probe"].tolist()):
         lines = textwrap.wrap(question_of(probe), _QUESTION)
-        middle = end + (len(lines) - 1) / 2
+        end += line
+        middle = end + line * (len(lines) - 1) / 2
         asked = "<br>".join(html.escape(line, quote=False) for line in lines)
         plot.add_annotation(x=0, y=middle, xanchor="left", align="left", showarrow=False, text=f"<b>{asked}</b>")
-        end += len(lines)
+        end += line * (len(lines) + 1)
         for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
             words = row_label(_of(headline, (probe, name)), 0)
             plot.add_annotation(x=0, y=end - _ABOVE, xanchor="left", showarrow=False, text=words, font={"size": 12})

@@ -130,19 +130,31 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
 
 
 def by_question(findings: Mapping[str, Findings]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Of a comparison what differs under each question, in sentences: `Higher in b than in a: slope (0.5; 0.2).`."""
-    said: dict[str, dict[str, list[str]]] = {}
+    """Of a comparison what differs under each question, one sentence a number: `Slope: 0.2 in a; higher in b (0.5).`
+
+    Numbers that differ nowhere share the last sentence.
+    """
+    said: dict[str, dict[str, dict[str, list[str]]]] = {}
     for row, name, value, reference in _compared(findings):
-        way = "Higher" if row["difference"] > 0 else "Lower"
-        heads = {"moved": f"{way} in {row['group']} than in {row['against']}", "within": "No clear difference"}
-        head = heads.get(row["verdict"], "Not tested, as an interval is missing")
-        text = f"{name} ({value}; {reference})" if row["verdict"] == "moved" else name
-        if math.isfinite(row["difference"]) and text not in said.get(row["probe"], {}).get(head, ()):
-            said.setdefault(row["probe"], {}).setdefault(head, []).append(text)
-    return tuple(
-        (question_of(probe), tuple(f"{head}: {'; '.join(texts)}." for head, texts in sorted(ways.items())))
-        for probe, ways in said.items()
-    )  # fmt: skip
+        if math.isfinite(row["difference"]):
+            way = {"moved": "higher in" if row["difference"] > 0 else "lower in", "within": "no clear difference in"}
+            text = f"{row['group']} ({value})" if row["verdict"] == "moved" else row["group"]
+            ways = said.setdefault(row["probe"], {}).setdefault(f"{name}: {reference} in {row['against']}", {})
+            texts = ways.setdefault(way.get(row["verdict"], "not tested (no interval) in"), [])
+            texts += [text] if text not in texts else []
+    return tuple((question_of(probe), tuple(_sentences(of))) for probe, of in said.items())
+
+
+def _sentences(said: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[str]:
+    alike = []
+    for head, ways in said.items():
+        if any(way in ways for way in ("higher in", "lower in")):
+            parts = [head[:1].upper() + head[1:], *(f"{way} {', '.join(ways[way])}" for way in sorted(ways))]
+            yield f"{'; '.join(parts)}."
+        elif (name := head.partition(":")[0]) not in alike:
+            alike.append(name)
+    if alike:
+        yield f"No clear difference: {'; '.join(alike)}."
 
 
 def question_of(probe: str) -> str:
