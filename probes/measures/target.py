@@ -73,7 +73,7 @@ class Target:
     @property
     def slots(self) -> dict[str, str]:
         """What fills the slots of declared sentences and names."""
-        return {"target": self.words, "targets": self.many, "prefix": self.prefix}
+        return {"target": self.words, "targets": self.many, "brief": self.brief, "prefix": self.prefix}
 
     def say(self, text: str) -> str:
         """A text with slots, of this target."""
