@@ -40,7 +40,7 @@ class Quantity:
     corrected over. `fact` says in words what a value above the null says, where other probes measure the same.
 
     >>> entropy = interp.Quantity("bits", "Entropy of {target}.", null="no chance level", method="one number")
-    >>> entropy.told(target="the next token").in_words(entropy.meaning)
+    >>> entropy.filled(target="the next token").in_words(entropy.meaning)
     'Entropy of the next token.'
     """
 
@@ -57,7 +57,7 @@ class Quantity:
     fact: str = ""
     words: Mapping[str, str] = field(default_factory=dict)
 
-    def told(self, **words: str) -> "Quantity":
+    def filled(self, **words: str) -> "Quantity":
         """The same with these words for its slots; those that it has already stay."""
         return replace(self, words={**words, **self.words})
 
@@ -67,7 +67,7 @@ class Quantity:
 
     def scalar(self, found: "Estimates", place: int = 0) -> Scalar:
         """The number at one place, with all that is known of it."""
-        mine = self.told(**found.words_at(place))
+        mine = self.filled(**found.words_at(place))
         value, why, about = float(found.value[place]), found.why_at(place), found.about_at(place)
         about |= {"meaning": mine.in_words(mine.meaning)}
         if np.isnan(value):
@@ -102,7 +102,7 @@ class Quantities(Mapping[str, Quantity]):
     `columns` are the units of columns of tables that are no findings by themselves.
 
     >>> share = interp.Quantity("fraction", "Share of {target}.", null="none is expected", method="all rows")
-    >>> interp.Quantities({"{prefix}_share": share}).told(target="bits", prefix="bit")["bit_share"].unit
+    >>> interp.Quantities({"{prefix}_share": share}).filled(target="bits", prefix="bit")["bit_share"].unit
     'fraction'
     """
 
@@ -118,11 +118,11 @@ class Quantities(Mapping[str, Quantity]):
     def __len__(self) -> int:
         return len(self._of)
 
-    def told(self, **words: str) -> "Quantities":
+    def filled(self, **words: str) -> "Quantities":
         """The same with these words for the slots of names and sentences."""
         slots = _Slots(words)
         return Quantities(
-            {name.format_map(slots): quantity.told(**words) for name, quantity in self._of.items()},
+            {name.format_map(slots): quantity.filled(**words) for name, quantity in self._of.items()},
             {name.format_map(slots): unit for name, unit in self.columns.items()},
         )
 

@@ -196,7 +196,7 @@ class Belief(Probe):
             alone["output_tvd"] = self._output(base, setting)
         alone = {name: replace(of, about=counted.about()) for name, of in alone.items()}
         components = component_estimates(readings[primary].kept, setting)
-        quantities = QUANTITIES.told(unit=counted.unit, **belief.slots)
+        quantities = QUANTITIES.filled(unit=counted.unit, **belief.slots)
         swapped = self._interchange if self.target is None else self._by_program
         tables, of_swaps = swapped(base, under, setting, pool, quantities)
         by_layer = by_layer_table(places, by_place, readings, scored, belief)

@@ -74,7 +74,7 @@ def make_setting(
     position = Table({c: known[c] for c in ("prompt", "position", "length")},
                      {c: known.units[c] for c in ("prompt", "position", "length")})  # fmt: skip
     design = nuisance_design(position)
-    told = design.told(belief.values)
+    told = design.predicted(belief.values)
     orders = shuffles(pool.units, n_permutations, rng)
     controls = _control_tasks(known, belief.values, bool(len(names) < known.n_rows), rng)
     followed = np.concatenate([belief.values[:, None], controls], axis=1).reshape(known.n_rows, -1)

@@ -160,7 +160,7 @@ class Causal(Probe):
         self.refuse_fields(base.model.n_layers)
         cloud, split = self._split(base)
         target = cloud.target
-        quantities = QUANTITIES.told(**target.slots)
+        quantities = QUANTITIES.filled(**target.slots)
         of_swaps, by_program = self._by_program(base, under, target, split)
         under = {name: read for name, read in under.items() if not is_swap(name)}
         sets = self._sets(cloud.n_layers)

@@ -118,7 +118,7 @@ class Components(Probe):
         found |= {name: by_depth[name].at([-1]) for name in null}
         routed = experts(drawn, self.n_permutations, self.seed) if self.experts else {}
         found |= {name: of.at([-1]) for name, of in routed.items()}
-        quantities = QUANTITIES.told(loudest=str(loudest))
+        quantities = QUANTITIES.filled(loudest=str(loudest))
         tables = {
             "by_layer": quantities.table(_by_layer(sizes(*stream), shares, rows, units), BY_LAYER),
             "by_depth": quantities.table({"depth": np.arange(len(stream[0])), **by_depth}, BY_DEPTH),

@@ -140,7 +140,7 @@ class DepthUse(Probe):
             asked["copies_gain"] = (1, (1, whole), (most, whole))
             asked["copies_for_layer"] = (1, (most, whole - 1), (1, whole))
         words = {"most": str(copies[-1] if copies else 1), "n_shown": str(self._n_shown(base)), "last": str(whole - 1)}
-        quantities = QUANTITIES.told(**words, measure=measures[0])
+        quantities = QUANTITIES.filled(**words, measure=measures[0])
         scalars = {
             name: quantities.scalar(name, _difference(scores[c], signs[c], (_name(*more), _name(*fewer)), measures[0]))
             for name, (c, more, fewer) in asked.items()

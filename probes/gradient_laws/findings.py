@@ -47,7 +47,7 @@ def findings_of(measured: Measured, n_bootstrap: int, rng: np.random.Generator) 
         found |= {f"{name}_{step}": _agreement(measured, routed, i, weights) for i, name in enumerate(MEASURES)}
     aligned, alignment = alignments(measured.aligned, weights, measured.unit, rng)
     about, words = {"n": n, "n_unit": measured.unit}, {"unit": measured.unit}
-    quantities = QUANTITIES.told(**words)
+    quantities = QUANTITIES.filled(**words)
     pairs = f"Advantage of a key and change of the attention to it: up to {_N_SHOWN} random pairs of each step."
     return quantities.findings(
         "gradient_laws",

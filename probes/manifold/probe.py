@@ -123,7 +123,7 @@ class Manifold(Probe):
             lambda: self._best_layers(pool, pool_axes),
         ]
         restricted, influenced, dropped, best_layers = side_by_side(lambda part: part(), at_layer)
-        quantities = QUANTITIES.told(**pool.slots, n_dropped=str(self.n_dropped))
+        quantities = QUANTITIES.filled(**pool.slots, n_dropped=str(self.n_dropped))
         by_layer: dict[str, np.ndarray | Estimates] = {
             "layer": np.arange(cloud.n_layers),
             "n_distinct_rows": np.array(distinct),

@@ -24,7 +24,7 @@ class Design:
     values: Float[np.ndarray, "row column"]
     names: tuple[str, ...]
 
-    def told(self, targets: Float[np.ndarray, "row target"]) -> Float[np.ndarray, "row target"]:
+    def predicted(self, targets: Float[np.ndarray, "row target"]) -> Float[np.ndarray, "row target"]:
         """What a regression on these columns tells of the targets."""
         basis, _ = orthonormal(self.values)
         return basis @ (basis.T @ targets)

@@ -246,14 +246,14 @@ def swap_scalars(
     asked = {name: (FOUND, directions) for directions, name in names.items()}
     asked["interchange_accuracy_stated"] = IS_STATED, STATED
     made = {
-        name: quantity.told(target=target.words).scalar(accuracy, place[directions])
+        name: quantity.filled(target=target.words).scalar(accuracy, place[directions])
         for name, (quantity, directions) in asked.items() if directions in place
     }  # fmt: skip
     others = {s.directions: _variable(s.directions) for s in here}
     inert = [s.kept for s in here if (v := others[s.directions]) and not swaps.mechanism.is_read(v, depth)]
     if inert:
         kept = _mean(np.mean(inert, axis=0)[None], swaps.clusters, n_bootstrap)
-        made["inert_kept"] = INERT.told(depth=str(depth)).scalar(kept)
+        made["inert_kept"] = INERT.filled(depth=str(depth)).scalar(kept)
     return made
 
 

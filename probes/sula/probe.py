@@ -114,7 +114,7 @@ class Sula(Probe):
         entropy = finite(base, attention).astype(np.float64).mean(axis=2)
         tests = self._tests(cloud.points, halved, entropy, answers)
         found = dict(calibrated[answers.main]) | self._movements(tests, answers, layer, cloud.n_layers)
-        quantities = QUANTITIES.told(unit=answers.resampled, amount=answers.evidence_name.replace("_", " "))
+        quantities = QUANTITIES.filled(unit=answers.resampled, amount=answers.evidence_name.replace("_", " "))
         scalars = quantities.scalars(found)
         axes, judged = fit_axes(cloud.points, answers, fitting), halved.judged.sum(axis=0) > 0
         along = dict(zip(AXES, halved.mean[:, layer, judged], strict=True))

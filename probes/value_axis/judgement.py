@@ -139,7 +139,7 @@ def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"
     return replace(found, why=why).drawn((of_tasks - others).T, known=0.0), of_tasks.mean(axis=1)
 
 
-def told_by_nuisances(
+def predicted_by_nuisances(
     labels: Float[np.ndarray, "row label"], design: Design, halvings: Sequence[Halving], counted: Counted
 ) -> Estimates:
     """Held-out R² of the first of the labels, the others being exchanged ones, by the nuisances alone."""

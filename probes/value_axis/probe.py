@@ -42,7 +42,7 @@ from ..measures.layers import Counted, Layer, at_same_layer, layers_of
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .judgement import FEW_RECUR, FEW_TOGETHER, AxisRead, Judgement, told_by_nuisances
+from .judgement import FEW_RECUR, FEW_TOGETHER, AxisRead, Judgement, predicted_by_nuisances
 from .quantities import KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, Labels, PlaceRead, Split, read_place
 from .tables import axes_table, by_layer_table, held_out_table
@@ -134,7 +134,7 @@ class ValueAxis(Probe):
         found, split_cosines = self._read(places, setting)
         judgements = _judgements(found, setting)
         axis_read = self._axis_read(judgements[KEPT, "ridge", target.name], found, split_cosines, setting)
-        quantities = QUANTITIES.told(**pool.slots, within=_within(pool), n_splits=str(self.n_splits))
+        quantities = QUANTITIES.filled(**pool.slots, within=_within(pool), n_splits=str(self.n_splits))
         beside = self._beside(places, primary, clouds, setting, quantities)
         return quantities.findings(
             self.name,
@@ -238,7 +238,7 @@ class ValueAxis(Probe):
         numbers = {**setting.surprisal, "token frequency": np.log2(_counts(pool.rows["token"]))}
         design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
         labels = np.column_stack([pool.sought, first.exchanged[:, : self.n_permutations].astype(np.float64)])
-        told = told_by_nuisances(labels, design, setting.halvings, setting.counted[KEPT])
+        told = predicted_by_nuisances(labels, design, setting.halvings, setting.counted[KEPT])
         plain = nuisance_design(pool.rows, pool.levels("domain"), numbers, 2 * MIN_LEVEL)
         embedding = clouds["resid"].points[0] if "resid" in clouds else None
         beyond = _beyond_embedding(places[primary], embedding, plain, setting)

@@ -83,7 +83,7 @@ _OF_TARGET = {
     "pc1_r2_beyond_token": _r2(WITHIN_TOKEN, "pc1_"),
 }  # fmt: skip
 _OF_EXACT = {
-    f"bayes_{axis}{kind}{end}": of(treatment, axis).told(target=Target(EXACT_ENTROPY).words)
+    f"bayes_{axis}{kind}{end}": of(treatment, axis).filled(target=Target(EXACT_ENTROPY).words)
     for axis in _READERS for kind, of in (("r2", _r2), ("correlation", _correlation))
     for end, treatment in (("", KEPT), ("_beyond_token", WITHIN_TOKEN))
 }  # fmt: skip

@@ -167,7 +167,7 @@ class Workspace(Probe):
             "frame": FRAMES[self.frame][0],
             **pool.slots,
         }
-        quantities = QUANTITIES.told(**words, n_halvings=str(N_HALVINGS))
+        quantities = QUANTITIES.filled(**words, n_halvings=str(N_HALVINGS))
         numbers = setting.numbers(found) | {"dimension": Estimates(np.array([s.rank for s in spectra], np.float64))}
         whole = np.array([each.whole for each in found])  # [depth, r2 and accuracy]
         columns = {"depth": np.arange(len(found)), "rank": np.array(ranks), **numbers}

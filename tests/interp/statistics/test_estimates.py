@@ -25,7 +25,7 @@ def test_halvings_have_the_interval_of_each_place_and_the_null_of_its_exchanges(
     for i in range(3):
         least = intervals.chance_half_width(EXCHANGED[:, i]) if scale is intervals.UNEXPLAINED else 0.0
         null = intervals.null_from_permutations("exchanged between prompts", EXCHANGED[:, i])
-        scalar = R2.told(unit="prompt").scalar(found, i)
+        scalar = R2.filled(unit="prompt").scalar(found, i)
         assert scalar.interval == pytest.approx(intervals.halving_interval(BY_HALVING[:, i], scale, least))
         assert (scalar.null.name, scalar.null.band, scalar.null.n_draws) == (null.name, null.band, 39)
         assert (scalar.value, scalar.p, scalar.p_over) == (VALUE[i], p[i], "layers")
@@ -95,7 +95,7 @@ def test_a_table_of_quantities_names_headlines_controls_and_facts_that_were_meas
     controls = (Control("small", "small"), Control("other", "{prefix}_r2"), Control("gone", "deep"))
     late = replace(R2, unit="bits", is_headline=True, fact="{target} is late", controls=controls)
     declared = Quantities({"{prefix}_r2": R2, "late": late, "small": R2, "deep": R2})
-    told = declared.told(target="“a {b}”", prefix="a")
+    told = declared.filled(target="“a {b}”", prefix="a")
     one = Estimates(np.array([0.5]))
     scalars = told.scalars({"a_r2": one, "small": one, "late": one})
     found = told.findings("mine", scalars, {})

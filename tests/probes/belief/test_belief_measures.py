@@ -197,7 +197,7 @@ def test_a_swap_is_reported_beside_the_whole_stream_at_its_own_depth():
 
     given = ((1, "encoding", 0.0), (1, "all", 3.0), (2, "readout", 7.0), (2, "encoding", 1.0), (2, "all", 4.0))
     found = [swapped(depth, subspace, x, x + 2) for depth, subspace, x in given]
-    quantities = QUANTITIES.told(unit="sequence")
+    quantities = QUANTITIES.filled(unit="sequence")
     scalar = quantities.scalar("redirected", redirected(found, "encoding", 2, 3, 200, "sequence"))
     assert (
         (scalar.value, scalar.n) == (2.0, 2) and "moves it by 5 bits" in scalar.meaning and "depth 2" in scalar.meaning

@@ -30,7 +30,7 @@ def test_what_a_design_tells_equals_a_regression():
     dummies = [*curve.T, *(pool["token"] == t for t in range(3)), pool["domain"] == "code"]
     design = np.column_stack(dummies).astype(float)
     expected = LinearRegression().fit(design, values).predict(design)
-    assert nuisance_design(pool).told(values) == pytest.approx(expected, abs=1e-9)
+    assert nuisance_design(pool).predicted(values) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("bend", [np.square, np.abs, np.sqrt])
@@ -38,7 +38,7 @@ def test_numbers_act_along_a_curve(bend):
     length = np.random.default_rng(1).integers(5, 60, 200)
     number = (length - length.mean()) / length.std()
     bent = bend(np.abs(number) if bend is np.sqrt else number)[:, None]
-    left = bent - nuisance_design(table(length=length)).told(bent)
+    left = bent - nuisance_design(table(length=length)).predicted(bent)
     assert left.var() < 0.1 * bent.var()
 
 
@@ -70,7 +70,7 @@ def test_positions_are_levels_in_sequences_and_the_length_in_texts():
     design = nuisance_design(Table(columns, dict.fromkeys(columns, "1")))
     assert design.names == ("position (4 levels)",)
     squares = np.square(position)[:, None].astype(float)
-    assert design.told(squares) == pytest.approx(squares, abs=1e-12)
+    assert design.predicted(squares) == pytest.approx(squares, abs=1e-12)
     assert nuisance_design(rows()).names[0] == "length"
     assert "position" not in nuisance_design(rows()).names
 
@@ -79,13 +79,13 @@ def test_levels_are_those_that_are_asked_for_and_numbers_stand_beside_them():
     surprisal = np.random.default_rng(2).exponential(size=60)
     design = nuisance_design(rows(), ("domain",), {"surprisal": surprisal, "the same everywhere": np.ones(60)})
     assert design.names == ("length", "surprisal", "domain (2 levels)")
-    assert design.told(surprisal[:, None])[:, 0] == pytest.approx(surprisal)
+    assert design.predicted(surprisal[:, None])[:, 0] == pytest.approx(surprisal)
 
 
 def test_nothing_that_varies_leaves_the_mean():
     design = nuisance_design(table(length=np.full(12, 7)))
     assert design.names == ()
-    assert design.told(np.arange(12.0)[:, None]) == pytest.approx(np.full((12, 1), 5.5))
+    assert design.predicted(np.arange(12.0)[:, None]) == pytest.approx(np.full((12, 1), 5.5))
 
 
 def test_an_orthonormal_basis_spans_what_the_columns_span():

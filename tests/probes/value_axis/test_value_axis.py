@@ -9,7 +9,7 @@ from interp.probes.measures.halves import Halving, label_by_type
 from interp.probes.measures.layers import Counted, ScaledRows
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.target import Target
-from interp.probes.value_axis.judgement import Judgement, selectivity, told_by_nuisances
+from interp.probes.value_axis.judgement import Judgement, predicted_by_nuisances, selectivity
 from interp.probes.value_axis.probe import ValueAxis, previous_of, surprisal_of
 from interp.probes.value_axis.quantities import KEPT, QUANTITIES, WITHIN_TOKEN
 from interp.probes.value_axis.readout import Labels, Read
@@ -495,7 +495,7 @@ def made_judgement(treatment=KEPT, reason=""):
 
 def said(name, found):
     """The scalars of both places."""
-    quantities = QUANTITIES.told(**Target().slots, drawn="prompt", within="entropies permuted within tokens")
+    quantities = QUANTITIES.filled(**Target().slots, drawn="prompt", within="entropies permuted within tokens")
     return [quantities.scalar(name, found, place) for place in range(len(found.value))]
 
 
@@ -557,7 +557,7 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
     exchanged = np.array([rng.permutation(entropy) for _ in range(19)]).T
     halvings = [Halving.of(*np.split(rng.permutation(60), 2), np.empty((60, 0))) for _ in range(4)]
     design = Design(np.column_stack([np.ones(60), length]), ("length",))
-    (found,) = said("nuisance_r2", told_by_nuisances(np.c_[entropy, exchanged], design, halvings, COUNTED))
+    (found,) = said("nuisance_r2", predicted_by_nuisances(np.c_[entropy, exchanged], design, halvings, COUNTED))
 
     def r2(labels):
         by_halving = []
@@ -572,7 +572,7 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
     assert found.null.value == pytest.approx(np.mean([r2(x) for x in exchanged.T])) and found.p == 1 / 20
     assert found.interval[0] < found.value < found.interval[1]
     bare = Design(np.ones((60, 1)), ())
-    (nothing,) = said("nuisance_r2", told_by_nuisances(np.c_[entropy, exchanged], bare, halvings, COUNTED))
+    (nothing,) = said("nuisance_r2", predicted_by_nuisances(np.c_[entropy, exchanged], bare, halvings, COUNTED))
     assert nothing.null_reason == "no nuisance varies" and "no nuisance that varies alone predict" in nothing.meaning
 
 
