@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.errors import UsageError
-from interp.findings import Findings, Interval, Null, Scalar
+from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.registry import load_entry
 from interp.statistics.intervals import TMean, t_mean
 from interp.system.progress import Report, part_of
@@ -138,7 +138,9 @@ def beside_null(
     found = replace(found, p=t_mean(np.subtract(values, nulls)).p)
     null = Null(f"{name}, mean over seeds", drawn.value, (float(np.min(nulls)), float(np.max(nulls))))
     scalar = scalar_over_seeds(found, unit, null, len(values), meaning)
-    return replace(scalar, underpowered=scalar.interval is None)
+    # the same in every network, 1 in each, is no lack of power, unless the nulls scatter too far to tell it from them
+    is_open = scalar.interval is None and scalar.p is not None and scalar.p > ALPHA
+    return replace(scalar, underpowered=len(values) == 1 or is_open)
 
 
 Meanings = Mapping[str, tuple[str, str, str]]
@@ -175,8 +177,6 @@ def over_networks(
         for of, (unit, null, meaning) in meanings.items()
         if of in found[0]
     }
-    # what is the same in all networks, 1 in each, has no interval and no lack of power
-    scalars = {of: replace(scalar, underpowered=len(found) == 1) for of, scalar in scalars.items()}
     notes = ("Intervals are over networks, one training each.", *notes)
     return Findings(
         name, scalars, {"networks": table, "models": fingerprint_table(models)}, notes=notes, headline=tuple(headline)

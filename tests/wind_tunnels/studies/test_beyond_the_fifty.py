@@ -134,6 +134,20 @@ def test_a_number_beside_its_null_is_paired_by_seed():
     assert (found.null.value, found.null.band) == (pytest.approx(0.2), (0.1, 0.3)) and found.n_unit == "seed"
 
 
+@pytest.mark.parametrize(
+    ("values", "nulls", "is_open"),
+    [
+        ([1, 1, 1], [0.4, 0.5, 0.6], False),
+        ([1, 1, 1], [0.57, 0.86, 0.89], True),
+        ([1, 1], [1, 1], False),
+        ([1], [0.5], True),
+    ],
+)
+def test_what_is_the_same_in_every_network_is_open_only_where_its_nulls_scatter_too_far(values, nulls, is_open):
+    found = beside_null(values, nulls, "fraction", "chance", "a share")
+    assert found.interval is None and found.underpowered == is_open
+
+
 def test_a_pattern_names_the_folders_that_match(tmp_path):
     for name in ("net-seed2", "net-seed1", "other"):
         (tmp_path / name).mkdir()
