@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, g
 
 from interp.errors import UsageError
 from interp.settings import LARGEST_SEED, MOST, refuse_number, split_commas, write_settings
-from interp.system.calls import converted, fitted, refuse_misfit
+from interp.system.calls import refuse_misfit
+from interp.system.values import read
 
 if TYPE_CHECKING:
     import torch
@@ -54,17 +55,6 @@ class Option:
         if isinstance(value, bool):
             return [self.flag.split("/")[not value]]
         return [word for written in self.write(value) for word in (self.flag, written)]
-
-
-def _counts(words: str | None) -> tuple[int, ...]:
-    """Numbers with commas, counted from 0; anything else is a `UsageError`."""
-    parts = split_commas(words)
-    strange = [part for part in parts if not part.isdecimal() or len(part) > 9]
-    if strange:
-        raise UsageError(
-            asked=f"--show-tokens {words}", found=f"{strange[0]!r} is not the number of a prompt", fix="Write 0,5."
-        )
-    return tuple(map(int, parts))
 
 
 @dataclass(frozen=True)
@@ -211,7 +201,8 @@ class RunOptions:
         Sequence[int],
         Option(
             "--show-tokens", "Prompts that the page shows token by token, by number with commas (0 is the first).",
-            kind=str, read=_counts,
+            kind=str,
+            read=lambda words: read("--show-tokens", tuple[int, ...], words),
             write=lambda chosen: (",".join(map(str, chosen)),), recorded=False,
         ),
     ] = ()  # fmt: skip
@@ -235,11 +226,14 @@ class RunOptions:
             if value is None or value is field.default:
                 continue
             if option.take is not None:
-                take = getattr(plain_numbers, option.take)
-                value = converted(field.name, take, value, f"{option.flag}: {option.help}")
+                try:
+                    value = getattr(plain_numbers, option.take)(value)
+                except (TypeError, ValueError, OverflowError) as error:
+                    fix = f"{option.flag}: {option.help}"
+                    raise UsageError(asked=f"{field.name} = {value!r:.60}", found=str(error), fix=fix) from error
             else:
                 value = option.read(value) if isinstance(value, str) and get_origin(hint) is Sequence else value
-                value = fitted(field.name, hint, value)
+                value = read(field.name, hint, value)
             object.__setattr__(self, field.name, value)
             if option.least is not None and type(value) is int:
                 refuse_number(f"{option.flag} {value}", value, option.least, option.most)

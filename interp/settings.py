@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
+from interp.system.values import alternatives, read
 
 LARGEST, LARGEST_SEED, MOST = 2**63 - 1, 2**32 - 1, 10_000_000
 """Whole numbers that every library takes, as a value, as a seed, and as a count of prompts, sequences or tokens."""
@@ -75,7 +76,10 @@ def read_fields(cls: Any, of: str, settings: Mapping[str, Any]) -> dict[str, Any
     for field in settings:
         if field not in known:
             raise UnknownName(f"field of {of}", field, known)
-    values = {field: _read(f"{of}.{field}", value, hints[field]) for field, value in settings.items()}
+    values = {}
+    for field, value in settings.items():
+        is_none = isinstance(value, str) and value == "none" and type(None) in alternatives(hints[field])
+        values[field] = None if is_none else read(f"{of}.{field}", hints[field], value)
     refuse_numbers(of, values)
     return values
 
@@ -110,61 +114,3 @@ def write_value(value: Any) -> str:
     plain = ",".join(map(str, value))
     is_plain = plain != "none" and not plain.startswith("[") and plain.count(",") == len(value) - 1
     return plain if is_plain and all(map(str, value)) else json.dumps(value) if value else "none"
-
-
-def _read(where: str, value: Any, hint: Any) -> Any:
-    """A value as its field's type."""
-    from interp.system.plain_numbers import plain  # numpy, which the command line does without until it runs
-
-    value = plain(value)
-    if get_origin(hint) is tuple:
-        entry = get_args(hint)[0]
-        separator = ";" if get_origin(entry) is tuple else ","
-        return tuple(_read(where, part, entry) for part in _entries(where, value, separator))
-    kinds = (hint,) if get_origin(hint) is Literal else get_args(hint) or (hint,)
-    options = [option for kind in kinds for option in (get_args(kind) or (kind,))]
-    options.sort(key=lambda option: option is not type(None))
-    for option in options:
-        try:
-            return _fit(value, option)
-        except (TypeError, ValueError, OverflowError):
-            continue
-    shown = ", ".join("none" if o is type(None) else str(getattr(o, "__name__", o)) for o in options)
-    raise UsageError(asked=f"{where} = {value!r}", found="the value does not fit this field", fix=f"It takes: {shown}.")
-
-
-def _fit(value: Any, option: Any) -> Any:
-    """`value` as one alternative of a type (a class or a literal); `ValueError` where it does not fit."""
-    if option is type(None) and value in (None, "none"):
-        return None
-    if option is bool and value in (True, False, "true", "false"):
-        return value in (True, "true")
-    if option is int and not isinstance(value, bool) and int(value) == float(value):
-        return int(value)
-    if option is float and not isinstance(value, bool):
-        return float(value)
-    if isinstance(option, type) and option not in (bool, int, float) and isinstance(value, option):
-        return value
-    if not isinstance(option, type) and value == option:
-        return option
-    raise ValueError(value)
-
-
-def _entries(where: str, value: Any, separator: str) -> Sequence[Any]:
-    """What a tuple holds: of a text its parts between commas, nothing of `none`, or the entries of a JSON list.
-
-    A tuple of tuples has semicolons between these.
-    """
-    if isinstance(value, list | tuple | range):
-        return value
-    try:
-        if isinstance(value, str):
-            parts = [part.strip() for part in value.split(separator)]
-            return json.loads(value) if value.startswith("[") else [] if value == "none" else parts
-    except (ValueError, RecursionError):
-        pass  # a list that is not JSON is refused like any other value
-    raise UsageError(
-        asked=f"{where} = {value!r}",
-        found="the value does not fit this field",
-        fix="It takes values separated by commas, `none` for no value, or a JSON list.",
-    )

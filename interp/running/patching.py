@@ -26,9 +26,9 @@ from interp.prompting.tokens import one_token, tokenise, words_of
 from interp.reading.forward import capture
 from interp.settings import MOST, refuse_number
 from interp.statistics.intervals import band
-from interp.system.calls import fitted
 from interp.system.plain_numbers import plain
 from interp.system.progress import reporting
+from interp.system.values import read
 
 if TYPE_CHECKING:
     import pandas
@@ -232,7 +232,7 @@ def _ids(model: Model, given: OnePrompt, what: str) -> np.ndarray:
     if isinstance(given, str):
         prompt = Prompt(text=given)
     else:
-        ids = fitted(f"the {what} prompt", Sequence[int], given)
+        ids = read(f"the {what} prompt", Sequence[int], given)
         prompt = Prompt(token_ids=ids, scored=(max(len(ids) - 1, 0),))
     info = model.info
     return tokenise(

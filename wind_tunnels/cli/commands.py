@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from interp.cli import completion as completing
-from interp.errors import UnknownName, UsageError
+from interp.errors import UnknownName
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
+from interp.system.values import read
 
 from ..plans.settings import read_settings, read_value
 
@@ -70,9 +71,9 @@ def train_command(
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
     settings = {**read_settings(set_), **{name: value for name, value in given.items() if value is not None}}
-    limits = {name: _number(name, value) for name, value in read_settings(limit).items()}
+    limits = {name: read(f"the limit {name}", float, value) for name, value in read_settings(limit).items()}
     steps = _keep(keep)
-    layers = _whole_numbers("--depths", depths)
+    layers = read("--depths", tuple[int, ...], depths or ())
     variants = [({"n_layers": n}, "-".join(filter(None, (variant, f"depth{n}")))) for n in layers] or [({}, variant)]
     plans = [
         make_plan(kind, {**settings, **more}, init=init, variant=name, limits=limits, keep=steps)
@@ -257,12 +258,6 @@ def _print_finished(training: "FinishedTraining") -> None:
     print_card(training.card, training.folder)
 
 
-def _number(what: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(asked=f"the limit {what}={value}", found="it is not a number", fix="Write kl_bits=0.01.")
-    return float(value)
-
-
 def _task(name: str) -> Any:
     """The task of this name; `interp tunnel` speaks of tasks where the registry speaks of tunnels."""
     from interp.registry import entries, load_entry
@@ -273,14 +268,7 @@ def _task(name: str) -> Any:
 
 
 def _keep(words: str | None) -> "Keep":
-    return "log" if words == "log" else _whole_numbers("--keep", words)
-
-
-def _whole_numbers(option: str, words: str | None) -> list[int]:
-    parts = split_commas(words)
-    if not all(part.strip().isdigit() for part in parts):
-        raise UsageError(asked=f"{option} {words}", found="these are not whole numbers", fix=f"Write {option} 1,2,3.")
-    return [int(part) for part in parts]
+    return "log" if words == "log" else read("--keep", tuple[int, ...], words or ())
 
 
 def _lines(what: str, n_steps: int) -> "OnStep":

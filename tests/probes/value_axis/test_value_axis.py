@@ -335,7 +335,7 @@ def test_numbers_that_are_not_finite_are_refused_in_words():
 
 
 def test_unknown_sites_are_refused_in_words():
-    with pytest.raises(InterpError, match="It takes: v, z, resid"):
+    with pytest.raises(InterpError, match="Known: resid, v, z"):
         make_probe("value_axis", {"sites": "v,q"})
     with pytest.raises(InterpError, match="Choose among v, z, resid"):
         ValueAxis(sites=()).refuse_fields(None)

@@ -1,0 +1,111 @@
+"""A value as the type that is declared for it: numbers of any library as Python's, texts as the command line has them.
+
+Options of a run, fields of probes and studies, and arguments of public functions are all read here.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
+
+from interp.errors import UnknownName, UsageError
+
+_WORDS: Mapping[Any, str] = {
+    NoneType: "none", bool: "True or False", int: "a whole number", float: "a number", str: "a text", Path: "a path",
+}  # fmt: skip
+_MAKERS = {
+    "Model": "interp.load(name) gives a Model.",
+    "Capture": "interp.collect(model, prompts, needs) gives a Capture.",
+    "Task": "The `task` of a wind tunnel's model is one.",
+    "Mapping": "Give a dictionary; of settings {'manifold': {'scaling': 'zscored'}}.",
+}
+"""What gives an object, where no other will do."""
+
+
+def read(asked: str, hint: Any, value: Any) -> Any:
+    """A value as its annotation has it.
+
+    A text is read as the type: `none`, `true`, parts between commas (semicolons between tuples) or a JSON list. One
+    text or number serves where several are taken. What is annotated otherwise (arrays, unions of objects) stays as it
+    is, for the function to judge. `UsageError` for what was `asked` where the value does not fit, `UnknownName` where
+    it is none of the known words.
+    """
+    kinds = alternatives(hint)
+    is_plain = all(kind in _WORDS or _is_word(kind) or get_origin(kind) is tuple for kind in kinds)
+    is_one = len({*kinds} - {NoneType}) == 1
+    is_as_it_should_be = type(value) in kinds or (isinstance(value, Path) and Path in kinds)
+    if isinstance(hint, str | ForwardRef) or is_as_it_should_be or not (is_plain or is_one):
+        return value
+    for kind in kinds:
+        try:
+            return _fit(asked, kind, value)
+        except (TypeError, ValueError, OverflowError):
+            continue
+    named = [kind for kind in kinds if kind is not NoneType]
+    if all(map(_is_word, named)):
+        raise UnknownName(f"value of {asked}", str(value), map(str, named))
+    shown = " or ".join(str(kind) if _is_word(kind) else _WORDS.get(kind, "values with commas") for kind in named)
+    maker = _MAKERS.get(getattr(named[0], "__name__", ""), f"Give {shown}.")
+    raise UsageError(asked=f"{asked} = {value!r:.60}", found="the value does not fit", fix=maker)
+
+
+def alternatives(hint: Any) -> list[Any]:
+    """The types and the words that an annotation allows, `None` first."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        return [*get_args(hint)]
+    if origin not in (Union, UnionType):
+        return [hint]
+    found = [kind for part in get_args(hint) for kind in alternatives(part)]
+    return sorted(found, key=lambda kind: kind is not NoneType)
+
+
+def _is_word(kind: Any) -> bool:
+    """Whether it is one of the words (or numbers) of a `Literal`, not a type."""
+    return isinstance(kind, str | int)
+
+
+def _fit(asked: str, kind: Any, value: Any) -> Any:
+    """`value` as one alternative of a type; `TypeError` or `ValueError` where it does not fit."""
+    from interp.system.plain_numbers import plain  # numpy, which the command line does without until it runs
+
+    origin, inner = get_origin(kind), get_args(kind)[:1]
+    if origin is tuple:
+        return tuple(
+            read(asked, inner[0], part) for part in _entries(value, ";" if get_origin(inner[0]) is tuple else ",")
+        )
+    if origin in (Sequence, Iterable):
+        if inner == (int,):
+            value = plain(value)
+            return tuple(read(asked, int, each) for each in (value if isinstance(value, Iterable) else [value]))
+        return [value] if isinstance(value, str) and str in alternatives(*inner) else value
+    if kind in (bool, int, float, NoneType) or _is_word(kind):
+        value = plain(value)
+    if kind is NoneType and (value is None or value == "none"):
+        return None
+    if kind is bool and value in (True, False, "true", "false"):
+        return value in (True, "true")
+    if kind is int and not isinstance(value, bool) and (isinstance(value, int) or int(value) == float(value)):
+        return int(value)
+    if kind is float and not isinstance(value, bool):
+        return float(value)
+    if kind is str and isinstance(value, str | int | Path) and not isinstance(value, bool):
+        return str(value)
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    if kind in _WORDS or _is_word(kind):
+        if value == kind:
+            return kind
+    elif getattr(kind, "__name__", "") not in _MAKERS or isinstance(value, origin or kind):
+        return value
+    raise ValueError(value)
+
+
+def _entries(value: Any, separator: str) -> Sequence[Any]:
+    """What a tuple holds: of a text its parts, nothing of `none`, or the entries of a JSON list."""
+    if isinstance(value, str):
+        if value.startswith("["):
+            return json.loads(value)
+        return [] if value == "none" else [part.strip() for part in value.split(separator)]
+    return list(value)
