@@ -137,10 +137,10 @@ def test_a_number_beside_its_null_is_paired_by_seed():
 @pytest.mark.parametrize(
     ("values", "nulls", "is_open"),
     [
-        ([1, 1, 1], [0.4, 0.5, 0.6], False),
-        ([1, 1, 1], [0.57, 0.86, 0.89], True),
-        ([1, 1], [1, 1], False),
-        ([1], [0.5], True),
+        ([1.0, 1.0, 1.0], [0.4, 0.5, 0.6], False),
+        ([1.0, 1.0, 1.0], [0.57, 0.86, 0.89], True),
+        ([1.0, 1.0], [1.0, 1.0], False),
+        ([1.0], [0.5], True),
     ],
 )
 def test_what_is_the_same_in_every_network_is_open_only_where_its_nulls_scatter_too_far(values, nulls, is_open):
