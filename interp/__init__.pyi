@@ -1,7 +1,6 @@
 from .capture import Capture as Capture
 from .capture import ModelInfo as ModelInfo
 from .certificates.certify import certify as certify
-from .checking.selfcheck import check_model as check_model
 from .editing.editor import applied as applied
 from .editing.features import FeatureOverlap as FeatureOverlap
 from .editing.features import Features as Features
@@ -73,6 +72,7 @@ from .running.run import run as run
 from .running.several_models import ManyRuns as ManyRuns
 from .running.several_models import run_many as run_many
 from .running.show_tokens import show_tokens as show_tokens
+from .self_check.selfcheck import check_model as check_model
 from .statistics.quantities import Quantities as Quantities
 from .statistics.quantities import Quantity as Quantity
 from .system.environment import show_versions as show_versions

@@ -22,7 +22,7 @@ SIBLINGS = ("probes", "prompts", "wind_tunnels", "reports")
 PACKAGES = ("interp", *SIBLINGS)
 LEVELS = {
     "interp": (
-        "system", "statistics", "hooks", "records", "reading", "checking", "editing", "loading", "prompting",
+        "system", "statistics", "hooks", "records", "reading", "self_check", "editing", "loading", "prompting",
         "lens paper_code", "running", "certificates", "ledger", "cli",
     ),
     "probes": (

@@ -75,7 +75,7 @@ def test_transformers_loads_configuration_tokenizer_and_weights(spy, tiny_folder
 def test_transformer_lens_is_the_oracle_of_the_self_check(spy):
     from transformer_lens.model_bridge import TransformerBridge
 
-    from interp.checking.witnesses import check_against
+    from interp.self_check.witnesses import check_against
 
     calls = spy(TransformerBridge, "run_with_cache")
     checks = check_against("transformer-lens", tiny_model("gpt_neox"))
@@ -172,7 +172,7 @@ def _gguf(folder):
 
 
 def _oracle(folder):
-    from interp.checking.witnesses import check_against
+    from interp.self_check.witnesses import check_against
 
     return check_against("transformer-lens", tiny_model("gpt_neox"))
 

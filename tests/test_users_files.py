@@ -44,8 +44,8 @@ PACKAGE = "in the package itself, by whoever develops it"
 WRITES = {
     "interp/capture.py:_write": IN_DRAFT,
     "interp/certificates/simulate.py:keep": IN_DRAFT,
-    "interp/checking/witnesses.py:_interp_engine": SCRATCH,
-    "interp/checking/witnesses.py:_transformer_lens": SCRATCH,
+    "interp/self_check/witnesses.py:_interp_engine": SCRATCH,
+    "interp/self_check/witnesses.py:_transformer_lens": SCRATCH,
     "interp/ledger/ledger.py:write_ledger": IN_DRAFT,
     "interp/lens/files.py:save_lens": IN_DRAFT,
     "interp/loading/checked_before.py:_keep": IN_DRAFT,

@@ -513,17 +513,17 @@ def check(
     """Load a model and check that each captured tensor is what its name says. Exit code 1 if one is not."""
     import torch
 
-    from interp.checking.hazards import hazards
-    from interp.checking.selfcheck import run_checks
     from interp.cli.tables import print_checks
     from interp.loading.load import load_as_asked
+    from interp.self_check.hazards import hazards
+    from interp.self_check.selfcheck import run_checks
     from interp.system.environment import show_versions
 
     show_versions()
     loaded = load_as_asked(asked, check=False)
     checks = list(run_checks(loaded))
     if oracle is not None:
-        from interp.checking.witnesses import check_against
+        from interp.self_check.witnesses import check_against
 
         checks += check_against(oracle, loaded)
     print_checks(loaded, checks)

@@ -224,8 +224,8 @@ def _size(n: int) -> str:
 
 def print_checks(model: Model, checks: Sequence[Check]) -> None:
     """The self-check as a table, passed or not."""
-    from interp.checking.selfcheck import left_out
     from interp.loading.placement import precision_hazard, rounding_hazard
+    from interp.self_check.selfcheck import left_out
 
     marks = {True: Text("passed", style="green"), False: Text("FAILED", style="bold red")}
     rows = ((c.name, c.meaning, _short(c.value), _short(c.bound), marks[c.passed]) for c in checks)

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from huggingface_hub import cached_assets_path
 
-from interp.checking.selfcheck import check_model
 from interp.families import families_of_transformers
 from interp.loading.hub_files import ModelFiles
 from interp.loading.identity import identity_of
 from interp.loading.weights import weight_files
 from interp.model import Check, Model
+from interp.self_check.selfcheck import check_model
 from interp.system.digest import digest_of
 from interp.system.foreign_files import read_json
 from interp.system.whole_files import writing

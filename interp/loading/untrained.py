@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from interp.checking.selfcheck import check_model
 from interp.errors import ModelError
 from interp.findings import Findings, Null, Scalar
 from interp.loading.aliases import MEMORY
@@ -20,6 +19,7 @@ from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model
 from interp.model import Model
+from interp.self_check.selfcheck import check_model
 from interp.statistics.intervals import null_from_draws
 from interp.table import LABEL, Table, number_columns
 

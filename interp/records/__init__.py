@@ -11,9 +11,9 @@ __all__ = [
     "power",
     "probe_code",
     "record",
+    "run_lock",
     "token_strip",
     "tunnel_card",
-    "turns",
     "unfinished",
     "versioned_json",
 ]

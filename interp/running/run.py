@@ -33,8 +33,8 @@ from interp.reading.batches import at_most
 from interp.reading.forward import capture
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, written
+from interp.records.run_lock import waiting_for_lock
 from interp.records.token_strip import TokenStrip
-from interp.records.turns import in_turn
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.attention_alone import analysed
 from interp.running.checkpoints import (
@@ -105,7 +105,7 @@ def run(options: RunOptions) -> RunRecord:
     turn = nullcontext()
     if out is not None and ranks.is_alone:
         is_same = partial(_is_of, model=loaded, pools=pools, n_shown=len(options.show_tokens))
-        turn = in_turn(out, spec.hash, f"measuring the same of {loaded.name}", is_same)
+        turn = waiting_for_lock(out, spec.hash, f"measuring the same of {loaded.name}", is_same)
     with at_most(options.batch_size), turn as theirs:
         if theirs is not None:
             if options.report:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from interp.records.record import RunRecord, finished_record, written
-from interp.records.turns import in_turn
+from interp.records.run_lock import waiting_for_lock
 from interp.records.unfinished import PARTIAL, is_begun, nothing_begun, refuse_unwritable
 from interp.study import Study
 from interp.system.environment import environment
@@ -38,7 +38,7 @@ def run_study(
     refuse_unwritable(home)
     if resume and not is_begun(home, study.hash):
         raise nothing_begun(home)
-    with in_turn(home, study.hash, f"carrying out {study.name}") as theirs:
+    with waiting_for_lock(home, study.hash, f"carrying out {study.name}") as theirs:
         record = theirs or _carried_out(study, home, quiet)
         if out is not None and theirs is None:
             record = written(record, home, study.name)

@@ -11,7 +11,6 @@ from scipy.stats import entropy
 from torch.nn.functional import linear
 from transformers import AutoConfig, AutoModelForCausalLM, __version__
 
-from interp.checking.selfcheck import check_model, run_checks
 from interp.editing.conditions import capture_edited
 from interp.edits import ReplaceCoordinates
 from interp.errors import ModelError, UsageError
@@ -23,6 +22,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture, packs_for
 from interp.reading.packs import each_alone, packed
 from interp.reductions import Moments
+from interp.self_check.selfcheck import check_model, run_checks
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, alike_prompts, tiny_model, wrap
 

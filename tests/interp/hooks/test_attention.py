@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from interp.checking.selfcheck import check_model, run_checks
 from interp.errors import InterpError, ModelError
 from interp.families import Layout, iterate_weights
 from interp.hooks.attention import ATTENTION, Listener, listening
@@ -19,6 +18,7 @@ from interp.reading.batches import cut
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
 from interp.reductions import Mean, Rows
+from interp.self_check.selfcheck import check_model, run_checks
 from tests.interp.reference import run_reference
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 

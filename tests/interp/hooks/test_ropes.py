@@ -10,7 +10,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import interp
-from interp.checking.selfcheck import check_model
 from interp.editing.conditions import Run
 from interp.editing.screen import read_screen
 from interp.errors import ModelError, PromptError, UsageError
@@ -18,6 +17,7 @@ from interp.hooks.ropes import longest_input, rope_scales
 from interp.probe import Screen
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import packs_for
+from interp.self_check.selfcheck import check_model
 from tests.quick import quick
 
 LIMIT, VOCAB = 16, 60
@@ -167,7 +167,9 @@ def test_a_longer_pass_before_changes_nothing_and_is_not_forgotten(name):
 
 
 def test_a_rope_that_is_not_what_its_configuration_says_is_refused(monkeypatch):
-    monkeypatch.setattr("interp.checking.attention_checks.rope_scales", lambda config, lengths: np.zeros(len(lengths)))
+    monkeypatch.setattr(
+        "interp.self_check.attention_checks.rope_scales", lambda config, lengths: np.zeros(len(lengths))
+    )
     for name in MODELS:
         with pytest.raises(ModelError, match="'shared' failed"):
             check_model(tiny(name))

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import interp
-from interp.checking.witnesses import any_tokenizer
 from interp.errors import ModelError
 from interp.need import Need
 from interp.reading.forward import capture
 from interp.reductions import Rows
+from interp.self_check.witnesses import any_tokenizer
 from tests.interp.hooks.test_attention import relative, token_prompts
 from tests.tiny_models import FAMILIES, tiny_model
 

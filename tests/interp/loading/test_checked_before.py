@@ -128,7 +128,7 @@ def test_a_spoilt_file_leads_to_a_new_check_and_is_replaced(folder, n_checks, ca
 
 
 def test_a_failed_check_is_never_kept(folder, cache, monkeypatch):
-    from interp.checking import selfcheck
+    from interp.self_check import selfcheck
 
     entries = tuple((*entry[:2], lambda seen: (1.0, 0.0, "error"), entry[3]) for entry in selfcheck._CHECKS)
     monkeypatch.setattr(selfcheck, "_CHECKS", entries)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from interp.wind_tunnels.training.recipe import Recipe
 
-from interp.checking.hazards import HAZARDS
 from interp.errors import UsageError
 from interp.loading import placement
 from interp.loading.placement import choose_placement
+from interp.self_check.hazards import HAZARDS
 from tests.paths import ROOT
 from tests.tiny_models import tiny_config
 

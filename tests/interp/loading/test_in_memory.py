@@ -10,11 +10,11 @@ from torch import nn
 from transformers import TextGenerationPipeline
 
 import interp
-from interp.checking.own_changes import change_found
-from interp.checking.selfcheck import check_model
 from interp.errors import InterpError, ModelError, UsageError
 from interp.families import Layout
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.self_check.own_changes import change_found
+from interp.self_check.selfcheck import check_model
 from tests.interp.test_families import CONFIGS, tiny
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 

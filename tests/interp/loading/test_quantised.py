@@ -8,7 +8,6 @@ from transformers import BitsAndBytesConfig
 from typer.testing import CliRunner
 
 import interp
-from interp.checking.selfcheck import left_out
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
 from interp.loading.admission import quantisation
@@ -16,6 +15,7 @@ from interp.loading.placement import choose_placement
 from interp.need import Need
 from interp.reading.forward import capture
 from interp.running.plan import plan
+from interp.self_check.selfcheck import left_out
 from tests.interp.system.test_processes import sequences
 from tests.tiny_models import fresh_model, tiny_config
 

@@ -14,7 +14,6 @@ from transformers import MambaConfig, MambaForCausalLM
 from typer.testing import CliRunner
 
 import interp
-from interp.checking.selfcheck import check_model, left_out, run_checks
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
 from interp.families import Family, Layout
@@ -27,6 +26,7 @@ from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
 from interp.running.choose_probes import choose_probes, probe_names, readable_probes
 from interp.running.collect import collect
+from interp.self_check.selfcheck import check_model, left_out, run_checks
 from tests.tiny_models import tiny_model
 
 TASK = Bijection(V=6, L=8)

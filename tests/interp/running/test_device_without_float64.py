@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import interp
-from interp.checking.selfcheck import check_model
 from interp.edits import AblateHeads
 from interp.hooks.layer_gradients import ScoredSequence, in_float64, layer_gradients, loss_bits
+from interp.self_check.selfcheck import check_model
 from tests.pretended_device import DEVICE, pretended_device
 from tests.tiny_models import fresh_model
 

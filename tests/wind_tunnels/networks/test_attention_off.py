@@ -13,12 +13,12 @@ from interp.wind_tunnels.training.plan import TrainingPlan
 from interp.wind_tunnels.training.recipe import Recipe
 from transformers import AutoModelForCausalLM
 
-from interp.checking.selfcheck import run_checks
 from interp.families import family_of
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
+from interp.self_check.selfcheck import run_checks
 
 TASK = Bijection(V=5, L=6)
 TRANSFORMERS = ("gpt-neox", "phi", "llama", "mistral")

@@ -10,7 +10,7 @@ from .record import RunRecord, finished_record
 
 
 @contextmanager
-def in_turn(
+def waiting_for_lock(
     out: Path, spec_hash: str, what: str, is_same: Callable[[RunRecord], bool] = lambda record: True
 ) -> Iterator[RunRecord | None]:
     """Whoever else asks for this specification in `out` waits until the block is left; a warning says for `what`.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interp.checking.hazards import HAZARDS, hazards
+from interp.self_check.hazards import HAZARDS, hazards
 from tests.paths import ROOT
 
 BOUNDED = 193487

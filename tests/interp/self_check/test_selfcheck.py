@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from interp.checking import attention_checks
-from interp.checking.attention_checks import STEP, dose_zero, edit_acts
-from interp.checking.selfcheck import check_model, run_checks
-from interp.checking.two_sequences import LENGTHS, HookedPass, Observations, ValueEdit
 from interp.families import Layout
 from interp.hooks.attention import claimed
 from interp.loading.load import load
 from interp.reading.lens import Lens
+from interp.self_check import attention_checks
+from interp.self_check.attention_checks import STEP, dose_zero, edit_acts
+from interp.self_check.selfcheck import check_model, run_checks
+from interp.self_check.two_sequences import LENGTHS, HookedPass, Observations, ValueEdit
 from interp.system.rounding import BOUND, relative_error
 from tests.paths import ROOT
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model

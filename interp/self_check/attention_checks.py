@@ -9,11 +9,11 @@ from operator import attrgetter
 import numpy as np
 import torch
 
-from interp.checking.two_sequences import CheckResult, Observations
 from interp.families import Projection
 from interp.hooks.pattern import pattern_rows, reduce_rows, visible_keys
 from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.model import Model
+from interp.self_check.two_sequences import CheckResult, Observations
 from interp.system.offload import brought_in
 from interp.system.rounding import error_of_logits, relative_error
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import interp
-from interp.checking.selfcheck import run_checks
 from interp.errors import ModelError
+from interp.self_check.selfcheck import run_checks
 from interp.system.rounding import error_of_logits
 from tests.tiny_models import VOCAB, fresh_model, wrap
 

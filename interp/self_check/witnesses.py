@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from interp.checking.two_sequences import Observations
 from interp.errors import ModelError, optional_part
 from interp.hooks.block_hooks import first_of
 from interp.hooks.pattern import pattern_rows
 from interp.model import Check, Model
+from interp.self_check.two_sequences import Observations
 from interp.system.rounding import error_of_logits, relative_error
 
 _Sites = dict[tuple[str, int], Any]

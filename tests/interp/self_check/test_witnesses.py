@@ -5,10 +5,10 @@ import sys
 import pytest
 import torch
 
-from interp.checking import witnesses
-from interp.checking.two_sequences import HookedPass
-from interp.checking.witnesses import WITNESSES, check_against
 from interp.errors import ModelError, UsageError
+from interp.self_check import witnesses
+from interp.self_check.two_sequences import HookedPass
+from interp.self_check.witnesses import WITNESSES, check_against
 from tests.interp.test_families import tiny
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 

@@ -11,13 +11,13 @@ from typing import Literal
 
 import torch
 
-from interp.checking import attention_checks as attention
-from interp.checking import stack_checks as stack
-from interp.checking.own_changes import change_found
-from interp.checking.two_sequences import CheckResult, Observations
 from interp.errors import ModelError
 from interp.hooks.attention import claimed
 from interp.model import Check, Model
+from interp.self_check import attention_checks as attention
+from interp.self_check import stack_checks as stack
+from interp.self_check.own_changes import change_found
+from interp.self_check.two_sequences import CheckResult, Observations
 
 
 def check_model(model: Model) -> tuple[Check, ...]:

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from interp.checking.two_sequences import CheckResult, Observations
 from interp.reading.lens import Lens
+from interp.self_check.two_sequences import CheckResult, Observations
 from interp.system.fingerprint import each_parameter
 from interp.system.offload import brought_in
 from interp.system.rounding import error_of_logits, relative_error
