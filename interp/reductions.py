@@ -37,11 +37,6 @@ class RunningState(ABC):
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
         """Make a fresh state the one whose `saved` this is: it goes on bit for bit as that one would have."""
 
-    @property
-    def n_bytes(self) -> int:
-        """What `saved` takes; a state that has to copy for that counts what it holds instead."""
-        return sum(array.nbytes for array in self.saved().values())
-
 
 class Reduction(ABC):
     """A way to reduce rows; compared and hashed by its parameters."""
@@ -154,10 +149,6 @@ class _RowsState(RunningState):
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self.parts = list(saved.values())
 
-    @property
-    def n_bytes(self) -> int:
-        return sum(part.nbytes for part in self.parts)
-
 
 class _MomentsState(RunningState):
     """Chan, Golub and LeVeque (1983): means and centred sums of two parts add up exactly."""
@@ -240,10 +231,6 @@ class _PromptMeanState(RunningState):
             prompts = saved["prompts"].tolist()
             self.sums = dict(zip(prompts, saved["sums"], strict=True))
             self.counts = dict(zip(prompts, saved["counts"].tolist(), strict=True))
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(np.asarray(total).nbytes for total in self.sums.values())
 
 
 REDUCTIONS: dict[str, type[Reduction]] = {each.__name__: each for each in (Rows, NarrowRows, Mean, Moments, PromptMean)}

@@ -146,13 +146,10 @@ def _keeping(stage: Stage | None, found: Mapping[str, Readout], n: int) -> Itera
             for name, array in readout.items():
                 yield (condition, name), np.asarray(array)
 
-    def n_bytes() -> int:
-        return sum(np.asarray(array).nbytes for readout in found.values() for array in readout.values())
-
     if stage is None:
         yield lambda: None
     else:
-        with stage.keeping(n, "conditions", lambda: len(found), saved, n_bytes) as keep:
+        with stage.keeping(n, "conditions", lambda: len(found), saved) as keep:
             yield keep
 
 

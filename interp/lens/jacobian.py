@@ -214,7 +214,7 @@ def fit_jacobian(
 
     keeping = nullcontext(lambda: None)
     if stage is not None:
-        keeping = stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved, lambda: 4 * sums.sums.numel())
+        keeping = stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved)
     with keeping as keep:
         while n_done < len(rounds) and time.monotonic() <= until:
             for step in rounds[n_done]:

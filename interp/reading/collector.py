@@ -303,10 +303,6 @@ class Collector:
             state = self.states[need, layer] = self._start[need]()
             state.restore(arrays)
 
-    def n_bytes(self) -> int:
-        """What `saved` takes, but for a few numbers a row."""
-        return sum(state.n_bytes for state in self.states.values())
-
     def join(self, ranks: Ranks) -> None:
         """Take in what the collectors of the other ranks have reduced of their share of the batches."""
         if ranks.is_alone:

@@ -177,7 +177,7 @@ class Share:
         """While its batches are run, what the collector has reduced may be kept after each: call what this gives."""
         if stage is None:
             return nullcontext(lambda: None)
-        return stage.keeping(len(self._mine), "batches", lambda: self.n_done, collector.saved, collector.n_bytes)
+        return stage.keeping(len(self._mine), "batches", lambda: self.n_done, collector.saved)
 
     def run(
         self,

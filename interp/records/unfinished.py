@@ -6,8 +6,9 @@ that is done. A file is replaced whole or not at all. It counts only for the spe
 device and versions of the libraries that it was written for, its identity: a run that goes on ends with the bytes of
 one that was never stopped.
 
-The first `SECONDS` of a run are not kept, and writing takes at most the share `SHARE` of its time. Where several
-processes share a run nothing is kept: they would have to resume from the same batches.
+The first `SECONDS` of a run are not kept. After a write, a part that is not whole is written again when the write took
+at most the share `SHARE` of the time since. Where several processes share a run nothing is kept: they would have to
+resume from the same batches.
 """
 
 import hashlib
@@ -36,8 +37,6 @@ from interp.system.whole_files import is_hidden, remove_empty, remove_kept, writ
 PARTIAL = ".partial"
 SECONDS = 10.0
 SHARE = 0.01
-_BYTES_PER_SECOND = 2e8
-"""What a disk is taken to write until it was measured."""
 
 Name = tuple[str | int, ...]
 Arrays = Iterable[tuple[Name, np.ndarray]]
@@ -59,9 +58,7 @@ class Unfinished:
     spec_hash: str
     insists: bool = False
     began: float = field(default_factory=time.monotonic)
-    _wrote: float = -np.inf
-    _spent: float = 0.0
-    _bytes_per_second: float = _BYTES_PER_SECOND
+    _next: float = -np.inf
 
     def __post_init__(self) -> None:
         if self.insists and (self.folder is None or not is_begun(self.folder.parent.parent, self.spec_hash)):
@@ -88,16 +85,13 @@ class Unfinished:
         file = hashlib.sha256(name.encode()).hexdigest()[:8]
         return Stage(self, name, self.folder / f"{file}.zip", json.loads(json.dumps(identity)))
 
-    def may_write(self, n_bytes: Callable[[], int], is_whole: bool) -> bool:
-        """Whether it is time: not at once, not often, and not more than the share of the time so far."""
+    def may_write(self, is_whole: bool) -> bool:
+        """Whether it is time: not at once; before a part is whole not often, and after a long write not soon."""
         now = time.monotonic()
-        if now - self.began < SECONDS or (not is_whole and now - self._wrote < SECONDS):
-            return False
-        return self._spent + n_bytes() / self._bytes_per_second <= SHARE * (now - self.began)
+        return now >= self.began + SECONDS and (is_whole or now >= self._next)
 
-    def wrote(self, n_bytes: int, seconds: float) -> None:
-        self._wrote, self._spent = time.monotonic(), self._spent + seconds
-        self._bytes_per_second = max(n_bytes, 1) / max(seconds, 1e-6)
+    def wrote(self, seconds: float) -> None:
+        self._next = time.monotonic() + max(SECONDS, seconds / SHARE)
 
     def give_up(self, error: OSError) -> None:
         """A disk that takes no more ends the keeping, not the run."""
@@ -157,12 +151,12 @@ class Stage:
 
     @contextmanager
     def keeping(
-        self, n: int, unit: str, n_done: Callable[[], int], arrays: Callable[[], Arrays], n_bytes: Callable[[], int]
+        self, n: int, unit: str, n_done: Callable[[], int], arrays: Callable[[], Arrays]
     ) -> Iterator[Callable[[], None]]:
         """Gives what is called whenever something more is done. A block that is stopped keeps all that is done."""
 
         def keep_if_it_may() -> None:
-            if self.run.folder is not None and self.run.may_write(n_bytes, n_done() == n):
+            if self.run.folder is not None and self.run.may_write(n_done() == n):
                 self._write(n_done(), n, unit, arrays())
 
         try:
@@ -179,10 +173,9 @@ class Stage:
         try:
             with writing(self.path) as draft:
                 _write_zip(draft, said, arrays)
-                size = draft.stat().st_size
         except OSError as error:
             return self.run.give_up(error)
-        self.run.wrote(size, time.perf_counter() - began)
+        self.run.wrote(time.perf_counter() - began)
         remember(self._in_words(n_done, n, unit))
 
     def _in_words(self, n_done: int, n: int, unit: str) -> str:

@@ -50,10 +50,6 @@ class _Sample(RunningState):
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self.kept = {int(p): [saved["rows"][saved["prompt"] == p]] for p in np.unique(saved.get("prompt", ()))}
 
-    @property
-    def n_bytes(self) -> int:
-        return sum(rows.nbytes for parts in self.kept.values() for rows in parts)
-
 
 def chosen_clusters(
     clusters: Int[np.ndarray, " prompt"], n: int, seed: int, most: int | None = None
