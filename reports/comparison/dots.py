@@ -47,7 +47,7 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
         middle = end + line * (len(lines) - 1) / 2
         asked = "<br>".join(html.escape(line, quote=False) for line in lines)
         plot.add_annotation(x=0, y=middle, xanchor="left", align="left", showarrow=False, text=f"<b>{asked}</b>")
-        end += line * (len(lines) + 1)
+        end += line * (len(lines) + 0.2) + _ABOVE
         for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
             words = row_label(_of(headline, (probe, name)), 0)
             plot.add_annotation(x=0, y=end - _ABOVE, xanchor="left", showarrow=False, text=words, font={"size": 12})
