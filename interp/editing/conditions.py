@@ -7,7 +7,7 @@ Memory is bounded by the tokens of a pass.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,14 +23,15 @@ from interp.editing.head_outputs import HeadOutputs
 from interp.editing.proof import EditedBatch, prove
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
-from interp.edits import Edit
-from interp.hooks.attention import Listener, claimed
+from interp.editing.tails import Prefixes, tail_starts, tails, tokens_of_tails
+from interp.edits import Edit, PatternsOf
+from interp.hooks.attention import Listener, claimed, listening
 from interp.hooks.ropes import rope_scales
 from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
-from interp.reading.batches import Batches, RowIndex, make_batch, most_sequences
+from interp.reading.batches import Batch, Batches, RowIndex, make_batch, most_sequences, places, row_index
 from interp.reading.collector import OF_THE_END, Collector
 from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, capture, collecting
 from interp.reading.packs import each_alone
@@ -38,8 +39,15 @@ from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import Name, Stage, Unfinished
 from interp.system.processes import ALONE, Ranks, here
 from interp.system.progress import Report
+from interp.system.rounding import BOUND, error_of_logits
 
 TOKENS_PER_PASS = TOKENS_PER_BATCH
+
+_WORTH_TAILS = 4
+"""Conditions on ends of prompts that are worth keeping what lies before."""
+
+_PROVED_ON = 4
+"""Prompts on which it is proved that their ends give the logits of the whole."""
 
 _LOG_P = Need("next_log_prob")
 
@@ -204,6 +212,29 @@ def _on_the_same_prompts(conditions: Sequence[Condition]) -> dict[tuple[object, 
     return found
 
 
+@dataclass(frozen=True)
+class _Alike:
+    """Conditions whose edits differ in numbers alone, the rows that they edit, and the first edited layer.
+
+    `tails`: the positions at which passes over ends of the prompts may start; None where they have to be whole.
+    """
+
+    conditions: Sequence[Condition]
+    rows: Sequence[RowIndex]
+    first_layer: int
+    tails: Int[np.ndarray, " prompt"] | None
+
+    @classmethod
+    def of(cls, conditions: Sequence[Condition], run: Run, model: Model) -> "_Alike":
+        edits, needs = conditions[0].edits, [n for n in conditions[0].needs if n.described.source != "edit"]
+        rows = [edited_rows(edit, run.prompts, run.lengths) for edit in edits]
+        read = [row_index(run.prompts, run.lengths, at) for at in places(needs)]
+        is_of_outputs = all(need.described.source in ("output", "text") for need in needs)
+        asks_whole = any(needs_outputs(edit) or isinstance(edit, PatternsOf) for edit in edits)
+        starts = tail_starts(rows, read, run.lengths) if is_of_outputs and not asks_whole else None
+        return cls(conditions, rows, first_layer(edits, model), starts)
+
+
 class _SharedPasses:
     """Conditions on the same prompts, and what one unedited pass gave for them all, where anything asks for it."""
 
@@ -217,13 +248,23 @@ class _SharedPasses:
         self.lengths = run.lengths
         starts = {first_layer(c.edits, model) for c in conditions} if restart else set()
         self.residuals = Residuals(model, starts, self.lengths)
+        self.alike = self._alike()
+        on_tails = [alike for alike in self.alike if alike.tails is not None] if restart and not listeners else []
+        depths = [self.residuals.start_of(alike.first_layer) for alike in on_tails]
+        n_on_tails = sum(len(alike.conditions) for alike in on_tails)
+        is_worth_it = n_on_tails >= _WORTH_TAILS and Prefixes.fits(model, min(depths), self.lengths)
+        self.prefixes = Prefixes(model, min(depths), self.lengths) if is_worth_it else None
         mixed = {
             layer for c in conditions for edit in c.edits if needs_outputs(edit) for layer in edit.layers(model.info)
         }
         self.outputs = HeadOutputs(mixed, self.lengths)
         self.kept_depth = max([0, *self.residuals.depths, *(layer + 1 for layer in mixed)])
+        if self.prefixes is not None:
+            self.kept_depth = model.info.n_layers
         is_read = any(not c.edits or any(need.site == "next_kl" for need in c.needs) for c in conditions)
         self.plain = self._unedited() if is_read or self.kept_depth else None
+        if self.prefixes is not None and not self._agrees(self.prefixes, on_tails[0]):
+            self.prefixes = None
 
     def _unedited(self) -> Collector:
         """The pass without edits: the residual stream, head outputs, and everything that any condition reads."""
@@ -232,17 +273,57 @@ class _SharedPasses:
             needs[_LOG_P] = None
         collector = self._collector(tuple(needs))
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
+        kept = [self.outputs.kept, self.residuals.kept]
+        if self.prefixes is not None:
+            heard.append(self.prefixes)
+            kept += [self.prefixes.keys, self.prefixes.values]
         share = Share(self.model, self._batches(self.tokens_per_pass), here())
         reading = collecting(self.model, [collector], heard, self.kept_depth)
         with torch.inference_mode(), self.residuals.keeping(), reading:
-            share.run([collector], [self.outputs.kept, self.residuals.kept])
+            share.run([collector], kept)
             collector.join(here())
             self.outputs.kept.join(here(), self.outputs.layers, share.prompts)
             self.residuals.kept.join(here(), self.residuals.depths, share.prompts)
+            for each in kept[2:]:
+                each.join(here(), self.prefixes.layers if self.prefixes else (), share.prompts)
         return collector
 
-    def _batches(self, n_tokens: int) -> Batches:
-        return Batches(each_alone(self.run.ids, self.run.prompts.cluster_codes), n_tokens, self.model.config)
+    def _alike(self) -> list[_Alike]:
+        """The conditions with edits, those together that differ in numbers alone."""
+        found: dict[tuple[object, ...], list[Condition]] = {}
+        for c in self.conditions:
+            if c.edits:
+                key = (c.needs, *(signature(edit, self.model.info) for edit in c.edits))
+                found.setdefault(key, []).append(c)
+        return [_Alike.of(of, self.run, self.model) for of in found.values()]
+
+    def _agrees(self, prefixes: Prefixes, alike: _Alike) -> bool:
+        """Whether ends of prompts give the logits of whole ones in this model, proved on the longest prompts."""
+        assert alike.tails is not None
+        chosen = np.argsort(-self.lengths, kind="stable")[:_PROVED_ON]
+        whole = make_batch(self.run.ids, chosen, self.model.input_device)
+        ends = Batch(tails(self.run.ids, chosen, alike.tails), self.model.input_device)
+        depth = prefixes.layers.start
+        with torch.inference_mode(), listening(self.model, Listener()):
+            plain = self.model.module(input_ids=whole.ids, use_cache=False).logits
+            for each in (self.residuals.kept, prefixes.keys, prefixes.values):
+                each.begin(ends)
+            try:
+                with self.residuals.restarting(depth), prefixes.before_tails():
+                    short = self.model.module(input_ids=ends.ids, use_cache=False, **ends.layout).logits
+            except (TypeError, ValueError, RuntimeError):  # a family that takes no layout of ours
+                return False
+        last = RowIndex(np.sort(chosen), self.lengths[np.sort(chosen)] - 1)
+        one, other = (
+            logits[rows.item, rows.position][np.argsort(rows.row)]
+            for logits, rows in ((short, ends.rows(last)), (plain, whole.rows(last)))
+        )
+        return error_of_logits(one, other) <= BOUND[self.model.info.dtype]
+
+    def _batches(self, n_tokens: int, starts: Int[np.ndarray, " prompt"] | None = None) -> Batches:
+        alone = each_alone(self.run.ids, self.run.prompts.cluster_codes)
+        packs = alone if starts is None else tails(self.run.ids, np.arange(len(starts)), starts)
+        return Batches(packs, n_tokens, self.model.config)
 
     def _collector(self, needs: tuple[Need, ...], **edited: Any) -> Collector:
         return Collector(
@@ -255,28 +336,30 @@ class _SharedPasses:
 
         Passes of which all conditions are known are left out; the others are those that they would have been.
         """
-        alike: dict[tuple[object, ...], list[Condition]] = {}
+        passes: list[_Alike] = []
         for c in self.conditions:
-            key = (c.needs, *(signature(edit, self.model.info) for edit in c.edits))
-            alike.setdefault(key, []).append(c)
-        by_tokens = self.tokens_per_pass // (len(self.lengths) * int(self.lengths.max()))
-        at_once = max(1, min(by_tokens, most_sequences() // len(self.lengths)))
-        passes: list[tuple[Sequence[Condition], list[RowIndex]]] = []
-        for variants in alike.values():
-            if not variants[0].edits:
+            if not c.edits:
                 assert self.plain is not None
-                yield from ((c, self._capture(self.plain, c)) for c in variants)
-                continue
-            rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in variants[0].edits]
+                yield c, self._capture(self.plain, c)
+        for alike in self.alike:
+            own = self.lengths - (0 if self._starts(alike) is None else alike.tails)
+            by_tokens = self._tokens(alike) // (len(own) * int(own.max()))
+            at_once = max(1, min(by_tokens, most_sequences() // len(self.lengths)))
+            variants = alike.conditions
             groups = [variants[start : start + at_once] for start in range(0, len(variants), at_once)]
-            passes += [(group, rows) for group in groups if not {c.name for c in group} <= set(known)]
+            passes += [replace(alike, conditions=g) for g in groups if not {c.name for c in g} <= set(known)]
         ranks = here()
-        if len(passes) < ranks.size:
-            for variants, rows in passes:
-                yield from self._edited(variants, rows, ranks)
-        else:
-            for variants, rows in passes[ranks.rank :: ranks.size]:
-                yield from self._edited(variants, rows, ALONE)
+        together = len(passes) < ranks.size
+        for alike in passes if together else passes[ranks.rank :: ranks.size]:
+            yield from self._edited(alike, ranks if together else ALONE)
+
+    def _starts(self, alike: _Alike) -> Int[np.ndarray, " prompt"] | None:
+        """Where its passes start in the prompts; None: they are over whole prompts."""
+        return None if self.prefixes is None else alike.tails
+
+    def _tokens(self, alike: _Alike) -> int:
+        starts = self._starts(alike)
+        return self.tokens_per_pass if starts is None else tokens_of_tails(self.tokens_per_pass, starts, self.lengths)
 
     def prove(self) -> list[Check]:
         """The proof of the first condition of every kind, on two prompts that may share a pass."""
@@ -297,13 +380,12 @@ class _SharedPasses:
             found += prove(tried, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
         return found
 
-    def _edited(
-        self, variants: Sequence[Condition], rows: Sequence[RowIndex], ranks: Ranks
-    ) -> Iterable[tuple[Condition, Capture]]:
+    def _edited(self, alike: _Alike, ranks: Ranks) -> Iterable[tuple[Condition, Capture]]:
         """The passes of a few conditions that differ in numbers alone, their batches shared among `ranks`."""
+        variants, starts = alike.conditions, self._starts(alike)
         model, n = self.model, len(variants)
         needs = variants[0].needs
-        start = self.residuals.start_of(first_layer(variants[0].edits, model))
+        start = self.residuals.start_of(alike.first_layer)
         if any(need.site in OF_THE_END for need in needs):
             start = 0
         unedited = None
@@ -318,17 +400,20 @@ class _SharedPasses:
         sizes = [ChangeSizes(steps, n, len(self.lengths))] if is_sized else []
         edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
         depth = None if max(edited) > model.info.n_layers else max(edited)
-        editor = Editor(model, steps, n, rows, self.outputs)
+        editor = Editor(model, steps, n, alike.rows, self.outputs)
         editor.observers = [each.see for each in sizes]
-        share = Share(model, self._batches(max(1, self.tokens_per_pass // n)), ranks)
+        share = Share(model, self._batches(max(1, self._tokens(alike) // n), starts), ranks)
+        before = None if starts is None else self.prefixes
+        others = [self.residuals.kept, editor, *sizes, *(() if before is None else (before.keys, before.values))]
 
         with (
             torch.inference_mode(),
             self.residuals.restarting(start),
             editing(model, editor, *self.listeners),
+            nullcontext() if before is None else before.before_tails(),
             collecting(model, collectors, depth=depth),
         ):
-            share.run(collectors, [self.residuals.kept, editor, *sizes])
+            share.run(collectors, others)
         for part in (*collectors, *sizes):
             part.join(ranks)
         for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):

@@ -16,11 +16,11 @@ class PromptTensors:
     def __init__(self, lengths: Int[np.ndarray, " prompt"]) -> None:
         self.lengths = lengths
         self._kept: dict[int, torch.Tensor] = {}
-        self._prompts = torch.empty(0, dtype=torch.int64)
+        self._prompts = self._starts = torch.empty(0, dtype=torch.int64)
 
     def begin(self, batch: Batch) -> None:
         """Announce the batch that passes next."""
-        self._prompts = torch.from_numpy(batch.prompts)
+        self._prompts, self._starts = torch.from_numpy(batch.prompts), torch.from_numpy(batch.starts)
 
     def end(self) -> None:
         """The batch was kept as it passed."""
@@ -30,8 +30,14 @@ class PromptTensors:
         self._write(layer, self._prompts, x.cpu())
 
     def of_batch(self, layer: int, n_pos: int) -> torch.Tensor:
-        """What the announced batch had at its first positions."""
-        return self._kept[layer][self._prompts, :n_pos]
+        """What the announced batch had at its first positions, counted from where it starts."""
+        kept = self._kept[layer]
+        position = (self._starts[:, None] + torch.arange(n_pos)).clamp_max(kept.shape[1] - 1)
+        return kept[self._prompts[:, None], position]
+
+    def before_batch(self, layer: int) -> torch.Tensor:
+        """What lies before the announced batch, as far as its latest start."""
+        return self._kept[layer][self._prompts, : int(self._starts.max())]
 
     def __getitem__(self, layer: int) -> torch.Tensor:
         return self._kept[layer]

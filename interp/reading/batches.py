@@ -95,22 +95,29 @@ class Batch:
         return np.concatenate([pack.prompts for pack in self.packs])
 
     @cached_property
+    def starts(self) -> Int[np.ndarray, " prompt"]:
+        """The position of the first token that passes, of every prompt."""
+        return np.repeat([pack.start for pack in self.packs], [len(pack.prompts) for pack in self.packs])
+
+    @cached_property
     def ids(self) -> torch.Tensor:
         """`[item, pos]`."""
         return self._padded([pack.ids for pack in self.packs])
 
     @cached_property
     def layout(self) -> dict[str, torch.Tensor]:
-        """What a model has to be told, beside the ids, of sequences that hold several prompts; else nothing.
+        """What a model has to be told, beside the ids, of sequences that hold several prompts or ends; else nothing.
 
-        `position_ids` `[item, pos]`, and as `attention_mask` `[item, 1, pos, pos]` what each position sees.
+        `position_ids` `[item, pos]`, and as `attention_mask` `[item, 1, pos, key_pos]` what each position sees: keys of
+        the tokens before an end come first.
         """
-        if all(pack.is_plain for pack in self.packs):
+        if all(pack.is_plain and not pack.start for pack in self.packs):
             return {}
-        n = len(self.packs[0])
-        seen = np.tile(np.eye(n, dtype=bool), (len(self.packs), 1, 1))
+        n, n_before = len(self.packs[0]), int(self.starts.max())
+        seen = np.tile(np.eye(n, n_before + n, n_before, dtype=bool), (len(self.packs), 1, 1))
         for item, pack in enumerate(self.packs):
-            seen[item, : len(pack), : len(pack)] = pack.visible
+            seen[item, :, : pack.start] = True
+            seen[item, : len(pack), n_before : n_before + len(pack)] = pack.visible
         positions = self._padded([pack.position for pack in self.packs])
         return {"position_ids": positions, "attention_mask": torch.from_numpy(seen)[:, None].to(self.device)}
 

@@ -47,6 +47,11 @@ class Pack:
         return bool((self.parent == np.arange(-1, len(self) - 1)).all())
 
     @property
+    def start(self) -> int:
+        """The position of its first token: above 0 where the tokens before do not pass."""
+        return int(self.position[0])
+
+    @property
     def longest(self) -> int:
         """How many tokens its longest prompt has."""
         return int(self.position.max()) + 1
@@ -65,6 +70,13 @@ class Pack:
             if parent >= 0:
                 seen[token] |= seen[parent]
         return seen
+
+    @classmethod
+    def tail(cls, prompt: int, ids: Ids, start: int) -> "Pack":
+        """A prompt from a position on."""
+        tokens = np.asarray(ids[prompt][start:], dtype=np.int64)
+        along = np.arange(len(tokens))
+        return cls(np.array([prompt]), tokens, along + start, along - 1, (np.arange(-start, len(tokens)),))
 
     @classmethod
     def of(cls, prompts: Sequence[int], ids: Ids) -> "Pack":

@@ -113,8 +113,9 @@ def _n_outcomes(text: TokenisedSet) -> int:
 
 
 def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
-    """The residual stream that passes start from, and the unedited prediction."""
-    stream = min(RESIDUALS, p.n_tokens * info.d_model * itemsize) if p.first_layer else 0
+    """The residual stream, keys and values that passes start from, and the unedited prediction."""
+    stream = min(RESIDUALS, (p.n_tokens + p.n_before) * info.d_model * itemsize) if p.first_layer else 0
+    stream += p.n_before * 2 * info.n_kv_heads * info.d_head * itemsize * info.n_layers
     unedited = 4 * len(p.text.rows("scored")) * info.vocab_size * p.n_prompts // len(p.text.ids)
     return stream + (unedited if any(need.site == "next_kl" for need in p.needs) else 0)
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from interp.editing.conditions import TOKENS_PER_PASS
+from interp.editing.tails import tail_starts
 from interp.model import Model
 from interp.need import PLACES, Need
 from interp.options import RunOptions
@@ -83,6 +84,8 @@ class Passes:
     probes: tuple[Probe, ...] = ()
     """Whose base capture this is."""
     is_edited: bool = False
+    n_before: int = 0
+    """Tokens that do not pass: their keys and values are kept from the pass without edits."""
 
 
 def passes_of(
@@ -145,8 +148,19 @@ def _conditions(
         for each in mine:
             n = min(each.n_prompts, len(text.ids))
             start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
-            found.append(Passes(where, text, each.n, n, _share(model, text, n), each.needs, start, is_edited=True))
+            tokens = _share(model, text, n)
+            before = round(tokens * _share_before(each, text))
+            found.append(
+                Passes(where, text, each.n, n, tokens - before, each.needs, start, is_edited=True, n_before=before)
+            )
     return found
+
+
+def _share_before(planned: Planned, text: TokenisedSet) -> float:
+    """The share of the tokens that lie before the ends of prompts that pass; 0 where passes are whole."""
+    read = [text.rows(need.at) for need in planned.needs if need.described.source != "edit"]
+    starts = tail_starts([text.rows(planned.at)], read, text.lengths)
+    return 0.0 if starts is None else float(starts.sum() / text.lengths.sum())
 
 
 def _share(model: Model, text: TokenisedSet, n_prompts: int) -> int:

@@ -19,5 +19,6 @@ __all__ = [
     "rounding",
     "signals",
     "threads",
+    "values",
     "whole_files",
 ]
