@@ -157,8 +157,11 @@ def _misses(interval: tuple[float, float] | None, band: tuple[float, float]) -> 
 
 
 def _is_reversed(h: Headline, twin: Scalar) -> bool:
-    """Whether a control puts the number on the other side of its null."""
-    return twin.standing() in {"above", "below"} - {h.standing}
+    """Whether a control puts the number on the other side of its null, significantly or not."""
+    standing = twin.standing()
+    if standing == "within" and h.standing != "within" and twin.null is not None:
+        standing = "above" if twin.value > twin.null.value else "below"
+    return standing in {"above", "below"} - {h.standing}
 
 
 def _with_twins(sentence: str, h: Headline) -> str:

@@ -26,7 +26,7 @@ from interp.system.whole_files import writing
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
 from .calibration import the_tunnel
-from .sections import Section, by_question, headline, opening, sections
+from .sections import Section, headline, opening, sections, side_by_side
 from .security import policy, script_json
 from .tabulate import N_ROWS
 
@@ -120,7 +120,7 @@ def _said(record: RunRecord) -> dict[str, Any]:
     lead, *others = settled(found) or (None,)
     return {
         "lead": lead, "others": others[:N_ANSWERS], "unclear": unclear(found),
-        "contradictions": contradictions(record.findings), "compared": by_question(record.findings),
+        "contradictions": contradictions(record.findings), "compared": side_by_side(record.findings),
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from interp.errors import InterpError, UnknownName
 from interp.findings import Findings, Interval, Null, Scalar
-from interp.formatting import short
+from interp.formatting import DASH, short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
@@ -102,22 +102,20 @@ def _has_target(record: RunRecord, probe: str) -> bool:
     return "target" in record.spec.get("probes", {}).get(probe, {})
 
 
-def _compared(findings: Mapping[str, Findings]) -> Iterator[tuple[Mapping[Any, Any], str, str, str]]:
-    """What the study `comparison` puts first: every headline number of a group beside its reference.
-
-    Each is its row of the table, what it is called, and its value in the group and in the reference.
-    """
+def _compared(findings: Mapping[str, Findings]) -> Iterator[tuple[Mapping[Any, Any], str]]:
+    """What the study `comparison` puts first: a row for each headline number of each group, and what it is called."""
     table = findings["comparison"].tables.get("differences") if "comparison" in findings else None
     for row in () if table is None else table.rows():
-        if not row["is_headline"] or not row["against"]:
-            continue
-        name = label(row["probe"], row["name"], row.get("meaning") or "")
-        yield row, name, short(row["value"]), short(row["value"] - row["difference"])
+        if row["is_headline"]:
+            yield row, label(row["probe"], row["name"], row.get("meaning") or "")
 
 
 def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
     """The headline numbers of a comparison as differences from the reference."""
-    for row, name, value, reference in _compared(findings):
+    for row, name in _compared(findings):
+        if not row["against"]:
+            continue
+        value, reference = short(row["value"]), short(row["value"] - row["difference"])
         held = math.isfinite(row["difference_low"] + row["difference_high"])
         meaning = f"{name}, {value} in {row['group']} and {reference} in {row['against']}"
         s = Scalar.of(
@@ -129,32 +127,35 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
         yield Headline(row["probe"], f"{row['name']}, {row['group']}", s, None, s.standing())
 
 
-def by_question(findings: Mapping[str, Findings]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Of a comparison what differs under each question, one sentence a number: `Slope: 0.2 in a; higher in b (0.5).`
+@dataclass(frozen=True)
+class Cell:
+    """A number of one group: `▲` or `▼` where the interval of its difference from the reference excludes 0."""
 
-    Numbers that differ nowhere share the last sentence.
-    """
-    said: dict[str, dict[str, dict[str, list[str]]]] = {}
-    for row, name, value, reference in _compared(findings):
-        if math.isfinite(row["difference"]):
-            way = {"moved": "higher in" if row["difference"] > 0 else "lower in", "within": "no clear difference in"}
-            text = f"{row['group']} ({value})" if row["verdict"] == "moved" else row["group"]
-            ways = said.setdefault(row["probe"], {}).setdefault(f"{name}: {reference} in {row['against']}", {})
-            texts = ways.setdefault(way.get(row["verdict"], "not tested (no interval) in"), [])
-            texts += [text] if text not in texts else []
-    return tuple((question_of(probe), tuple(_sentences(of))) for probe, of in said.items())
+    value: str
+    mark: str = ""
+    is_within_null: bool = False
 
 
-def _sentences(said: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[str]:
-    alike = []
-    for head, ways in said.items():
-        if any(way in ways for way in ("higher in", "lower in")):
-            parts = [head[:1].upper() + head[1:], *(f"{way} {', '.join(ways[way])}" for way in sorted(ways))]
-            yield f"{'; '.join(parts)}."
-        elif (name := head.partition(":")[0]) not in alike:
-            alike.append(name)
-    if alike:
-        yield f"No clear difference: {'; '.join(alike)}."
+Rows = tuple[tuple[str, tuple[Cell, ...]], ...]
+"""Numbers by name, a cell for each group."""
+
+
+def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], tuple[tuple[str, Rows], ...]]:
+    """The groups of a comparison, and under each question its numbers."""
+    found: dict[str, dict[str, dict[str, Cell]]] = {}
+    groups: dict[str, None] = {}
+    for row, name in _compared(findings):
+        groups[row["group"]] = None
+        mark = ("▲" if row["difference"] > 0 else "▼") if row["verdict"] == "moved" else ""
+        within = bool(row["null_low"] <= row["value"] <= row["null_high"])
+        found.setdefault(row["probe"], {}).setdefault(name, {})[row["group"]] = Cell(short(row["value"]), mark, within)
+    return tuple(groups), tuple(
+        (
+            question_of(probe),
+            tuple((name, tuple(cells.get(g, Cell(DASH)) for g in groups)) for name, cells in of.items()),
+        )
+        for probe, of in found.items()
+    )
 
 
 def question_of(probe: str) -> str:

@@ -54,7 +54,7 @@ def attention(number: Scalar, twin: Scalar, essential: bool = False) -> Findings
     ],
 )
 def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdict, words):
-    (answer,) = answers(record_of(attention(number, NO)))
+    (answer,) = answers(record_of(attention(number, number)))
     assert answer.verdict == verdict and words in answer.said and answer.said.startswith(SAID[verdict])
 
 
@@ -67,6 +67,7 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
             "is 1 bits lower with the prompt's own keys than with another prompt's keys (but without",
         ),
         (NO, "yes", "(without the first position: 0.1 bits)"),
+        (scalar(-0.1, 0.8), "depends", "(but without the first position: −0.1 bits)"),
     ],
 )
 def test_the_twin_of_a_number_stands_in_the_same_sentence_and_may_turn_the_answer(twin, verdict, words):
