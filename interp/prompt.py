@@ -261,3 +261,13 @@ class PromptSet(Answering):
 
 Prompts = PromptSet | str | Path | Iterable[Any]
 """What can be given as prompts: a set, a registered name, a file, or whatever holds texts in memory."""
+
+
+def refuse_size(name: str, n_pool: int, n: int) -> None:
+    """Raise `PromptError` where a pool of `n_pool` cannot be taken from the `n` prompts of a set."""
+    if not 1 <= n_pool <= n:
+        raise PromptError(
+            asked=f"{n_pool} prompts of {name!r}",
+            found=f"it has {n}",
+            fix=f"Ask for 1 to {n}, or leave the number out.",
+        )

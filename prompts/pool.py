@@ -17,8 +17,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from interp.errors import PromptError
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Prompt, PromptSet, refuse_size
 from interp.table import LABEL
 
 DOMAINS = ("mathematics", "code", "philosophy", "general", "fiction", "prose")
@@ -110,16 +109,6 @@ def _as_set(name: str, prompts: tuple[Prompt, ...], about: str, n_pool: int | No
         window=WINDOW,
         cluster="none",
     )
-
-
-def refuse_size(name: str, n_pool: int, n: int) -> None:
-    """Raise `PromptError` where a pool of `n_pool` cannot be taken from the `n` prompts of a set."""
-    if not 1 <= n_pool <= n:
-        raise PromptError(
-            asked=f"{n_pool} prompts of {name!r}",
-            found=f"it has {n}",
-            fix=f"Ask for 1 to {n}, or leave the number out.",
-        )
 
 
 def balanced(prompts: Sequence[Prompt], n: int, rng: np.random.Generator) -> np.ndarray:

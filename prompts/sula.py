@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Prompt, PromptSet, refuse_size
 
 from .evidence import (
     EVIDENCE_UNITS,
@@ -89,12 +89,7 @@ def _sized(name: str, n_pool: int | None, seed: int, per_k: int, tokenizer: "Pre
     whole = sula_prompts(tokenizer, per_k=per_k, seed=seed, name=name)
     if n_pool is None:
         return whole
-    if not 1 <= n_pool <= len(whole):
-        raise PromptError(
-            asked=f"{n_pool} prompts of {name!r}",
-            found=f"it has {len(whole)}",
-            fix=f"Ask for 1 to {len(whole)}; `interp.prompts.sula_prompts(tokenizer, per_k=...)` makes any number.",
-        )
+    refuse_size(name, n_pool, len(whole))
     return taken(whole, n_pool, seed)
 
 

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Prompt, PromptSet, refuse_size
 from interp.table import LABEL
-
-from .pool import refuse_size
 
 PREFIX = "The next word on the page is"
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
-from interp.prompt import PromptSet
+from interp.prompt import PromptSet, refuse_size
 
 from .evidence import Problems, check_sizes, draw_problems, evidence_columns
 from .sula import RELIABILITY, Words, Written, choose_words, joined, problem_columns, roles, taken
@@ -39,12 +39,7 @@ def steps(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrainedTok
     whole = steps_prompts(tokenizer, seed=seed)
     if n_pool is None:
         return whole
-    if not 1 <= n_pool <= len(whole):
-        raise PromptError(
-            asked=f"{n_pool} prompts of 'steps'",
-            found=f"it has {len(whole)}",
-            fix=f"Ask for 1 to {len(whole)}; `interp.prompts.steps_prompts(tokenizer, n=...)` makes any number.",
-        )
+    refuse_size("steps", n_pool, len(whole))
     return taken(whole, n_pool, seed)
 
 

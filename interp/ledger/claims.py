@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from interp.errors import UsageError
-from interp.ledger.rules import SEVERAL, Rule
+from interp.ledger.rules import Rule
 from interp.registry import load_entry
 from interp.system.foreign_files import read_toml, readable
 
@@ -70,15 +70,6 @@ class ClaimPart(_Strict):
     models: list[str] = []
     only: list[str] = []
     absent: str = ""
-
-    @model_validator(mode="after")
-    def _compares(self) -> "ClaimPart":
-        for rule in (self.rule, *self.rules.values()):
-            if rule is not None and (rule.kind in SEVERAL) != bool(self.beside or self.models):
-                raise ValueError(f"the rule {rule.kind} of {self.label!r} does not fit the number of its numbers")
-        if self.rules and self.rule is None:
-            raise ValueError(f"{self.label!r} has rules for some models and none for the others")
-        return self
 
     @property
     def reads(self) -> tuple[Reference, ...]:
@@ -158,18 +149,6 @@ class Claim(_Strict):
     def _is_answered(self) -> "Claim":
         if not self.parts and not self.reason:
             raise ValueError(f"claim {self.number} has neither a part nor a reason why it cannot be measured")
-        if self.parts and not self.measure:
-            raise ValueError(f"claim {self.number} does not say what is measured for it")
-        if self.reason and any(part.rule for part in self.parts):
-            raise ValueError(f"claim {self.number} has a rule, and a reason why it cannot be measured")
-        if self.parts and not self.reason and not any(part.rule for part in self.parts):
-            raise ValueError(f"claim {self.number} has no rule, and no reason why it is not tested")
-        labels = [part.label for part in self.parts]
-        unknown = [label for label in (self.revision.judges if self.revision else ()) if label not in labels]
-        if unknown:
-            raise ValueError(f"the revision of claim {self.number} judges {unknown[0]!r}, which is none of its parts")
-        if not self.reason and not any(part.rule for part in self.revised.parts):
-            raise ValueError(f"the revision of claim {self.number} judges no part")
         return self
 
 
@@ -246,12 +225,6 @@ class Claims(_Strict):
             for read in claim.reads():
                 if read.source not in names:
                     raise ValueError(f"claim {claim.number} names the source {read.source!r}, which is not there")
-        for i, source in enumerate(self.source):
-            late = builds_on(source).keys() - set(names[:i])
-            if late:
-                raise ValueError(f"the source {source.name!r} builds on {sorted(late)[0]!r}, which is not before it")
-        if not self.of_models and any(source.of_each_model for source in self.source):
-            raise ValueError("a run without a model, in a paper that asks for none")
         return self
 
     def first(self) -> "Claims":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
-from interp.prompt import Prompts, PromptSet
+from interp.prompt import Prompts, PromptSet, refuse_size
 from interp.prompting.chat import MESSAGES, as_chat, prompts_of_rows
 from interp.prompting.formats import READERS
 from interp.prompting.hub import hub_prompts
@@ -160,12 +160,7 @@ def _is_file(path: Path) -> bool:
 
 def _subset(prompts: PromptSet, n_pool: int, seed: int) -> PromptSet:
     """`n_pool` of the prompts, drawn without replacement, in their old order."""
-    if not 1 <= n_pool <= len(prompts):
-        raise PromptError(
-            asked=f"{n_pool} prompts of {prompts.name!r}",
-            found=f"it has {len(prompts)}",
-            fix=f"Ask for 1 to {len(prompts)}, or leave the number out.",
-        )
+    refuse_size(prompts.name, n_pool, len(prompts))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(prompts))[:n_pool])
     source = f"{n_pool} drawn (seed {seed}) of: {prompts.source or prompts.name}"
     return replace(prompts.take(chosen), source=source, seed=seed)

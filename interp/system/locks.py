@@ -1,8 +1,5 @@
 """Processes that would do the same thing into the same folder take turns, and one that died is not waited for."""
 
-import os
-import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,55 +28,24 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
             found=f"the lock {lock} cannot be taken ({error.strerror or error})",
             fix="Check the permissions there, or choose another folder with --out.",
         ) from error
-    from filelock import SoftFileLock
-
     try:
         yield waited
     finally:
-        if not isinstance(held, SoftFileLock):  # which removes its file itself
-            with suppress(OSError):  # Windows keeps a file that is open; filelock removes it there, after the release
-                if lock.stat().st_size == 0:  # ours are
-                    lock.unlink()
+        with suppress(OSError):  # Windows keeps a file that is open; filelock removes it there, after the release
+            if lock.stat().st_size == 0:  # a lock without the system's help holds a number, and is removed by filelock
+                lock.unlink()
         held.release()
 
 
 def _taken(lock: Path, what: str):
     """The lock, held, and whether another process had it."""
-    from filelock import FileLock, SoftFileLock, Timeout
+    from filelock import FileLock, Timeout
 
-    is_held_by_system = _has_locks(lock.parent)
-    held = (FileLock if is_held_by_system else SoftFileLock)(lock)
+    held = FileLock(lock)
     try:
         held.acquire(timeout=0)
     except Timeout:
-        left = "" if is_held_by_system else f"; if it died on another machine, remove {lock}"
-        warnings.warn(f"waiting: another process is {what}{left}", RuntimeWarning, stacklevel=_level_of_caller())
+        warnings.warn(f"waiting: another process is {what} (the lock is {lock})", RuntimeWarning, stacklevel=5)
         held.acquire()
         return held, True
     return held, False
-
-
-def _level_of_caller() -> int:
-    """The `stacklevel` by which a warning of the function that calls this names the line that called the toolkit."""
-    ours = ("interp", "contextlib")
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _has_locks(folder: Path) -> bool:
-    """Whether the file system of a folder can lock: tried on a file that nobody else knows."""
-    if os.name == "nt":
-        return True
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # neither Windows nor Unix
-        return False
-
-    with tempfile.TemporaryFile(dir=folder) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-    return True
