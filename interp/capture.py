@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import Answering, RecordError, UnknownName, UsageError
+from interp.errors import Answering, RecordError, UnknownName, UsageError, optional_part
 from interp.formatting import brief, html_table, text_table
 from interp.need import Need
 from interp.prompt import PromptSet
@@ -329,14 +329,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         A variable is called by its site, with its place, reduction and array where several are of one site. Rows of
         `at` other than `scored` lie along `row_AT`. What was left out for its width is left out here.
         """
-        try:
+        with optional_part("xarray", "a capture as an xarray Dataset"):
             import xarray
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                asked="a capture as an xarray Dataset",
-                found="xarray is not installed",
-                fix="pip install 'interp[xarray]'",
-            ) from error
         variables: dict[str, Any] = {}
         n_of = [need.site for need in self.arrays]
         for need, reduced in self.arrays.items():

@@ -438,11 +438,7 @@ def diff(
     else:
         raise UsageError(
             asked="the difference of two runs",
-            found="neither two folders nor a model with an adapter is named"
-            if first is None
-            else "one folder is named"
-            if second is None
-            else "folders and an adapter are named",
+            found="neither two folders nor a model with an adapter is named",
             fix="Give two folders of runs, or --model and --adapter.",
         )
     print_diff(found)

@@ -111,7 +111,6 @@ def read_conditions(
     before = stage.load() if stage else None
     found: dict[str, Readout] = _readouts(before.arrays) if before else {}
     ranks = here()
-    work = {c.name: _work(c, len(run.ids), model) for c in listed}
     with claimed(model), _keeping(stage, found, len(listed)) as keep:
         for together in _on_the_same_prompts(listed).values():
             first = together[0]
@@ -131,17 +130,10 @@ def read_conditions(
                 found[condition.name] = condition.read(under)
                 keep()
                 if progress is not None:
-                    share = sum(work[name] for name in found) * ranks.size / sum(work.values())
-                    progress(min(len(found) * ranks.size, len(listed)), len(listed), min(share, 1.0))
+                    progress(min(len(found) * ranks.size, len(listed)), len(listed))
     for theirs in ranks.union(found):
         found |= theirs
     return {name: found[name] for name in names}
-
-
-def _work(condition: Condition, n_run: int, model: Model) -> int:
-    """Prompts times the blocks that they pass, and one for what comes after; a baseline takes no pass of its own."""
-    n_prompts = (condition.n_pool or n_run) if condition.prompts is None else len(condition.prompts)
-    return n_prompts * (model.info.n_layers - first_layer(condition.edits, model) + 1) if condition.edits else 1
 
 
 @contextmanager

@@ -185,13 +185,6 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
             found="its claims are about language models, and none is named",
             fix="Name one or more: --model pythia-410m --model phi-2.",
         )
-    tunnels = [model for model in models if model.startswith("tunnel:")]
-    if tunnels:
-        raise UsageError(
-            asked=f"{paper} on {tunnels[0]}",
-            found="a wind tunnel reads symbols, and these claims are about language models",
-            fix="Name a language model, or replicate paper1 or paper2.",
-        )
     twice = [m for i, m in enumerate(models) if any(is_same_model(m, other) for other in models[:i])]
     if twice:
         raise UsageError(asked=f"{paper} on {twice[0]}", found="it is named twice", fix="Name every model once.")

@@ -8,23 +8,18 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-
-@runtime_checkable
-class Report(Protocol):
-    """Called with the number done and the number in all; with the share of the work where pieces are unlike."""
-
-    def __call__(self, done: int, total: int, share: float | None = None, /) -> None: ...
+Report = Callable[[int, int], None]
+"""Called with the number done and the number in all."""
 
 
 def part_of(report: Report, total: int, before: int = 0) -> Report:
     """What a piece of a work of `total` things reports by, `before` of which are done when it begins."""
-    return lambda done, _, share=None: report(before + done, total)
+    return lambda done, _: report(before + done, total)
 
 
 @dataclass
@@ -66,7 +61,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
     """A reporter of progress on `what` for the length of the block; `quiet` says nothing."""
     if quiet:
-        yield lambda done, total, share=None: None
+        yield lambda done, total: None
     elif sys.stderr.isatty() or _in_notebook():
         with _bar(_in_stage(what)) as report:
             yield report
@@ -91,10 +86,10 @@ def _bar(what: str) -> Iterator[Report]:
     shown = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
     with tqdm(desc=what, leave=_in_notebook(), bar_format=shown) as bar:
 
-        def report(done: int, total: int, share: float | None = None, /) -> None:
+        def report(done: int, total: int) -> None:
             if bar.total != total:
                 bar.reset(total)
-            bar.set_postfix_str(pace.left(done / total if share is None else share), refresh=False)
+            bar.set_postfix_str(pace.left(done / total), refresh=False)
             bar.update(done - bar.n)
 
         yield report
@@ -127,9 +122,9 @@ class _Lines:
         self.what, self.began, self.pace = what, time.monotonic(), _Pace()
         self.around, self.paced = around, around or _Stage(what, -math.inf)
 
-    def __call__(self, done: int, total: int, share: float | None = None, /) -> None:
+    def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        left = self.pace.left(done / total if share is None else share)
+        left = self.pace.left(done / total)
         is_end = done >= total and self.around is None
         if now - self.paced.said < _SECONDS_BETWEEN_LINES and not is_end:
             return
