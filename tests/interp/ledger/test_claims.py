@@ -57,7 +57,6 @@ def test_a_whole_file_is_read(tmp_path):
     ('scales.tiny', 'scales.huge', "source.shipped.scales.huge"),
     ('kind = "run"', 'kind = "study"', "the study 'shipped' has to name a study"),
     ('probes = ["manifold"]', '', "the run 'shipped' has to name probes"),
-    ('model = "tunnel:bijection-gpt-neox"', '', "a run without a model, in a paper that asks for none"),
     ('number = 7', 'number = 7\nnmuber = 8', "claim.7.nmuber: Extra inputs are not permitted"),
 ])  # fmt: skip
 def test_a_broken_file_is_refused_in_words(tmp_path, old, new, words):
