@@ -22,11 +22,9 @@ from interp.settings import field_words
 from interp.statistics.quantities import in_general
 
 if TYPE_CHECKING:
-    from interp.families import Family
     from interp.ledger.ledger import LedgerFile
     from interp.probe import Probe
     from interp.records.diff import Diff
-    from interp.records.tunnel_card import Figure
     from interp.running.plan import Plan
     from interp.table import Table as Columns
 
@@ -164,10 +162,6 @@ def print_power(found: "Columns", every: bool) -> None:
     show_table(found.caption, columns, rows)
 
 
-def _with_interval(figure: "Figure | None") -> str:
-    return f"{figure.value:.4f} ({figure.low:.4f} to {figure.high:.4f})" if figure else "not measured"
-
-
 def _short(x: float) -> str:
     return plain(short(x))
 
@@ -283,17 +277,16 @@ def print_families() -> None:
     from interp.families import REFUSED, families_of_transformers
     from interp.registry import entries
 
-    known = {kind: (family.note, _not_read(family)) for kind, family in families_of_transformers().items()}
+    known = {
+        kind: (family.note, "; ".join(f"{field} = {value}: {reason}" for field, value, reason in family.refused))
+        for kind, family in families_of_transformers().items()
+    }
     known |= {kind: (f"registered by {entry.module}", "") for kind, entry in entries("family").items()}
     rows = ((kind, *said) for kind, said in sorted(known.items()))
     show_table("families that can be read", ("model_type", "special", "but not"), rows)
     refused = ((kind, name, reason) for kind, (name, reason) in REFUSED.items())
     show_table("families that cannot be read", ("model_type", "called", "why"), refused)
     print("Every model is checked when it is loaded, whatever its family: `interp check --model ...`.")
-
-
-def _not_read(family: "Family") -> str:
-    return "; ".join(f"{field} = {value}: {reason}" for field, value, reason in family.refused)
 
 
 def print_questions(kind: Literal["probe", "study"]) -> None:
@@ -355,7 +348,8 @@ def print_tunnels() -> None:
     for name, folder in shipped_tunnels().items():
         card = read_card(folder)
         blind = card.baselines.get("position", {}).get("kl_bits", math.nan)
-        kl, error = (_with_interval(card.figures.get(name)) for name in ("kl_bits", "mae_per_sequence_bits"))
+        figures = (card.figures.get(name) for name in ("kl_bits", "mae_per_sequence_bits"))
+        kl, error = (f"{x.value:.4f} ({x.low:.4f} to {x.high:.4f})" if x else "not measured" for x in figures)
         steps = " ".join(str(step) for step in kept_steps(folder))
         rows.append((f"tunnel:{name}", load_entry("tunnel", card.task).question, kl, _short(blind), error, steps))
     columns = ("model", "question", "KL, bits", "of position alone", "entropy error, bits", "steps (@)")

@@ -105,7 +105,7 @@ def _checked(value: object, where: str) -> list[dict[str, Any]]:
     if found:
         fix = 'Write [{"role": "user", "content": "..."}, ...].'
         raise PromptError(asked=where, found=found, fix=fix)
-    return [dict(message) for message in _messages(value)]
+    return list(map(dict, value))  # pyrefly: ignore[bad-argument-type]
 
 
 def _fault(message: object) -> str | None:
@@ -125,10 +125,6 @@ def _fault(message: object) -> str | None:
     except (TypeError, ValueError) as error:
         return f"holds what JSON cannot write ({error})"
     return None
-
-
-def _messages(value: Any) -> Sequence[Message]:
-    return value
 
 
 def _through_template(

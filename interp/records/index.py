@@ -70,7 +70,8 @@ def list_records(folder: str | Path) -> Listed:
             except InterpError as error:
                 left_out.append((path, error.found))
         else:
-            ledgers.append((path, _page(root, home)))
+            page = next((_from(root, home / name) for name in _PAGES if (home / name).is_file()), None)
+            ledgers.append((path, page))
     if not found:
         raise UsageError(
             asked=f"an index of {root}", found="no folder in it has a record", fix="Give a folder with runs."
@@ -105,10 +106,6 @@ def _homes(folder: Path, depth: int) -> Iterator[tuple[Path, str | None]]:
 
 def _from(root: Path, home: Path) -> str:
     return home.relative_to(root).as_posix()
-
-
-def _page(root: Path, home: Path) -> str | None:
-    return next((_from(root, home / name) for name in _PAGES if (home / name).is_file()), None)
 
 
 def _entry(path: str, home: Path) -> Entry:

@@ -16,12 +16,9 @@ def with_donors(edits: Sequence[Edit], info: ModelInfo) -> tuple[Edit, ...]:
     for edit in edits:
         if isinstance(edit, PatternsOf) and isinstance(edit.donor, str):
             if edit.donor not in loaded:
-                device, device_map = (info.device, None) if _is_one_device(info) else (None, "auto")
+                is_one_device = "," not in info.device and "offloaded" not in info.device
+                device, device_map = (info.device, None) if is_one_device else (None, "auto")
                 loaded[edit.donor] = load(edit.donor, dtype=info.dtype, device=device, device_map=device_map)
             edit = replace(edit, donor=loaded[edit.donor])
         found.append(edit)
     return tuple(found)
-
-
-def _is_one_device(info: ModelInfo) -> bool:
-    return "," not in info.device and "offloaded" not in info.device

@@ -177,7 +177,7 @@ def generate(
     if changes:
         _refuse_growing(changes, model)
         changes = filled(model, pool, changes, window)
-    rows = [edited_rows(edit, pool, lengths) if _is_counted(edit) else None for edit in changes]
+    rows = [edited_rows(edit, pool, lengths) if edit.at != "all" else None for edit in changes]
     whole = not cache or not model.family.has_attention or any(isinstance(edit, PatternsOf) for edit in changes)
     end, each = _end_tokens(model), []
     for i, start in enumerate(ids):
@@ -269,11 +269,6 @@ def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:
         if found:
             fix = "Ablate by zero, by a given mean, or at all positions; give one row of values."
             raise UsageError(asked=f"continuations under {edit}", found=found, fix=fix)
-
-
-def _is_counted(edit: Edit) -> bool:
-    """Whether the edit acts at positions of the prompt alone."""
-    return edit.at != "all"
 
 
 def _end_tokens(model: Model) -> frozenset[int]:

@@ -96,7 +96,8 @@ def hidden_folder(beside: Path) -> Iterator[Path]:
     make_folder(beside)
     for left in beside.glob(".interp-*"):
         with suppress(OSError):  # another process may be removing it
-            if is_hidden(left) and time.time() - _last_change(left) > _ABANDONED:
+            last_change = max(path.lstat().st_mtime for path in (left, *left.rglob("*")))
+            if is_hidden(left) and time.time() - last_change > _ABANDONED:
                 shutil.rmtree(left)
     folder = beside / f".interp-{token_hex(16)}.writing"
     folder.mkdir()
@@ -224,7 +225,3 @@ def _flush(number: int) -> None:
             fcntl.fcntl(number, fcntl.F_FULLFSYNC)
             return
     os.fsync(number)
-
-
-def _last_change(folder: Path) -> float:
-    return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))

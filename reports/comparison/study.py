@@ -149,7 +149,8 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             f"Differences whose null differs too (by at least half as much): {', '.join(chance)}. Sizes alone, such as "
             "the dimension of a head, can cause this: compare each value with its own null."
         )
-    short = [name for probe, name in compared.headline if probe != TUNNEL and _has_gaps(compared, (probe, name))]
+    common = set.intersection(*(set(run.scalars) for run in compared.runs))
+    short = [name for probe, name in compared.headline if probe != TUNNEL and (probe, name) not in common]
     if short:
         notes.append(f"Not every run has {', '.join(short)}.")
     n_judged = int(np.isin(differences["verdict"], JUDGED).sum())
@@ -190,7 +191,3 @@ def _with_their_nulls(differences: Table) -> list[str]:
         if along >= 0.5:
             found.append(f"{moved['name'][i]} ({moved['group'][i]})")
     return found
-
-
-def _has_gaps(compared: Compared, key: tuple[str, str]) -> bool:
-    return any(key not in run.scalars for run in compared.runs)

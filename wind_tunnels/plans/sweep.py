@@ -78,7 +78,9 @@ def cells(
             found=f"{repeated[0]} is set and varied" if repeated else "seeds are counted by --seeds",
             fix="Name every field once.",
         )
-    values = {name: [*dict.fromkeys(map(_hashable, each))] for name, each in varied.items()}
+    values = {
+        name: [*dict.fromkeys(tuple(x) if isinstance(x, list) else x for x in each)] for name, each in varied.items()
+    }
     first_seed = int(fixed.get("seed", 0))
     found = [*(_crossed(values) if design == "crossed" else _one_at_a_time(values, fixed))]
     for cell in found:
@@ -221,7 +223,3 @@ def _variant(settings: Settings, seed: int) -> str:
     """What tells the folder of a run from the others: `n_layers2-window6-seed0`; the architecture is in the name."""
     parts = [f"{name}{value}" for name, value in settings.items() if name != "arch"]
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-") for part in [*parts, f"seed{seed}"])
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
