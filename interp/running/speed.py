@@ -23,8 +23,8 @@ SECONDS = 0.1
 WIDEST = 1024
 """Blocks are not measured wider: the rate grows no further."""
 
-READING = 2.0
-"""A pass takes so many times as long as its products, as measured: rotary embedding, hooks, sums of attention."""
+PER_FEATURE = 1.5e-8
+"""Seconds that a feature of a token takes in a block beside the products: rotary embedding, hooks, sums of weights."""
 
 PER_CONDITION = 0.008
 """Seconds in which edits are made ready and what a probe keeps of a condition is worked out."""
@@ -68,12 +68,13 @@ def _clock(device: torch.device) -> float:
 
 def pass_seconds(p: Passes, meta: MetaModel, per_operation: float) -> float:
     """How long one of these passes takes, on the threads that it has in a run."""
-    blocks = meta.model.family.layer_modules(meta.model.module)
+    info, blocks = meta.model.info, meta.model.family.layer_modules(meta.model.module)
     n_weights = sum(weight.numel() for weight in blocks[0].parameters())
     n_threads = 1
     if meta.placement.device == "cpu":  # conditions share passes
         n_threads = threads_worth(2 * min(TOKENS_PER_BATCH, p.n_tokens * (p.n if p.is_edited else 1)) * n_weights)
-    computing = READING * operations_of(p, meta) * per_operation / n_threads
+    n_features = (len(blocks) - p.first_layer) * (info.d_model + 2 * info.n_heads * info.d_head)
+    computing = (operations_of(p, meta) * per_operation + p.n_tokens * n_features * PER_FEATURE) / n_threads
     return computing + (PER_CONDITION if p.is_edited else 0.0)
 
 
