@@ -140,6 +140,6 @@ def _counting(prompts: PromptSet) -> str:
     n_effective = round(clusters.n_effective)
     weigh = f", which weigh as much as {n_effective:,} of one size" if n_effective < n_found else ""
     return (
-        f"{in_words(prompts)}{weigh}. Prompts of one cluster are alike, so the number of clusters counts: they are "
-        "resampled, permuted and split as a whole."
+        f"{in_words(prompts)}{weigh}. Prompts of one cluster are alike, so the sample size is {n_found:,}: clusters "
+        "are resampled, permuted and split as a whole."
     )
