@@ -1,6 +1,6 @@
 """The figure of groups side by side: their values of every headline number, grouped by what was asked.
 
-Numbers have different units, so every row has a scale of its own; the values stand beside it.
+Numbers have different units, so every row has a scale of its own.
 """
 
 import html
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.formatting import short
 from interp.plotting import NULL, PALETTE, error_bars
 from interp.probe import Figure
 from interp.table import Table
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _NAMED = 2  # numbers that the title names
-_LISTED = 3  # groups whose values stand beside a row
 _QUESTION = 56  # characters of a line of a question
 _APART, _SPREAD = 0.34, 0.6  # of a row: between two groups at most, and over all of them
 _ABOVE, _BELOW = 0.35, 0.15  # of a row: how far its name lies above its middle, and its dots below
@@ -57,12 +55,15 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
     for i, group in enumerate(groups):
         apart = (i - (len(groups) - 1) / 2) * min(_APART, _SPREAD / len(groups))
         _draw(plot, headline, numbers, rows, group, apart, PALETTE[i % len(PALETTE)])
-    _lay_out(plot, headline, rows, end, len(groups))
-    listed = f"; the values are on the right, {groups[0]} first" if len(groups) <= _LISTED else ""
+    plot.update_layout(
+        height=round(_AROUND + max(_ROW, _A_GROUP * len(groups)) * end),
+        xaxis={"visible": False, "range": [-0.03, 1.03]},
+        yaxis={"visible": False, "range": [end - 0.4, -0.7]},
+    )
     reading = (
-        f"Every row has its own scale{listed}. Lines are 95 % intervals, grey bars the 95 % bands of the nulls. A "
-        "filled dot means that the interval of the difference excludes 0. A value inside its grey bar is no different "
-        "from its null. A few models are not a sample: anything else in which they differ may cause a difference."
+        "Every row has its own scale. Lines are 95 % intervals, grey bars the 95 % bands of the nulls. A filled dot "
+        "means that the interval of the difference excludes 0. A value inside its grey bar is no different from its "
+        "null. A few models are not a sample: anything else in which they differ may cause a difference."
     )
     return Figure("numbers", title, reading, plot, "differences")
 
@@ -139,15 +140,3 @@ def _scale(headline: Table, numbers: Table, key: _Key) -> tuple[float, float]:
     known = np.concatenate([*shown, _of(numbers, key)["value"]])
     known = known[np.isfinite(known)]
     return (float(known.min()), float(np.ptp(known)) or 1.0) if len(known) else (0.0, 1.0)
-
-
-def _lay_out(plot: "go.Figure", headline: Table, rows: dict[_Key, float], end: float, n_groups: int) -> None:
-    """The values of a few groups on the right, on a second axis, which wants a trace of its own."""
-    plot.add_scatter(x=[None], y=[None], yaxis="y2", showlegend=False, hoverinfo="skip")
-    of = [_of(headline, key) for key in rows]
-    values = [" | ".join(short(float(value)) for value in mine["value"]) if n_groups <= _LISTED else "" for mine in of]
-    axis = {"range": [end - 0.4, -0.7], "showgrid": False, "zeroline": False, "ticks": "", "tickvals": [*rows.values()]}
-    plot.update_layout(
-        height=round(_AROUND + max(_ROW, _A_GROUP * n_groups) * end), xaxis={"visible": False, "range": [-0.03, 1.03]},
-        yaxis=axis | {"showticklabels": False}, yaxis2=axis | {"ticktext": values, "overlaying": "y", "side": "right"},
-    )  # fmt: skip
