@@ -529,9 +529,7 @@ def read_numbers(what: str, field: str, value: Any) -> Any:
     try:
         return NUMBERS[field](value)
     except (TypeError, ValueError, OverflowError) as error:
-        shown = repr(value)
-        shown = shown if len(shown) < 60 else f"{shown[:60]}..."
-        found, takes = f"{shown} does not fit: {error}", _TAKES[NUMBERS[field]]
+        found, takes = f"{value!r:.60} does not fit: {error}", _TAKES[NUMBERS[field]]
         raise UsageError(asked=what, found=found, fix=f"This field takes {takes}.") from error
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from interp.errors import InterpError
 from interp.findings import Findings, Null, Scalar
 from interp.ledger.claims import Claims, EvidenceSource, Reference, Scale, builds_on
-from interp.ledger.networks import networks_amiss
 from interp.loading.aliases import ALIASES
 from interp.records.record import RunRecord
 from interp.records.unfinished import PARTIAL
@@ -138,10 +137,18 @@ def _networks(evidence: Evidence, pattern: str) -> list[tuple[str, str]]:
 
 
 def _networks_amiss(evidence: Evidence, pattern: str) -> tuple[Sequence[str], Sequence[str]]:
-    """What of a trained source's networks is not as its record says; nothing where there is no record."""
+    """Networks of a trained source that its record names and are missing, and those there that are not the recorded.
+
+    Folders of its work are compared by the fingerprints of their weights. Nothing is amiss where there is no record;
+    one without names tells nothing of what it trained: everything is missing then.
+    """
     if evidence.record is None or evidence.work is None:
         return (), ()
-    return networks_amiss(_networks(evidence, pattern), evidence.work, pattern)
+    known = dict(_networks(evidence, pattern))
+    there = {folder.name: folder for folder in evidence.work.glob(pattern)}
+    missing = sorted(known.keys() - there.keys()) if known else [pattern]
+    other = sorted(name for name, folder in there.items() if known and known.get(name) != _fingerprint(folder))
+    return missing, other
 
 
 def _carried_out(
@@ -256,3 +263,13 @@ def _cell(read: Reference, findings: Findings, unit: str) -> Scalar | str:
 
 def _number(row: Table, name: str) -> float:
     return float(row[name][0]) if name in row else np.nan
+
+
+def _fingerprint(folder: Path) -> str | None:
+    """That of the weights in a folder; None where they cannot be read."""
+    from interp.loading.load import load
+
+    try:
+        return load(str(folder), check=False).fingerprint
+    except InterpError:
+        return None

@@ -11,7 +11,6 @@ from interp.probe import Figure
 from .encoding import encode, escaped, texts_escaped
 from .layout import controls, page_layout
 from .theme import SCHEMES, recoloured, template
-from .thinning import kept_points, picked, trace_length
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,6 +20,9 @@ TRACE_TYPES = frozenset({
     "scatterternary", "violin",
 })  # fmt: skip
 """What the vendored cartesian bundle draws."""
+
+N_POINTS = 1_500
+"""Points of one scatter trace above which it is thinned."""
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,35 @@ def _sentence(trace: Mapping[str, Any]) -> str | None:
         return None
     name = f" of “{trace['name']}”" if trace.get("name") else ""
     return f"{len(keep):,} of the {trace_length(trace):,} points{name} are drawn; the table holds them all."
+
+
+def trace_length(trace: Mapping[str, Any]) -> int:
+    """How many points a trace has."""
+    return max((len(trace[axis]) for axis in "xyabc" if _is_array(trace.get(axis))), default=0)
+
+
+def kept_points(trace: Mapping[str, Any]) -> np.ndarray | None:
+    """Which points of a long scatter trace are drawn, the same for all traces of its length; None where all are.
+
+    Lines keep evenly spaced points; markers a fixed random choice, since even spacing would pick always the same
+    positions out of regular sequences. Other kinds of traces are counts or matrices and stay whole.
+    """
+    n = trace_length(trace)
+    if n <= N_POINTS or not str(trace.get("type", "scatter")).startswith("scatter"):
+        return None
+    if "lines" in str(trace.get("mode", "lines")):
+        return np.unique(np.linspace(0, n - 1, N_POINTS).astype(int))
+    return np.sort(np.random.default_rng(0).choice(n, N_POINTS, replace=False))
+
+
+def picked(value: Any, keep: np.ndarray, n: int) -> Any:
+    """A trace (or a part of it) with every array of `n` entries cut down to those to keep."""
+    if isinstance(value, Mapping):
+        return {key: picked(part, keep, n) for key, part in value.items()}
+    if _is_array(value) and len(value) == n:
+        return value[keep] if isinstance(value, np.ndarray) else [value[i] for i in keep]
+    return value
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)

@@ -1,6 +1,6 @@
 """What the commands of the wind tunnels print: figures, curves over positions and sweeps as tables."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interp.cli.terminal import show_table
@@ -32,12 +32,13 @@ def print_card(card: TunnelCard, folder: object) -> None:
     print(folder)
 
 
-def print_table(table: Table, columns: Iterable[str] | None = None) -> None:
+def print_table(table: Table) -> None:
     """A table with a unit under each name."""
-    chosen = [*(columns or table.columns)]
     units = {name: {"label": "", "1": ""}.get(unit, unit) for name, unit in table.units.items()}
-    heads = (f"{name.removesuffix('_bits').replace('_bits', '').replace('_', ' ')}\n{units[name]}" for name in chosen)
-    rows = zip(*(table[name].tolist() for name in chosen), strict=True)
+    heads = (
+        f"{name.removesuffix('_bits').replace('_bits', '').replace('_', ' ')}\n{units[name]}" for name in table.columns
+    )
+    rows = zip(*(column.tolist() for column in table.columns.values()), strict=True)
     cells = ([f"{x:.5g}" if isinstance(x, float) else str(x) for x in row] for row in rows)
     show_table(table.caption, heads, cells)
 

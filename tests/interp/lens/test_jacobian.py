@@ -136,7 +136,7 @@ def fitted(model, seed, n_rounds=None):
     ids, rounds = rounds_of(model)
     sums, _ = fit_jacobian(
         model, ids, rounds[:n_rounds], Nothing(), valid=Valid(0, 0), seed=seed,
-        progress=lambda done, total, share=None: None,
+        progress=lambda done, total: None,
     )  # fmt: skip
     return sums.mean()
 

@@ -8,9 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 from interp.reports.page.render import PLOTLY
-from interp.reports.plotly.prepare import TRACE_TYPES, prepare, themed, undrawable
+from interp.reports.plotly.prepare import N_POINTS, TRACE_TYPES, prepare, themed, undrawable
 from interp.reports.plotly.theme import SCHEMES
-from interp.reports.plotly.thinning import N_POINTS
 from plotly.subplots import make_subplots
 
 from interp.probe import Figure

@@ -17,7 +17,7 @@ def test_trainings_side_by_side_are_those_of_one_after_the_other(two_workers, tm
     plans = plans_over_seeds("coin", QUICK, (3, 1, 2), keep=(0, 10))
     ready = train_tunnel(plans[1], tmp_path / "together")
     told = []
-    together = train_tunnels(plans, tmp_path / "together", lambda done, total, share=None: told.append((done, total)))
+    together = train_tunnels(plans, tmp_path / "together", lambda done, total: told.append((done, total)))
     alone = [train_tunnel(plan, tmp_path / "alone") for plan in plans]
     assert together[1].folder == ready.folder and told == [(2, 3), (3, 3)]
     for one, other in zip(together, alone, strict=True):
