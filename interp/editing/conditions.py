@@ -3,6 +3,7 @@
 Conditions whose edits differ in numbers alone (other axes, doses, heads at the same layers, sites and positions) share
 passes: every batch of prompts is repeated for several of them, and each repetition has its own numbers. Passes start
 at the first edited layer, from the residual stream of one unedited pass, which also gives whatever is read before it.
+Where only ends of prompts are edited and read, these alone pass (interp.editing.tails).
 Memory is bounded by the tokens of a pass.
 """
 
@@ -25,7 +26,7 @@ from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.editing.tails import Prefixes, tail_starts, tails, tokens_of_tails
 from interp.edits import Edit, PatternsOf
-from interp.hooks.attention import Listener, claimed, listening
+from interp.hooks.attention import Listener, claimed
 from interp.hooks.ropes import rope_scales
 from interp.model import Check, Model
 from interp.need import Need
@@ -33,13 +34,12 @@ from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, Batches, RowIndex, make_batch, most_sequences, places, row_index
 from interp.reading.collector import OF_THE_END, Collector
-from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, capture, collecting
+from interp.reading.forward import TOKENS_PER_BATCH, Share, agrees, as_capture, capture, collecting
 from interp.reading.packs import each_alone
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import Name, Stage, Unfinished
 from interp.system.processes import ALONE, Ranks, here
 from interp.system.progress import Report
-from interp.system.rounding import BOUND, error_of_logits
 
 TOKENS_PER_PASS = TOKENS_PER_BATCH
 
@@ -265,19 +265,17 @@ class _SharedPasses:
             needs[_LOG_P] = None
         collector = self._collector(tuple(needs))
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
-        kept = [self.outputs.kept, self.residuals.kept]
+        kept = [(self.outputs.kept, self.outputs.layers), (self.residuals.kept, self.residuals.depths)]
         if self.prefixes is not None:
             heard.append(self.prefixes)
-            kept += [self.prefixes.keys, self.prefixes.values]
+            kept.append((self.prefixes.kept, self.prefixes.layers))
         share = Share(self.model, self._batches(self.tokens_per_pass), here())
         reading = collecting(self.model, [collector], heard, self.kept_depth)
         with torch.inference_mode(), self.residuals.keeping(), reading:
-            share.run([collector], kept)
+            share.run([collector], [tensors for tensors, _ in kept])
             collector.join(here())
-            self.outputs.kept.join(here(), self.outputs.layers, share.prompts)
-            self.residuals.kept.join(here(), self.residuals.depths, share.prompts)
-            for each in kept[2:]:
-                each.join(here(), self.prefixes.layers if self.prefixes else (), share.prompts)
+            for tensors, layers in kept:
+                tensors.join(here(), layers, share.prompts)
         return collector
 
     def _alike(self) -> list[_Alike]:
@@ -290,27 +288,19 @@ class _SharedPasses:
         return [_Alike.of(of, self.run, self.model) for of in found.values()]
 
     def _agrees(self, prefixes: Prefixes, alike: _Alike) -> bool:
-        """Whether ends of prompts give the logits of whole ones in this model, proved on the longest prompts."""
+        """Whether ends of prompts give the predictions of whole ones in this model, proved on the longest prompts."""
         assert alike.tails is not None
-        chosen = np.argsort(-self.lengths, kind="stable")[:_PROVED_ON]
-        whole = make_batch(self.run.ids, chosen, self.model.input_device)
+        chosen = np.sort(np.argsort(-self.lengths, kind="stable")[:_PROVED_ON])
         ends = Batch(tails(self.run.ids, chosen, alike.tails), self.model.input_device)
-        depth = prefixes.layers.start
-        with torch.inference_mode(), listening(self.model, Listener()):
-            plain = self.model.module(input_ids=whole.ids, use_cache=False).logits
-            for each in (self.residuals.kept, prefixes.keys, prefixes.values):
-                each.begin(ends)
-            try:
-                with self.residuals.restarting(depth), prefixes.before_tails():
-                    short = self.model.module(input_ids=ends.ids, use_cache=False, **ends.layout).logits
-            except (TypeError, ValueError, RuntimeError):  # a family that takes no layout of ours
-                return False
-        last = RowIndex(np.sort(chosen), self.lengths[np.sort(chosen)] - 1)
-        one, other = (
-            logits[rows.item, rows.position][np.argsort(rows.row)]
-            for logits, rows in ((short, ends.rows(last)), (plain, whole.rows(last)))
-        )
-        return error_of_logits(one, other) <= BOUND[self.model.info.dtype]
+        for each in (self.residuals.kept, prefixes.kept):
+            each.begin(ends)
+
+        @contextmanager
+        def of_ends() -> Iterator[None]:
+            with self.residuals.restarting(prefixes.layers[0]), prefixes.before_tails():
+                yield
+
+        return agrees(self.model, ends, chosen, self.run.ids, of_ends())
 
     def _batches(self, n_tokens: int, starts: Int[np.ndarray, " prompt"] | None = None) -> Batches:
         alone = each_alone(self.run.ids, self.run.prompts.cluster_codes)
@@ -396,7 +386,7 @@ class _SharedPasses:
         editor.observers = [each.see for each in sizes]
         share = Share(model, self._batches(max(1, self._tokens(alike) // n), starts), ranks)
         before = None if starts is None else self.prefixes
-        others = [self.residuals.kept, editor, *sizes, *(() if before is None else (before.keys, before.values))]
+        others = [self.residuals.kept, editor, *sizes, *(() if before is None else (before.kept,))]
 
         with (
             torch.inference_mode(),

@@ -52,8 +52,8 @@ class Prefixes(Listener):
     """Keys and values of all prompts in the layers from `first` on, which tails attend to."""
 
     def __init__(self, model: Model, first: int, lengths: Int[np.ndarray, " prompt"]) -> None:
-        self.model, self.layers = model, range(first, model.info.n_layers)
-        self.keys, self.values = PromptTensors(lengths), PromptTensors(lengths)
+        self.model, self.layers = model, list(range(first, model.info.n_layers))
+        self.kept = PromptTensors(lengths)
 
     @staticmethod
     def fits(model: Model, first: int, lengths: Int[np.ndarray, " prompt"]) -> bool:
@@ -67,26 +67,22 @@ class Prefixes(Listener):
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
         """Keep what the announced batch has."""
         if call.layer in self.layers:
-            self.keys.put(call.layer, call.k.transpose(1, 2).flatten(2))
-            self.values.put(call.layer, call.v.transpose(1, 2).flatten(2))
+            self.kept.put(call.layer, torch.cat([call.k, call.v], dim=1).transpose(1, 2).flatten(2))
         return z
 
     @contextmanager
     def before_tails(self) -> Iterator[None]:
         """Let the tails of announced batches, repeated any number of times, attend to what lies before them."""
-        with listening(self.model, _Lending(self)):
+        with listening(self.model, _Lending(self.kept)):
             yield
 
 
 class _Lending(Listener):
-    def __init__(self, prefixes: Prefixes) -> None:
-        self.prefixes = prefixes
+    def __init__(self, kept: PromptTensors) -> None:
+        self.kept = kept
 
     def before(self, call: AttentionCall) -> None:
-        call.k = self._continued(self.prefixes.keys, call.layer, call.k)
-        call.v = self._continued(self.prefixes.values, call.layer, call.v)
-
-    def _continued(self, kept: PromptTensors, layer: int, x: torch.Tensor) -> torch.Tensor:
-        """`x` `[item, kv_head, pos, d_head]` behind what was kept of the tokens before."""
-        before = kept.before_batch(layer).to(x.device).unflatten(2, (x.shape[1], -1)).transpose(1, 2)
-        return torch.cat([before.repeat(len(x) // len(before), 1, 1, 1), x], dim=2)
+        before = self.kept.before_batch(call.layer).to(call.k.device).unflatten(2, (2 * call.k.shape[1], -1))
+        before = before.transpose(1, 2).repeat(len(call.k) // len(before), 1, 1, 1)  # [item, head, pos, d_head]
+        keys, values = before.chunk(2, dim=1)
+        call.k, call.v = torch.cat([keys, call.k], dim=2), torch.cat([values, call.v], dim=2)

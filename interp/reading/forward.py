@@ -123,12 +123,20 @@ def _agrees(model: Model, tree: Pack, ids: Ids) -> bool:
     """Whether prompts of a tree, its longest among them, end in the predictions that they end in alone."""
     by_length = tree.prompts[np.argsort([-len(ids[prompt]) for prompt in tree.prompts], kind="stable")]
     chosen = np.sort(by_length[:: max(1, len(by_length) // _PROVED_ON)])
+    return agrees(model, Batch([tree], model.input_device), chosen, ids)
+
+
+def agrees(
+    model: Model, together: Batch, chosen: Int[np.ndarray, " prompt"], ids: Ids,
+    within: AbstractContextManager[None] | None = None,
+) -> bool:  # fmt: skip
+    """Whether some prompts of a batch, which passes `within` this, end in the predictions that they end in alone."""
     ends = RowIndex(chosen, np.array([len(ids[prompt]) - 1 for prompt in chosen]))
-    together = Batch([tree], model.input_device)
     rows = together.rows(ends)
     with torch.inference_mode(), listening(model, Listener()):
         try:
-            logits = model.module(input_ids=together.ids, use_cache=False, **together.layout).logits
+            with within or nullcontext():
+                logits = model.module(input_ids=together.ids, use_cache=False, **together.layout).logits
         except (TypeError, ValueError, RuntimeError):  # a family that takes no layout of ours
             return False
         shared = logits[rows.item, rows.position][np.argsort(rows.row)]

@@ -92,7 +92,7 @@ def test_a_model_whose_ends_do_not_agree_is_read_whole(monkeypatch):
 
     def wrong(self, call, z):
         after(self, call, z)
-        self.values._kept[call.layer] += 1.0
+        self.kept._kept[call.layer] += 1.0
         return z
 
     monkeypatch.setattr(Prefixes, "after", wrong)
