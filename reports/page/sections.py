@@ -146,6 +146,8 @@ def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], tup
     groups: dict[str, None] = {}
     for row, name in _compared(findings):
         groups[row["group"]] = None
+        if not math.isfinite(row["value"]):
+            continue
         mark = ("▲" if row["difference"] > 0 else "▼") if row["verdict"] == "moved" else ""
         within = bool(row["null_low"] <= row["value"] <= row["null_high"])
         found.setdefault(row["probe"], {}).setdefault(name, {})[row["group"]] = Cell(short(row["value"]), mark, within)
