@@ -88,7 +88,7 @@ class Heads(Probe):
 
     `how`: of zero, mean and resample; the first is primary. `measure` is what heads are ranked by.
     `n_donors` draws of the other prompts for resampling, `n_random` subspaces a layer, `n_sets` random sets of each
-    size. `screen` (`auto`: where it leaves out more than half of the heads): the `n_screened` heads that it ranks
+    size. `screen` (`auto`: where that saves more than half of the edits): the `n_screened` heads that it ranks
     highest are ablated, those of the two layers that it is most wrong about, and `n_sampled` random ones by the primary
     ablation; it draws `n_draws` outcomes for each row.
     `n_sula`: SULA problems on which a language model's calibration is read under every edit too.
@@ -294,12 +294,14 @@ class Heads(Probe):
 
     def _plan_of(self, info: ModelInfo) -> Plan:
         drawn = (self.n_donors, self.n_random, self.n_sets, self.seed)
-        n_all = info.n_layers * info.n_heads
+        everything = Plan.of(info, self.how, *drawn)
+        if everything.n_all < 2 or self.screen == "off":
+            return everything
+        screened = Plan.of(info, self.how, *drawn, self.n_screened, self.n_sampled)
         can = self.measure != "entropy_error" and "offloaded" not in info.device
-        saves = n_all > 2 * (self.n_screened + self.n_sampled) and can
-        if n_all > 1 and (self.screen == "on" or (self.screen == "auto" and saves)):
-            return Plan.of(info, self.how, *drawn, self.n_screened, self.n_sampled)
-        return Plan.of(info, self.how, *drawn)
+        leaves_out = everything.n_all > self.n_screened + self.n_sampled
+        saves = leaves_out and 2 * sum(screened.counted().values()) < sum(everything.counted().values())
+        return screened if self.screen == "on" or (can and saves) else everything
 
     def _screened_by(self, base: Capture) -> Literal["posterior_kl", "next_kl", "loss"]:
         """The measure that the screen estimates; a distance of entropies has none."""

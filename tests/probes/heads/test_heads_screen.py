@@ -70,6 +70,9 @@ def test_the_heads_of_a_small_model_are_all_measured_and_those_of_a_large_one_sc
     small = synthetic_capture(SMALL.needs, Shape(n_prompts=20))
     large = synthetic_capture(SMALL.needs, Shape(n_prompts=20, n_layers=12, n_heads=16))
     assert SMALL.screening(small) is None and SMALL.screening(large) is not None
+    deep = synthetic_capture(SMALL.needs, Shape(n_prompts=20, n_layers=18, n_heads=4))  # few heads, many subspaces
+    assert Heads().screening(deep) is not None
+    assert Heads().screening(synthetic_capture(SMALL.needs, Shape(n_prompts=20, n_layers=6, n_heads=6))) is None
     assert replace(SMALL, screen="off").screening(large) is None
     assert replace(SMALL, screen="on", n_screened=3, n_sampled=6).screening(small) is not None
     assert replace(SMALL, measure="entropy_error").screening(large) is None
