@@ -339,7 +339,7 @@ for (const figure of document.querySelectorAll("figure:has(.plot)")) {
 
 // ---- tables ----------------------------------------------------------------------------------------------------
 
-// The same rule as interp/words.py: three digits, no trailing zeros, powers of ten beyond 0.0001 and a million.
+// The same rule as interp/formatting.py: three digits, no trailing zeros, powers of ten beyond 0.0001 and a million.
 function cellText(value) {
   if (value === null) return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
