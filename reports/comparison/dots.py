@@ -69,11 +69,14 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
 
 
 def _title(headline: Table) -> str:
-    """What differs, most clearly first: `5 of 24 headline numbers differ, most clearly: slope (lower in b), ...`."""
+    """`5 of 24 headline numbers differ: most clearly slope (lower in b) ...`: of those outside their null, if any."""
     judged = np.isin(headline["verdict"], ("moved", "within"))
     moved = np.flatnonzero(headline["verdict"] == "moved")
-    if not len(moved):
+    n_moved = len(moved)
+    if not n_moved:
         return f"None of {judged.sum()} headline numbers differs by more than its interval"
+    at_null = (headline["null_low"] <= headline["value"]) & (headline["value"] <= headline["null_high"])
+    moved = moved[~at_null[moved]] if not at_null[moved].all() else moved
     difference = headline["difference"][moved]
     near = np.where(difference > 0, headline["difference_low"][moved], headline["difference_high"][moved])
     with np.errstate(divide="ignore"):
@@ -85,8 +88,8 @@ def _title(headline: Table) -> str:
         f"{name} ({'higher' if headline['difference'][i] > 0 else 'lower'} in {cut(str(headline['group'][i]))})"
         for name, i in list(clearest.items())[:_NAMED]
     ]
-    differ, most = ("differs", "") if len(moved) == 1 else ("differ", "most clearly ")
-    return f"{len(moved)} of {judged.sum()} headline numbers {differ}: {most}{' and '.join(named)}"
+    differ, most = ("differs", "") if n_moved == 1 else ("differ", "most clearly ")
+    return f"{n_moved} of {judged.sum()} headline numbers {differ}: {most}{' and '.join(named)}"
 
 
 def _keys(table: Table) -> list[_Key]:

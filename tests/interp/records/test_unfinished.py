@@ -152,7 +152,7 @@ def test_conditions_that_are_done_are_not_read_again(tmp_path, at_once):
     asked = {"tokens_per_pass": 120, "name": "conditions"}
     alone = read_conditions(model, source, conditions, tokens_per_pass=120)
 
-    def stop(done, total, share):
+    def stop(done, total):
         if done == 5:
             raise Stopped(signal.SIGTERM)
 

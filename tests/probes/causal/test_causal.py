@@ -368,10 +368,10 @@ def test_bad_fields_are_refused_before_a_model_is_loaded(field, value, words):
 
 
 def test_settings_of_the_command_line_are_refused_as_early():
-    for field, value, words in [("doses", "inf", "not every dose"), ("doses", "half", "float"),
-                                ("axis", "pc2", "ridge, pc1, encoding"), ("fill", "median", "mean, zero"),
-                                ("layers", "1;x", "int, middle, all"), ("site", "k", "v, z, resid"),
-                                ("at", "first", "all, scored, last")]:  # fmt: skip
+    for field, value, words in [("doses", "inf", "not every dose"), ("doses", "half", "Give a number"),
+                                ("axis", "pc2", "encoding, pc1, ridge"), ("fill", "median", "mean, zero"),
+                                ("layers", "1;x", "whole number or middle or all"), ("site", "k", "resid, v, z"),
+                                ("at", "first", "all, last, scored")]:  # fmt: skip
         with pytest.raises(UsageError, match=words):
             choose_probes(["causal"], {"causal": {field: value}})
     assert choose_probes(["causal"], {"causal": {"n_controls": "50"}})[0].probe.n_controls == 50
