@@ -257,6 +257,8 @@ class _SharedPasses:
         self.plain = self._unedited() if is_read or self.kept_depth else None
         if self.prefixes is not None and not self._agrees(self.prefixes, on_tails[0]):
             self.prefixes = None
+        if self.prefixes is None:
+            self.alike = [replace(alike, tails=None) for alike in self.alike]
 
     def _unedited(self) -> Collector:
         """The pass without edits: the residual stream, head outputs, and everything that any condition reads."""
@@ -324,7 +326,7 @@ class _SharedPasses:
                 assert self.plain is not None
                 yield c, self._capture(self.plain, c)
         for alike in self.alike:
-            own = self.lengths - (0 if self._starts(alike) is None else alike.tails)
+            own = self.lengths if alike.tails is None else self.lengths - alike.tails
             by_tokens = self._tokens(alike) // (len(own) * int(own.max()))
             at_once = max(1, min(by_tokens, most_sequences() // len(self.lengths)))
             variants = alike.conditions
@@ -335,13 +337,10 @@ class _SharedPasses:
         for alike in passes if together else passes[ranks.rank :: ranks.size]:
             yield from self._edited(alike, ranks if together else ALONE)
 
-    def _starts(self, alike: _Alike) -> Int[np.ndarray, " prompt"] | None:
-        """Where its passes start in the prompts; None: they are over whole prompts."""
-        return None if self.prefixes is None else alike.tails
-
     def _tokens(self, alike: _Alike) -> int:
-        starts = self._starts(alike)
-        return self.tokens_per_pass if starts is None else tokens_of_tails(self.tokens_per_pass, starts, self.lengths)
+        """How many tokens pass at once."""
+        n = self.tokens_per_pass
+        return n if alike.tails is None else tokens_of_tails(n, alike.tails, self.lengths)
 
     def prove(self) -> list[Check]:
         """The proof of the first condition of every kind, on two prompts that may share a pass."""
@@ -364,8 +363,7 @@ class _SharedPasses:
 
     def _edited(self, alike: _Alike, ranks: Ranks) -> Iterable[tuple[Condition, Capture]]:
         """The passes of a few conditions that differ in numbers alone, their batches shared among `ranks`."""
-        variants, starts = alike.conditions, self._starts(alike)
-        model, n = self.model, len(variants)
+        model, variants, n = self.model, alike.conditions, len(alike.conditions)
         needs = variants[0].needs
         start = self.residuals.start_of(alike.first_layer)
         if any(need.site in OF_THE_END for need in needs):
@@ -384,8 +382,8 @@ class _SharedPasses:
         depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, n, alike.rows, self.outputs)
         editor.observers = [each.see for each in sizes]
-        share = Share(model, self._batches(max(1, self._tokens(alike) // n), starts), ranks)
-        before = None if starts is None else self.prefixes
+        share = Share(model, self._batches(max(1, self._tokens(alike) // n), alike.tails), ranks)
+        before = None if alike.tails is None else self.prefixes
         others = [self.residuals.kept, editor, *sizes, *(() if before is None else (before.kept,))]
 
         with (
