@@ -1,5 +1,6 @@
 """Processes that would do the same thing into the same folder take turns, and one that died is not waited for."""
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -45,7 +46,17 @@ def _taken(lock: Path, what: str):
     try:
         held.acquire(timeout=0)
     except Timeout:
-        warnings.warn(f"waiting: another process is {what} (the lock is {lock})", RuntimeWarning, stacklevel=5)
+        words = f"waiting: another process is {what} (the lock is {lock})"
+        warnings.warn(words, RuntimeWarning, stacklevel=_level_of_caller())
         held.acquire()
         return held, True
     return held, False
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` by which a warning of the function that calls this names the line that called the toolkit."""
+    ours = ("interp", "contextlib")
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
+        level, frame = level + 1, frame.f_back
+    return level

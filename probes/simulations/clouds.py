@@ -73,8 +73,9 @@ def _told_apart(text: Text) -> tuple[str, ...]:
     """
     beyond = () if text.class_is_pc1 or text.length_tells else ("r2_beyond_token",)
     kept = () if text.unequal else ("r2",)
-    # what a cluster shares is taken out, so that how much that is makes no other world
-    within = ("r2_within_clusters",) if text.clusters != "alone" and text.alike > 0.5 else ()
+    # what a cluster shares is taken out, so that how much it is, and which tokens, makes no other simulation
+    is_own = text.clusters != "alone" and text.alike > 0.5 and not text.few_tokens
+    within = ("r2_within_clusters",) if is_own else ()
     return (*kept, *beyond, *within, "best_layer_r2", "pc1_correlation")
 
 

@@ -255,7 +255,7 @@ class ValueAxis(Probe):
             read = {at: self._beyond_previous(places[at], at, previous, setting) for at in {primary, best}}
             found = {PREVIOUS: read[primary], f"best_layer_{PREVIOUS}": read[best]}
         if setting.pool.clusters is not None and setting.pool.one_row_each:
-            found[WITHIN_CLUSTERS] = self._within_clusters(places[primary], primary, setting)
+            found[WITHIN_CLUSTERS] = self._within_clusters(places[primary], setting)
         return {name: quantities.scalar(name, of) for name, of in found.items()}
 
     def _beyond_previous(
@@ -274,7 +274,7 @@ class ValueAxis(Probe):
         halvings = [Halving.of(h.fitting, h.judged, design, tokens) for h in setting.halvings]
         return _read_alone(place, at, labels, halvings, WITHIN_TOKEN, setting.counted[WITHIN_TOKEN], pool)
 
-    def _within_clusters(self, place: Layer, at: int, setting: Setting) -> Estimates:
+    def _within_clusters(self, place: Layer, setting: Setting) -> Estimates:
         """The ridge axis at one place, labels and activations measured from the mean of their cluster."""
         pool, nothing = setting.pool, np.empty((setting.pool.rows.n_rows, 0))
         targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
