@@ -28,6 +28,7 @@ SAID: Mapping[Verdict, str] = {
 """A verdict as it opens its sentence; a number whose probe declares no question has none. An answer depends where a
 control puts the number on the other side of its null."""
 
+_SITES = {"v": "the values of", "z": "the head outputs of", "resid": "the residual stream at"}
 _LAST = 1_000  # the place of what declares no question
 
 
@@ -77,7 +78,8 @@ def answers(record: RunRecord, model: str = "") -> tuple[Answer, ...]:
     found: list[tuple[int, Answer]] = []
     for probe, findings in record.findings.items():
         mine = [h for h in judged if h.probe == probe]
-        said = [*_declared(findings, mine, record.parameters.get(probe, {}), model)]
+        parameters, n_layers = record.parameters.get(probe, {}), record.model.get("n_layers") or 0
+        said = [*_declared(findings, mine, parameters, model, n_layers)]
         found += said or [(_LAST, number(h)) for h in mine]
     return tuple(answer for _, answer in sorted(found, key=lambda each: each[0]))
 
@@ -102,7 +104,7 @@ def number(h: Headline) -> Answer:
 
 
 def _declared(
-    findings: Findings, judged: Sequence[Headline], parameters: Mapping[str, Any], model: str
+    findings: Findings, judged: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int
 ) -> Iterator[tuple[int, Answer]]:
     """The answers that a probe declares: of each question the first whose number is a headline."""
     cls = _class_of(findings.probe)
@@ -114,7 +116,18 @@ def _declared(
         if h is not None and said.question not in asked:
             asked.add(said.question)
             target = said.target if column == usual.get("target") else f"“{column}”"
-            yield said.order, _answer(said, h, findings, {"model": model, "target": target})
+            words = {"model": model, "target": target, "place": _place(parameters, n_layers)}
+            yield said.order, _answer(said, h, findings, words)
+
+
+def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
+    """`the values of the last layer`: what a probe read by its own parameters; of several sites the first."""
+    site = parameters.get("site") or next(iter(parameters.get("sites", ())), "")
+    layers = parameters["layers"][0] if parameters.get("layers") else [parameters.get("layer", -1)]
+    last, one = (n_layers, "depth") if site == "resid" else (n_layers - 1, "layer")
+    whole = {-1: "the last layer", last: "the last layer", "middle": "the middle layer", "all": "all layers"}
+    named = [whole.get(layer, f"{one} {layer}") for layer in layers]
+    return f"{_SITES.get(site, 'the activations of')} {' and '.join(named)}"
 
 
 def _class_of(probe: str) -> type[Question] | None:
@@ -127,7 +140,7 @@ def _class_of(probe: str) -> type[Question] | None:
 
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
     values = _Values({name: _value(s) for name, s in findings.scalars.items()})
-    values.update(words, value=_value(h.scalar), size=with_unit(short(abs(h.scalar.value)), h.scalar.unit))
+    values.update(words, value=_value(h.scalar), size=_size(h.scalar), fact=findings.facts.get(h.name, ""))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     verdict = _verdict(said, h)
     if h.objections:
@@ -166,7 +179,11 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
 
 def _with_twins(sentence: str, h: Headline) -> str:
     """The same with the number as its controls give it, and a "but" before one on the other side of its null."""
-    twins = [f"{'but ' if _is_reversed(h, s) else ''}{c.words}: {_value(s)}" for c, s in h.controls]
+    twins = []
+    for control, s in h.controls:
+        turned = h.standing != "within" and s.value * h.scalar.value < 0
+        said = f"{_size(s)} in the opposite direction" if turned else _value(s)
+        twins.append(f"{'but ' if _is_reversed(h, s) else ''}{control.words}: {said}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
@@ -194,6 +211,10 @@ def _why(s: Scalar) -> str:
 
 def _value(s: Scalar) -> str:
     return with_unit(short(s.value), s.unit)
+
+
+def _size(s: Scalar) -> str:
+    return with_unit(short(abs(s.value)), s.unit)
 
 
 def _null(s: Scalar) -> str:

@@ -96,16 +96,20 @@ def _bar(what: str) -> Iterator[Report]:
 
 
 class _Pace:
-    """How long the rest will take by what was done since the first report: before it came what is done once."""
+    """How long the rest will take by what was done since the first report: before it came what is done once.
+
+    Where less is done than before, a new count has begun.
+    """
 
     def __init__(self) -> None:
-        self._first: tuple[float, float] | None = None
+        self._first, self._last = (0.0, 0.0), math.inf
 
     def left(self, share: float) -> str:
         """The time left in words, `share` of the work being done; nothing where that cannot be said."""
         now = time.monotonic()
-        if self._first is None:
+        if share < self._last:
             self._first = now, share
+        self._last = share
         since, before = self._first
         if not before < share < 1:
             return ""

@@ -102,9 +102,9 @@ class Belief(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of the activations explains {r2} of the variance of {target} in held-out sequences, and "
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out sequences, and "
             "{r2_beyond_position} of what position leaves open.",
-            "A linear readout of the activations predicts {target} no better than one fitted to shuffled values.",
+            "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
             limit="A model that is trained to predict it holds it in the last layer, next to the output; the figures "
             "show earlier layers. What can be decoded need not be used.", target="the exact Bayesian posterior",
         ),

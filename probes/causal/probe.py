@@ -101,10 +101,12 @@ class Causal(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
-            "Removing it changes the prediction by {kl} (KL), {value} more than removing matched directions does.",
-            "Removing it changes the prediction by {kl} (KL), no more than removing matched directions does, a "
-            "difference of {value}.",
-            "Removing it changes the prediction by {kl} (KL), {size} less than removing matched directions does.",
+            "Removing it from {place} changes the prediction by {kl} (KL), {value} more than removing matched "
+            "directions does.",
+            "Removing it from {place} changes the prediction by {kl} (KL), no more than removing matched "
+            "directions does, a difference of {value}.",
+            "Removing it from {place} changes the prediction by {kl} (KL), {size} less than removing matched "
+            "directions does.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),
     )  # fmt: skip

@@ -93,8 +93,9 @@ class Manifold(Probe):
         Sentences(
             80, "Does the direction of largest variance follow {target}?",
             ("entropy_correlation", "{column}_correlation"),
-            "The first principal component has rank correlation {value} with {target}.",
-            "The first principal component has rank correlation {value} with {target}, no more than by chance.",
+            "The first principal component of {place} has rank correlation {value} with {target}.",
+            "The first principal component of {place} has rank correlation {value} with {target}, no more than by "
+            "chance.",
             limit="Order along one axis does not mean that the prompts lie on a line.",
         ),
     )  # fmt: skip

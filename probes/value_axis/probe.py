@@ -100,8 +100,9 @@ class ValueAxis(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of the activations explains {r2} of the variance of {target} in held-out prompts.",
-            "A linear readout explains {r2} of the variance of {target} in held-out prompts, no more than by chance.",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out prompts.",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out prompts, no more than "
+            "by chance.",
             limit="What can be decoded need not be used by the model; the probe causal tests that.",
         ),
     )  # fmt: skip

@@ -14,12 +14,11 @@ from interp.probe import Figure
 from interp.table import Table
 
 from ..page.sections import question_of
-from .names import cut, in_words, label_of, row_label
+from .names import cut, in_words, row_label
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_NAMED = 2  # numbers that the title names
 _QUESTION = 56  # characters of a line of a question
 _APART, _SPREAD = 0.34, 0.6  # of a row: between two groups at most, and over all of them
 _ABOVE, _BELOW = 0.35, 0.15  # of a row: how far its name lies above its middle, and its dots below
@@ -69,27 +68,11 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
 
 
 def _title(headline: Table) -> str:
-    """`5 of 24 headline numbers differ: most clearly slope (lower in b) ...`: of those outside their null, if any."""
-    judged = np.isin(headline["verdict"], ("moved", "within"))
-    moved = np.flatnonzero(headline["verdict"] == "moved")
-    n_moved = len(moved)
+    """`5 of 24 headline numbers differ`."""
+    n, n_moved = (int(np.isin(headline["verdict"], verdicts).sum()) for verdicts in (("moved", "within"), ("moved",)))
     if not n_moved:
-        return f"None of {judged.sum()} headline numbers differs by more than its interval"
-    at_null = (headline["null_low"] <= headline["value"]) & (headline["value"] <= headline["null_high"])
-    moved = moved[~at_null[moved]] if not at_null[moved].all() else moved
-    difference = headline["difference"][moved]
-    near = np.where(difference > 0, headline["difference_low"][moved], headline["difference_high"][moved])
-    with np.errstate(divide="ignore"):
-        order = np.argsort(-np.abs(difference / (difference - near)), kind="stable")
-    clearest: dict[str, int] = {}
-    for i in moved[order].tolist():
-        clearest.setdefault(label_of(headline, i), i)
-    named = [
-        f"{name} ({'higher' if headline['difference'][i] > 0 else 'lower'} in {cut(str(headline['group'][i]))})"
-        for name, i in list(clearest.items())[:_NAMED]
-    ]
-    differ, most = ("differs", "") if n_moved == 1 else ("differ", "most clearly ")
-    return f"{n_moved} of {judged.sum()} headline numbers {differ}: {most}{' and '.join(named)}"
+        return f"None of {n} headline numbers differs by more than its interval"
+    return f"{n_moved} of {n} headline numbers {'differs' if n_moved == 1 else 'differ'}"
 
 
 def _keys(table: Table) -> list[_Key]:

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from interp.findings import ALPHA, Findings, Null, Scalar
+from interp.formatting import short, with_unit
 from interp.probe import Figure, Sentences
 from interp.statistics.exact_sign_flips import smallest_p
 from interp.statistics.intervals import count_band
@@ -21,6 +22,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table
 
+from .names import label_of
 from .runs import TUNNEL, Compared, open_compared
 from .tables import (
     MIN_MODELS,
@@ -34,6 +36,8 @@ from .tables import (
 )
 
 JUDGED = ("moved", "within")
+N_NAMED = 3
+"""Numbers that the answer names."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Comparison(Study):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Do headline numbers differ by more than chance?", ("n_moved",),
-            "{value} out of {n} have a difference whose 95 % interval excludes 0.",
+            "{value} out of {n} have a difference whose 95 % interval excludes 0. {fact}",
             "{value} out of {n} have a difference whose 95 % interval excludes 0, no more than by chance.",
         ),
     )  # fmt: skip
@@ -77,6 +81,7 @@ class Comparison(Study):
             tables={name: table for name, table in tables.items() if table.n_rows},
             notes=tuple(_notes(compared, differences)),
             headline=("n_moved",),
+            facts={"n_moved": clearest(differences)},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -104,6 +109,30 @@ def n_moved(differences: Table) -> Scalar:
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",
         meaning="headline numbers whose difference from the reference has an interval that excludes 0",
     )  # fmt: skip
+
+
+def clearest(differences: Table) -> str:
+    """`Clearest: slope, 0.2 in b and 0.7 in a; ...`: the largest differences for their intervals.
+
+    Numbers inside their own null are left out where others differ too.
+    """
+    headline = differences.where(differences["is_headline"])
+    moved = np.flatnonzero(headline["verdict"] == "moved")
+    if not len(moved):
+        return ""
+    at_null = (headline["null_low"] <= headline["value"]) & (headline["value"] <= headline["null_high"])
+    moved = moved[~at_null[moved]] if not at_null[moved].all() else moved
+    difference = headline["difference"][moved]
+    near = np.where(difference > 0, headline["difference_low"][moved], headline["difference_high"][moved])
+    with np.errstate(divide="ignore"):
+        order = np.argsort(-np.abs(difference / (difference - near)), kind="stable")
+    said: dict[str, str] = {}
+    for i in moved[order].tolist():
+        value, other = headline["value"][i], headline["value"][i] - headline["difference"][i]
+        unit, group, against = (str(headline[column][i]) for column in ("unit", "group", "against"))
+        name = label_of(headline, i)
+        said.setdefault(name, f"{name}, {with_unit(short(value), unit)} in {group} and {short(other)} in {against}")
+    return f"Clearest: {'; '.join(list(said.values())[:N_NAMED])}."
 
 
 def _notes(compared: Compared, differences: Table) -> list[str]:

@@ -51,7 +51,8 @@ def read_on(record: RunRecord) -> list[str]:
     sizes = [str(model["family"])] if model.get("family") else []
     sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
     sizes += [f"{_count(model['n_parameters'])} parameters"] if model.get("n_parameters") else []
-    return [*([", ".join(sizes)] if sizes else []), prompts_in_words(record)]
+    others = [_set_in_words(each) for each in record.prompts.get("others", ())]
+    return [*([", ".join(sizes)] if sizes else []), prompts_in_words(record), *others]
 
 
 def _compared(record: RunRecord) -> dict[str, list[str]]:
@@ -89,14 +90,19 @@ def prompts_in_words(record: RunRecord) -> str:
     prompts = record.prompts
     if not prompts.get("n"):
         return "no prompts"
-    n, draw, clusters = prompts["n"], prompts.get("draw"), prompts.get("clusters") or {"n": prompts["n"]}
-    those = f"{n:,} {prompts.get('unit', 'prompt')}s"
-    if clusters["n"] < n:
-        those += f" in {clusters['n']:,} clusters, by {clusters['by']},"
-    those += f" of “{prompts.get('name', 'an unnamed set')}”"
+    those, draw = _set_in_words(prompts), prompts.get("draw")
     if draw:
         return f"{those} (some probes: a subsample of {draw.get('n_drawn', '?')}, spread over next-token entropy)"
     return those
+
+
+def _set_in_words(prompts: Mapping[str, Any]) -> str:
+    """`1,750 prompts in 250 clusters, by the column problem, of “sula”`."""
+    n, clusters = prompts["n"], prompts.get("clusters") or {"n": prompts["n"]}
+    those = f"{n:,} {prompts.get('unit', 'prompt')}s"
+    if clusters["n"] < n:
+        those += f" in {clusters['n']:,} clusters, by {clusters['by']},"
+    return f"{those} of “{prompts.get('name', 'an unnamed set')}”"
 
 
 def python(record: RunRecord) -> str | None:

@@ -29,6 +29,7 @@ from .calibration import the_tunnel
 from .sections import Section, headline, opening, sections, side_by_side
 from .security import policy, script_json
 from .tabulate import N_ROWS
+from .terms import terms_of
 
 N_OPEN = 2
 """Figures of a probe that are drawn at once; the others open on request."""
@@ -118,8 +119,10 @@ def _said(record: RunRecord) -> dict[str, Any]:
     """The answers as a template takes them: the first, those after it, and the line of what cannot be told."""
     found = answers(record)
     lead, *others = settled(found) or (None,)
+    shown = [each for answer in found for each in (answer.question, answer.sentence, answer.evidence)]
     return {
         "lead": lead, "others": others[:N_ANSWERS], "unclear": unclear(found),
+        "terms": terms_of([*shown, *about.read_on(record)]),
         "contradictions": contradictions(record.findings), "compared": side_by_side(record.findings),
     }  # fmt: skip
 

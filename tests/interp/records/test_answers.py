@@ -67,7 +67,7 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
             "is 1 bits lower with the prompt's own keys than with another prompt's keys (but without",
         ),
         (NO, "yes", "(without the first position: 0.1 bits)"),
-        (scalar(-0.1, 0.8), "depends", "(but without the first position: −0.1 bits)"),
+        (scalar(-0.1, 0.8), "depends", "(but without the first position: 0.1 bits in the opposite direction)"),
     ],
 )
 def test_the_twin_of_a_number_stands_in_the_same_sentence_and_may_turn_the_answer(twin, verdict, words):
@@ -124,6 +124,20 @@ def test_another_target_has_its_name_in_question_and_answer():
 def test_a_probe_that_declares_nothing_or_is_gone_gives_its_headline_numbers():
     (answer,) = answers(record_of(Findings("gone", {"x": replace(YES, meaning="Bits of it.")}, headline=("x",))))
     assert (answer.question, answer.said) == ("Bits of it", "1 bits, above its null.")
+
+
+def test_the_sentence_names_the_site_and_the_layer_that_were_read():
+    findings = Findings("value_axis", {"r2": YES}, headline=("r2",))
+    said = [
+        answers(record_of(findings, sites=[site, "q"], layer=layer))[0].sentence
+        for site, layer in (("v", -1), ("v", 1), ("resid", -1), ("resid", 3))
+    ]
+    n = made_record().model["n_layers"]
+    assert n > 4
+    assert [text.split(" explains")[0].removeprefix("A linear readout of ") for text in said] == [
+        "the values of the last layer", "the values of layer 1", "the residual stream at the last layer",
+        "the residual stream at depth 3",
+    ]  # fmt: skip
 
 
 def test_numbers_that_an_older_record_lacks_are_dashes():

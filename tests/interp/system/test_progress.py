@@ -75,6 +75,15 @@ def test_time_left_is_told_by_the_work_since_the_first_report(capsys, monkeypatc
     ]
 
 
+def test_a_second_count_is_timed_by_itself(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with reporting("conditions") as report:
+        for now[0], done, total in ((100.0, 1, 2), (120.0, 2, 2), (140.0, 1, 11), (160.0, 6, 11)):
+            report(done, total)
+    assert capsys.readouterr().err.splitlines()[-1] == "conditions: 6 of 11 after 160 s, about 20 s left"
+
+
 def test_quiet_says_nothing(capsys):
     with reporting("reading a model", quiet=True) as report:
         report(1, 1)

@@ -14,6 +14,7 @@ import interp
 from interp.cli.app import app
 from interp.errors import RecordError, UsageError
 from interp.findings import Findings, Null, Scalar
+from interp.records.answers import answers
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.running.spec import make_study
@@ -261,7 +262,7 @@ def drawn(record):
 def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     record = compared(tmp_path, [made("a", 1.0, card=card(0, 0.1)), made("b", 3.0, card=card(1, 0.105, d_head=2))])
     figure = drawn(record)["numbers"]
-    assert figure.title == "1 of 2 headline numbers differs: share (higher in b)"
+    assert figure.title == "1 of 2 headline numbers differs"
     said = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
     asked = ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
     assert said == [f"<b>{asked[0]}</b>", "KL from the exact posterior (bits)", f"<b>{asked[1]}</b>", "share (bits)"]
@@ -279,7 +280,7 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     [
         ((1.0, 1.01), "None of 1 headline numbers differs by more than its interval"),
         ((1.0, math.nan), "None of 0 headline numbers differs by more than its interval"),
-        ((3.0, 1.0), "1 of 1 headline numbers differs: share (lower in b)"),
+        ((3.0, 1.0), "1 of 1 headline numbers differs"),
     ],
 )
 def test_the_title_of_two_says_what_differs(tmp_path, values, title):
@@ -312,7 +313,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figures = drawn(record)
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
-    assert figure.title == "2 of 3 headline numbers differ: most clearly share (higher in b)"
+    assert figure.title == "2 of 3 headline numbers differ"
+    assert answers(record)[0].sentence.endswith("excludes 0. Clearest: share, 3 bits in b and 1 in a.")
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"

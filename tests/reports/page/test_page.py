@@ -2,10 +2,13 @@
 
 import base64
 import hashlib
+import tomllib
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
 from interp.reports.page.render import html, render
+from interp.reports.page.terms import terms_of
 
 from interp import registry
 from interp.errors import RecordError
@@ -78,6 +81,28 @@ def test_a_page_opens_with_the_question_a_sentence_for_every_headline_number_and
     order = [e.attributes.get("id") for e in page.elements]
     assert order.index("pictures-map") < order.index("numbers") < order.index("pictures-depth")
     assert sum(e.attributes.get("class") == "question" for e in page.elements) == 3
+
+
+def test_a_page_explains_the_terms_of_its_answers_and_no_others():
+    shown = terms_of(["A linear readout of the values of the last layer explains 0.4; p = 0.01"])
+    assert [term for term, _ in shown] == ["linear readout", "values", "p"]
+    text = parse(html(made_record())).text
+    said = text[: text.index("Number by number")]
+    assert "baseline what the same measurement gives" in said and "J-space" not in said
+
+
+def test_every_explained_term_can_stand_on_a_page():
+    declared = [said for probe in registry.entries("probe") for said in registry.load_entry("probe", probe).sentences]
+    texts = [text for said in declared for text in (said.question, said.yes, said.no, said.opposite)]
+    texts += [
+        "tunnel:x",
+        "“sula”",
+        "without the first position; baseline 0; p = 0.1",
+        "the values of",
+        "the next-token entropy",
+    ]
+    known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
+    assert [term for term, _ in terms_of(texts)] == list(known)
 
 
 def test_figures_beyond_the_first_two_of_a_probe_are_folded():
@@ -220,7 +245,14 @@ def test_an_unfinished_record_renders_and_says_so(status, words):
 
 def test_few_clusters_are_told_above_the_numbers_and_explained_with_the_prompts_of_every_set():
     record = made_record()
-    others = [{"name": "sula", "n": 8, "clusters": {"n": 2, "caution": "8 in 2"}, "notes": ["a note of the other"]}]
+    others = [
+        {
+            "name": "sula",
+            "n": 8,
+            "clusters": {"n": 2, "by": "problem", "caution": "8 in 2"},
+            "notes": ["a note of the other"],
+        }
+    ]
     clusters = {"n": 48, "by": "shared wording", "caution": "288 <in> 48", "examples": ["one and another"]}
     prompts = {"name": "mixed", "n": 288, "clusters": clusters, "notes": ["how <they> were found"], "others": others}
     page, plain = parse(html(replace(record, prompts=prompts))), parse(html(record))
