@@ -20,13 +20,14 @@ from interp.records.power import detectable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 
-Verdict = Literal["yes", "partly", "no", "opposite", "depends", "unclear", "number"]
+Verdict = Literal["yes", "partly", "no", "unshown", "opposite", "depends", "unclear", "number"]
 SAID: Mapping[Verdict, str] = {
-    "yes": "Yes.", "partly": "Partly.", "no": "No.", "opposite": "No, the opposite.", "depends": "It depends.",
-    "unclear": "Cannot tell.", "number": "",
+    "yes": "Yes.", "partly": "Partly.", "no": "No.", "unshown": "Not shown.", "opposite": "No, the opposite.",
+    "depends": "It depends.", "unclear": "Cannot tell.", "number": "",
 }  # fmt: skip
 """A verdict as it opens its sentence; a number whose probe declares no question has none. An answer depends where a
-control puts the number on the other side of its null."""
+control puts the number on the other side of its null. Something is not shown, and not denied, where the number lies
+more than half as far from its null as what would be found 80 % of the time."""
 
 _SITES = {"v": "the values of", "z": "the head outputs of", "resid": "the residual stream at"}
 _LAST = 1_000  # the place of what declares no question
@@ -125,7 +126,8 @@ def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
     site = parameters.get("site") or next(iter(parameters.get("sites", ())), "")
     layers = parameters["layers"][0] if parameters.get("layers") else [parameters.get("layer", -1)]
     last, one = (n_layers, "depth") if site == "resid" else (n_layers - 1, "layer")
-    whole = {-1: "the last layer", last: "the last layer", "middle": "the middle layer", "all": "all layers"}
+    end = f"the last layer ({last})"
+    whole = {-1: end, last: end, "middle": "the middle layer", "all": "all layers"}
     named = [whole.get(layer, f"{one} {layer}") for layer in layers]
     return f"{_SITES.get(site, 'the activations of')} {' and '.join(named)}"
 
@@ -141,6 +143,7 @@ def _class_of(probe: str) -> type[Question] | None:
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
     values = _Values({name: _value(s) for name, s in findings.scalars.items()})
     values.update(words, value=_value(h.scalar), size=_size(h.scalar), fact=findings.facts.get(h.name, ""))
+    values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     verdict = _verdict(said, h)
     if h.objections:
@@ -149,7 +152,7 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
         sentence = f"{_why(h.scalar)}."
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
-        sentence = _with_twins(chosen.format_map(values), h)
+        sentence = _with_twins(_conditioned(chosen.format_map(values), h), h)
     return Answer(said.question.format_map(values), verdict, sentence, _change(said, h, verdict), h)
 
 
@@ -157,7 +160,8 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
     if h.objections or h.standing == "unjudged":
         return "unclear"
     if h.standing == "within":
-        return "no"
+        effect = _least(said, h.scalar)
+        return "unshown" if effect is not None and 2 * _beyond_null(said, h.scalar) > effect else "no"
     if any(_is_reversed(h, s) for _, s in h.controls):
         return "depends"
     if h.standing != said.expected:
@@ -177,6 +181,11 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
     return standing in {"above", "below"} - {h.standing}
 
 
+def _conditioned(sentence: str, h: Headline) -> str:
+    """The sentence with what a number leaves out, where its twin counts it."""
+    return f"Without the first position, {sentence[:1].lower()}{sentence[1:]}" if "_no_first" in h.name else sentence
+
+
 def _with_twins(sentence: str, h: Headline) -> str:
     """The same with the number as its controls give it, and a "but" before one on the other side of its null."""
     twins = []
@@ -194,14 +203,25 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
         return "If that control agreed, the answer would be yes."
     if s.underpowered:
         return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
-    effect = detectable(s) if verdict == "no" else None
-    if effect is not None:
-        least = effect.above if said.expected == "above" else effect.below
+    least = _least(said, s) if verdict in ("no", "unshown") else None
+    if least is not None:
         return (
             f"A difference of {with_unit(short(least), s.unit)} from the baseline would be found 80 % of the time, "
             f"a smaller one with more {s.n_unit}s."
         )
     return said.limit if verdict == "yes" else ""
+
+
+def _least(said: Sentences, s: Scalar) -> float | None:
+    """The smallest effect in the expected direction that would be found 80 % of the time; None where it is unknown."""
+    effect = detectable(s)
+    return None if effect is None else effect.above if said.expected == "above" else effect.below
+
+
+def _beyond_null(said: Sentences, s: Scalar) -> float:
+    """How far a number lies beyond its null in the expected direction."""
+    assert s.null is not None
+    return (s.value - s.null.value) * (1 if said.expected == "above" else -1)
 
 
 def _why(s: Scalar) -> str:

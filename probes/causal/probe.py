@@ -103,7 +103,7 @@ class Causal(Probe):
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction by {kl} (KL), {value} more than removing matched "
             "directions does.",
-            "Removing it from {place} changes the prediction by {kl} (KL), no more than removing matched "
+            "Removing it from {place} changes the prediction by {kl} (KL), about as much as removing matched "
             "directions does, a difference of {value}.",
             "Removing it from {place} changes the prediction by {kl} (KL), {size} less than removing matched "
             "directions does.",

@@ -95,7 +95,7 @@ class Manifold(Probe):
             ("entropy_correlation", "{column}_correlation"),
             "The first principal component of {place} has rank correlation {value} with {target}.",
             "The first principal component of {place} has rank correlation {value} with {target}, no more than by "
-            "chance.",
+            "chance ({null}).",
             limit="Order along one axis does not mean that the prompts lie on a line.",
         ),
     )  # fmt: skip

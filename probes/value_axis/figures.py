@@ -55,7 +55,7 @@ def _held_out(table: Table, target: Target) -> Figure:
         "Each point is a held-out prompt, at the primary layer. On the dashed line the prediction is exact; a cloud "
         "along the dotted vertical line would predict nothing."
     )
-    return Figure("held_out", f"{target.title} predicted by one direction", reading, chart.plot, "held_out")
+    return Figure("held_out", f"{target.title} predicted by a linear readout", reading, chart.plot, "held_out")
 
 
 def _by_site(table: Table, target: Target) -> Figure:

@@ -20,8 +20,9 @@ from interp.statistics.exact_sign_flips import smallest_p
 from interp.statistics.intervals import count_band
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import Table
+from interp.table import LABEL, Table
 
+from ..page import about
 from .names import label_of
 from .runs import TUNNEL, Compared, open_compared
 from .tables import (
@@ -36,7 +37,7 @@ from .tables import (
 )
 
 JUDGED = ("moved", "within")
-N_NAMED = 3
+N_NAMED = 2
 """Numbers that the answer names."""
 
 
@@ -58,8 +59,8 @@ class Comparison(Study):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Do headline numbers differ by more than chance?", ("n_moved",),
-            "{value} out of {n} have a difference whose 95 % interval excludes 0. {fact}",
-            "{value} out of {n} have a difference whose 95 % interval excludes 0, no more than by chance.",
+            "{value} of {n} have a 95 % interval that excludes 0, by chance about {null} would. {fact}",
+            "{value} of {n} have a 95 % interval that excludes 0, by chance about {null} would.",
         ),
     )  # fmt: skip
 
@@ -74,6 +75,7 @@ class Comparison(Study):
             "numbers": numbers_table(compared),
             "curves": curves_table(compared),
             "settings": settings_table(compared),
+            "runs": _runs(compared),
         }
         return Findings(
             probe=self.name,
@@ -109,6 +111,15 @@ def n_moved(differences: Table) -> Scalar:
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",
         meaning="headline numbers whose difference from the reference has an interval that excludes 0",
     )  # fmt: skip
+
+
+def _runs(compared: Compared) -> Table:
+    """What every run read, and whether its weights are rounded."""
+    rows = (
+        {"run": run.label, "read": " · ".join(about.read_on(run.record)), "quantised": about.quantised(run.record)}
+        for run in compared.runs
+    )
+    return Table.from_rows(rows, {"run": LABEL, "read": LABEL, "quantised": LABEL}, "Model and prompts of every run.")
 
 
 def clearest(differences: Table) -> str:

@@ -40,13 +40,12 @@ def asked(record: RunRecord) -> str:
 
 
 def read_on(record: RunRecord) -> list[str]:
-    """The model's family and sizes, and the prompts, in a few words each; of a comparison, what was compared with what.
+    """The model's family and sizes, and the prompts, in a few words each; of a comparison, those of every run.
 
     Nothing of other studies.
     """
     if is_study(record):
-        compared = [f"{listed(groups)} compared with {ref}" for ref, groups in _compared(record).items()]
-        return [each for each in compared if each != heading(record)]
+        return [f"{run}: {read}" for run, read, _ in _runs(record)]
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
@@ -61,6 +60,13 @@ def _compared(record: RunRecord) -> dict[str, list[str]]:
     held = found.tables.get("differences") if found else None
     pairs = {} if held is None else dict.fromkeys(zip(held["group"], held["against"], strict=True))
     return {ref: [group for group, other in pairs if other == ref] for _, ref in pairs if ref}
+
+
+def _runs(record: RunRecord) -> list[tuple[str, str, str]]:
+    """The runs of a comparison, each with what it read and how its weights are rounded; nothing of other studies."""
+    found = record.findings.get("comparison")
+    held = found.tables.get("runs") if found else None
+    return [] if held is None else [(row["run"], row["read"], row["quantised"]) for row in held.rows()]
 
 
 def is_study(record: RunRecord) -> bool:
@@ -119,10 +125,18 @@ def caution(record: RunRecord) -> str:
     """What holds of every number of the record: weights that are rounded, arrays that nobody checked."""
     if record.model.get("selfcheck"):
         return f"Captured by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
-    kinds = record.model.get("stored_as") or record.model.get("quantisation")
-    if not kinds:
-        return ""
-    return f"Quantised weights ({kinds}): all numbers describe the quantised model, not the original."
+    rounded = [(run, kinds) for run, _, kinds in _runs(record) if kinds] or [("", quantised(record))]
+    return " ".join(
+        f"Quantised weights{f' of {run}' if run else ''} ({kinds}): all numbers describe the quantised model, not the "
+        "original."
+        for run, kinds in rounded
+        if kinds
+    )
+
+
+def quantised(record: RunRecord) -> str:
+    """How the weights of a run are rounded; empty where they are not."""
+    return str(record.model.get("stored_as") or record.model.get("quantisation") or "")
 
 
 def methods(record: RunRecord) -> str:

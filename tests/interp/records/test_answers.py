@@ -85,6 +85,22 @@ def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes(interval, verdict):
     assert answer.verdict == verdict and answer.said.startswith(SAID[verdict])
 
 
+@pytest.mark.parametrize(("value", "verdict"), [(0.02, "no"), (-0.19, "no"), (0.19, "unshown")])
+def test_what_would_often_be_missed_is_not_denied(value, verdict):
+    """Of this null and interval a difference of 0.243 bits would be found 80 % of the time."""
+    (answer,) = answers(record_of(attention(scalar(value, 0.8), NO)))
+    assert answer.verdict == verdict and answer.said.startswith(SAID[verdict]) and "0.243 bits" in answer.change
+
+
+def test_a_number_without_the_first_position_says_so():
+    findings = attention(YES, OPPOSITE)
+    named = {"content_sharpening_no_first": YES, "twin": OPPOSITE}
+    findings = replace(findings, scalars=named, headline=("content_sharpening_no_first",), controls={})
+    assert answers(record_of(findings))[0].sentence.startswith(
+        "Without the first position, attention entropy is 1 bits"
+    )
+
+
 def test_a_failed_control_leaves_the_answer_open_and_is_named_as_what_would_change_it():
     (answer,) = answers(record_of(attention(YES, NO, essential=True)))
     assert answer.verdict == "unclear" and "does not hold without the first position (0.1 bits" in answer.sentence
@@ -135,9 +151,11 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
     n = made_record().model["n_layers"]
     assert n > 4
     assert [text.split(" explains")[0].removeprefix("A linear readout of ") for text in said] == [
-        "the values of the last layer", "the values of layer 1", "the residual stream at the last layer",
+        f"the values of the last layer ({n - 1})",
+        "the values of layer 1",
+        f"the residual stream at the last layer ({n})",
         "the residual stream at depth 3",
-    ]  # fmt: skip
+    ]
 
 
 def test_numbers_that_an_older_record_lacks_are_dashes():

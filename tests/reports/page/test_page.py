@@ -94,6 +94,7 @@ def test_a_page_explains_the_terms_of_its_answers_and_no_others():
 def test_every_explained_term_can_stand_on_a_page():
     declared = [said for probe in registry.entries("probe") for said in registry.load_entry("probe", probe).sentences]
     texts = [text for said in declared for text in (said.question, said.yes, said.no, said.opposite)]
+    texts += [f"tunnel:{task}-gpt-neox, beyond the last token" for task in registry.entries("tunnel")]
     texts += [
         "tunnel:x",
         "“sula”",
@@ -103,6 +104,7 @@ def test_every_explained_term_can_stand_on_a_page():
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
     assert [term for term, _ in terms_of(texts)] == list(known)
+    assert set(registry.entries("tunnel")) <= set(known), "the page of a tunnel says what its task is"
 
 
 def test_figures_beyond_the_first_two_of_a_probe_are_folded():
