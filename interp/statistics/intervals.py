@@ -205,12 +205,6 @@ def null_from_draws(name: str, draws: Float[np.ndarray, " draw"]) -> Null:
     return Null(name, mean, (mean - half, mean + half))
 
 
-def null_from_permutations(name: str, values: Float[np.ndarray, " permutation"]) -> Null:
-    """Mean and central 95 % of a statistic over permutations."""
-    low, high = np.quantile(values, TAILS)
-    return Null(name, float(values.mean()), (float(low), float(high)), len(values))
-
-
 def maximum_statistic_p(
     observed: Float[np.ndarray, " statistic"], permuted: Float[np.ndarray, "permutation statistic"]
 ) -> Float[np.ndarray, " statistic"]:

@@ -13,9 +13,11 @@ def read_out(
     points: Float[np.ndarray, "row feature"], labels: np.ndarray, fitting: np.ndarray, penalty: float = PENALTY
 ) -> Float[np.ndarray, "row label"]:
     """What a ridge readout from the `fitting` rows (numbers or a mask) says of labels `[row, label]`, on all rows."""
-    x, y = points - points[fitting].mean(axis=0), labels[fitting].astype(np.float64)
-    weights = ridge_coefficients(x[fitting], y - y.mean(axis=0), absolute_penalty(x[fitting], penalty))
-    return x @ weights + y.mean(axis=0)
+    x, y = points[fitting], labels[fitting].astype(np.float64)
+    centre, mean = x.mean(axis=0), y.mean(axis=0)
+    x -= centre
+    weights = ridge_coefficients(x, (y - mean).astype(x.dtype), absolute_penalty(x, penalty))
+    return points @ weights + (mean - centre @ weights)
 
 
 def held_out_r2(

@@ -173,9 +173,9 @@ def ridge_coefficients(
     n, d = centred.shape
     if penalty <= 0:
         return np.zeros((d, *label.shape[1:]))
-    if n <= d:
-        return centred.T @ solve_positive(centred @ centred.T + penalty * np.eye(n), label)
-    return solve_positive(centred.T @ centred + penalty * np.eye(d), centred.T @ label)
+    gram = centred @ centred.T if n <= d else centred.T @ centred
+    gram[np.diag_indices_from(gram)] += penalty
+    return centred.T @ solve_positive(gram, label) if n <= d else solve_positive(gram, centred.T @ label)
 
 
 def ridge_axis(
@@ -188,6 +188,6 @@ def ridge_axis(
 
 
 def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The solution for a positive definite matrix, which is overwritten."""
-    factor = linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
+    """The solution for a symmetric positive definite matrix, which is overwritten."""
+    factor = linalg.cho_factor(matrix.T, overwrite_a=True, check_finite=False)  # .T: in the order of LAPACK
     return np.asarray(linalg.cho_solve(factor, right, check_finite=False))

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.findings import Interval
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import Bounds, band, normal_interval, percentile_interval
+from interp.statistics.intervals import Bounds, normal_interval
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, random_signs
-from interp.table import Table, number_columns
+from interp.table import Table
 
 FEW_UNITS = 20
 """Clusters of a mean below which it is called underpowered: at 20 the percentile bootstrap is 9 % too narrow,
@@ -105,17 +104,6 @@ class Units:
         flat = values.reshape(self.n, -1)
         about, words = self.counted, {"unit": self.name, "drawn": self.drawn, **words}
         return Estimates.resampled(mean_of_units(flat), self.resampled(flat), about=about, words=words)
-
-    def mean_interval(self, values: Float[np.ndarray, " unit"], method: str, otherwise: str) -> Interval | str:
-        """The interval of the mean over units; `otherwise` where it is undefined."""
-        return Interval.of(percentile_interval(float(mean_of_units(values)), self.resampled(values)), method, otherwise)
-
-    def mean_columns(self, values: Mapping[str, Float[np.ndarray, "unit _entry"]]) -> dict[str, np.ndarray]:
-        """Means over units with their bands, as columns of a table."""
-        columns: dict[str, np.ndarray] = {}
-        for name, mine in values.items():
-            columns |= number_columns(name, mean_of_units(mine), band(self.resampled(mine)))
-        return columns
 
 
 def mean_bounds(

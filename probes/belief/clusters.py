@@ -43,10 +43,6 @@ class Clusters:
     n_deleted: int
     reason: str
 
-    @property
-    def n_labelled(self) -> int:
-        return int((self.states[0] >= 0).sum())
-
 
 def make_clusters(
     pool: Cloud, most_likely: Int[np.ndarray, " row"], n_permutations: int, rng: np.random.Generator

@@ -42,9 +42,6 @@ NEEDS = (VALUES, ROWS, ENTROPY, KEYS, OUTCOMES, NEXT, LOSS, *WEIGHTS.values())
 EXCHANGED = (OUTCOMES, LOSS)
 """What an error is read from, of networks with exchanged attention patterns."""
 
-N_ENTRIES = 6
-"""Of a finished statistic: value, interval, null and its band."""
-
 STATISTICS = (
     "pc1_share", "pc1_plus_pc2_share", "participation_ratio", *ORDERED, "entropy_correlation",
     "bayes_entropy_correlation", "token_keys", "wk_columns",

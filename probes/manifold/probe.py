@@ -178,7 +178,7 @@ class Manifold(Probe):
         is_drawn = pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows
         rows = np.random.default_rng(self.seed)
         part = pool.thinned(MAX_POINTS, rows)
-        curve = np.array([self._curve(points) for points in part.points])
+        curve = np.array(side_by_side(self._curve, part.points))
         parts: list[Callable[[], Mapping[str, Estimates]]] = [
             lambda: self._along_axis(pool, pool_axes),
             lambda: {"curve_order": self._correlation(curve, part)},
@@ -186,7 +186,7 @@ class Manifold(Probe):
             lambda: self._order_without_loudest(pool),
         ]
         if is_drawn:
-            drawn = np.array([self._curve(points) for points in cloud.points])
+            drawn = np.array(side_by_side(self._curve, cloud.points))
             parts += [
                 lambda: {"entropy_correlation_drawn": self._correlation(_first(axes), cloud)},
                 lambda: {"curve_order_drawn": self._correlation(drawn, cloud)},

@@ -11,6 +11,7 @@ __all__ = [
     "field_checks",
     "finite",
     "geometry",
+    "half_forms",
     "halves",
     "harm",
     "key_cosines",

@@ -13,8 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.kernel_ridge import subset_weights
-from interp.statistics.ridge import ridge_axis
+from interp.statistics.ridge import ridge_axis, solve_positive
 from interp.statistics.spectra import centred_gram, leading_vectors, principal_axes
 
 from .layers import ScaledRows
@@ -84,6 +83,24 @@ def ridge_split_cosines(
     inner, squared = np.einsum("sr,sr->s", first, seen), np.einsum("sr,sr->s", second, seen)
     scale = np.sqrt(np.clip(np.einsum("sr,sr->s", first, first @ products) * squared, 0.0, None))
     return np.divide(np.abs(inner), scale, out=np.zeros(len(splits)), where=scale > 0)
+
+
+def subset_weights(
+    products: Float[np.ndarray, "row row"], label: Float[np.ndarray, " row"], penalty: float,
+    subsets: Sequence[np.ndarray],
+) -> Float[np.ndarray, "subset row"]:  # fmt: skip
+    """Weights c of all rows for which Xᵀc is the ridge axis of each subset h at the penalty α, not yet of length one.
+
+    From the products K = XXᵀ, and without centring: (K + α) c = y + μ on h, with μ such that Σc = 0; zero outside h.
+    """
+    weights = np.zeros((len(subsets), len(label)))
+    for mine, rows in zip(weights, subsets, strict=True):
+        shifted = products.take(rows, axis=0).take(rows, axis=1)
+        shifted[np.diag_indices_from(shifted)] += penalty
+        sides = np.column_stack([label[rows] - label[rows].mean(), np.ones(len(rows))])
+        solved, ones = solve_positive(shifted, sides).T
+        mine[rows] = solved - ones * (solved.sum() / ones.sum())
+    return weights
 
 
 def first_axis_cosines(

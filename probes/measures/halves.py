@@ -108,20 +108,35 @@ class Halving:
             means = self.groups[0].mean.T.toarray() * np.sqrt(self.groups[0].counts)
         return np.hstack([means, self.basis])
 
+    def fitted(self, values: np.ndarray) -> Float[np.ndarray, "fitted any"]:
+        """What is left of values of all rows, at the fitting ones."""
+        return self._fitted(values)[0]
+
     def apply(self, values: np.ndarray) -> tuple[Float[np.ndarray, "fitted any"], Float[np.ndarray, "judged any"]]:
         """What is left of values of all rows, at the fitting and at the judged ones."""
-        fitted, judged = values[self.fitting], values[self.judged]
+        fitted, mean, slopes = self._fitted(values)
+        judged = values[self.judged]
         if self.groups is None:
-            mean = fitted.mean(axis=0)
-            fitted -= mean
             judged -= mean
         else:
-            fitted, judged = self.groups[0].centred(fitted), self.groups[1].centred(judged)
-        if self.basis.shape[1]:
-            slopes = self.basis.T.astype(values.dtype) @ fitted
-            fitted -= self.basis.astype(values.dtype) @ slopes
+            judged = self.groups[1].centred(judged)
+        if len(slopes):
             judged -= self.told.astype(values.dtype) @ slopes
         return fitted, judged
+
+    def _fitted(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What is left at the fitting rows, their mean, and the slopes on the nuisances."""
+        fitted = values[self.fitting]
+        mean = fitted.mean(axis=0)
+        if self.groups is None:
+            fitted -= mean
+        else:
+            fitted = self.groups[0].centred(fitted)
+        basis = self.basis.astype(values.dtype)
+        slopes = basis.T @ fitted
+        if len(slopes):
+            fitted -= basis @ slopes
+        return fitted, mean, slopes
 
 
 def halvings_of(pool: Cloud, seed: int) -> list[Halving]:

@@ -8,7 +8,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.errors import optional_part
 from interp.statistics.spectra import Axes, Scaling, constant_columns, principal_axes, scaled
-from interp.system.threads import one_thread
+from interp.system.threads import one_thread, side_by_side
 from interp.table import LABEL, Table
 
 from .cloud import Cloud
@@ -29,7 +29,7 @@ NULL_CAPTION = (
 
 def cloud_axes(cloud: Cloud, scaling: Scaling, n_axes: int = N_AXES) -> list[Axes]:
     """The leading axes of every layer."""
-    return [principal_axes(scaled(points, scaling), n_axes) for points in cloud.points]
+    return side_by_side(lambda points: principal_axes(scaled(points, scaling), n_axes), cloud.points)
 
 
 def points_table(cloud: Cloud, axes: Sequence[Axes], capture: Capture) -> Table:

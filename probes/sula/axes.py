@@ -7,11 +7,13 @@ from jaxtyping import Bool, Float
 
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import split_rows
-from interp.statistics.ridge import PrincipalForm, fit_ridge
+from interp.statistics.ridge import fit_ridge
 from interp.system.threads import side_by_side
 
 from ..measures.answers import Answers
-from ..measures.layers import unit
+from ..measures.half_forms import HalfForm
+from ..measures.halves import Halving
+from ..measures.layers import ScaledRows
 
 AXES = ("pc1", "ridge")
 N_HALVINGS = 20
@@ -22,58 +24,59 @@ _SILENT = 1e-6
 
 @dataclass(frozen=True)
 class Axes:
-    """Axes fitted to one half: unit vectors `[axis, layer, feature]`, the mean, and each score's deviation there.
+    """PC1 and the ridge readout of H_Bayes, of the fitting rows alone: unit vectors, and the mean of these rows.
 
-    Turned so that H_Bayes rises along them in the fitting half. Zero, with a deviation of one, where nothing varies.
+    `coordinates` of all rows are from that mean, in deviations of the fitting rows, turned so that H_Bayes rises along
+    the axes there. Zero where nothing varies.
     """
 
     directions: Float[np.ndarray, "axis layer feature"]
     mean: Float[np.ndarray, "layer feature"]
-    sigma: Float[np.ndarray, "axis layer"]
-
-    def coordinates(self, points: Float[np.ndarray, "layer row feature"]) -> Float[np.ndarray, "axis layer row"]:
-        """Positions along the axes, from the fitting half's mean, in its deviations."""
-        along = [
-            (rows.astype(np.float64) - mean) @ directions.T / sigma
-            for rows, mean, directions, sigma in zip(
-                points, self.mean, self.directions.swapaxes(0, 1), self.sigma.T, strict=True
-            )
-        ]
-        return np.moveaxis(np.array(along), -1, 0)
+    coordinates: Float[np.ndarray, "axis layer row"]
 
 
 def fit_axes(
     points: Float[np.ndarray, "layer row feature"], answers: Answers, fitting: Bool[np.ndarray, " row"]
 ) -> Axes:
-    """PC1 and the ridge readout of H_Bayes, from the fitting rows alone."""
-    target = answers.entropy_exact[fitting] - answers.entropy_exact[fitting].mean()
-    clusters = answers.cluster[fitting]
-    fitted = side_by_side(lambda rows: _fit_layer(rows[fitting].astype(np.float64), target, clusters), points)
-    directions, means, sigma = (np.array(parts) for parts in zip(*fitted, strict=True))
-    return Axes(directions.swapaxes(0, 1), means, sigma.T)
+    """The axes of every layer."""
+    halving = _fitted_on(fitting)
+
+    def fit(layer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = _about_mean(layer, fitting)
+        form = HalfForm.of(rows, halving)
+        if form is None:
+            return np.zeros((len(AXES), layer.shape[1])), np.zeros((len(AXES), len(layer)))
+        found = _coefficients(form, halving, answers)
+        return np.array([form.direction(each, rows, halving) for each in found.T]), form.predicted(found).T
+
+    directions, coordinates = (np.array(parts).swapaxes(0, 1) for parts in zip(*side_by_side(fit, points), strict=True))
+    return Axes(directions, points[:, fitting].mean(axis=1, dtype=np.float64), coordinates)
 
 
-def _fit_layer(rows: np.ndarray, target: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of one layer: the direction of each axis, the mean, and the deviation of each axis's score."""
-    directions, sigma = np.zeros((len(AXES), rows.shape[1])), np.ones(len(AXES))
-    mean = rows.mean(axis=0)
-    centred = rows - mean
-    if np.sqrt(np.square(centred).sum(axis=1).mean()) <= _SILENT * max(np.linalg.norm(mean), 1e-30):
-        return directions, mean, sigma
-    for axis, direction in enumerate(_fitted(centred, target, clusters)):
-        scores = centred @ direction
-        if scores.std() > 0:
-            directions[axis] = direction * (-1.0 if scores @ target < 0 else 1.0)
-            sigma[axis] = scores.std()
-    return directions, mean, sigma
+def _fitted_on(fitting: Bool[np.ndarray, " row"]) -> Halving:
+    """These rows to fit on, and all rows to have a coordinate."""
+    return Halving.of(np.flatnonzero(fitting), np.arange(len(fitting)), np.empty((len(fitting), 0)))
 
 
-def _fitted(centred: np.ndarray, target: np.ndarray, clusters: np.ndarray) -> Float[np.ndarray, "axis feature"]:
-    """`AXES` of rows that vary, of length one; ridge is zero where the target never varies."""
-    form = PrincipalForm.of(centred)
-    mean = np.full((len(target), 1), len(target) ** -0.5)
-    ridge = fit_ridge(form, target[:, None], clusters, mean).coefficients[:, 0] @ form.directions
-    return np.array([form.directions[0], unit(ridge)])
+def _about_mean(points: Float[np.ndarray, "row feature"], fitting: Bool[np.ndarray, " row"]) -> ScaledRows:
+    """All rows of a layer from the mean of the fitting ones; zeros where these are one point."""
+    rows = points.astype(np.float64)
+    mean = rows[fitting].mean(axis=0)
+    rows -= mean
+    if np.sqrt(np.square(rows[fitting]).sum(axis=1).mean()) <= _SILENT * np.linalg.norm(mean):
+        rows[:] = 0.0
+    return ScaledRows.of(rows)
+
+
+def _coefficients(form: HalfForm, halving: Halving, answers: Answers) -> Float[np.ndarray, "component axis"]:
+    """Coefficients of `AXES` on the principal axes, such that readouts of them are coordinates."""
+    target = answers.entropy_exact[halving.fitting] - answers.entropy_exact[halving.fitting].mean()
+    ridge = fit_ridge(form.axes, target[:, None], answers.cluster[halving.fitting], halving.taken_out).coefficients
+    found = np.hstack([np.eye(len(ridge), 1), ridge])
+    scores = form.axes.left @ (form.axes.singular[:, None] * found)
+    sign = np.where(target @ scores < 0, -1.0, 1.0)
+    deviation = scores.std(axis=0)
+    return found * np.divide(sign, deviation, out=np.zeros(len(AXES)), where=deviation > 0)
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,17 @@ class Halved:
         for others in judged:
             others[split_rows(answers.cluster, rng)[0]] = False
         judged = judged[[(fitting & ~others).sum() > 1 for others in judged]]
-        fitted = [fit_axes(points, answers, fitting & ~others).coordinates(points) for others in judged]
-        return cls(np.array(fitted).reshape(len(judged), len(AXES), len(points), len(answers)), judged)
+        halvings = [_fitted_on(fitting & ~others) for others in judged]
+
+        def coordinates(layer: np.ndarray) -> np.ndarray:
+            found, rows = np.zeros((len(halvings), len(AXES), len(layer))), _about_mean(layer, fitting)
+            for mine, halving in zip(found, halvings, strict=True):
+                form = HalfForm.of(rows, halving)
+                if form is not None:
+                    mine[:] = form.predicted(_coefficients(form, halving, answers)).T
+            return found
+
+        return cls(np.stack(side_by_side(coordinates, points), axis=2), judged)
 
     @property
     def mean(self) -> Float[np.ndarray, "axis layer row"]:

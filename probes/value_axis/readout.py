@@ -17,16 +17,14 @@ from jaxtyping import Float, Int
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import members_of
-from interp.statistics.ridge import PENALTIES, PrincipalForm, RowAxes, left_out_error
+from interp.statistics.ridge import PENALTIES, RowAxes, left_out_error
 
+from ..measures.half_forms import HalfForm
 from ..measures.halves import Halving
-from ..measures.layers import ScaledRows, unit
+from ..measures.layers import ScaledRows
 from .quantities import KEPT, WITHIN_TOKEN
 
 AXES = ("ridge", "pc1")
-
-_CANCELLED = 1e-5
-"""Norm of what a treatment leaves of the rows, relative to their own, below which it is rounding of the model's."""
 
 
 @dataclass(frozen=True)
@@ -145,63 +143,18 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
     found: dict[tuple[str, str], list[_Scores]] = {(t, axis): [] for t in splits for axis in AXES}
     first = None
     for h, split in enumerate(splits[KEPT]):
-        whole = _Form.of(rows, split)
+        whole = HalfForm.of(rows, split.halving)
         first = whole if h == 0 else first
         found[KEPT, "ridge"].append(_scores(whole, split, "ridge"))
         found[KEPT, "pc1"].append(_scores(whole, split, "pc1"))
         if WITHIN_TOKEN in splits:
             within = splits[WITHIN_TOKEN][h]
             along = rows.points[:, :0] if whole is None else whole.first
-            found[WITHIN_TOKEN, "ridge"].append(_scores(_Form.of(rows, within), within, "ridge"))
-            found[WITHIN_TOKEN, "pc1"].append(_scores(_Form.of(ScaledRows(along, None), within), within, "pc1"))
+            found[WITHIN_TOKEN, "ridge"].append(_scores(HalfForm.of(rows, within.halving), within, "ridge"))
+            alone = HalfForm.of(ScaledRows(along, None), within.halving)
+            found[WITHIN_TOKEN, "pc1"].append(_scores(alone, within, "pc1"))
     read = {key: _together(scores) for key, scores in found.items()}
     return _with_axes(read, first, splits[KEPT][0], rows)
-
-
-@dataclass(frozen=True)
-class _Form:
-    """The principal axes of the fitting rows of a half split, the judged rows along them, and all rows along the first.
-
-    What a split takes out is linear in the rows. Where features outnumber fitting rows it is therefore taken out of
-    the rows' inner products, on either side, and no product over features is made again. `first` is known up to a
-    constant.
-    """
-
-    axes: RowAxes
-    judged: Float[np.ndarray, "judged axis"]
-    first: Float[np.ndarray, "row 1"]
-
-    @classmethod
-    def of(cls, rows: ScaledRows, split: Split) -> "_Form | None":
-        """None where the half split cannot be read, or what is taken out leaves nothing of the rows but rounding."""
-        halving = split.halving
-        if not halving.is_usable:
-            return None
-        least = _CANCELLED * float(np.linalg.norm(rows.points[halving.fitting]))
-        if rows.products is None or len(halving.fitting) > rows.points.shape[1]:
-            fitted, judged = halving.apply(rows.points)
-            if np.linalg.norm(fitted) <= least:
-                return None
-            form = PrincipalForm.of(fitted)
-            return cls(form, judged @ form.directions.T, rows.points @ form.directions[:1].T)
-        fitted, _ = halving.apply(rows.products)  # the other side is still all rows
-        products, across = halving.apply(fitted.T)
-        if np.sqrt(max(0.0, float(np.trace(products)))) <= least:
-            return None
-        axes = RowAxes.of_products(products)
-        weights = axes.left / axes.singular
-        return cls(axes, across @ weights, fitted.T @ weights[:, :1])
-
-    def direction(self, coefficients: Float[np.ndarray, " axis"], rows: ScaledRows, halving: Halving) -> np.ndarray:
-        """The unit direction in the space of the features that has these coefficients on the first few axes."""
-        n = len(coefficients)
-        weights = self.axes.left[:, :n] @ (coefficients / self.axes.singular[:n])
-        return unit(halving.apply(rows.points)[0].T @ weights)
-
-    def coefficients(self, axis: str, part: Part, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Coefficients on the first few axes, the R² that is expected of them, and the penalties."""
-        axes = RowAxes(self.axes.left.astype(part.fitted.dtype), self.axes.singular)
-        return _first(axes, part) if axis == "pc1" else _ridge(axes, part, split)
 
 
 @dataclass(frozen=True)
@@ -214,7 +167,7 @@ class _Scores:
     is_void: bool
 
 
-def _scores(form: _Form | None, split: Split, axis: str) -> _Scores:
+def _scores(form: HalfForm | None, split: Split, axis: str) -> _Scores:
     if form is None:
         nothing = np.full(sum(part.fitted.shape[1] for part in split.parts), np.nan)
         return _Scores(nothing, nothing, nothing, split.halving.is_usable)
@@ -222,9 +175,9 @@ def _scores(form: _Form | None, split: Split, axis: str) -> _Scores:
     return _Scores(*(np.concatenate(x) for x in zip(*found, strict=True)), is_void=False)
 
 
-def _score(form: _Form, part: Part, axis: str, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _score(form: HalfForm, part: Part, axis: str, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R² and correlation of the predictions at judged rows; along the first axis it is of ranks: only order counts."""
-    coefficients, fit, _ = form.coefficients(axis, part, split)
+    coefficients, fit, _ = _coefficients(form, axis, part, split)
     predicted = form.judged[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients
     products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.judged, predicted))
     total, n = part.squares[1].astype(np.float64), len(predicted)
@@ -236,6 +189,12 @@ def _score(form: _Form, part: Part, axis: str, split: Split) -> tuple[np.ndarray
         rho = np.sign(coefficients[0]) * (part.judged_ranks @ unit_ranks(form.judged[:, :1].T)[0])
         correlation = np.where(np.isnan(correlation), np.nan, rho)
     return r2, correlation, fit
+
+
+def _coefficients(form: HalfForm, axis: str, part: Part, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Coefficients on the first few axes, the R² that is expected of them, and the penalties."""
+    axes = RowAxes(form.axes.left.astype(part.fitted.dtype), form.axes.singular)
+    return _first(axes, part) if axis == "pc1" else _ridge(axes, part, split)
 
 
 def _first(axes: RowAxes, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -289,14 +248,16 @@ def _together(scores: Sequence[_Scores]) -> Read:
     return Read(r2, correlation, fit, any(s.is_void for s in scores))
 
 
-def _with_axes(read: Mapping[tuple[str, str], Read], form: _Form | None, split: Split, rows: ScaledRows) -> PlaceRead:
+def _with_axes(
+    read: Mapping[tuple[str, str], Read], form: HalfForm | None, split: Split, rows: ScaledRows
+) -> PlaceRead:
     """The axes of one form for the first label."""
     if form is None:
         return PlaceRead(read, {}, np.nan, 0.0, np.empty(0))
     true = split.parts[0]
     axes, penalties = {}, {}
     for axis in AXES:
-        found, _, penalty = form.coefficients(axis, true, split)
+        found, _, penalty = _coefficients(form, axis, true, split)
         mine = found[:, 0]
         predicted = form.judged[:, : len(mine)] @ mine
         cosine = float(ratio(np.abs(mine[:1]), np.linalg.norm(mine)).item())

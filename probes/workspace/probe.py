@@ -16,9 +16,8 @@ neither the first number nor the second.
 Source: "The Workspace Survives Where the Circuit Dies" (the authors' note of July 2026), P1 and P3.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -35,13 +34,15 @@ from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_ou
 from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
-from interp.statistics.ridge import PrincipalForm, fit_ridge
+from interp.statistics.ridge import fit_ridge
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few
 from ..measures.finite import finite
+from ..measures.half_forms import HalfForm
 from ..measures.halves import N_HALVINGS, Halving, halvings_of
+from ..measures.layers import ScaledRows
 from ..measures.sample_sizes import FEW_HALVES
 from .space import Basis, Spectrum, shares
 
@@ -157,8 +158,9 @@ class Workspace(Probe):
         setting = _Setting.of(pool, frame, _survivors(base), self.n_null, self.seed)
         width, primary = pool.points.shape[2], pool.layer_index(self.depth)
         ranks = [min(self.rank or spectrum.rank, width) for spectrum in spectra]
-        asked = list(zip(pool.points, (s.space(r) for s, r in zip(spectra, ranks, strict=True)), strict=True))
-        found = side_by_side(lambda at: _Held.of(*at, setting), asked)
+        spaces = [spectrum.space(rank) for spectrum, rank in zip(spectra, ranks, strict=True)]
+        found = side_by_side(lambda at: _Depth.of(*at, setting), zip(pool.points, spaces, strict=True))
+        drawn = side_by_side(lambda draw: setting.at_random(draw, ranks), range(self.n_null))
         words = {
             "depth": str(primary),
             "rank": str(ranks[primary]),
@@ -168,7 +170,8 @@ class Workspace(Probe):
             **pool.slots,
         }
         quantities = QUANTITIES.filled(**words, n_halvings=str(N_HALVINGS))
-        numbers = setting.numbers(found) | {"dimension": Estimates(np.array([s.rank for s in spectra], np.float64))}
+        numbers = setting.numbers(found, drawn)
+        numbers["dimension"] = Estimates(np.array([s.rank for s in spectra], np.float64))
         whole = np.array([each.whole for each in found])  # [depth, r2 and accuracy]
         columns = {"depth": np.arange(len(found)), "rank": np.array(ranks), **numbers}
         columns |= {"whole_r2": whole[:, 0], "whole_accuracy": whole[:, 1]}
@@ -211,7 +214,7 @@ def _survivors(base: Capture) -> Bool[np.ndarray, "row hypothesis"]:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What all depths share."""
+    """What all depths share; the labels are the entropy and which hypotheses survive."""
 
     pool: Cloud
     frame: Float[np.ndarray, "hypothesis feature"]
@@ -220,7 +223,6 @@ class _Setting:
     entropies: Float[np.ndarray, "row one_and_shuffled"]
     unit: Int[np.ndarray, " row"]
     weights: Float[np.ndarray, "resample unit"]
-    n_null: int
     seed: int
 
     @classmethod
@@ -230,82 +232,102 @@ class _Setting:
         entropies = np.column_stack([entropy, entropy[orders].T])
         units, unit = np.unique(pool.units, return_inverse=True)
         weights = bootstrap_weights(units, None, N_RESAMPLES, np.random.default_rng([seed, 3])).astype(np.float64)
-        return cls(pool, frame, survives, halvings_of(pool, seed), entropies, unit, weights, n_null, seed)
+        return cls(pool, frame, survives, halvings_of(pool, seed), entropies, unit, weights, seed)
 
-    def numbers(self, found: "list[_Held]") -> dict[str, Estimates]:
+    def at_random(self, draw: int, ranks: Sequence[int]) -> "list[_Held]":
+        """What a random subspace holds at every depth, of the first dimensions of one basis; in single precision."""
+        rng, width = np.random.default_rng([self.seed, 2, draw]), self.pool.points.shape[2]
+        basis = random_subspace(width, max(ranks), rng).astype(np.float32)
+        return [
+            _Held.of(points - points.mean(axis=0), basis[:, :rank], self)
+            for points, rank in zip(self.pool.points.astype(np.float32, copy=False), ranks, strict=True)
+        ]
+
+    def numbers(self, found: "list[_Depth]", drawn: "list[list[_Held]]") -> dict[str, Estimates]:
         """Every number at every depth, beside its null."""
         pool = self.pool
         few = pool.n_units < FEW_HALVES
         about: dict[str, Any] = pool.counted | {"underpowered": few, "enough": FEW_HALVES if few else None}
-        split = partial(self._split, found, about)
+
+        def split(own: np.ndarray, null: np.ndarray, why: str, *scale: Any) -> Estimates:
+            """Of `[depth, halving]` and `[draw, depth, halving]`."""
+            mine = Estimates.halved(own.T, *scale, about=about)
+            mine = replace(mine, why=[why if np.isnan(value) else "" for value in mine.value])
+            return mine.exchanged(np.nan_to_num(null.mean(axis=2))) if np.isfinite(mine.value).any() else mine
+
         still = _STILL if np.ptp(self.entropies[:, 0]) == 0 else ""
-        why = "" if self.survives.shape[1] else _NO_OUTCOMES
-        of_unit = np.array([each.variance_of_unit for each in found])  # [depth, in the J-space and in all, unit]
-        inside, whole = of_unit.swapaxes(0, 1)
-        resampled = ratio(self.weights @ inside.T, self.weights @ whole.T)
-        shares = ratio(inside.sum(axis=1), whole.sum(axis=1))
+        undecided = "no hypothesis both survives and is ruled out in all halves"
+        decoded = np.array([each.own.decoded for each in found])  # [depth, halving, r2 and accuracy]
+        by_chance = np.array([[each.decoded for each in draw] for draw in drawn])
+        axis = np.array([each.axis for each in found])  # [depth, halving, own and of shuffled entropies]
+        inside, whole = (np.array(x) for x in zip(*[(each.own.of_unit, each.of_unit) for each in found], strict=True))
+        total = whole.sum(axis=1)
+        shares = ratio(inside.sum(axis=1), total)
         undefined = [_NO_VARIANCE if np.isnan(share) else "" for share in shares]
+        resampled = ratio(self.weights @ inside.T, self.weights @ whole.T)
         variance = Estimates.resampled(shares, resampled, about=about, why=undefined)
+        null = np.array([[each.of_unit.sum() for each in draw] for draw in drawn])
         return {
-            "overlap": self._overlap(found),
+            "overlap": self._overlap(found, drawn),
             "survivors_accuracy": split(
-                "accuracy", why or "no hypothesis both survives and is ruled out in all halves"
+                decoded[..., 1], by_chance[..., 1], undecided if self.survives.shape[1] else _NO_OUTCOMES
             ),
-            "uncertainty_r2": split("r2", still or "the entropies of some half do not vary", UNEXPLAINED),
-            "axis_share": split("axis", still or _NO_VARIANCE),
-            "variance_share": variance.exchanged(np.array([each.random_variance for each in found]).T),
+            "uncertainty_r2": split(
+                decoded[..., 0], by_chance[..., 0], still or "the entropies of some half do not vary", UNEXPLAINED
+            ),
+            "axis_share": split(axis[..., 0], np.moveaxis(axis[..., 1:], -1, 0), still or _NO_VARIANCE),
+            "variance_share": variance.exchanged(null / np.maximum(total, np.finfo(float).tiny)),
         }
 
-    def _overlap(self, found: "list[_Held]") -> Estimates:
+    def _overlap(self, found: "list[_Depth]", drawn: "list[list[_Held]]") -> Estimates:
         if not len(self.frame):
             return Estimates.bare(np.full(len(found), np.nan), why=_NO_OUTCOMES)
-        means = [t_mean(each.overlap) for each in found]
+        means = [t_mean(each.own.overlap) for each in found]
         about = {"n": len(self.frame), "n_unit": "hypothesis"}
         own = Estimates(
             np.array([m.value for m in means]), np.array([(m.low, m.high) for m in means]).T.clip(0, 1), about=about
         )
-        return own.exchanged(np.array([each.random_overlap for each in found]).T)
-
-    def _split(self, found: "list[_Held]", about: Mapping[str, Any], name: str, why: str, *scale: Any) -> Estimates:
-        values = np.array([getattr(each, name) for each in found])  # [depth, own and null, halving]
-        own = Estimates.halved(values[:, 0].T, *scale, about=about)
-        undefined = [why if np.isnan(value) else "" for value in own.value]
-        own = replace(own, why=undefined)
-        return own.exchanged(np.nan_to_num(values[:, 1:].mean(axis=2).T)) if np.isfinite(own.value).any() else own
+        return own.exchanged(np.array([[each.overlap.mean() for each in draw] for draw in drawn]))
 
 
 @dataclass(frozen=True)
 class _Held:
-    """What one J-space holds, and after it, of each number, what stands for chance."""
+    """What one subspace holds at one depth: of each hypothesis, of each unit's squared length, and what it decodes."""
 
     overlap: Float[np.ndarray, " hypothesis"]
-    random_overlap: Float[np.ndarray, " draw"]
-    r2: Float[np.ndarray, "own_and_null halving"]
-    accuracy: Float[np.ndarray, "own_and_null halving"]
-    axis: Float[np.ndarray, "own_and_null halving"]
-    variance_of_unit: Float[np.ndarray, "inside_and_all unit"]
-    random_variance: Float[np.ndarray, " draw"]
+    of_unit: Float[np.ndarray, " unit"]
+    decoded: Float[np.ndarray, "halving r2_and_accuracy"]
+
+    @classmethod
+    def of(cls, centred: Float[np.ndarray, "row feature"], space: Basis, setting: _Setting) -> "_Held":
+        inside = centred @ space
+        return cls(
+            shares(setting.frame, space),
+            np.bincount(setting.unit, np.square(inside).sum(axis=1)),
+            np.array([_decoded(inside, halving, setting) for halving in setting.halvings]),
+        )
+
+
+@dataclass(frozen=True)
+class _Depth:
+    """What the J-space holds at one depth, also of the directions of entropies, and what there is in all."""
+
+    own: _Held
+    axis: Float[np.ndarray, "halving own_and_null"]
+    of_unit: Float[np.ndarray, " unit"]
     whole: tuple[float, float]
 
     @classmethod
-    def of(cls, points: Float[np.ndarray, "row feature"], space: Basis, setting: _Setting) -> "_Held":
-        rng = np.random.default_rng([setting.seed, 2])
-        spaces = [space, *(random_subspace(len(space), space.shape[1], rng) for _ in range(setting.n_null))]
-        points = points.astype(np.float64)
-        centred = points - points.mean(axis=0)
-        total = max(float(np.square(centred).sum()), np.finfo(float).tiny)
-        in_spaces = [centred @ each for each in spaces]
-        decoded = np.array([[_decoded(each, h, setting) for h in setting.halvings] for each in in_spaces])
-        axes = [_axis(centred, space, halving, setting) for halving in setting.halvings]
+    def of(cls, points: Float[np.ndarray, "row feature"], space: Basis, setting: _Setting) -> "_Depth":
+        centred = points.astype(np.float64)
+        centred -= centred.mean(axis=0)
+        rows = ScaledRows.of(centred)
+        axes = [_axis(rows, space, halving, setting) for halving in setting.halvings]
         whole = [_decoded(centred, h, setting, penalty) for h, (_, penalty) in zip(setting.halvings, axes, strict=True)]
         return cls(
-            shares(setting.frame, space),
-            np.array([shares(setting.frame, each).mean() if len(setting.frame) else np.nan for each in spaces[1:]]),
-            decoded[..., 0],
-            decoded[..., 1],
-            np.array([share for share, _ in axes]).T,
-            np.array([np.bincount(setting.unit, np.square(x).sum(axis=1)) for x in (in_spaces[0], centred)]),
-            np.array([np.square(each).sum() / total for each in in_spaces[1:]]),
+            _Held.of(centred, space, setting),
+            np.array([share for share, _ in axes]),
+            np.bincount(setting.unit, np.square(centred).sum(axis=1)),
             tuple(np.mean(whole, axis=0).tolist()),
         )
 
@@ -320,16 +342,15 @@ def _decoded(
 
 
 def _axis(
-    points: Float[np.ndarray, "row feature"], space: Basis, halving: Halving, setting: _Setting
+    rows: ScaledRows, space: Basis, halving: Halving, setting: _Setting
 ) -> tuple[Float[np.ndarray, " own_and_null"], float]:
     """How much of the ridge directions of entropy and shuffled entropies lies in a subspace, and the penalty chosen."""
-    fitted, _ = halving.apply(points)
-    labels, _ = halving.apply(setting.entropies)
-    form = PrincipalForm.of(fitted)
-    if not form.directions.size or not np.square(labels[:, 0]).any():
+    form, labels = HalfForm.of(rows, halving), halving.fitted(setting.entropies)
+    if form is None or not np.square(labels[:, 0]).any():
         return np.full(labels.shape[1], np.nan), 1.0
-    ridge = fit_ridge(form, labels, setting.pool.units[halving.fitting], halving.taken_out)
-    return shares((form.directions.T @ ridge.coefficients).T, space), float(ridge.penalty[0])
+    ridge = fit_ridge(form.axes, labels, setting.pool.units[halving.fitting], halving.taken_out)
+    directions = halving.fitted(rows.points).T @ form.row_weights(ridge.coefficients)
+    return shares(directions.T, space), float(ridge.penalty[0])
 
 
 def _by_rank(frame: Float[np.ndarray, "hypothesis feature"], spectra: list[Spectrum]) -> dict[str, Any]:

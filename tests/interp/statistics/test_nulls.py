@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.statistics.intervals import null_from_draws, null_from_permutations
+from interp.statistics.intervals import null_from_draws
 from interp.statistics.nulls import GaussianClouds, cloud_of_same_covariance, layer_null_statistics, null_spectra
 from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
 
@@ -86,11 +86,6 @@ def test_band_of_draws_holds_95_per_cent_of_further_draws() -> None:
         low, high = null_from_draws("", rng.standard_normal(8)).band
         inside += low <= rng.standard_normal() <= high
     assert inside / 2000 == pytest.approx(0.95, abs=0.02)
-
-
-def test_band_of_permutations_is_their_central_95_per_cent() -> None:
-    null = null_from_permutations("", np.arange(1001.0))
-    assert null.value == 500 and null.band == pytest.approx((25, 975))
 
 
 def test_the_band_of_three_draws_is_that_of_the_textbook():

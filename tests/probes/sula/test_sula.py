@@ -316,7 +316,7 @@ def test_axes_are_judged_by_other_clusters_in_twenty_halvings(cluster):
     assert len(halved.judged) == 20 and 0 < halved.judged.mean() < 1
     for judged, along in zip(halved.judged, halved.coordinates, strict=True):
         assert not set(cluster[judged]) & set(cluster[~judged])
-        np.testing.assert_allclose(along, fit_axes(points, answers, ~judged).coordinates(points))
+        np.testing.assert_allclose(along, fit_axes(points, answers, ~judged).coordinates)
     by_hand = [np.mean([c[0, 0, 7] for c, j in zip(halved.coordinates, halved.judged, strict=True) if j[7]])]
     assert halved.mean[0, 0, 7] == pytest.approx(by_hand[0])
 
@@ -358,7 +358,7 @@ def test_axes_are_fitted_on_the_fitting_rows_alone():
     spoilt = np.where(fitting[:, None], points, 1e6)
     one, other = (fit_axes(x, answers, fitting) for x in (points, spoilt))
     np.testing.assert_array_equal(one.directions, other.directions)
-    scores = one.coordinates(points)[:, :, fitting]
+    scores = one.coordinates[:, :, fitting]
     np.testing.assert_allclose(scores.std(axis=-1), 1)
     np.testing.assert_allclose(scores.mean(axis=-1), 0, atol=1e-12)
 
@@ -620,7 +620,7 @@ def test_a_silent_layer_lies_at_zero():
     points[0] = 3.0
     answers = pairs(12, seed=11)
     axes = fit_axes(points, answers, np.arange(12) < 6)
-    coordinates = axes.coordinates(points)
+    coordinates = axes.coordinates
     assert not coordinates[:, 0].any() and np.isfinite(coordinates).all()
     np.testing.assert_allclose(coordinates[:, 1, :6].std(axis=1), 1)
     np.testing.assert_allclose(coordinates[:, 1, :6].mean(axis=1), 0, atol=1e-12)

@@ -1,0 +1,71 @@
+"""The principal axes of half of the rows, and what a readout along them predicts at the other half.
+
+What a half split takes out is linear in the rows. Where features outnumber fitting rows it is therefore taken out of
+the inner products of all rows, which are made once for all half splits, on either side.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.statistics.ridge import PrincipalForm, RowAxes
+
+from .halves import Halving
+from .layers import ScaledRows, unit
+
+_CANCELLED = 1e-5
+"""Norm of what a half split leaves of the rows, relative to their own, below which it is rounding of the model's."""
+
+
+@dataclass(frozen=True)
+class HalfForm:
+    """Principal axes of the fitting rows. `weights` take coefficients on them to the columns of `others`.
+
+    These are what is left of the judged rows: their features, or their inner products with the fitting rows. `first` is
+    where all rows lie along the first axis, up to a constant.
+    """
+
+    axes: RowAxes
+    weights: Float[np.ndarray, "column axis"]
+    others: Float[np.ndarray, "judged column"]
+    first: Float[np.ndarray, "row 1"]
+
+    @classmethod
+    def of(cls, rows: ScaledRows, halving: Halving) -> "HalfForm | None":
+        """None where the half split cannot be read, or what is taken out leaves nothing of the rows but rounding."""
+        if not halving.is_usable:
+            return None
+        least = _CANCELLED * float(np.linalg.norm(rows.points[halving.fitting]))
+        if rows.products is None or len(halving.fitting) > rows.points.shape[1]:
+            fitted, judged = halving.apply(rows.points)
+            if np.linalg.norm(fitted) <= least:
+                return None
+            form = PrincipalForm.of(fitted)
+            return cls(form, form.directions.T, judged, rows.points @ form.directions[:1].T)
+        fitted = halving.fitted(rows.products)  # the other side is still all rows
+        products, across = halving.apply(fitted.T)
+        if np.sqrt(max(0.0, float(np.trace(products)))) <= least:
+            return None
+        axes = RowAxes.of_products(products)
+        weights = axes.left / axes.singular
+        return cls(axes, weights, across, fitted.T @ weights[:, :1])
+
+    @cached_property
+    def judged(self) -> Float[np.ndarray, "judged axis"]:
+        """The judged rows along the axes."""
+        return self.others @ self.weights
+
+    def predicted(self, coefficients: Float[np.ndarray, "axis label"]) -> Float[np.ndarray, "judged label"]:
+        """What a readout of these coefficients on the axes predicts at the judged rows."""
+        return self.others @ (self.weights @ coefficients)
+
+    def row_weights(self, coefficients: Float[np.ndarray, " axis *label"]) -> Float[np.ndarray, "fitted *label"]:
+        """What the fitting rows are summed with to a direction that has these coefficients on the first few axes."""
+        n = len(coefficients)
+        return self.axes.left[:, :n] @ (coefficients.T / self.axes.singular[:n]).T
+
+    def direction(self, coefficients: Float[np.ndarray, " axis"], rows: ScaledRows, halving: Halving) -> np.ndarray:
+        """The unit direction in the space of the features that has these coefficients on the first few axes."""
+        return unit(halving.fitted(rows.points).T @ self.row_weights(coefficients))
