@@ -25,7 +25,7 @@ from interp.editing.proof import EditedBatch, prove
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.editing.tails import Prefixes, tail_starts, tails, tokens_of_tails
-from interp.edits import Edit, PatternsOf
+from interp.edits import BypassLayer, Edit, PatternsOf
 from interp.hooks.attention import Listener, claimed
 from interp.hooks.ropes import rope_scales
 from interp.model import Check, Model
@@ -227,6 +227,17 @@ class _Alike:
         return cls(conditions, rows, first_layer(edits, model), starts)
 
 
+def _unread(conditions: Sequence[Condition], model: Model) -> set[int]:
+    """Layers that all of the conditions bypass at every position, where outputs alone are read: their blocks idle."""
+    if any(need.described.source not in ("output", "text") for need in conditions[0].needs):
+        return set()
+    unread: set[int] = set()
+    for edits in zip(*(c.edits for c in conditions), strict=True):
+        if all(isinstance(edit, BypassLayer) and edit.dose == 1 and edit.at == "all" for edit in edits):
+            unread |= set(edits[0].layers(model.info))
+    return unread
+
+
 class _SharedPasses:
     """Conditions on the same prompts, and what one unedited pass gave for them all, where anything asks for it."""
 
@@ -388,7 +399,7 @@ class _SharedPasses:
 
         with (
             torch.inference_mode(),
-            self.residuals.restarting(start),
+            self.residuals.restarting(start, _unread(variants, model)),
             editing(model, editor, *self.listeners),
             nullcontext() if before is None else before.before_tails(),
             collecting(model, collectors, depth=depth),

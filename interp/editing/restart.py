@@ -67,8 +67,11 @@ class Residuals:
             yield
 
     @contextmanager
-    def restarting(self, start: int) -> Iterator[None]:
-        """Let passes of announced batches, repeated any number of times, start at depth `start`."""
+    def restarting(self, start: int, skipped: Collection[int] = ()) -> Iterator[None]:
+        """Let passes of announced batches, repeated any number of times, start at depth `start`.
+
+        Where they do not start at the embedding, they also go past the layers that are `skipped`.
+        """
         if start == 0:
             yield
             return
@@ -82,8 +85,8 @@ class Residuals:
         behind = self.model.family.head_modules(self.model.module)[0]
         fed = blocks[start] if start < len(blocks) else behind
         with ExitStack() as stack:
-            for block in blocks[:start]:
-                stack.enter_context(_handing_through(block, in_tuple=self._in_tuples))
+            for layer in {*range(start), *skipped}:
+                stack.enter_context(_handing_through(blocks[layer], in_tuple=self._in_tuples))
             stack.callback(fed.register_forward_pre_hook(of_this_thread(feed), with_kwargs=True).remove)
             yield
 
