@@ -18,6 +18,7 @@ import interp
 from interp.errors import InterpError, PromptError, UsageError
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
+from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 
 SMALL = Sula(n_permutations=99, n_bootstrap=60)
@@ -361,6 +362,36 @@ def test_axes_are_fitted_on_the_fitting_rows_alone():
     scores = one.coordinates[:, :, fitting]
     np.testing.assert_allclose(scores.std(axis=-1), 1)
     np.testing.assert_allclose(scores.mean(axis=-1), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [6, 90], ids=["more rows", "more features"])
+def test_axes_are_the_first_principal_one_and_ridge_with_the_penalty_of_left_out_clusters(width):
+    """By singular vectors, and by fitting again without each cluster at every penalty."""
+    answers = replace(Answers.of(world(bayes, per_k=12), OUTCOME), cluster=np.arange(60) // 3)
+    rows = np.random.default_rng(2).normal(size=(60, width)) * np.geomspace(3, 0.3, width) + 5
+    rows[:, 1] += answers.entropy_exact
+    fitting = np.arange(60) % 6 < 3
+    x, y, cluster = rows[fitting], answers.entropy_exact[fitting], answers.cluster[fitting]
+    scale = np.square(np.linalg.svd(x - x.mean(axis=0))[1]).sum() / min(len(x) - 1, width)
+
+    def ridge(kept, penalty):
+        centred, alpha = x[kept] - x[kept].mean(axis=0), penalty * scale
+        return np.linalg.solve(centred.T @ centred + alpha * np.eye(width), centred.T @ (y[kept] - y[kept].mean()))
+
+    def left_out(penalty):
+        return sum(
+            np.square(y[cluster == c] - y[cluster != c].mean() - (x[cluster == c] - x[cluster != c].mean(axis=0))
+                      @ ridge(cluster != c, penalty)).sum()
+            for c in np.unique(cluster)
+        )  # fmt: skip
+
+    expected = np.array([np.linalg.svd(x - x.mean(axis=0))[2][0], ridge(slice(None), min(PENALTIES, key=left_out))])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    expected *= np.sign(expected @ (x - x.mean(axis=0)).T @ (y - y.mean()))[:, None]
+    found = fit_axes(rows[None], answers, fitting)
+    np.testing.assert_allclose(found.directions[:, 0], expected, atol=1e-9)
+    along = (rows - x.mean(axis=0)) @ expected.T
+    np.testing.assert_allclose(found.coordinates[:, 0], (along / along[fitting].std(axis=0)).T, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow

@@ -5,12 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from interp.probes.measures.cloud import Cloud
 from interp.probes.workspace import Workspace
+from interp.probes.workspace.probe import STREAM, _Held, _Setting
 from interp.probes.workspace.space import Spectrum, shares
 
 import interp
 from interp.errors import UsageError
 from interp.reading.lens import Lens
+from interp.statistics.cosines import random_subspace
 from interp.testing import Shape, synthetic_capture
 
 D, RANK, N_OUTCOMES = 24, 6, 5
@@ -67,6 +70,38 @@ def test_direction_of_uncertainty_is_found_in_the_j_space_only_where_it_is_plant
     found = SMALL.analyse(capture, {})["axis_share"]
     assert (found.p == pytest.approx(1 / 40)) == inside
     assert (found.value > 0.8) if inside else (found.value < 0.1)
+
+
+def test_what_a_subspace_decodes_is_a_ridge_readout_of_the_rows_in_it():
+    """Half splits, ridge and R² written out; random subspaces, in single precision, give what double precision does."""
+    rng = np.random.default_rng(8)
+    entropy = rng.uniform(0, 3, 60)
+    rows = rng.standard_normal((2, 60, D)) * np.geomspace(30, 0.1, D) + 100.0
+    rows[:, :, 3] += entropy
+    capture = synthetic_capture(
+        SMALL.needs, Shape(n_prompts=60, d_model=D, n_layers=1), columns={"next_entropy_bits": entropy},
+        planted={"resid": rows},
+    )  # fmt: skip
+    pool = Cloud.of(capture, STREAM)
+    setting = _Setting.of(pool, np.empty((0, D)), np.empty((60, 0), dtype=bool), 19, 0)
+
+    def r2(points, space, halving):
+        x, fitted, judged = points.astype(np.float64) @ space, halving.fitting, halving.judged
+        x, y = x - x[fitted].mean(axis=0), entropy - entropy[fitted].mean()
+        gram = x[fitted].T @ x[fitted]
+        penalty = 1e-3 * np.trace(gram) / min(len(fitted) - 1, len(gram))
+        said = x @ np.linalg.solve(gram + penalty * np.eye(len(gram)), x[fitted].T @ y[fitted])
+        return 1 - np.square(y - said)[judged].sum() / np.square(y[judged]).sum()
+
+    basis = random_subspace(D, 8, np.random.default_rng([0, 2, 7]))
+    drawn = setting.at_random(7, [5, 8])
+    for points, rank, held in zip(pool.points, (5, 8), drawn, strict=True):
+        space = basis[:, :rank]
+        expected = [r2(points, space, halving) for halving in setting.halvings]
+        own = _Held.of(points - points.mean(axis=0, dtype=np.float64), space, setting)
+        np.testing.assert_allclose(own.decoded[:, 0], expected, rtol=1e-9)
+        np.testing.assert_allclose(held.decoded[:, 0], expected, atol=1e-4)
+        np.testing.assert_allclose(held.of_unit, own.of_unit, rtol=1e-4)
 
 
 def test_noise_lies_within_the_null():
