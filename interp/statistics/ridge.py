@@ -163,7 +163,7 @@ def left_out_error(
 def absolute_penalty(centred: Float[np.ndarray, "row feature"], relative: float) -> float:
     """The penalty α that a relative one amounts to: times the mean of S², tr(XᵀX) / rank."""
     n, d = centred.shape
-    return relative * float(np.square(centred).sum()) / max(1, min(n - 1, d))
+    return relative * float(np.vdot(centred, centred)) / max(1, min(n - 1, d))
 
 
 def ridge_coefficients(
