@@ -10,7 +10,6 @@ __all__ = [
     "intervals",
     "isomap_curve",
     "jackknife",
-    "kernel_ridge",
     "linear_readout",
     "near_duplicates",
     "neighbours",

@@ -124,7 +124,7 @@ class Workspace(Probe):
 
     name: ClassVar[str] = "workspace"
     quantities: ClassVar[Quantities] = QUANTITIES
-    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=2 * N_HALVINGS)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=11 * N_HALVINGS)
     question: ClassVar[str] = "Is what the model infers held in the directions that its prediction depends on?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(

@@ -147,6 +147,28 @@ def test_edit_size_and_variance_share_equal_their_definitions():
     assert got.reduced(SIZE)["layer"].tolist() == [1]
 
 
+def test_blocks_whose_output_nothing_reads_do_not_run():
+    """They run where passes are whole, where a dose or a need uses what they do, and where size is measured."""
+    model, source, calls = fresh_model("llama"), token_run(), []
+    last = model.family.layer_modules(model.module)[-1]
+    last.mlp.register_forward_hook(lambda *called: calls.append(1))
+    outputs, cut = (KL, Need("next_log_prob")), BypassLayer(layer=tuple(range(1, model.info.n_layers)))
+
+    def read(edit=cut, needs=outputs, **how):
+        calls.clear()
+        return read_conditions(model, source, [Condition("c", (edit,), needs, everything_but_size)], **how), len(calls)
+
+    found, n = read()
+    whole, n_whole = read(restart=False)
+    assert worst(found, whole) < 1e-6 and n_whole == n + 1
+    assert (
+        read(replace(cut, dose=0.5))[1]
+        == read(needs=(*outputs, Need("v")))[1]
+        == read(needs=(*outputs, SIZE))[1]
+        == n + 1
+    )
+
+
 def test_a_subset_of_prompts_is_read_in_its_order():
     model, source = tiny_model("phi"), token_run()
     chosen = np.array([3, 0])
