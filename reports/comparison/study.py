@@ -116,7 +116,7 @@ def n_moved(differences: Table) -> Scalar:
 def _runs(compared: Compared) -> Table:
     """What every run read, and whether its weights are rounded."""
     rows = (
-        {"run": run.label, "read": " · ".join(about.read_on(run.record)), "quantised": about.quantised(run.record)}
+        {"run": run.label, "read": about.briefly(run.record), "quantised": about.quantised(run.record)}
         for run in compared.runs
     )
     return Table.from_rows(rows, {"run": LABEL, "read": LABEL, "quantised": LABEL}, "Model and prompts of every run.")

@@ -46,12 +46,22 @@ def read_on(record: RunRecord) -> list[str]:
     """
     if is_study(record):
         return [f"{run}: {read}" for run, read, _ in _runs(record)]
+    others = [_set_in_words(each) for each in record.prompts.get("others", ())]
+    return [*filter(None, [_sizes(record)]), prompts_in_words(record), *others]
+
+
+def briefly(record: RunRecord) -> str:
+    """`llama, 30 layers, 135M parameters, 1,008 prompts of “mixed”`: a run beside others."""
+    sets = [each for each in (record.prompts, *record.prompts.get("others", ())) if each.get("n")]
+    return ", ".join([*filter(None, [_sizes(record)]), *map(_of_set, sets)])
+
+
+def _sizes(record: RunRecord) -> str:
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
     sizes += [f"{_count(model['n_parameters'])} parameters"] if model.get("n_parameters") else []
-    others = [_set_in_words(each) for each in record.prompts.get("others", ())]
-    return [*([", ".join(sizes)] if sizes else []), prompts_in_words(record), *others]
+    return ", ".join(sizes)
 
 
 def _compared(record: RunRecord) -> dict[str, list[str]]:
@@ -105,10 +115,12 @@ def prompts_in_words(record: RunRecord) -> str:
 def _set_in_words(prompts: Mapping[str, Any]) -> str:
     """`1,750 prompts in 250 clusters, by the column problem, of “sula”`."""
     n, clusters = prompts["n"], prompts.get("clusters") or {"n": prompts["n"]}
-    those = f"{n:,} {prompts.get('unit', 'prompt')}s"
-    if clusters["n"] < n:
-        those += f" in {clusters['n']:,} clusters, by {clusters['by']},"
-    return f"{those} of “{prompts.get('name', 'an unnamed set')}”"
+    few = f" in {clusters['n']:,} clusters, by {clusters['by']}," if clusters["n"] < n else ""
+    return _of_set(prompts, few)
+
+
+def _of_set(prompts: Mapping[str, Any], few: str = "") -> str:
+    return f"{prompts['n']:,} {prompts.get('unit', 'prompt')}s{few} of “{prompts.get('name', 'an unnamed set')}”"
 
 
 def python(record: RunRecord) -> str | None:
@@ -122,16 +134,20 @@ def python(record: RunRecord) -> str | None:
 
 
 def caution(record: RunRecord) -> str:
-    """What holds of every number of the record: weights that are rounded, arrays that nobody checked."""
+    """What holds of every number of the record: rounded weights, arrays that nobody checked, prompts that differ."""
     if record.model.get("selfcheck"):
         return f"Captured by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
     rounded = [(run, kinds) for run, _, kinds in _runs(record) if kinds] or [("", quantised(record))]
-    return " ".join(
+    said = [
         f"Quantised weights{f' of {run}' if run else ''} ({kinds}): all numbers describe the quantised model, not the "
         "original."
         for run, kinds in rounded
         if kinds
-    )
+    ]
+    settings = record.findings["comparison"].tables.get("settings") if _runs(record) else None
+    if settings is not None and "prompts.hash" in settings["setting"]:
+        said.append("The runs read different prompts: numbers can differ for this reason alone.")
+    return " ".join(said)
 
 
 def quantised(record: RunRecord) -> str:

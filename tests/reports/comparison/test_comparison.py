@@ -322,6 +322,18 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert "a b c d" in page and "share 1 ▲3 1.1 ▼0.2" in page
 
 
+def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_other_prompts(tmp_path):
+    rounded = made("b", 3.0, stored_as="Q4_K")
+    other = replace(rounded, prompts={"name": "code", "hash": "2", "n": 1200})
+    texts = [
+        parse((compared(tmp_path / name, [made("a", 1.0), b]).path / "report.html").read_text()).text
+        for name, b in (("alike", made("b", 3.0)), ("rounded", rounded), ("other", other))
+    ]
+    assert "a: llama, 2 layers, 9 prompts of “mixed”" in texts[0] and "b: llama, 2 layers, 1,200 prompts" in texts[2]
+    assert ["Quantised weights of b (Q4_K)" in text for text in texts] == [False, True, True]
+    assert ["The runs read different prompts" in text for text in texts] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     "asked, said",
     [
