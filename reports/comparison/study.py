@@ -16,6 +16,7 @@ import numpy as np
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.formatting import short, with_unit
 from interp.probe import Figure, Sentences
+from interp.records.answers import numbers_of
 from interp.statistics.exact_sign_flips import smallest_p
 from interp.statistics.intervals import count_band
 from interp.study import Study
@@ -37,7 +38,7 @@ from .tables import (
 )
 
 JUDGED = ("moved", "within")
-N_NAMED = 2
+N_NAMED = 3
 """Numbers that the answer names."""
 
 
@@ -125,14 +126,16 @@ def _runs(compared: Compared) -> Table:
 def clearest(differences: Table) -> str:
     """`Clearest: slope, 0.2 in b and 0.7 in a; ...`: the largest differences for their intervals.
 
-    Numbers inside their own null are left out where others differ too.
+    Of numbers that answer a probe's question, else of all; those inside their own null only where no other differs.
     """
     headline = differences.where(differences["is_headline"])
     moved = np.flatnonzero(headline["verdict"] == "moved")
     if not len(moved):
         return ""
-    at_null = (headline["null_low"] <= headline["value"]) & (headline["value"] <= headline["null_high"])
-    moved = moved[~at_null[moved]] if not at_null[moved].all() else moved
+    outside = ~((headline["null_low"] <= headline["value"]) & (headline["value"] <= headline["null_high"]))
+    answers = [name in numbers_of(probe) for probe, name in zip(headline["probe"], headline["name"], strict=True)]
+    for preferred in (outside, np.array(answers)):
+        moved = moved[preferred[moved]] if preferred[moved].any() else moved
     difference = headline["difference"][moved]
     near = np.where(difference > 0, headline["difference_low"][moved], headline["difference_high"][moved])
     with np.errstate(divide="ignore"):
