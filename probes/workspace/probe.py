@@ -219,6 +219,7 @@ class _Setting:
     pool: Cloud
     frame: Float[np.ndarray, "hypothesis feature"]
     survives: Bool[np.ndarray, "row hypothesis"]
+    labels: Float[np.ndarray, "row label"]
     halvings: list[Halving]
     entropies: Float[np.ndarray, "row one_and_shuffled"]
     unit: Int[np.ndarray, " row"]
@@ -232,7 +233,8 @@ class _Setting:
         entropies = np.column_stack([entropy, entropy[orders].T])
         units, unit = np.unique(pool.units, return_inverse=True)
         weights = bootstrap_weights(units, None, N_RESAMPLES, np.random.default_rng([seed, 3])).astype(np.float64)
-        return cls(pool, frame, survives, halvings_of(pool, seed), entropies, unit, weights, seed)
+        labels = np.column_stack([entropy, survives])
+        return cls(pool, frame, survives, labels, halvings_of(pool, seed), entropies, unit, weights, seed)
 
     def at_random(self, draw: int, ranks: Sequence[int]) -> "list[_Held]":
         """What a random subspace holds at every depth, of the first dimensions of one basis; in single precision."""
@@ -337,7 +339,7 @@ def _decoded(
 ) -> tuple[float, float]:
     """R² of the entropy and accuracy of what survives, on the half that the readout was not fitted on."""
     entropy, parts = setting.entropies[:, 0], (halving.fitting, halving.judged)
-    said = read_out(points, np.column_stack([entropy, setting.survives]), parts[0], penalty)
+    said = read_out(points, setting.labels, parts[0], penalty)
     return held_out_r2(said[:, 0], entropy, *parts), balanced_accuracy(said[:, 1:], setting.survives, *parts)
 
 
