@@ -11,17 +11,22 @@ import numpy as np
 from interp.findings import Findings, Scalar
 from interp.table import Table
 
+_AT_MOST_1 = ("r2", "correlation", "rho", "cosine")
+"""Ends of the names of numbers that never exceed 1; but for R², they are never below -1 either."""
+
 _ROUNDING = 1e-9
 """How far, as a share of the larger, numbers may be out of order that are equal but for rounding."""
 
 
 def impossible(findings: Findings) -> list[str]:
     """Every scalar and column that cannot be, each with what was found there."""
-    scalars = [f"{name}: {what}" for name, s in findings.scalars.items() for what in _in_scalar(s)]
+    scalars = [f"{name}: {what}" for name, s in findings.scalars.items() for what in _in_scalar(name, s)]
     return scalars + [f"{name}.{what}" for name, table in findings.tables.items() for what in _in_table(table)]
 
 
-def _in_scalar(scalar: Scalar) -> Iterator[str]:
+def _in_scalar(name: str, scalar: Scalar) -> Iterator[str]:
+    if not _in_range(name, scalar.value):
+        yield f"{scalar.value} is out of its range"
     if scalar.interval and not _ordered(scalar.interval[0], scalar.value, scalar.interval[1]):
         yield f"{scalar.value} lies outside its interval {scalar.interval}"
     null = scalar.null
@@ -29,6 +34,10 @@ def _in_scalar(scalar: Scalar) -> Iterator[str]:
         yield f"the band of the null ends below its beginning: {null.band}"
     if scalar.p is not None and not 0 < scalar.p <= 1:
         yield f"p = {scalar.p} is no probability above 0"
+    elif scalar.p is not None and null and null.n_draws and not _ordered(1 / (1 + null.n_draws), scalar.p, 1.0):
+        yield f"p = {scalar.p} is below what {null.n_draws} draws can give"
+    if scalar.n is not None and not 0 <= (scalar.n_clusters or 0) <= scalar.n:
+        yield f"{scalar.n_clusters} clusters of {scalar.n} {scalar.n_unit}s"
 
 
 def _in_table(table: Table) -> Iterator[str]:
@@ -38,11 +47,17 @@ def _in_table(table: Table) -> Iterator[str]:
             yield f"{name}: the unit of a p is probability, not {table.units[name]}"
         if (is_p or table.units[name] == "probability") and not _ordered(0.0, column, 1.0):
             yield f"{name}: {np.nanmin(column)} to {np.nanmax(column)} are no probabilities"
+        if not _in_range(name, column):
+            yield f"{name}: {np.nanmin(column)} to {np.nanmax(column)} are out of its range"
         if f"{name}_low" not in table:
             continue
         low, high = table[f"{name}_low"], table[f"{name}_high"]
         if not _ordered(low, low if name.endswith("null") else column, high):
             yield f"{name}: a value lies outside {name}_low to {name}_high"
+
+
+def _in_range(name: str, value: Any) -> bool:
+    return not name.endswith(_AT_MOST_1) or _ordered(-np.inf if name.endswith("r2") else -1.0, value, 1.0)
 
 
 def _ordered(low: Any, value: Any, high: Any) -> bool:

@@ -1,5 +1,6 @@
 """Every registered probe meets the contract, and the check notices probes that do not."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -14,11 +15,19 @@ from interp.probe import Figure, Probe, Readout
 from interp.registry import entries, load_entry
 from interp.table import Table
 from interp.testing import Shape, check_probe, planted_curve, synthetic_capture
+from tests.paths import ROOT
 
 
 @pytest.mark.parametrize("name", entries("probe"))
 def test_registered_probe_conforms(name: str) -> None:
     check_probe(load_entry("probe", name)())
+
+
+@pytest.mark.parametrize("name", entries("probe"))
+def test_the_defaults_of_a_probe_are_those_that_its_certificate_is_of(name: str) -> None:
+    certificate = json.loads((ROOT / "examples" / "certificates" / name / "run.json").read_text(encoding="utf-8"))
+    defaults = json.loads(json.dumps(load_entry("probe", name)().parameters()))
+    assert defaults == certificate["spec"]["certified"]["parameters"]
 
 
 @dataclass(frozen=True)

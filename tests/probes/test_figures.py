@@ -3,7 +3,12 @@
 import pytest
 
 from interp.registry import load_entry
+from tests.probes.test_degenerate import READ_UNEDITED, noise, small
+from tests.read_back import not_in_tables
 from tests.reports.everything import small_run
+
+COMPUTED = {f"map: {i} entropy axis" for i in (4, 5, 6)}
+"""What a figure works out from its points: a regression, which its own test holds."""
 
 
 def null_is_shown_or_explained(figure) -> bool:
@@ -17,7 +22,9 @@ def null_is_shown_or_explained(figure) -> bool:
 def check(record) -> int:
     seen = 0
     for name, findings in record.findings.items():
-        for figure in load_entry("probe", name)(**record.parameters[name]).figures(findings):
+        figures = load_entry("probe", name)(**record.parameters[name]).figures(findings)
+        assert set(not_in_tables(findings, figures)) <= COMPUTED, name
+        for figure in figures:
             what = f"{name}.{figure.name}"
             assert len(figure.reading.split()) >= 8 and figure.reading.rstrip().endswith("."), what
             assert figure.title and figure.table in findings.tables, what
@@ -35,6 +42,40 @@ def test_the_figures_of_the_quick_probes_are_read_with_their_null_and_their_tabl
 @pytest.mark.slow
 def test_the_figures_of_every_probe_are_read_with_their_null_and_their_table(tmp_path):
     assert check(small_run(tmp_path)) >= 45
+
+
+@pytest.mark.parametrize("name", READ_UNEDITED)
+def test_what_a_figure_draws_stands_in_its_tables(name):
+    probe = small(name)
+    findings = probe.analyse(noise(probe), {})
+    assert set(not_in_tables(findings, probe.figures(findings))) <= COMPUTED
+
+
+def test_what_stands_in_no_table_is_found():
+    import numpy as np
+
+    from interp.findings import Findings
+    from interp.plotting import Chart
+    from interp.probe import Figure
+    from interp.table import Table, number_columns
+
+    def drawn(table):
+        chart = Chart(table, "layer", "layer", "x").profile("x")
+        chart.dots("x", "dots")
+        return [Figure("f", "title", "reading", chart.plot, "t")]
+
+    low, high = np.array([0.0, 0.5, 0.2]), np.array([2.0, 2.5, 3.5])
+    columns = {"layer": np.arange(3), **number_columns("x", high - 1, (low, high), (low - 1, low - 2, low))}
+    table = Table(columns, {"layer": "layer", "x": "1"})
+    findings = Findings("p", tables={"t": table})
+    assert not_in_tables(findings, drawn(table)) == []
+    faults = {
+        "x": ["f: 3 measured", "f: 4 dots"], "x_low": ["f: 2 None", "f: 4 dots"], "x_high": ["f: 2 None", "f: 4 dots"],
+        "x_null": ["f: 1 null"], "x_null_low": ["f: 0 None"], "x_null_high": ["f: 0 None"],
+    }  # fmt: skip
+    for column, found in faults.items():
+        changed = table.with_column(column, table[column] + 0.001, "1")
+        assert not_in_tables(findings, drawn(changed)) == found, column
 
 
 def test_the_check_can_fail():

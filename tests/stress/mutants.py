@@ -5,8 +5,9 @@
 
 A seeded sample of small changes (an operator, a comparison, a number, a default, a function's neighbour) is made to all
 five folders, one at a time and never here: in a private copy of the tree. Each mutant runs against the quick tests of
-its own room, those that import its module first. A mutant is killed when one fails (or runs far longer than it needs)
-that passes without the change; it survives when all pass. `mutants.md` explains the survivors.
+its own room, those that import its module first, and then of others that import it. A mutant is killed when one fails
+(or runs far longer than it needs) that passes without the change; it survives when all pass. `mutants.md` explains the
+survivors.
 """
 
 import argparse
@@ -40,9 +41,9 @@ LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "pa
 """That the tests would import again and again."""
 
 MOST_FILES = 6
-"""Of the test files that import a module without a room of its own, those named alike first."""
+"""Of the test files of other rooms that import a module, those named alike first."""
 
-EVERY_PROBE = ("tests/probes/test_conformance.py", "tests/probes/test_figures.py", "tests/probes/test_degenerate.py")
+EVERY_PROBE = tuple(f"tests/probes/test_{name}.py" for name in ("conformance", "figures", "flags", "degenerate"))
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -144,17 +145,29 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def tests_of(path: str) -> tuple[str, ...]:
-    """The test files of a module's room, those that import it first; without a room, those that import or name it."""
-    room = ROOT / "tests" / Path(path).parent
-    name = _dotted(path)
-    files = _test_files()
-    near = [f for f in files if f.parent == room]
-    if Path(path).parent.name in FOLDERS or not near:
-        near = [f for f in files if name in _imports(f) or f.stem == f"test_{Path(path).stem}"]
-    stem = Path(path).stem.split("_")[0]
-    near.sort(key=lambda f: (name not in _imports(f), stem not in f.stem, f))
-    near = near if near and near[0].parent == room else near[:MOST_FILES]
-    return tuple(str(f.relative_to(ROOT)) for f in near) + (EVERY_PROBE if path.startswith("probes/") else ())
+    """The test files of a module's room, those that import it first, then those of other rooms that import or name it.
+
+    A module that lies flat in its package has no room, and one that no test imports those of a module that imports it.
+    """
+    found = _tests_beside(path) or next(filter(None, map(_tests_beside, _importers(path))), ())
+    return tuple(dict.fromkeys([*found, *(EVERY_PROBE if path.startswith("probes/") else ())]))
+
+
+def _tests_beside(path: str) -> tuple[str, ...]:
+    room, is_flat = ROOT / "tests" / Path(path).parent, Path(path).parent.name in FOLDERS
+    name, stem = _dotted(path), Path(path).stem
+    mine = [f for f in _test_files() if f.parent == room and not is_flat]
+    mine.sort(key=lambda f: (name not in _imports(f), stem.split("_")[0] not in f.stem, f))
+    others = [f for f in _test_files() if f not in mine and (name in _imports(f) or f.stem == f"test_{stem}")]
+    others.sort(key=lambda f: (f.parent != room, stem.split("_")[0] not in f.stem, f))
+    return tuple(str(f.relative_to(ROOT)) for f in (*mine, *others[:MOST_FILES]))
+
+
+def _importers(path: str) -> Iterator[str]:
+    """The modules of its package that import one by its own name, however many levels up."""
+    for file in sorted((ROOT / Path(path).parts[0]).rglob("*.py")):
+        if any(module.rpartition(".")[2] == Path(path).stem for module in _imports(file)):
+            yield str(file.relative_to(ROOT))
 
 
 @functools.cache

@@ -30,7 +30,14 @@ def table(value=(0.5, NAN), interval=((0.2, NAN), (0.8, NAN)), null=((0.1,) * 2,
     )
 
 
+def alone(value: float) -> Scalar:
+    return Scalar(value, "1", interval_reason="one value", null_reason="none")
+
+
 SOUND = {
+    "R² far below 0": Findings("probe", {"r2": alone(-7.0), "correlation": alone(-1.0)}),
+    "p that its draws can give": scalar(null=Null("n", 0.1, (0.0, 0.3), 99)),
+    "as many clusters as prompts": scalar(n=4, n_clusters=4),
     "a scalar": scalar(),
     "p of 1": scalar(p=1.0),
     "at an end": scalar(value=0.8),
@@ -50,6 +57,14 @@ FAULTS = {
     "above its interval": (scalar(value=0.9), "number: 0.9 lies outside"),
     "an interval upside down": (scalar(value=NAN, interval=(0.8, 0.2)), "number: nan lies outside"),
     "a band upside down": (scalar(null=Null("n", NAN, (0.3, 0.0))), "number: the band of the null"),
+    "p below its draws": (scalar(null=Null("n", 0.1, (0.0, 0.3), 50)), "number: p = 0.01 is below what 50 draws"),
+    "more clusters than prompts": (scalar(n=4, n_clusters=5), "number: 5 clusters of 4 prompts"),
+    "R² above 1": (Findings("p", {"a_r2": alone(1.1)}), "a_r2: 1.1 is out of its range"),
+    "ρ below -1": (Findings("p", {"correlation": alone(-1.1)}), "correlation: -1.1 is out of its range"),
+    "a cosine of a row": (
+        Findings("p", tables={"rows": Table({"cosine": np.array([0.5, 1.5])}, {"cosine": "1"})}),
+        "rows.cosine: 0.5 to 1.5 are out of its range",
+    ),
     "p of a row": (table(p=(0.01, -0.1)), "rows.number_p: -0.1 to 0.01 are no probabilities"),
     "p above 1 in a row": (table(p=(1.5, NAN)), "rows.number_p: 1.5 to 1.5 are no probabilities"),
     "p in another unit": (table(number_p="bits"), "rows.number_p: the unit of a p is probability, not bits"),

@@ -608,11 +608,6 @@ def test_fewer_sequences_than_features_are_fitted_and_underpowered():
     assert np.abs(told - belief)[found.arrays["held_out"]].max() < 0.1
 
 
-def test_few_sequences_are_underpowered_and_two_hundred_are_not():
-    assert world(*planted(n=199)[:2])["r2"].underpowered
-    assert not world(*planted(n=200)[:2])["r2"].underpowered
-
-
 def test_the_input_is_left_as_it_was_and_the_primary_layer_is_the_one_asked_for():
     points, belief, _ = planted(n=60)
     found = world(points, belief, probe=replace(PROBE, layer=0))

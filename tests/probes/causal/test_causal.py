@@ -24,6 +24,7 @@ from interp.running.spec import make_probe
 from interp.statistics.estimates import Estimates
 from interp.table import LABEL, Table
 from interp.testing import Shape, check_probe, synthetic_capture
+from tests.read_back import not_in_tables
 
 PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, doses=(0.5, 2.0), n_sula=0)
 
@@ -509,7 +510,7 @@ def test_the_dose_curve_holds_the_removal_at_every_dose(shipped):
 def test_figures_say_how_to_read_them(shipped):
     figures = Causal().figures(shipped.findings["causal"])
     names = ["among_controls", "dose_curve", "by_readout", "removed_variance", "later_layers"]
-    assert [f.name for f in figures] == names
+    assert [f.name for f in figures] == names and not_in_tables(shipped.findings["causal"], figures) == []
     curve = figures[1].plot.data
     assert sum(trace.legendgroup == "controls" for trace in curve) == 20
     assert all(trace.y[0] == 0 for trace in curve if trace.name in ("axis", "null: matched controls"))

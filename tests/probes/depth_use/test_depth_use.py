@@ -19,6 +19,7 @@ from interp.prompting.pools import prompts_for
 from interp.prompting.tunnel_sequences import copied_name, copied_prompts, sampled_prompts
 from interp.reading.forward import capture
 from interp.testing import Shape, check_probe, synthetic_capture
+from tests.read_back import not_in_tables
 from tests.tiny_models import VOCAB, tiny_model
 
 SMALL = DepthUse(n_permutations=99, n_bootstrap=60)
@@ -110,6 +111,7 @@ def test_gains_add_up_and_the_whole_model_is_its_own_reference():
     assert any("not copied" in note for note in found.notes)
     figures = SMALL.figures(found)
     assert [f.name for f in figures] == ["by_depth_next_kl", "by_depth_loss"]
+    assert not_in_tables(found, figures) == []
     curve = figures[0].plot.data[-1]
     assert curve.name == "as drawn" and list(curve.y) == table["next_kl"].tolist()
     assert len(under) == 4

@@ -27,6 +27,7 @@ from interp.errors import UsageError
 from interp.need import Need
 from interp.statistics.units import Units
 from interp.testing import Shape, check_probe, planted_curve, same_findings, synthetic_capture
+from tests.read_back import not_in_tables
 
 STEPS = (0, 10, 100, 1000)
 PROBE = Dynamics(n_permutations=40, n_bootstrap=60)
@@ -216,6 +217,8 @@ def test_the_contract_holds_with_checkpoints_too(frame_first):
         "updates",
         "exchange",
     ]
+    worked_out = {"courses", "updates"}  # distances relative to the first, and means over layers
+    assert {said.partition(":")[0] for said in not_in_tables(frame_first, figures)} == worked_out
     for figure in figures:
         assert figure.table in frame_first.tables and figure.reading
     scrubber = figures[0].plot.layout.sliders[0]

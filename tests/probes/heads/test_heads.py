@@ -24,6 +24,7 @@ from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
 from interp.statistics.units import Units
 from interp.testing import Shape, check_probe, synthetic_capture
+from tests.read_back import not_in_tables
 from tests.tiny_models import VOCAB, fresh_model, wrap
 
 SMALL = Heads(n_random=3, n_sets=2, n_donors=2, n_permutations=99, n_bootstrap=60)
@@ -63,6 +64,7 @@ def test_conformance_with_read_outs(shape):
     assert [f.name for f in probe.figures(found)] == [
         "map_zero", "map_mean", "map_resample", "ranked", "by_layer", "sets",
     ]  # fmt: skip
+    assert not_in_tables(found, probe.figures(found)) == []
     heat = probe.figures(found)[2].plot.data[0]
     np.testing.assert_array_equal(np.asarray(heat.z), column(found, "posterior_kl", "resample", None).reshape(3, 4).T)
 

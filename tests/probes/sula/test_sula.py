@@ -495,11 +495,6 @@ def test_probabilities_of_zero_and_too_few_prompts_are_refused():
         SMALL.analyse(synthetic_capture(SMALL.needs, Shape(n_prompts=3)), {})
 
 
-def test_few_prompts_are_underpowered():
-    found = SMALL.analyse(world(bayes, per_k=3, needs=SMALL.needs), {})
-    assert all(scalar.underpowered for scalar in found.scalars.values())
-
-
 def test_on_a_language_model(stories):
     record = interp.run(str(stories), probes=[SMALL], prompts="sula", n_pool=420, out=None, quiet=True)
     found = record.findings["sula"]

@@ -1,12 +1,16 @@
-"""The simulations of our probes: each of them is a simulation of its own for every number that is judged in it."""
+"""The simulations of our probes: each is one of its own for every number, and what the certificates say they are."""
 
+import math
 from itertools import combinations
 
 import pytest
 
 from interp.certificates.simulations import Simulation, Trials, trials_of
 from interp.probe import Probe
+from interp.records.record import open_run
 from interp.registry import entries, load_entry
+from interp.running.spec import make_study
+from tests.paths import ROOT
 
 SEEDS = (0, 1, 2)
 
@@ -63,3 +67,35 @@ def test_every_number_has_a_simulation_that_bends_what_its_null_assumes(name):
     assert trials is not None
     bent = {number for kind in trials.simulations if kind.name != "as assumed" for number in kind.null}
     assert bent == {number for kind in trials.simulations for number in kind.null}
+
+
+@pytest.mark.parametrize("name", sorted(entries("simulations")))
+def test_simulations_are_those_that_the_certificate_tells_of(name):
+    """Of each their size and effects in words, and the settings of the probe in all of them."""
+    certificate = open_run(ROOT / "examples" / "certificates" / name)
+    asked = make_study("certificate", {"probe": name}).spec["certified"]
+    assert asked["tried_with"] == certificate.spec["certified"]["tried_with"]
+    trials = trials_of(name)
+    assert trials is not None
+    made = {kind.name: (kind.n, "; ".join(kind.effects)) for kind in trials.simulations}
+    told = certificate.findings["certificate"].to_frame("worlds")
+    assert {*told["world"]} == {*made}
+    for row in told.itertuples():
+        n, effects = made[row.world]
+        assert (row.n, row.effects) in ((n, effects), (n, "")), row.world
+
+
+@pytest.mark.parametrize("name", sorted(entries("simulations")))
+def test_what_is_planted_is_found_about_as_large_as_it_is_said_to_be(name):
+    """In the first simulation: intervals hold the truth in two of three draws at least."""
+    trials = trials_of(name)
+    assert trials is not None
+    kind, probe = trials.simulations[0], load_entry("probe", name)()
+    held: dict[str, list[bool]] = {}
+    for size in (0.0, 2.0):
+        for seed in SEEDS:
+            found = kind.findings(probe, seed, size)
+            for number, truth in kind.truth(seed, size).items():
+                low, high = found[number].interval or (-math.inf, math.inf)
+                held.setdefault(f"{number} at {size}", []).append(low <= truth <= high)
+    assert all(sum(each) >= 2 for each in held.values()), held

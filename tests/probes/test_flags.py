@@ -1,0 +1,71 @@
+"""Flags of every probe: how many prompts a number wants, and which controls decide with it."""
+
+import numpy as np
+import pytest
+
+from interp.findings import Findings
+from interp.testing import Shape, synthetic_capture
+from tests.probes.test_degenerate import READ_UNEDITED, small
+
+ENOUGH = [
+    ("attention_entropy", "reduction", 20), ("belief", "r2", 200), ("causal", "axis_r2", 199),
+    ("components", "attn_logit", 20), ("manifold", "pc1_share", 20), ("manifold", "entropy_correlation", 20),
+    ("orthogonality", "head_keys", 20), ("qk_alignment", "logit", 20), ("sula", "skill", 20),
+    ("sula", "entropy_movement", 30), ("value_axis", "r2", 200), ("value_axis", "stability", 200),
+    ("value_axis", "nuisance_r2", 200), ("workspace", "axis_share", 200),
+]  # fmt: skip
+"""Prompts that make a number no longer underpowered; `causal` fits on one half and needs 100 for the other."""
+
+
+def measured(name: str, n: int, alike: int = 1) -> Findings:
+    """A probe on noise: `n` clusters of `alike` prompts each."""
+    probe = small(name)
+    clusters = {"cluster": np.repeat(np.arange(n), alike)} if alike > 1 else {}
+    return probe.analyse(synthetic_capture(probe.needs, Shape(n * alike, n_layers=2), columns=clusters), {})
+
+
+@pytest.mark.parametrize(("name", "number", "enough"), ENOUGH)
+def test_a_number_is_underpowered_below_the_prompts_that_it_wants_and_not_at_them(name, number, enough):
+    below, at = (measured(name, n)[number] for n in (enough - 1, enough))
+    assert below.underpowered and not at.underpowered
+    assert below.enough in (None, enough) and at.enough is None
+
+
+@pytest.mark.parametrize("name", ["attention_entropy", "components", "manifold", "qk_alignment", "sula"])
+def test_prompts_that_belong_together_count_once(name):
+    number = next(number for probe, number, _ in ENOUGH if probe == name)
+    below, at = (measured(name, n, alike=2)[number] for n in (19, 20))
+    assert (below.n, below.n_clusters, at.n_clusters) == (38, 19, 20)
+    assert below.underpowered and not at.underpowered
+
+
+@pytest.mark.parametrize("name", sorted(set(READ_UNEDITED) - {"orthogonality", "workspace"}))
+def test_six_prompts_are_too_few_for_every_number(name):
+    """But for one that is no test: the best layer of `manifold`, which says how many prompts it has."""
+    powered = {number for number, scalar in measured(name, 6).scalars.items() if not scalar.underpowered}
+    assert powered <= {"best_layer_entropy_correlation"}
+
+
+CONTROLS = {
+    "attention_entropy": {"content_sharpening": {"content_sharpening_no_first": True}},
+    "components": {"attention_share": {"attention_share_quiet": True}},
+    "manifold": {
+        "entropy_correlation": {"entropy_correlation_within_token": True, "entropy_correlation_dropped": False},
+        "curve_order": {"curve_order_within_token": True},
+        "pc1_plus_pc2_share": {"pc1_plus_pc2_share_dropped": False},
+    },
+    "value_axis": {
+        "r2": {"r2_beyond_token": True, "r2_beyond_embedding": False},
+        "r2_beyond_token": {"r2_beyond_previous": True},
+        "best_layer_r2": {"best_layer_r2_beyond_token": True},
+        "pc1_correlation": {"pc1_correlation_beyond_token": True},
+    },
+}  # fmt: skip
+"""The controls of numbers by their names, and whether they decide."""
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_the_controls_of_a_number_decide_or_stand_beside(name):
+    found = measured(name, 60).controls
+    for number, controls in CONTROLS[name].items():
+        assert {control.scalar: control.essential for control in found[number]} == controls, number
