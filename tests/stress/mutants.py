@@ -43,7 +43,8 @@ LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "pa
 MOST_FILES = 6
 """Of the test files of other rooms that import a module, those named alike first."""
 
-EVERY_PROBE = tuple(f"tests/probes/test_{name}.py" for name in ("conformance", "figures", "flags", "degenerate"))
+_OF_EVERY_PROBE = ("conformance", "refused_fields", "figures", "flags", "degenerate")
+EVERY_PROBE = tuple(f"tests/probes/test_{name}.py" for name in _OF_EVERY_PROBE)
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

@@ -358,9 +358,6 @@ def test_dose_zero_is_the_largest_kl_of_any_prompt():
         ("layers", (), "one layer or several"),
         ("layers", ((1,), ()), "one layer or several"),
         ("doses", (0.0, np.nan), "not every dose is a finite number"),
-        ("n_controls", 5, "Choose 19 or more"),
-        ("n_prompts", 1, "Choose 4 or more"),
-        ("n_sula", 251, "up to 250"),
     ],
 )
 def test_bad_fields_are_refused_before_a_model_is_loaded(field, value, words):

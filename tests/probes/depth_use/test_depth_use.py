@@ -144,10 +144,3 @@ def test_context_is_not_copied_where_nothing_says_that_it_may_be():
     assert {c.on for c in SMALL.conditions(legal)} == {None, "copied:1x1", "copied:1x2"}
     assert all(c.on is None for c in replace(SMALL, copies=1).conditions(legal))
     assert all(c.on is None for c in replace(SMALL, copies=4).conditions(legal))
-
-
-@pytest.mark.parametrize("field", ["copies", "n_prompts", "n_permutations", "n_bootstrap"])
-def test_fields_that_make_no_sense_are_refused(field):
-    base = synthetic_capture(SMALL.needs, Shape(n_prompts=8))
-    with pytest.raises(UsageError, match=f"depth_use.{field} = 0"):
-        list(replace(SMALL, **{field: 0}).conditions(base))

@@ -289,8 +289,6 @@ def test_without_checkpoints_it_has_nothing_to_say():
     ("fields", "words"),
     [
         ({"epsilon": 0.0}, "a fraction of the first distance"),
-        ({"n_bootstrap": 5}, "too few"),
-        ({"layer": 7}, "layer 7"),
     ],
 )
 def test_fields_that_make_no_sense_are_refused(fields, words):

@@ -473,8 +473,6 @@ def test_fewer_than_twenty_prompts_are_underpowered(n, few):
     ("fields", "words"),
     [
         ({"how": ()}, "Choose among zero, mean, resample"),
-        ({"n_prompts": 1}, "Choose 2 or more"),
-        ({"n_permutations": 3}, "Choose 19 or more"),
         ({"n_sula": -1}, "counts problems"),
     ],
 )

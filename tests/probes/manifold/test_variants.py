@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from interp.probes.manifold.probe import Manifold
 
-from interp.errors import UsageError
 from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
@@ -64,9 +63,3 @@ def test_loud_columns_and_their_absence_stand_beside_each_other():
         found["pc1_plus_pc2_share_dropped"].value
     )
     assert {"dropped", "axis_stability"} <= {figure.name for figure in QUICK.figures(found)}
-
-
-@pytest.mark.parametrize("field", ["n_dropped", "n_splits"])
-def test_variants_that_say_nothing_are_refused(field):
-    with pytest.raises(UsageError, match=rf"manifold.{field} = 0: "):
-        replace(QUICK, **{field: 0}).analyse(synthetic_capture(QUICK.needs, Shape(30)), {})

@@ -15,7 +15,7 @@ from interp.probes.sula.tables import along_table, answers_table, attention_tabl
 from interp.prompts.evidence import draw_problems, evidence_columns, evidence_of_one, posterior
 
 import interp
-from interp.errors import InterpError, PromptError, UsageError
+from interp.errors import InterpError, PromptError
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
 from interp.statistics.ridge import PENALTIES
@@ -475,15 +475,6 @@ def test_prompts_without_a_posterior_are_refused():
     capture = replace(capture, arrays={**capture.arrays, OUTCOME: {"rows": np.zeros((20, 0))}})
     with pytest.raises(PromptError, match="these prompts have none"):
         SMALL.analyse(capture, {})
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [({"n_permutations": 3}, "chance alone"), ({"n_bootstrap": 3}, "chance alone"), ({"layer": 3}, "layers 0 to 2")],
-)
-def test_bad_parameters_are_refused(changes, words):
-    with pytest.raises(UsageError, match=words):
-        replace(SMALL, **changes).analyse(world(bayes, needs=SMALL.needs), {})
 
 
 def test_probabilities_of_zero_and_too_few_prompts_are_refused():

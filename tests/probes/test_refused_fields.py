@@ -1,0 +1,61 @@
+"""Fields of every probe: the least value of each is taken and one less is refused, layers that there are and others."""
+
+from dataclasses import replace
+
+import pytest
+
+from interp.errors import UsageError
+from interp.registry import load_entry
+from interp.testing import Shape, synthetic_capture
+
+LEAST = {
+    "belief": {"n_permutations": 19, "n_bootstrap": 20},
+    "causal": {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20, "n_sula": 0},
+    "components": {"n_permutations": 24, "n_bootstrap": 20},
+    "depth_use": {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20},
+    "dynamics": {"n_permutations": 19, "n_bootstrap": 20},
+    "heads": {
+        "n_prompts": 2, "n_random": 2, "n_sets": 1, "n_donors": 1, "n_screened": 2, "n_sampled": 13, "n_draws": 1,
+        "n_permutations": 19, "n_bootstrap": 20, "n_sula": 0,
+    },
+    "manifold": {
+        "n_permutations": 19, "n_null": 20, "n_bootstrap": 20, "per_quintile": 1, "n_dropped": 1, "n_splits": 2,
+    },
+    "orthogonality": {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20},
+    "sula": {"n_permutations": 19, "n_bootstrap": 20},
+    "value_axis": {"n_permutations": 19, "n_splits": 2, "n_null": 20},
+    "workspace": {"rank": 1, "n_null": 19},
+}  # fmt: skip
+"""Of each field the least value."""
+
+MOST = {"causal": {"n_sula": 250}}
+LAYERS = ("belief", "dynamics", "manifold", "orthogonality", "sula", "value_axis")
+
+
+def ends(fields: dict[str, dict[str, int]], step: int) -> list[tuple[str, str, int, int]]:
+    return [(name, field, end, end + step) for name, of in fields.items() for field, end in of.items()]
+
+
+@pytest.mark.parametrize(("name", "field", "taken", "refused"), [*ends(LEAST, -1), *ends(MOST, 1)])
+def test_the_least_value_is_taken_and_one_less_refused_before_anything_is_read(name, field, taken, refused):
+    probe = load_entry("probe", name)()
+    replace(probe, **{field: taken}).refuse_fields(3)
+    wrong = replace(probe, **{field: refused})
+    with pytest.raises(UsageError, match=rf"{name}\.{field} = {refused}\b"):
+        wrong.refuse_fields(None)
+    base = synthetic_capture(wrong.needs, Shape(n_prompts=10))
+    with pytest.raises(UsageError, match=rf"{name}\.{field} = {refused}\b"):
+        wrong.analyse(base, {})
+    if name in ("heads", "depth_use"):
+        with pytest.raises(UsageError, match=rf"{name}\.{field} = {refused}\b"):
+            list(wrong.conditions(base))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_count_from_either_end_and_no_other_is_taken(name):
+    probe = load_entry("probe", name)()
+    for layer in (0, 2, -1, -3):
+        replace(probe, layer=layer).refuse_fields(3)
+    for layer in (4, -5) if name == "belief" else (3, -4):  # which counts depths
+        with pytest.raises(UsageError, match="the model has layers 0 to"):
+            replace(probe, layer=layer).refuse_fields(3)
