@@ -30,11 +30,12 @@ class Stopped(BaseException):
 
 @dataclass
 class _State:
-    """Of this process: how many blocks are not to be cut, the signal that waits for them, and what is kept in words."""
+    """Of this process: how many blocks are not to be cut, the signal that waits for them, the one that ends it, and
+    what is kept in words."""
 
     n_whole: int = 0
     waiting: int | None = None
-    is_ending: bool = False
+    ending: int | None = None
     kept: str = ""
 
 
@@ -76,8 +77,10 @@ def handling_signals() -> Iterator[None]:
     report, sys.unraisablehook = sys.unraisablehook, _report_faults(sys.unraisablehook)
     try:
         yield
-    except Stopped as stopped:
-        _leave(stopped.exit_code)
+    except (Stopped, Exception):
+        if _here.ending is None:
+            raise
+        _leave(128 + _here.ending)  # also where a library, cut in two, raises an error of its own in place of the stop
     finally:
         sys.unraisablehook = report
         signal.set_wakeup_fd(bell_before)
@@ -89,10 +92,13 @@ def handling_signals() -> Iterator[None]:
 
 
 def _report_faults(report: Callable[..., object]) -> Callable[..., None]:
-    """Reports what cannot be raised where it happens (a library's `__del__`), but a stop: `_watch` carries that out."""
+    """Reports what cannot be raised where it happens (a library's `__del__`), but a stop, which `_watch` carries out.
+
+    Nor what comes of it.
+    """
 
     def but_a_stop(unraisable: "sys.UnraisableHookArgs") -> None:
-        if not isinstance(unraisable.exc_value, Stopped):
+        if _here.ending is None:
             report(unraisable)
 
     return but_a_stop
@@ -101,12 +107,12 @@ def _report_faults(report: Callable[..., object]) -> Callable[..., None]:
 def _on_signal(signum: int, frame: FrameType | None) -> None:
     if _here.n_whole:
         _here.waiting = signum
-    elif not _here.is_ending:
+    elif _here.ending is None:
         _end(signum)
 
 
 def _end(signum: int) -> None:
-    _here.waiting, _here.is_ending = None, True
+    _here.waiting, _here.ending = None, signum
     raise Stopped(signum)
 
 

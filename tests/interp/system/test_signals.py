@@ -22,8 +22,14 @@ BUSY = {
     "where everything is caught": "while True:\n  try: time.sleep(60)\n  except BaseException: pass",
     "where nothing can be raised": "class Last:\n  def __del__(self): time.sleep(60)\n"
     "last = Last()\ndel last\ntime.sleep(60)",
+    "in a library that raises another error": "try: time.sleep(60)\nexcept BaseException: raise OSError('cut in two')",
     "waiting for a thread": "from threading import Timer; t = Timer(60, print); t.start(); t.join()",
 }
+QUICK = (
+    "deep in a library that does not listen",
+    "where everything is caught",
+    "in a library that raises another error",
+)
 CODE = """
 import time
 from interp.system import signals as stopping
@@ -61,7 +67,7 @@ def stopped_program(busy: str, number: int, kept: str = "", interrupt=signal.SIG
         return process.returncode, said, time.monotonic() - began
 
 
-@pytest.mark.parametrize("where", quick(["deep in a library that does not listen", "where everything is caught"], BUSY))
+@pytest.mark.parametrize("where", quick(QUICK, BUSY))
 def test_a_program_ends_within_two_seconds_wherever_it_is(where):
     code, said, seconds = stopped_program(BUSY[where], signal.SIGINT, "4 of 9 batches are kept in runs/.partial/x")
     assert code == 130 and seconds < 2.0
