@@ -76,7 +76,7 @@ def memory_of(meta: MetaModel, passes: list[Passes], lens: int = 0) -> Memory:
         loading=0 if meta.stored == meta.placement.dtype else meta.file_bytes,
         activations=_activations(meta, passes),
         kept=kept,
-        analysis=ROW_BYTES * max(len(p.text.rows("scored")) for p in base),
+        analysis=ROW_BYTES * max(p.text.n_rows("scored") for p in base),
         is_on_cpu=meta.placement.device == "cpu",
     )
 
@@ -87,7 +87,7 @@ def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
     sizes = {
         "head": info.n_heads, "kv_head": info.n_kv_heads, "d_head": info.d_head, "d_model": info.d_model,
         "other_d_model": info.d_model,
-        "vocab": info.vocab_size, "outcome": _n_outcomes(text), "key": int(text.lengths.max()), "prompt": len(text.ids),
+        "vocab": info.vocab_size, "outcome": _n_outcomes(text), "key": int(text.lengths.max()), "prompt": text.n,
         "expert": info.n_experts,
     }  # fmt: skip
     width = prod(sizes[axis] for axis in described.axes)
@@ -99,12 +99,12 @@ def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
     if isinstance(need.reduction, Mean | Moments):
         return n_layers * 8 * (2 * width if isinstance(need.reduction, Mean) else width * width)
     if isinstance(need.reduction, PromptMean):
-        return n_layers * 8 * len(text.ids) * width
+        return n_layers * 8 * text.n * width
     if isinstance(need.reduction, NarrowRows) and width > need.reduction.max_width:
         return 0
     # A reduction that keeps a sample says of how many prompts by a field `n`.
-    n_sampled = min(len(text.ids), getattr(need.reduction, "n", len(text.ids)))
-    return n_layers * 4 * width * len(text.rows(need.at)) * n_sampled // len(text.ids)
+    n_sampled = min(text.n, getattr(need.reduction, "n", text.n))
+    return n_layers * 4 * width * text.n_rows(need.at) * n_sampled // text.n
 
 
 def _n_outcomes(text: TokenisedSet) -> int:
@@ -116,7 +116,7 @@ def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
     """The residual stream, keys and values that passes start from, and the unedited prediction."""
     stream = min(RESIDUALS, (p.n_tokens + p.n_before) * info.d_model * itemsize) if p.first_layer else 0
     stream += p.n_before * 2 * info.n_kv_heads * info.d_head * itemsize * info.n_layers
-    unedited = 4 * len(p.text.rows("scored")) * info.vocab_size * p.n_prompts // len(p.text.ids)
+    unedited = 4 * p.text.n_rows("scored") * info.vocab_size * p.n_prompts // p.text.n
     return stream + (unedited if any(need.site == "next_kl" for need in p.needs) else 0)
 
 

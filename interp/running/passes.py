@@ -28,6 +28,9 @@ from interp.reading.forward import TOKENS_PER_BATCH, packs_for
 from interp.reading.packs import each_alone
 from interp.registry import entries, load_entry
 
+MOST_READ = 10_000
+"""Prompts of a set that a plan reads: of a larger set so many stand for all."""
+
 ASSUMED_PROMPTS = 1008
 ASSUMED_TOKENS = 128
 _CHARACTERS_A_TOKEN = 4
@@ -37,11 +40,20 @@ _EXCHANGE = 4
 
 @dataclass(frozen=True)
 class TokenisedSet:
-    """A prompt set as it will be read; `note` says what was assumed of it."""
+    """A prompt set as it will be read, or a sample that stands for so many `times` as many prompts.
+
+    `note` says what was assumed of it.
+    """
 
     prompts: PromptSet
     ids: Sequence[Int[np.ndarray, " _pos"]]
     note: str = ""
+    times: float = 1.0
+
+    @property
+    def n(self) -> int:
+        """How many prompts it is or stands for."""
+        return round(self.times * len(self.ids))
 
     @property
     def lengths(self) -> Int[np.ndarray, " prompt"]:
@@ -52,10 +64,16 @@ class TokenisedSet:
         is_unknown = at not in PLACES and at not in self.prompts.prompts[0].columns
         return row_index(self.prompts, self.lengths, "last" if is_unknown else at)
 
+    def n_rows(self, at: str) -> int:
+        """How many rows a need at these positions keeps of all prompts."""
+        return round(self.times * len(self.rows(at)))
+
     def drawn(self, per_quintile: int | None) -> "TokenisedSet":
         """As many prompts as the draw takes: which they are the model decides."""
         n = most_drawn(self.prompts, per_quintile)
-        return replace(self, prompts=self.prompts.take(range(n)), ids=self.ids[:n])
+        if n == len(self.ids):
+            return self
+        return replace(self, prompts=self.prompts.take(range(n)), ids=self.ids[:n], times=1.0)
 
     def n_padded(self, model: Model, tokens_per_batch: int, needs: Sequence[Need] | None = None) -> int:
         """Tokens that pass through the model, the padding of the batches included.
@@ -64,7 +82,7 @@ class TokenisedSet:
         """
         is_known = needs is not None and not self.note
         packs = packs_for(model, self.ids, needs, proved=False) if is_known else each_alone(self.ids)
-        return Batches(packs, tokens_per_batch, model.config).n_tokens
+        return round(self.times * Batches(packs, tokens_per_batch, model.config).n_tokens)
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,7 @@ def passes_of(
         if following:
             found.append(_checkpoints(model, following, text, options.per_quintile, n_earlier))
         for probe in mine:
-            asked = probe.planned(model.info, len(text.ids), is_text=text.prompts.is_text)
+            asked = probe.planned(model.info, text.n, is_text=text.prompts.is_text)
             found += _conditions(probe, list(asked), model, text, options)
     return found
 
@@ -117,7 +135,7 @@ def _base(model: Model, probes: tuple[Probe, ...], text: TokenisedSet, which: st
     what = f"{which}{text.prompts.name}: {', '.join(probe.name for probe in probes) or 'the draw'}"
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
     n_tokens = text.n_padded(model, TOKENS_PER_BATCH, needs)
-    return Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=probes)
+    return Passes(what, text, 1, text.n, n_tokens, needs, probes=probes)
 
 
 def _checkpoints(
@@ -127,7 +145,7 @@ def _checkpoints(
     names = ", ".join(probe.name for probe in probes)
     n, what = (1, f"each checkpoint of {names}") if n_earlier is None else (n_earlier + 1, f"checkpoints of {names}")
     if any(probe.exchange_needs for probe in probes):
-        share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / len(text.ids))
+        share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / text.n)
         n, what = n + math.ceil(_EXCHANGE * (n_earlier or 1) * share), f"{what}, with exchanges"
     return replace(_base(model, probes, text.drawn(per_quintile)), what=what, n=n)
 
@@ -140,13 +158,13 @@ def _conditions(
     for on in dict.fromkeys(each.on for each in asked):
         text = base if on is None else _text(model, on, options)
         mine = [each for each in asked if each.on == on]
-        n_prompts = max(min(each.n_prompts, len(text.ids)) for each in mine)
+        n_prompts = max(min(each.n_prompts, text.n) for each in mine)
         all_needs = tuple(dict.fromkeys(need for each in mine for need in each.needs))
         where = f"conditions of {probe.name}" + (f" on {on}" if on else "")
         tokens = _share(model, text, n_prompts)
         found.append(Passes(f"{where}, unedited", text, 1, n_prompts, tokens, all_needs, is_edited=True))
         for each in mine:
-            n = min(each.n_prompts, len(text.ids))
+            n = min(each.n_prompts, text.n)
             start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
             tokens = _share(model, text, n)
             before = round(tokens * _share_before(each, text))
@@ -164,20 +182,36 @@ def _share_before(planned: Planned, text: TokenisedSet) -> float:
 
 
 def _share(model: Model, text: TokenisedSet, n_prompts: int) -> int:
-    return round(text.n_padded(model, TOKENS_PER_PASS) * n_prompts / len(text.ids))
+    return round(text.n_padded(model, TOKENS_PER_PASS) * n_prompts / text.n)
 
 
 def _texts(
     model: Model, probes: Sequence[Probe], options: RunOptions, optional: Collection[str]
 ) -> list[tuple[tuple[Probe, ...], TokenisedSet]]:
+    n_all, options = _sample(model, options)
     if model.task is not None or model.tokenizer is not None:
-        pools = pools_for(model, probes, options, optional)
-        return [
+        found = [
             (pool.probes, TokenisedSet(pool.prompts, pool.tokens.ids, " ".join(notes_of(pool.prompts))))
-            for pool in pools
+            for pool in pools_for(model, probes, options, optional)
         ]
-    by_set = grouped(probes, options.prompts is None)
-    return [(tuple(mine), _estimated(name or options.prompts, options)) for name, mine in by_set.items()]
+    else:
+        by_set = grouped(probes, options.prompts is None)
+        found = [(tuple(mine), _estimated(name or options.prompts, options)) for name, mine in by_set.items()]
+    return [
+        (mine, replace(text, times=n_all / MOST_READ) if len(text.ids) == MOST_READ < n_all else text)
+        for mine, text in found
+    ]
+
+
+def _sample(model: Model, options: RunOptions) -> tuple[int, RunOptions]:
+    """How many prompts the run reads, as far as that is said or given, and its options with `MOST_READ` at most."""
+    asked, n = options.prompts, options.n_pool or 0
+    if asked is not None and not (isinstance(asked, str) and (asked in entries("prompt") or ":" in asked)):
+        made = resolve_prompts(
+            asked, options.n_pool, options.seed, text_column=options.text_column, tokenizer=model.tokenizer
+        )
+        n, options = len(made), replace(options, prompts=made)
+    return n, options if n <= MOST_READ else replace(options, n_pool=MOST_READ)
 
 
 def _text(model: Model, name: str, options: RunOptions) -> TokenisedSet:

@@ -155,7 +155,7 @@ def plan(options: PlanOptions) -> Plan:
 
 
 def _cost(p: Passes, meta: MetaModel, per_operation: float | None, n_times: int) -> PassCost:
-    info, n, n_rows = meta.model.info, p.n * n_times, len(p.text.rows("scored"))
+    info, n, n_rows = meta.model.info, p.n * n_times, p.text.n_rows("scored")
     seconds = None if per_operation is None else n * pass_seconds(p, meta, per_operation)
     analysis = n_times * sum(probe.cost.analysis(info, n_rows) for probe in p.probes)
     return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, info.n_layers - p.first_layer), seconds, float(analysis))

@@ -85,11 +85,11 @@ def operations_of(p: Passes, meta: MetaModel) -> float:
     n_weights = sum(weight.numel() for block in blocks for weight in block.parameters())
     length = float(np.square(p.text.lengths).sum() / p.text.lengths.sum())  # of the text that a token stands in
     attending = 4 * info.n_heads * info.d_head * length * len(blocks)
-    decoded = len(p.text.rows("scored"))
+    decoded = p.text.n_rows("scored")
     for source, at in {(need.described.source, need.at) for need in p.needs}:
         if source == "lens":
-            decoded += len(p.text.rows("scored")) * (len(blocks) + 1)
+            decoded += p.text.n_rows("scored") * (len(blocks) + 1)
         elif source == "text":
-            decoded += len(p.text.rows(at))
-    logits = 2 * info.d_model * info.vocab_size * decoded * p.n_prompts / len(p.text.ids)
+            decoded += p.text.n_rows(at)
+    logits = 2 * info.d_model * info.vocab_size * decoded * p.n_prompts / p.text.n
     return p.n_tokens * (2 * n_weights + attending) + logits

@@ -87,6 +87,20 @@ def test_passes_and_tokens_are_those_of_the_run():
     assert untimed("manifold", model=TUNNEL, n_pool=40, null="untrained", n_untrained=1).n_passes == 2
 
 
+def test_of_many_prompts_a_sample_is_read_and_stands_for_all(monkeypatch, tmp_path, tiny_folders):
+    found = []
+    (tmp_path / "texts.txt").write_text("".join(f"text {i} of this file\n" for i in range(60)), encoding="utf-8")
+    (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
+    asked = [{"model": TUNNEL, "n_pool": 60}, {"model": str(tmp_path), "prompts": str(tmp_path / "texts.txt")}]
+    for most in (10_000, 20):
+        monkeypatch.setattr("interp.running.passes.MOST_READ", most)
+        plans = [untimed("manifold", "orthogonality", per_quintile=2, **each) for each in asked]
+        found.append([(each.steps, each.memory, each.disk) for each in plans])
+    assert found[0][0] == found[1][0]
+    assert [step.n_prompts for step in found[0][1][0]] == [step.n_prompts for step in found[1][1][0]]
+    assert found[1][1][1].kept == pytest.approx(found[0][1][1].kept, rel=0.05)
+
+
 def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():
     draw, course = untimed("dynamics", model=TUNNEL, n_pool=40).steps
     assert (draw.n, draw.n_tokens, draw.analysis_seconds) == (1, 40 * 23, 0.0) and "the draw" in draw.what
