@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy import stats
+from scipy import special
 
 from interp.errors import RecordError, UsageError
 from interp.records.record import RunRecord
@@ -216,13 +216,13 @@ def feature_overlap(
         raise UsageError(asked=f"the {n} nearest features of {features.name}", found=found, fix="Ask for one or more.")
     cosines = features.directions[alive] @ (direction / length) / lengths[alive]
     order = np.argsort(-np.abs(cosines), kind="stable")[:n]
-    beyond = stats.beta(0.5, (d - 1) / 2).sf(np.square(cosines[order]).clip(max=1.0))
+    beyond = special.betaincc(0.5, (d - 1) / 2, np.square(cosines[order]).clip(max=1.0))
     ranks = np.arange(len(order))
     nearest = _nearest(np.array(TAILS), len(alive), d)
     return FeatureOverlap(
         features=alive[order],
         cosine=cosines[order],
-        p=stats.binom.sf(ranks, len(alive), beyond),
+        p=special.bdtrc(ranks, len(alive), beyond),
         null=float(_nearest((np.arange(1000) + 0.5) / 1000, len(alive), d).mean()),
         null_band=(float(nearest[0]), float(nearest[1])),
         n=len(alive),
@@ -233,7 +233,7 @@ def feature_overlap(
 
 def _nearest(quantile: np.ndarray, n: int, d: int) -> np.ndarray:
     """Quantiles of the largest |cosine| of n random directions: P(all below c) = P(one below c)^n."""
-    return np.sqrt(stats.beta(0.5, (d - 1) / 2).isf(-np.expm1(np.log(quantile) / n)))
+    return np.sqrt(special.betainccinv(0.5, (d - 1) / 2, -np.expm1(np.log(quantile) / n)))
 
 
 def _value_axis(record: RunRecord, features: Features, fit: str) -> np.ndarray:

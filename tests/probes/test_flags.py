@@ -8,13 +8,13 @@ from interp.testing import Shape, synthetic_capture
 from tests.probes.test_degenerate import READ_UNEDITED, small
 
 ENOUGH = [
-    ("attention_entropy", "reduction", 20), ("belief", "r2", 200), ("causal", "axis_r2", 199),
+    ("attention_entropy", "reduction", 20), ("belief", "r2", 200), ("causal", "axis_r2", 140),
     ("components", "attn_logit", 20), ("manifold", "pc1_share", 20), ("manifold", "entropy_correlation", 20),
     ("orthogonality", "head_keys", 20), ("qk_alignment", "logit", 20), ("sula", "skill", 20),
     ("sula", "entropy_movement", 30), ("value_axis", "r2", 200), ("value_axis", "stability", 200),
     ("value_axis", "nuisance_r2", 200), ("workspace", "axis_share", 200),
 ]  # fmt: skip
-"""Prompts that make a number no longer underpowered; `causal` fits on one half and needs 100 for the other."""
+"""Prompts that make a number no longer underpowered; `causal` fits on 100 and runs 40."""
 
 
 def measured(name: str, n: int, alike: int = 1) -> Findings:
@@ -31,7 +31,7 @@ def test_a_number_is_underpowered_below_the_prompts_that_it_wants_and_not_at_the
     assert below.enough in (None, enough) and at.enough is None
 
 
-@pytest.mark.parametrize("name", ["attention_entropy", "components", "manifold", "qk_alignment", "sula"])
+@pytest.mark.parametrize("name", ["attention_entropy", "components", "qk_alignment", "sula"])
 def test_prompts_that_belong_together_count_once(name):
     number = next(number for probe, number, _ in ENOUGH if probe == name)
     below, at = (measured(name, n, alike=2)[number] for n in (19, 20))
@@ -52,7 +52,7 @@ CONTROLS = {
     "manifold": {
         "entropy_correlation": {"entropy_correlation_within_token": True, "entropy_correlation_dropped": False},
         "curve_order": {"curve_order_within_token": True},
-        "pc1_plus_pc2_share": {"pc1_plus_pc2_share_dropped": False},
+        "best_layer_entropy_correlation": {"best_layer_entropy_correlation_within_token": True},
     },
     "value_axis": {
         "r2": {"r2_beyond_token": True, "r2_beyond_embedding": False},
