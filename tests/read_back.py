@@ -14,7 +14,7 @@ Columns = dict[str, list[Any]]
 Place = tuple[int, str, str]
 """A table by its number, and the columns that are drawn across and up."""
 
-CUT = ", cut"
+CUT, PLACE = ", cut", "place"
 
 
 def not_in_tables(findings: Findings, figures: Iterable[Figure]) -> list[str]:
@@ -43,6 +43,9 @@ def _is_read(trace: Any, tables: list[Columns]) -> bool:
         drawn = set(_written(trace.z if trace.type == "heatmap" else trace.x)) - {None}
         return any(drawn <= set(column) for columns in tables for column in columns.values())
     x, y = _written(trace.x), _written(trace.y)
+    if trace.type == "bar" and trace.base is not None:
+        high = _written(np.asarray(trace.base) + np.asarray(trace.y))
+        return bool(_ends(tables, x, high, 2, "high") & _ends(tables, x, _written(trace.base), 2, "low"))
     if trace.type == "scatter" and trace.fill == "toself":
         half = len(x) // 2
         return bool(_ends(tables, x[:half], y[:half], 2, "high") & _ends(tables, x[half:], y[half:], 2, "low"))
@@ -69,14 +72,26 @@ def _ends(tables: list[Columns], x: list[Any], y: list[Any], axis: int, end: str
 
 
 def _found(tables: list[Columns], x: list[Any], y: list[Any]) -> Iterator[Place]:
-    """Every pair of columns whose rows hold all points that are drawn; a point without one of its numbers is not."""
+    """Every pair of columns whose rows hold all points that are drawn; a point without one of its numbers is not.
+
+    Places along an axis, counted or named, need no column.
+    """
     drawn = {(a, b) for a, b in zip(x, y, strict=True) if a is not None and b is not None}
     for i, columns in enumerate(tables):
+        for name, column in columns.items():
+            if _are_places(x) and {b for _, b in drawn} <= set(column):
+                yield i, PLACE, name
+            if _are_places(y) and {a for a, _ in drawn} <= set(column):
+                yield i, name, PLACE
         for across in columns:
             if {a for a, _ in drawn} <= set(columns[across]):
                 for up in columns:
                     if across != up and drawn <= set(zip(columns[across], columns[up], strict=True)):
                         yield i, across, up
+
+
+def _are_places(values: list[Any]) -> bool:
+    return values == list(range(len(values))) or all(isinstance(value, str) for value in values)
 
 
 def _written(values: Any) -> list[Any]:
