@@ -4,10 +4,8 @@ One-dimensional Isomap (Tenenbaum, de Silva and Langford 2000): distances are me
 neighbours, so a bent curve is unrolled, and the leading coordinate of classical scaling of those distances is
 the position. Uses: a principal component folds a horseshoe on itself, this does not.
 Where the neighbour graph falls apart, its pieces are joined by the shortest links between them (the edges of the
-minimum spanning tree), which is stated in `n_pieces`. The sign of the coordinate is arbitrary.
+minimum spanning tree). The sign of the coordinate is arbitrary.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -20,30 +18,24 @@ from interp.statistics.spectra import centred_gram, leading_vectors, scaled
 N_NEIGHBOURS = 10
 
 
-@dataclass(frozen=True)
-class CurvePosition:
-    """Where each row lies along the curve, in units of distance; `n_pieces` of the graph before joining."""
+def curve_position(rows: np.ndarray, n_neighbours: int = N_NEIGHBOURS) -> Float[np.ndarray, " row"]:
+    """The one-dimensional Isomap coordinate of every row, in units of distance.
 
-    coordinate: Float[np.ndarray, " row"]
-    n_pieces: int
-
-
-def curve_position(rows: np.ndarray, n_neighbours: int = N_NEIGHBOURS) -> CurvePosition:
-    """The one-dimensional Isomap coordinate of every row. Needs three rows or more; equal rows share a place."""
+    Needs three rows or more; equal rows share a place.
+    """
     centred = scaled(rows, "centred")
     between = distances(centred)
     if between.max() == 0:
-        return CurvePosition(np.zeros(len(rows)), 1)
-    graph, n_pieces = _neighbour_graph(between, min(n_neighbours, len(rows) - 1))
-    along = shortest_path(graph, directed=False)
+        return np.zeros(len(rows))
+    along = shortest_path(_neighbour_graph(between, min(n_neighbours, len(rows) - 1)), directed=False)
     inner = -0.5 * centred_gram(np.square(along))
     axis = leading_vectors(inner, 1)[:, 0]
     length = np.sqrt(max(0.0, float(axis @ inner @ axis)))
     sign = -1.0 if axis[np.abs(axis).argmax()] < 0 else 1.0
-    return CurvePosition(axis * length * sign, n_pieces)
+    return axis * length * sign
 
 
-def _neighbour_graph(between: np.ndarray, n_neighbours: int) -> tuple[csr_matrix, int]:
+def _neighbour_graph(between: np.ndarray, n_neighbours: int) -> csr_matrix:
     n = len(between)
     # scipy reads a zero as "no edge": equal points are a hair's breadth apart instead
     hair = 1e-12 * between.max()
@@ -51,8 +43,7 @@ def _neighbour_graph(between: np.ndarray, n_neighbours: int) -> tuple[csr_matrix
     from_row = np.repeat(np.arange(n), n_neighbours)
     lengths = np.maximum(near.distance.ravel(), hair)
     graph = csr_matrix((lengths, (from_row, near.index.ravel())), shape=(n, n))
-    n_pieces = int(connected_components(graph, directed=False)[0])
-    if n_pieces > 1:
+    if connected_components(graph, directed=False)[0] > 1:
         tree = minimum_spanning_tree(np.maximum(between, hair) - hair * np.eye(n))
         graph = graph.maximum(tree)
-    return csr_matrix(graph), n_pieces
+    return csr_matrix(graph)

@@ -152,7 +152,7 @@ def agreement(
     return found.against(np.array([[0.0], [-edge], [edge]]))
 
 
-def missed(scores: Scores, choice: Choice, effects: np.ndarray, measure: str) -> Estimates:
+def missed(choice: Choice, effects: np.ndarray, measure: str) -> Estimates:
     """How many of the heads that were passed over do more harm than the second of those that were chosen."""
     how, mean = choice.plan.how[0], mean_of_units(effects)
     is_other = np.isin(choice.measured(how), choice.passed_over)

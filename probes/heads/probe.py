@@ -261,7 +261,7 @@ class Heads(Probe):
                     rng = np.random.default_rng([self.seed, 11])
                     counts = rng.multinomial(n, np.full(n, 1 / n), size=self.n_bootstrap)
                     found["screen_agreement"] = agreement(scores, choice, effects, measure, counts)
-                    found["screen_missed"] = missed(scores, choice, effects, measure)
+                    found["screen_missed"] = missed(choice, effects, measure)
         return found
 
     def _on_sula(self, base: Capture, edits: Iterable[Named]) -> Iterable[Condition]:

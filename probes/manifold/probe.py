@@ -116,7 +116,7 @@ class Manifold(Probe):
         axes = cloud_axes(cloud, self.scaling)
         clouds = cloud.gaussian(self.n_null, self.seed)
         pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
-        of_layers = self._profiles(cloud, small, axes, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
+        of_layers = self._profiles(cloud, small, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
         at_layer: list[Callable[[], Any]] = [
             lambda: restriction(pool, layer, self._comparison()),
             lambda: influence(small, layer, self.scaling, self.seed),
@@ -161,7 +161,7 @@ class Manifold(Probe):
 
         return figures(findings)
 
-    def _profiles(self, cloud: Cloud, small: Cloud, axes: list[Axes], clouds: GaussianClouds) -> dict[str, Estimates]:
+    def _profiles(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
         """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
         parts: list[Callable[[], Mapping[str, Estimates]]] = [
             lambda: spectral_estimates(cloud, self.scaling, clouds),
@@ -201,7 +201,7 @@ class Manifold(Probe):
         return WithinToken.of(cloud, coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
 
     def _curve(self, points: np.ndarray) -> np.ndarray:
-        return curve_position(scaled(points, self.scaling)).coordinate
+        return curve_position(scaled(points, self.scaling))
 
     def _along_axis(self, pool: Cloud, axes: list[Axes]) -> dict[str, Estimates]:
         """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""

@@ -208,10 +208,9 @@ def test_the_share_counts_all_heads_without_bias_and_its_interval_covers_the_tru
 
 def test_heads_that_the_screen_misses_are_counted():
     covered = 0
-    scores = Scores({}, UNEDITED, units(4))
     for seed in range(200):
         harm, _screened, choice, effects = world(seed, 4.0)
-        found = QUANTITIES.scalar("screen_missed", missed(scores, choice, effects, "next_kl"))
+        found = QUANTITIES.scalar("screen_missed", missed(choice, effects, "next_kl"))
         chosen = choice.chosen("zero")
         others = np.setdiff1d(np.arange(N_ALL), chosen)
         truth = (harm[others] > np.sort(harm[chosen])[-2]).mean()
