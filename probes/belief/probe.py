@@ -105,8 +105,8 @@ class Belief(Probe):
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out sequences, and "
             "{r2_beyond_position} of what position leaves open.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
-            limit="A model that is trained to predict it holds it in the last layer, next to the output; the figures "
-            "show earlier layers. What can be decoded need not be used.", target="the exact Bayesian posterior",
+            limit="A network that is trained to output it must hold it in the last layer; the figure over depth shows "
+            "the layers before. What can be decoded need not be used.", target="the exact Bayesian posterior",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

@@ -62,7 +62,7 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
         elif x > reach:
             beyond.append(f"{name} at {short(x)} bits")
     reading = (
-        f"Grey is the null: removing axes fitted in the same way to permuted {target.many} (for `pc1` random "
+        f"Grey is the null: removing axes fitted in the same way to permuted {target.many} (for pc1 random "
         "directions), with a change of the same size. An axis that the model uses lies to the right of all of them; "
         "an axis that it does not use lies among them or to the left."
         + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")

@@ -31,7 +31,7 @@ def _shares() -> dict[str, Quantity]:
                 f"The share of the final residual stream{without} that {block} has written, over all layers; with the "
                 "embedding's, the shares of both blocks add up to 1."
             )
-            controls = () if ending else (Control("without the loudest dimension", name + QUIET),)
+            controls = () if ending else (Control("without the dimension of the largest activations", name + QUIET),)
             is_headline = not ending and block == "attention"
             found[name + ending] = _mean(
                 "fraction", meaning, "every update with a random sign", asks="either", is_headline=is_headline,

@@ -103,7 +103,7 @@ class ValueAxis(Probe):
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out prompts.",
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out prompts, no more than "
             "by chance.",
-            limit="What can be decoded need not be used by the model; the probe causal tests that.",
+            limit="What can be decoded need not be used by the model, which --probe causal tests.",
         ),
     )  # fmt: skip
 

@@ -60,8 +60,10 @@ class Comparison(Study):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Do headline numbers differ by more than chance?", ("n_moved",),
-            "{value} of {n} have a 95 % interval that excludes 0, by chance about {null} would. {fact}",
-            "{value} of {n} have a 95 % interval that excludes 0, by chance about {null} would.",
+            "{value} of {n} tested differ, their 95 % intervals of the difference excluding 0; chance alone would give "
+            "about {null}. {fact}",
+            "{value} of {n} tested differ, their 95 % intervals of the difference excluding 0, as many as by chance "
+            "({null}).",
         ),
     )  # fmt: skip
 

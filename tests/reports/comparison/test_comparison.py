@@ -314,7 +314,7 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert figure.title == "2 of 3 headline numbers differ"
-    assert answers(record)[0].sentence.endswith("about 0.15 would. Clearest: share, 3 bits in b and 1 in a.")
+    assert answers(record)[0].sentence.endswith("about 0.15. Clearest: share, 3 bits in b and 1 in a.")
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"

@@ -98,7 +98,8 @@ def test_every_explained_term_can_stand_on_a_page():
     texts += [
         "tunnel:x",
         "“sula”",
-        "without the first position; baseline 0; p = 0.1",
+        "beyond its embedding; without the first position; without the columns of largest variance",
+        "at equal k; p = 0.1; baseline",
         "the values of",
         "the next-token entropy",
     ]
