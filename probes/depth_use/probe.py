@@ -32,6 +32,7 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.harm import (
     OUTCOME,
     SIGNED,
+    SIZE,
     Scores,
     choose_prompts,
     default_n_prompts,
@@ -110,7 +111,8 @@ class DepthUse(Probe):
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         self.refuse_fields(base.model.n_layers)
-        needs, n_layers = needs_of(base.prompts), base.model.n_layers
+        n_layers = base.model.n_layers
+        needs = tuple(need for need in needs_of(base.prompts) if need != SIZE)  # blocks that are cut need not run
         chosen = choose_prompts(base, self.n_prompts, self.seed)
         for copies in (0, *self._copies(base)):
             on: dict[str, Any] = {"prompts": chosen}
