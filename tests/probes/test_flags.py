@@ -1,11 +1,11 @@
-"""Flags of every probe: how many prompts a number wants, and which controls decide with it."""
+"""What holds for every probe: how many prompts a number wants, which controls decide, and that units are units."""
 
 import numpy as np
 import pytest
 
 from interp.findings import Findings
 from interp.testing import Shape, synthetic_capture
-from tests.probes.test_degenerate import READ_UNEDITED, small
+from tests.probes.test_degenerate import READ_UNEDITED, changed, noise, small
 
 ENOUGH = [
     ("attention_entropy", "reduction", 20), ("belief", "r2", 200), ("causal", "axis_r2", 140),
@@ -69,3 +69,15 @@ def test_the_controls_of_a_number_decide_or_stand_beside(name):
     found = measured(name, 60).controls
     for number, controls in CONTROLS[name].items():
         assert {control.scalar: control.essential for control in found[number]} == controls, number
+
+
+@pytest.mark.parametrize("name", sorted(set(READ_UNEDITED) - {"attention_entropy"}))
+def test_activations_in_another_unit_change_what_is_measured_in_it_and_nothing_else(name):
+    probe, factor = small(name), 2.0**-12
+    capture = noise(probe)
+    scaled = changed(capture, lambda need, x: x * factor if need.described.unit == "activation" else x)
+    before, after = probe.analyse(capture, {}), probe.analyse(scaled, {})
+    for number, scalar in before.scalars.items():
+        unit = factor if scalar.unit == "activation" else 1.0
+        assert after[number].value == pytest.approx(scalar.value * unit, rel=1e-5, abs=1e-9, nan_ok=True), number
+        assert after[number].p == scalar.p and after[number].underpowered == scalar.underpowered, number

@@ -210,6 +210,10 @@ def test_bad_words_are_refused(tokenizer):
         sula_prompts(tokenizer, carriers="moods")
     with pytest.raises(PromptError, match="equally long"):
         equally_long(tokenizer, ["stone", "stone", "stone"])
+    few = equally_long(tokenizer, CARRIERS["neutral"].split())[:3]
+    assert equally_long(tokenizer, few) == few, "two that vary, and one to mask the others with"
+    with pytest.raises(PromptError, match="2 of them are equally long"):
+        equally_long(tokenizer, few[:2])
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,8 @@ def test_refitted_controls_change_as_much_as_the_axis_at_scored_rows(scaling):
     sizes = [change(one, dose) for one, dose in zip(refits, matched.dose, strict=True)]
     np.testing.assert_allclose(sizes, change(axis), rtol=1e-9)
     assert matched.how == "refit" and (matched.ratio == 1).all()
+    faint = refitted_controls(Edited(edited.mean / 1e3, edited.moments / 1e6), axis, refits)
+    np.testing.assert_allclose(faint.dose, matched.dose)
     with pytest.raises(PromptError, match="the axis does not vary at the scored positions"):
         refitted_controls(Edited.of(np.ones((5, 6)), "mean"), axis, refits)
 

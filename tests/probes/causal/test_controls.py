@@ -58,6 +58,8 @@ def test_single_directions_take_out_what_the_axis_does(loud):
     np.testing.assert_allclose(np.linalg.norm(matched.frames, axis=2), 1)
     assert np.abs(matched.frames[:, 0] @ axis.covector).max() < 1e-9
     assert matched.alike < 0.5 and alikeness(matched.frames) == pytest.approx(matched.alike)
+    faint = random_controls(Edited.of(rows * 2.0**-10, "mean"), axis, 50, rng(2))
+    np.testing.assert_allclose(np.abs(faint.frames), np.abs(matched.frames), atol=1e-6)
 
 
 def test_a_random_direction_without_matching_is_no_control():

@@ -74,6 +74,8 @@ def test_a_training_ends_at_its_aim_or_when_its_steps_or_its_time_are_spent():
     assert ours.is_over(0.1, 2.0)
     papers.kl_bits = 0.1
     assert papers.is_over(0.1, 4.0)
+    study = TrainingSpeed(kl_bits=0.1)
+    assert study._table([papers])["is_reached"].tolist() == [True] and study._scalar([papers]).value == 3.0
 
 
 @pytest.mark.slow
