@@ -48,15 +48,6 @@ def test_a_planted_fall_is_found_within_its_noise():
     assert found.tables["by_layer"]["entropy"] == pytest.approx(CURVE, abs=0.05)
 
 
-@pytest.mark.slow
-def test_content_that_does_not_matter_is_called_at_the_nominal_rate_and_covered():
-    found = [world(seed)["content_sharpening"] for seed in range(150)]
-    called = sum(s.p is not None and s.p <= 0.05 for s in found)
-    assert 1 <= called <= 17  # 7.5 ± 3.5 standard deviations of Binomial(150, 0.05)
-    covered = sum(s.interval is not None and s.interval[0] <= 0 <= s.interval[1] for s in found)
-    assert 129 <= covered <= 149
-
-
 def test_undrawn_prompts_change_nothing():
     rng = np.random.default_rng(3)
     drawn = np.arange(60) < 40

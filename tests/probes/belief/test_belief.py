@@ -31,7 +31,6 @@ from interp.information import kl_bits, restricted
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
-from interp.statistics.intervals import share_interval
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
@@ -261,27 +260,6 @@ def test_noise_is_called_at_the_nominal_rate(n_worlds):
         called["components"] += found.tables["components"]["r2_p"].min() <= 0.05
     low, high = stats.binom.ppf([0.001, 0.999], n_worlds, 0.05)
     assert all(low <= count <= high for count in called.values()), called
-
-
-@pytest.mark.slow
-def test_the_interval_covers_the_expected_share():
-    values, intervals = [], []
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        pool, setting = setting_of(*fixed_image(rng, 300), seed=seed)
-        reading = read_belief(pool.points[0], setting, rng)
-        kept = reading.kept
-        values.append(kept.r2[0])
-        intervals.append(share_interval(kept.errors.sum(axis=1), kept.totals.sum(axis=1), setting.weights))
-    expected = np.mean(values)
-    covered = np.mean([low <= expected <= high for low, high in intervals])
-    assert 0.90 <= covered <= 0.99, covered
-
-
-def fixed_image(rng, n):
-    image = np.random.default_rng(0).standard_normal((3, D))
-    belief = rng.dirichlet(np.ones(3), n)
-    return belief @ image + 0.5 * rng.standard_normal((n, D)), belief
 
 
 # --- parts against second formulas -----------------------------------------------------------------------------------

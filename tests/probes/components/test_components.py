@@ -83,19 +83,6 @@ def test_a_share_that_one_loud_dimension_makes_does_not_stand_out(loud):
         assert f"({loud})" in found["attention_share_quiet"].meaning
 
 
-@pytest.mark.slow
-def test_updates_with_random_signs_are_called_null_at_the_nominal_rate():
-    p = []
-    for seed in range(200):
-        rng = np.random.default_rng([3, seed])
-        shape = replace(SHAPE, n_prompts=8)
-        # one network: the parts are the same for all prompts but for a little noise
-        parts = rng.standard_normal((2, 4, 1, 12)) + 0.1 * rng.standard_normal((2, 4, 8, 12))
-        p.append(analyse(stream(*parts, rng.standard_normal((8, 12)) * 0.1), shape, seed)["attention_share"].p)
-    rejected = np.mean(np.array(p) < 0.05)
-    assert abs(rejected - 0.05) < binomial_band(200), rejected
-
-
 def test_flipped_shares_equal_the_share_of_the_flipped_sum():
     rng = np.random.default_rng(4)
     planted = stream(*rng.standard_normal((2, 3, 300, 5)), rng.standard_normal((300, 5)))

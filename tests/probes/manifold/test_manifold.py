@@ -110,28 +110,6 @@ def test_the_order_and_the_scale_of_the_prompts_change_nothing() -> None:
         assert two[name].value == pytest.approx(one[name].value, rel=1e-8), name
 
 
-@pytest.mark.slow
-def test_noise_sits_on_the_null_and_p_is_uniform() -> None:
-    p: dict[str, list[float]] = {"entropy_correlation": [], "curve_order": []}
-    outside = 0
-    probe = replace(QUICK, n_permutations=39)
-    small = Shape(n_prompts=40, n_layers=2)
-    for seed in range(120):
-        found = probe.analyse(
-            capture_of(noise(seed, small), small, next_entropy_bits=noise(900 + seed)[0, :40, 0] ** 2), {}
-        )
-        for name, values in p.items():
-            scalar = found[name]
-            assert scalar.p is not None
-            values.append(found.tables["by_layer"][f"{name}_p"].min())
-        null = found["pc1_plus_pc2_share"].null
-        assert null is not None
-        outside += not null.band[0] <= found["pc1_plus_pc2_share"].value <= null.band[1]
-    for name, values in p.items():
-        assert stats.kstest(values, stats.uniform.cdf).pvalue > 0.001, name
-    assert outside <= stats.binom.ppf(0.999, 120, 0.05)
-
-
 def domain_capture(collapsed: bool, seed: int, n: int = 240) -> Capture:
     """Three domains; the values of the first lie near a plane where `collapsed`."""
     rng = np.random.default_rng(seed)

@@ -72,14 +72,6 @@ def test_a_contrast_that_turns_without_a_large_sink_is_read_there_and_its_heads_
         assert found.standing(first) == ("above" if first == "logit_no_first" else "within")
 
 
-@pytest.mark.slow
-def test_keys_that_do_not_match_are_called_at_the_nominal_rate():
-    found = [world(seed) for seed in range(120)]
-    one = sum(f["logit"].p <= 0.05 for f in found)
-    any_head = sum(f["matching_heads"].value + f["avoiding_heads"].value > 0 for f in found)
-    assert 1 <= one <= 14 and 1 <= any_head <= 14  # 6 ± 3.5 standard deviations of Binomial(120, 0.05)
-
-
 def test_texts_leave_posterior_and_binding_undefined_in_words():
     notes = " ".join(world(0).notes)
     assert "posterior_kl and feasible_mass are undefined: only a wind tunnel" in notes

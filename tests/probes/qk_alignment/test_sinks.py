@@ -81,10 +81,3 @@ def test_without_the_first_position_the_planted_matching_stands_above_its_null(m
     assert sum(found["matching_heads_no_first"].value == 8 for found, _ in matching) >= 23
     named = [aligned for _, (aligned, _) in matching if any("logit changes sign" in n for n in aligned.notes)]
     assert len(named) >= 23
-
-
-@pytest.mark.slow
-def test_a_sink_without_matching_heads_is_called_at_the_nominal_rate():
-    found = [world(1000 + seed, matches=False)[0] for seed in range(100)]
-    for name in ("logit", "logit_no_first", "content_sharpening", "content_sharpening_no_first"):
-        assert sum(f[name].standing() != "within" for f in found) <= 13, name  # 99.9 % of Binomial(100, 0.05)

@@ -403,36 +403,6 @@ def test_prompts_that_an_axis_was_fitted_on_do_not_judge_it():
     assert abs(np.mean([f["entropy_movement"].value for f in found])) < 0.15  # in-sample about 0.4
 
 
-@pytest.mark.slow
-def test_readers_of_k_alone_are_called_at_the_nominal_rate():
-    """Answers that depend on how much was shown, not on what; with a liking for a word that grows with k."""
-    called = dict.fromkeys(("slope", "kl", "kl_skill", "skill", "entropy_error"), 0)
-    for seed in range(200):
-        capture = world(
-            lambda x, s, k, rng: np.where(s, -1.0, 1.0) * k + rng.normal(0, 1 + k, len(x)), per_k=12, seed=seed
-        )
-        found = measured(capture, n_bootstrap=20, seed=seed)
-        for name in called:
-            called[name] += found[name].p <= 0.05
-    assert all(1 <= count <= 20 for count in called.values()), called  # 10 ± 3 standard deviations
-
-
-@pytest.mark.slow
-def test_movement_of_noise_is_called_at_the_nominal_rate():
-    """Over all places; `entropy_within` of coordinates that follow k alone."""
-    n, called = 150, dict.fromkeys(("evidence", "entropy", "entropy_within"), 0)
-    for seed in range(n):
-        answers = Answers.of(world(bayes, per_k=10, seed=seed), OUTCOME)
-        rng = np.random.default_rng([seed, 5])
-        noise = rng.normal(size=(4, len(answers)))
-        found = movement(noise, answers, 99, 20, rng)
-        for name in ("evidence", "entropy"):
-            called[name] += np.nanmin(found[name].p) <= 0.05
-        found = movement(noise + 2 * answers.evidence, answers, 99, 20, rng)
-        called["entropy_within"] += np.nanmin(found["entropy_within"].p) <= 0.05
-    assert all(1 <= count <= 16 for count in called.values()), called  # 7.5 ± 3 standard deviations
-
-
 def test_trends_of_random_walks_are_called_at_the_nominal_rate():
     """Sequences whose coordinate wanders with no common direction, and a posterior that follows position."""
     n, called = 150, {"evidence": 0, "entropy_within": 0}
@@ -453,21 +423,6 @@ def test_a_common_trend_of_sequences_is_found():
     found = movement(drift, answers, 99, 99, rng)["evidence"]
     one_by_one = [np.corrcoef(np.argsort(np.argsort(x)), np.arange(6))[0, 1] for x in drift.reshape(24, 6)]
     assert found.value[0] == pytest.approx(np.mean(one_by_one)) and found.p[0] == 0.01
-
-
-@pytest.mark.slow
-def test_intervals_cover_and_the_whole_probe_calls_nothing_in_nothing():
-    covered, called, n = 0, {"movement": 0, "entropy_movement_within": 0, "slope": 0}, 100
-    for seed in range(n):
-        capture = world(lambda x, s, k, rng: 0.7 * x + rng.normal(0, 2, len(x)), per_k=30, seed=seed, needs=SMALL.needs)
-        low, high = measured(capture, n_bootstrap=300)["slope"].interval
-        covered += low <= 0.7 <= high
-        idle = world(lambda x, s, k, rng: rng.normal(0, 2, len(x)), per_k=12, seed=seed, needs=SMALL.needs)
-        found = replace(SMALL, n_bootstrap=20, seed=seed).analyse(idle, {})
-        for name in called:
-            called[name] += found[name].p <= 0.05
-    assert covered >= 88, covered
-    assert max(called.values()) <= 12, called
 
 
 def test_prompts_without_a_posterior_are_refused():

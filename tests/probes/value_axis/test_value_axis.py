@@ -107,41 +107,6 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.87
 
 
-@pytest.mark.slow
-def test_noise_is_called_at_the_nominal_rate():
-    probe = replace(SMALL, n_splits=2)
-    called = dict.fromkeys(("r2", "correlation", "r2_beyond_token", "correlation_beyond_token", "pc1_r2"), 0)
-    anywhere = 0
-    for seed in range(140):
-        rng = np.random.default_rng(seed + 10_000)
-        points, domain = rng.standard_normal((40, D)), rng.choice(["code", "news"], 40)
-        found = world(points, rng.uniform(0, 8, 40), seed, probe, domain=domain, token=rng.integers(0, 3, 40))
-        for name in called:
-            called[name] += found[name].p <= 0.05
-        table = found.tables["by_layer"]
-        anywhere += table["r2_p"][(table["axis"] == "ridge") & (table["nuisances"] == "kept")].min() <= 0.05
-    assert 1 <= anywhere <= 16  # 7 ± 3.5 standard deviations of Binomial(140, 0.05)
-    # one place of three under a correction over three is called less often
-    assert max(called.values()) <= 12
-
-
-@pytest.mark.slow
-def test_sequences_of_noise_are_called_at_the_nominal_rate_although_entropy_follows_position():
-    probe = replace(SMALL, n_splits=2)
-    called = 0
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        n_sequences, per = 24, 5
-        position = np.tile(np.arange(per), n_sequences)
-        points = rng.standard_normal((n_sequences * per, D)) + np.repeat(rng.standard_normal((n_sequences, D)), per, 0)
-        points[:, 0] += 5 * position
-        entropy = 6 - position + rng.uniform(0, 1, n_sequences).repeat(per) + rng.uniform(0, 0.2, len(position))
-        found = world(points, entropy, seed, probe, n_scored=per)
-        assert found["r2"].value > 0.4  # position is read, and is in the null as well
-        called += found["r2"].p <= 0.05
-    assert called <= 12
-
-
 @pytest.mark.parametrize(
     "text",
     quick(
@@ -579,15 +544,6 @@ def test_beyond_the_token_a_number_does_not_depend_on_what_the_token_makes_of_en
     for name in ("r2_beyond_token", "correlation_beyond_token", "best_layer_r2_beyond_token"):
         assert much[name].value == pytest.approx(without[name].value, abs=1e-6) and much[name].p > 0.05
     assert much["nuisance_r2"].value > 0.2 and "token frequency" in much["nuisance_r2"].meaning
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", [0.0, 0.3])
-def test_where_the_token_explains_entropies_noise_is_called_at_the_nominal_rate(share):
-    names = ("r2_beyond_token", "pc1_r2_beyond_token", "pc1_correlation_beyond_token", "best_layer_r2_beyond_token")
-    found = [token_world(seed, share, probe=replace(SMALL, n_splits=2)) for seed in range(100)]
-    called = {name: sum(one[name].p <= 0.05 for one in found) for name in names}
-    assert max(called.values()) <= 12, called  # 5 ± 2.2 and what Binomial(100, 0.05) exceeds once in 700
 
 
 def test_what_is_there_beyond_the_token_is_found_and_stands_under_its_headline():
