@@ -18,7 +18,7 @@ from interp.probes.dynamics.frame import (
 )
 from interp.probes.dynamics.indices import indices
 from interp.probes.dynamics.probe import Dynamics
-from interp.probes.dynamics.read import MAX_POINTS, N_ENTRIES, NEEDS, sharpest_head, shown_rows
+from interp.probes.dynamics.read import MAX_POINTS, NEEDS, sharpest_head, shown_rows
 from interp.probes.dynamics.training import Training
 from interp.probes.dynamics.training_curves import Curve, compare, interval_of, settled, value_at
 from scipy.spatial.distance import jensenshannon, pdist
@@ -509,7 +509,7 @@ def test_an_ordered_curve_is_longer_than_its_null_and_noise_is_not():
 def test_points_that_are_all_one_have_no_curve():
     found = ordered_statistics(np.ones((20, 3)), EntropyOrder.of(np.arange(20.0), 20), np.arange(20), 20, 0)
     assert found[0, 0] == 0 and np.isnan(found[1:, 0]).all() and np.isnan(found[:, 1]).all()
-    assert found.shape[1] == N_ENTRIES
+    assert found.shape[1] == 6, "value, interval, null and its band"
 
 
 # --- what is kept of a checkpoint, and the numbers made of it ---------------------------------------------------------
