@@ -5,7 +5,6 @@ In the form of `tests/hostile_files.py`. Whoever edits a capture can make its di
 
 import copy
 import json
-import signal
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +22,6 @@ from interp.loading.admission import read_config
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import locate
 from interp.loading.tokenizer import read_tokenizer
-from interp.prompting.chat_template import rendered
 from interp.records.capture_files import open_capture
 from interp.system.array_files import digest_of_file
 from interp.system.digest import digest_of
@@ -140,37 +138,6 @@ def _read_simulations(folder: Path) -> object:
     return [one[n].called in (True, False, None) for cell in tried.seen.values() for one in cell for n in one]
 
 
-def _template(folder: Path) -> None:
-    (folder / "chat_template.jinja").write_text(
-        "{{ bos_token }}{% set ns = namespace(n=0) %}{% for m in messages %}"
-        "{% if m.role not in ('user', 'assistant') %}"
-        "{{ raise_exception('no ' ~ m['role']) }}{% endif %}{% set ns.n = ns.n + 1 %}<|{{ m['role'] | upper }}|>"
-        "{{ m['content'] | trim | replace('a', 'b') }}{{ loop.index0 }}{% endfor %}"
-        "{% macro end(x) %}{{ x | tojson }}{% endmacro %}{% if add_generation_prompt %}{{ end(ns.n) }}{% endif %}",
-        encoding="utf-8",
-    )
-
-
-def _read_template(folder: Path) -> object:
-    """In this process: the bounds of the other one are tested in `test_hostile_templates.py`.
-
-    An alarm stands for its bound in time: Jinja folds `- - - x` in a time that doubles with every sign.
-    """
-    said = [{"role": "user", "content": "one <b>"}, {"role": "assistant", "content": "two"}]
-    text = (folder / "chat_template.jinja").read_bytes().decode("utf-8", "replace")
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(3)
-    try:
-        found = [rendered(text, {"bos_token": "<s>"}, said[:n]) for n in (1, 2)]
-    finally:
-        signal.alarm(0)
-    return json.loads(json.dumps(found))
-
-
-def _too_long(*_: object) -> None:
-    raise TimeoutError
-
-
 _OURS = {
     "capture": Reader(f"{FOLDER}/capture.json", _saved, _open_signed),
     "capture prompts": Reader(f"{FOLDER}/prompts.parquet", _saved, _open_signed),
@@ -178,7 +145,6 @@ _OURS = {
     "capture array": Reader(f"{FOLDER}/{ARRAY}", _saved, _open_signed),
     "features": Reader("cfg.json", _features, _read_features),
     "features weights": Reader("sae_weights.safetensors", _features, _read_features),
-    "program": Reader("program.json", _program, _read_program),
     "program truth": Reader("truth.safetensors", _program, _read_program),
     "worlds": Reader("worlds.json", _simulations, _read_simulations),
 }
@@ -194,8 +160,5 @@ READERS = {
     **(_GGUF if find_spec("gguf") else {}),
 }  # fmt: skip
 """By name; adapters and GGUF files where the libraries that read them are installed."""
-
-WATCHED = {**READERS, "template": Reader("chat_template.jinja", _template, _read_template)}
-"""What is fuzzed: the readers, and the one that takes every text."""
 
 JSON_READERS = tuple(name for name, reader in READERS.items() if reader.file.endswith(".json"))

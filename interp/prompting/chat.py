@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from interp.errors import PromptError
 from interp.prompt import PromptSet
-from interp.prompting.chat_template import render_chats
 from interp.prompting.rows import PromptRow, prompt_set
 
 if TYPE_CHECKING:
@@ -130,11 +129,69 @@ def _fault(message: object) -> str | None:
 def _through_template(
     chats: Sequence[list[dict[str, Any]]], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
 ) -> list[str]:
-    """The conversations as the model's tokenizer writes them (`render_chats`)."""
+    """The conversations as the model's tokenizer writes them."""
     if tokenizer is None or not tokenizer.chat_template:
         raise PromptError(
             asked=f"{places[0]}, as a chat",
             found="the tokenizer has no chat template" if tokenizer else "there is no tokenizer to write messages with",
             fix="Use an instruction-tuned model, or give the texts as they should be read.",
         )
-    return render_chats(tokenizer, chats, places)
+    template = _template(tokenizer, places[0])
+    tokens = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+    return [rendered(template, tokens, chat, place) for chat, place in zip(chats, places, strict=True)]
+
+
+def _template(tokenizer: "PreTrainedTokenizerBase", place: str) -> str:
+    """The tokenizer's only template, or the one of several that it calls `default`."""
+    known = tokenizer.chat_template
+    if isinstance(known, dict) and "default" not in known:
+        raise PromptError(
+            asked=f"{place}, as a chat",
+            found=f"the tokenizer has the chat templates {', '.join(known)}, and none is named default",
+            fix=f"Choose one, `tokenizer.chat_template = tokenizer.chat_template[{next(iter(known))!r}]`, and load the "
+            "model with `tokenizer=tokenizer`.",
+        )
+    return tokenizer.get_chat_template()
+
+
+def rendered(template: str, tokens: Mapping[str, Any], chat: Sequence[dict[str, Any]], place: str) -> str:
+    """A conversation as a template writes it, up to where the reply would start.
+
+    One that ends with the assistant is left open at the end of what it has said so far. transformers compiles the
+    template in Jinja's sandbox, which keeps it from files, modules and the insides of objects. Raises `PromptError`,
+    naming the place, where the template fails or leaves something out.
+    """
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    def written(messages: Sequence[dict[str, Any]], *, reading: bool) -> str:
+        return render_jinja_template(
+            conversations=[messages], chat_template=template, add_generation_prompt=reading and not is_reply,
+            continue_final_message=reading and is_reply, **tokens,
+        )[0][0]  # fmt: skip
+
+    *before, last = chat
+    is_reply, found = last["role"] == "assistant", ""
+    try:
+        text = written(chat, reading=True)
+        for key in sorted(last.keys() - {"role", "content"}) if is_reply else ():
+            without = [*before, {name: value for name, value in last.items() if name != key}]
+            is_read = written(without, reading=True) != text
+            if not is_read and written(without, reading=False) != written(chat, reading=False):
+                found = f"it writes {key} of the last message behind its content, where reading ends"
+    except Exception as error:  # whatever the template's code raises
+        raise _refused(place, " ".join(str(error).split())[:300] or type(error).__name__) from error
+    lists = (message["content"] for message in chat if isinstance(message.get("content"), list))
+    if any(repr(part)[:-2] in text for parts in lists for part in parts):
+        found = "it takes a content that is one text, and this one is a list of parts"
+    if found:
+        raise _refused(place, found)
+    return text
+
+
+def _refused(place: str, found: str) -> PromptError:
+    return PromptError(
+        asked=f"{place}, as a chat",
+        found=f"the chat template refuses it: {found}",
+        fix="See which roles, in which order, the template allows (`tokenizer.chat_template`), or give the texts as "
+        "they should be read.",
+    )

@@ -13,8 +13,7 @@ from interp.errors import PromptError, UnknownName
 from interp.prompt import Prompts, PromptSet, refuse_size
 from interp.prompting.chat import MESSAGES, as_chat, prompts_of_rows
 from interp.prompting.formats import READERS
-from interp.prompting.hub import hub_prompts
-from interp.prompting.hub_stream import HUB
+from interp.prompting.hub import HUB, hub_prompts
 from interp.prompting.in_memory import prompts_in_memory
 from interp.prompting.rows import PromptRow, prompt_set
 from interp.registry import entries, load_entry

@@ -1,16 +1,129 @@
 """The formats of prompt files: the bytes of a .jsonl, .csv, .parquet or .txt file as rows, each with its place."""
 
 import codecs
+import csv
+import io
 import json
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from interp.errors import PromptError
 from interp.prompting.arrow_rows import rows_of_table
-from interp.prompting.csv_file import read_csv
+from interp.prompting.chat import MESSAGES
 from interp.prompting.rows import PromptRow, broken_line
 from interp.records.parquet_files import read_rows
 from interp.system.foreign_files import readable
+
+_SEPARATORS = ",;\t|"
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_CODE = re.compile(r"0[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_MARKED = re.compile(r"[-+−]?[$€£]? ?([0-9]{1,3}([,.'’_\s][0-9]{3})+([.,][0-9]+)?|[0-9]*[,.]?[0-9]+) ?[%$€£]?")
+_GAPS = frozenset({"", "-", "?", "#n/a", "n/a", "na", "nan", "-nan", "null", "none", "inf", "+inf", "-inf", "infinity"})
+_MOST_DIGITS = 400
+"""Behind these no float is finite, and Python itself reads no integer much longer."""
+
+
+def read_csv(path: Path, text: str, text_column: str) -> list[PromptRow]:
+    """The rows below the header; texts stay as they are, every other column is numbers or names (`_typed`)."""
+    with _any_length(text):
+        cells, lines = _records(path, text, _separator(text, text_column))
+    if not cells:
+        return []
+    header, *cells = cells
+    first, *lines = lines
+    if len(set(header)) < len(header):
+        found = f"a column stands in the header twice: {header}"
+        raise broken_line(path, first, found, "Give every column its own name.")
+    for row, line in zip(cells, lines, strict=True):
+        if len(row) != len(header):
+            found = f"it has {len(row)} cells, the header has {len(header)}"
+            raise broken_line(path, line, found, "Put texts that hold a comma or a line break in double quotes.")
+    columns = [
+        column if name in (text_column, MESSAGES) else _typed(path, name, column, lines)
+        for name, column in zip(header, zip(*cells, strict=True), strict=bool(cells))
+    ]
+    return [
+        PromptRow(f"line {line}", dict(zip(header, row, strict=True)))
+        for row, line in zip(zip(*columns, strict=True), lines, strict=True)
+    ]
+
+
+def _separator(text: str, text_column: str) -> str:
+    """The separator with which the header has the column of texts, or as many columns as it can; or what Excel says."""
+    first = next(iter(text.splitlines()), "")
+    if _named(first):
+        return first[-1]
+    headers = {separator: next(csv.reader([first], delimiter=separator), []) for separator in _SEPARATORS}
+    return max(headers, key=lambda separator: (text_column in headers[separator], len(headers[separator])))
+
+
+def _named(line: str) -> bool:
+    """Whether a line names the separator, as Excel writes it above the header: `sep=;`."""
+    return re.fullmatch('sep=[^"\n]', line) is not None
+
+
+def _records(path: Path, text: str, separator: str) -> tuple[list[list[str]], list[int]]:
+    """The cells of each row, the header first, without empty rows at the end, and the line that each begins on."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    cells: list[list[str]] = []
+    lines: list[int] = []
+    start = 1
+    try:
+        for row in reader:
+            cells.append(row)
+            lines.append(start)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        fix = "Close quotes, and double those inside."
+        raise broken_line(path, start, f"it is not CSV: {error}", fix) from error
+    while cells and not cells[-1]:
+        cells.pop()
+    first = int(bool(cells) and _named(separator.join(cells[0])))
+    return cells[first:], lines[first : len(cells)]
+
+
+@contextmanager
+def _any_length(text: str) -> Iterator[None]:
+    """A cell may be as long as its file inside."""
+    longest = csv.field_size_limit(max(len(text), 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(longest)
+
+
+def _typed(
+    path: Path, name: str, cells: Sequence[str], lines: Sequence[int]
+) -> Sequence[str] | list[int] | list[float]:
+    """The cells as numbers where more of them are numbers than words, else as names; `007` and its like are names.
+
+    Then each has to be one: `PromptError` names the line of the first that is a gap, a word, or written with marks
+    (`1,250`, `12 %`). White space around a number is no part of it.
+    """
+    plain = [cell.strip() for cell in cells]
+    kinds = [_kind(cell) for cell in plain]
+    n = Counter(kinds)
+    if n["code"] or n["number"] + n["marked"] <= n["word"]:
+        return cells
+    for line, cell, kind in zip(lines, cells, kinds, strict=True):
+        if kind != "number":
+            found = f"the column {name!r} holds {cell!r:.60}, and most of its cells are numbers"
+            fix = "Write numbers as 1250 or -0.25 and leave no gap, or leave the column out. JSON Lines holds any name."
+            raise broken_line(path, line, found, fix)
+    is_whole = all(_INTEGER.fullmatch(cell) and len(cell) < _MOST_DIGITS for cell in plain)
+    return [int(cell) for cell in plain] if is_whole else [float(cell) for cell in plain]
+
+
+def _kind(cell: str) -> str:
+    if _NUMBER.fullmatch(cell):
+        return "code" if _CODE.fullmatch(cell) else "number"
+    return "marked" if _MARKED.fullmatch(cell) else "gap" if cell.lower() in _GAPS else "word"
+
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 

@@ -5,21 +5,57 @@ drawn among them with the seed. They come in their stored order, so a set that i
 file of its rows would give.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from logging import CRITICAL
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from interp.errors import PromptError, UsageError
+from interp.errors import PromptError, UsageError, optional_part
 from interp.prompt import PromptSet
-from interp.prompting.hub_stream import HubName, open_stream, read_rows
+from interp.prompting.arrow_rows import class_names, class_of
 from interp.prompting.rows import PromptRow, prompt_set
+from interp.system.foreign_files import readable
+
+HUB = "hf:"
+FORM = f"The form is {HUB}PATH:CONFIG:SPLIT:COLUMN; parts at the end can go, others be empty ({HUB}folder::train:text)."
 
 N_POOL = 1000
 """Prompts that are taken where nobody says how many; all of them where there are fewer."""
 
 ROWS_PER_PROMPT = 10
 """Rows read for each prompt taken: neighbours in a file are often alike, so the draw should reach beyond them."""
+
+
+@dataclass(frozen=True)
+class HubName:
+    """The parts of `hf:PATH:CONFIG:SPLIT:COLUMN`; an empty part is None, and then there should be one choice only."""
+
+    path: str
+    config: str | None = None
+    split: str | None = None
+    column: str | None = None
+
+    @classmethod
+    def parse(cls, name: str) -> "HubName":
+        """The parts of a name that starts with `hf:`; `PromptError` for more than four, or without a path."""
+        path, *others = name.removeprefix(HUB).split(":")
+        if not path or len(others) > 3:
+            found = f"it has {len(others) + 1} parts" if path else "it names no data set"
+            raise PromptError(asked=f"the prompts {name!r}", found=found, fix=FORM)
+        return cls(path, *(part or None for part in others))
+
+    def __str__(self) -> str:
+        return HUB + ":".join(part or "" for part in (self.path, self.config, self.split, self.column)).rstrip(":")
+
+    def refused(self, found: str, fix: str) -> PromptError:
+        """An error about this data set; a fix that speaks of the parts of the name shows them."""
+        return PromptError(asked=f"the prompts {self}", found=found, fix=f"{fix} {FORM}" if " part" in fix else fix)
 
 
 def hub_prompts(name: str, n_pool: int | None = None, seed: int = 0, *, text_column: str = "text") -> PromptSet:
@@ -31,13 +67,18 @@ def hub_prompts(name: str, n_pool: int | None = None, seed: int = 0, *, text_col
     Raises `PromptError`: unknown, gated or unreachable data set, a configuration, split or column that is not there.
     """
     where = HubName.parse(name)
-    column = _text_column(name, where.column, text_column)
+    if where.column and text_column not in ("text", where.column):
+        raise UsageError(
+            asked=f"the column {text_column!r} of {name}",
+            found=f"the name itself says {where.column!r}",
+            fix="Keep the one you mean.",
+        )
+    column = where.column or text_column
     if n_pool is not None and n_pool < 1:
         raise PromptError(asked=f"{n_pool} prompts of {name}", found="that is none", fix="Ask for at least one.")
     n_wanted = N_POOL if n_pool is None else n_pool
     n_read = ROWS_PER_PROMPT * n_wanted
-    stream = open_stream(where)
-    read = read_rows(stream, where, column, n_read)
+    read, described, left_out = _read_rows(where, column, n_read)
     rows = [PromptRow(f"row {i + 1}", row) for i, row in enumerate(read) if not _is_blank(row.get(column))]
     is_whole = len(read) < n_read
     if n_pool is not None and len(rows) < n_pool:
@@ -46,26 +87,65 @@ def hub_prompts(name: str, n_pool: int | None = None, seed: int = 0, *, text_col
             found=f"{len(rows)} of its {'' if is_whole else 'first '}{len(read)} rows hold a text",
             fix=f"Ask for 1 to {len(rows)}, or leave the number out." if rows else "Name another split or column.",
         )
-    source = f"{'all' if is_whole else 'the first'} {len(read)} rows of {stream.described}"
+    source = f"{'all' if is_whole else 'the first'} {len(read)} rows of {described}"
     if len(rows) < len(read):
         source += f"; {len(read) - len(rows)} rows without a text are passed over"
     if len(rows) <= n_wanted:
-        return _with_usable_columns(name, rows, column, source, stream.left_out)
+        return _with_usable_columns(name, rows, column, source, left_out)
     chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:n_wanted])
     source = f"{n_wanted} drawn (seed {seed}) from {source}"
-    found = _with_usable_columns(name, [rows[i] for i in chosen], column, source, stream.left_out)
-    return replace(found, seed=seed)
+    return replace(_with_usable_columns(name, [rows[i] for i in chosen], column, source, left_out), seed=seed)
 
 
-def _text_column(name: str, in_name: str | None, text_column: str) -> str:
-    """The column that holds the texts: the one in the name, or else the one that was asked for beside it."""
-    if in_name and text_column not in ("text", in_name):
-        raise UsageError(
-            asked=f"the column {text_column!r} of {name}",
-            found=f"the name itself says {in_name!r}",
-            fix="Keep the one you mean.",
-        )
-    return in_name or text_column
+def _read_rows(where: HubName, column: str, n: int) -> tuple[list[dict[str, Any]], str, dict[str, str]]:
+    """The first `n` rows of the split, classes by name; what it is called; columns that no prompt can hold, and why.
+
+    Those are not even fetched: they may be images.
+    """
+    fix = "Name a configuration as the second part, or try it in Python and hand over the `Dataset`. " + FORM
+    told = readable(f"the prompts {where}", fix, found="`datasets` cannot read it", error=PromptError)
+    with optional_part("hub", f"the prompts {where}"), _quiet(), told:
+        from datasets import ClassLabel, Value, load_dataset_builder
+
+        folder = Path(where.path).expanduser()
+        builder: Any = load_dataset_builder(str(folder) if folder.is_dir() else where.path, where.config)
+        splits = builder.as_streaming_dataset()
+        split = _split(where, list(splits))
+        rows, left_out = splits[split], {}
+        if rows.features is not None:
+            kinds = {name: type(kind) for name, kind in rows.features.items()}
+            kept = [name for name, kind in kinds.items() if issubclass(kind, Value | ClassLabel)]
+            left_out = {name: f"values of the type {kind.__name__}" for name, kind in kinds.items() if name not in kept}
+            rows = rows.select_columns(kept)
+        read = list(islice(rows, n))
+        known = list(rows.features or dict.fromkeys(name for row in read for name in row))
+        if column in left_out:
+            raise where.refused(f"{column!r} holds {left_out[column]}, not texts", "Name another column.")
+        if column not in known:
+            raise where.refused(
+                f"it has no column {column!r}; it has {', '.join(map(repr, known)) or 'no column of plain values'}",
+                "Name the one that holds the texts as the fourth part.",
+            )
+        if not read:
+            raise where.refused("there is no row in it", "Name another split.")
+        classes = class_names(rows.features and rows.features.to_dict())
+        revision = str(builder.base_path).partition("@")[2].partition("/")[0]
+        parts = [builder.config.name, split, revision and f"revision {revision[:12]}"]
+        described = f"{where.path} ({', '.join(part for part in parts if part and part != 'default')})"
+        named = [row | {name: class_of(row.get(name), names) for name, names in classes.items()} for row in read]
+        return named, described, left_out
+
+
+def _split(where: HubName, splits: list[str]) -> str:
+    """The split by name; without one, `train` or the only one there is."""
+    shown = ", ".join(splits)
+    if where.split is None:
+        if "train" in splits or len(splits) == 1:
+            return "train" if "train" in splits else splits[0]
+        raise where.refused(f"no split is named, and it has {shown}", "Name one of them as the third part.")
+    if where.split not in splits:
+        raise where.refused(f"it has no split {where.split!r}; it has {shown}", "Name one of them (no slices).")
+    return where.split
 
 
 def _is_blank(text: object) -> bool:
@@ -95,3 +175,21 @@ def _with_usable_columns(
 
 def _only(rows: Sequence[PromptRow], columns: Sequence[str]) -> list[PromptRow]:
     return [PromptRow(row.place, {column: row.values.get(column) for column in columns}) for row in rows]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No bar, warning or log line of `datasets` and the hub library; their errors are told in our words."""
+    from datasets import utils as of_datasets
+    from huggingface_hub import utils as of_hub
+
+    with ExitStack() as restored:
+        for library in (of_datasets, of_hub):
+            restored.callback(library.logging.set_verbosity, library.logging.get_verbosity())
+            library.logging.set_verbosity(CRITICAL)
+            if not library.are_progress_bars_disabled():
+                restored.callback(library.enable_progress_bars)
+                library.disable_progress_bars()
+        restored.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        yield

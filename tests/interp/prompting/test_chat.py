@@ -1,8 +1,6 @@
 """Conversations through a tokenizer's chat template: what is read, where it ends, and what is refused."""
 
-import contextlib
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from transformers import PreTrainedTokenizerFast
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-from interp.prompting import chat_template
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import tokenise
 
@@ -29,18 +26,6 @@ def chatty(template=TEMPLATE):
     return PreTrainedTokenizerFast(
         tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>", chat_template=template
     )
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """A process of its own takes a second to start; it has its tests in `test_hostile_templates`."""
-
-    def run(given, answers):
-        with given.open() as asked, answers.open("w") as out, contextlib.redirect_stdout(out):
-            monkeypatch.setattr(sys, "stdin", asked)
-            chat_template.render_here()
-
-    monkeypatch.setattr(chat_template, "_run", run)
 
 
 def said(*turns):
