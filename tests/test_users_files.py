@@ -16,7 +16,6 @@ from interp.wind_tunnels.plans.rebuild import rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import InterpError
-from interp.loading import hub_files
 from interp.records.index import Listed
 from interp.records.unfinished import PARTIAL, Unfinished
 from interp.running.generate import Continuations
@@ -27,7 +26,6 @@ from tests.test_disk_errors import WRITERS
 
 OURS = "what it has written itself just now"
 REMOVES = {
-    "interp/loading/hub_files.py:_refuse_damaged": "in the hub's cache, with other content than its name says",
     "interp/system/locks.py:one_at_a_time": "an empty file with a name of ours",
     "interp/system/whole_files.py:hidden_folder": "its own folder, and marked ones",
     "interp/system/whole_files.py:move": "marked folders; what it replaces was looked at by `writing`",
@@ -50,8 +48,6 @@ WRITES = {
     "interp/lens/files.py:save_lens": IN_DRAFT,
     "interp/loading/checked_before.py:_keep": IN_DRAFT,
     "interp/loading/tokenizer.py:_tokenizer_in": SCRATCH,
-    "interp/prompting/chat_template.py:_run": SCRATCH,
-    "interp/prompting/chat_template.py:render_chats": SCRATCH,
     "interp/records/record.py:_write_findings": IN_DRAFT,
     "interp/records/record.py:_write_table": IN_DRAFT,
     "interp/records/record.py:save": IN_DRAFT,
@@ -73,7 +69,7 @@ WRITES = {
     "wind_tunnels/evaluation/checkpoint.py:save": NEW,
     "wind_tunnels/plans/sweep.py:_write": IN_DRAFT,
     "wind_tunnels/programs/compiling.py:write_program": SCRATCH,
-    "wind_tunnels/programs/mechanism.py:write": IN_DRAFT,
+    "wind_tunnels/programs/task.py:write": IN_DRAFT,
     "wind_tunnels/programs/noise.py:write_noisy": IN_DRAFT,
     "wind_tunnels/networks/weights.py:save_weights": NEW,
     "wind_tunnels/training/loop.py:_save": IN_DRAFT,
@@ -248,12 +244,3 @@ def test_a_rebuild_leaves_another_checkpoint_alone(tmp_path):
     with pytest.raises(InterpError, match="something else"):
         rebuild(ROOT / "wind_tunnels" / "checkpoints" / "bijection-gpt-neox", Bijection, tmp_path)
     assert_whole(mine)
-
-
-def test_only_the_hubs_cache_is_cleaned_of_damaged_files(tmp_path):
-    mine = laid(tmp_path, "a" * 64)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").symlink_to(tmp_path / ("a" * 64))
-    hub_files._refuse_damaged(tmp_path / "model" / "config.json")
-    assert_whole(mine)
-    assert (tmp_path / "model" / "config.json").is_symlink()

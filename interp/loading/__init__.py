@@ -4,7 +4,6 @@ __all__ = [
     "adapter",
     "admission",
     "aliases",
-    "hub_errors",
     "hub_files",
     "identity",
     "load",

@@ -1,6 +1,5 @@
 """Adapters: low-rank changes of weights, trained apart (LoRA, PEFT's files), merged before anything is read."""
 
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -21,15 +20,6 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-_PATTERNS = (
-    "target_modules", "exclude_modules", "modules_to_save", "layers_pattern", "rank_pattern", "alpha_pattern",
-    "target_parameters",
-)  # fmt: skip
-"""What PEFT matches the names of modules with, one by one."""
-
-_MOST_REPEATS = 6
-"""Parts of a pattern that may repeat; a match takes as many steps as a name has letters, to this power."""
-
 _N_TOKENS = 16
 """Tokens that the merged model and the adapter beside its base are compared on."""
 
@@ -38,7 +28,7 @@ _ROUNDED_AGAIN = 3
 
 _IMPOSSIBLE = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError,
-    ValueError, re.error,
+    ValueError,
 )  # fmt: skip
 """What PEFT and torch raise for a configuration or tensors that fit no model."""
 
@@ -81,7 +71,6 @@ def merge_adapter(
     files.fetch([CONFIG, WEIGHTS])
     config, shapes = _config(asked, files), _shapes(asked, files)
     _refuse_unfit(asked, base, config)
-    _refuse_hostile(asked, config, max((n for shape in shapes.values() for n in shape), default=0))
     before = _squares(module)
     try:
         with quiet_libraries():
@@ -159,7 +148,10 @@ def _config(asked: str, files: ModelFiles) -> dict[str, Any]:
 
 
 def _refuse_unfit(asked: str, base: str, config: dict[str, Any]) -> None:
-    """Refuse an adapter that names another model of the hub as its base than the one of the hub that was named."""
+    """Refuse an adapter that names another base of the hub than the one that was named, or a module to import."""
+    if config.get("megatron_config") is not None:
+        found = f"it names a module to import ({config.get('megatron_core')})"
+        raise ModelError(asked=asked, found=found, fix="Use an adapter as PEFT saved it.")
     trained_on = str(config.get("base_model_name_or_path") or "")
     both_on_hub = all(name.count("/") == 1 and not Path(name).is_dir() for name in (base, trained_on))
     if both_on_hub and base.lower() != trained_on.lower():
@@ -168,29 +160,6 @@ def _refuse_unfit(asked: str, base: str, config: dict[str, Any]) -> None:
             found=f"it was trained on {trained_on}",
             fix=f"Use --model {trained_on}, or another adapter.",
         )
-
-
-def _refuse_hostile(asked: str, config: dict[str, Any], widest: int) -> None:
-    """Refuse what PEFT would believe: a module to import, a pattern that is matched for ever, a rank without end."""
-    found = None
-    if config.get("megatron_config") is not None:
-        found = f"it names a module to import ({config.get('megatron_core')})"
-    for name in _PATTERNS:
-        for pattern in _texts(config.get(name)):
-            repeats = len(re.findall(r"[*+{]", pattern))
-            if repeats > _MOST_REPEATS or re.search(r"\)[*+{]", pattern) or len(pattern) > 1000:
-                found = f"{name} has a pattern that can take forever to match: {pattern[:60]}"
-    ranks = config.get("rank_pattern")
-    for rank in [config.get("r"), *(ranks.values() if isinstance(ranks, dict) else ())]:
-        if not isinstance(rank, int) or rank > widest:
-            found = f"it gives the rank {rank!r:.20}, but no tensor has that width"
-    if found is not None:
-        raise ModelError(asked=asked, found=found, fix="Use an adapter as PEFT saved it.")
-
-
-def _texts(value: Any) -> list[str]:
-    named = [value] if isinstance(value, str) else value if isinstance(value, list | dict) else ()
-    return [x for x in named if isinstance(x, str)]
 
 
 def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:

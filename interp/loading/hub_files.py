@@ -1,40 +1,33 @@
 """The files of a model: in a folder, in the hub's local cache, or on the hub.
 
 The hub is asked what a revision holds; what is missing is fetched into the hub library's own cache. Where the hub
-cannot be reached, or refuses, the cache serves; where there is no cache and the hub stumbles, it is asked again. What
-was fetched is compared with the checksum that the hub names: nothing damaged stays in the cache.
+cannot be reached, or refuses, the cache serves.
 """
 
-import hashlib
+import errno
+import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_download, snapshot_download
+from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
+    GatedRepoError,
     HfHubHTTPError,
     HTTPError,  # of whichever HTTP library the hub's is built on
     LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
 )
 from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
 from interp.errors import ModelError
-from interp.loading.hub_errors import Damaged, Repository, explain, is_damage
-
-T = TypeVar("T")
 
 SECONDS_TO_ANSWER = 10.0
-PAUSES = (1.0, 4.0)
-"""Seconds before the hub is asked a second and a third time."""
-
-LONGEST_WAIT = 60.0
-"""Seconds that are waited at most where the hub says when to come back."""
-
 _CONFIG = "config.json"
 _BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
 """What the hub library raises when something between us and the files goes wrong."""
@@ -73,18 +66,11 @@ class ModelFiles:
                 if self.hub_id
                 else "Copy the folder again, with all its files.",
             )
-        hub_id = self.hub_id
-
-        def fetch() -> None:
-            with _bars_on_terminals_only():
-                snapshot_download(hub_id, revision=self.revision, allow_patterns=missing)
-            for name in missing:
-                _refuse_damaged(self.folder / name)
-
         try:
-            _persistently(fetch)
+            with _bars_on_terminals_only():
+                snapshot_download(self.hub_id, revision=self.revision, allow_patterns=missing)
         except _BROKEN_WIRE as error:
-            raise _refusal(hub_id, None, error) from error
+            raise _refusal(self.hub_id, None, error) from error
 
 
 def files_in_folder(folder: Path, gguf: str | None = None) -> ModelFiles:
@@ -117,19 +103,11 @@ def files_on_hub(hub_id: str, revision: str | None = None, gguf: str | None = No
     Raises `ModelError`: no access, no such repository or revision, no network and not cached, no configuration (or no
     such GGUF file, which takes its place).
     """
-    first = gguf or _CONFIG
-
-    def ask() -> tuple[ModelInfo, str]:
+    try:
         info = HfApi().model_info(hub_id, revision=revision, timeout=SECONDS_TO_ANSWER)
         # By the revision's name, not its commit: this also notes which commit it is, for the next load offline.
         with _bars_on_terminals_only():
-            config = hf_hub_download(hub_id, first, revision=revision)
-        _refuse_damaged(Path(config))
-        return info, config
-
-    is_cached = cached_files(hub_id, revision, gguf) is not None
-    try:
-        info, config = ask() if is_cached else _persistently(ask)
+            config = hf_hub_download(hub_id, gguf or _CONFIG, revision=revision)
     except _BROKEN_WIRE as error:
         cached = cached_files(hub_id, revision, gguf)
         if cached is None:
@@ -150,66 +128,50 @@ def cached_files(hub_id: str, revision: str | None = None, gguf: str | None = No
     return ModelFiles(folder, _listing(folder), hub_id, folder.name, gguf=gguf)
 
 
-def _persistently(ask: Callable[[], T]) -> T:
-    """What the hub answers, asked again where it stumbles: its own errors, a connection that breaks, a damaged file."""
-    for pause in PAUSES:
-        try:
-            return ask()
-        except _BROKEN_WIRE as error:
-            wait = _seconds_to_wait(error, pause)
-            if wait is None:
-                raise
-            time.sleep(wait)
-    return ask()
-
-
-def _seconds_to_wait(error: Exception, pause: float) -> float | None:
-    """None where asking again would not help: a refusal, no network, a full disk."""
-    if isinstance(error, HfHubHTTPError):
-        status, says = error.response.status_code, error.response.headers.get("Retry-After", "")
-        if status == 429 and says.isdigit() and float(says) <= LONGEST_WAIT:
-            return float(says)
-        return pause if status >= 500 else None
-    return pause if is_damage(error) or type(error).__name__ in _BROKEN_OFF else None
-
-
-_BROKEN_OFF = ("RemoteProtocolError", "ReadError")
-"""What the HTTP library calls a connection that ends in the middle; a hub that is not there is another matter."""
-
-
-def _refuse_damaged(path: Path) -> None:
-    """Raise `Damaged`, and take it out of the cache, where a file has not the checksum that the hub names it by.
-
-    The cache keeps content under its checksum: SHA-256 for large files, the SHA-1 of git for small ones.
-    """
-    if not path.is_symlink():
-        return
-    blob = path.parent / path.readlink()
-    kind = {64: "sha256", 40: "sha1"}.get(len(blob.name))
-    is_in_cache = blob.resolve().is_relative_to(Path(constants.HF_HUB_CACHE).resolve())
-    if kind is None or not is_in_cache:
-        return
-    digest = hashlib.new(kind, b"" if kind == "sha256" else f"blob {blob.stat().st_size}\0".encode())
-    with blob.open("rb") as file:
-        while part := file.read(1 << 22):
-            digest.update(part)
-    if digest.hexdigest() != blob.name:
-        path.unlink()
-        blob.unlink()
-        raise Damaged(f"{path.name} has not the checksum that the hub names")
-
-
 def _listing(folder: Path) -> frozenset[str]:
     return frozenset(entry.name for entry in folder.iterdir() if entry.is_file())
 
 
 def _refusal(hub_id: str, revision: str | None, error: Exception) -> ModelError:
-    repository = Repository(
-        "repository", f"https://huggingface.co/{hub_id}", "`interp list models` shows the short names", "",
-        str(constants.HF_HUB_CACHE), "HF_HUB_CACHE",
-    )  # fmt: skip
-    found, fix = explain(error, repository)
+    found, fix = _explained(error, f"https://huggingface.co/{hub_id}")
     return ModelError(asked=f"the model {f'{hub_id}@{revision}' if revision else hub_id}", found=found, fix=fix)
+
+
+def _explained(error: Exception, page: str) -> tuple[str, str]:
+    """What stands between us and a repository, and what to do; the order is from the special to the general."""
+    if isinstance(error, GatedRepoError):
+        fix = f"Accept its conditions at {page}, then log in: `hf auth login` (or HF_TOKEN)."
+        return "it is gated, and the hub does not let you read it", fix
+    if isinstance(error, RevisionNotFoundError):
+        fix = f"Its branches are at {page}/tree/main (Pythia: step0, step1, ... step143000)."
+        return "the repository has no such revision", fix
+    if isinstance(error, RepositoryNotFoundError):
+        return (
+            "the hub has no public repository of this name, and there is no local folder of it either",
+            "Check the spelling (`interp list models` shows the short names); a private one needs `hf auth login`.",
+        )
+    if isinstance(error, EntryNotFoundError) and isinstance(error, HfHubHTTPError):
+        return "the repository has no config.json", "It has no transformers model; name another one."
+    if isinstance(error, HfHubHTTPError):
+        status = error.response.status_code
+        fix = "Log in (again) with `hf auth login`." if status in (401, 403) else "Try again in some minutes."
+        return f"the hub answered with the error {status}", fix
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "the disk is full", f"Free some space, or set HF_HUB_CACHE (now {constants.HF_HUB_CACHE})."
+    if isinstance(error, PermissionError):
+        return f"the cache cannot be written ({error})", "Set HF_HUB_CACHE to a folder that is yours."
+    is_offline = isinstance(error, OfflineModeIsEnabled) or isinstance(error.__cause__, OfflineModeIsEnabled)
+    why = "HF_HUB_OFFLINE is set" if is_offline else f"the hub cannot be reached ({_innermost(error)})"
+    return (
+        f"{why}, and it is not in the cache {constants.HF_HUB_CACHE}",
+        "Load it once with a network, or copy the cache from a machine that has it and set HF_HUB_CACHE.",
+    )
+
+
+def _innermost(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": " + os.linesep)
 
 
 @contextmanager

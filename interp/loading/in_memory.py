@@ -1,37 +1,80 @@
-"""What is handed over in memory in place of a model that can be read: named before anything runs, with what to do."""
+"""What is handed over in memory: TransformerLens bridges are read, what cannot be is named before anything runs."""
 
+import copy
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from interp.errors import InterpError, ModelError, UsageError
+from interp.hooks.attention import claimed
+from interp.model import Check, Model
+
+_BOUND = 1e-3
+_WRAPPERS = "transformer_lens."
+
+
+def is_bridge(thing: object) -> bool:
+    """Whether this is a `TransformerBridge`; TransformerLens is not imported to find out."""
+    return any(c.__name__ == "TransformerBridge" and c.__module__.startswith(_WRAPPERS) for c in type(thing).__mro__)
+
+
+def plain_module(bridge: Any) -> PreTrainedModel:
+    """The transformers model inside a bridge, sharing its parameters; the bridge is left as it is.
+
+    A bridge runs its own attention around the parts of a transformers model, in which ours would not run.
+    """
+    return _Unwrapping().plain(bridge.original_model)
+
+
+def bridge_check(bridge: Any, model: Model) -> Check:
+    """That the plain model computes what the bridge computes; `ModelError` for processed weights or changed parts."""
+    ids = torch.arange(min(9, model.info.vocab_size), device=model.input_device)[None]
+    with claimed(model), torch.inference_mode():
+        ours, theirs = model.module(input_ids=ids, use_cache=False).logits.float(), bridge(ids).float()
+    error = float((ours - theirs).abs().max() / theirs.abs().max())
+    check = Check("bridge", "logits equal the TransformerLens bridge's", error <= _BOUND, error, _BOUND)
+    if not check.passed:
+        raise ModelError(
+            asked=f"reading the TransformerLens bridge of {model.name}",
+            found=f"the model inside it gives other logits than the bridge (relative error {error:.2g})",
+            fix="Create it without weight processing and without changed parts, or pass its transformers model.",
+        )
+    return check
+
+
+class _Unwrapping:
+    """Copies modules without their wrappers, hooks or shared configuration; parameters and buffers stay the same."""
+
+    def __init__(self) -> None:
+        self.configs: dict[int, Any] = {}
+
+    def plain(self, module: Any) -> Any:
+        while type(module).__module__.startswith(_WRAPPERS):
+            module = module.original_component
+        twin = copy.copy(module)
+        for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
+                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):  # fmt: skip
+            setattr(twin, hooks, OrderedDict())
+        twin.__dict__["_modules"] = {name: self.plain(child) for name, child in module._modules.items()}
+        if hasattr(twin, "config"):
+            twin.config = self.configs.setdefault(id(twin.config), copy.deepcopy(twin.config))
+        return twin
 
 
 def not_a_model(thing: Any) -> InterpError:
-    """The refusal of a thing that is no model: one round a model, a class, a configuration, or anything else."""
-    kind = type(thing).__name__
-    inner = _inside(thing)
-    if isinstance(thing, type):
-        kind, found = thing.__name__, "it is a class, not a model made of it"
-        fix = f"Give a model: `{kind}.from_pretrained(...)`, or the name or folder itself."
-    elif isinstance(thing, PreTrainedConfig):
-        found, fix = "it is a configuration, which has no weights", "Give the name or folder that the weights are of."
-    elif inner is None:
+    """The refusal of a thing that is no model; where one lies inside, it is named."""
+    parts = thing.named_modules() if isinstance(thing, torch.nn.Module) else getattr(thing, "__dict__", {}).items()
+    inner = next(((name, part) for name, part in parts if isinstance(part, PreTrainedModel)), None)
+    if inner is None or isinstance(thing, type):
         found = "it is neither a name, nor a transformers model, nor a TransformerLens bridge"
         fix = "Give a name, a folder, a PreTrainedModel or a TransformerBridge."
     else:
-        where, model = inner
-        found = f"it is a wrapper around a {type(model).__name__} (.{where})"
-        has_words = not isinstance(thing, torch.nn.Module) and getattr(thing, "tokenizer", None) is not None
-        words = f", tokenizer={_NAME}.tokenizer" if has_words else ""
-        fix = f"Give what is inside: `interp.load({_NAME}.{where}{words})`."
-        if any(_adapters(model)):
-            fix = _MERGE
-        elif type(thing).__module__.startswith("peft."):
-            fix = f"Only adapters that change weights can be merged; `{_NAME}.{where}` is the base without this one."
-    return UsageError(asked=f"loading the {kind}", found=found, fix=fix)
+        found = f"it is a wrapper around a {type(inner[1]).__name__} (.{inner[0]})"
+        fix = _MERGE if any(_adapters(inner[1])) else f"Give what is inside: `interp.load(given.{inner[0]})`."
+    return UsageError(asked=f"loading the {type(thing).__name__}", found=found, fix=fix)
 
 
 def refuse_unreadable(module: PreTrainedModel) -> None:
@@ -50,17 +93,10 @@ def refuse_unreadable(module: PreTrainedModel) -> None:
     raise ModelError(asked=f"reading the {type(module).__name__} in memory", found=found, fix=fix)
 
 
-_NAME = "given"
 _MERGE = (
     "Merge it: give what `PeftModel.merge_and_unload()` returns, or name base and adapter, "
     "`interp.load(base, adapter=folder)`."
 )
-
-
-def _inside(thing: Any) -> tuple[str, PreTrainedModel] | None:
-    """Where a model lies in a thing of another kind: inside a module, or as the `model` of a pipeline."""
-    parts = thing.named_modules() if isinstance(thing, torch.nn.Module) else getattr(thing, "__dict__", {}).items()
-    return next(((name, part) for name, part in parts if isinstance(part, PreTrainedModel)), None)
 
 
 def _adapters(module: torch.nn.Module) -> Iterator[str]:

@@ -22,16 +22,15 @@ from interp.loading.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from interp.loading.adapter import locate_adapter, merge_adapter
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
 from interp.loading.aliases import MEMORY
-from interp.loading.bridge import bridge_check, is_bridge, plain_module
 from interp.loading.checked_before import checked, files_of
 from interp.loading.hub_files import ModelFiles
-from interp.loading.in_memory import not_a_model, refuse_unreadable
+from interp.loading.in_memory import bridge_check, is_bridge, not_a_model, plain_module, refuse_unreadable
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate
 from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
 from interp.loading.weights import read_weights
-from interp.model import Check, Model
+from interp.model import Model
 from interp.options import RunOptions
 from interp.records.tunnel_card import refuse_changed
 
@@ -113,11 +112,12 @@ def load(
         n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
         placement = choose_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
         words = _tokenizer(source, config, tokenizer, trust_remote_code)
-        untold = _untold(source)
+        if source.card is not None and PROGRAM_CARD not in source.files.names:
+            refuse_changed(source.files.folder)
         module, whole = read_weights(
             source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
         )
-        checks = [whole, *untold]
+        checks = [whole]
         read = files_of(source.files, allow_pickle)
         if change is not None:
             module, merged = merge_adapter(module, source.origin, str(adapter), change)
@@ -132,15 +132,6 @@ def load(
     if not check:
         return model
     return replace(model, checks=(*model.checks, *checked(model, read, again=check == "again")))
-
-
-def _untold(source: ModelSource) -> list[Check]:
-    """What is to be said of a tunnel whose card is older than digests; one whose files have changed is refused."""
-    is_tunnel = source.card is not None and PROGRAM_CARD not in source.files.names
-    if not is_tunnel or refuse_changed(source.files.folder):
-        return []
-    said = "the card is of before digests: that these are its weights and numbers was not checked"
-    return [Check("card", "weights and configuration are those of the card", True, 0.0, 0.0, "files", said)]
 
 
 def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:

