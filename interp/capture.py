@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _N_SHOWN = 7  # needs that a notebook prints as text
 
 FORMAT = 2
-"""Version of the folder that `Capture.save` writes; the first had no `mechanism` and no files of tables."""
+"""Version of the folder that `Capture.save` writes."""
 
 
 @dataclass(frozen=True, repr=False)

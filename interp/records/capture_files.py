@@ -15,7 +15,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.records.parquet_files import read_columns, read_rows
 from interp.records.versioned_json import read_versioned
-from interp.reductions import REDUCTIONS, Mean, Moments
+from interp.reductions import REDUCTIONS
 from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
@@ -40,15 +40,11 @@ class KeptNeed:
 
 @dataclass(frozen=True)
 class KeptTable:
-    """What a table is beside its columns."""
+    """What a table is beside its columns, which lie in `file`."""
 
     units: dict[str, str]
     caption: str
-    file: str | None = None
-
-    def file_of(self, at: str) -> str:
-        """The file of its columns; the first format did not name it."""
-        return self.file or f"rows.{at}.parquet"
+    file: str
 
 
 @dataclass(frozen=True)
@@ -119,7 +115,7 @@ def open_capture(path: str | Path) -> Capture:
 
 def _refuse_changed(folder: Path, content: CaptureFile, asked: str) -> None:
     """`RecordError` for a file that is missing or not as it was written."""
-    named = {"prompts.parquet", *(kept.file_of(at) for at, kept in content.tables.items())}
+    named = {"prompts.parquet", *(kept.file for kept in content.tables.values())}
     named |= {f"{name}.safetensors" for name in content.exact} | {f for n in content.needs for f in n.arrays.values()}
     for name in sorted(named | set(content.files)):
         if Path(name).name != name or not (folder / name).is_file():
@@ -135,7 +131,7 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
         fold = TypeAdapter(REDUCTIONS[kept.fold]).validate_python(kept.fold_fields)
         need = Need(kept.site, fold, kept.at, kept.layers)
         arrays[need] = {name: read_array(folder / file) for name, file in kept.arrays.items()}
-    capture = Capture(
+    return Capture(
         model=content.model,
         prompts=PromptSet(
             prompts=_prompts(folder / "prompts.parquet"),
@@ -143,8 +139,7 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
             **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
         ),
         tables={
-            at: Table(read_columns(folder / kept.file_of(at)), kept.units, kept.caption)
-            for at, kept in content.tables.items()
+            at: Table(read_columns(folder / kept.file), kept.units, kept.caption) for at, kept in content.tables.items()
         },
         arrays=arrays,
         seed=content.seed,
@@ -154,29 +149,6 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
         provenance=content.provenance,
         mechanism=load_entry("program", "program")().mechanism(folder) if content.mechanism else None,
     )
-    _refuse_misfits(capture)
-    return capture
-
-
-def _refuse_misfits(capture: Capture) -> None:
-    """`ValueError` or `KeyError` for arrays that are not of the rows and prompts that are told."""
-    n_rows = capture.rows.n_rows
-    for name, exact in (("posterior", capture.posterior), ("belief", capture.belief)):
-        if exact is not None and len(exact) != n_rows:
-            raise ValueError(f"{name} of {len(exact)} rows, and {n_rows} are told")
-    for need, reduced in capture.arrays.items():
-        is_moments = isinstance(need.reduction, Mean | Moments)
-        wanted, known = ({"count", "mean"}, {"covariance", "variance"}) if is_moments else ({"rows"}, set())
-        if not wanted <= reduced.keys() <= wanted | known:
-            raise ValueError(f"{need} has the arrays {', '.join(sorted(reduced))}")
-        for name, array in reduced.items():
-            axes = need.axes(name)
-            told = {"prompt": len(capture.prompts)} | (
-                {"row": capture.rows_at(need.at).n_rows} if "row" in axes else {}
-            )
-            shape = dict(zip(axes, array.shape, strict=True))
-            if any(shape[axis] != n for axis, n in told.items() if axis in shape):
-                raise ValueError(f"{need} of the shape {shape}, and there are {told}")
 
 
 def _prompts(path: Path) -> list[Prompt]:

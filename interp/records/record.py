@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, with_config
+from typing_extensions import TypedDict
 
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Control, Findings
@@ -22,15 +23,7 @@ from interp.formatting import html_table, last_part, text_table
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
-from interp.records.versioned_json import (
-    KeptEnvironment,
-    KeptScalar,
-    Known,
-    as_text,
-    knowing,
-    plain_json,
-    read_versioned,
-)
+from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.statistics.possible import impossible
 from interp.system.foreign_files import read_json, readable
 from interp.system.plain_numbers import path as plain_path
@@ -78,43 +71,44 @@ class FindingsFile(_Strict):
     controls: dict[str, list[Control]] = {}
     facts: dict[str, str] = {}
 
-    @model_validator(mode="after")
-    def _heads_name_scalars(self) -> "FindingsFile":
-        of_controls = [c.scalar for controls in self.controls.values() for c in controls]
-        named = {"headline": self.headline, "controls": [*self.controls, *of_controls], "facts": self.facts}
-        for what, names in named.items():
-            strange = sorted(set(names) - set(self.scalars))
-            if strange:
-                raise ValueError(f"`{what}` names no scalar: {strange[0]!r}")
-        return self
+
+@with_config(ConfigDict(extra="allow"))
+class _Known(TypedDict, total=False):
+    """What pages read of a part of the record; its other entries are whoever's wrote it."""
 
 
-class _Asked(Known):
-    study: str = ""
-    model: str = ""
-    probes: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    command: str = ""
-    seed: int = 0
-    edits: list[dict[str, Any]] = Field(default_factory=list)
+class _Asked(_Known, total=False):
+    study: str
+    model: str
+    probes: dict[str, dict[str, Any]]
+    command: str
+    seed: int
+    edits: list[dict[str, Any]]
 
 
-class _Model(Known):
-    name: str = ""
-    family: str | None = None
-    fingerprint: str | None = None
-    n_layers: int | None = None
-    n_parameters: int | None = None
-    card: dict[str, Any] | None = None
+class _Model(_Known, total=False):
+    name: str
+    family: str | None
+    fingerprint: str | None
+    n_layers: int | None
+    n_parameters: int | None
+    card: dict[str, Any] | None
 
 
-class _Prompts(Known):
-    name: str = ""
-    unit: str = ""
-    hash: str | None = None
-    n: int | None = None
-    draw: dict[str, Any] | None = None
-    others: list[dict[str, Any]] = Field(default_factory=list)
-    notes: list[str] = Field(default_factory=list)
+class _Prompts(_Known, total=False):
+    name: str
+    unit: str
+    hash: str | None
+    n: int | None
+    draw: dict[str, Any] | None
+    others: list[dict[str, Any]]
+    notes: list[str]
+
+
+class _Environment(_Known, total=False):
+    packages: dict[str, Any]
+    code: dict[str, Any] | None
+    probe_code: dict[str, Any] | None
 
 
 class RunFile(_Strict):
@@ -123,11 +117,11 @@ class RunFile(_Strict):
     format: Literal[1] = FORMAT
     status: Literal["done", "failed", "partial"]
     created: str
-    spec: Annotated[dict[str, Any], AfterValidator(knowing(_Asked))]
+    spec: _Asked
     spec_hash: str
-    model: Annotated[dict[str, Any], AfterValidator(knowing(_Model))]
-    prompts: Annotated[dict[str, Any], AfterValidator(knowing(_Prompts))]
-    environment: KeptEnvironment
+    model: _Model
+    prompts: _Prompts
+    environment: _Environment
     selfcheck: list[dict[str, Any]]
     timings: dict[str, float | None]
     findings: dict[str, FindingsFile]
@@ -318,14 +312,10 @@ class RunRecord(Answering, Mapping[str, Findings]):
             # not `save_file`, whose files only their owner may read and whose errors are not the system's
             (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
-            parameters=plain_json(dict(self.parameters[probe])),
-            scalars=dict(findings.scalars),
-            tables=tables,
-            notes=list(findings.notes),
-            headline=list(findings.headline),
-            controls={name: list(controls) for name, controls in findings.controls.items()},
-            facts=dict(findings.facts),
-        )
+            parameters=plain_json(dict(self.parameters[probe])), scalars=dict(findings.scalars), tables=tables,
+            notes=list(findings.notes), headline=list(findings.headline),
+            controls={name: list(controls) for name, controls in findings.controls.items()}, facts=dict(findings.facts),
+        )  # fmt: skip
 
 
 def _write_table(table: Table, path: Path) -> None:
@@ -438,16 +428,11 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     arrays_path = folder / f"arrays.{probe}.safetensors"
     with readable(f"the arrays {arrays_path.name} of the record {folder}", fix):
         arrays = load_file(arrays_path) if arrays_path.exists() else {}
-    return Findings(
-        probe=probe,
-        scalars=dict(content.scalars),
-        tables=tables,
-        arrays=arrays,
-        notes=tuple(content.notes),
-        headline=tuple(content.headline),
-        controls={name: tuple(controls) for name, controls in content.controls.items()},
-        facts=dict(content.facts),
-    )
+    with readable(f"what {probe} found in the record {folder}", fix):
+        return Findings(
+            probe, content.scalars, tables, arrays, tuple(content.notes), tuple(content.headline),
+            {name: tuple(controls) for name, controls in content.controls.items()}, content.facts,
+        )  # fmt: skip
 
 
 def finished_record(

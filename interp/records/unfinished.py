@@ -1,7 +1,7 @@
 """What a run keeps while it goes on, so that the same run goes on from there after it was stopped, however it was.
 
 `<out>/.partial/<hash of the specification>/` has one file for every pass over prompts: what its collector has reduced,
-of how many batches and on how many threads; and one for the conditions of every causal probe: what was read of each
+and of how many batches; and one for the conditions of every causal probe: what was read of each
 that is done. A file is replaced whole or not at all. It counts only for the specification, weights, prompts, tokens,
 device and versions of the libraries that it was written for, its identity: a run that goes on ends with the bytes of
 one that was never stopped.
@@ -31,7 +31,6 @@ from interp.prompt import PromptSet
 from interp.system.environment import environment
 from interp.system.foreign_files import readable
 from interp.system.signals import Stopped, remember
-from interp.system.threads import note_threads, noted_threads
 from interp.system.whole_files import is_hidden, remove_empty, remove_kept, writing
 
 PARTIAL = ".partial"
@@ -145,7 +144,6 @@ class Stage:
 
     def _kept(self, said: Mapping[str, Any], file: zipfile.ZipFile) -> Kept:
         arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
-        note_threads({int(n) for n in said["threads"]})
         remember(self._in_words(said["n_done"], said["n"], said["unit"]))
         return Kept(said["n_done"], arrays)
 
@@ -169,7 +167,7 @@ class Stage:
     def _write(self, n_done: int, n: int, unit: str, arrays: Arrays) -> None:
         began = time.perf_counter()
         identity = {**self.identity, **_versions()}
-        said = {"identity": identity, "n_done": n_done, "n": n, "unit": unit, "threads": noted_threads()}
+        said = {"identity": identity, "n_done": n_done, "n": n, "unit": unit}
         try:
             with writing(self.path) as draft:
                 _write_zip(draft, said, arrays)

@@ -3,16 +3,19 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from interp.cli import completion as completing
+from interp.cli.terminal import show_table
 from interp.errors import UnknownName
+from interp.records.tunnel_card import Figure, TunnelCard
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 from interp.system.values import read
+from interp.table import Table
 
 from ..plans.settings import read_settings, read_value
 
@@ -21,6 +24,93 @@ if TYPE_CHECKING:
     from ..plans.train_tunnel import FinishedTraining, Keep
     from ..training.plan import TrainingPlan
     from ..training.state import OnStep, TrainingState
+
+
+def print_figures(figures: Mapping[str, Figure], title: str | None = None) -> None:
+    """Value, interval and limit of every figure; the entropy error stands below the KL, never alone."""
+    rows = []
+    for name, figure in figures.items():
+        limit = "" if figure.limit is None else f"{figure.limit:g}{'' if figure.is_met else ' NOT MET'}"
+        interval = f"{figure.low:.5f} to {figure.high:.5f}"
+        rows.append((name, f"{figure.value:.5f}", interval, {"1": ""}.get(figure.unit, figure.unit), limit))
+    show_table(title, ("figure", "value", "95 % interval", "unit", "limit"), rows)
+
+
+def print_baselines(baselines: Mapping[str, Mapping[str, float]]) -> None:
+    """What can be had without looking at the sequence."""
+    errors = ("kl_bits", "mae_per_sequence_bits")
+    rows = ((name, *(f"{found[error]:.5f}" for error in errors)) for name, found in baselines.items())
+    show_table("without looking at the sequence", ("predictor", "KL, bits", "entropy error, bits"), rows)
+
+
+def print_card(card: TunnelCard, folder: object) -> None:
+    """Figures and floor of a finished training, and where it lies."""
+    print_figures(card.figures, f"{card.name}, {card.n_parameters:,} parameters, {card.core_seconds:.0f} core-seconds")
+    print_baselines(card.baselines)
+    print(folder)
+
+
+def print_table(table: Table) -> None:
+    """A table with a unit under each name."""
+    units = {name: {"label": "", "1": ""}.get(unit, unit) for name, unit in table.units.items()}
+    heads = (
+        f"{name.removesuffix('_bits').replace('_bits', '').replace('_', ' ')}\n{units[name]}" for name in table.columns
+    )
+    rows = zip(*(column.tolist() for column in table.columns.values()), strict=True)
+    cells = ([f"{x:.5g}" if isinstance(x, float) else str(x) for x in row] for row in rows)
+    show_table(table.caption, heads, cells)
+
+
+def print_sweep(sweep: Mapping[str, Any]) -> None:
+    """A row for each combination: means over seeds with both intervals, and the floor."""
+    varied = [*dict.fromkeys(name for cell in sweep["cells"] for name in cell["settings"])]
+    rows = []
+    for cell in sweep["cells"]:
+        position = cell["baselines"].get("position", {}).get("kl_bits")
+        rows.append((
+            *(str(cell["settings"].get(name, "")) for name in varied),
+            f"{cell['n_parameters']:,}" if cell["n_parameters"] else "",
+            str(len(cell["runs"])),
+            _mean(cell["core_seconds"], "{:.0f}"),
+            *(_both(cell, name) for name in ("kl_bits", "mae_per_sequence_bits")),
+            "" if position is None else f"{position:.4f}",
+        ))  # fmt: skip
+    show_table(
+        f"{sweep['task']}: mean over seeds (95 % t interval over seeds; span of the intervals over sequences)",
+        (*varied, "parameters", "seeds", "core-seconds", "KL, bits", "entropy error, bits", "KL of position alone"),
+        rows,
+    )
+    for cell in sweep["cells"]:
+        for seed, words in cell["failures"].items():
+            print(f"FAILED: {_settings(cell)}, seed {seed}: {_short(words)}")
+        for run in cell["runs"]:
+            if run["stage"] < run["n_stages"]:
+                print(f"note: {run['folder']} ended in stage {run['stage']} of {run['n_stages']} of its curriculum")
+
+
+def _both(cell: Mapping[str, Any], name: str) -> str:
+    if not cell["runs"]:
+        return "none finished"
+    figure = cell["figures"][name]
+    spans: Sequence[Sequence[float]] = [run["figures"][name]["interval"] for run in cell["runs"]]
+    span = f"{min(low for low, _ in spans):.4f} to {max(high for _, high in spans):.4f}"
+    seeds = "{:.4f} to {:.4f}".format(*figure["interval"]) if figure["interval"] else figure["interval_reason"]
+    return f"{figure['mean']:.4f} ({seeds}; {span})"
+
+
+def _short(failure: str) -> str:
+    """A refusal in one line; of an error that was not foreseen the last line, the rest is in the file."""
+    lines = [line.strip() for line in failure.strip().splitlines()]
+    return lines[-1] if lines[0].startswith("Traceback") else " ".join(lines)
+
+
+def _mean(figure: Mapping[str, Any], form: str) -> str:
+    return "" if figure["mean"] is None else form.format(figure["mean"])
+
+
+def _settings(cell: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in cell["settings"].items()) or "the only combination"
+
 
 app = typer.Typer(
     help="Train networks on tasks whose posterior is known, and measure how close they come.",
@@ -101,7 +191,6 @@ def eval_command(
     from ..evaluation.baselines import by_predictor
     from ..evaluation.checkpoint import as_data, evaluate_longer, evaluate_model
     from ..networks.weights import load_weights, open_tunnel
-    from .tables import print_baselines, print_figures, print_table
 
     opened = open_tunnel(path)
     model = load_weights(opened.folder)
@@ -162,7 +251,6 @@ def sweep_command(
 
     from ..plans.probe_sweep import Probed, compare_cells, probe_options, probe_sweep
     from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
-    from .tables import print_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
     varied = {name: [*map(read_value, split_commas(words))] for name, words in named.items() if words is not None}
@@ -219,8 +307,6 @@ def rebuild_command(
     from interp.records.tunnel_card import read_card
     from interp.system.child_processes import in_processes
 
-    from .tables import print_figures
-
     shipped = shipped_tunnels()
     for name in names or []:
         if name not in shipped:
@@ -249,7 +335,6 @@ def _rebuilt(name: str, shipped: Mapping[str, Path], out: Path, quiet: bool) -> 
 
 
 def _print_finished(training: "FinishedTraining") -> None:
-    from .tables import print_card
 
     if training.stage < training.n_stages:
         stage = f"stage {training.stage} of {training.n_stages}"

@@ -30,7 +30,6 @@ from interp.reductions import Mean, Moments, PromptMean
 from interp.running.run import run
 from interp.system import signals as stopping
 from interp.system.signals import Stopped
-from interp.system.threads import noting_threads
 from interp.table import Table
 from tests.interp.editing.test_conditions import many, token_run
 from tests.interp.running.test_several_models import by_model
@@ -133,17 +132,6 @@ def test_a_pass_that_is_killed_goes_on_from_what_was_kept_last(tmp_path, at_once
     again = capture(model, prompts, ids, needs, tokens_per_batch=24, unfinished=of(tmp_path), name="c")
     assert 0 < len(passes) < 12
     assert_identical(capture(model, prompts, ids, needs, tokens_per_batch=24), again)
-
-
-def test_a_run_that_goes_on_after_its_last_pass_still_says_on_how_many_threads_it_passed(tmp_path, at_once, stop_in):
-    model, (prompts, ids) = fresh_model("llama"), sequences(40)
-    first: set[int] = set()
-    with noting_threads(first):
-        capture(model, prompts, ids, [Need("v")], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
-    passes, again = stop_in(10**6), {7}
-    with noting_threads(again):
-        capture(model, prompts, ids, [Need("v")], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
-    assert not passes and first and again == first | {7}
 
 
 def test_conditions_that_are_done_are_not_read_again(tmp_path, at_once):

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,10 +26,8 @@ from interp.loading.sources import kept_steps, locate, shipped_tunnels
 from interp.records.tunnel_card import CARD_FORMAT, CARD_NAME, Figure, TunnelCard, read_card, tunnel_name, write_card
 from interp.registry import load_entry
 from interp.tunnel import make_task
-from tests.paths import ROOT
 from tests.quick import quick
 
-CARDS = ROOT / "tests" / "records"
 SHIPPED = sorted(shipped_tunnels().values())
 CHEAP = ("recall-gpt-neox", "mess3-gpt-neox")
 """Trained again in half a minute; the others take 45 minutes."""
@@ -173,18 +170,6 @@ def test_card_read_is_the_card_written(folder, tmp_path):
     assert read_card(tmp_path) == card
     assert card.figures["kl_bits"].limit == 5.0
     assert (card.task, card.arch, card.step, card.seed) == ("bijection", "gpt-neox", 5, 0)
-
-
-def test_card_of_the_first_format_is_read_as_one_without_what_came_later():
-    content = json.loads((CARDS / "tunnel-1.json").read_text())
-    assert content["format"] == 1 and "variant" not in content
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(CARDS / "tunnel-1.json", Path(folder) / CARD_NAME)
-        card = read_card(Path(folder))
-    assert (card.variant, card.init, card.baselines, card.format) == ("", None, {}, CARD_FORMAT)
-    assert (card.name, card.figures["kl_bits"].value) == ("bijection-gpt-neox", 0.002336160147224493)
-    assert Network(arch=card.arch, **card.network) == Network()
-    assert Recipe(seed=card.seed, **card.recipe) == Recipe()
 
 
 @pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
