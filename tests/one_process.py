@@ -9,7 +9,6 @@ from pathlib import Path
 
 _SCRIPT = """
 import contextlib, io, json, os, sys, traceback
-from interp.cli import completion
 from interp.cli.app import main
 found = []
 for words, environment in json.loads(sys.stdin.read()):
@@ -23,7 +22,6 @@ for words, environment in json.loads(sys.stdin.read()):
             code = ended.code or 0
         except Exception:
             code = traceback.print_exc() or 1
-    completion._before_break = ""  # the shell starts a process for each
     for name in environment:
         del os.environ[name]
     imported = [name for name in ("torch", "transformers", "pandas") if name in sys.modules]

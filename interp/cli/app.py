@@ -14,7 +14,6 @@ from typer.core import TyperGroup
 from interp.cli import completion as completing
 from interp.cli import lens as lenses
 from interp.cli.demo import YOUR_MODEL, demo, is_demo
-from interp.cli.early import refuse_wrong_words
 from interp.cli.faults import print_anything, telling_faults, telling_usage
 from interp.cli.options import (
     ALL,
@@ -24,6 +23,7 @@ from interp.cli.options import (
     ResumeOption,
     VerboseOption,
     panel_of,
+    refuse_wrong_words,
     told,
     with_run_options,
 )
@@ -74,11 +74,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(lenses.app, name="lens")
-
-
-def _commands(ctx: typer.Context, incomplete: str) -> list[str]:
-    group = _Pluggable.list_commands(ctx.find_root().command, ctx)  # pyrefly: ignore[bad-argument-type]
-    return [name for name in group if name.startswith(incomplete)]
 
 
 def _show_version(is_asked: bool) -> bool:
@@ -239,9 +234,7 @@ def study(
     ],
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="field=value of the study; repeat for more.", autocompletion=completing.study_settings
-        ),
+        typer.Option("--set", help="field=value of the study; repeat for more."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the record; the same folder resumes.")] = Path("runs"),
     resume: ResumeOption = False,
@@ -267,10 +260,7 @@ def certify(
         typer.Option(help="smoke: about 90 simulations; default: 90 of each kind; full: 230."),
     ] = "default",
     seed: Annotated[int, typer.Option(help="Seed of the simulations.", min=0, max=LARGEST_SEED)] = 0,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help=OPTIONS["settings"].help, autocompletion=completing.probe_settings),
-    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help=OPTIONS["settings"].help)] = None,
     out: Annotated[Path, typer.Option(help="Folder of the records; the same folder resumes.")] = Path("runs"),
     resume: ResumeOption = False,
     quiet: QuietOption = False,
@@ -279,7 +269,7 @@ def certify(
 
     A record and a page of one screen each, with the hash of the probe's code.
     """
-    from interp.certificates.certify import certify as try_out
+    from interp.certificates.study import certify as try_out
     from interp.cli.tables import print_certificate
 
     settings = split_settings(set_ or [], probes)
@@ -507,11 +497,8 @@ def check(
     ] = None,
 ) -> None:
     """Load a model and check that each captured tensor is what its name says. Exit code 1 if one is not."""
-    import torch
-
     from interp.cli.tables import print_checks
     from interp.loading.load import load_as_asked
-    from interp.self_check.hazards import hazards
     from interp.self_check.selfcheck import run_checks
     from interp.system.environment import show_versions
 
@@ -523,8 +510,6 @@ def check(
 
         checks += check_against(oracle, loaded)
     print_checks(loaded, checks)
-    for hazard in hazards(loaded.info.device, torch.__version__):
-        print(f"known hazard of {hazard}", file=sys.stderr)
     if not all(c.passed for c in checks):
         raise typer.Exit(1)
 
@@ -573,9 +558,7 @@ def report(
 
 @app.command("help", epilog="Example: interp help run")
 def help_(
-    command: Annotated[
-        list[str] | None, typer.Argument(help="Words of a command: run, tunnel train.", autocompletion=_commands)
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(help="Words of a command: run, tunnel train.")] = None,
 ) -> None:
     """Show the options of a command, as its --help does."""
     app([*(command or ()), "--help"], prog_name="interp")
@@ -618,7 +601,6 @@ def main() -> None:
     print_anything()
     try:
         with handling_signals(), telling_faults():
-            completing.mend_bash_words()
             app(standalone_mode=True)
     except InterpError as error:
         from interp.system.processes import name_of_process

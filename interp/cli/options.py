@@ -1,7 +1,7 @@
 """Options of commands: those of a run are made of `interp.options`, and some commands take a few of them."""
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -13,16 +13,14 @@ from typer._click.core import Context
 from typer.models import ArgumentInfo
 
 from interp.cli import completion as completing
-from interp.cli.early import refuse_wrong_words
 from interp.errors import UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.registry import load_entry
-from interp.settings import field_words, split_commas, split_settings
+from interp.settings import split_commas, split_settings
 
 _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
     "model": completing.models,
     "probes": completing.probes,
-    "settings": completing.probe_settings,
     "prompts": completing.prompts,
 }
 
@@ -120,6 +118,23 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
+def refuse_wrong_words(models: Iterable[str], prompts: Iterable[str], asked: RunOptions) -> None:
+    """Raise what the run would raise for its probes, prompts and models, before torch is imported.
+
+    What only the hub, a tokenizer or the weights know is refused when that is reached.
+    """
+    from interp.loading.sources import is_on_hub, locate
+    from interp.prompting.files import prompts_of_file
+    from interp.running.choose_probes import choose_probes
+
+    choose_probes(asked.probes, asked.settings or {})
+    for name in prompts:
+        prompts_of_file(name, asked.text_column)
+    for name in models:
+        if not is_on_hub(name):
+            locate(name, asked.revision, asked.gguf)
+
+
 def _piped() -> list[str]:
     """The lines of standard input, a prompt each."""
     texts = [line for line in sys.stdin.read().splitlines() if line.strip()]
@@ -176,7 +191,7 @@ def _read(words: Mapping[str, Any], layer: int | None) -> RunOptions:
 
         probes = [*probe_names(given.get("probes", RunOptions.probes))]
         given["settings"] = split_settings(given.get("settings", ()), probes)
-        having = [name for name in probes if layer is not None and "layer" in field_words(load_entry("probe", name))]
+        having = [] if layer is None else [name for name in probes if hasattr(load_entry("probe", name), "layer")]
         if layer is not None and not having:
             fix = "Leave it out: these probes read every layer. `interp list probes NAME` shows the fields of one."
             raise UsageError(asked=f"--layer {layer}", found=f"{', '.join(probes)} have no field `layer`", fix=fix)

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import fields
 
 import pytest
 from safetensors.torch import load_file
@@ -13,15 +12,13 @@ from typer.testing import CliRunner
 from interp.cli import completion as completing
 from interp.cli.app import app, main
 from interp.errors import ModelError
-from interp.loading.sources import shipped_tunnels
-from interp.registry import entries, load_entry
+from interp.registry import entries
 from interp.running.choose_probes import GROUPS
 from tests.command_lines import all_commands, parsed
 from tests.one_process import in_one_process
 from tests.tiny_models import fresh_model
 
 COMMANDS = all_commands()
-STEPS = load_entry("study", "sticky_chain")().n_steps
 
 
 def refusal(monkeypatch, capsys, *words):
@@ -98,32 +95,13 @@ COMPLETED = [
     ("interp run --prompts sula-", ["sula-250"]),
     ("interp check --model llama-3.2-", ["llama-3.2-1b", "llama-3.2-3b"]),
     ("interp check --model phi-", ["phi-2"]),
-    ("interp check --model tunnel:recall", ["tunnel:recall-gpt-neox"]),
-    ("interp check --model tunnel : recall", ["recall-gpt-neox"]),
-    ("interp run --model phi-2,tunnel : recall", ["recall-gpt-neox"]),
-    ("interp run --model program:ch", ["program:chain"]),
-    ("interp run --model program : shift", ["shift_by_one", "shift_by_two"]),
     ("interp study sticky", ["sticky_chain"]),
     ("interp tunnel train hmm-", ["hmm-fixed"]),
     ("interp tunnel swe", ["sweep"]),
-    ("interp run --set manifold.scal", ["manifold.scaling=centred", "manifold.scaling=zscored"]),
-    ("interp run --set manifold.scaling = z", ["zscored"]),
-    ("interp run --set manifold.scaling =", ["centred", "zscored"]),
-    (
-        "interp run --probe heads,depth_use --set head",
-        [f"heads.{f.name}=" for f in fields(load_entry("probe", "heads"))],
-    ),
-    ("interp plan --probe causal --set manifold.sc", []),
-    ("interp power --probe = manif", ["manifold"]),
-    ("interp study sticky_chain --set n_st", [f"n_steps={STEPS}"]),
-    ("interp run --set man", [f"manifold.{f.name}=" for f in fields(load_entry("probe", "manifold"))]),
-    ("interp run --set =", [f"{name}." for name in entries("probe")]),
     ("interp rep", ["replicate", "report", "reproduce-bug"]),
     ("interp plan llama-3.2-", ["llama-3.2-1b", "llama-3.2-3b"]),
-    ("interp check tunnel : recall", ["recall-gpt-neox"]),
     ("interp certify manif", ["manifold"]),
     ("interp list stu", ["studies"]),
-    ("interp help tun", ["tunnel"]),
 ]
 
 
@@ -145,7 +123,6 @@ def test_the_shell_completes_names_without_importing_torch(completed, line, offe
 
 def test_completion_offers_what_there_is():
     assert set(completing.probes("")) == {*entries("probe"), *GROUPS}
-    assert {f"tunnel:{name}" for name in shipped_tunnels()} == set(completing.models("tunnel:"))
     assert completing.probes("manifold,mani") == []  # once is enough
     assert completing.tasks("") == [*entries("tunnel")]
 

@@ -14,12 +14,9 @@ WRONG = {
     "set": (["--prompts", "mixd"], "Did you mean mixed?"),
     "file": (["--prompts", "missing.jsonl"], "No such file or directory"),
     "line": (["--prompts", "broken.jsonl"], "broken.jsonl, line 2"),
-    "target": (["--prompts", "short.jsonl", "--probe", "manifold", "--set", "manifold.target=k"], "Name one of domain"),
     "model": (["--model", "pythia-411m"], "Did you mean pythia-410m"),
     "one of several models": (["--model", "gpt2,nosuch"], "model 'nosuch'"),
     "folder": (["--model", "./nothere"], "there is no such folder"),
-    "layer of a tunnel": (["--probe", "manifold", "--set", "manifold.layer=99"], "the model has layers 0 to 2"),
-    "layer of an alias": (["--model", "gpt2", "--set", "manifold.layer=12"], "the model has layers 0 to 11"),
     "precision": (["--dtype", "bf17"], "Did you mean bfloat16"),
     "device": (["--device", "gpu"], "Use cpu, cuda, cuda:1 ... or mps."),
     "number of a device": (["--device", "cuda:x"], "there is no such kind of device"),
@@ -33,7 +30,6 @@ CALLS = [*((what, "run") for what in WRONG), *((what, "plan") for what in ("fiel
 def said(tmp_path_factory):
     folder = tmp_path_factory.mktemp("early")
     (folder / "broken.jsonl").write_text('{"text": "one"}\n{"text": \n', encoding="utf-8")
-    (folder / "short.jsonl").write_text('{"text": "one", "domain": "a"}\n', encoding="utf-8")
     done = in_one_process([([command, *WRONG[what][0]], {}) for what, command in CALLS], folder)
     return dict(zip(CALLS, done, strict=True))
 
