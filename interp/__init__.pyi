@@ -1,6 +1,6 @@
 from .capture import Capture as Capture
 from .capture import ModelInfo as ModelInfo
-from .certificates.certify import certify as certify
+from .certificates.study import certify as certify
 from .editing.editor import applied as applied
 from .editing.features import FeatureOverlap as FeatureOverlap
 from .editing.features import Features as Features

@@ -191,7 +191,7 @@ def _edits(folder: Path) -> None:
 
 def _card(folder: Path) -> None:
     (folder / "config.json").write_text("{}")
-    (folder / CARD_NAME).write_bytes((RECORDS / "tunnel-2.json").read_bytes())
+    (folder / CARD_NAME).write_bytes((RECORDS / "tunnel-4.json").read_bytes())
 
 
 def _config(folder: Path) -> None:

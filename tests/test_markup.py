@@ -392,7 +392,7 @@ def test_the_card_of_a_tunnel_names_no_code_that_is_run(tmp_path, monkeypatch, t
     monkeypatch.chdir(tmp_path)
     (tmp_path / "odd_module.py").write_text(MODULE)
     (tmp_path / "config.json").write_text("{}")
-    card = json.loads((RECORDS / "tunnel-2.json").read_text())
+    card = json.loads((RECORDS / "tunnel-4.json").read_text())
     mixture = {"task": "mixture", "parameters": {"components": [{"task": task}, {"task": task}]}}
     for changed in ({"task": task, "parameters": {}}, mixture):
         (tmp_path / "tunnel.json").write_text(json.dumps(card | changed))

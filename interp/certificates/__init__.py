@@ -1,3 +1,3 @@
 """The certificate of a probe: its error rates, power and coverage on simulations, and where the truth is known."""
 
-__all__ = ["certify", "simulations", "study", "text_simulations", "verdicts"]
+__all__ = ["simulations", "study", "text_simulations", "verdicts"]

@@ -11,22 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from interp.certificates.findings import doubtful, findings_of
+from interp.certificates.known_models import held_against
+from interp.certificates.simulate import SIMULATIONS, Tried, planned, run_simulations
+from interp.certificates.simulations import Trials, shrunk_fields, trials_of
+from interp.certificates.text_simulations import any_trials
+from interp.certificates.verdicts import LEAST_JUDGED
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.records.probe_code import code_hash
+from interp.records.record import RunRecord
+from interp.registry import entries
 from interp.running.spec import make_probe
-from interp.settings import split_settings
+from interp.running.study import run_study
+from interp.settings import split_settings, write_value
 from interp.study import Study
 from interp.system.progress import Report
 from interp.system.whole_files import remove_kept
-
-from .findings import doubtful, findings_of
-from .known_models import held_against
-from .simulate import SIMULATIONS, Tried, planned, run_simulations
-from .simulations import Trials, shrunk_fields, trials_of
-from .text_simulations import any_trials
-from .verdicts import LEAST_JUDGED
 
 Scale = Literal["smoke", "default", "full"]
 
@@ -128,3 +130,53 @@ def _trials(probe: Probe) -> Trials:
             "`interp.certificates.simulations` describes.",
         )
     return any_trials(probe)
+
+
+def certify(
+    probe: str | Probe,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    scale: Scale = "default",
+    seed: int = 0,
+    out: str | Path | None = "runs",
+    resume: bool = False,
+    quiet: bool = True,
+) -> RunRecord:
+    """Measure a probe's false-positive rates, power and interval coverage in simulations.
+
+    The simulations are those that the probe's package registers under `interp.simulations`. Other probes are tested on
+    simulated texts with tokens, lengths and classes, heavy tails and domains of unequal size.
+
+    Args:
+        probe: A name, `module:Class`, or a probe object.
+        settings: Fields of the probe.
+        scale: `smoke` makes about 90 simulations (seconds), `default` 90 of each kind (minutes), `full` 230 of each
+            kind.
+        seed: Seed of the simulations.
+        out: Folder for the record; nothing is written if None.
+        resume: Only resume an interrupted certificate. The same call without it resumes too, or begins.
+        quiet: Whether to print no progress.
+
+    Returns:
+        The record of the certificate.
+
+    Raises:
+        UsageError: The probe cannot be tested, or with `resume` there is nothing to resume.
+
+    Examples:
+        >>> record = interp.certify("orthogonality", scale="smoke", out=None)  # doctest: +SKIP
+    """
+    given = dict(settings or {})
+    if isinstance(probe, Probe):
+        defaults = type(probe)().parameters()
+        given = {k: v for k, v in probe.parameters().items() if v != defaults[k]} | given
+        probe = _name_of(probe)
+    words = tuple(f"{field}={write_value(value)}" for field, value in given.items())
+    return run_study(Certificate(probe, words, scale, seed), out=out, resume=resume, quiet=quiet)
+
+
+def _name_of(probe: Probe) -> str:
+    """The name that it is registered by, else where its class lies."""
+    where = f"{type(probe).__module__}:{type(probe).__qualname__}"
+    registered = entries("probe").get(probe.name)
+    return probe.name if registered is not None and registered.value == where else where

@@ -18,23 +18,66 @@ Source: Gurnee et al. (2026), "Verbalizable Representations Form a Global Worksp
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from interp.errors import UsageError
+from interp.hooks.attention import Listener, listening
+from interp.hooks.block_hooks import block_hooks
 from interp.hooks.ropes import rope_scales
-from interp.lens.gradients import stream_of
 from interp.lens.held import HeldOut
 from interp.model import Model
 from interp.prompting.tokens import Ids
 from interp.reading.batches import Batch, cut, make_batch
+from interp.reading.early_exit import EnoughRead
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.records.unfinished import Name, Stage
 from interp.statistics.jackknife import standard_error
 from interp.system.progress import Report
+
+
+def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tensor]:
+    """The stream `[item, pos, d_model]` of a batch at all depths, as parts of one graph; the last is the final stream.
+
+    Our hooks run, so that edits, windows and listeners of the caller act in it. Each sequence comes `repeat` times,
+    one after the other: [a, a, b, b].
+    """
+    found: dict[int, torch.Tensor] = {}
+    n_layers = model.info.n_layers
+
+    def heard(site: str, depth: int, x: torch.Tensor) -> None:
+        found[depth] = x if x.requires_grad else x.requires_grad_()
+        if depth == n_layers:
+            raise EnoughRead
+
+    ids, layout = batch.ids, batch.layout
+    if repeat > 1:
+        ids = ids.repeat_interleave(repeat, dim=0)
+        layout = {name: x.repeat_interleave(repeat, dim=0) if len(x) > 1 else x for name, x in layout.items()}
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        listening(model, Listener()),
+        block_hooks(model, {"resid"}, heard),
+        suppress(EnoughRead),
+    ):
+        model.module(input_ids=ids, use_cache=False, **layout)
+    return [found[depth] for depth in range(n_layers + 1)]
+
+
+def refuse_without_gradients(model: Model) -> None:
+    """Raise `UsageError` for a model that gradients do not pass: quantised, or with parts that are offloaded."""
+    if model.info.quantisation is not None or "offloaded" in model.info.device:
+        raise UsageError(
+            asked=f"the gradients of {model.name}",
+            found="its weights are quantised" if model.info.quantisation is not None else "parts of it are offloaded",
+            fix="Load it whole, in float32 or bfloat16, or read it with the logit lens.",
+        )
+
 
 BLOCK = 32
 """Cotangents of a batch between two looks at the clock."""

@@ -1,7 +1,8 @@
 """Which rows are read, and in which batches the prompts pass through the model."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from accelerate.utils.memory import clear_device_cache
 from jaxtyping import Int
 
-from interp.errors import PromptError
+from interp.errors import InterpError, PromptError
 from interp.hooks.ropes import rope_scales
 from interp.need import Need
 from interp.prompt import PromptSet
@@ -21,6 +23,7 @@ from interp.settings import MOST
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
+
 
 _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
@@ -289,3 +292,72 @@ def _position_in_column(columns: Mapping[str, object], name: str) -> int:
             fix="Give every prompt a whole number in this column, counting tokens from 0.",
         )
     return value
+
+
+_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""How PyTorch says it, on the processor and on devices."""
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that memory gave out."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
+
+
+class InHalves:
+    """Runs batches, and halves them where memory runs out; later ones are cut to what fitted.
+
+    Halves leave the same rows: of a pass that failed nothing is kept.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tokens_that_fit: int | None = None
+
+    def __call__(self, batch: Batch, attempt: Callable[[Batch], None], keep: Callable[[], None]) -> None:
+        """`attempt` the batch or its parts, one after the other; `keep` follows every attempt that succeeded.
+
+        Raises `InterpError` where a single prompt does not fit.
+        """
+        waiting = [batch]
+        while waiting:
+            part = waiting.pop(0)
+            n = len(part.ids)
+            if n > 1 and self.tokens_that_fit is not None and part.ids.numel() > self.tokens_that_fit:
+                waiting[:0] = part.halves()
+                continue
+            why = _lack_of_memory(attempt, part)
+            if why is None:
+                keep()
+            else:
+                clear_device_cache(garbage_collection=True)
+                self._make_smaller(part, why)
+                waiting.insert(0, part)
+
+    def _make_smaller(self, batch: Batch, why: str) -> None:
+        n, width = batch.ids.shape
+        if n == 1:
+            raise InterpError(
+                asked=f"reading a prompt of {width} tokens with {self.name}",
+                found=f"memory does not suffice for it alone ({why})",
+                fix="Shorten the texts (--window), load the weights in bfloat16 (--dtype), or use a larger machine.",
+            )
+        self.tokens_that_fit = (n + 1) // 2 * width
+        warnings.warn(
+            f"out of memory in a batch of {n} prompts of up to {width} tokens ({why}); "
+            f"continuing with batches of up to {self.tokens_that_fit} tokens",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _lack_of_memory(attempt: Callable[[Batch], None], batch: Batch) -> str | None:
+    """What was said where memory gave out; None where it sufficed. The error itself would keep the pass in memory."""
+    try:
+        attempt(batch)
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out(error):
+            raise
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    return None

@@ -17,10 +17,9 @@ from interp.hooks.ropes import rope_scales
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, Batches, RowIndex, make_batch
+from interp.reading.batches import Batch, Batches, InHalves, RowIndex, make_batch
 from interp.reading.collector import Collector
 from interp.reading.early_exit import EnoughRead, deepest, ending
-from interp.reading.halving import InHalves
 from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights

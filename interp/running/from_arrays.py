@@ -129,17 +129,12 @@ def _numbers(name: str, array: Any) -> np.ndarray:
     try:
         values = np.asarray(array)
     except (TypeError, RuntimeError, ValueError) as error:  # tensors of other devices and kinds, ragged lists
-        raise UsageError(
-            asked=f"the array of {name}",
-            found=f"numpy cannot convert it ({error})",
-            fix="Give one numpy array; of a torch tensor `x.detach().float().cpu().numpy()`.",
-        ) from error
+        values, why = np.empty(0, dtype=object), f"numpy cannot convert it ({error})"
+    else:
+        why = f"its dtype is {values.dtype}"
     if values.dtype.kind != "f":
-        raise UsageError(
-            asked=f"the array of {name}",
-            found=f"its dtype is {values.dtype}",
-            fix="Activations are float16, float32 or float64; stack the layers to one array.",
-        )
+        fix = "Give one numpy array of floats; of a torch tensor `x.detach().float().cpu().numpy()`."
+        raise UsageError(asked=f"the array of {name}", found=why, fix=fix)
     return values
 
 
@@ -151,14 +146,12 @@ def _in_order(
     if not isinstance(need.reduction, Rows | PromptMean) or need.described.source == "edit":
         raise UsageError(asked=asked, found="only rows and means over prompts can be given", fix="Give the rows.")
     wanted = need.axes()
-    if sorted(axes) != sorted(wanted):
+    if sorted(axes) != sorted(wanted) or len(axes) != array.ndim:
         raise UsageError(
             asked=asked,
             found=f"the axes of {need.site} are {' '.join(wanted)}",
             fix="Name each of them once, in the order of your array; stack the layers to one array.",
         )
-    if len(axes) != array.ndim:
-        raise UsageError(asked=asked, found=f"the array has {array.ndim} axes", fix="Name every axis once.")
     for axis, size in zip(axes, array.shape, strict=True):
         key, count = ("layer", size - 1) if axis == "depth" else (axis, size)
         known, of = sizes.setdefault(key, (count, need.site))

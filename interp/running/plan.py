@@ -1,24 +1,229 @@
 """What a run will cost, told before it starts from the configuration of the model alone: `interp plan`.
 
-Counted: passes, tokens, arithmetic, memory and disk. Measured: one batch, for less than a second. The weights are
-neither read nor fetched.
+Counted: passes, tokens, arithmetic, memory and disk; constants of memory were measured as the resident set of real
+runs. Measured: one batch through a block of PyTorch's own of the model's width, for less than a second, in the
+processor time of one thread, which other work on the machine leaves alone; on a GPU it is the time that passes. The
+weights are neither read nor fetched.
 """
 
+import math
+import time
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from math import prod
 from typing import Annotated
 
+import numpy as np
+import torch
+
 from interp.capture import ModelInfo
-from interp.errors import ModelError
+from interp.editing.conditions import TOKENS_PER_PASS
+from interp.editing.restart import MEMORY as RESIDUALS
 from interp.lens.files import lens_bytes
 from interp.loading.placement import free_bytes
+from interp.need import Need
 from interp.options import Option, RunOptions, by_keyword
-from interp.reading.batches import at_most
+from interp.reading.batches import at_most, most_sequences
+from interp.reading.collector import LOGITS_AT_ONCE
+from interp.reading.forward import TOKENS_PER_BATCH
+from interp.reductions import Mean, Moments, NarrowRows, PromptMean
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
-from interp.running.memory import Memory, memory_of
-from interp.running.meta_model import MetaModel, known_shape, meta_model
-from interp.running.passes import Passes, passes_of
-from interp.running.speed import pass_seconds, seconds_per_operation
+from interp.running.meta_model import MetaModel, meta_model
+from interp.running.passes import Passes, TokenisedSet, passes_of
+from interp.system.heap import reused_heap
+from interp.system.plain_numbers import DTYPES
+from interp.system.threads import one_thread, threads_worth
+
+MIB = 1 << 20
+
+INTERPRETER = 400 * MIB
+"""Python with PyTorch and transformers imported, and a model without weights."""
+
+LIBRARIES = 150 * MIB
+"""What analyses import, and the arrays of an analysis of nothing."""
+
+COPIES = 3
+"""How often captured numbers lie in memory while they are analysed: kept as float32, and as float64 while worked on."""
+
+ROW_BYTES = 30_000
+"""What an analysis takes for a row beside the captured numbers."""
+
+_LOGITS = 3 * 4 * LOGITS_AT_ONCE
+"""Logits are made so many numbers at a time: themselves, their logarithms, their exponentials."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: `weights`, `loading` (files mapped meanwhile), `activations` of a batch, `kept` of passes, `analysis`."""
+
+    weights: int
+    loading: int
+    activations: int
+    kept: int
+    analysis: int
+    is_on_cpu: bool
+
+    @property
+    def peak(self) -> int:
+        """The largest resident set of the process."""
+        inside = self.weights + max(self.loading, self.activations) if self.is_on_cpu else self.loading
+        work = LIBRARIES + COPIES * self.kept + self.analysis + (self.activations if self.is_on_cpu else 0)
+        weights = self.weights if self.is_on_cpu else 0
+        return INTERPRETER + max(inside, weights + work)
+
+    @property
+    def on_device(self) -> int:
+        """Bytes on the GPU; 0 where the model is on the CPU."""
+        return 0 if self.is_on_cpu else self.weights + self.activations
+
+
+def memory_of(meta: MetaModel, passes: list[Passes], lens: int = 0) -> Memory:
+    """What the passes of a run take beside the weights, and beside the bytes of a `lens`."""
+    info = meta.model.info
+    itemsize = DTYPES[meta.placement.dtype]
+    base = [p for p in passes if not p.is_edited]
+    kept = max(sum(kept_bytes(need, info, p.text) for need in p.needs) for p in base)
+    edited = [p for p in passes if p.is_edited]
+    kept += max((_beside_edits(p, info, itemsize) for p in edited), default=0)
+    n_models = 1 + any(probe.exchange_needs for p in base for probe in p.probes)
+    return Memory(
+        weights=n_models * meta.memory_bytes + lens,
+        loading=0 if meta.stored == meta.placement.dtype else meta.file_bytes,
+        activations=_activations(meta, passes),
+        kept=kept,
+        analysis=ROW_BYTES * max(p.text.n_rows("scored") for p in base),
+        is_on_cpu=meta.placement.device == "cpu",
+    )
+
+
+def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
+    """What a capture keeps of one need."""
+    described = need.described
+    sizes = {
+        "head": info.n_heads, "kv_head": info.n_kv_heads, "d_head": info.d_head, "d_model": info.d_model,
+        "other_d_model": info.d_model,
+        "vocab": info.vocab_size, "outcome": _n_outcomes(text), "key": int(text.lengths.max()), "prompt": text.n,
+        "expert": info.n_experts,
+    }  # fmt: skip
+    width = prod(sizes[axis] for axis in described.axes)
+    n_layers = {"layer": info.n_layers, "depth": info.n_layers + 1, "once": 1}[described.layers]
+    if described.source in ("weights", "edit"):
+        return 4 * n_layers * width
+    if need.site == "pattern_log_weight" and not text.prompts.is_tunnel:
+        return 0
+    if isinstance(need.reduction, Mean | Moments):
+        return n_layers * 8 * (2 * width if isinstance(need.reduction, Mean) else width * width)
+    if isinstance(need.reduction, PromptMean):
+        return n_layers * 8 * text.n * width
+    if isinstance(need.reduction, NarrowRows) and width > need.reduction.max_width:
+        return 0
+    # A reduction that keeps a sample says of how many prompts by a field `n`.
+    n_sampled = min(text.n, getattr(need.reduction, "n", text.n))
+    return n_layers * 4 * width * text.n_rows(need.at) * n_sampled // text.n
+
+
+def _n_outcomes(text: TokenisedSet) -> int:
+    ids = text.prompts.outcome_ids
+    return 0 if ids is None else ids.shape[-1]
+
+
+def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
+    """The residual stream, keys and values that passes start from, and the unedited prediction."""
+    stream = min(RESIDUALS, (p.n_tokens + p.n_before) * info.d_model * itemsize) if p.first_layer else 0
+    stream += p.n_before * 2 * info.n_kv_heads * info.d_head * itemsize * info.n_layers
+    unedited = 4 * p.text.n_rows("scored") * info.vocab_size * p.n_prompts // p.text.n
+    return stream + (unedited if any(need.site == "next_kl" for need in p.needs) else 0)
+
+
+def _activations(meta: MetaModel, passes: list[Passes]) -> int:
+    """One batch inside one block: the stream and its norms, queries to head outputs, the widened feed-forward."""
+    info = meta.model.info
+    longest = max(int(p.text.lengths.max()) for p in passes)
+    of_batch = min(max(TOKENS_PER_BATCH, TOKENS_PER_PASS), longest * most_sequences())
+    n_tokens = max(longest, min(of_batch, max(p.n_tokens for p in passes)))
+    heads = (2 * info.n_heads + 2 * info.n_kv_heads) * info.d_head
+    numbers = n_tokens * (6 * info.d_model + 2 * heads + 3 * meta.feed_forward_width)
+    return numbers * DTYPES[meta.placement.dtype] + min(_LOGITS, 3 * 4 * n_tokens * info.vocab_size)
+
+
+SECONDS = 0.1
+"""How long the batch is timed."""
+
+WIDEST = 1024
+"""Blocks are not measured wider: the rate grows no further."""
+
+PER_FEATURE = 1.5e-8
+"""Seconds that a feature of a token takes in a block beside the products: rotary embedding, hooks, sums of weights."""
+
+PER_CONDITION = 0.008
+"""Seconds in which edits are made ready and what a probe keeps of a condition is worked out."""
+
+
+def seconds_per_operation(meta: MetaModel) -> float:
+    """Seconds of an addition or multiplication inside a block, on one thread of the device where the model would be."""
+    info, place = meta.model.info, meta.placement
+    dtype, device = getattr(torch, place.dtype), torch.device(place.device)
+    width = min(info.d_model, WIDEST)
+    wider = round(meta.feed_forward_width * width / info.d_model)
+    n_heads = math.gcd(width, max(1, info.n_heads))
+    block = torch.nn.TransformerEncoderLayer(
+        width, n_heads, wider, dropout=0.0, batch_first=True, norm_first=True, dtype=dtype, device=device
+    ).eval()
+    length = 32
+    x = torch.randn(TOKENS_PER_BATCH // length, length, width, dtype=dtype, device=device)
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=device, dtype=dtype)
+    n_operations = TOKENS_PER_BATCH * (2 * (4 * width**2 + 2 * width * wider) + 4 * width * length)
+    with torch.inference_mode(), one_thread(), reused_heap():  # as in a pass
+        return _seconds(lambda: block(x, src_mask=mask, is_causal=True), device) / n_operations
+
+
+def _seconds(act: Callable[[], object], device: torch.device) -> float:
+    """The shortest time that it takes."""
+    found: list[float] = []
+    act()
+    while not found or sum(found) < SECONDS:
+        began = _clock(device)
+        act()
+        found.append(max(_clock(device) - began, 1e-9))
+    return min(found)
+
+
+def _clock(device: torch.device) -> float:
+    if device.type == "cpu":
+        return time.process_time()
+    torch.accelerator.synchronize(device)
+    return time.perf_counter()
+
+
+def pass_seconds(p: Passes, meta: MetaModel, per_operation: float) -> float:
+    """How long one of these passes takes, on the threads that it has in a run."""
+    info, blocks = meta.model.info, meta.model.family.layer_modules(meta.model.module)
+    n_weights = sum(weight.numel() for weight in blocks[0].parameters())
+    n_threads = 1
+    if meta.placement.device == "cpu":  # conditions share passes
+        n_threads = threads_worth(2 * min(TOKENS_PER_BATCH, p.n_tokens * (p.n if p.is_edited else 1)) * n_weights)
+    n_features = (len(blocks) - p.first_layer) * (info.d_model + 2 * info.n_heads * info.d_head)
+    computing = (operations_of(p, meta) * per_operation + p.n_tokens * n_features * PER_FEATURE) / n_threads
+    return computing + (PER_CONDITION if p.is_edited else 0.0)
+
+
+def operations_of(p: Passes, meta: MetaModel) -> float:
+    """Additions and multiplications of one of these passes: its blocks, and the output head wherever it is read."""
+    info = meta.model.info
+    blocks = meta.model.family.layer_modules(meta.model.module)[p.first_layer :]
+    n_weights = sum(weight.numel() for block in blocks for weight in block.parameters())
+    length = float(np.square(p.text.lengths).sum() / p.text.lengths.sum())  # of the text that a token stands in
+    attending = 4 * info.n_heads * info.d_head * length * len(blocks)
+    decoded = p.text.n_rows("scored")
+    for source, at in {(need.described.source, need.at) for need in p.needs}:
+        if source == "lens":
+            decoded += p.text.n_rows("scored") * (len(blocks) + 1)
+        elif source == "text":
+            decoded += p.text.n_rows(at)
+    logits = 2 * info.d_model * info.vocab_size * decoded * p.n_prompts / p.text.n
+    return p.n_tokens * (2 * n_weights + attending) + logits
+
 
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
@@ -128,10 +333,7 @@ def plan(options: PlanOptions) -> Plan:
         True
     """
     asked = choose_probes(options.probes, options.settings or {})
-    try:
-        meta = meta_model(options)
-    except ModelError as error:
-        meta = known_shape(options, error)
+    meta = meta_model(options)
     chosen = readable_probes(meta.model, asked)
     knows_course = bool(options.checkpoints) or meta.model.task is not None
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None

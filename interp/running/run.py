@@ -53,7 +53,7 @@ from interp.running.spec import RunSpec
 from interp.system.environment import environment
 from interp.system.processes import here, together
 from interp.system.progress import announce, reporting
-from interp.system.threads import blas_on_one_thread, noting_threads, one_thread
+from interp.system.threads import blas_on_one_thread, one_thread
 
 
 @by_keyword(RunOptions)
@@ -141,7 +141,7 @@ def run(options: RunOptions) -> RunRecord:
             spec_hash=spec.hash,
             model=described,
             prompts=_described(pools, drawn),
-            environment=environment() | {"threads_of_passes": sorted(clock.threads), "probe_code": codes} | processes,
+            environment=environment() | {"probe_code": codes} | processes,
             selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
             timings=clock.seconds,
             findings=findings,
@@ -404,16 +404,14 @@ def _described(pools: Sequence[PromptPool], drawn: Sequence[dict[str, Any] | Non
 
 
 class _Clock:
-    """Seconds spent in named parts, and the numbers of threads that their passes had."""
+    """Seconds spent in named parts."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self.threads: set[int] = set()
         self.began = time.monotonic()
 
     @contextmanager
     def __call__(self, part: str):
         began = time.perf_counter()
-        with noting_threads(self.threads):
-            yield
+        yield
         self.seconds[part] = round(time.perf_counter() - began, 4)

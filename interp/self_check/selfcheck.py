@@ -7,6 +7,7 @@ attention is checked as a stack of blocks instead.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal
 
 import torch
@@ -14,9 +15,7 @@ import torch
 from interp.errors import ModelError
 from interp.hooks.attention import claimed
 from interp.model import Check, Model
-from interp.self_check import attention_checks as attention
-from interp.self_check import stack_checks as stack
-from interp.self_check.own_changes import change_found
+from interp.self_check import checks
 from interp.self_check.two_sequences import CheckResult, Observations
 
 
@@ -75,21 +74,40 @@ def _refuse_broken(seen: Observations) -> None:
 
 
 def _outcome(name: str, run: Callable[[Observations], CheckResult], seen: Observations) -> CheckResult:
-    """What a check gives. Raises `ModelError` where it cannot be carried out on what the owner made of the model."""
+    """What a check gives; `ModelError` where it cannot be carried out on what the owner made of the model."""
     try:
         return run(seen)
     except _FAILURES as error:
-        if change_found(seen.model) is None:
-            raise
-        raise _refusal(seen.model, f"the self-check {name!r} cannot be carried out", _FIX) from error
+        failure = f"the self-check {name!r} cannot be carried out ({type(error).__name__}: {error})"
+        raise _refusal(seen.model, failure, _FIX) from error
 
 
 def _refusal(model: Model, failure: str, fix: str) -> ModelError:
-    """The refusal of a model; where its owner changed something, that is the reason, and what to do is about it."""
-    change = change_found(model)
-    if change is not None:
-        failure, fix = f"{change.found}; {failure}", change.fix
+    """The refusal of a model; where its owner put a hook or a forward on it, that is the reason."""
+    changed = _changed_part(model)
+    if changed:
+        failure = f"{changed}; {failure}"
+        fix = "Remove it (`handle.remove()`, `del part.forward`) before the model is loaded, and add it afterwards."
     return ModelError(asked=f"reading {model.name} ({model.info.family})", found=failure, fix=fix)
+
+
+def _changed_part(model: Model) -> str:
+    """A part with a hook or a `forward` that no library put there, in words; empty where there is none."""
+    for name, part in model.module.named_modules():
+        mine = [*part._forward_pre_hooks.values(), *part._forward_hooks.values()]
+        own = None if hasattr(part, "_hf_hook") else vars(part).get("forward")
+        if own is not None and not hasattr(own, "_torchdynamo_orig_callable"):
+            mine.append(own)
+        for thing in (each.func if isinstance(each, partial) else each for each in mine):
+            if not (getattr(thing, "__module__", None) or type(thing).__module__).startswith(_LIBRARIES):
+                called = getattr(thing, "__qualname__", None) or type(thing).__qualname__
+                what = "hook" if thing is not own else "forward"
+                return f"{f'its part {name}' if name else 'the model as a whole'} has a {what} of its own ({called})"
+    return ""
+
+
+_LIBRARIES = ("transformers.", "accelerate.", "torch.", "interp.")
+"""Whose hooks take part in a model as it is."""
 
 
 def left_out(model: Model) -> tuple[str, ...]:
@@ -112,8 +130,9 @@ _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeErr
 """What Python and PyTorch raise where parts of a model do not fit together."""
 
 _FIX = (
-    "Nothing captured from it could be trusted, so it is refused. Please report the model and the name of the check. "
-    "To look at it all the same: `interp.load(..., check=False)`."
+    "Nothing captured from it could be trusted, so it is refused. If you changed the model, its configuration has to "
+    "say so too; else please report the model and the check. To look at it all the same: "
+    "`interp.load(..., check=False)`."
 )
 _FIXES = {
     "finite": "Load it in float32 (it was read in {dtype}), or copy its weights again: their files may be damaged.",
@@ -130,32 +149,32 @@ rotary embedding; blocks without attention; parts added to the residual stream."
 _Entry = tuple[str, str, Callable[[Observations], CheckResult], _About]
 
 _CHECKS: tuple[_Entry, ...] = (
-    ("finite", "weights and logits are finite", stack.finite, "model"),
-    ("heard", "every layer is captured exactly once", attention.heard_once, "attention"),
-    ("blocks", "every block runs exactly once", stack.blocks_once, "stack"),
-    ("eager", "logits with our attention function equal eager attention", attention.equals_eager, "attention"),
-    ("causal", "attention rows are distributions over the past", attention.causal, "attention"),
-    ("blind ahead", "later tokens change no earlier logit", stack.blind_ahead, "stack"),
+    ("finite", "weights and logits are finite", checks.finite, "model"),
+    ("heard", "every layer is captured exactly once", checks.heard_once, "attention"),
+    ("blocks", "every block runs exactly once", checks.blocks_once, "stack"),
+    ("eager", "logits with our attention function equal eager attention", checks.equals_eager, "attention"),
+    ("causal", "attention rows are distributions over the past", checks.causal, "attention"),
+    ("blind ahead", "later tokens change no earlier logit", checks.blind_ahead, "stack"),
     (
         "output",
         "captured values times the pattern, through W_O, are the attention's output",
-        attention.output,
+        checks.output,
         "weights",
     ),
     (
         "projections",
         "the attention's input times W_Q, W_K, W_V per head are the captured q, k, v",
-        attention.projections,
+        checks.projections,
         "weights",
     ),
-    ("rotary", "keys and queries before and after rotary embedding belong together", attention.rotary, "attention"),
-    ("stream", "what a block returns is what the next one receives", stack.blocks_join, "stack"),
-    ("residual", "block outputs add up to the residual stream", stack.residual, "sums"),
-    ("head", "the residual stream through final norm and head gives the logits", stack.decoded, "model"),
-    ("batched", "right-padded in a batch equals alone", stack.batched, "model"),
-    ("shared", "prompts that may share a pass are rotated as in a pass alone", attention.rotates_alike, "ropes"),
-    ("edit", "an edit of the values moves the logits", attention.edit_acts, "attention"),
-    ("dose 0", "an edit of dose 0 changes nothing", attention.dose_zero, "attention"),
-    ("reading", "reading changes no bit of the logits", stack.reading_is_harmless, "stack"),
-    ("restored", "leaving restores the model bit for bit", stack.restored, "model"),
+    ("rotary", "keys and queries before and after rotary embedding belong together", checks.rotary, "attention"),
+    ("stream", "what a block returns is what the next one receives", checks.blocks_join, "stack"),
+    ("residual", "block outputs add up to the residual stream", checks.residual, "sums"),
+    ("head", "the residual stream through final norm and head gives the logits", checks.decoded, "model"),
+    ("batched", "right-padded in a batch equals alone", checks.batched, "model"),
+    ("shared", "prompts that may share a pass are rotated as in a pass alone", checks.rotates_alike, "ropes"),
+    ("edit", "an edit of the values moves the logits", checks.edit_acts, "attention"),
+    ("dose 0", "an edit of dose 0 changes nothing", checks.dose_zero, "attention"),
+    ("reading", "reading changes no bit of the logits", checks.reading_is_harmless, "stack"),
+    ("restored", "leaving restores the model bit for bit", checks.restored, "model"),
 )

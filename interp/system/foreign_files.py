@@ -13,9 +13,6 @@ from typing import Any
 
 from interp.errors import InterpError, RecordError
 
-DEEPEST = 100
-"""Levels of a JSON or TOML file; what goes through one calls itself at every level."""
-
 
 @contextmanager
 def readable(
@@ -32,14 +29,12 @@ def readable(
 
 def read_json(path: Path) -> Any:
     """The values of a JSON file in UTF-8. Raises `OSError`, `ValueError` or `RecursionError`; see `readable`."""
-    value = _shallow(json.loads(path.read_text(encoding="utf-8")))
-    json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a pair of surrogates can be written as an escape
-    return value
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The values of a TOML file; raises what `read_json` does."""
-    return _shallow(tomllib.loads(path.read_text(encoding="utf-8")))
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def in_words(fault: Exception) -> str:
@@ -52,19 +47,7 @@ def in_words(fault: Exception) -> str:
         words = first["msg"].removeprefix("Value error, ")
         return f"{place}: {words[:1].lower()}{words[1:]}".removeprefix(": ")
     if isinstance(fault, RecursionError):
-        return f"its values lie more than {DEEPEST} levels deep in one another"
+        return "its values lie too deep in one another"
     said = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
     said = f"there is no {said}" if isinstance(fault, KeyError) else said
     return " ".join(said.split()) or type(fault).__name__
-
-
-def _shallow(value: Any) -> Any:
-    """The same; `RecursionError` where more levels lie in one another than any file of ours has."""
-    level, depth = [value], 0
-    while level:
-        if depth > DEEPEST:
-            raise RecursionError
-        holders = [each for each in level if isinstance(each, dict | list)]
-        level = [x for each in holders for x in (each.values() if isinstance(each, dict) else each)]
-        depth += 1
-    return value

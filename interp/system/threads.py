@@ -27,7 +27,6 @@ Threads meet several times in a block. Where a core is busy with other work, eac
 OWN_SETTING = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Where a user says in the environment how many threads there are to be; that stands, whatever the work."""
 
-_USED: ContextVar[set[int] | None] = ContextVar("numbers of threads that passes had", default=None)
 _OUTSIDE: ContextVar[int | None] = ContextVar("threads outside of one_thread", default=None)
 
 
@@ -46,7 +45,6 @@ def threads_by_work(n_operations: int) -> Iterator[None]:
     import torch
 
     allowed, n = torch.get_num_threads(), threads_worth(n_operations)
-    note_threads({n})
     if n == allowed:
         yield
         return
@@ -55,28 +53,6 @@ def threads_by_work(n_operations: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(allowed)
-
-
-@contextmanager
-def noting_threads(used: set[int]) -> Iterator[None]:
-    """Add to `used` the numbers of threads that passes inside the block have, by `threads_by_work`."""
-    token = _USED.set(used)
-    try:
-        yield
-    finally:
-        _USED.reset(token)
-
-
-def note_threads(numbers: set[int]) -> None:
-    """Add to what `noting_threads` collects, where it does: what passes have, or had before a run was resumed."""
-    used = _USED.get()
-    if used is not None:
-        used |= numbers
-
-
-def noted_threads() -> list[int]:
-    """What `noting_threads` has collected so far."""
-    return sorted(_USED.get() or ())
 
 
 def blas_on_one_thread() -> AbstractContextManager[object]:

@@ -87,9 +87,9 @@ def fuzz(name: str, seconds: int, keep: Path) -> None:
 
     with atheris.instrument_imports(include=["interp", "wind_tunnels", "jinja2"]):
         from tests.hostile_files import check, spoilt_json
-        from tests.hostile_model_files import JSON_READERS, WATCHED
+        from tests.hostile_model_files import JSON_READERS, READERS
 
-    reader = WATCHED[name]
+    reader = READERS[name]
     folder = Path(tempfile.mkdtemp())
     reader.make(folder)
     whole = (folder / reader.file).read_bytes()
@@ -123,7 +123,7 @@ def count(names: list[str], n_inputs: int) -> int:
 def main() -> int:
     """Fuzz the readers that are named, or all, each in a process of its own; 1 where one was broken."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("readers", nargs="*", help="by the names of WATCHED in tests/hostile_model_files.py")
+    parser.add_argument("readers", nargs="*", help="by the names of READERS in tests/hostile_model_files.py")
     parser.add_argument("--seconds", type=int, default=60, help="for each reader")
     parser.add_argument("--inputs", type=int, help="so many mutated files over all readers, without atheris")
     parser.add_argument("--keep", type=Path, default=Path("runs/fuzz"), help="folder for what breaks a reader")
@@ -134,11 +134,11 @@ def main() -> int:
     asked.keep.mkdir(parents=True, exist_ok=True)
     if asked.here:  # before anything is imported that is to be watched
         fuzz(asked.readers[0], asked.seconds, asked.keep)
-    from tests.hostile_model_files import WATCHED
+    from tests.hostile_model_files import READERS
 
     options = ["--here", "--seconds", str(asked.seconds), "--keep", str(asked.keep)]
     broken = []
-    for name in asked.readers or WATCHED:
+    for name in asked.readers or READERS:
         done = subprocess.run([sys.executable, "-m", "tests.stress.fuzz_readers", name, *options])
         broken += [name] if done.returncode else []
     print(f"broken: {', '.join(broken)}" if broken else "no reader was broken")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import interp
-from interp.certificates.counts import Counts
+from interp.certificates.findings import Counts
 from interp.certificates.simulate import SIZES, planned, shown
 from interp.certificates.simulations import Simulation, trials_of
 from interp.certificates.verdicts import LEAST_JUDGED, Count

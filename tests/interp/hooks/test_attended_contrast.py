@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from interp.hooks.attended_contrast import attended_keys, contrast_rows
 from interp.hooks.pattern import AttentionCall
+from interp.hooks.pattern_sites import attended_keys, contrast_rows
 from interp.need import Need
 from interp.prompt import Clusters, Prompt, PromptSet
 from interp.reading.forward import capture

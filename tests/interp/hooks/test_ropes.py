@@ -167,9 +167,7 @@ def test_a_longer_pass_before_changes_nothing_and_is_not_forgotten(name):
 
 
 def test_a_rope_that_is_not_what_its_configuration_says_is_refused(monkeypatch):
-    monkeypatch.setattr(
-        "interp.self_check.attention_checks.rope_scales", lambda config, lengths: np.zeros(len(lengths))
-    )
+    monkeypatch.setattr("interp.self_check.checks.rope_scales", lambda config, lengths: np.zeros(len(lengths)))
     for name in MODELS:
         with pytest.raises(ModelError, match="'shared' failed"):
             check_model(tiny(name))

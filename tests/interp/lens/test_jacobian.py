@@ -11,9 +11,8 @@ import interp
 from interp.hooks.attention import attention_function
 from interp.hooks.window import AttentionWindow
 from interp.lens.fit import fit_lens, fit_prompts
-from interp.lens.gradients import stream_of
 from interp.lens.held import HeldOut
-from interp.lens.jacobian import BLOCK, JacobianSums, Valid, fit_jacobian, orthogonal, pulled_back, steps_of
+from interp.lens.jacobian import BLOCK, JacobianSums, Valid, fit_jacobian, orthogonal, pulled_back, steps_of, stream_of
 from interp.lens.kinds import FittedLens
 from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import make_batch

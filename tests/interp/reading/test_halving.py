@@ -12,8 +12,8 @@ from interp.errors import InterpError
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
+from interp.reading.batches import ran_out
 from interp.reading.forward import capture
-from interp.reading.halving import ran_out
 from interp.reductions import Mean, Moments, PromptMean
 from tests.interp.system.thread_ranks import in_ranks
 from tests.quick import quick

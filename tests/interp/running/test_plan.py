@@ -27,14 +27,12 @@ from interp.options import RunOptions
 from interp.probe import AnalysisCost
 from interp.prompting.pools import pools_for
 from interp.reading.forward import capture
-from interp.running import speed
+from interp.running import plan as planning
 from interp.running.choose_probes import choose_probes, readable_probes
-from interp.running.memory import kept_bytes
 from interp.running.meta_model import meta_model
 from interp.running.passes import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
-from interp.running.plan import Plan, plan
+from interp.running.plan import Plan, kept_bytes, operations_of, pass_seconds, plan
 from interp.running.spec import make_probe
-from interp.running.speed import operations_of, pass_seconds
 from interp.system import threads
 
 TUNNEL = "tunnel:bijection-gpt-neox"
@@ -216,7 +214,7 @@ def test_rates_are_of_processor_time():
         time.sleep(0.02)
         sum(range(100_000))
 
-    assert 0 < speed._seconds(act, torch.device("cpu")) < 0.015
+    assert 0 < planning._seconds(act, torch.device("cpu")) < 0.015
 
 
 def test_a_pass_has_the_threads_of_the_run(monkeypatch):

@@ -9,8 +9,8 @@ from interp.families import Layout
 from interp.hooks.attention import claimed
 from interp.loading.load import load
 from interp.reading.lens import Lens
-from interp.self_check import attention_checks
-from interp.self_check.attention_checks import STEP, dose_zero, edit_acts
+from interp.self_check import checks
+from interp.self_check.checks import STEP, dose_zero, edit_acts
 from interp.self_check.selfcheck import check_model, run_checks
 from interp.self_check.two_sequences import LENGTHS, HookedPass, Observations, ValueEdit
 from interp.system.rounding import BOUND, relative_error
@@ -75,13 +75,13 @@ def test_edits_that_move_nothing_are_counted(seen):
 
 
 def test_a_switched_off_layer_that_moves_is_counted(seen, monkeypatch):
-    monkeypatch.setattr(attention_checks, "_is_switched_off", lambda seen, layer: True)
+    monkeypatch.setattr(checks, "_is_switched_off", lambda seen, layer: True)
     assert edit_acts(seen)[0] == len(seen.edits)
 
 
 @pytest.mark.parametrize("size", [1, 4, STEP, 12, 64])
 def test_compared_features_take_turns_over_the_layers(size):
-    picked = [set(range(size)[attention_checks._some(layer, size)]) for layer in range(STEP)]
+    picked = [set(range(size)[checks._some(layer, size)]) for layer in range(STEP)]
     assert all(picked) and set.union(*picked) == set(range(size))
 
 
@@ -102,7 +102,7 @@ def test_features_of_a_head_in_another_order_are_refused(family):
         for (site, layer), x in list(seen.heard.sites.items()):
             if site in ("q_pre", "k_pre"):
                 seen.heard.sites[site, layer] = x.roll(-1, dims=-1)
-        assert attention_checks.projections(seen)[0] > seen.bound
+        assert checks.projections(seen)[0] > seen.bound
 
 
 def test_what_is_not_restored_is_named(monkeypatch):
@@ -151,7 +151,7 @@ def test_a_model_that_amplifies_rounding_is_measured_by_what_transformers_own_ke
         eager = seen.eager
         monkeypatch.setattr(Observations, "logits", lambda self, ids: eager * (1 + own * BOUND[dtype]))
         seen.heard = HookedPass(2, logits=eager * (1 + ours * BOUND[dtype]))
-        error, bound, _ = attention_checks.equals_eager(seen)
+        error, bound, _ = checks.equals_eager(seen)
     assert (error <= bound) == passes and error == pytest.approx(ours * BOUND[dtype], rel=0.05)
 
 

@@ -138,16 +138,3 @@ def test_a_number_of_threads_that_the_environment_names_stands(name, monkeypatch
     monkeypatch.setenv(name, "2")
     with threads_of_torch(2):
         assert threads_in(0) == 2
-
-
-@pytest.mark.slow
-def test_a_run_of_a_tunnel_passes_on_one_thread_and_its_record_says_so(monkeypatch):
-    for name in OWN_SETTING:
-        monkeypatch.delenv(name, raising=False)
-    fast = {"causal": {"n_controls": 19, "doses": (0.0, 1.0), "n_bootstrap": 20}}
-    with threads_of_torch(2):
-        environment = interp.run(
-            "tunnel:bijection-gpt-neox", probes=["causal"], settings=fast, n_pool=30, out=None, quiet=True
-        ).environment
-        assert torch.get_num_threads() == 2
-    assert (environment["threads"], environment["threads_of_passes"]) == (2, [1])

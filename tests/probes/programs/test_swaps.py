@@ -146,11 +146,6 @@ def test_a_saved_capture_of_a_program_keeps_how_it_computes_and_its_analysis_fin
     assert again.mechanism.card == mine.card
 
 
-def test_a_capture_of_the_first_format_opens_without_it():
-    opened = interp.open_capture(RECORDS / "capture-1")
-    assert opened.mechanism is None and opened.model.name == "program:frac_prevs" and opened.posterior.shape[0] == 24
-
-
 def test_a_capture_whose_program_was_edited_is_refused_and_the_file_named(tmp_path):
     model = interp.load("program:chain", check=False)
     saved = interp.collect(model, interp.sampled_prompts(model.task, n=3), ["v"]).save(tmp_path / "capture")
