@@ -7,13 +7,13 @@ claims are named by their folders relative to the ledger's.
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from interp.ledger.claims import PaperValue, Scale
 from interp.ledger.rules import OUTCOMES, Outcome
-from interp.records.versioned_json import KeptScalar, as_text, read_versioned
+from interp.records.versioned_json import KeptEnvironment, KeptScalar, as_text, read_versioned
 from interp.registry import load_entry
 from interp.system.digest import digest_of
 from interp.system.locks import one_at_a_time
@@ -137,7 +137,7 @@ class LedgerFile(_Strict):
     scale: Scale
     command: str
     papers: list[PaperFile]
-    environment: dict[str, Any]
+    environment: KeptEnvironment
 
     @property
     def failures(self) -> list[SourceFile]:

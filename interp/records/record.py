@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, field_validator, with_config
-from typing_extensions import TypedDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Control, Findings
@@ -23,7 +22,15 @@ from interp.formatting import html_table, last_part, text_table
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
-from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
+from interp.records.versioned_json import (
+    KeptEnvironment,
+    KeptScalar,
+    Known,
+    as_text,
+    knowing,
+    plain_json,
+    read_versioned,
+)
 from interp.statistics.possible import impossible
 from interp.system.foreign_files import read_json, readable
 from interp.system.plain_numbers import path as plain_path
@@ -71,44 +78,43 @@ class FindingsFile(_Strict):
     controls: dict[str, list[Control]] = {}
     facts: dict[str, str] = {}
 
-
-@with_config(ConfigDict(extra="allow"))
-class _Known(TypedDict, total=False):
-    """What pages read of a part of the record; its other entries are whoever's wrote it."""
-
-
-class _Asked(_Known, total=False):
-    study: str
-    model: str
-    probes: dict[str, dict[str, Any]]
-    command: str
-    seed: int
-    edits: list[dict[str, Any]]
+    @model_validator(mode="after")
+    def _heads_name_scalars(self) -> "FindingsFile":
+        of_controls = [c.scalar for controls in self.controls.values() for c in controls]
+        named = {"headline": self.headline, "controls": [*self.controls, *of_controls], "facts": self.facts}
+        for what, names in named.items():
+            strange = sorted(set(names) - set(self.scalars))
+            if strange:
+                raise ValueError(f"`{what}` names no scalar: {strange[0]!r}")
+        return self
 
 
-class _Model(_Known, total=False):
-    name: str
-    family: str | None
-    fingerprint: str | None
-    n_layers: int | None
-    n_parameters: int | None
-    card: dict[str, Any] | None
+class _Asked(Known):
+    study: str = ""
+    model: str = ""
+    probes: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    command: str = ""
+    seed: int = 0
+    edits: list[dict[str, Any]] = Field(default_factory=list)
 
 
-class _Prompts(_Known, total=False):
-    name: str
-    unit: str
-    hash: str | None
-    n: int | None
-    draw: dict[str, Any] | None
-    others: list[dict[str, Any]]
-    notes: list[str]
+class _Model(Known):
+    name: str = ""
+    family: str | None = None
+    fingerprint: str | None = None
+    n_layers: int | None = None
+    n_parameters: int | None = None
+    card: dict[str, Any] | None = None
 
 
-class _Environment(_Known, total=False):
-    packages: dict[str, Any]
-    code: dict[str, Any] | None
-    probe_code: dict[str, Any] | None
+class _Prompts(Known):
+    name: str = ""
+    unit: str = ""
+    hash: str | None = None
+    n: int | None = None
+    draw: dict[str, Any] | None = None
+    others: list[dict[str, Any]] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
 
 
 class RunFile(_Strict):
@@ -117,11 +123,11 @@ class RunFile(_Strict):
     format: Literal[1] = FORMAT
     status: Literal["done", "failed", "partial"]
     created: str
-    spec: _Asked
+    spec: Annotated[dict[str, Any], AfterValidator(knowing(_Asked))]
     spec_hash: str
-    model: _Model
-    prompts: _Prompts
-    environment: _Environment
+    model: Annotated[dict[str, Any], AfterValidator(knowing(_Model))]
+    prompts: Annotated[dict[str, Any], AfterValidator(knowing(_Prompts))]
+    environment: KeptEnvironment
     selfcheck: list[dict[str, Any]]
     timings: dict[str, float | None]
     findings: dict[str, FindingsFile]
@@ -428,11 +434,10 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     arrays_path = folder / f"arrays.{probe}.safetensors"
     with readable(f"the arrays {arrays_path.name} of the record {folder}", fix):
         arrays = load_file(arrays_path) if arrays_path.exists() else {}
-    with readable(f"what {probe} found in the record {folder}", fix):
-        return Findings(
-            probe, content.scalars, tables, arrays, tuple(content.notes), tuple(content.headline),
-            {name: tuple(controls) for name, controls in content.controls.items()}, content.facts,
-        )  # fmt: skip
+    return Findings(
+        probe, content.scalars, tables, arrays, tuple(content.notes), tuple(content.headline),
+        {name: tuple(controls) for name, controls in content.controls.items()}, content.facts,
+    )  # fmt: skip
 
 
 def finished_record(

@@ -2,17 +2,17 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, TypeAdapter
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from interp.errors import InterpError, RecordError
 from interp.findings import Scalar
-from interp.system.foreign_files import read_json, readable
+from interp.system.foreign_files import in_words, read_json, readable
 
 Content = TypeVar("Content")
 
@@ -36,6 +36,35 @@ def _nan_for_null(raw: Any) -> Any:
 
 KeptScalar = Annotated[Scalar, BeforeValidator(_nan_for_null)]
 """A scalar as a field of a file."""
+
+
+class Known(BaseModel):
+    """What pages read of a part of a file; its other entries are whoever's wrote it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def knowing(kind: type[Known]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Leaves a part as it is, if what pages read of it is of the kind that they read."""
+
+    def check(part: dict[str, Any]) -> dict[str, Any]:
+        try:
+            kind.model_validate(part)
+        except ValidationError as fault:
+            raise ValueError(in_words(fault)) from fault
+        return part
+
+    return check
+
+
+class _Environment(Known):
+    packages: dict[str, Any] = {}
+    code: dict[str, Any] | None = None
+    probe_code: dict[str, Any] | None = None
+
+
+KeptEnvironment = Annotated[dict[str, Any], AfterValidator(knowing(_Environment))]
+"""Where and with what numbers were made, as a field of a file."""
 
 
 def scalar_in(raw: Mapping[str, Any]) -> Scalar:

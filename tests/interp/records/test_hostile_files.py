@@ -132,7 +132,7 @@ def test_a_record_whose_parts_are_of_another_kind_says_which(part, entry, value,
     content = json.loads(whole)
     content[part][entry] = value
     refused = check(reader, tmp_path, json.dumps(content).encode())
-    assert refused is not None and f"{part}.{entry}" in refused.found
+    assert refused is not None and f"{part}: {entry}" in refused.found
 
 
 def test_a_capture_that_names_a_file_no_system_can_have_is_refused(tmp_path):
