@@ -165,7 +165,7 @@ def rendered(template: str, tokens: Mapping[str, Any], chat: Sequence[dict[str, 
 
     def written(messages: Sequence[dict[str, Any]], *, reading: bool) -> str:
         return render_jinja_template(
-            conversations=[messages], chat_template=template, add_generation_prompt=reading and not is_reply,
+            conversations=[[*messages]], chat_template=template, add_generation_prompt=reading and not is_reply,
             continue_final_message=reading and is_reply, **tokens,
         )[0][0]  # fmt: skip
 

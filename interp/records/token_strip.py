@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from interp.records.versioned_json import plain_json, read_versioned
-from interp.system.foreign_files import readable
 
 FILE = "tokens.json"
 FORMAT = 1
@@ -85,6 +84,18 @@ class _Packed(BaseModel):
     belief: list[float | None]
     weights: str
 
+    @model_validator(mode="after")
+    def _lengths_agree(self) -> "_Packed":
+        n, rows = len(self.tokens), self.shape[0] * self.shape[1]
+        wanted = {"entropy": 2 * rows * n, "sink": 2 * rows * n, "weights": rows * n * (n + 1) // 2}
+        for name, n_bytes in wanted.items():
+            found = len(base64.b64decode(getattr(self, name), validate=True))
+            if found != n_bytes:
+                raise ValueError(f"`{name}` has {found} bytes, {n} tokens have {n_bytes}")
+        if {len(self.next_entropy), len(self.belief)} != {n}:
+            raise ValueError(f"there is not one entropy for each of {n} tokens")
+        return self
+
     def unpacked(self) -> TokenStrip:
         n = len(self.tokens)
         weights = np.zeros((*self.shape, n, n))
@@ -118,10 +129,11 @@ def read_strips(folder: Path) -> tuple[TokenStrip, ...]:
     """The strips that a record keeps, none where it has no such file; a damaged one is a `RecordError`."""
     if not (folder / FILE).exists():
         return ()
-    asked, fix = f"the tokens of the record {folder}", "repeat the run"
-    content = read_versioned(folder / FILE, _File, FORMAT, asked=asked, written_by="Give a run's folder.", again=fix)
-    with readable(asked, "The file is damaged or was edited; repeat the run."):
-        return tuple(strip.unpacked() for strip in content.strips)
+    content = read_versioned(
+        folder / FILE, _File, FORMAT, asked=f"the tokens of the record {folder}",
+        written_by="Give the folder that a run printed.", again="repeat the run",
+    )  # fmt: skip
+    return tuple(strip.unpacked() for strip in content.strips)
 
 
 def _base64(x: np.ndarray, kind: str) -> str:

@@ -269,7 +269,7 @@ def test_the_snippet_of_the_page_gives_the_capture_that_we_take(tool, of_tool, t
     [
         ({"v": (AXES, GOOD[:, :2])}, "the axis row has 2 entries, by the rows at 'scored' it would have 3"),
         ({"v": ("layer row head d_head", GOOD)}, "the axes of v are layer row kv_head d_head"),
-        ({"v": (AXES, GOOD[0])}, "the array has 3 axes"),
+        ({"v": (AXES, GOOD[0])}, "the axes of v are layer row kv_head d_head"),
         ({"v": (AXES, GOOD), "k": (AXES, GOOD[..., :4])}, "d_head has 4 entries, by v it would have 5"),
         ({"v": (AXES, GOOD), "resid": ("depth row d_model", GOOD[:, :, 0])}, r"depth has 2 entries, by v .* 3"),
         ({"v": (AXES, GOOD.astype(int))}, "its dtype is int64"),
