@@ -145,6 +145,8 @@ def test_the_tautology_is_algebra():
     axis = fit_axis(x[split.fitting], y[split.fitting], np.arange(20), "pc1", "centred")
     table = tautology(cloud, split, 1, axis, "here", 0)
     r = dict(zip(table["removed"].tolist(), table["correlation"], strict=True))
+    ends = zip(table["removed"].tolist(), table["lowest"], table["correlation"], table["highest"], strict=True)
+    assert [name for name, low, mean, high in ends if low < mean < high] == ["a random direction"]
     expected = np.corrcoef(x[split.run_rows] @ axis.covector, y[split.run_rows])[0, 1]
     assert r["nothing"] == pytest.approx(expected) == r["a direction at right angles"]
     assert r["the axis"] == 0 and abs(r["a random direction"] - expected) < 0.1
