@@ -201,8 +201,7 @@ def _found(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunRe
     files = files_read(asked, resolve_edits(asked.edits))
 
     def is_same(record: RunRecord) -> bool:
-        read = record.model.get("files", {"model": record.model.get("revision")})  # of before: known on the hub alone
-        return read == files and is_of_prompts(record, pools)
+        return record.model.get("files", {}) == files and is_of_prompts(record, pools)
 
     return finished_record(spec.hash, out, is_same)
 

@@ -69,8 +69,6 @@ class RunSpec(RunOptions):
         from pydantic import TypeAdapter
 
         values = {name: content[name] for name in RECORDED if name in content}
-        if values.get("null") and "n_untrained" not in content:
-            values["n_untrained"] = 1  # what records of earlier versions were made with
         if isinstance(probes := content.get("probes"), Mapping):
             values |= {"probes": list(probes), "settings": probes}
         fix = "It is no record of a run, or was edited: write the command out."

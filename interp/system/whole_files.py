@@ -30,9 +30,8 @@ _MARK = ".made-by-interp"
 LONGEST_NAME = 255
 """Bytes of the name of a file or folder, on every usual file system."""
 
-_FORBIDDEN = set('<>:"/\\|?*')
-_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{i}" for port in ("COM", "LPT") for i in range(1, 10))}
-"""Characters and names that Windows forbids."""
+_PORTABLE = re.compile(r"\w([\w. -]*[\w-])?")
+"""A name of characters that every system takes in names of files."""
 
 _LONGEST_PART = 100
 """Bytes of a user's own name in the name of a file, which has other parts."""
@@ -135,31 +134,23 @@ def remove_empty(folder: Path) -> None:
 def file_names(names: Iterable[str]) -> dict[str, str]:
     """Each name as a part of file names that every system takes, no two alike where case does not count.
 
-    A name is itself unless a system forbids it, it is longer than 100 bytes, or another differs from it in case only:
-    then it is what can be kept of it, and a digest.
+    A name is itself unless it has other characters than letters, digits, `_`, `-`, `.` and blanks, is longer than 100
+    bytes, or differs from another in case only: then it is what can be kept of it, and a digest.
     """
-    listed = list(names)
-    n_alike = Counter(name.casefold() for name in dict.fromkeys(listed))
-    return {name: name if _is_portable(name) and n_alike[name.casefold()] == 1 else _digested(name) for name in listed}
+    found = dict.fromkeys(names, "")
+    n_alike = Counter(name.casefold() for name in found)
+    for name in found:
+        is_long = len(name.encode("utf-8", errors="replace")) > _LONGEST_PART
+        is_itself = _PORTABLE.fullmatch(name) and not is_long and n_alike[name.casefold()] == 1
+        kept = "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
+        digest = sha256(name.encode("utf-8", errors="replace")).hexdigest()[:8]
+        found[name] = name if is_itself else f"{shortened(kept, 40)}-{digest}"
+    return found
 
 
 def shortened(name: str, n_bytes: int = _LONGEST_PART) -> str:
     """As much of the beginning of a name as so many bytes hold."""
     return name.encode("utf-8")[:n_bytes].decode("utf-8", errors="ignore")
-
-
-def _is_portable(name: str) -> bool:
-    is_readable = name.isprintable() and not set(name) & _FORBIDDEN and not name.endswith((".", " "))
-    return (
-        is_readable
-        and 0 < len(name.encode("utf-8", errors="replace")) <= _LONGEST_PART
-        and name.upper() not in _DEVICES
-    )
-
-
-def _digested(name: str) -> str:
-    kept = "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
-    return f"{shortened(kept, 40)}-{sha256(name.encode('utf-8', errors='replace')).hexdigest()[:8]}"
 
 
 def move(source: Path, target: Path) -> None:

@@ -107,11 +107,6 @@ def test_one_untrained_twin_stands_beside_and_changes_no_null(plain):
     assert "--n-untrained 1" in record.spec["command"]
 
 
-def test_a_record_of_one_twin_that_does_not_say_so_is_repeated_with_one(plain):
-    old = {name: value for name, value in plain.spec.items() if name != "n_untrained"}
-    assert RunSpec.from_json(old).n_untrained == 3, "nothing was asked of untrained weights"
-    assert RunSpec.from_json(old | {"null": "untrained"}).n_untrained == 1
-
 
 def test_without_bos_a_text_starts_with_its_own_first_token(stories):
     model = interp.load(stories)

@@ -320,8 +320,6 @@ def test_names_become_names_that_every_system_takes_and_others_stay():
         "a\\b",
         "Pos",
         "pos",
-        "nul",
-        "COM1",
         "dot.",
         "blank ",
         "",
