@@ -3,7 +3,6 @@
 __all__ = [
     "attention",
     "block_hooks",
-    "donor_keys",
     "layer_gradients",
     "pattern",
     "pattern_sites",

@@ -1,15 +1,18 @@
 """The pattern sites: what each name means in terms of attention rows, computed once for all that ask."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
+from jaxtyping import Int
 
 from interp.hooks.pattern import (
     BLOCK,
     FAR_BELOW,
     AttentionCall,
+    DonorKeys,
     PatternRows,
     as_scores,
     dot_factor,
@@ -21,6 +24,33 @@ from interp.hooks.pattern import (
 )
 from interp.information import BITS_PER_NAT
 from interp.prompt import PromptSet
+
+
+class KeyDonors:
+    """Swaps the keys of a batch, and remembers those of its last prompt for the first of the next batch."""
+
+    def __init__(self) -> None:
+        self._last_of = self._coming_of = (-1, -1)
+        self._fits = torch.empty(0, dtype=torch.bool)
+        self._last: dict[int, torch.Tensor] = {}
+        self._coming: dict[int, torch.Tensor] = {}
+
+    def begin(self, lengths: Int[np.ndarray, " item"], clusters: Int[np.ndarray, " item"]) -> None:
+        """Announce the true lengths of the batch that is about to be read, and the clusters of its prompts."""
+        own = np.stack([lengths, clusters], axis=1)
+        before = np.concatenate([[self._last_of], own[:-1]])
+        self._fits = torch.from_numpy((own[:, 0] == before[:, 0]) & (own[:, 1] != before[:, 1]))
+        self._coming_of, self._coming = (int(lengths[-1]), int(clusters[-1])), {}
+
+    def end(self) -> None:
+        """The announced batch was read: its last prompt is the donor of the first of the next."""
+        self._last, self._last_of = self._coming, self._coming_of
+
+    def swapped(self, call: AttentionCall) -> AttentionCall:
+        """The call with the keys of donors. Once a layer and batch."""
+        self._coming[call.layer] = call.k[-1, :, : self._coming_of[0]].clone()
+        return replace(call, donor=DonorKeys(self._last.get(call.layer), self._fits.to(call.k.device)))
+
 
 ATTENDED = 0.5
 """The share of a row's weight that its attended keys hold, at least."""
@@ -36,8 +66,8 @@ class Contrast:
     The attended keys of a row are the fewest that hold half of its weight. Contrasts are means over the attended minus
     means over the other visible keys, of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are
     chosen by their score, so both contrasts are positive where nothing was learned: they mean something beside the same
-    number with the keys of another prompt (`interp.hooks.donor_keys`). Where the first key is a sink it is the one that
-    is attended, and what heads look for counts as unattended: hence the same contrasts with the first key left out.
+    number with the keys of another prompt (`KeyDonors`). Where the first key is a sink it is the one that is attended,
+    and what heads look for counts as unattended: hence the same contrasts with the first key left out.
     """
 
     cosine: torch.Tensor

@@ -13,8 +13,15 @@ from interp.errors import PromptError
 from interp.findings import Findings, Null, Scalar
 from interp.model import Model
 from interp.need import Need
-from interp.paper_code.quantities import layer_table, mean_over_layers, random_directions, set_cosines
-from interp.paper_code.side_by_side import Sides, Subject, compared
+from interp.paper_code.side_by_side import (
+    Sides,
+    Subject,
+    compared,
+    layer_table,
+    mean_over_layers,
+    random_directions,
+    set_cosines,
+)
 from interp.paper_code.wrong_reads import N_SAMPLED_TOKENS, reference_keys
 from interp.statistics.cosines import cosine_measures
 

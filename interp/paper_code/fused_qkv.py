@@ -10,8 +10,17 @@ from interp.families import Projection
 from interp.findings import Findings, Scalar
 from interp.model import Model
 from interp.need import Need
-from interp.paper_code.quantities import head_cosines, head_key_sides, layer_table, random_directions, variance_shares
-from interp.paper_code.side_by_side import Sample, Sides, Subject, compared
+from interp.paper_code.side_by_side import (
+    Sample,
+    Sides,
+    Subject,
+    compared,
+    head_cosines,
+    head_key_sides,
+    layer_table,
+    random_directions,
+    variance_shares,
+)
 from interp.paper_code.wrong_reads import fused_origin, reference_qkv
 from interp.statistics.spectra import Scaling
 from interp.table import LABEL, Table

@@ -9,8 +9,15 @@ import numpy as np
 from interp.findings import Findings
 from interp.model import Model
 from interp.need import Need
-from interp.paper_code.quantities import head_cosines, head_key_sides, layer_table, random_directions
-from interp.paper_code.side_by_side import Sample, Subject, compared
+from interp.paper_code.side_by_side import (
+    Sample,
+    Subject,
+    compared,
+    head_cosines,
+    head_key_sides,
+    layer_table,
+    random_directions,
+)
 from interp.paper_code.wrong_reads import reference_heads
 
 

@@ -15,8 +15,7 @@ from interp.hooks.attention import Listener
 from interp.hooks.pattern import AttentionCall
 from interp.information import BITS_PER_NAT, kl_bits
 from interp.need import Need
-from interp.paper_code.quantities import mean_over_prompts
-from interp.paper_code.side_by_side import Sample, Sides, Subject, compared
+from interp.paper_code.side_by_side import Sample, Sides, Subject, compared, mean_over_prompts
 from interp.paper_code.wrong_reads import REFERENCE_LAYER
 from interp.statistics.spectra import principal_axes, scaled
 

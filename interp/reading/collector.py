@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from interp.errors import ModelError
-from interp.hooks.donor_keys import KeyDonors
 from interp.hooks.pattern import AttentionCall
-from interp.hooks.pattern_sites import NULL_SITES, PatternReader, kept_keys
+from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader, kept_keys
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.need import Need

@@ -14,8 +14,8 @@ from interp.errors import PromptError, UnknownName, UsageError
 from interp.hooks.attention import listening
 from interp.need import Need
 from interp.paper_code.layer_minus_one import AxisCut
-from interp.paper_code.quantities import random_directions
 from interp.paper_code.reproduce import BUGS, reproduce_bug
+from interp.paper_code.side_by_side import random_directions
 from interp.paper_code.wrong_reads import fused_origin, reference_heads, reference_keys, reference_qkv
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens

@@ -17,7 +17,6 @@ from interp.prompting.tokens import words_of
 from interp.reading.forward import capture
 from interp.running.checkpoints import has_checkpoints
 from interp.running.run import run
-from interp.running.spec import RunSpec
 from tests.interp.hooks.test_attention import token_prompts
 from tests.interp.reference import run_reference
 from tests.reports.everything import SETTINGS
@@ -105,7 +104,6 @@ def test_one_untrained_twin_stands_beside_and_changes_no_null(plain):
     record = run(TUNNEL, null="untrained", n_untrained=1, **ASKED)
     assert record.findings["manifold"].scalars == plain.findings["manifold"].scalars
     assert "--n-untrained 1" in record.spec["command"]
-
 
 
 def test_without_bos_a_text_starts_with_its_own_first_token(stories):
