@@ -40,11 +40,14 @@ class KeptNeed:
 
 @dataclass(frozen=True)
 class KeptTable:
-    """What a table is beside its columns, which lie in `file`."""
+    """What a table is beside its columns, which lie in `file`; the first format did not name it."""
 
     units: dict[str, str]
     caption: str
-    file: str
+    file: str | None = None
+
+    def file_of(self, at: str) -> str:
+        return self.file or f"rows.{at}.parquet"
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def open_capture(path: str | Path) -> Capture:
 
 def _refuse_changed(folder: Path, content: CaptureFile, asked: str) -> None:
     """`RecordError` for a file that is missing or not as it was written."""
-    named = {"prompts.parquet", *(kept.file for kept in content.tables.values())}
+    named = {"prompts.parquet", *(kept.file_of(at) for at, kept in content.tables.items())}
     named |= {f"{name}.safetensors" for name in content.exact} | {f for n in content.needs for f in n.arrays.values()}
     for name in sorted(named | set(content.files)):
         if Path(name).name != name or not (folder / name).is_file():
@@ -139,7 +142,8 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
             **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
         ),
         tables={
-            at: Table(read_columns(folder / kept.file), kept.units, kept.caption) for at, kept in content.tables.items()
+            at: Table(read_columns(folder / kept.file_of(at)), kept.units, kept.caption)
+            for at, kept in content.tables.items()
         },
         arrays=arrays,
         seed=content.seed,

@@ -105,8 +105,14 @@ def read_card(folder: Path) -> TunnelCard:
     return read_versioned(
         Path(folder) / CARD_NAME, TunnelCard, CARD_FORMAT, asked=f"the tunnel in {folder}",
         written_by="Give the folder that `interp tunnel train` wrote, the one with config.json in it.",
-        again="restore it, or train the tunnel again: `interp tunnel train`", error=ModelError,
+        again="restore it, or train the tunnel again: `interp tunnel train`", error=ModelError, upgraded=_upgraded,
     )  # fmt: skip
+
+
+def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 is of before variants, fine-tuning and baselines; 2 hashed weights otherwise; 3 knew no files."""
+    added = {"variant": "", "init": None, "baselines": {}} if content.get("format") == 1 else {}
+    return {**content, **added, "format": CARD_FORMAT} if content.get("format") in range(1, CARD_FORMAT) else content
 
 
 def digests_of(folder: Path) -> dict[str, str]:

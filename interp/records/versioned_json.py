@@ -105,10 +105,12 @@ def read_versioned(
     written_by: str,
     again: str,
     error: type[InterpError] = RecordError,
+    upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda content: content,
 ) -> Content:
     """The content of a file. Raises `error` for a missing, damaged, edited or newer one, naming what is wrong.
 
-    `asked` names the file in words, `written_by` what to give instead of a missing one, `again` how to repeat it.
+    `asked` names the file in words, `written_by` what to give instead of a missing one, `again` how to repeat it;
+    `upgraded` makes an older content one of today.
     """
     damaged, changed = "The file is damaged or was edited", "The file was edited or written by another program"
     with readable(asked, f"{damaged}; {again}.", found=f"{path.name} cannot be read", error=error):
@@ -125,4 +127,5 @@ def read_versioned(
         found = f"it has format {version}, this version reads up to {newest}"
         raise error(asked=asked, found=found, fix="Open it with a newer interp.")
     with readable(asked, f"{changed}; {again}.", found=f"{path.name} does not fit", error=error):
-        return _reader(kind).validate_json(json.dumps(raw))
+        content = upgraded(raw) if isinstance(raw, dict) else raw
+        return _reader(kind).validate_json(json.dumps(content))

@@ -6,10 +6,12 @@ Every parameter lies on PyTorch's `meta` device, which keeps shapes and no numbe
 from dataclasses import dataclass, replace
 
 import torch
-from transformers import PreTrainedConfig
+from huggingface_hub.errors import RevisionNotFoundError
+from transformers import AutoConfig, PreTrainedConfig
 
 from interp.errors import ModelError, UsageError
 from interp.loading.admission import count_parameters, read_config
+from interp.loading.aliases import ALIASES
 from interp.loading.hub_files import ModelFiles
 from interp.loading.load import info_from_config
 from interp.loading.placement import Placement, choose_placement
@@ -27,7 +29,8 @@ from interp.system.plain_numbers import DTYPES
 class MetaModel:
     """`model` has no weights; `placement` says where it would be put; `file_bytes` is the size of its weight files.
 
-    `is_here` says that the files need no download; `stored` is the precision that they hold.
+    `is_here` says that the files need no download; `stored` is the precision that they hold. `not_asked` says why the
+    shape is one that we know, and not that of the model's own configuration.
     """
 
     model: Model
@@ -35,6 +38,7 @@ class MetaModel:
     file_bytes: int
     is_here: bool
     stored: str
+    not_asked: str = ""
 
     @property
     def memory_bytes(self) -> int:
@@ -51,7 +55,7 @@ class MetaModel:
     def note(self) -> str:
         """What is not known of this model, in words; empty where all is."""
         if self.model.info.quantisation is None:
-            return ""
+            return self.not_asked
         if self.is_here:
             size = "their size is taken from the files"
         else:
@@ -78,6 +82,17 @@ def meta_model(options: RunOptions) -> MetaModel:
     on_disk = _bytes_on_disk(source.files)
     return replace(meta, model=model, file_bytes=meta.file_bytes if on_disk is None else on_disk,
                    is_here=on_disk is not None)  # fmt: skip
+
+
+def known_shape(options: RunOptions, error: ModelError) -> MetaModel:
+    """An alias that the hub does not give out, by the shape that is known; for other models raises the `error`."""
+    name = str(options.model).partition("@")[0]
+    if name not in ALIASES or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
+        raise error
+    alias = ALIASES[name]
+    config = AutoConfig.for_model(alias.family, **alias.shape)
+    why = f"{error.found}: shapes are those that are known of {alias.hub_id}"
+    return replace(_without_weights(config, str(options.model), alias.hub_id, None, options), not_asked=why)
 
 
 def _without_weights(

@@ -19,6 +19,7 @@ import torch
 from interp.capture import ModelInfo
 from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
+from interp.errors import ModelError
 from interp.lens.files import lens_bytes
 from interp.loading.placement import free_bytes
 from interp.need import Need
@@ -29,7 +30,7 @@ from interp.reading.forward import TOKENS_PER_BATCH
 from interp.reductions import Mean, Moments, NarrowRows, PromptMean
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
-from interp.running.meta_model import MetaModel, meta_model
+from interp.running.meta_model import MetaModel, known_shape, meta_model
 from interp.running.passes import Passes, TokenisedSet, passes_of
 from interp.system.heap import reused_heap
 from interp.system.plain_numbers import DTYPES
@@ -333,7 +334,10 @@ def plan(options: PlanOptions) -> Plan:
         True
     """
     asked = choose_probes(options.probes, options.settings or {})
-    meta = meta_model(options)
+    try:
+        meta = meta_model(options)
+    except ModelError as error:
+        meta = known_shape(options, error)
     chosen = readable_probes(meta.model, asked)
     knows_course = bool(options.checkpoints) or meta.model.task is not None
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None

@@ -129,6 +129,15 @@ def test_alias_states_the_sizes_of_its_public_configuration(name):
     assert alias.n_parameters == count_parameters(config)
 
 
+@pytest.mark.parametrize("name", sorted(ALIASES))
+def test_an_alias_knows_the_shape_of_its_model(name):
+    known, public = AutoConfig.for_model(ALIASES[name].family, **ALIASES[name].shape), CONFIGS[name]
+    assert count_parameters(known) == ALIASES[name].n_parameters
+    for field in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
+        assert getattr(known, field) == getattr(public, field)
+    assert getattr(known, "num_key_value_heads", None) == getattr(public, "num_key_value_heads", None)
+
+
 @pytest.mark.parametrize("size", sorted(PYTHIA_CARD))
 def test_pythia_parameters_equal_the_model_cards(size):
     total, without_embeddings = PYTHIA_CARD[size]

@@ -1,7 +1,9 @@
-"""Files of the formats that are read load today; edited, truncated and newer ones are rejected with a message.
+"""Files of every version ever written load today; edited, truncated and newer ones are rejected with a message.
 
-tests/records/ holds one of each: `run-1` was written by the first version that ran from end to end, `ledger-1.json` by
-the first that wrote ledgers. A released format that changes in meaning leaves its last file here.
+tests/records/ holds what was written when: `run-1` by the first version that ran from end to end, `ledger-1.json` and
+`tunnel-2.json` by the first that wrote ledgers, `tunnel-1.json` by the first that trained a tunnel, `tunnel-3.json` by
+the first whose cards name weights by their fingerprint; `capture-1` by the first that saved captures. A format that
+changes in meaning leaves its last file here.
 """
 
 import json
@@ -13,6 +15,7 @@ import numpy as np
 import pandas
 import pytest
 
+import interp.capture
 import interp.ledger.ledger
 import interp.records.record
 from interp.errors import ModelError, RecordError
@@ -46,14 +49,18 @@ def laid_out(tmp_path):
     return lay
 
 
-def test_a_file_of_every_format_is_kept():
-    assert {path.stem for path in RECORDS.iterdir()} == {f"{kind}-{newest}" for kind, newest in NEWEST.items()}
+def test_a_file_of_every_version_is_kept():
+    """Of captures those of earlier versions: tests of captures write today's."""
+    kept = {path.stem for path in RECORDS.iterdir()}
+    files = {f"{kind}-{version}" for kind, newest in NEWEST.items() for version in range(1, newest + 1)}
+    assert kept == files | {f"capture-{version}" for version in range(1, interp.capture.FORMAT)}
     assert sum(path.stat().st_size for path in RECORDS.rglob("*")) < 200_000
 
 
 def test_what_is_kept_says_its_own_version():
     for path in RECORDS.iterdir():
-        file = path / "run.json" if path.is_dir() else path
+        name = "capture.json" if path.stem.startswith("capture") else "run.json"
+        file = path / name if path.is_dir() else path
         assert json.loads(file.read_text())["format"] == int(re.search(r"\d+$", path.stem)[0])
 
 
@@ -83,6 +90,12 @@ def test_the_first_ledger_loads_and_still_has_a_page(laid_out):
     ledger = read_ledger(folder)
     assert [paper.name for paper in ledger.papers] == ["paper2"] and ledger.papers[0].rows
     assert ledger.papers[0].title in show_ledger(folder).read_text()
+
+
+@pytest.mark.parametrize("version", range(1, NEWEST["tunnel"] + 1))
+def test_every_card_loads(laid_out, version):
+    card = read_card(laid_out(f"tunnel-{version}"))
+    assert card.format == NEWEST["tunnel"] and card.figures["kl_bits"].value > 0 and card.n_parameters > 0
 
 
 READ = {"run": (open_run, "run.json", RecordError), "ledger": (read_ledger, LEDGER_NAME, RecordError),

@@ -306,7 +306,12 @@ def test_plan_against_the_run(name, n_pool, tmp_path, hub_cache, stories):
     assert 1 / 1.5 < middle / seconds < 1.5
 
 
-def test_a_model_whose_configuration_is_nowhere_is_refused(tmp_path, use_cache):
+@pytest.mark.parametrize("name", ["pythia-410m", "mistral-7b"])
+def test_an_alias_is_planned_without_the_hub(name, tmp_path, use_cache):
     use_cache(tmp_path)
+    done = CliRunner().invoke(app, ["plan", "--no-time", "--model", name])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "HF_HUB_OFFLINE is set" in said and "the tokenizer is not at hand" in said
     with pytest.raises(InterpError, match="HF_HUB_OFFLINE is set"):
-        plan(model="pythia-410m", is_timed=False)
+        plan(model="someone/unknown", is_timed=False)
