@@ -37,7 +37,7 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
-from ..measures.sample_sizes import FEW_POINTS
+from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import Settings, restriction
 from .explained import explained_table
@@ -232,8 +232,9 @@ class Manifold(Probe):
         """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
         orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
         first, name = _first(axes), f"best_layer_{pool.target.prefix}_correlation"
+        best = best_layer(first, pool.sought, pool, orders, self.seed)
         return {
-            name: best_layer(first, pool.sought, pool, orders, self.seed),
+            name: replace(best, about={**best.about, "underpowered": pool.n_units < FEW_HALVED}),
             f"{name}_within_token": WithinToken.of(pool, first).best_layer(self.n_permutations, self.seed),
         }
 
@@ -290,8 +291,8 @@ class Manifold(Probe):
 
 
 def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
-    """The scalar with its number of different rows, which decides whether it is underpowered."""
-    few = n_distinct_rows < FEW_POINTS
+    """The scalar with its number of different rows, which with that of clusters decides whether it is underpowered."""
+    few = min(n_distinct_rows, scalar.n_clusters or n_distinct_rows) < FEW_POINTS
     return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
 
 
