@@ -11,8 +11,11 @@ import numpy as np
 from interp.findings import Findings, Scalar
 from interp.table import Table
 
-_AT_MOST_1 = ("r2", "correlation", "rho", "cosine")
-"""Ends of the names of numbers that never exceed 1; but for R², they are never below -1 either."""
+_AT_MOST_1 = ("r2", "correlation", "rho")
+"""Ends of the names of numbers that never exceed 1 by more than float32 rounds; but for R², they are never below -1
+either. (A cosine may be the difference of two.)"""
+
+_FLOAT32 = 1e-5
 
 _ROUNDING = 1e-9
 """How far, as a share of the larger, numbers may be out of order that are equal but for rounding."""
@@ -57,7 +60,9 @@ def _in_table(table: Table) -> Iterator[str]:
 
 
 def _in_range(name: str, value: Any) -> bool:
-    return not name.endswith(_AT_MOST_1) or _ordered(-np.inf if name.endswith("r2") else -1.0, value, 1.0)
+    return not name.endswith(_AT_MOST_1) or _ordered(
+        -np.inf if name.endswith("r2") else -1.0 - _FLOAT32, value, 1.0 + _FLOAT32
+    )
 
 
 def _ordered(low: Any, value: Any, high: Any) -> bool:

@@ -35,6 +35,8 @@ def alone(value: float) -> Scalar:
 
 
 SOUND = {
+    "a correlation that rounding lifts above 1": Findings("p", {"a_correlation": alone(1 + 6e-7)}),
+    "a difference of two cosines": Findings("p", {"qk_cosine": alone(1.07)}),
     "R² far below 0": Findings("probe", {"r2": alone(-7.0), "correlation": alone(-1.0)}),
     "p that its draws can give": scalar(null=Null("n", 0.1, (0.0, 0.3), 99)),
     "as many clusters as prompts": scalar(n=4, n_clusters=4),
@@ -61,9 +63,9 @@ FAULTS = {
     "more clusters than prompts": (scalar(n=4, n_clusters=5), "number: 5 clusters of 4 prompts"),
     "R² above 1": (Findings("p", {"a_r2": alone(1.1)}), "a_r2: 1.1 is out of its range"),
     "ρ below -1": (Findings("p", {"correlation": alone(-1.1)}), "correlation: -1.1 is out of its range"),
-    "a cosine of a row": (
-        Findings("p", tables={"rows": Table({"cosine": np.array([0.5, 1.5])}, {"cosine": "1"})}),
-        "rows.cosine: 0.5 to 1.5 are out of its range",
+    "a correlation of a row": (
+        Findings("p", tables={"rows": Table({"correlation": np.array([0.5, 1.5])}, {"correlation": "1"})}),
+        "rows.correlation: 0.5 to 1.5 are out of its range",
     ),
     "p of a row": (table(p=(0.01, -0.1)), "rows.number_p: -0.1 to 0.01 are no probabilities"),
     "p above 1 in a row": (table(p=(1.5, NAN)), "rows.number_p: 1.5 to 1.5 are no probabilities"),
