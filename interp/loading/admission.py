@@ -1,6 +1,7 @@
 """Is this a model that can be read at all? Decided from its configuration, before any weights are touched."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +26,13 @@ _IMPOSSIBLE = (
     TypeError, ValueError,
 )  # fmt: skip
 """What transformers raises, sooner or later, for values that no model can have."""
+
+_MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**9, "num_labels": 10**6}
+"""Far more than any model has. A file that says more would be believed, entry by entry, until memory ends."""
+
+
+_KINDS = (("quantization_config", dict, "an object"), ("sliding_window", int, "a number of tokens"))
+"""What is looked at here although transformers does not check it in every family."""
 
 
 def read_config(
@@ -63,6 +71,9 @@ def _read_gguf(files: ModelFiles, name: str, allow_quantised: bool) -> PreTraine
     files.fetch([name])
     content = read_header(files.folder / name)
     refuse_quantised(files.origin, content.rounded, allow_quantised)
+    # Before transformers makes lists of that length.
+    sizes = {"num_hidden_layers": "block_count", "max_position_embeddings": "context_length"}
+    _refuse_sizes(files, {ours: content.of_family(theirs) for ours, theirs in sizes.items()})
     if content.stretched is not None:
         raise ModelError(
             asked=f"reading {files.origin}",
@@ -165,7 +176,7 @@ def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[
 def _refuse_own_code(content: dict[str, Any], files: ModelFiles, trust_remote_code: bool) -> None:
     """Code of a repository runs only if the user says so; a family that transformers has itself does not need it."""
     kind = content.get("model_type")
-    if (isinstance(kind, str) and kind in CONFIG_MAPPING) or trust_remote_code:
+    if kind in CONFIG_MAPPING or trust_remote_code:
         return
     if "auto_map" in content:
         raise ModelError(
@@ -181,17 +192,48 @@ def _refuse_own_code(content: dict[str, Any], files: ModelFiles, trust_remote_co
 
 
 def _read_json(files: ModelFiles) -> dict[str, Any]:
+    """The fields of config.json; those that are looked at before transformers checks them are checked here."""
     asked, fix = f"the configuration of {files.origin}", "Copy or download the file again."
     with readable(asked, fix, found="config.json cannot be read", error=ModelError):
         content = read_json(files.folder / "config.json")
     if not isinstance(content, dict):
         raise _broken(files, "it is not an object of names and values")
+    if not isinstance(content.get("model_type", ""), str):
+        raise _broken(files, f"model_type is {content['model_type']!r}")
+    unknown = _not_a_number(content)
+    if unknown is not None:
+        raise _broken(files, f"{unknown} is not a number (NaN)")
+    for name, kind, words in _KINDS:
+        if not isinstance(content.get(name), kind | None):
+            raise _broken(files, f"{name} is {content[name]!r}, not {words}")
+    named = content.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise _broken(files, f"architectures are {named!r}")
+    for part in (content, content.get("text_config")):
+        if isinstance(part, dict):
+            _refuse_sizes(files, part)
     return content
+
+
+def _refuse_sizes(files: ModelFiles, content: Mapping[str, Any]) -> None:
+    for name, most in _MOST.items():
+        size = content.get(name)
+        if isinstance(size, int) and not 1 <= size <= most:
+            raise _broken(files, f"{name} is {size}")
+
+
+def _not_a_number(value: Any, name: str = "") -> str | None:
+    """The name of the first entry that is NaN, which no setting can be; infinite ones there are (in Mamba)."""
+    if isinstance(value, float) and math.isnan(value):
+        return name
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = (_not_a_number(part, f"{name}.{key}" if name else str(key)) for key, part in inside)
+    return next((part for part in found if part is not None), None)
 
 
 def _broken(files: ModelFiles, found: str) -> ModelError:
     return ModelError(
         asked=f"the configuration of {files.origin}",
-        found=f"config.json cannot be read: {found}",
+        found=f"{'its header' if files.gguf else 'config.json'} cannot be read: {found}",
         fix="Copy or download the file again.",
     )

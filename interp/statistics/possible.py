@@ -39,8 +39,6 @@ def _in_scalar(name: str, scalar: Scalar) -> Iterator[str]:
         yield f"p = {scalar.p} is no probability above 0"
     elif scalar.p is not None and null and null.n_draws and not _ordered(1 / (1 + null.n_draws), scalar.p, 1.0):
         yield f"p = {scalar.p} is below what {null.n_draws} draws can give"
-    if scalar.n is not None and not 0 <= (scalar.n_clusters or 0) <= scalar.n:
-        yield f"{scalar.n_clusters} clusters of {scalar.n} {scalar.n_unit}s"
 
 
 def _in_table(table: Table) -> Iterator[str]:

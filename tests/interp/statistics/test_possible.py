@@ -39,7 +39,6 @@ SOUND = {
     "a difference of two cosines": Findings("p", {"qk_cosine": alone(1.07)}),
     "R² far below 0": Findings("probe", {"r2": alone(-7.0), "correlation": alone(-1.0)}),
     "p that its draws can give": scalar(null=Null("n", 0.1, (0.0, 0.3), 99)),
-    "as many clusters as prompts": scalar(n=4, n_clusters=4),
     "a scalar": scalar(),
     "p of 1": scalar(p=1.0),
     "at an end": scalar(value=0.8),
@@ -60,7 +59,6 @@ FAULTS = {
     "an interval upside down": (scalar(value=NAN, interval=(0.8, 0.2)), "number: nan lies outside"),
     "a band upside down": (scalar(null=Null("n", NAN, (0.3, 0.0))), "number: the band of the null"),
     "p below its draws": (scalar(null=Null("n", 0.1, (0.0, 0.3), 50)), "number: p = 0.01 is below what 50 draws"),
-    "more clusters than prompts": (scalar(n=4, n_clusters=5), "number: 5 clusters of 4 prompts"),
     "R² above 1": (Findings("p", {"a_r2": alone(1.1)}), "a_r2: 1.1 is out of its range"),
     "ρ below -1": (Findings("p", {"correlation": alone(-1.1)}), "correlation: -1.1 is out of its range"),
     "a correlation of a row": (
