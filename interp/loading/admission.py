@@ -222,13 +222,16 @@ def _refuse_sizes(files: ModelFiles, content: Mapping[str, Any]) -> None:
             raise _broken(files, f"{name} is {size}")
 
 
-def _not_a_number(value: Any, name: str = "") -> str | None:
-    """The name of the first entry that is NaN, which no setting can be; infinite ones there are (in Mamba)."""
-    if isinstance(value, float) and math.isnan(value):
-        return name
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = (_not_a_number(part, f"{name}.{key}" if name else str(key)) for key, part in inside)
-    return next((part for part in found if part is not None), None)
+def _not_a_number(content: dict[str, Any]) -> str | None:
+    """The name of an entry that is NaN, which no setting can be; infinite ones there are (in Mamba)."""
+    waiting: list[tuple[str, Any]] = list(content.items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, float) and math.isnan(value):
+            return name
+        inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        waiting += [(f"{name}.{key}", part) for key, part in inside]
+    return None
 
 
 def _broken(files: ModelFiles, found: str) -> ModelError:
