@@ -30,7 +30,7 @@ from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, loca
 from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
 from interp.loading.weights import read_weights
-from interp.model import Model
+from interp.model import Check, Model
 from interp.options import RunOptions
 from interp.records.tunnel_card import refuse_changed
 
@@ -112,12 +112,11 @@ def load(
         n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
         placement = choose_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
         words = _tokenizer(source, config, tokenizer, trust_remote_code)
-        if source.card is not None and PROGRAM_CARD not in source.files.names:
-            refuse_changed(source.files.folder)
+        untold = _untold(source)
         module, whole = read_weights(
             source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
         )
-        checks = [whole]
+        checks = [whole, *untold]
         read = files_of(source.files, allow_pickle)
         if change is not None:
             module, merged = merge_adapter(module, source.origin, str(adapter), change)
@@ -132,6 +131,15 @@ def load(
     if not check:
         return model
     return replace(model, checks=(*model.checks, *checked(model, read, again=check == "again")))
+
+
+def _untold(source: ModelSource) -> list[Check]:
+    """What is to be said of a tunnel whose card is older than digests; one whose files have changed is refused."""
+    is_tunnel = source.card is not None and PROGRAM_CARD not in source.files.names
+    if not is_tunnel or refuse_changed(source.files.folder):
+        return []
+    said = "the card is of before digests: that these are its weights and numbers was not checked"
+    return [Check("card", "weights and configuration are those of the card", True, 0.0, 0.0, "files", said)]
 
 
 def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:

@@ -48,8 +48,8 @@ class TunnelCard:
     thread. `step` counts the updates the weights have seen; it is below the recipe's where a card describes
     a checkpoint taken on the way. `variant` tells apart tunnels of one task and architecture. `init` is
     {`tunnel`: name, `fingerprint`: of its weights} of the checkpoint that training started from, None where
-    it started from fresh weights. `files` are digests of its weights and configurations, those of steps taken on the
-    way too.
+    it started from fresh weights; up to format 2 it has `weights`, the SHA-256 of their file, in its place. `files` are
+    digests of its weights and configurations, those of steps taken on the way too; up to format 3 there are none.
     """
 
     task: str
@@ -125,21 +125,23 @@ def digests_of(folder: Path) -> dict[str, str]:
     return found
 
 
-def refuse_changed(folder: Path) -> None:
-    """Raise `ModelError` where weights or configuration are not those of the card.
+def refuse_changed(folder: Path) -> bool:
+    """Raise `ModelError` where weights or configuration are not those of the card; False where no card tells of them.
 
     The folder is that of a tunnel, of a step it took on the way, or of any other model, which has no card.
     """
     home = folder if (folder / CARD_NAME).is_file() else folder.resolve().parent.parent
     files = read_card(home).files if (home / CARD_NAME).is_file() else {}
     inside = "" if home == folder else f"steps/{folder.resolve().name}/"
-    for name in (_WEIGHTS, _CONFIG):
-        if inside + name in files and _digest(folder / name) != files[inside + name]:
+    told = [name for name in (_WEIGHTS, _CONFIG) if inside + name in files]
+    for name in told:
+        if _digest(folder / name) != files[inside + name]:
             raise ModelError(
                 asked=f"the tunnel in {folder}",
                 found=f"{name} is not the one that {CARD_NAME} was written for",
                 fix="Restore the folder, or train the tunnel again: `interp tunnel train`.",
             )
+    return bool(told)
 
 
 def _digest(path: Path) -> str:

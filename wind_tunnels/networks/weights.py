@@ -1,5 +1,6 @@
 """Trained weights: opening a checkpoint by name or folder, and starting another training from it."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,13 @@ class Init:
         """What of it belongs to a plan and to a card: not where it lay."""
         return {"tunnel": self.tunnel, "fingerprint": self.fingerprint}
 
+    def is_named_by(self, record: Mapping[str, str]) -> bool:
+        """Whether the `init` of a card is this one; up to format 2 cards had the SHA-256 of the file of weights."""
+        if "weights" not in record:
+            return record == self.record()
+        digest = hashlib.sha256((self.folder / WEIGHTS_NAME).read_bytes()).hexdigest()
+        return record == {"tunnel": self.tunnel, "weights": digest}
+
 
 def init_from(origin: TunnelCheckpoint, task: Task) -> Init:
     """Start from this checkpoint; refused where the task needs token ids that it does not have."""
@@ -121,7 +129,7 @@ def shipped_init(record: Mapping[str, str]) -> Init:
         )
     folder = homes[record["tunnel"]]
     init = Init(folder, record["tunnel"], weights_fingerprint(folder))
-    if init.record() != record:
+    if not init.is_named_by(record):
         raise ModelError(
             asked=asked,
             found="the weights shipped under that name have changed since",

@@ -173,6 +173,8 @@ def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
 
 
 def _is_of(card: TunnelCard, plan: TrainingPlan) -> bool:
-    if card.task != plan.task.name or card.init != (plan.init and plan.init.record()):
+    if card.task != plan.task.name or (card.init is None) != (plan.init is None):
+        return False
+    if plan.init is not None and card.init is not None and not plan.init.is_named_by(card.init):
         return False
     return plan_from_card(card, type(plan.task), plan.init, plan.keep).digest == plan.digest

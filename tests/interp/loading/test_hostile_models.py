@@ -209,7 +209,16 @@ def test_an_index_of_pickles_that_leads_out_of_the_folder_is_refused(spoilt, tmp
 @pytest.mark.parametrize(
     ("family", "lie", "words"),
     [
+        ("gpt_neox", {"hidden_dropout": math.nan}, "hidden_dropout is not a number"),
+        ("phi", {"embd_pdrop": math.nan}, "embd_pdrop is not a number"),
+        ("phi", {"resid_pdrop": math.nan}, "resid_pdrop is not a number"),
+        ("llama", {"attention_dropout": math.nan}, "attention_dropout is not a number"),
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": math.nan}}, "rope_parameters.rope_theta"),
         ("gpt_neox", {"hidden_dropout": 3.0}, "no model can be built from it"),
+        ("llama", {"sliding_window": "all"}, "sliding_window is 'all', not a number of tokens"),
+        ("llama", {"quantization_config": 7}, "quantization_config is 7, not an object"),
+        ("llama", {"quantization_config": [1]}, "quantization_config is [1], not an object"),
+        ("llama", {"num_labels": 10**9}, "num_labels is 1000000000"),
         ("llama", {"num_key_value_heads": 0}, "no model can be built from it"),
         ("llama", {"num_attention_heads": 6}, "tensors have another shape than config.json says"),
         ("llama", {"num_hidden_layers": 4}, "they lack 9 tensors"),

@@ -170,6 +170,8 @@ def test_broken_configuration_is_refused(folder, text):
         {"num_attention_heads": "many"},
         {"num_attention_heads": 0},
         {"num_hidden_layers": -1},
+        {"num_hidden_layers": 10**12},
+        {"architectures": [1]},
         {"model_type": ["llama"]},
         {"hidden_size": -1},
         {"hidden_act": 7},
