@@ -132,9 +132,9 @@ def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
     site = parameters.get("site") or next(iter(parameters.get("sites", ())), "")
     layers = parameters["layers"][0] if parameters.get("layers") else [parameters.get("layer", -1)]
     last, one = (n_layers, "depth") if site == "resid" else (n_layers - 1, "layer")
-    end = f"the last layer ({last})"
-    whole = {-1: end, last: end, "middle": "the middle layer", "all": "all layers"}
-    named = [whole.get(layer, f"{one} {layer}") for layer in layers]
+    counted = [layer + last + 1 if isinstance(layer, int) and layer < 0 else layer for layer in layers]
+    whole = {last: f"the last layer ({last})", "middle": "the middle layer", "all": "all layers"}
+    named = [whole.get(layer, f"{one} {layer}") for layer in counted]
     return f"{_SITES.get(site, 'the activations of')} {' and '.join(named)}"
 
 

@@ -69,7 +69,7 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
 
 def _title(headline: Table) -> str:
     """`5 of 24 headline numbers differ`."""
-    n, n_moved = (int(np.isin(headline["verdict"], verdicts).sum()) for verdicts in (("moved", "within"), ("moved",)))
+    n_moved, n = np.sum(headline["verdict"] == "moved"), np.isin(headline["verdict"], ("moved", "within")).sum()
     if not n_moved:
         return f"None of {n} headline numbers differs by more than its interval"
     return f"{n_moved} of {n} headline numbers {'differs' if n_moved == 1 else 'differ'}"

@@ -135,7 +135,8 @@ def clearest(differences: Table) -> str:
     if not len(moved):
         return ""
     outside = ~((headline["null_low"] <= headline["value"]) & (headline["value"] <= headline["null_high"]))
-    answers = [name in numbers_of(probe) for probe, name in zip(headline["probe"], headline["name"], strict=True)]
+    answering = {probe: numbers_of(probe) for probe in dict.fromkeys(headline["probe"].tolist())}
+    answers = [name in answering[probe] for probe, name in zip(headline["probe"], headline["name"], strict=True)]
     for preferred in (outside, np.array(answers)):
         moved = moved[preferred[moved]] if preferred[moved].any() else moved
     difference = headline["difference"][moved]

@@ -146,15 +146,17 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
     findings = Findings("value_axis", {"r2": YES}, headline=("r2",))
     said = [
         answers(record_of(findings, sites=[site, "q"], layer=layer))[0].sentence
-        for site, layer in (("v", -1), ("v", 1), ("resid", -1), ("resid", 3))
+        for site, layer in (("v", -1), ("v", 1), ("v", -2), ("resid", -1), ("resid", 3), ("resid", -2))
     ]
     n = made_record().model["n_layers"]
     assert n > 4
     assert [text.split(" explains")[0].removeprefix("A linear readout of ") for text in said] == [
         f"the values of the last layer ({n - 1})",
         "the values of layer 1",
+        f"the values of layer {n - 2}",
         f"the residual stream at the last layer ({n})",
         "the residual stream at depth 3",
+        f"the residual stream at depth {n - 1}",
     ]
 
 
