@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 from interp.system import heap as allocator
 from interp.system.heap import bound_heap
