@@ -31,6 +31,7 @@ more than half as far from its null as what would be found 80 % of the time."""
 
 _SITES = {"v": "the values of", "z": "the head outputs of", "resid": "the residual stream at"}
 _LAST = 1_000  # the place of what declares no question
+_LEAST_BITS, _NOTHING = 1e-4, ", practically nothing"
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _class_of(probe: str) -> type[Question] | None:
 
 
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
-    values = _Values({name: _value(s) for name, s in findings.scalars.items()})
+    values = _Values({name: _value(s) + _NOTHING * _is_nothing(s) for name, s in findings.scalars.items()})
     values.update(words, value=_value(h.scalar), size=_size(h.scalar), fact=findings.facts.get(h.name, ""))
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
@@ -237,6 +238,11 @@ def _why(s: Scalar) -> str:
 
 def _value(s: Scalar) -> str:
     return with_unit(short(s.value), s.unit)
+
+
+def _is_nothing(s: Scalar) -> bool:
+    """Whether an effect is too small to matter to a prediction, however sure it is."""
+    return s.unit == "bits" and 0 < abs(s.value) < _LEAST_BITS
 
 
 def _size(s: Scalar) -> str:

@@ -16,13 +16,14 @@ _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
 _TIED = "several alike"
 Said = Mapping[str, str]
-"""The exact belief in words, or the column in its place (`slots_of`)."""
+"""The exact posterior in words, or the column in its place (`slots_of`)."""
 
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
     """The belief beside its decoding, where it can be read, what it is compared with, and how it gathers."""
     by_layer = findings.tables["by_layer"]
-    said = slots_of(Target.of(by_layer, takes_names=True) if COLUMN in by_layer else None)
+    column = Target.of(by_layer, takes_names=True) if COLUMN in by_layer else None
+    said = slots_of(column) if column else {"belief": "the exact posterior", "beliefs": "posteriors"}
     drawn = [_decoded(findings.tables["decoded"], said), _by_site(by_layer, said), _controls(findings, said)]
     if np.isfinite(by_layer["silhouette"]).any():
         drawn.append(_silhouette(by_layer))
@@ -159,4 +160,4 @@ def _interchange(table: Table) -> Figure:
         "shows how far the prediction moves to the source's exact posterior. Near the dashed line, these directions "
         "carry all that matters at that depth; within the grey band, no more than random ones."
     )
-    return Figure("interchange", "Is the belief used where it is decoded?", reading, chart.plot, "interchange")
+    return Figure("interchange", "Is the posterior used where it is decoded?", reading, chart.plot, "interchange")

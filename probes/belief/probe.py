@@ -98,7 +98,7 @@ class Belief(Probe):
     quantities: ClassVar[Quantities] = QUANTITIES
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4, n_fits=3 * 2 * (10 + 5))
     """Fits: at three sites, beyond position and not, of every pair of folds left out and of every fold."""
-    question: ClassVar[str] = "Can the exact belief be decoded from the activations, beyond position and token?"
+    question: ClassVar[str] = "Can the exact posterior be decoded from the activations, beyond position and token?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),

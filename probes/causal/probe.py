@@ -101,11 +101,11 @@ class Causal(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
-            "Removing it from {place} changes the prediction by {kl} (KL), {value} more than removing matched "
+            "Removing it from {place} changes the prediction (KL) by {kl}; that is {value} more than removing matched "
             "directions does.",
-            "Removing it from {place} changes the prediction by {kl} (KL). It differs from removing matched directions "
-            "by {value}, no more than these differ from one another.",
-            "Removing it from {place} changes the prediction by {kl} (KL), {size} less than removing matched "
+            "Removing it from {place} changes the prediction (KL) by {kl}. The difference from removing matched "
+            "directions, {value}, is within chance.",
+            "Removing it from {place} changes the prediction (KL) by {kl}; that is {size} less than removing matched "
             "directions does.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),

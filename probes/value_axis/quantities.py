@@ -100,8 +100,8 @@ QUANTITIES = Quantities(
     {
         **_OF_TARGET,
         "selectivity": _share(
-            "Held-out R² of {target} minus that of random labels of token types: what the readout finds beyond the "
-            "identity of the token.",
+            "Held-out R² of {target} minus that of random labels of token types: near 0, these are decoded as well, "
+            "as in a small vocabulary they can be.",
             "another random labelling of tokens in place of {target}", _METHOD + "R²", is_headline=True,
         ),
         "stability": Quantity(

@@ -33,7 +33,9 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
     """Headline numbers of all groups, under the question that each answers; `numbers` are those of single runs."""
     import plotly.graph_objects as go
 
-    groups, title = [*dict.fromkeys(headline["group"].tolist())], _title(headline)
+    groups = [*dict.fromkeys(headline["group"].tolist())]
+    n_moved, n = np.sum(headline["verdict"] == "moved"), np.isin(headline["verdict"], ("moved", "within")).sum()
+    title = f"{n_moved or 'None'} of {n} numbers tested {'differ' if n_moved > 1 else 'differs'}"
     has_value = {key for key, value in zip(_keys(headline), headline["value"], strict=True) if np.isfinite(value)}
     headline = headline.where(np.array([key in has_value for key in _keys(headline)], dtype=bool))
     plot, rows = go.Figure(), {}
@@ -46,7 +48,7 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
         plot.add_annotation(x=0, y=middle, xanchor="left", align="left", showarrow=False, text=f"<b>{asked}</b>")
         end += line * (len(lines) + 0.2) + _ABOVE
         for name in dict.fromkeys(headline["name"][headline["probe"] == probe].tolist()):
-            words = row_label(_of(headline, (probe, name)), 0)
+            words = row_label(next(_of(headline, (probe, name)).rows()))
             plot.add_annotation(x=0, y=end - _ABOVE, xanchor="left", showarrow=False, text=words, font={"size": 12})
             rows[probe, name] = end + _BELOW
             end += 1
@@ -60,19 +62,10 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
         yaxis={"visible": False, "range": [end - 0.4, -0.7]},
     )
     reading = (
-        "Every row has its own scale. Lines are 95 % intervals, grey bars the 95 % bands of the nulls. A filled dot "
-        "means that the interval of the difference excludes 0. A value inside its grey bar is no different from its "
-        "null. A few models are not a sample: anything else in which they differ may cause a difference."
+        "Every row has its own scale. Lines are 95 % intervals, grey bars the 95 % bands of the nulls; a value in its "
+        "band is no different from its null. A filled dot means that the interval of the difference excludes 0."
     )
     return Figure("numbers", title, reading, plot, "differences")
-
-
-def _title(headline: Table) -> str:
-    """`5 of 24 headline numbers differ`."""
-    n_moved, n = np.sum(headline["verdict"] == "moved"), np.isin(headline["verdict"], ("moved", "within")).sum()
-    if not n_moved:
-        return f"None of {n} headline numbers differs by more than its interval"
-    return f"{n_moved} of {n} headline numbers {'differs' if n_moved == 1 else 'differ'}"
 
 
 def _keys(table: Table) -> list[_Key]:
@@ -83,19 +76,20 @@ def _draw(
     plot: "go.Figure", headline: Table, numbers: Table, rows: dict[_Key, float], group: str, apart: float, colour: str
 ) -> None:
     """One group: the bands of its nulls, then its values with their intervals, and its runs where it has several."""
-    here = np.flatnonzero(headline["group"] == group).tolist()
-    keys = [_keys(headline)[i] for i in here]
+    own = headline.where(headline["group"] == group)
+    keys = _keys(own)
     scales = {key: _scale(headline, numbers, key) for key in keys}
     lows, widths = np.array([scales[key] for key in keys]).T
-    x = {column: (headline[column][here] - lows) / widths for column in _SCALED}
+    x = {column: (own[column] - lows) / widths for column in _SCALED}
     y = np.array([rows[key] for key in keys]) + apart
-    is_moved = [bool((_of(headline, key)["verdict"] == "moved").any()) for key in keys]
+    mine = headline.where((headline["group"] == group) | (headline["against"] == group))
+    is_moved = [bool((_of(mine, key)["verdict"] == "moved").any()) for key in keys]
     gap = np.full(len(y), np.nan)
     plot.add_scatter(
         x=np.stack([x["null_low"], x["null_high"], gap], axis=1).ravel(), y=np.stack([y, y, gap], axis=1).ravel(),
         mode="lines", line={"color": NULL, "width": 7}, opacity=0.45, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
-    if (headline["n_runs"][here] > 1).any():
+    if (own["n_runs"] > 1).any():
         runs = numbers.where(numbers["group"] == group)
         low, width = np.array([scales[key] for key in _keys(runs)]).T
         plot.add_scatter(
@@ -109,7 +103,7 @@ def _draw(
     )  # fmt: skip
     bounds = Table({"value": x["value"], "value_low": x["low"], "value_high": x["high"]}, {"value": "1"})
     plot.add_scatter(
-        x=x["value"], y=y, mode="markers", name=cut(group), customdata=[in_words(headline, row) for row in here],
+        x=x["value"], y=y, mode="markers", name=cut(group), customdata=[*map(in_words, own.rows())],
         hovertemplate="%{customdata}<extra></extra>",
         marker={"size": 9, "color": colour, "symbol": ["circle" if moved else "circle-open" for moved in is_moved]},
         error_x=error_bars(bounds, "value", colour, 2.0),

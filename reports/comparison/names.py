@@ -1,27 +1,22 @@
 """How numbers and groups are called in the figures of a comparison."""
 
 import html
+from collections.abc import Mapping
+from typing import Any
 
 from interp.formatting import short, with_unit
 from interp.records.labels import label
-from interp.table import Table
 
 _NAME = 34  # characters of a name along an axis
 
 
-def in_words(table: Table, i: int) -> str:
+def in_words(row: Mapping[str, Any]) -> str:
     """A row of the table of differences in one line: the difference, or the value where it is compared with nothing."""
-    name, group, unit = (str(table[column][i]) for column in ("name", "group", "unit"))
-    if not table["against"][i]:
-        return f"{name}: {group}: {_with_bounds(table, i, 'value', ('low', 'high'), unit)}"
-    bounds = ("difference_low", "difference_high")
-    difference = _with_bounds(table, i, "difference", bounds, unit)
-    return f"{name}: {group} compared with {table['against'][i]}: {difference}, {table['verdict'][i] or 'no interval'}"
-
-
-def _with_bounds(table: Table, i: int, column: str, bounds: tuple[str, str], unit: str) -> str:
-    low, high = (short(float(table[bound][i])) for bound in bounds)
-    return f"{with_unit(short(float(table[column][i])), unit)} ({low} to {high})"
+    columns = ("difference", "difference_low", "difference_high") if row["against"] else ("value", "low", "high")
+    value, low, high = (short(row[column]) for column in columns)
+    than = f" compared with {row['against']}" if row["against"] else ""
+    verdict = f", {row['verdict'] or 'no interval'}" if row["against"] else ""
+    return f"{row['name']}: {row['group']}{than}: {with_unit(value, row['unit'])} ({low} to {high}){verdict}"
 
 
 def title_of(name: str, unit: str) -> str:
@@ -29,18 +24,10 @@ def title_of(name: str, unit: str) -> str:
     return html.escape(words if unit in ("1", "", "label") else f"{words} ({unit})")
 
 
-def label_of(table: Table, i: int) -> str:
-    """What the number of a row is called; records of earlier versions hold no meaning."""
-    meaning = str(table["meaning"][i]) if "meaning" in table else ""
-    return label(str(table["probe"][i]), str(table["name"][i]), meaning)
-
-
-def row_label(table: Table, i: int) -> str:
-    """The same with its unit, as text of a figure."""
-    unit = str(table["unit"][i])
-    return html.escape(
-        label_of(table, i) + ("" if unit in ("1", "", "label", "fraction") else f" ({unit})"), quote=False
-    )
+def row_label(row: Mapping[str, Any]) -> str:
+    """What the number of a row is called, with its unit, as text of a figure; old records hold no meaning."""
+    unit = "" if row["unit"] in ("1", "", "label", "fraction") else f" ({row['unit']})"
+    return html.escape(label(row["probe"], row["name"], row.get("meaning") or "") + unit, quote=False)
 
 
 def cut(name: str) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,8 @@ _IDENTITIES = (
     "spec.model", "spec.revision", "prompts.probes", "prompts.source", "prompts.name", "environment.code",
 )  # fmt: skip
 """Names of a thing rather than things of their own: they differ wherever two models do."""
+MIN_LAYERS = 5
+"""Layers from which a rank correlation with depth can be significant: over four, chance orders one in twelve fully."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,12 @@ class Run:
     @cached_property
     def scalars(self) -> dict[tuple[str, str], Scalar]:
         """Every number by probe and name, those of a wind tunnel's card first."""
-        return {**card_scalars(self.record.model.get("card")), **scalars_of(self.record)}
+        few = (n_layers := self.record.model.get("n_layers") or MIN_LAYERS) < MIN_LAYERS
+        why = f"a rank correlation over {n_layers} layers"
+        return card_scalars(self.record.model.get("card")) | {
+            key: replace(s, interval=None, interval_reason=why) if few and "with depth" in s.meaning else s
+            for key, s in scalars_of(self.record).items()
+        }
 
     @property
     def model(self) -> str:

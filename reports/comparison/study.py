@@ -7,16 +7,18 @@ group) are pooled: mean and t interval over them. It describes: where runs diffe
 import math
 import shlex
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.formatting import short, with_unit
 from interp.probe import Figure, Sentences
-from interp.records.answers import numbers_of
+from interp.records.answers import SAID, answers
+from interp.records.labels import label
 from interp.statistics.exact_sign_flips import smallest_p
 from interp.statistics.intervals import count_band
 from interp.study import Study
@@ -24,8 +26,8 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 from ..page import about
-from .names import label_of
-from .runs import TUNNEL, Compared, open_compared
+from ..page.sections import question_of
+from .runs import Compared, open_compared
 from .tables import (
     MIN_MODELS,
     curves_table,
@@ -38,8 +40,9 @@ from .tables import (
 )
 
 JUDGED = ("moved", "within")
-N_NAMED = 3
-"""Numbers that the answer names."""
+N_SENTENCES, N_NAMED = 3, 5
+"""Sentences of the answer, and numbers that each names, at most."""
+_BEGUN = ("Higher in {} than in {}", "Lower in {} than in {}", "No difference found between {} and {}")
 
 
 @dataclass(frozen=True)
@@ -59,19 +62,20 @@ class Comparison(Study):
     question: ClassVar[str] = "Which numbers differ between these runs by more than their intervals?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            10, "Do headline numbers differ by more than chance?", ("n_moved",),
-            "{value} of {n} tested differ, their 95 % intervals of the difference excluding 0; chance alone would give "
-            "about {null}. {fact}",
-            "{value} of {n} tested differ, their 95 % intervals of the difference excluding 0, as many as by chance "
-            "({null}).",
+            10, "Do they differ by more than chance?", ("n_moved",),
+            "{fact} In all, {value} of {n} tested differ; chance alone would give about {null}.",
+            "{value} of {n} tested differ, as many as by chance ({null}).",
+            limit="A number differs where the 95 % interval of the difference excludes 0. The models are no sample: "
+            "whatever else sets them apart (size, training, prompts) may be the cause.",
         ),
     )  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
         """Opens the records and compares them; there is nothing to keep while it is unfinished."""
         compared = open_compared(self.runs, self.labels, self.groups, self.against, progress)
-        differences = differences_table(compared)
+        differences, answered = differences_table(compared), _answers(compared)
         tables = {
+            "answers": answered,
             "differences": differences,
             "prompt_sets": sets_table(compared),
             "models": models_table(compared),
@@ -86,7 +90,7 @@ class Comparison(Study):
             tables={name: table for name, table in tables.items() if table.n_rows},
             notes=tuple(_notes(compared, differences)),
             headline=("n_moved",),
-            facts={"n_moved": clearest(differences)},
+            facts={"n_moved": in_words(differences, answered)},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -108,7 +112,7 @@ def n_moved(differences: Table) -> Scalar:
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
     n = judged.n_rows
     low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
-    null = Null("by chance alone, were the numbers independent", ALPHA * n, (low, high))
+    null = Null("what chance alone would give if the numbers were independent", ALPHA * n, (low, high))
     return Scalar.of(
         np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",
@@ -125,31 +129,48 @@ def _runs(compared: Compared) -> Table:
     return Table.from_rows(rows, {"run": LABEL, "read": LABEL, "quantised": LABEL}, "Model and prompts of every run.")
 
 
-def clearest(differences: Table) -> str:
-    """`Clearest: slope, 0.2 in b and 0.7 in a; ...`: the largest differences for their intervals.
+def _answers(compared: Compared) -> Table:
+    """What every run answers to the questions of its probes, and by which number."""
+    rows = (
+        {"question": question_of(h.probe) if each.verdict == "number" else each.question, "group": run.group,
+         "probe": h.probe, "name": h.name, "said": SAID[each.verdict].split(",")[0].rstrip(".")}
+        for run in compared.runs for each in answers(run.record, "the model") for h in [each.headline]
+    )  # fmt: skip
+    return Table.from_rows(rows, dict.fromkeys(("question", "group", "probe", "name", "said"), LABEL), "By each run.")
 
-    Of numbers that answer a probe's question, else of all; those inside their own null only where no other differs.
+
+def in_words(differences: Table, answered: Table) -> str:
+    """`Higher in b than in a: share (3 bits vs 1). No difference found between c and a: ...`.
+
+    What differs and what does not, of the numbers that answer questions; those that differ alike share a sentence.
     """
-    headline = differences.where(differences["is_headline"])
-    moved = np.flatnonzero(headline["verdict"] == "moved")
-    if not len(moved):
-        return ""
-    outside = ~((headline["null_low"] <= headline["value"]) & (headline["value"] <= headline["null_high"]))
-    answering = {probe: numbers_of(probe) for probe in dict.fromkeys(headline["probe"].tolist())}
-    answers = [name in answering[probe] for probe, name in zip(headline["probe"], headline["name"], strict=True)]
-    for preferred in (outside, np.array(answers)):
-        moved = moved[preferred[moved]] if preferred[moved].any() else moved
-    difference = headline["difference"][moved]
-    near = np.where(difference > 0, headline["difference_low"][moved], headline["difference_high"][moved])
-    with np.errstate(divide="ignore"):
-        order = np.argsort(-np.abs(difference / (difference - near)), kind="stable")
-    said: dict[str, str] = {}
-    for i in moved[order].tolist():
-        value, other = headline["value"][i], headline["value"][i] - headline["difference"][i]
-        unit, group, against = (str(headline[column][i]) for column in ("unit", "group", "against"))
-        name = label_of(headline, i)
-        said.setdefault(name, f"{name}, {with_unit(short(value), unit)} in {group} and {short(other)} in {against}")
-    return f"Clearest: {'; '.join(list(said.values())[:N_NAMED])}."
+    tested: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in differences.rows():
+        if row["verdict"] in JUDGED:
+            tested.setdefault((row["probe"], row["name"], row["against"]), []).append(row)
+    keys = dict.fromkeys((row["probe"], row["name"]) for row in answered.rows())
+    said: dict[tuple[str, tuple[str, ...], str], dict[str, str]] = {}
+    for rows in (tested[key] for asked in keys for key in tested if key[:2] == asked):
+        up, down = ([r for r in rows if r["verdict"] == "moved" and r["difference"] * s > 0] for s in (1, -1))
+        for begun, mine in zip(_BEGUN, (up, down, [] if up or down else rows), strict=True):
+            if mine:
+                sentence = begun, tuple(row["group"] for row in mine), mine[0]["against"]
+                said.setdefault(sentence, {}).setdefault(mine[0]["name"].replace("_no_first", ""), _values(mine))
+    largest = sorted(said, key=lambda sentence: -len(said[sentence]) * len(sentence[1]))[:N_SENTENCES]
+    return " ".join(
+        f"{of[0].format(about.listed([*of[1]]), of[2])}: {'; '.join([*said[of].values()][:N_NAMED])}."
+        for of in sorted(largest, key=lambda of: of[0] == _BEGUN[2])
+    )
+
+
+def _values(rows: Sequence[Mapping[str, Any]]) -> str:
+    """`share (2 to 3 bits vs 1)`: one number of several groups, and of their reference."""
+    first, values = rows[0], [row["value"] for row in rows]
+    shown = " to ".join(dict.fromkeys(short(value) for value in (min(values), max(values))))
+    is_null = all(row["null_low"] <= row["value"] <= row["null_high"] for row in rows)
+    name = label(first["probe"], first["name"], first["meaning"])
+    within = ", within its null," if is_null else ""
+    return f"{name} ({with_unit(shown, first['unit'])}{within} vs {short(first['value'] - first['difference'])})"
 
 
 def _notes(compared: Compared, differences: Table) -> list[str]:
@@ -195,16 +216,6 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             f"Differences whose null differs too (by at least half as much): {', '.join(chance)}. Sizes alone, such as "
             "the dimension of a head, can cause this: compare each value with its own null."
         )
-    common = set.intersection(*(set(run.scalars) for run in compared.runs))
-    short = [name for probe, name in compared.headline if probe != TUNNEL and (probe, name) not in common]
-    if short:
-        notes.append(f"Not every run has {', '.join(short)}.")
-    n_judged = int(np.isin(differences["verdict"], JUDGED).sum())
-    if n_judged:
-        notes.append(
-            f"{n_judged} differences have an interval, headlines and others; by chance alone about "
-            f"{math.ceil(0.05 * n_judged)} of these intervals exclude 0."
-        )
     return notes
 
 
@@ -225,15 +236,9 @@ def _over_models(n: int) -> str:
 
 def _with_their_nulls(differences: Table) -> list[str]:
     """The headline differences that moved where the null went along."""
-    moved = differences.where(differences["is_headline"] & (differences["verdict"] == "moved"))
-    found = []
-    for i in range(moved.n_rows):
-        reference = differences.where(
-            (differences["group"] == moved["against"][i])
-            & (differences["probe"] == moved["probe"][i])
-            & (differences["name"] == moved["name"][i])
-        )
-        along = (moved["null"][i] - reference["null"][0]) / moved["difference"][i]
-        if along >= 0.5:
-            found.append(f"{moved['name'][i]} ({moved['group'][i]})")
-    return found
+    nulls = {(row["group"], row["probe"], row["name"]): row["null"] for row in differences.rows()}
+    return [
+        f"{row['name']} ({row['group']})" for row in differences.rows()
+        if row["is_headline"] and row["verdict"] == "moved"
+        and (row["null"] - nulls[row["against"], row["probe"], row["name"]]) / row["difference"] >= 0.5
+    ]  # fmt: skip

@@ -81,7 +81,8 @@ def _number_rows(compared: Compared) -> Iterator[dict[str, object]]:
                 continue
             row = {"run": run.label, "group": run.group, "probe": key[0], "name": key[1], "unit": s.unit,
                    "is_headline": key in compared.headline, "p": math.nan if s.p is None else s.p,
-                   "n": math.nan if s.n is None else float(s.n), **_shown(s)}  # fmt: skip
+                   "n": math.nan if s.n is None else float(s.n), **_null_of([s])}  # fmt: skip
+            row |= dict(zip(("value", "low", "high"), (s.value, *(s.interval or (math.nan, math.nan))), strict=True))
             difference, verdict = Estimate(math.nan), ""
             if run is not first and key in first.scalars:
                 moved = shift(*key, first.scalars[key], s)
@@ -268,16 +269,11 @@ def _curves(run: Run) -> dict[_Key, _Curve]:
             depth = table[place].astype(float) / max(n_layers + _PLACE[place], 1)
             for said, rows in _slices(table, place):
                 for measure in measures:
-                    of = {
-                        "value": measure,
-                        "low": f"{measure}_low",
-                        "high": f"{measure}_high",
-                        "null": f"{measure}_null",
-                    }
                     key = (probe, name, f"{measure} ({said})" if said else measure, table.units[measure])
+                    columns = {"value": measure} | {part: f"{measure}_{part}" for part in ("low", "high", "null")}
                     found[key] = {"depth": depth[rows]} | {
                         part: table[column][rows].astype(float) if column in table else np.full(len(rows), math.nan)
-                        for part, column in of.items()
+                        for part, column in columns.items()
                     }
     return found
 
@@ -331,11 +327,6 @@ def settings_table(compared: Compared) -> Table:
 
 def _scalars(runs: Sequence[Run], key: tuple[str, str]) -> list[Scalar]:
     return [run.scalars[key] for run in runs if key in run.scalars]
-
-
-def _shown(s: Scalar) -> dict[str, object]:
-    low, high = s.interval or (math.nan, math.nan)
-    return {"value": s.value, "low": low, "high": high, **_null_of([s])}
 
 
 def _null_of(repetitions: Sequence[Scalar]) -> dict[str, object]:

@@ -94,10 +94,9 @@ def model_name(record: RunRecord) -> str:
 def heading(record: RunRecord) -> str:
     """The model's name for the top of the page, of a path only its end; of a comparison, what is compared."""
     match list(_compared(record).items()):
-        case [(reference, [group])]:
-            return f"{group} compared with {reference}"
         case [(reference, groups)]:
-            return f"{len(groups)} runs compared with {reference}"
+            those = listed(groups) if len(groups) <= _NAMED else f"{len(groups)} runs"
+            return f"{those} compared with {reference}"
     return short_name(model_name(record))
 
 
@@ -137,13 +136,8 @@ def caution(record: RunRecord) -> str:
     """What holds of every number of the record: rounded weights, arrays that nobody checked, prompts that differ."""
     if record.model.get("selfcheck"):
         return f"Captured by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
-    rounded = [(run, kinds) for run, _, kinds in _runs(record) if kinds] or [("", quantised(record))]
-    said = [
-        f"Quantised weights{f' of {run}' if run else ''} ({kinds}): all numbers describe the quantised model, not the "
-        "original."
-        for run, kinds in rounded
-        if kinds
-    ]
+    rounded = [f" of {run}" for run, _, kinds in _runs(record) if kinds] or [""] * bool(quantised(record))
+    said = [f"Quantised weights{of}: all numbers describe the quantised model, not the original." for of in rounded]
     settings = record.findings["comparison"].tables.get("settings") if _runs(record) else None
     if settings is not None and "prompts.hash" in settings["setting"]:
         said.append("The runs read different prompts: numbers can differ for this reason alone.")

@@ -119,11 +119,13 @@ def _said(record: RunRecord) -> dict[str, Any]:
     """The answers as a template takes them: the first, those after it, and the line of what cannot be told."""
     found = answers(record)
     lead, *others = settled(found) or (None,)
+    compared = side_by_side(record.findings)
     shown = [each for answer in found for each in (answer.question, answer.sentence, answer.evidence)]
+    shown += [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]
     return {
         "lead": lead, "others": others[:N_ANSWERS], "unclear": unclear(found),
         "terms": terms_of([*shown, *about.read_on(record)]),
-        "contradictions": contradictions(record.findings), "compared": side_by_side(record.findings),
+        "contradictions": contradictions(record.findings), "compared": compared,
     }  # fmt: skip
 
 

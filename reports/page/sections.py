@@ -7,7 +7,7 @@ from typing import Any
 
 from interp.errors import InterpError, UnknownName
 from interp.findings import Findings, Interval, Null, Scalar
-from interp.formatting import DASH, short
+from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
@@ -129,34 +129,44 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of one group: `▲` or `▼` where the interval of its difference from the reference excludes 0."""
+    """A number of one group and its answer by it; `mark` says how it differs from the reference, `?` is not tested."""
 
     value: str
     mark: str = ""
     is_within_null: bool = False
+    said: str = ""
 
 
-Rows = tuple[tuple[str, tuple[Cell, ...]], ...]
-"""Numbers by name, a cell for each group."""
+Rows = tuple[tuple[str, tuple[tuple[str, tuple[Cell, ...]], ...]], ...]
+"""Questions with the numbers that answer them by name, a cell for each group."""
 
 
-def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], tuple[tuple[str, Rows], ...]]:
-    """The groups of a comparison, and under each question its numbers."""
-    found: dict[str, dict[str, dict[str, Cell]]] = {}
-    groups: dict[str, None] = {}
-    for row, name in _compared(findings):
-        groups[row["group"]] = None
-        if not math.isfinite(row["value"]):
-            continue
-        mark = ("▲" if row["difference"] > 0 else "▼") if row["verdict"] == "moved" else ""
+def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], Rows]:
+    """The groups of a comparison and their answers; empty in records of earlier versions."""
+    found = {(row["probe"], row["name"], row["group"]): row for row, _ in _compared(findings)}
+    names = {(row["probe"], row["name"]): name for row, name in _compared(findings)}
+    ran = {(probe, group) for probe, _, group in found}
+    held = findings["comparison"].tables.get("answers") if found else None
+    asked: dict[str, dict[tuple[str, str], None]] = {}
+    said: dict[tuple[str, str, str], dict[str, None]] = {}
+    for row in () if held is None else held.rows():
+        if (key := (row["probe"], row["name"])) in names:
+            asked.setdefault(row["question"], {})[key] = None
+            said.setdefault((*key, row["group"]), {})[row["said"]] = None
+
+    def cell(probe: str, name: str, group: str) -> Cell:
+        row = found.get((probe, name, group))
+        if row is None or not math.isfinite(row["value"]):
+            return Cell("n/a" if (probe, group) in ran or probe == "tunnel" else "not run")
+        marks = {"moved": "▲" if row["difference"] > 0 else "▼", "within": "≈", "same": "≈"}
+        mark = marks.get(row["verdict"], "?") if row["against"] else ""
         within = bool(row["null_low"] <= row["value"] <= row["null_high"])
-        found.setdefault(row["probe"], {}).setdefault(name, {})[row["group"]] = Cell(short(row["value"]), mark, within)
-    return tuple(groups), tuple(
-        (
-            question_of(probe),
-            tuple((name, tuple(cells.get(g, Cell(DASH)) for g in groups)) for name, cells in of.items()),
-        )
-        for probe, of in found.items()
+        return Cell(short(row["value"]), mark, within, " / ".join(filter(None, said.get((probe, name, group), ()))))
+
+    groups = tuple(dict.fromkeys(group for *_, group in found)) if asked else ()
+    return groups, tuple(
+        (question, tuple((names[key], tuple(cell(*key, group) for group in groups)) for key in keys))
+        for question, keys in asked.items()
     )
 
 

@@ -10,7 +10,7 @@ from tests.paths import ROOT
 def test_a_name_of_the_file_is_taken_and_a_variant_says_what_it_leaves_out():
     assert label("attention_entropy", "sink_mass", "any meaning") == "attention to the first position"
     said = label("qk_alignment", "logit_no_first", "")
-    assert said == "advantage of attended keys by content, without the first position"
+    assert said == "selection of keys by content, without the first position"
 
 
 def test_a_number_without_a_name_is_called_by_its_meaning_or_its_name_in_words():

@@ -262,7 +262,7 @@ def drawn(record):
 def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     record = compared(tmp_path, [made("a", 1.0, card=card(0, 0.1)), made("b", 3.0, card=card(1, 0.105, d_head=2))])
     figure = drawn(record)["numbers"]
-    assert figure.title == "1 of 2 headline numbers differs"
+    assert figure.title == "1 of 2 numbers tested differs"
     said = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
     asked = ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
     assert said == [f"<b>{asked[0]}</b>", "KL from the exact posterior (bits)", f"<b>{asked[1]}</b>", "share (bits)"]
@@ -278,9 +278,9 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("values", "title"),
     [
-        ((1.0, 1.01), "None of 1 headline numbers differs by more than its interval"),
-        ((1.0, math.nan), "None of 0 headline numbers differs by more than its interval"),
-        ((3.0, 1.0), "1 of 1 headline numbers differs"),
+        ((1.0, 1.01), "None of 1 numbers tested differs"),
+        ((1.0, math.nan), "None of 0 numbers tested differs"),
+        ((3.0, 1.0), "1 of 1 numbers tested differs"),
     ],
 )
 def test_the_title_of_two_says_what_differs(tmp_path, values, title):
@@ -313,13 +313,52 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figures = drawn(record)
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
-    assert figure.title == "2 of 3 headline numbers differ"
-    assert answers(record)[0].sentence.endswith("about 0.15. Clearest: share, 3 bits in b and 1 in a.")
+    assert figure.title == "2 of 3 numbers tested differ"
+    said = answers(record)[0].sentence
+    assert said.startswith("Higher in b than in a: share (3 bits vs 1). Lower in d than in a: share (0.2 bits, within")
+    assert said.endswith("In all, 2 numbers of 3 tested differ; chance alone would give about 0.15.")
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"
     page = parse((record.path / "report.html").read_text()).text
-    assert "a b c d" in page and "share 1 ▲3 1.1 ▼0.2" in page
+    assert "a b c d" in page and "share 1 ▲3 ≈1.1 ▼0.2" in page
+
+
+def depth_correlation(value):
+    return Scalar(value, "1", (value - 0.01, value + 0.01), "bootstrap", null_reason="one draw",
+                  meaning="Spearman's ρ of attention entropy with depth")  # fmt: skip
+
+
+def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_is_marked(tmp_path):
+    def run(name, n_layers, **more):
+        plain = made(name, 1.0, layers=[0.1] * n_layers)
+        found = {"share": scalar(1.0), "correlation": depth_correlation({4: 0.5, 5: 0.9}[n_layers]), **more}
+        kept = replace(plain.findings["manifold"], scalars=found, headline=tuple(found))
+        return replace(plain, findings={"manifold": kept})
+
+    runs = [run("a", 5, lacking=scalar(1.0)), run("b", 5), run("c", 4), run("d", 5, lacking=scalar(1.0))]
+    other = {"components": Findings("components", {"mine": scalar(1.0)}, headline=("mine",))}
+    runs += [made("e", 1.0)]
+    runs[3:] = [
+        replace(each, findings=found, parameters={key: {} for key in found})
+        for each, found in zip(runs[3:], ({**runs[3].findings, **other}, other), strict=True)
+    ]
+    page = parse((compared(tmp_path, runs).path / "report.html").read_text()).text
+    assert "with depth 0.9 ≈0.9 ?0.5 ≈0.9 not run" in page and "? not tested" in page
+    assert "lacking 1 n/a n/a ≈1 not run" in page and "mine not run not run not run ?1 ?1" in page
+
+
+def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_path):
+    def run(name, value):
+        plain = replace(scalar(value), p=0.001, meaning="entropy with the first axis")
+        findings = Findings("manifold", {"entropy_correlation": plain}, headline=("entropy_correlation",))
+        return replace(made(name, 1.0), findings={"manifold": findings})
+
+    record = compared(tmp_path, [run("a", 0.8), run("b", 0.0), run("c", 0.85)])
+    assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No", "Yes"]
+    page = parse((record.path / "report.html").read_text()).text
+    assert "Does the direction of largest variance follow the next-token entropy?" in page
+    assert "No difference found" not in answers(record)[0].sentence
 
 
 def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_other_prompts(tmp_path):
@@ -330,7 +369,7 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
         for name, b in (("alike", made("b", 3.0)), ("rounded", rounded), ("other", other))
     ]
     assert "a: llama, 2 layers, 9 prompts of “mixed”" in texts[0] and "b: llama, 2 layers, 1,200 prompts" in texts[2]
-    assert ["Quantised weights of b (Q4_K)" in text for text in texts] == [False, True, True]
+    assert ["Quantised weights of b:" in text for text in texts] == [False, True, True]
     assert ["The runs read different prompts" in text for text in texts] == [False, False, True]
 
 

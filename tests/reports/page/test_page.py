@@ -99,7 +99,7 @@ def test_every_explained_term_can_stand_on_a_page():
         "tunnel:x",
         "“sula”",
         "beyond its embedding; without the first position; without the columns of largest variance",
-        "at equal k; p = 0.1; baseline",
+        "at equal k; p = 0.1; baseline, refitted on beliefs permuted between sequences",
         "the values of",
         "the next-token entropy",
     ]
