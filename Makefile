@@ -116,4 +116,4 @@ $(READY): pyproject.toml constraints.txt
 	touch .venv-newest/.ready
 
 clean:
-	rm -rf .venv .venv-bench .venv-fuzz .venv-lowest .venv-newest .venv-package runs build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-lowest .venv-newest .venv-package runs build dist .pytest_cache .ruff_cache .hypothesis
