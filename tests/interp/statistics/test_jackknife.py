@@ -8,7 +8,6 @@ from interp.statistics.jackknife import (
     deletions,
     equal_groups,
     influences,
-    on_real_line,
     spectral_intervals,
     standard_error,
     without_each_group,
@@ -158,49 +157,6 @@ def test_interval_at_a_bound_is_undefined() -> None:
     rows = np.outer(np.arange(8.0), np.ones(5))
     value = spectral_statistics(eigenvalues(scaled(rows, "centred")))
     assert np.isnan(spectral_intervals(value, deletions(rows, "centred", np.arange(8)))).all()
-
-
-def world(kind: str, d: int, rng: np.random.Generator, n: int = 75) -> np.ndarray:
-    """One data set: isotropic, or with two strong directions."""
-    rows = rng.standard_normal((n, d))
-    if kind == "spiked":
-        rows[:, :2] *= np.sqrt(d * np.array([0.5, 0.16]))
-    return rows
-
-
-def coverage(kind: str, d: int, n_worlds: int, seed: int) -> np.ndarray:
-    """How often the intervals hold the expected value at this n (on the scale they are made on)."""
-    rng = np.random.default_rng(seed)
-    many = [spectral_statistics(eigenvalues(scaled(world(kind, d, rng), "centred"))) for _ in range(1000)]
-    truth = on_real_line(np.array(many)).mean(axis=0)
-    hits = []
-    for _ in range(n_worlds):
-        rows = world(kind, d, rng)
-        value = spectral_statistics(eigenvalues(scaled(rows, "centred")))
-        bounds = on_real_line(spectral_intervals(value, deletions(rows, "centred", np.arange(75))).T)
-        hits.append((bounds[0] <= truth) & (truth <= bounds[1]))
-    return np.mean(hits, axis=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("d", [64, 256, 1024])
-def test_intervals_of_spiked_worlds_cover_at_the_nominal_rate(d: int) -> None:
-    low, high = stats.binom.interval(0.999, 200, 0.95)
-    covered = coverage("spiked", d, 200, seed=d) * 200
-    assert (covered >= low).all() and (covered <= high).all(), covered / 200
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("d", [64, 256, 1024])
-def test_intervals_of_isotropic_worlds_cover_at_least_at_the_nominal_rate(d: int) -> None:
-    """Conservative there: the leading eigenvalues have no gap between them (docs/reference/probes/manifold.md)."""
-    low = stats.binom.ppf(0.0005, 200, 0.95)
-    covered = coverage("isotropic", d, 200, seed=d) * 200
-    assert (covered >= low).all(), covered / 200
-
-
-def test_intervals_cover_in_a_few_spiked_worlds() -> None:
-    assert (coverage("spiked", 64, 60, seed=5) >= stats.binom.ppf(0.0005, 60, 0.95) / 60).all()
 
 
 @pytest.mark.parametrize(("n_units", "size"), [(75, 1), (100, 1), (101, 3), (150, 3), (151, 4), (500, 10)])

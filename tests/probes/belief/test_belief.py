@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.belief.clusters import Clusters, Gathered, dimensions_for, gather, make_clusters, silhouettes
+from interp.probes.belief.clusters import Clusters, Gathered, gather, make_clusters, silhouettes
 from interp.probes.belief.estimates import (
     position_estimate,
     score_estimates,
@@ -75,10 +75,6 @@ def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns)
 
 
 # --- conformance -----------------------------------------------------------------------------------------------------
-
-
-def test_conformance_on_texts():
-    check_probe(PROBE)
 
 
 @pytest.mark.parametrize("kind", quick(["set"], ["distribution", "set", "vector"]))
@@ -233,33 +229,6 @@ def test_rotating_the_activations_leaves_every_number():
     before, after = world(points, belief), world(points @ turn, belief)
     for name in ("r2", "r2_beyond_position", "selectivity", "tvd", "silhouette"):
         assert after[name].value == pytest.approx(before[name].value, abs=1e-5)
-
-
-# --- noise -----------------------------------------------------------------------------------------------------------
-
-
-def noise_world(seed, n=24, per=4):
-    """Sequences whose belief and activations both follow position, and are each alike within a sequence."""
-    rng = np.random.default_rng([7, seed])
-    position = np.tile(np.arange(per), n)
-    points = rng.standard_normal((n * per, 6)) + 2 * np.repeat(rng.standard_normal((n, 6)), per, axis=0)
-    points[:, 0] += 3 * position
-    strength = np.exp(np.repeat(rng.standard_normal((n, 3)), per, axis=0) + 0.5 * rng.standard_normal((n * per, 3)))
-    strength[:, 0] *= 1 + position
-    return world(points, strength / strength.sum(axis=1, keepdims=True), n_scored=per, seed=seed)
-
-
-@pytest.mark.parametrize("n_worlds", quick([15], [15, 200]))
-def test_noise_is_called_at_the_nominal_rate(n_worlds):
-    names = ("r2_p", "r2_beyond_position_p", "silhouette_p")
-    called = dict.fromkeys((*names, "components"), 0)
-    for seed in range(n_worlds):
-        found = noise_world(seed)
-        for name in names:
-            called[name] += found.tables["by_layer"][name].min() <= 0.05
-        called["components"] += found.tables["components"]["r2_p"].min() <= 0.05
-    low, high = stats.binom.ppf([0.001, 0.999], n_worlds, 0.05)
-    assert all(low <= count <= high for count in called.values()), called
 
 
 # --- parts against second formulas -----------------------------------------------------------------------------------
@@ -422,15 +391,6 @@ def test_silhouettes_equal_scikit_learn():
         np.testing.assert_allclose(found[i], silhouette_samples(points, states[i]), atol=1e-10)
     kept = states[2] >= 0
     np.testing.assert_allclose(found[2][kept], silhouette_samples(points[kept], states[2][kept]), atol=1e-10)
-
-
-def test_dimensions_hold_ninety_and_ninety_five_percent_of_the_variance():
-    rng = np.random.default_rng(0)
-    frame = np.linalg.qr(rng.standard_normal((100, 4)) - 0)[0]
-    frame -= frame.mean(axis=0)
-    frame = np.linalg.qr(frame)[0]
-    assert dimensions_for(frame * np.sqrt([60, 30.5, 5.5, 4])) == (2, 3)
-    assert dimensions_for(np.ones((5, 3))) == (0, 0)
 
 
 def told(predicted, position):

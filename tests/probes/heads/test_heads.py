@@ -284,45 +284,6 @@ def test_top_head_equals_its_definition():
     assert found.p == (1 + (np.array(gaps) >= mean[1] - mean[2]).sum()) / 100
 
 
-def rates(draw, truth, n_worlds=200, n_units=40):
-    """How often the top head is called, and its ratio's interval covers the truth."""
-    called = covered = 0
-    for seed in range(n_worlds):
-        effects = draw(np.random.default_rng([5, seed]), n_units)
-        found = top_head(effects, units(n_units, 300, seed), flips(n_units, seed=seed))
-        called += found.p <= 0.05
-        low, high = np.quantile(found.ratio_replicates, [0.025, 0.975])
-        covered += low <= truth <= high
-    return called / n_worlds, covered / n_worlds
-
-
-def test_many_heads_that_are_alike_are_told_apart_at_most_at_the_nominal_rate():
-    called, covered = rates(lambda rng, n: rng.gamma(2, 1, (n, 1)) * rng.gamma(1, 0.3, (n, 8)), 1.0)
-    assert called <= 0.05 and covered > 0.95
-
-
-def test_the_interval_of_the_ratio_covers_a_planted_one():
-    called, covered = rates(lambda rng, n: rng.gamma(2, 0.5, (n, 6)) * [4, 2, 0.5, 0.5, 0.5, 0.5], 2.0)
-    assert 0.89 <= covered <= 0.99 and called > 0.95
-
-
-def test_additive_heads_are_called_compounding_at_the_nominal_rate():
-    called = covered = 0
-    members = np.zeros((6, 8), dtype=bool)
-    for mine in members:
-        mine[np.random.default_rng(int(mine.sum())).choice(8, 4, replace=False)] = True
-    for seed in range(200):
-        rng = np.random.default_rng([7, seed])
-        singles = rng.gamma(2, 0.3, (40, 8))
-        joint = singles @ members.T + rng.normal(0, 0.5, (40, 1)) + rng.normal(0, 0.2, (40, 6))
-        found = harm_estimates(
-            Compounding.of(joint, singles, members).excess[:, None], units(40, 200, seed), flips(40, seed=seed)
-        )
-        called += found.p[0] <= 0.05
-        covered += found.interval[0, 0] <= 0 <= found.interval[1, 0]
-    assert abs(called / 200 - 0.05) < 0.05 and covered / 200 > 0.89
-
-
 def test_compounding_is_the_joint_effect_minus_its_members_own():
     singles = np.array([[1.0, 2.0, 4.0], [0.0, 1.0, 0.0]])
     members = np.array([[True, True, False], [False, True, True]])

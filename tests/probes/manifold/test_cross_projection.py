@@ -49,15 +49,6 @@ def test_domains_with_one_plane_share_it():
     assert part.tables["cross_projection"]["share"].min() > 0.9
 
 
-@pytest.mark.slow
-def test_shared_geometry_is_called_at_the_nominal_rate():
-    called = 0
-    for seed in range(100):
-        rows = np.random.default_rng(seed + 500).standard_normal((150, 12)) * np.linspace(1, 3, 12)
-        called += found_in(rows, pool_of(seed), seed, 19).scalars["shared_plane"].p <= 0.05
-    assert called <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
-
-
 def test_equal_rows_give_a_note():
     assert found_in(np.ones((150, 6)), pool_of(0)).notes == (
         "No cross-projection: in some set every row is the same point.",

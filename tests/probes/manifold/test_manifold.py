@@ -135,12 +135,6 @@ def test_a_planted_collapse_is_found_in_its_domain() -> None:
 
 
 @pytest.mark.slow
-def test_no_collapse_where_the_domains_share_their_geometry() -> None:
-    p = [QUICK.analyse(domain_capture(False, seed), {})["collapse"].p for seed in range(12)]
-    assert stats.kstest(np.array(p, dtype=float), stats.uniform.cdf).pvalue > 0.001
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "collapses"), [("different", True), ("same", False)])
 def test_the_values_of_a_mixture_tunnel_collapse_where_its_posteriors_do(preset: str, collapses: bool) -> None:
     """The exact posteriors stand in for the values: domains of another shape collapse, equal ones do not."""

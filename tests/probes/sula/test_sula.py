@@ -394,28 +394,6 @@ def test_axes_are_the_first_principal_one_and_ridge_with_the_penalty_of_left_out
     np.testing.assert_allclose(found.coordinates[:, 0], (along / along[fitting].std(axis=0)).T, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.slow
-def test_prompts_that_an_axis_was_fitted_on_do_not_judge_it():
-    """Sixteen features of noise and thirty fitting prompts: in its own half ridge finds a correlation every time."""
-    probe = replace(SMALL, axis="ridge", n_bootstrap=20)
-    found = [probe.analyse(world(bayes, per_k=12, seed=seed, needs=SMALL.needs), {}) for seed in range(12)]
-    assert sum(f["entropy_movement"].p <= 0.05 for f in found) <= 3
-    assert abs(np.mean([f["entropy_movement"].value for f in found])) < 0.15  # in-sample about 0.4
-
-
-def test_trends_of_random_walks_are_called_at_the_nominal_rate():
-    """Sequences whose coordinate wanders with no common direction, and a posterior that follows position."""
-    n, called = 150, {"evidence": 0, "entropy_within": 0}
-    for seed in range(n):
-        answers = Answers.of(many_outcomes(1.0, seed=seed, n=24, n_scored=6), OUTCOME)
-        rng = np.random.default_rng([seed, 6])
-        walks = rng.normal(size=(3, 24, 6)).cumsum(axis=2).reshape(3, -1)
-        found = movement(walks, answers, 99, 20, rng)
-        for name in called:
-            called[name] += np.nanmin(found[name].p) <= 0.05
-    assert all(1 <= count <= 16 for count in called.values()), called
-
-
 def test_a_common_trend_of_sequences_is_found():
     answers = Answers.of(many_outcomes(1.0, n=24, n_scored=6), OUTCOME)
     rng = np.random.default_rng(0)
