@@ -18,7 +18,7 @@ import interp
 from interp.cli.app import app
 from interp.editing.edit_files import resolve_edits
 from interp.edits import BypassLayer
-from interp.errors import PromptError, UnknownName, UsageError
+from interp.errors import PromptError, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.records.record import RunRecord, open_run
 from interp.running.choose_probes import choose_probes
@@ -191,15 +191,6 @@ def test_a_record_is_repeated_elsewhere_but_not_otherwise(place, calls):
     for words in (["--n-pool", "7"], ["--no-bos"], ["--model", "phi-2"], ["--set", "layer=3"], ["--revisions", "a,b"]):
         with pytest.raises(UsageError, match="the record already specifies it"):
             CliRunner().invoke(app, [*again, *words], catch_exceptions=False)
-
-
-def test_a_mistyped_keyword_is_met_with_the_nearest():
-    with pytest.raises(UnknownName, match=r"keyword of interp\.run 'n_pol'.*\n.*Did you mean n_pool"):
-        interp.run(n_pol=3)
-    with pytest.raises(UnknownName, match=r"keyword of interp\.plan 'is_timd'.*\n.*Did you mean is_timed"):
-        interp.plan(is_timd=False)
-    with pytest.raises(UnknownName, match=r"keyword of interp\.run 'probs'.*\n.*Did you mean probes"):
-        interp.run_many(["m"], options={"probs": ["manifold"]})
 
 
 def test_keywords_and_what_they_mean_are_seen_from_outside():

@@ -113,19 +113,6 @@ def test_what_was_asked_is_plain_json():
     assert spec["study"] == "toy" and spec["parameters"]["names"] == ["b", "c"]
 
 
-def test_texts_become_values_of_the_fields():
-    asked = {"sizes": "3,4", "names": "x", "is_on": "true", "model": "none", "level": "0.25"}
-    assert make_study("toy", asked) == Toy(sizes=(3, 4), names=("x",), is_on=True, level=0.25)
-
-
-@pytest.mark.parametrize(
-    "key, value", [("sizes", "1,many"), ("sizes", "1,,2"), ("sizes", 3), ("names", 3), ("way", "third")]
-)
-def test_values_that_do_not_fit_are_refused_by_field(key, value):
-    with pytest.raises(UsageError, match=f"toy.{key}"):
-        make_study("toy", {key: value})
-
-
 def test_unknown_names_suggest_the_nearest():
     with pytest.raises(UnknownName, match="Did you mean toy"):
         make_study("tory", {})

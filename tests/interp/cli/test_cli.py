@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from interp.cli.app import app, main
+from interp.cli.app import app
 from tests.reports.everything import SETTINGS
 
 FAST = [word for name, value in SETTINGS["manifold"].items() for word in ("--set", f"manifold.{name}={value}")]
@@ -15,14 +15,6 @@ FAST = [word for name, value in SETTINGS["manifold"].items() for word in ("--set
 
 def invoke(*words):
     return CliRunner().invoke(app, list(words))
-
-
-def refusal(monkeypatch, capsys, *words):
-    """Exit code and standard error of the real entry point."""
-    monkeypatch.setattr(sys, "argv", ["interp", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code, capsys.readouterr().err
 
 
 def test_run_on_the_shipped_model_ends_with_the_path_of_the_page(tmp_path):
@@ -69,35 +61,6 @@ def test_check_proves_the_shipped_model():
     result = invoke("check", "--oracle", "transformer-lens")
     assert result.exit_code == 0, result.output
     assert "FAILED" not in result.stdout and "transformer-lens" in result.stdout
-
-
-@pytest.mark.parametrize(
-    "words, code, said",
-    [
-        (("run", "--model", "pythia-410"), 2, "pythia-410m"),
-        (("run", "--probe", "manifolt"), 2, "Did you mean manifold"),
-        (("run", "--set", "manifold.scalling=x"), 2, "Did you mean scaling"),
-        (("run", "--set", "manifold.scaling=raw"), 2, "centred, zscored"),
-        (("run", "--set", "scaling"), 2, "PROBE.field=value"),
-        (("run", "--prompts", "mixed"), 2, "a wind tunnel has no text"),
-        (("run", "--model", "tunnel:bijektion-gpt-neox"), 2, "bijection"),
-        (("run", "--prompts", "absent.jsonl", "--model", "tunnel:bijection-gpt-neox"), 2, "absent.jsonl"),
-        (("report", "absent"), 1, "there is no run.json"),
-        (("reproduce-bug", "gqa"), 2, "nothing is grouped"),
-    ],
-)
-def test_wrong_words_are_refused_in_one_sentence(monkeypatch, capsys, tmp_path, words, code, said):
-    monkeypatch.chdir(tmp_path)
-    got, error = refusal(monkeypatch, capsys, *words)
-    assert (got, said in error) == (code, True), error
-    assert "Traceback" not in error
-    assert not (tmp_path / "runs").exists()
-
-
-def test_help_shows_every_command_with_an_example():
-    assert all(name in invoke("--help").stdout for name in ("run", "list", "check", "report", "reproduce-bug"))
-    for name in ("run", "list", "check", "report", "reproduce-bug"):
-        assert "Example: interp" in invoke(name, "--help").stdout
 
 
 def cpu_seconds(*words):

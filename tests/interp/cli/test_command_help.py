@@ -1,17 +1,13 @@
 """Help with examples that work, names that are nearly right, the shell's completion, and what must be trusted."""
 
-import json
 import subprocess
 import sys
 
 import pytest
-from safetensors.torch import load_file
-from torch import save
 from typer.testing import CliRunner
 
 from interp.cli import completion as completing
 from interp.cli.app import app, main
-from interp.errors import ModelError
 from interp.registry import entries
 from interp.running.choose_probes import GROUPS
 from tests.command_lines import all_commands, parsed
@@ -47,38 +43,6 @@ def test_an_example_with_an_option_that_does_not_exist_would_be_seen():
         parsed("interp run --modle pythia-410m")
     with pytest.raises(Exception, match="no such command"):
         parsed("interp tunnel fly")
-
-
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        ("run --probe manifolt", "Did you mean manifold"),
-        ("run --set manifold.scalling=zscored", "Did you mean scaling"),
-        ("run --model pythia-41m", "Did you mean pythia-410m"),
-        ("run --model tunnel:bijektion-lama", "bijection-llama"),
-        ("run --prompts sulla", "Did you mean sula"),
-        ("run --prompts mixt", "Did you mean mixed"),
-        ("plan --probe causl", "Did you mean causal"),
-        ("power --probe heeds", "Did you mean heads"),
-        ("study gradient_law", "Did you mean gradient_laws"),
-        ("study sticky_chain --set n_step=3", "Did you mean n_steps"),
-        ("replicate papper3", "Did you mean paper3"),
-        ("tunnel train bijecton", "Did you mean bijection"),
-        ("tunnel train bijection --arch lama", "Did you mean llama"),
-        ("tunnel train bijection --set n_layer=3", "Did you mean n_layers"),
-        ("tunnel rebuild bijection-lama", "bijection-llama"),
-        ("tunnel trian bijection", "Did you mean train"),
-        ("rnu", "Did you mean run"),
-        ("tunel", "Did you mean tunnel"),
-        ("run --modle x", "--model"),
-        ("check --trust-remote-cod", "--trust-remote-code"),
-    ],
-)
-def test_a_mistyped_name_is_met_with_the_nearest(monkeypatch, capsys, tmp_path, words, said):
-    monkeypatch.chdir(tmp_path)
-    code, error = refusal(monkeypatch, capsys, *words.split())
-    assert code == 2 and said in error, error
-    assert "Traceback" not in error and not (tmp_path / "runs").exists()
 
 
 def test_a_task_that_does_not_exist_is_refused_before_torch_is_imported():
@@ -146,47 +110,6 @@ def folder_model(tmp_path, word_tokenizer):
     fresh_model("llama").module.save_pretrained(folder)
     word_tokenizer.save_pretrained(folder)
     return folder
-
-
-def test_pickled_weights_are_read_only_with_the_option(monkeypatch, capsys, tmp_path, folder_model):
-    folder = tmp_path / "pickled"
-    folder.mkdir()
-    for file in folder_model.iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
-    save(load_file(folder_model / "model.safetensors"), folder / "pytorch_model.bin")
-    code, error = refusal(monkeypatch, capsys, "run", "--model", str(folder), "--out", str(tmp_path / "runs"))
-    assert code == ModelError.exit_code and "can run code" in error and "--allow-pickle" in error
-    done = CliRunner().invoke(app, ["check", "--model", str(folder), "--allow-pickle"])
-    assert done.exit_code == 0, done.output
-    (tmp_path / "prompts.txt").write_text("".join(f"w{n} w{n + 7} w3\n" for n in range(1, 41)))
-    done = CliRunner().invoke(
-        app,
-        ["run", "--model", str(folder), "--allow-pickle", "-q", "--probe", "orthogonality",
-         "--prompts", str(tmp_path / "prompts.txt"), "--draw", "0", "--out", str(tmp_path / "runs")],
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
-
-
-def test_a_repositorys_own_code_runs_only_with_the_option(monkeypatch, capsys, tmp_path, folder_model):
-    """Its code leaves a mark when it is imported."""
-    folder, mark = tmp_path / "own", tmp_path / "mark"
-    folder.mkdir()
-    for file in folder_model.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    config = json.loads((folder / "config.json").read_text())
-    named = {"AutoConfig": "mine.MyConfig", "AutoModelForCausalLM": "mine.MyModel"}
-    (folder / "config.json").write_text(json.dumps({**config, "model_type": "mine", "auto_map": named}))
-    (folder / "mine.py").write_text(
-        "from pathlib import Path\nfrom transformers import LlamaConfig, LlamaForCausalLM\n"
-        f"Path({str(mark)!r}).touch()\n"
-        "class MyConfig(LlamaConfig):\n    model_type = 'mine'\n"
-        "class MyModel(LlamaForCausalLM):\n    config_class = MyConfig\n"
-    )
-    code, error = refusal(monkeypatch, capsys, "check", "--model", str(folder))
-    assert code == 1 and "--trust-remote-code" in error and not mark.exists()
-    refusal(monkeypatch, capsys, "check", "--model", str(folder), "--trust-remote-code")
-    assert mark.exists()  # and it is a family that the toolkit does not know, which it says
 
 
 @pytest.mark.parametrize("command", ["interp run", "interp check"])

@@ -55,17 +55,35 @@ def answer(monkeypatch, capsys, words: str) -> tuple[int, str]:
         ("run --dtype int8", "bfloat16"),
         ("plan --dtype bf17", "Did you mean bfloat16"),
         (f"run {TUNNEL} --probe manifolt", "Did you mean manifold"),
-        (f"run {TUNNEL} --probes manifolt", "Did you mean manifold"),
-        ("run tunnel:bijektion-gpt-neox", "Did you mean bijection-gpt-neox"),
-        ("run pythia-411m", "pythia-410m"),
         ("run --prompts -", "standard input is empty"),
         ("help rnu", "Did you mean run"),
         ("list modles", "models"),
+        ("run --set manifold.scalling=zscored", "Did you mean scaling"),
+        ("run --set manifold.scaling=raw", "centred, zscored"),
+        ("run --set scaling", "PROBE.field=value"),
+        ("run --model tunnel:bijektion-lama", "bijection-llama"),
+        ("run --prompts sulla", "Did you mean sula"),
+        ("run --prompts mixed", "a wind tunnel has no text"),
+        (f"run --prompts absent.jsonl --model {TUNNEL}", "absent.jsonl"),
+        ("power --probe heeds", "Did you mean heads"),
+        ("study gradient_law", "Did you mean gradient_laws"),
+        ("study sticky_chain --set n_step=3", "Did you mean n_steps"),
+        ("replicate papper3", "Did you mean paper3"),
+        ("reproduce-bug gqa", "nothing is grouped"),
+        ("tunnel train bijecton", "Did you mean bijection"),
+        ("tunnel train bijection --arch lama", "Did you mean llama"),
+        ("tunnel train bijection --set n_layer=3", "Did you mean n_layers"),
+        ("tunnel rebuild bijection-lama", "bijection-llama"),
+        ("tunnel trian bijection", "Did you mean train"),
+        ("rnu", "Did you mean run"),
+        ("check --trust-remote-cod", "--trust-remote-code"),
     ],
 )
-def test_what_is_not_taken_is_answered_with_what_is(words, said, monkeypatch, capsys):
+def test_what_is_not_taken_is_answered_with_what_is(words, said, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
     code, told = answer(monkeypatch, capsys, words)
     assert code == 2 and said in told and "Traceback" not in told and "╭" not in told
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("texts", [["--prompts", "-"], ["--prompt", "w1 w2 w3", "--prompt", "w4 w5"]], ids=" ".join)
