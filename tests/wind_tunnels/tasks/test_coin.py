@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from interp.wind_tunnels.tasks.coin import Coin, next_two
 from scipy.integrate import quad
 from scipy.special import gammaln
@@ -88,21 +86,6 @@ def test_biases_follow_the_prior_and_tosses_the_biases():
     assert np.abs(noise.mean(axis=0)).max() < 0.08
     sequences = task.encode(bias, tosses)
     np.testing.assert_array_equal(sequences.columns["bias"][:, 7], bias[:, 0])
-
-
-@given(st.permutations(range(4)), st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
-def test_relabelling_outcomes_permutes_the_posterior(labels, seed):
-    concentration, labels = np.array([0.5, 1.0, 2.0, 1.5]), np.array(labels)
-    task = Coin(n_tosses=5, concentration=tuple(concentration.tolist()))
-    bias, tosses = task._draw(np.random.default_rng(seed), 6)
-    back = np.argsort(labels)
-    other = Coin(n_tosses=5, concentration=tuple(concentration[back].tolist()))
-    plain, relabelled = task.encode(bias, tosses), other.encode(bias[:, back], labels[tosses])
-    np.testing.assert_allclose(relabelled.posterior[..., labels], plain.posterior, atol=1e-15)
-    np.testing.assert_allclose(
-        relabelled.columns["bayes_entropy_bits"], plain.columns["bayes_entropy_bits"], atol=1e-12
-    )
 
 
 def test_orbits_shift_the_outcomes_where_the_prior_favours_none():

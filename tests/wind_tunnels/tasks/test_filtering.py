@@ -32,12 +32,6 @@ def test_beliefs_equal_the_sum_over_all_paths(n_states, n_symbols, n_steps):
             np.testing.assert_allclose(filtered.before[row, step], moved, atol=1e-14)
 
 
-def test_first_symbol_comes_before_any_transition():
-    initial, transition = np.array([1.0, 0.0]), np.array([[[0.0, 1.0], [1.0, 0.0]]])
-    filtered = filter_states(initial, transition, np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[0, 1, 0]]))
-    assert filtered.before.tolist() == [[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]]
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(2, 5))
 @settings(max_examples=30, deadline=None)
 def test_shared_parameters_are_the_same_parameters_for_every_sequence(seed, n_states, n_symbols):

@@ -5,12 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from interp.wind_tunnels.tasks.hmm import HMM, Chains
 
 from interp.information import entropy_bits, kl_bits
-from interp.tunnel import Sequences
 from tests.wind_tunnels.all_paths import by_all_paths
 
 SMALLEST = [
@@ -179,28 +176,6 @@ def test_one_question_is_a_part_of_both(question):
     assert one.slices == () and HMM(predict="both").vocab_size == HMM(predict=question).vocab_size
 
 
-def permuted(chains: Chains, state_labels: np.ndarray, symbol_labels: np.ndarray) -> Chains:
-    n = len(chains.states)
-    return chains.relabelled(np.tile(state_labels, (n, 1)), np.tile(symbol_labels, (n, 1)))
-
-
-@given(st.permutations(range(4)), st.permutations(range(3)), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
-def test_relabelling_states_and_symbols_permutes_the_posterior(state_labels, symbol_labels, seed):
-    task = HMM(S=4, O=3, K=6, predict="both")
-    state_labels, symbol_labels = np.array(state_labels), np.array(symbol_labels)
-    chains = task.draw(np.random.default_rng(seed), 5)
-    plain, other = task.encode(chains), task.encode(permuted(chains, state_labels, symbol_labels))
-    assert not np.array_equal(plain.tokens, other.tokens) or (np.diff(state_labels) == 1).all()
-    for name, labels in (("state", state_labels), ("symbol", symbol_labels)):
-        one, two = plain.only(name), other.only(name)
-        np.testing.assert_allclose(two.posterior[..., labels], one.posterior, atol=1e-14)
-        np.testing.assert_allclose(two.belief[..., state_labels], one.belief, atol=1e-14)
-        np.testing.assert_array_equal(two.targets - two.slice_ids[0], labels[one.targets - one.slice_ids[0]])
-    entropies = "bayes_entropy_bits"
-    np.testing.assert_allclose(plain.columns[entropies], other.columns[entropies], atol=1e-12)
-
-
 def test_relabelled_parameters_follow_their_labels():
     chains = HMM(S=3, O=2, K=4).draw(np.random.default_rng(0), 1)
     state_labels, symbol_labels = np.array([[2, 0, 1]]), np.array([[1, 0]])
@@ -260,10 +235,3 @@ def test_states_carry_information_that_the_last_symbol_lacks():
     memoryless /= memoryless.sum(axis=-1, keepdims=True)
     gap = kl_bits(sequences.posterior, memoryless).mean(axis=0)
     assert gap[0] == pytest.approx(0.0, abs=1e-12) and gap[-1] > 0.05
-
-
-def test_same_seed_gives_the_same_sequences():
-    first, second = (HMM(K=3).sample(np.random.default_rng(7), 5) for _ in range(2))
-    assert isinstance(first, Sequences)
-    np.testing.assert_array_equal(first.tokens, second.tokens)
-    assert (first.domain == "hmm").all()

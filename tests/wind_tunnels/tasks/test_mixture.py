@@ -109,19 +109,6 @@ def test_lengthened_lengthens_every_component():
     assert [task.n_positions for task in longer.tasks] == [17, 17]
 
 
-def test_relabelling_a_component_permutes_its_part_of_the_posterior():
-    mixture = Mixture([ELIMINATION, TOSSES])
-    bijection, coin = mixture.tasks
-    rng, component = np.random.default_rng(0), np.array([0, 1, 0, 1, 1])
-    keys, values = bijection._draw(rng, 2)
-    tossed = coin.sample(rng, 3)
-    labels = np.array([2, 0, 1])
-    plain = mixture._mixed(component, [bijection.encode(keys, values), tossed])
-    other = mixture._mixed(component, [bijection.encode(keys, labels[values]), tossed])
-    whole = np.concatenate([labels, [3, 4]])
-    np.testing.assert_allclose(other.posterior[..., whole], plain.posterior)
-
-
 def collapse(mixture: Mixture, seed: int) -> Collapse:
     """The domain comparison of `manifold` with the exact posteriors as the cloud, one scored position a sequence."""
     rng = np.random.default_rng(seed)

@@ -146,13 +146,6 @@ def test_curriculum_ends_in_the_task_itself_and_keeps_its_vocabulary(task):
     assert {stage.vocab_size for stage in stages} == {task.vocab_size}
 
 
-@pytest.mark.parametrize("task", [SMALL_REGRESSION, COIN], ids=str)
-def test_beliefs_are_distributions(task):
-    belief = task.sample(np.random.default_rng(0), 50).belief
-    assert belief.min() >= 0
-    np.testing.assert_allclose(belief.sum(axis=-1), 1.0, atol=1e-12)
-
-
 def test_task_without_a_length_says_so():
     class Plain(Task):
         name, vocab_size, n_positions = "plain", 2, 2
