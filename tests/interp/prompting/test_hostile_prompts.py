@@ -17,9 +17,6 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import read_prompts, resolve_prompts
 from interp.prompting.tokens import tokenise
-from interp.reductions import Mean
-from interp.running.collect_stream import collect_stream
-from tests.tiny_models import VOCAB, tiny_model
 
 TEXTS = {
     "html": '</script><script>window.hurt=1</script><img src=x onerror="alert(1)">&amp;',
@@ -127,39 +124,3 @@ def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch)
     real = type(path).read_bytes
     monkeypatch.setattr(type(path), "read_bytes", lambda self: opened.append(self) or real(self))
     assert len(read_prompts(path)) == 4 and opened == [path]
-
-
-@pytest.mark.stress
-def test_a_million_prompts_of_a_generator_are_folded_within_the_memory_of_a_few():
-    """One token each, so that a million fit in minutes; the mean is that of the tokens' own values."""
-    import psutil
-
-    model = tiny_model("llama")
-    n, rng = 1_000_000, np.random.default_rng(0)
-    ids = rng.integers(0, VOCAB, n)
-    need = Need("v", Mean())
-    process, sizes = psutil.Process(), []
-
-    def prompts():
-        for i, token in enumerate(ids):
-            if i in (100_000, n - 1):
-                sizes.append(process.memory_info().rss)
-            yield Prompt(token_ids=(int(token),))
-
-    found = collect_stream(model, prompts(), [need], tokens_per_batch=4096)
-    assert sizes[1] - sizes[0] < 50e6, f"memory grew by {(sizes[1] - sizes[0]) / 1e6:.0f} MB"
-    every = interp.collect(model, PromptSet("ids", [Prompt(token_ids=(t,)) for t in range(VOCAB)]), ["v"])[Need("v")]
-    weights = np.bincount(ids, minlength=VOCAB) / n
-    np.testing.assert_allclose(found.reduced(need)["mean"], np.einsum("lthd,t->lhd", every, weights), atol=1e-5)
-
-
-@pytest.mark.stress
-def test_a_file_of_two_hundred_thousand_rows_is_read_and_its_broken_last_line_named(tmp_path):
-    path = tmp_path / "p.csv"
-    rows = "".join(f"prompt number {i} and,{i}\n" for i in range(200_000))
-    path.write_text("text,k\n" + rows)
-    prompts = read_prompts(path)
-    assert len(prompts) == 200_000 and prompts.prompts[-1].columns == {"k": 199_999}
-    path.write_text("text,k\n" + rows + "one cell\n")
-    with pytest.raises(PromptError, match="line 200002: it has 1 cells, the header has 2"):
-        read_prompts(path)

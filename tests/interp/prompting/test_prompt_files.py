@@ -477,16 +477,6 @@ def test_arbitrary_bytes_give_prompts_or_our_own_error(tmp_path, ending, content
     check_only_our_own_errors(tmp_path, ending, content)
 
 
-@given(data=st.data())
-@FUZZ
-def test_a_damaged_parquet_file_gives_prompts_or_our_own_error(tmp_path, data):
-    content = bytearray(as_parquet(ROWS))
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(content)))
-    check_only_our_own_errors(tmp_path, ".parquet", bytes(content[:cut] if data.draw(st.booleans()) else content))
-
-
 PLAIN_TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs"]), min_size=1).filter(str.strip)
 
 

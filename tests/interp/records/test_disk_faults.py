@@ -1,24 +1,10 @@
 """Disks that are full or closed while something is written: told in words, nothing half written, earlier work kept."""
 
-import errno
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import interp
-from interp.errors import ModelError, RecordError
+from interp.errors import RecordError
 from interp.records.record import new_folder, open_run, written
-from tests.wind_tunnels.cli.test_tunnel_commands import FLAT, call
-
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-from interp.cli import main
-sys.argv = ["interp", *sys.argv[1:]]
-main()
-"""
 
 
 def record():
@@ -55,41 +41,6 @@ def test_arrays_may_be_read_by_whom_the_other_files_may_be_read(tmp_path, measur
     folder = replace(measured, findings=found).write(tmp_path / "model").path
     modes = {path.stat().st_mode for path in folder.iterdir() if path.is_file()}
     assert len(modes) == 1 and [*folder.glob("arrays.*.safetensors")]
-
-
-def test_a_training_whose_state_cannot_be_written_keeps_the_last_good_one(tmp_path, monkeypatch):
-    write, n_written = Path.write_bytes, []
-
-    def full(path, content):
-        if path.name != "draft" or ".partial" not in path.parts:  # the draft of training.pt
-            return write(path, content)
-        n_written.append(len(content))
-        if len(n_written) > 1:
-            write(path, b"some of it")
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(path, content)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_bytes", full)
-        with pytest.raises(ModelError, match=r"keeping the training.*\n  Free some space"):
-            call("train", "bijection", *FLAT, "--out", str(tmp_path), "-q")
-    assert len(n_written) == 2
-    (work,) = (tmp_path / ".partial").iterdir()
-    assert [path.name for path in work.iterdir()] == ["training.pt"]
-    call("train", "bijection", *FLAT, "--out", str(tmp_path), "-q")
-    assert (tmp_path / "bijection-gpt-neox" / "tunnel.json").is_file()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
-@pytest.mark.slow
-def test_a_limit_on_file_sizes_is_told_in_words_by_the_command(tmp_path):
-    words = ["run", "-p", "attention_entropy", "--n-pool", "20", "--out", str(tmp_path / "runs"), "-q"]
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED.format(limit=5000), *words], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "interp: writing the record to" in done.stderr and "Check free space" in done.stderr
-    assert not [path for path in (tmp_path / "runs").iterdir() if path.name != ".partial"]
 
 
 def test_a_model_of_any_name_gives_a_folder_that_every_system_takes(tmp_path):

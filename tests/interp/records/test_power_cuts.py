@@ -1,15 +1,12 @@
 """Records, unfinished work and trainings after kills and power cuts at every call: whole, or as before."""
 
-import errno
 import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from interp.errors import RecordError
 from interp.prompt import Prompt, PromptSet
 from interp.records.record import finished_record, open_run, written
 from interp.records.unfinished import PARTIAL, Unfinished
@@ -61,28 +58,6 @@ def test_a_record_survives_kills_and_power_cuts_at_any_call(tmp_path):
         if is_done:
             break
     assert step > 10 and outcomes == {0, 1}
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO])
-def test_a_record_on_a_disk_that_fails_at_any_call_is_told_and_kept_elsewhere(tmp_path, monkeypatch, number):
-    record, step = full_record(), -1
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    n_told = 0
-    while True:
-        step += 1
-        with disk_in(tmp_path, fail_at=step, error=number) as disk:
-            try:
-                written(record, disk.folder / "runs", "model")
-            except RecordError as error:
-                assert error.asked and error.fix and "what was measured is kept in" in error.found
-                kept = Path(error.found.rpartition(" kept in ")[2])
-                assert open_run(kept).to_frame().equals(record.to_frame())
-                n_told += 1
-        assert len(what_lies_in(disk.folder / "runs")) <= 1
-        if len(disk.steps) <= step:
-            break
-    assert n_told > step // 2
 
 
 def stage_in(folder: Path):

@@ -105,14 +105,6 @@ def test_an_edited_record_is_refused_in_words(tmp_path, change, said):
         open_run(tmp_path / "run")
 
 
-def test_a_truncated_record_is_refused_in_words(tmp_path):
-    small_record().write(tmp_path / "run")
-    path = tmp_path / "run" / "run.json"
-    path.write_text(path.read_text()[:100])
-    with pytest.raises(RecordError, match="cannot be read"):
-        open_run(tmp_path / "run")
-
-
 def test_a_missing_table_is_refused_in_words(tmp_path):
     small_record().write(tmp_path / "run")
     (tmp_path / "run" / "tables" / "manifold.by_layer.parquet").unlink()

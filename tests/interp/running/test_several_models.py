@@ -3,9 +3,6 @@
 import gc
 import json
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -200,22 +197,6 @@ def test_an_interrupted_sweep_that_is_repeated_ends_with_the_records_of_one_that
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_that_is_repeated_ends_with_the_records_of_one_that_was_not(tmp_path):
-    def command(out):
-        return [sys.executable, "-m", "interp", "run", "--model", ",".join(MODELS), *WORDS, "--out", str(out)]
-
-    with subprocess.Popen(command(tmp_path / "a"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert b"measured" in process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL and len(by_model(tmp_path / "a")) < 4
-    repeated = subprocess.run(command(tmp_path / "a"), capture_output=True, text=True, check=True)
-    assert f"{MODELS[0]}: found" in repeated.stdout and f"{MODELS[2]}: measured" in repeated.stdout
-    subprocess.run(command(tmp_path / "b"), capture_output=True, check=True)
-    one, other = by_model(tmp_path / "a"), by_model(tmp_path / "b")
-    assert {name: one[name] for name in MODELS} == {name: other[name] for name in MODELS}
-
-
-@pytest.mark.slow
 def test_the_command_line_says_what_became_of_each_and_exits_with_1(tmp_path):
     broken = tmp_path / "broken"
     broken.mkdir()
@@ -286,12 +267,6 @@ def test_parts_are_disjoint_make_the_whole_set_and_are_the_same_again():
     assert ids[1] != [prompt.token_ids for prompt in part_of(whole, "2/4", seed=4).prompts]
     rows = [each.posterior for each in dealt]
     assert sum(map(len, rows)) == len(whole.posterior), "what is known exactly of each goes along"
-
-
-@pytest.mark.parametrize("splits", ["1", "0", "5/4", "0/3", "half", "2/1", "-2"])
-def test_splits_that_name_no_parts_are_refused(splits):
-    with pytest.raises(UsageError, match="it names no parts"):
-        parts(splits)
 
 
 def test_one_run_reads_one_part_and_several_are_not_one_run(tmp_path):
