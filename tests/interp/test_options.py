@@ -239,7 +239,7 @@ def test_a_setting_that_no_library_takes_is_refused_in_words_for_a_name_and_for_
             choose_probes([replace(choose_probes("manifold", {})[0].probe, **{field: value})], {})
 
 
-@pytest.mark.parametrize("splits", ["99999999999", "9" * 5000, "10001", "2/1", "0", "1/0", "-2", "2.0", "²"])
+@pytest.mark.parametrize("splits", ["99999999999", "9" * 5000, "10001", "2/1", "5/4", "0", "1/0", "-2", "2.0", "²"])
 def test_splits_that_name_no_parts_are_refused_at_once(splits):
     said = CliRunner().invoke(app, ["run", "--splits", splits, "--probe", "orthogonality"])
     assert isinstance(said.exception, UsageError) and "names no parts" in said.exception.found

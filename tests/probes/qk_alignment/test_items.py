@@ -1,5 +1,7 @@
 """Attention over the items of a context on a few rows: which compare, shifts of the items, and what is reported."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from interp.probes.qk_alignment.item_findings import _scalars, _table
@@ -95,6 +97,14 @@ def test_relabellings_are_shifts_and_as_likely():
     for layer, head in np.ndindex(1, 2):
         assert test.p[layer, head] == pytest.approx((1 + (smallest <= mean[layer, head] + 1e-12).sum()) / 201)
     assert test.best == (0, int(mean[0].argmin()))
+
+
+def test_the_rows_of_a_sequence_move_on_together():
+    items, units, once = reported()
+    doubled = replace(items, **{name: np.repeat(x, 2, axis=0) for name, x in vars(items).items()})
+    both = replace(units, code=np.repeat(units.code, 2))
+    twice = compare_with_relabelled(doubled, both, 200, np.random.default_rng(2))
+    np.testing.assert_allclose(twice.relabelled_kl, once.relabelled_kl)
 
 
 @pytest.mark.parametrize(("n_units", "few"), [(16, True), (20, False)])

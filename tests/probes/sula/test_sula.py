@@ -8,7 +8,7 @@ from interp.probes.measures.answers import Answers
 from interp.probes.measures.calibration import Resamples, Slopes, calibration, kl_of_best_single
 from interp.probes.measures.exchanges import exchange_within, mean_bands, rearranged_within
 from interp.probes.sula.axes import Halved, fit_axes
-from interp.probes.sula.movement import movement
+from interp.probes.sula.movement import movement, movement_of_halves
 from interp.probes.sula.probe import Sula
 from interp.probes.sula.quantities import QUANTITIES
 from interp.probes.sula.tables import along_table, answers_table, attention_table, by_condition_table, trajectory_table
@@ -318,6 +318,10 @@ def test_axes_are_judged_by_other_clusters_in_twenty_halvings(cluster):
     for judged, along in zip(halved.judged, halved.coordinates, strict=True):
         assert not set(cluster[judged]) & set(cluster[~judged])
         np.testing.assert_allclose(along, fit_axes(points, answers, ~judged).coordinates)
+    unread = replace(halved, coordinates=np.where(halved.judged[:, None, None], halved.coordinates, 9.0))
+    everywhere, draws = np.ones(60, dtype=bool), np.random.default_rng
+    one, other = (movement_of_halves(each, answers, everywhere, 19, draws(2)) for each in (halved, unread))
+    assert all(np.array_equal(one[name].value, other[name].value, equal_nan=True) for name in one)
     by_hand = [np.mean([c[0, 0, 7] for c, j in zip(halved.coordinates, halved.judged, strict=True) if j[7]])]
     assert halved.mean[0, 0, 7] == pytest.approx(by_hand[0])
 
