@@ -146,6 +146,8 @@ def test_same_geometry_shows_no_collapse_where_symbols_are_shared():
     """Over 12 draws p is not small more often than it should be, and the changes have no common sign."""
     found = [collapse(Mixture("same"), seed) for seed in range(12)]
     assert sum(f.p[:, 0].min() <= 0.05 for f in found) <= 3  # more than 3 of 12 come by chance once in 450 times
+    largest = (found[0].permuted * [1, -1]).max(axis=1)[:, None]
+    np.testing.assert_allclose(found[0].p, (1 + (largest >= found[0].changes * [1, -1]).sum(axis=0)) / 61)
     changes = np.array([f.changes[:, 0] for f in found]).mean(axis=1)
     assert abs(changes.mean()) < 4 * changes.std() / np.sqrt(12)
 
