@@ -203,8 +203,12 @@ class _PromptMeanState(RunningState):
 
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
         starts = np.flatnonzero(np.diff(prompts, prepend=-1))  # rows of a prompt stand side by side
-        for prompt, mine in zip(prompts[starts].tolist(), np.split(rows.astype(np.float64), starts[1:]), strict=False):
-            self._take(prompt, np.asarray(mine.sum(axis=0)), len(mine))
+        if len(starts) == 0:
+            return
+        sums = np.add.reduceat(rows.astype(np.float64), starts, axis=0)
+        counts = np.diff(starts, append=len(prompts)).tolist()
+        for prompt, total, count in zip(prompts[starts].tolist(), sums, counts, strict=True):
+            self._take(prompt, total, count)
 
     def merge(self, other: Any) -> None:
         for prompt, total in other.sums.items():

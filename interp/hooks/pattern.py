@@ -6,7 +6,7 @@ Scores, exponentials and sums are float32 whatever the model computes in.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -15,6 +15,9 @@ from interp.information import BITS_PER_NAT
 
 BLOCK = 64
 """Queries per block where many rows of a sequence are wanted."""
+
+_BLOCK_ELSEWHERE = 512
+"""The same on a device that costs more to ask than to compute."""
 
 _AT_ONCE = {True: 1 << 18, False: 1 << 26}
 """Scores that are worked on at once, on the processor (in its cache) and elsewhere."""
@@ -34,26 +37,16 @@ class DonorKeys:
     first: torch.Tensor | None
     fits: torch.Tensor | None = None
 
-    @property
-    def lacking(self) -> torch.Tensor | slice:
-        """The items without a donor."""
+    def met(self, k: torch.Tensor) -> torch.Tensor:
+        """The keys that each item meets, of the items' own, `[item, kv_head, key_pos, d_head]`."""
+        lent = k[:1] if self.first is None else self.first[None, :, : k.shape[2]].to(k.dtype)
+        return torch.cat([lent, k[:-1]])
+
+    def lacking(self, k: torch.Tensor) -> torch.Tensor:
+        """Which items have no donor, `[item]`."""
         if self.fits is not None:
             return ~self.fits
-        return slice(0, int(self.first is None))
-
-    def apply(self, of: Callable[[slice, torch.Tensor], torch.Tensor], k: torch.Tensor) -> torch.Tensor:
-        """`of(items, keys)` with the keys that each item meets; none is copied.
-
-        `k` are the items' own, `[item, kv_head, key_pos, d_head]`.
-        """
-        lent = k[:1] if self.first is None else self.first[None, :, : k.shape[2]].to(k.dtype)
-        met = of(slice(0, 1), lent)
-        return met if len(k) == 1 else torch.cat([met, of(slice(1, None), k[:-1])])
-
-    def of(self, items: slice, k: torch.Tensor) -> "DonorKeys":
-        """The same of these items of the batch, `k` being the batch's own keys."""
-        fits = None if self.fits is None else self.fits[items]
-        return DonorKeys(self.first if items.start == 0 else k[items.start - 1], fits)
+        return torch.arange(len(k), device=k.device) < int(self.first is None)
 
 
 @dataclass
@@ -65,7 +58,8 @@ class AttentionCall:
     causal. A listener may replace `q`, `k` and `v`. `sink` is a learnt score for each head, `[head]`, that takes weight
     from the keys and has no value (gpt-oss). `bias` is added to the scores of every row, `[batch or 1, head, key_pos]`
     (ALiBi). Head outputs are multiplied by a `gate`, `[batch, pos, head, d_head]`. Attention rows of a call with a
-    `donor` are those that its queries would have over the donor's keys.
+    `donor` are those that its queries would have over the donor's keys: `with_met_keys` has these for its own, and says
+    which items were `lacking` a donor, `[batch]`.
     """
 
     layer: int
@@ -79,6 +73,7 @@ class AttentionCall:
     donor: DonorKeys | None = None
     bias: torch.Tensor | None = None
     gate: torch.Tensor | None = None
+    lacking: torch.Tensor | None = None
 
     @property
     def positions(self) -> torch.Tensor:
@@ -88,11 +83,56 @@ class AttentionCall:
     def of(self, items: slice) -> "AttentionCall":
         """The call of these items of the batch alone."""
         mask = None if self.mask is None else _of(self.mask, items)
-        donor = None if self.donor is None else self.donor.of(items, self.k)
         bias = None if self.bias is None else _of(self.bias, items)
         gate = None if self.gate is None else self.gate[items]
         q, k, v = self.q[items], self.k[items], self.v[items]
-        return replace(self, q=q, k=k, v=v, mask=mask, donor=donor, bias=bias, gate=gate)
+        return replace(self, q=q, k=k, v=v, mask=mask, bias=bias, gate=gate)
+
+    def with_met_keys(self) -> "AttentionCall":
+        """The same where there is no donor."""
+        if self.donor is None:
+            return self
+        return replace(self, k=self.donor.met(self.k), donor=None, lacking=self.donor.lacking(self.k))
+
+
+def are_alike(one: AttentionCall, other: AttentionCall) -> bool:
+    """Whether the calls of two layers can be `stacked`."""
+
+    def form(call: AttentionCall) -> tuple[object, ...]:
+        tensors = [None if x is None else (x.shape, x.dtype, x.device) for x in (call.q, call.k, call.sink, call.bias)]
+        return (*tensors, call.scaling, call.softcap)
+
+    return form(one) == form(other) and _is_same(one.mask, other.mask)
+
+
+def _is_same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """Whether two masks are one: layers are given views of it."""
+    if one is None or other is None:
+        return one is other
+    return one.shape == other.shape and one.stride() == other.stride() and one.data_ptr() == other.data_ptr()
+
+
+def stacked(calls: Sequence[AttentionCall]) -> AttentionCall:
+    """Calls of layers that `are_alike` as one, layer by layer along the first axis, for what queries and keys say."""
+    first, n = calls[0], len(calls)
+    if n == 1:
+        return first
+
+    def joined(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+        present = [x for x in tensors if x is not None]
+        return torch.cat(present) if present else None
+
+    def of_items(x: torch.Tensor | None) -> torch.Tensor | None:
+        return None if x is None else x.expand(len(first.q), *x.shape[1:])
+
+    mask = first.mask if first.mask is None or len(first.mask) == 1 else first.mask.repeat(n, 1, 1, 1)
+    k = torch.cat([call.k for call in calls])
+    return replace(
+        first, q=torch.cat([call.q for call in calls]), k=k, v=k, mask=mask, gate=None,
+        bias=joined([of_items(call.bias) for call in calls]),
+        sink=joined([of_items(None if call.sink is None else call.sink[None]) for call in calls]),
+        lacking=joined([call.lacking for call in calls]),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -172,17 +212,13 @@ def scaled_dots(
 ) -> torch.Tensor:
     """`dot_factor` q·k with the first `n_keys` keys, float32, `[batch, kv_head, group, row, key_pos]`.
 
-    Put into `room`, flat memory that is large enough, where there is some and the keys are the call's own.
+    Put into `room`, flat memory that is large enough, where there is some.
     """
     k = call.k[:, :, :n_keys].float()
     q = queries(call, positions).float() * dot_factor(call)  # [batch, head, row, d_head]
     grouped = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # [batch, kv_head, group * row, d_head]
-    if call.donor is not None:
-        met = call.donor.apply(lambda items, keys: torch.matmul(grouped[items], keys.transpose(-1, -2)), k)
-    else:
-        out = None if room is None else _within(room, (*grouped.shape[:-1], n_keys))
-        met = torch.matmul(grouped, k.transpose(-1, -2), out=out)
-    return met.unflatten(2, (-1, positions.shape[1]))
+    out = None if room is None else _within(room, (*grouped.shape[:-1], n_keys))
+    return torch.matmul(grouped, k.transpose(-1, -2), out=out).unflatten(2, (-1, positions.shape[1]))
 
 
 def dot_factor(call: AttentionCall) -> float:
@@ -235,7 +271,7 @@ def _shares(sink: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torc
 
     `total` is log2 of the sum of the exponentials over the keys.
     """
-    odds = total - sink.float()[:, None] * BITS_PER_NAT
+    odds = total - sink.float()[..., None] * BITS_PER_NAT
     nothing = torch.zeros_like(odds)
     return -torch.logaddexp2(nothing, -odds), -torch.logaddexp2(nothing, odds)
 
@@ -251,12 +287,13 @@ def log_pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tens
     return bits.masked_fill_(~visible[:, None], torch.nan)
 
 
-def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> PatternRows:
+def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None = None) -> PatternRows:
     """Entropies, masses and the largest weight of the rows at `positions` `[batch or 1, row]`, block by block.
 
     One row of positions serves all items of the batch, and costs less than the same for each.
     """
     call = replace(call, k=call.k.float())
+    block = block or (BLOCK if call.k.device.type == "cpu" else _BLOCK_ELSEWHERE)
     (batch, n_heads), (n_kv, n_keys) = call.q.shape[:2], call.k.shape[1:3]
     n_rows = positions.shape[1]
     sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)  # as `_Sums`, heads grouped

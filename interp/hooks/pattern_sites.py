@@ -49,7 +49,8 @@ class KeyDonors:
     def swapped(self, call: AttentionCall) -> AttentionCall:
         """The call with the keys of donors. Once a layer and batch."""
         self._coming[call.layer] = call.k[-1, :, : self._coming_of[0]].clone()
-        return replace(call, donor=DonorKeys(self._last.get(call.layer), self._fits.to(call.k.device)))
+        self._fits = self._fits.to(call.k.device)
+        return replace(call, donor=DonorKeys(self._last.get(call.layer), self._fits)).with_met_keys()
 
 
 ATTENDED = 0.5
@@ -78,7 +79,7 @@ class Contrast:
 
 def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> Contrast:
     """The contrasts of the attention rows at `positions` `[batch or 1, row]`, block by block."""
-    k_norm = _norms_of_keys(call)[:, :, None, None]
+    k_norm = _norm(call.k)[:, :, None, None]  # [batch, kv_head, 1, 1, key_pos]
     parts = [_contrast_block(call, k_norm, part) for part in positions.split(block, dim=1)]
     return Contrast(*(torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True)))
 
@@ -102,11 +103,6 @@ def _differences(cosine: torch.Tensor, s: torch.Tensor, visible: torch.Tensor) -
     unattended = visible[:, None, None] & ~attended
     cosine, s = (_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s))
     return cosine.flatten(1, 2), s.flatten(1, 2)  # [batch, head, row]
-
-
-def _norms_of_keys(call: AttentionCall) -> torch.Tensor:
-    """Lengths of the keys that each item meets, `[batch, kv_head, key_pos]`."""
-    return _norm(call.k) if call.donor is None else call.donor.apply(lambda items, keys: _norm(keys), call.k)
 
 
 def _norm(x: torch.Tensor) -> torch.Tensor:
@@ -176,7 +172,7 @@ class PatternReader:
     """
 
     def __init__(self, call: AttentionCall, positions: torch.Tensor, n_kept_keys: int, n_longest: int = 0) -> None:
-        self.call, self.positions = call, positions
+        self.call, self.positions = call.with_met_keys(), positions
         self._widths = {"pattern_log_weight": n_kept_keys, "pattern_row": n_longest}
 
     @cached_property
@@ -191,13 +187,13 @@ class PatternReader:
         """`[batch, row, head]`, or `[batch, row, head, key]` for whole rows."""
         if site in self._widths:
             return self._whole_rows(self._widths[site])
-        donor = self.call.donor
-        if (site in NULL_SITES) != (donor is not None):
-            raise ValueError(f"{site} is read {'with' if donor is None else 'without'} the keys of another prompt")
+        lacking = self.call.lacking
+        if (site in NULL_SITES) != (lacking is not None):
+            raise ValueError(f"{site} is read {'with' if lacking is None else 'without'} the keys of another prompt")
         name = site.removesuffix("_null")
         reduced = getattr(self._contrast, CONTRASTS[name]) if name in CONTRASTS else getattr(self._rows, _ROWS[name])
-        if donor is not None:
-            reduced[donor.lacking] = torch.nan  # [batch, head, row]
+        if lacking is not None:
+            reduced = reduced.masked_fill(lacking[:, None, None], torch.nan)  # [batch, head, row]
         return reduced.transpose(1, 2)
 
     def _whole_rows(self, n_keys: int) -> torch.Tensor:

@@ -4,12 +4,13 @@ Several collectors may share a pass: each reads its own items of the batch and k
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, groupby
 
 import numpy as np
 import torch
 
 from interp.errors import ModelError
-from interp.hooks.pattern import AttentionCall
+from interp.hooks.pattern import BLOCK, AttentionCall, are_alike, stacked
 from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader, kept_keys
 from interp.information import BITS_PER_NAT
 from interp.model import Model
@@ -35,6 +36,12 @@ _DECODED = {"lens_log_prob": "log_p", "lens_entropy": "entropy", "lens_kl": "kl"
 
 _DECODED_AT_ONCE = 256
 """Residual vectors that are decoded at once, at least those of one depth: the head's weights are read for them all."""
+
+_WAITING_BYTES, _WAITING_SCORES = {True: 1 << 24, False: 1 << 28}, {True: 1 << 22, False: 1 << 26}
+"""What layers that wait to be reduced together may take, on the processor and elsewhere.
+
+Each operation has its price, small as the layer may be, and each copy makes a GPU wait: one for many layers is cheaper.
+"""
 
 OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
 """Sites of a layer that also depend on what the last layer gives: an edit changes them in layers before it too."""
@@ -89,6 +96,11 @@ class Collector:
         self.n_kept_keys = kept_keys(prompts, lengths)
         self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
         self.donors = KeyDonors()
+        self._calls: list[tuple[AttentionCall, AttentionCall]] = []
+        """Of layers whose patterns are still to be read: with their own keys, and with those of other prompts."""
+        self._waiting: dict[tuple[Need, int, torch.device], list[tuple[Sequence[int], torch.Tensor]]] = {}
+        """Of a need, rows from a start on and a device: layers, and what was read there `[layer, row, ...]`."""
+        self._waiting_bytes = 0
         self.items = slice(0)
         self.followers: dict[str, torch.Tensor] = {}
 
@@ -112,7 +124,8 @@ class Collector:
         """
         self.items = slice(start, start + len(batch.ids))
         self.only_donates = only_donates
-        self._passing, self._passing_entropy = {}, []
+        self._passing, self._passing_entropy, self._calls, self._waiting = {}, [], [], {}
+        self._waiting_bytes = 0
         self.donors.begin(self.lengths[batch.prompts], self.clusters[batch.prompts])
         if only_donates:
             return
@@ -146,18 +159,41 @@ class Collector:
         for need in self._at_layer("attention", call.layer):
             rows = self._rows(need.at, z.device)
             by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
-            self._reduce(need, call.layer, by_position[rows.item, rows.position])  # [row, head, d_head]
+            self._reduce(need, [call.layer], by_position[rows.item, rows.position][None])  # [layer, row, head, d_head]
         wanted = self._at_layer("pattern", call.layer)
+        if not wanted:
+            return
         swapped = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else mine
+        if self._calls:
+            before = self._calls[-1][0]
+            if not are_alike(before, mine) or wanted != self._at_layer("pattern", before.layer):
+                self._read_patterns()
+        self._calls.append((mine, swapped))
+        n_rows = max(min(BLOCK, self.rows[need.at].padded.shape[1]) for need in wanted)
+        n_scores = len(mine.q) * mine.q.shape[1] * n_rows * mine.k.shape[2]
+        n_bytes = (mine.q.numel() + 2 * mine.k.numel()) * mine.q.element_size()
+        n = len(self._calls) + 1
+        on_cpu = z.device.type == "cpu"
+        if n * n_scores > _WAITING_SCORES[on_cpu] or n * n_bytes > _WAITING_BYTES[on_cpu]:
+            self._read_patterns()
+
+    def _read_patterns(self) -> None:
+        """Of the layers that wait for it, all at once."""
+        calls, self._calls = self._calls, []
+        if not calls:
+            return
+        layers = [call.layer for call, _ in calls]
+        both = [stacked(mine) for mine in zip(*calls, strict=True)]
+        wanted = self._at_layer("pattern", layers[0])
         for at in dict.fromkeys(need.at for need in wanted):
-            rows = self._rows(at, z.device)
-            own, null = (
-                PatternReader(each, rows.padded, self.n_kept_keys, int(self.lengths.max())) for each in (mine, swapped)
-            )
+            rows = self._rows(at, both[0].q.device)
+            positions = rows.padded if len(rows.padded) == 1 else rows.padded.repeat(len(layers), 1)
+            own, null = (PatternReader(each, positions, self.n_kept_keys, int(self.lengths.max())) for each in both)
             for need in wanted:
                 if need.at == at:
-                    reader = null if need.site in NULL_SITES else own
-                    self._reduce(need, call.layer, reader.read(need.site)[rows.item, rows.slot])  # [row, head, ...]
+                    read = (null if need.site in NULL_SITES else own).read(need.site)
+                    by_layer = read.unflatten(0, (len(layers), -1))
+                    self._reduce(need, layers, by_layer[:, rows.item, rows.slot])  # [layer, row, head, ...]
 
     def _at_layer(self, source: str, layer: int) -> list[Need]:
         return [need for need in self.by_source.get(source, ()) if layer in self.layers[need]]
@@ -173,7 +209,7 @@ class Collector:
         for need in self.by_source.get("block", ()):
             if need.site == site and layer in self.layers[need]:
                 rows = self._rows(need.at, tensor.device)
-                self._reduce(need, layer, tensor[rows.item, rows.position])
+                self._reduce(need, [layer], tensor[rows.item, rows.position][None])
 
     def scored_rows(self, normed: torch.Tensor) -> torch.Tensor:
         """The rows that logits are wanted for, from what enters the output head `[batch, pos, d_model]`.
@@ -189,7 +225,7 @@ class Collector:
             followers = self.followers[need.at].to(mine.device)
             assert self.lens is not None
             surprise = self.lens.surprise(mine[rows.item, rows.position], followers)
-            self._reduce(need, 0, surprise * BITS_PER_NAT)
+            self._reduce(need, [0], surprise[None] * BITS_PER_NAT)
         rows = self._rows("scored", mine.device)
         return mine[rows.item, rows.position]
 
@@ -207,7 +243,7 @@ class Collector:
                 )
             self._passing_entropy.append(double(entropy).cpu().numpy())
             for need in self.by_source.get("output", ()):
-                self._reduce(need, 0, self._output(need.site, log_p, start), start)
+                self._reduce(need, [0], self._output(need.site, log_p, start)[None], start)
             if "lens" in self.by_source:
                 self._read_stream(log_p.clamp_min(IMPOSSIBLE), start)
 
@@ -250,7 +286,7 @@ class Collector:
             for need in attributed:
                 for layer in self._read_here(need):
                     part = self._moving(stream[_ATTRIBUTED[need.site], layer].float(), layer + 1)  # [row, d_model]
-                    self._reduce(need, layer, (part * direction).sum(dim=-1), start)  # [row]
+                    self._reduce(need, [layer], (part * direction).sum(dim=-1)[None], start)  # [layer, row]
         decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
         wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
         n_rows, vocab = final.shape
@@ -264,7 +300,7 @@ class Collector:
                 for i, depth in enumerate(depths):
                     if depth in self._read_here(need):
                         nats = final[:, :0] if read is None else read[i]
-                        self._reduce(need, depth, nats * BITS_PER_NAT, start)
+                        self._reduce(need, [depth], nats[None] * BITS_PER_NAT, start)
 
     def _carried(self, x: torch.Tensor, depth: int) -> torch.Tensor:
         return x if self.model.lens is None else self.model.lens.carried(x, depth)
@@ -273,11 +309,30 @@ class Collector:
         """By how much a part of the stream at a depth moves what is carried: its offset belongs to no part."""
         return self._carried(part, depth) - self._carried(torch.zeros_like(part[:1]), depth)
 
-    def _reduce(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
-        if (need, layer) not in self._passing:
-            self._passing[need, layer] = self._start[need]()
-        state = self._passing[need, layer]
-        state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
+    def _reduce(self, need: Need, layers: Sequence[int], rows: torch.Tensor, start: int = 0) -> None:
+        """Take in rows `[layer, row, ...]`, those of the batch from `start` on."""
+        self._waiting.setdefault((need, start, rows.device), []).append((layers, rows))
+        self._waiting_bytes += rows.numel() * rows.element_size()
+        if self._waiting_bytes > _WAITING_BYTES[rows.device.type == "cpu"]:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Reduce the rows that wait for it, copied from their device together."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, {}, 0
+        for (need, start, _), parts in waiting.items():
+            for _, alike in groupby(parts, key=lambda part: part[1].shape[1:]):
+                of_parts, tensors = zip(*alike, strict=True)
+                rows = (torch.cat(tensors) if len(tensors) > 1 else tensors[0]).float().cpu().numpy()
+                prompts = self.rows[need.at].prompt[start : start + rows.shape[1]]
+                for layer, of_layer in zip(chain(*of_parts), rows, strict=True):
+                    if (need, layer) not in self._passing:
+                        self._passing[need, layer] = self._start[need]()
+                    self._passing[need, layer].add(of_layer, prompts)
+
+    def finish(self) -> None:
+        """Reduce what a pass has left waiting, at its end."""
+        self._read_patterns()
+        self._take_in()
 
     def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
         """All that was reduced up to the end of a batch, by name, for `restore`."""

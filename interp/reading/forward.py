@@ -279,6 +279,7 @@ def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_
         for n, collector in enumerate(collectors):
             if logits is not None and not only_donates:
                 collector.next_token(logits.chunk(len(collectors))[n])
+            collector.finish()
 
 
 def threads_of_pass(model: Model, ids: torch.Tensor) -> AbstractContextManager[None]:

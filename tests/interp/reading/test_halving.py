@@ -94,9 +94,9 @@ def test_a_reduction_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
     prompts, ids = sequences()
     failing, fold = Failing([k, k + 30]), Collector._reduce
 
-    def breaking(self, need, layer, rows, start=0):
-        failing(len(rows))
-        fold(self, need, layer, rows, start)
+    def breaking(self, need, layers, rows, start=0):
+        failing(rows.shape[1])
+        fold(self, need, layers, rows, start)
 
     monkeypatch.setattr(Collector, "_reduce", breaking)
     with pytest.warns(RuntimeWarning, match="continuing with batches of up to"):
