@@ -182,18 +182,21 @@ class Collector:
         calls, self._calls = self._calls, []
         if not calls:
             return
-        layers = [call.layer for call, _ in calls]
-        both = [stacked(mine) for mine in zip(*calls, strict=True)]
+        mine, swapped = zip(*calls, strict=True)
+        layers = [call.layer for call in mine]
+        own = stacked(mine)
+        null = own if swapped[0] is mine[0] else stacked(swapped)
         wanted = self._at_layer("pattern", layers[0])
         for at in dict.fromkeys(need.at for need in wanted):
-            rows = self._rows(at, both[0].q.device)
+            rows = self._rows(at, own.q.device)
             positions = rows.padded if len(rows.padded) == 1 else rows.padded.repeat(len(layers), 1)
-            own, null = (PatternReader(each, positions, self.n_kept_keys, int(self.lengths.max())) for each in both)
+            readers = [
+                PatternReader(each, positions, self.n_kept_keys, int(self.lengths.max())) for each in (own, null)
+            ]
             for need in wanted:
                 if need.at == at:
-                    read = (null if need.site in NULL_SITES else own).read(need.site)
-                    by_layer = read.unflatten(0, (len(layers), -1))
-                    self._reduce(need, layers, by_layer[:, rows.item, rows.slot])  # [layer, row, head, ...]
+                    read = readers[need.site in NULL_SITES].read(need.site).unflatten(0, (len(layers), -1))
+                    self._reduce(need, layers, read[:, rows.item, rows.slot])  # [layer, row, head, ...]
 
     def _at_layer(self, source: str, layer: int) -> list[Need]:
         return [need for need in self.by_source.get(source, ()) if layer in self.layers[need]]
