@@ -208,7 +208,7 @@ class _PromptMeanState(RunningState):
         sums = np.add.reduceat(rows.astype(np.float64), starts, axis=0)
         counts = np.diff(starts, append=len(prompts)).tolist()
         for prompt, total, count in zip(prompts[starts].tolist(), sums, counts, strict=True):
-            self._take(prompt, total, count)
+            self._take(prompt, np.asarray(total), count)
 
     def merge(self, other: Any) -> None:
         for prompt, total in other.sums.items():
