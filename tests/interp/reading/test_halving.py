@@ -92,7 +92,7 @@ def test_a_reduction_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
     from interp.reading.collector import Collector
 
     prompts, ids = sequences()
-    failing, fold = Failing([k, k + 30]), Collector._reduce
+    failing, fold = Failing([k, k + 20]), Collector._reduce
 
     def breaking(self, need, layers, rows, start=0):
         failing(rows.shape[1])
