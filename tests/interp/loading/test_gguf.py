@@ -170,7 +170,7 @@ def test_a_run_on_rounded_weights_is_repeated_on_them_and_says_so(rounded_file, 
     assert record.model["tensor_kinds"]["blk.1.attn_v.weight"] == "Q8_0, 8.5 bits"
     assert record.model["tensor_kinds"]["blk.1.attn_norm.weight"] == "F32, 32 bits"
     page = (record.path / "report.html").read_text()
-    assert "Quantised weights (GGUF: 16 tensors Q8_0" in page and "Q8_0, 8.5 bits" in page
+    assert "Quantised weights: all numbers describe the quantised model" in page and "Q8_0, 8.5 bits" in page
     assert "--allow-quantised" in record.spec["command"] and "allow_quantised=True" in (python(record) or "")
     shown = CliRunner().invoke(app, ["run", "--from", str(record.path), "--out", str(tmp_path / "again"), "-q"])
     assert shown.exit_code == 0, shown.output
