@@ -14,6 +14,8 @@ from typing import Any
 
 DASH = "–"
 MINUS = "−"
+BY_COLUMN = "the column "
+"""How what clusters go by begins, where a column holds their names."""
 
 _ROUNDING = 1e-12
 _LEAST_P = 1e-6
@@ -111,6 +113,32 @@ def short_name(model: str) -> str:
     """A model's name; of a path only its end. A hub id, which has one slash at most, is itself."""
     is_path = PureWindowsPath(model).anchor or model.startswith((".", "~")) or model.count("/") > 1 or "\\" in model
     return last_part(model) if is_path else model
+
+
+def of_clusters(n: int, unit: str, n_clusters: int, by: str) -> str:
+    """`288 prompts in 48 clusters, by shared wording`; `1,750 prompts of 250 problems`, by the column `problem`."""
+    those, kind = f"{n:,} {unit}{'s' * (n > 1)}", _kind(by)
+    if n_clusters == n:
+        return those
+    counted = f"{n_clusters:,} {kind or 'cluster'}{'s' * (n_clusters > 1)}"
+    return f"{those} of {counted}" if kind else f"{those} in {counted}, by {by}"
+
+
+def sample_size(n: int, unit: str, n_clusters: int, n_effective: float, by: str) -> str:
+    """What is counted where there are fewer clusters than prompts, and what they weigh by their sizes if less."""
+    each, weight, kind = n / n_clusters, round(n_effective), _kind(by)
+    sizes = f", {'' if each.is_integer() else 'about '}{round(each)} of each" if kind and weight == n_clusters else ""
+    weigh = f", which weigh as much as {weight:,} of one size" if weight < n_clusters else ""
+    return (
+        f"{of_clusters(n, unit, n_clusters, by)}{sizes}{weigh}; those of one {kind or 'cluster'} are alike, so the "
+        f"sample size is {n_clusters:,}: {kind or 'cluster'}s are resampled, permuted and split as a whole."
+    )
+
+
+def _kind(by: str) -> str:
+    """What one cluster is called, where a column names it with a word."""
+    column = by.removeprefix(BY_COLUMN)
+    return column if column != by and column.isalpha() else ""
 
 
 def text_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], further: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from interp.errors import PromptError
+from interp.formatting import BY_COLUMN, of_clusters, sample_size
 from interp.prompt import Clusters, PromptSet
 from interp.statistics.near_duplicates import THRESHOLD, in_order, linked
 
@@ -48,7 +49,7 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
                 fix=f"Name one of them, or {NONE!r}: each prompt then stands by itself.",
             )
         values = np.array([str(prompt.columns[named]) for prompt in prompts])
-        return Clusters(in_order(values), f"the column {named}")
+        return Clusters(in_order(values), f"{BY_COLUMN}{named}")
     by_itself = f"each {prompts.unit} by itself"
     if prompts.unit != "prompt":
         return Clusters(alone, by_itself)
@@ -82,12 +83,9 @@ def _short(text: str) -> str:
 
 
 def in_words(prompts: PromptSet) -> str:
-    """`288 prompts in 48 clusters, by shared wording`; where each stands by itself, their number alone."""
+    """How many prompts there are, and in how many clusters."""
     clusters, n = prompts.clusters, len(prompts)
-    those = f"{n:,} {prompts.unit}{'s' * (n > 1)}"
-    if clusters is None or clusters.n == n:
-        return those
-    return f"{those} in {clusters.n:,} cluster{'s' * (clusters.n > 1)}, by {clusters.by}"
+    return of_clusters(n, prompts.unit, n if clusters is None else clusters.n, "" if clusters is None else clusters.by)
 
 
 def described(prompts: PromptSet) -> dict[str, Any] | None:
@@ -130,16 +128,11 @@ def _n_found(prompts: PromptSet) -> int:
 
 
 def _counting(prompts: PromptSet) -> str:
-    """What is counted: clusters, with what they weigh by their sizes where that is less; or prompts, as asked."""
+    """What is counted: clusters, or prompts, as asked."""
     clusters, n_found = prompts.clusters, _n_found(prompts)
     if clusters is None or clusters.n > n_found:
         return (
             f"Each of the {in_words(prompts)} counts by itself, as asked; by shared wording there are {n_found:,} "
             "clusters, and intervals and p are too good if prompts of one are alike."
         )
-    n_effective = round(clusters.n_effective)
-    weigh = f", which weigh as much as {n_effective:,} of one size" if n_effective < n_found else ""
-    return (
-        f"{in_words(prompts)}{weigh}. Prompts of one cluster are alike, so the sample size is {n_found:,}: clusters "
-        "are resampled, permuted and split as a whole."
-    )
+    return sample_size(len(prompts), prompts.unit, clusters.n, clusters.n_effective, clusters.by)

@@ -31,6 +31,7 @@ more than half as far from its null as what would be found 80 % of the time."""
 
 _SITES = {"v": "the values of", "z": "the head outputs of", "resid": "the residual stream at"}
 _LAST = 1_000  # the place of what declares no question
+_ALL = (0.8, 1.25)  # of what a share of variance can be, with the room that slopes and skills have
 _LEAST_BITS, _NOTHING = 1e-4, ", practically nothing"
 
 
@@ -81,7 +82,8 @@ def answers(record: RunRecord, model: str = "") -> tuple[Answer, ...]:
     for probe, findings in record.findings.items():
         mine = [h for h in judged if h.probe == probe]
         parameters, n_layers = record.parameters.get(probe, {}), record.model.get("n_layers") or 0
-        said = [*_declared(findings, mine, parameters, model, n_layers)]
+        unit = str(record.prompts.get("unit") or "prompt")
+        said = [*_declared(findings, mine, parameters, model, n_layers, unit)]
         found += said or [(_LAST, number(h)) for h in mine]
     return tuple(answer for _, answer in sorted(found, key=lambda each: each[0]))
 
@@ -106,7 +108,7 @@ def number(h: Headline) -> Answer:
 
 
 def _declared(
-    findings: Findings, judged: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int
+    findings: Findings, judged: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int, unit: str
 ) -> Iterator[tuple[int, Answer]]:
     """The answers that a probe declares: of each question the first whose number is a headline."""
     cls = _class_of(findings.probe)
@@ -118,7 +120,7 @@ def _declared(
         if h is not None and said.question not in asked:
             asked.add(said.question)
             target = said.target if column == usual.get("target") else f"“{column}”"
-            words = {"model": model, "target": target, "place": _place(parameters, n_layers)}
+            words = {"model": model, "target": target, "place": _place(parameters, n_layers), "unit": unit}
             yield said.order, _answer(said, h, findings, words)
 
 
@@ -134,7 +136,8 @@ def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
     layers = parameters["layers"][0] if parameters.get("layers") else [parameters.get("layer", -1)]
     last, one = (n_layers, "depth") if site == "resid" else (n_layers - 1, "layer")
     counted = [layer + last + 1 if isinstance(layer, int) and layer < 0 else layer for layer in layers]
-    whole = {last: f"the last layer ({last})", "middle": "the middle layer", "all": "all layers"}
+    of_values = "" if site == "resid" else ", counted from 0"
+    whole = {last: f"the last layer ({one} {last}{of_values})", "middle": "the middle layer", "all": "all layers"}
     named = [whole.get(layer, f"{one} {layer}") for layer in counted]
     return f"{_SITES.get(site, 'the activations of')} {' and '.join(named)}"
 
@@ -173,11 +176,19 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
         return "depends"
     if h.standing != said.expected:
         return "opposite"
-    return "partly" if said.full and _misses(h.scalar.interval, said.full) else "yes"
+    return "partly" if _missed(said, h.scalar) else "yes"
 
 
-def _misses(interval: tuple[float, float] | None, band: tuple[float, float]) -> bool:
-    return interval is not None and (interval[1] < band[0] or interval[0] > band[1])
+def _missed(said: Sentences, s: Scalar) -> str:
+    """`below 0.8`: where the whole interval lies beside what a full yes needs, of a share of variance all of it."""
+    full = said.full or (_ALL if _is_share(s) else None)
+    if full is None or s.interval is None or (s.interval[0] <= full[1] and s.interval[1] >= full[0]):
+        return ""
+    return f"below {full[0]:g}" if s.interval[1] < full[0] else f"above {full[1]:g}"
+
+
+def _is_share(s: Scalar) -> bool:
+    return s.meaning.lower().startswith(("share of the variance", "held-out r²"))
 
 
 def _is_reversed(h: Headline, twin: Scalar) -> bool:
@@ -199,7 +210,9 @@ def _with_twins(sentence: str, h: Headline) -> str:
     for control, s in h.controls:
         turned = h.standing != "within" and s.value * h.scalar.value < 0
         said = f"{_size(s)} in the opposite direction" if turned else _value(s)
-        twins.append(f"{'but ' if _is_reversed(h, s) else ''}{control.words}: {said}")
+        beyond = control.words.removeprefix("beyond ")  # such a share is one of what is left
+        words = f"of what {beyond} leaves open" if _is_share(s) and beyond != control.words else control.words
+        twins.append(f"{'but ' if _is_reversed(h, s) else ''}{words}: {said}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
@@ -216,7 +229,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
             f"A difference of {with_unit(short(least), s.unit)} from the baseline would be found 80 % of the time, "
             f"a smaller one with more {s.n_unit}s."
         )
-    return said.limit if verdict == "yes" else ""
+    missed = f"“Partly”: beyond the baseline, but the interval lies {_missed(said, s)}, which a “Yes” needs to reach. "
+    return f"{missed * (verdict == 'partly')}{said.limit}".strip() if verdict in ("yes", "partly") else ""
 
 
 def _least(said: Sentences, s: Scalar) -> float | None:

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Control, Findings
-from interp.formatting import html_table, last_part, text_table
+from interp.formatting import html_table, last_part, sample_size, text_table
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
@@ -171,7 +171,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
     def cautions(self) -> list[str]:
         """What whoever reads a number has to know of the prompts: that there are far fewer clusters than prompts."""
         read = [self.prompts, *self.prompts.get("others", ())]
-        said = [(prompts.get("name"), (prompts.get("clusters") or {}).get("caution")) for prompts in read]
+        said = [(prompts.get("name"), _caution(prompts, prompts.get("clusters") or {})) for prompts in read]
         told = (f"“{name}”: {caution}" if len(read) > 1 else caution for name, caution in said if caution)
         return [*dict.fromkeys(told)]
 
@@ -322,6 +322,15 @@ class RunRecord(Answering, Mapping[str, Findings]):
             notes=list(findings.notes), headline=list(findings.headline),
             controls={name: list(controls) for name, controls in findings.controls.items()}, facts=dict(findings.facts),
         )  # fmt: skip
+
+
+def _caution(prompts: Mapping[str, Any], clusters: Mapping[str, Any]) -> str:
+    """Told anew from the counts where clusters are counted: earlier records have it in other words."""
+    said, n = clusters.get("caution", ""), prompts.get("n", 0)
+    if not said or clusters["n"] >= n:
+        return said
+    weight = float(clusters.get("n_effective", clusters["n"]))
+    return sample_size(n, prompts.get("unit", "prompt"), clusters["n"], weight, clusters["by"])
 
 
 def _write_table(table: Table, path: Path) -> None:

@@ -62,11 +62,11 @@ class AttentionEntropy(Probe):
     question: ClassVar[str] = "Does attention narrow with depth, and does it depend on the prompt's content?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            60, "Does the prompt's content narrow attention?",
+            60, "Does content narrow attention?",
             tuple(f"content_sharpening{twin}{where}" for where in SUFFIX.values() for twin in ("", "_no_first")),
-            "Attention entropy is {value} lower with the prompt's own keys than with another prompt's keys.",
-            "Attention entropy is no lower with the prompt's own keys than with another prompt's keys.",
-            "Attention entropy is {size} higher with the prompt's own keys than with another prompt's keys.",
+            "Attention entropy is {value} lower with the {unit}'s own keys than with another {unit}'s keys.",
+            "Attention entropy is no lower with the {unit}'s own keys than with another {unit}'s keys.",
+            "Attention entropy is {size} higher with the {unit}'s own keys than with another {unit}'s keys.",
             limit="This is a mean over all layers and heads; single heads can differ.",
         ),
     )  # fmt: skip

@@ -67,9 +67,9 @@ class QKAlignment(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             70, "Do queries select keys by their content?", ("logit", twin_of("logit")),
-            "Attended keys outweigh the others by {value} more with the prompt's own keys than with another prompt's.",
-            "Attended keys outweigh the others no more with the prompt's own keys than with another prompt's.",
-            "Attended keys outweigh the others by {size} less with the prompt's own keys than with another prompt's.",
+            "Attended keys outweigh the others by {value} more with the {unit}'s own keys than with another {unit}'s.",
+            "Attended keys outweigh the others no more with the {unit}'s own keys than with another {unit}'s.",
+            "Attended keys outweigh the others by {size} less with the {unit}'s own keys than with another {unit}'s.",
             limit="This is a mean over all layers and heads; single heads can differ.",
         ),
     )  # fmt: skip

@@ -52,7 +52,7 @@ def _held_out(table: Table, target: Target) -> Figure:
     mean, ends = float(sought.mean()), [float(sought.min()), float(sought.max())]
     chart.straight([mean, mean], ends, "null: predicting the mean", "dot")
     reading = (
-        "Each point is a held-out prompt, at the primary layer. On the dashed line the prediction is exact; a cloud "
+        "Each point is held out of the fit, at the primary layer. On the dashed line the prediction is exact; a cloud "
         "along the dotted vertical line would predict nothing."
     )
     return Figure("held_out", f"{target.title} predicted by a linear readout", reading, chart.plot, "held_out")

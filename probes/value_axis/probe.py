@@ -100,10 +100,10 @@ class ValueAxis(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of {place} explains {r2} of the variance of {target} in held-out prompts.",
-            "A linear readout of {place} explains {r2} of the variance of {target} in held-out prompts, no more than "
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s.",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s, no more than "
             "by chance.",
-            limit="What can be decoded need not be used by the model, which --probe causal tests.",
+            limit="Decodable does not mean used: “interp run --probe causal” tests whether the model uses it.",
         ),
     )  # fmt: skip
 

@@ -136,7 +136,7 @@ class Workspace(Probe):
         Sentences(
             96, "Does {model} hold its uncertainty in the directions that its prediction depends on?",
             ("uncertainty_r2",),
-            "The J-space predicts {value} of the variance of the next-token entropy on other prompts.",
+            "The J-space predicts {value} of the variance of the next-token entropy on other {unit}s.",
             "The J-space predicts the next-token entropy no better than a random subspace does.",
             limit="That it can be read there does not show that the model uses it.",
         ),

@@ -26,7 +26,7 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 from ..page import about
-from ..page.sections import question_of
+from ..page.sections import question_of, said_and_shown
 from .runs import Compared, open_compared
 from .tables import (
     MIN_MODELS,
@@ -40,9 +40,12 @@ from .tables import (
 )
 
 JUDGED = ("moved", "within")
-N_SENTENCES, N_NAMED = 3, 5
+N_SENTENCES, N_NAMED = 4, 5
 """Sentences of the answer, and numbers that each names, at most."""
-_BEGUN = ("Higher in {} than in {}", "Lower in {} than in {}", "No difference found between {} and {}")
+_BEGUN = (
+    "Higher in {0} than in {1}", "Lower in {0} than in {1}", "Shown in {0} but not in {1}",
+    "Shown in {1} but not in {0}", "No difference found between {0} and {1}",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Comparison(Study):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Do they differ by more than chance?", ("n_moved",),
-            "{fact} In all, {value} of {n} tested differ; chance alone would give about {null}.",
+            "{value} of {n} tested differ (chance: about {null}){fact}.",
             "{value} of {n} tested differ, as many as by chance ({null}).",
             limit="A number differs where the 95 % interval of the difference excludes 0. The models are no sample: "
             "whatever else sets them apart (size, training, prompts) may be the cause.",
@@ -90,7 +93,7 @@ class Comparison(Study):
             tables={name: table for name, table in tables.items() if table.n_rows},
             notes=tuple(_notes(compared, differences)),
             headline=("n_moved",),
-            facts={"n_moved": in_words(differences, answered)},
+            facts={"n_moved": in_words(differences, answered, "prompts.hash" in compared.what_varies())},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -133,17 +136,19 @@ def _answers(compared: Compared) -> Table:
     """What every run answers to the questions of its probes, and by which number."""
     rows = (
         {"question": question_of(h.probe) if each.verdict == "number" else each.question, "group": run.group,
-         "probe": h.probe, "name": h.name, "said": SAID[each.verdict].split(",")[0].rstrip(".")}
+         "probe": h.probe, "name": h.name, "said": SAID[each.verdict].rstrip(".")}
         for run in compared.runs for each in answers(run.record, "the model") for h in [each.headline]
     )  # fmt: skip
     return Table.from_rows(rows, dict.fromkeys(("question", "group", "probe", "name", "said"), LABEL), "By each run.")
 
 
-def in_words(differences: Table, answered: Table) -> str:
-    """`Higher in b than in a: share (3 bits vs 1). No difference found between c and a: ...`.
+def in_words(differences: Table, answered: Table, is_apart: bool) -> str:
+    """`. Higher in b than in a: share (3 bits vs 1). No difference found between c and a: ...`, most numbers first.
 
     What differs and what does not, of the numbers that answer questions; those that differ alike share a sentence.
+    `is_apart`: the runs read different prompts.
     """
+    _, shown = said_and_shown(answered.rows(), differences.rows())
     tested: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in differences.rows():
         if row["verdict"] in JUDGED:
@@ -151,26 +156,31 @@ def in_words(differences: Table, answered: Table) -> str:
     keys = dict.fromkeys((row["probe"], row["name"]) for row in answered.rows())
     said: dict[tuple[str, tuple[str, ...], str], dict[str, str]] = {}
     for rows in (tested[key] for asked in keys for key in tested if key[:2] == asked):
-        up, down = ([r for r in rows if r["verdict"] == "moved" and r["difference"] * s > 0] for s in (1, -1))
-        for begun, mine in zip(_BEGUN, (up, down, [] if up or down else rows), strict=True):
-            if mine:
-                sentence = begun, tuple(row["group"] for row in mine), mine[0]["against"]
-                said.setdefault(sentence, {}).setdefault(mine[0]["name"].replace("_no_first", ""), _values(mine))
+        moved = [r for r in rows if r["verdict"] == "moved"]
+        alike: dict[str, list[Mapping[str, Any]]] = {} if moved else {_BEGUN[-1]: rows}
+        for r in moved:
+            here, there = ((r["probe"], r["name"], r[of]) in shown for of in ("group", "against"))
+            if here or there:  # what neither shows is no finding
+                alike.setdefault(_BEGUN[int(r["difference"] < 0) if here and there else 3 - here], []).append(r)
+        for begun, mine in alike.items():
+            sentence = begun, tuple(row["group"] for row in mine), mine[0]["against"]
+            values = _values(mine, is_reference_first=begun == _BEGUN[3])
+            said.setdefault(sentence, {}).setdefault(mine[0]["name"].replace("_no_first", ""), values)
     largest = sorted(said, key=lambda sentence: -len(said[sentence]) * len(sentence[1]))[:N_SENTENCES]
-    return " ".join(
-        f"{of[0].format(about.listed([*of[1]]), of[2])}: {'; '.join([*said[of].values()][:N_NAMED])}."
-        for of in sorted(largest, key=lambda of: of[0] == _BEGUN[2])
+    apart = ", but the runs read different prompts, so these are not differences between the models alone"
+    return apart * is_apart + "".join(
+        f". {of[0].format(about.listed([*of[1]]), of[2])}: {'; '.join([*said[of].values()][:N_NAMED])}"
+        for of in sorted(largest, key=lambda of: of[0] == _BEGUN[-1])
     )
 
 
-def _values(rows: Sequence[Mapping[str, Any]]) -> str:
+def _values(rows: Sequence[Mapping[str, Any]], is_reference_first: bool) -> str:
     """`share (2 to 3 bits vs 1)`: one number of several groups, and of their reference."""
     first, values = rows[0], [row["value"] for row in rows]
     shown = " to ".join(dict.fromkeys(short(value) for value in (min(values), max(values))))
-    is_null = all(row["null_low"] <= row["value"] <= row["null_high"] for row in rows)
+    pair = (shown, short(first["value"] - first["difference"]))[:: -1 if is_reference_first else 1]
     name = label(first["probe"], first["name"], first["meaning"])
-    within = ", within its null," if is_null else ""
-    return f"{name} ({with_unit(shown, first['unit'])}{within} vs {short(first['value'] - first['difference'])})"
+    return f"{name} ({with_unit(pair[0], first['unit'])} vs {pair[1]})"
 
 
 def _notes(compared: Compared, differences: Table) -> list[str]:
@@ -201,8 +211,7 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             f"These runs differ in several settings ({named}); see the table settings. A difference between two runs "
             "can be attributed to a setting only if no other setting differs between them."
         )
-    sizes = {run.record.prompts.get("n") for run in compared.runs}
-    if len(sizes) > 1:
+    if len({run.record.prompts.get("n") for run in compared.runs}) > 1:
         notes.append("The runs have different numbers of prompts: spectral shares and ratios are not comparable.")
     counted = dict.fromkeys(by for run in compared.runs if (by := (run.record.prompts.get("clusters") or {}).get("by")))
     if len(counted) > 1:
@@ -210,8 +219,7 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             f"The runs resample different clusters ({'; '.join(counted)}). Their intervals and p may differ for this "
             "reason alone."
         )
-    chance = _with_their_nulls(differences)
-    if chance:
+    if chance := _with_their_nulls(differences):
         notes.append(
             f"Differences whose null differs too (by at least half as much): {', '.join(chance)}. Sizes alone, such as "
             "the dimension of a head, can cause this: compare each value with its own null."

@@ -7,7 +7,7 @@ from typing import Any
 
 from interp.errors import InterpError
 from interp.findings import Scalar
-from interp.formatting import p_equals, printable, short, short_name
+from interp.formatting import of_clusters, p_equals, printable, short, short_name
 from interp.records.record import RunRecord
 from interp.running.spec import RunSpec
 
@@ -46,7 +46,7 @@ def read_on(record: RunRecord) -> list[str]:
     """
     if is_study(record):
         return [f"{run}: {read}" for run, read, _ in _runs(record)]
-    others = [_set_in_words(each) for each in record.prompts.get("others", ())]
+    others = [_of_set(each, each.get("clusters")) for each in record.prompts.get("others", ())]
     return [*filter(None, [_sizes(record)]), prompts_in_words(record), *others]
 
 
@@ -105,21 +105,16 @@ def prompts_in_words(record: RunRecord) -> str:
     prompts = record.prompts
     if not prompts.get("n"):
         return "no prompts"
-    those, draw = _set_in_words(prompts), prompts.get("draw")
-    if draw:
-        return f"{those} (some probes: a subsample of {draw.get('n_drawn', '?')}, spread over next-token entropy)"
-    return those
+    n_drawn = (prompts.get("draw") or {}).get("n_drawn")
+    drawn = f" (some probes: a subsample of {n_drawn}, spread over next-token entropy)" if n_drawn else ""
+    return _of_set(prompts, prompts.get("clusters")) + drawn
 
 
-def _set_in_words(prompts: Mapping[str, Any]) -> str:
-    """`1,750 prompts in 250 clusters, by the column problem, of “sula”`."""
-    n, clusters = prompts["n"], prompts.get("clusters") or {"n": prompts["n"]}
-    few = f" in {clusters['n']:,} clusters, by {clusters['by']}," if clusters["n"] < n else ""
-    return _of_set(prompts, few)
-
-
-def _of_set(prompts: Mapping[str, Any], few: str = "") -> str:
-    return f"{prompts['n']:,} {prompts.get('unit', 'prompt')}s{few} of “{prompts.get('name', 'an unnamed set')}”"
+def _of_set(prompts: Mapping[str, Any], clusters: Mapping[str, Any] | None = None) -> str:
+    """`1,750 prompts of 250 problems, of “sula”`; without the clusters `1,750 prompts of “sula”`."""
+    n, by = (clusters["n"], clusters["by"]) if clusters else (prompts["n"], "")
+    those = of_clusters(prompts["n"], prompts.get("unit", "prompt"), n, by)
+    return f"{those}{',' * (n < prompts['n'])} of “{prompts.get('name', 'an unnamed set')}”"
 
 
 def python(record: RunRecord) -> str | None:
@@ -182,9 +177,8 @@ def usual_n(scalars: Sequence[Scalar]) -> str:
 
 def corrected(s: Scalar) -> str:
     """A scalar's p with what it was corrected over; empty without one."""
-    if s.p is None:
-        return ""
-    return p_equals(s.p, s.is_p_least) + (f", corrected over {s.p_over}" if s.p_over else "")
+    over = f", corrected over {s.p_over}" if s.p_over else ""
+    return "" if s.p is None else p_equals(s.p, s.is_p_least) + over
 
 
 def bibtex(record: RunRecord) -> str:

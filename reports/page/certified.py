@@ -64,7 +64,7 @@ def line(probe: str, record: RunRecord, known: Mapping[str, Any] | None = None) 
         said += f"without an effect, its headline numbers are significant in at most {most} of simulations "
         where = f"{worst['number'].replace('_', ' ')}, {worst['n_worst']} simulations “{worst['worst_world']}”"
         said += f"({where})" if worst["worst"] else f"({worst['n_worst']} of each kind)"
-    power = [x["power_1"] for x in numbers if _is_number(x["power_1"])]
+    power = [x["power_1"] for x in numbers if x["power_1"] is not None and math.isfinite(x["power_1"])]
     if power:
         said += f"; power {_range(power)} at the smallest planted effect ({found['effect']}, {found['n']})"
     poor = [f"{x['number'].replace('_', ' ')} is {x['word']}" for x in numbers if x["word"] in _SAID]
@@ -96,10 +96,6 @@ def _range(shares: Sequence[float]) -> str:
     """`0.5 to 4.5 %`, or one share where all are alike."""
     low, high = (f"{100 * x:.1f}".removesuffix(".0") for x in (min(shares), max(shares)))
     return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def _is_number(x: float | None) -> bool:
-    return x is not None and math.isfinite(x)
 
 
 def main(*folders: str) -> None:

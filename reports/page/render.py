@@ -76,8 +76,7 @@ def html(record: RunRecord) -> str:
     first = opening(drawn, said["lead"])
     style = style_sheet() + (static("static/tokens.css") if record.shown else "")
     has_figures = first is not None or any(figure.plot for section in drawn for figure in section.figures)
-    script = static("static/page.js")
-    scripts = [*([_plotly()] if has_figures else []), script]
+    scripts = [*([_plotly()] if has_figures else []), static("static/page.js")]
     scripts += [static("static/tokens.js")] if record.shown else []
     return templates_of_pages().get_template("page.html").render(
         record=record,
@@ -108,11 +107,8 @@ def html(record: RunRecord) -> str:
 def first_screen(record: RunRecord) -> str:
     """What stands above the fold of the page, without its figure, as a notebook shows it: in the notebook's colours."""
     said, strips = _said(record), {(each.probe, each.name): each.strip for each in headline(record)}
-    return (
-        templates_of_pages()
-        .get_template("notebook.html")
-        .render(record=record, about=about, title=_title(record, (), said["lead"]), strip_of=strips, **said)
-    )
+    page, title = templates_of_pages().get_template("notebook.html"), _title(record, (), said["lead"])
+    return page.render(record=record, about=about, title=title, strip_of=strips, **said)
 
 
 def _said(record: RunRecord) -> dict[str, Any]:

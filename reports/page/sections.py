@@ -1,8 +1,9 @@
 """What the page says of each probe: its question, its drawn figures, its tables and its numbers."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from interp.errors import InterpError, UnknownName
@@ -91,15 +92,11 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
         name = f"{each.probe}.{each.name}"
         truth = TRUTHS.get(name)
         drawn = strip(each.scalar, truth[0] if truth and is_tunnel else math.nan)
-        alike = () if _has_target(record, each.probe) else others
+        has_target = "target" in record.spec.get("probes", {}).get(each.probe, {})
+        alike = () if has_target else others  # the known models were read for the default
         beside = tuple((known, known.numbers[name]) for known in alike if name in known.numbers)
         found.append(Number(each.probe, each.name, each.scalar, drawn, each, beside, truth))
     return tuple(found)
-
-
-def _has_target(record: RunRecord, probe: str) -> bool:
-    """Whether the run named what a probe seeks: the known models were read for the default."""
-    return "target" in record.spec.get("probes", {}).get(probe, {})
 
 
 def _compared(findings: Mapping[str, Findings]) -> Iterator[tuple[Mapping[Any, Any], str]]:
@@ -137,37 +134,52 @@ class Cell:
     said: str = ""
 
 
+_Key = tuple[str, str, str]
+KEY = itemgetter("probe", "name", "group")
 Rows = tuple[tuple[str, tuple[tuple[str, tuple[Cell, ...]], ...]], ...]
 """Questions with the numbers that answer them by name, a cell for each group."""
 
 
 def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], Rows]:
     """The groups of a comparison and their answers; empty in records of earlier versions."""
-    found = {(row["probe"], row["name"], row["group"]): row for row, _ in _compared(findings)}
+    found = {KEY(row): row for row, _ in _compared(findings)}
     names = {(row["probe"], row["name"]): name for row, name in _compared(findings)}
     ran = {(probe, group) for probe, _, group in found}
     held = findings["comparison"].tables.get("answers") if found else None
+    answered = [] if held is None else [*held.rows()]
     asked: dict[str, dict[tuple[str, str], None]] = {}
-    said: dict[tuple[str, str, str], dict[str, None]] = {}
-    for row in () if held is None else held.rows():
+    for row in answered:
         if (key := (row["probe"], row["name"])) in names:
             asked.setdefault(row["question"], {})[key] = None
-            said.setdefault((*key, row["group"]), {})[row["said"]] = None
+    said, shown = said_and_shown(answered, found.values())
 
     def cell(probe: str, name: str, group: str) -> Cell:
         row = found.get((probe, name, group))
         if row is None or not math.isfinite(row["value"]):
             return Cell("n/a" if (probe, group) in ran or probe == "tunnel" else "not run")
         marks = {"moved": "▲" if row["difference"] > 0 else "▼", "within": "≈", "same": "≈"}
-        mark = marks.get(row["verdict"], "?") if row["against"] else ""
+        is_marked = row["verdict"] != "moved" or {(probe, name, group), (probe, name, row["against"])} & shown
+        mark = marks.get(row["verdict"], "?") if row["against"] and is_marked else ""
         within = bool(row["null_low"] <= row["value"] <= row["null_high"])
-        return Cell(short(row["value"]), mark, within, " / ".join(filter(None, said.get((probe, name, group), ()))))
+        return Cell(short(row["value"]), mark, within, " / ".join(said.get((probe, name, group), ())))
 
     groups = tuple(dict.fromkeys(group for *_, group in found)) if asked else ()
     return groups, tuple(
         (question, tuple((names[key], tuple(cell(*key, group) for group in groups)) for key in keys))
         for question, keys in asked.items()
     )
+
+
+def said_and_shown(
+    answered: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[Any, Any]]
+) -> tuple[dict[_Key, dict[str, None]], set[_Key]]:
+    """What each number answers, and which stand out: by that, and where one answers nothing by the band of its null."""
+    said: dict[_Key, dict[str, None]] = {}
+    for row in answered:
+        if row["said"]:
+            said.setdefault(KEY(row), {})[row["said"]] = None
+    within = {KEY(row): row["null_low"] <= row["value"] <= row["null_high"] for row in rows}
+    return said, {k for k in within if (said[k].keys() - {"No", "Not shown"} if k in said else not within[k])}
 
 
 def question_of(probe: str) -> str:
@@ -216,8 +228,7 @@ def _figures(record: RunRecord, name: str, findings: Findings) -> tuple[str, tup
         reason = (
             f"{error.asked}: {error.found}" if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"
         )
-        problem = f"The installed {kind} “{name}” cannot draw these findings ({reason})."
-        return question, (), problem
+        return question, (), f"The installed {kind} “{name}” cannot draw these findings ({reason})."
 
 
 def _drawn(probe: str, figure: Figure, tables: Mapping[str, Listing], shown: set[str | None]) -> Drawn:

@@ -3,17 +3,12 @@
 import re
 import tomllib
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
+
+_TERMS = tomllib.loads(Path(__file__).with_name("terms.toml").read_text(encoding="utf-8"))
 
 
 def terms_of(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """The terms that occur in some texts, with their meanings."""
     shown = "\n".join(texts)
-    found = [(term, of["meaning"]) for term, of in _terms().items() if re.search(of["pattern"], shown, re.IGNORECASE)]
-    return tuple(found)
-
-
-@cache
-def _terms() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("terms.toml").read_text(encoding="utf-8"))
+    return tuple((term, of["meaning"]) for term, of in _TERMS.items() if re.search(of["pattern"], shown, re.IGNORECASE))

@@ -44,7 +44,9 @@ def test_frames_are_found_by_their_wording_and_said() -> None:
     assert in_words(found) == "24 prompts in 9 clusters, by shared wording"
     assert list(found.clusters.n_at) == [0.25, 0.5, 1.0] and found.clusters.n_at[1.0] == 24
     counting, wording = notes_of(found)
-    assert counting.startswith("24 prompts in 9 clusters, by shared wording, which weigh as much as 5 of one size. ")
+    assert counting.startswith(
+        "24 prompts in 9 clusters, by shared wording, which weigh as much as 5 of one size; those of "
+    )
     assert "at a quarter the clusters would be" in wording and "at all of them 24" in wording
     assert "6 prompts, such as 'Ann saw the dog" in wording and "which share 7 of 8 pairs" in wording
     assert "--cluster COLUMN" in wording and "--cluster none" in wording
@@ -70,9 +72,17 @@ def test_a_column_or_the_user_goes_before_the_wording(columns, cluster, by, n) -
 @pytest.mark.parametrize(
     ("column", "cluster", "said"),
     [
-        ([i // 2 for i in range(24)], None, "24 prompts in 12 clusters, by the column cluster. Prompts"),
-        ([i // 6 for i in range(24)], None, "24 prompts in 4 clusters, by the column cluster. Prompts"),
-        ([max(i - 15, 0) for i in range(24)], None, "9 clusters, by the column cluster, which weigh as much as 2 of"),
+        (
+            [i // 2 for i in range(24)],
+            None,
+            "24 prompts of 12 clusters, 2 of each; those of one cluster are alike, so the sample size is 12",
+        ),
+        ([i // 6 for i in range(24)], None, "24 prompts of 4 clusters, 6 of each; those"),
+        (
+            [max(i - 15, 0) for i in range(24)],
+            None,
+            "24 prompts of 9 clusters, which weigh as much as 2 of one size; those",
+        ),
         ([max(i - 10, 0) for i in range(24)], None, ""),
         (range(24), None, ""),
         (

@@ -85,6 +85,17 @@ def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes(interval, verdict):
     assert answer.verdict == verdict and answer.said.startswith(SAID[verdict])
 
 
+@pytest.mark.parametrize(("interval", "verdict"), [((0.2, 0.4), "partly"), ((0.7, 0.85), "yes")])
+def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(interval, verdict):
+    share = replace(YES, unit="fraction", interval=interval, meaning="Share of the variance that a readout explains.")
+    rest = (Control("beyond the last token", "rest"),)
+    findings = Findings("value_axis", {"r2": share, "rest": share}, headline=("r2",), controls={"r2": rest})
+    (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
+    assert answer.verdict == verdict and "in held-out sequences (of what the last token leaves open: 1)" in answer.said
+    assert ("the interval lies below 0.8, which a “Yes” needs" in answer.change) == (verdict == "partly")
+    assert "Decodable does not mean used" in answer.change
+
+
 @pytest.mark.parametrize(("value", "verdict"), [(0.02, "no"), (-0.19, "no"), (0.19, "unshown")])
 def test_what_would_often_be_missed_is_not_denied(value, verdict):
     """Of this null and interval a difference of 0.243 bits would be found 80 % of the time."""
@@ -151,10 +162,10 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
     n = made_record().model["n_layers"]
     assert n > 4
     assert [text.split(" explains")[0].removeprefix("A linear readout of ") for text in said] == [
-        f"the values of the last layer ({n - 1})",
+        f"the values of the last layer (layer {n - 1}, counted from 0)",
         "the values of layer 1",
         f"the values of layer {n - 2}",
-        f"the residual stream at the last layer ({n})",
+        f"the residual stream at the last layer (depth {n})",
         "the residual stream at depth 3",
         f"the residual stream at depth {n - 1}",
     ]

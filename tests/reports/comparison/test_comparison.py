@@ -315,8 +315,10 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figure = figures["numbers"]
     assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
-    assert said.startswith("Higher in b than in a: share (3 bits vs 1). Lower in d than in a: share (0.2 bits, within")
-    assert said.endswith("In all, 2 numbers of 3 tested differ; chance alone would give about 0.15.")
+    assert said == (
+        "2 numbers of 3 tested differ (chance: about 0.15). Higher in b than in a: share (3 bits vs 1). Shown in a but "
+        "not in d: share (1 bits vs 0.2)."
+    )
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"
@@ -355,7 +357,7 @@ def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_pat
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     record = compared(tmp_path, [run("a", 0.8), run("b", 0.0), run("c", 0.85)])
-    assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No", "Yes"]
+    assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No, the opposite", "Yes"]
     page = parse((record.path / "report.html").read_text()).text
     assert "Does the direction of largest variance follow the next-token entropy?" in page
     assert "No difference found" not in answers(record)[0].sentence

@@ -94,13 +94,13 @@ def test_a_page_explains_the_terms_of_its_answers_and_no_others():
 def test_every_explained_term_can_stand_on_a_page():
     declared = [said for probe in registry.entries("probe") for said in registry.load_entry("probe", probe).sentences]
     texts = [text for said in declared for text in (said.question, said.yes, said.no, said.opposite)]
-    texts += [f"tunnel:{task}-gpt-neox, beyond the last token" for task in registry.entries("tunnel")]
+    texts += [f"tunnel:{task}-gpt-neox, of what the last token leaves open" for task in registry.entries("tunnel")]
     texts += [
         "tunnel:x",
         "“sula”",
-        "beyond its embedding; without the first position; without the columns of largest variance",
+        "of what its embedding leaves open; without the first position; without the columns of largest variance",
         "at equal k; p = 0.1; baseline, refitted on beliefs permuted between sequences",
-        "the values of",
+        "the values of, another prompt's keys",
         "the next-token entropy",
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
@@ -252,16 +252,21 @@ def test_few_clusters_are_told_above_the_numbers_and_explained_with_the_prompts_
         {
             "name": "sula",
             "n": 8,
-            "clusters": {"n": 2, "by": "problem", "caution": "8 in 2"},
+            "clusters": {"n": 2, "by": "the column problem", "caution": "8 in 2"},
             "notes": ["a note of the other"],
         }
     ]
-    clusters = {"n": 48, "by": "shared wording", "caution": "288 <in> 48", "examples": ["one and another"]}
+    clusters = {"n": 48, "by": "shared <wording>", "caution": "288 in 48", "examples": ["one and another"]}
     prompts = {"name": "mixed", "n": 288, "clusters": clusters, "notes": ["how <they> were found"], "others": others}
     page, plain = parse(html(replace(record, prompts=prompts))), parse(html(record))
     n_warned = [sum(e.attributes.get("class") == "notice warning small" for e in p.all("p")) for p in (page, plain)]
     assert n_warned[0] == n_warned[1] + 2
-    for words in ("288 <in> 48", "8 in 2", "how <they> were found", "a note of the other"):
+    for words in (
+        "288 prompts in 48 clusters, by shared <wording>; those",
+        "8 prompts of 2 problems, 4 of each; those",
+        "how <they> were found",
+        "a note of the other",
+    ):
         assert words in page.text
     assert "one and another" not in page.text and "{'" not in page.text
 
