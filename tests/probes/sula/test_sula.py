@@ -86,6 +86,17 @@ def test_a_bayesian_reader_has_slope_one_and_full_skill():
     assert found["slope"].null.band[1] < 0.5
 
 
+def test_nulls_of_shares_follow_from_those_of_their_errors():
+    capture = world(bayes)
+    found, answers = measured(capture), Answers.of(capture, OUTCOME)
+    exact = answers.entropy_exact
+    constants = {"kl": kl_of_best_single(answers).mean(), "entropy_error": np.abs(exact - np.median(exact)).mean()}
+    for share, error in (("kl_skill", "kl"), ("skill", "entropy_error")):
+        low, high = found[error].null.band
+        expected = (1 - high / constants[error], 1 - low / constants[error])
+        assert found[share].null.band == pytest.approx(expected)
+
+
 def test_a_constant_reader_has_no_skill():
     capture = world(bayes)
     answers = Answers.of(capture, OUTCOME)
