@@ -327,7 +327,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
 def _caution(prompts: Mapping[str, Any], clusters: Mapping[str, Any]) -> str:
     """Told anew from the counts where clusters are counted: earlier records have it in other words."""
     said, n = clusters.get("caution", ""), prompts.get("n", 0)
-    if not said or clusters["n"] >= n:
+    if not said or clusters.get("n", n) >= n:
         return said
     weight = float(clusters.get("n_effective", clusters["n"]))
     return sample_size(n, prompts.get("unit", "prompt"), clusters["n"], weight, clusters["by"])
