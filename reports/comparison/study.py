@@ -40,7 +40,7 @@ from .tables import (
 )
 
 JUDGED = ("moved", "within")
-N_SENTENCES, N_NAMED = 4, 5
+N_SENTENCES, N_NAMED = 3, 3
 """Sentences of the answer, and numbers that each names, at most."""
 _BEGUN = (
     "Higher in {0} than in {1}", "Lower in {0} than in {1}", "Shown in {0} but not in {1}",
