@@ -7,7 +7,7 @@ Scores, exponentials and sums are float32 whatever the model computes in.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import InitVar, dataclass, fields, replace
 
 import torch
 
@@ -16,11 +16,8 @@ from interp.information import BITS_PER_NAT
 BLOCK = 64
 """Queries per block where many rows of a sequence are wanted."""
 
-_BLOCK_ELSEWHERE = 512
-"""The same on a device that costs more to ask than to compute."""
-
-_AT_ONCE = {True: 1 << 18, False: 1 << 26}
-"""Scores that are worked on at once, on the processor (in its cache) and elsewhere."""
+_BLOCKS, _AT_ONCE = {True: BLOCK, False: 512}, {True: 1 << 18, False: 1 << 26}
+"""The same, and scores that are worked on at once, on the processor (in its cache) and elsewhere."""
 
 FAR_BELOW = -1e30
 """Score of a key that cannot be seen: its exponential is exactly zero and, unlike −inf, times zero is zero."""
@@ -57,9 +54,8 @@ class AttentionCall:
     before grouped heads are repeated. `mask` is True where a key is seen, `[batch or 1, 1, pos, key_pos]`; None means
     causal. A listener may replace `q`, `k` and `v`. `sink` is a learnt score for each head, `[head]`, that takes weight
     from the keys and has no value (gpt-oss). `bias` is added to the scores of every row, `[batch or 1, head, key_pos]`
-    (ALiBi). Head outputs are multiplied by a `gate`, `[batch, pos, head, d_head]`. Attention rows of a call with a
-    `donor` are those that its queries would have over the donor's keys: `with_met_keys` has these for its own, and says
-    which items were `lacking` a donor, `[batch]`.
+    (ALiBi). Head outputs are multiplied by a `gate`, `[batch, pos, head, d_head]`. A call that is made with a `donor`
+    has the donor's keys, and says which items are `lacking` one, `[batch]`.
     """
 
     layer: int
@@ -70,10 +66,14 @@ class AttentionCall:
     mask: torch.Tensor | None = None
     softcap: float | None = None
     sink: torch.Tensor | None = None
-    donor: DonorKeys | None = None
+    donor: InitVar[DonorKeys | None] = None
     bias: torch.Tensor | None = None
     gate: torch.Tensor | None = None
     lacking: torch.Tensor | None = None
+
+    def __post_init__(self, donor: DonorKeys | None) -> None:
+        if donor is not None:
+            self.k, self.lacking = donor.met(self.k), donor.lacking(self.k)
 
     @property
     def positions(self) -> torch.Tensor:
@@ -85,14 +85,9 @@ class AttentionCall:
         mask = None if self.mask is None else _of(self.mask, items)
         bias = None if self.bias is None else _of(self.bias, items)
         gate = None if self.gate is None else self.gate[items]
+        lacking = None if self.lacking is None else self.lacking[items]
         q, k, v = self.q[items], self.k[items], self.v[items]
-        return replace(self, q=q, k=k, v=v, mask=mask, bias=bias, gate=gate)
-
-    def with_met_keys(self) -> "AttentionCall":
-        """The same where there is no donor."""
-        if self.donor is None:
-            return self
-        return replace(self, k=self.donor.met(self.k), donor=None, lacking=self.donor.lacking(self.k))
+        return replace(self, q=q, k=k, v=v, mask=mask, bias=bias, gate=gate, lacking=lacking)
 
 
 def are_alike(one: AttentionCall, other: AttentionCall) -> bool:
@@ -293,7 +288,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None 
     One row of positions serves all items of the batch, and costs less than the same for each.
     """
     call = replace(call, k=call.k.float())
-    block = block or (BLOCK if call.k.device.type == "cpu" else _BLOCK_ELSEWHERE)
+    block = block or _BLOCKS[call.k.device.type == "cpu"]
     (batch, n_heads), (n_kv, n_keys) = call.q.shape[:2], call.k.shape[1:3]
     n_rows = positions.shape[1]
     sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)  # as `_Sums`, heads grouped

@@ -50,7 +50,7 @@ class KeyDonors:
         """The call with the keys of donors. Once a layer and batch."""
         self._coming[call.layer] = call.k[-1, :, : self._coming_of[0]].clone()
         self._fits = self._fits.to(call.k.device)
-        return replace(call, donor=DonorKeys(self._last.get(call.layer), self._fits)).with_met_keys()
+        return replace(call, donor=DonorKeys(self._last.get(call.layer), self._fits))
 
 
 ATTENDED = 0.5
@@ -172,7 +172,7 @@ class PatternReader:
     """
 
     def __init__(self, call: AttentionCall, positions: torch.Tensor, n_kept_keys: int, n_longest: int = 0) -> None:
-        self.call, self.positions = call.with_met_keys(), positions
+        self.call, self.positions = call, positions
         self._widths = {"pattern_log_weight": n_kept_keys, "pattern_row": n_longest}
 
     @cached_property
