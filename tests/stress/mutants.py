@@ -45,6 +45,8 @@ MOST_FILES = 4
 
 _OF_EVERY_PROBE = ("conformance", "refused_fields", "figures", "flags", "degenerate")
 EVERY_PROBE = tuple(f"tests/probes/test_{name}.py" for name in _OF_EVERY_PROBE)
+EVERY_NUMBER = ("tests/probes/test_numbers_stay.py",)
+"""Of every module that a run goes through, last."""
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -151,9 +153,8 @@ def tests_of(path: str) -> tuple[str, ...]:
     A module that lies flat in its package has no room, and one that no test imports those of a module that imports it.
     """
     found = _tests_beside(path) or next(filter(None, map(_tests_beside, _importers(path))), ())
-    return tuple(
-        dict.fromkeys([*found, *(EVERY_PROBE if path.startswith("probes/") and "simulations" not in path else ())])
-    )
+    every_probe = EVERY_PROBE if path.startswith("probes/") and "simulations" not in path else ()
+    return tuple(dict.fromkeys([*found, *every_probe, *(() if path.startswith("reports/") else EVERY_NUMBER)]))
 
 
 def _tests_beside(path: str) -> tuple[str, ...]:
