@@ -207,14 +207,6 @@ class RunOptions:
         ),
     ] = ()  # fmt: skip
     report: Annotated[bool, Option("--report/--no-report", "Draw the page of the record.", recorded=False)] = True
-    resume: Annotated[
-        bool,
-        Option(
-            "--resume",
-            "Fail if there is no interrupted run. The same command resumes one without this option too.",
-            recorded=False,
-        ),
-    ] = False
     quiet: Annotated[bool, Option("--quiet", "Print only the path of the report.", "-q", recorded=False)] = False
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ PACKAGES = ("interp", *SIBLINGS)
 LEVELS = {
     "interp": (
         "system", "statistics", "hooks", "records", "reading", "self_check", "editing", "loading", "prompting",
-        "lens paper_code", "running", "certificates", "ledger", "cli",
+        "lens", "running", "certificates", "ledger", "cli",
     ),
     "probes": (
         "measures",

@@ -139,7 +139,6 @@ def certify(
     scale: Scale = "default",
     seed: int = 0,
     out: str | Path | None = "runs",
-    resume: bool = False,
     quiet: bool = True,
 ) -> RunRecord:
     """Measure a probe's false-positive rates, power and interval coverage in simulations.
@@ -154,14 +153,13 @@ def certify(
             kind.
         seed: Seed of the simulations.
         out: Folder for the record; nothing is written if None.
-        resume: Only resume an interrupted certificate. The same call without it resumes too, or begins.
         quiet: Whether to print no progress.
 
     Returns:
         The record of the certificate.
 
     Raises:
-        UsageError: The probe cannot be tested, or with `resume` there is nothing to resume.
+        UsageError: The probe cannot be tested.
 
     Examples:
         >>> record = interp.certify("orthogonality", scale="smoke", out=None)  # doctest: +SKIP
@@ -172,7 +170,7 @@ def certify(
         given = {k: v for k, v in probe.parameters().items() if v != defaults[k]} | given
         probe = _name_of(probe)
     words = tuple(f"{field}={write_value(value)}" for field, value in given.items())
-    return run_study(Certificate(probe, words, scale, seed), out=out, resume=resume, quiet=quiet)
+    return run_study(Certificate(probe, words, scale, seed), out=out, quiet=quiet)
 
 
 def _name_of(probe: Probe) -> str:

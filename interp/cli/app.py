@@ -20,7 +20,6 @@ from interp.cli.options import (
     LEFT,
     MODEL,
     QuietOption,
-    ResumeOption,
     VerboseOption,
     panel_of,
     refuse_wrong_words,
@@ -172,7 +171,7 @@ def _run_many(
 
     many = run_many(
         models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), heard=say,
-        resume=asked.resume, quiet=quiet,
+        quiet=quiet,
     )  # fmt: skip
     if many.comparison is not None:
         _finish_comparison(many.comparison, quiet, verbose)
@@ -237,7 +236,6 @@ def study(
         typer.Option("--set", help="field=value of the study; repeat for more."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the record; the same folder resumes.")] = Path("runs"),
-    resume: ResumeOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -246,7 +244,7 @@ def study(
     from interp.running.study import run_study
 
     asked = make_study(name, split_settings(set_ or [], [name])[name])
-    _finish(run_study(asked, out=out, resume=resume, quiet=quiet), quiet, verbose)
+    _finish(run_study(asked, out=out, quiet=quiet), quiet, verbose)
 
 
 @app.command(epilog="Example: interp certify manifold --scale smoke")
@@ -262,7 +260,6 @@ def certify(
     seed: Annotated[int, typer.Option(help="Seed of the simulations.", min=0, max=LARGEST_SEED)] = 0,
     set_: Annotated[list[str] | None, typer.Option("--set", help=OPTIONS["settings"].help)] = None,
     out: Annotated[Path, typer.Option(help="Folder of the records; the same folder resumes.")] = Path("runs"),
-    resume: ResumeOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Certify probes: how often a headline is significant without an effect, and with a planted one.
@@ -274,7 +271,7 @@ def certify(
 
     settings = split_settings(set_ or [], probes)
     for probe in probes:
-        record = try_out(probe, settings=settings[probe], scale=scale, seed=seed, out=out, resume=resume, quiet=quiet)
+        record = try_out(probe, settings=settings[probe], scale=scale, seed=seed, out=out, quiet=quiet)
         if not quiet:
             print_certificate(record)
         assert record.path is not None
@@ -304,7 +301,6 @@ def replicate(
         typer.Option(help="tiny: one claim of each kind; smoke: minutes; paper: the papers' sizes, for a GPU."),
     ] = "default",
     out: Annotated[Path, typer.Option(help="Folder of the ledger; the same folder resumes.")] = Path("runs"),
-    resume: ResumeOption = False,
     allow_quantised: Annotated[bool, typer.Option("--allow-quantised", help=OPTIONS["allow_quantised"].help)] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -322,7 +318,7 @@ def replicate(
         done = judge_again(paper, out=out, allow_quantised=allow_quantised, quiet=quiet)
     else:
         done = judge(
-            paper, models=_models(model or []), rows=row or [], scale=scale, out=out, resume=resume,
+            paper, models=_models(model or []), rows=row or [], scale=scale, out=out,
             allow_quantised=allow_quantised, quiet=quiet,
         )  # fmt: skip
     if not quiet:
@@ -570,26 +566,6 @@ def version_() -> None:
     from interp.system.environment import show_versions
 
     show_versions()
-
-
-@app.command("reproduce-bug", epilog="Example: interp reproduce-bug fused-qkv --model pythia-410m")
-@with_run_options([*MODEL, "prompts", "n_pool", "seed"])
-def reproduce_bug_(
-    asked: RunOptions,
-    bug: Annotated[
-        Literal["fused-qkv", "gqa", "embedding-keys", "layer-minus-one"],
-        typer.Argument(help="Which defect of the published code."),
-    ],
-) -> None:
-    """Compare a published quantity, from the right tensor, with what the published code reads."""
-    from interp.cli.tables import print_side_by_side
-    from interp.loading.load import load_as_asked
-    from interp.paper_code.reproduce import reproduce_bug
-
-    loaded = load_as_asked(asked)
-    print_side_by_side(
-        reproduce_bug(loaded, bug, prompts=asked.prompts, n_pool=asked.n_pool, seed=asked.seed, quiet=False)
-    )
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
 
 SELDOM = frozenset({
     "gguf", "adapter", "splits", "cluster", "text_column", "chat", "bos", "attention_window", "null", "n_untrained",
-    "checkpoints", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised", "show_tokens", "resume",
+    "checkpoints", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised", "show_tokens",
     "revision", "edits", "window", "check",
 })  # fmt: skip
 """Options that `--help` leaves to `--help-all`."""
@@ -59,13 +59,12 @@ def panel_of(name: str) -> str | None:
     return next((panel for panel, names in _PANELS.items() if name in names), None)
 
 
-ResumeOption = Annotated[bool, told("resume")]
 QuietOption = Annotated[bool, told("quiet")]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also print every number, its controls and the notes.")
 ]
 
-LEFT = ("out", "resume", "quiet")
+LEFT = ("out", "quiet")
 """What a run leaves and says."""
 
 ALL = tuple(name for name in OPTIONS if name != "report")

@@ -11,7 +11,6 @@ from rich.text import Text
 from interp.certificates.verdicts import Count
 from interp.cli.terminal import bold, show_answer, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
-from interp.findings import Findings
 from interp.formatting import plain, short, with_unit
 from interp.model import Check, Model, heads_in_words
 from interp.records.answers import answers, settled, unclear
@@ -84,17 +83,6 @@ def _counted(row: Mapping[str, Any], name: str, of: str) -> str:
         return ""
     interval = Count(round(row[name] * row[of]), row[of]).interval()
     return f"{_short(row[name])} of {row[of]} ({_range(interval, '')})"
-
-
-def print_side_by_side(findings: Findings) -> None:
-    """Right and wrong of one bug of the published code, each beside its null; then layer by layer."""
-    for name in ("side_by_side", "by_layer"):
-        if name in findings.tables:
-            found = findings.tables[name]
-            rows = zip(*found.columns.values(), strict=True)
-            cells = ([x if isinstance(x, str) else _short(float(x)) for x in row] for row in rows)
-            show_table(found.caption, (column.replace("_", " ") for column in found.columns), cells)
-    show_notes(findings.notes)
 
 
 def print_differences(found: "Columns") -> None:

@@ -37,7 +37,7 @@ from interp.ledger.ledger import (
 )
 from interp.ledger.rules import Judgement, Outcome, Rule, combine, judge, rule_in_words
 from interp.records.headlines import corrected
-from interp.records.unfinished import PARTIAL, nothing_begun, refuse_unwritable
+from interp.records.unfinished import refuse_unwritable
 from interp.registry import entries
 from interp.system.environment import environment
 from interp.system.processes import n_started
@@ -102,7 +102,6 @@ def replicate(
     rows: Sequence[int] = (),
     scale: Scale = "default",
     out: str | Path = "runs",
-    resume: bool = False,
     allow_quantised: bool = False,
     quiet: bool = False,
 ) -> Replication:
@@ -117,7 +116,6 @@ def replicate(
         scale: `tiny` (one claim of each kind), `smoke` (minutes), `default` (what the shipped models are judged at) or
             `paper` (the papers' sizes; needs a GPU).
         out: Folder for the ledger and its runs. What it holds already, with the same settings, is not measured again.
-        resume: Only resume a ledger that was begun.
         allow_quantised: Measure models of quantised weights, rounded as they are.
         quiet: Whether to print no progress.
 
@@ -125,7 +123,7 @@ def replicate(
         The claims with their verdicts and evidence.
 
     Raises:
-        UsageError: Paper, rows or models do not fit, or with `resume` nothing was begun.
+        UsageError: Paper, rows or models do not fit.
 
     Examples:
         >>> done = interp.replicate("paper3", models=["./my-model"], scale="smoke")  # doctest: +SKIP
@@ -135,8 +133,6 @@ def replicate(
         raise UnknownName("scale", scale, SCALES)
     _refuse_misuse(paper, papers, models)
     refuse_unwritable(Path(out))
-    if resume and not any(any(Path(out).glob(pattern)) for pattern in ("*/run.json", f"{PARTIAL}/*/*")):
-        raise nothing_begun(Path(out))
     folder = Path(out) / "-".join(["ledger", paper, scale, *(["rows"] if rows else []), *map(str, rows)])
     gather = partial(gather_evidence, scale=scale, out=Path(out), quiet=quiet, allow_quantised=allow_quantised)
     judged = [_paper(claims, models if claims.of_models else (), scale, folder, gather) for claims in papers]

@@ -31,7 +31,7 @@ from interp.prompt import PromptSet
 from interp.system.environment import environment
 from interp.system.foreign_files import readable
 from interp.system.signals import Stopped, remember
-from interp.system.whole_files import is_hidden, remove_empty, remove_kept, writing
+from interp.system.whole_files import remove_empty, remove_kept, writing
 
 PARTIAL = ".partial"
 SECONDS = 10.0
@@ -51,17 +51,12 @@ class Kept:
 
 @dataclass
 class Unfinished:
-    """The folder of a run that goes on; None keeps nothing. With `insists` only a run that was begun goes on."""
+    """The folder of a run that goes on; None keeps nothing."""
 
     folder: Path | None
     spec_hash: str
-    insists: bool = False
     began: float = field(default_factory=time.monotonic)
     _next: float = -np.inf
-
-    def __post_init__(self) -> None:
-        if self.insists and (self.folder is None or not is_begun(self.folder.parent.parent, self.spec_hash)):
-            raise nothing_begun(self.folder.parent.parent if self.folder else None)
 
     def stage(
         self, name: str, model: Model, prompts: PromptSet, ids: Sequence[np.ndarray], **more: Any
@@ -121,7 +116,6 @@ class Stage:
 
     def load(self) -> Kept | None:
         """What is there from before; None, with a warning, where that is damaged or of another identity."""
-        other = ""
         try:
             asked = f"the unfinished work in {self.path}"
             with readable(asked, "", found="it is damaged"), zipfile.ZipFile(self.path) as file:
@@ -133,12 +127,6 @@ class Stage:
             if isinstance(error.__cause__, FileNotFoundError):  # never there, or another process has just ended the run
                 return None
             other = error.found
-        if self.run.insists:
-            raise UsageError(
-                asked="resuming this run (--resume)",
-                found=f"the saved work in {self.path} cannot be used: {other}",
-                fix="Leave --resume out to start again.",
-            )
         warnings.warn(f"unfinished work in {self.path} is left aside: {other}", RuntimeWarning, stacklevel=2)
         return None
 
@@ -178,23 +166,6 @@ class Stage:
 
     def _in_words(self, n_done: int, n: int, unit: str) -> str:
         return f"{n_done} of {n} {unit} ({self.name}) are kept in {self.path.parent}"
-
-
-def is_begun(out: Path, spec_hash: str) -> bool:
-    """Whether unfinished work of this specification lies under `out`."""
-    folder = out / PARTIAL / spec_hash
-    return folder.is_dir() and any(not is_hidden(file) for file in folder.iterdir())
-
-
-def nothing_begun(out: Path | None) -> UsageError:
-    """The refusal to begin where only going on was asked for."""
-    return UsageError(
-        asked="resuming an interrupted run (--resume)",
-        found=f"there is no interrupted run of this kind in {out / PARTIAL}"
-        if out
-        else "a run without --out keeps nothing",
-        fix="Leave --resume out to start, or give the command and --out of the interrupted run.",
-    )
 
 
 def refuse_unwritable(out: Path) -> None:

@@ -112,7 +112,7 @@ def run(options: RunOptions) -> RunRecord:
                 theirs.show()
             return theirs
         folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
-        unfinished = Unfinished(folder, spec.hash, insists=options.resume, began=clock.began)
+        unfinished = Unfinished(folder, spec.hash, began=clock.began)
         session = _Session(spec, edits, clock, options.quiet or not ranks.is_first, unfinished)
         findings, drawn = session.measure(loaded, pools, "")
         if spec.null == "untrained":

@@ -17,7 +17,6 @@ from interp.errors import InterpError, PromptError, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.prompting.pools import PromptPool, parts
 from interp.records.record import RunRecord, finished_record
-from interp.records.unfinished import is_begun, nothing_begun
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.running.compare import compare
 from interp.running.meta_model import meta_model
@@ -66,7 +65,6 @@ def run_many(
     options: RunOptions | Mapping[str, Any] | None = None,
     out: str | Path = "runs",
     heard: Callable[[RunOutcome], None] | None = None,
-    resume: bool = False,
     quiet: bool = False,
 ) -> ManyRuns:
     """Measure several models (or revisions, or prompt sets) with the same options, and compare them.
@@ -81,27 +79,23 @@ def run_many(
         options: Keyword arguments of `interp.run`.
         out: Folder for the runs and the comparison.
         heard: Called with the outcome of each run.
-        resume: Only resume runs that were begun.
         quiet: Whether to print no progress.
 
     Returns:
         The outcome of each run, and the comparison.
 
     Raises:
-        UsageError: The options fit no model, a launcher has started several processes, or with `resume` nothing was
-            begun.
+        UsageError: The options fit no model, or a launcher has started several processes.
 
     Examples:
         >>> done = interp.run_many(["pythia-70m", "pythia-160m"], options={"probes": "manifold"})  # doctest: +SKIP
     """
-    alike = replace(_options(options or {}), out=out, quiet=quiet, resume=False)
+    alike = replace(_options(options or {}), out=out, quiet=quiet)
     _refuse_misuse(models, revisions, prompts, alike)
     chosen = choose_probes(alike.probes, alike.settings or {})
     outcomes = []
     runs = [on for asked in _runs(models, revisions, alike, chosen) for on in _on_sets(asked, prompts)]
     _refuse_empty_parts(runs, chosen)
-    if resume and not any(_is_begun(asked, chosen, Path(out)) for asked in runs):
-        raise nothing_begun(Path(out))
     has_sets = len({_set_of(asked) for asked in runs}) > 1
     for i, asked in enumerate(runs):
         name = f"{_model_of(asked)} on {_set_of(asked)}" if has_sets else _model_of(asked)
@@ -118,7 +112,7 @@ def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
     if isinstance(options, RunOptions):
         return options
     refuse_unknown_keywords(options, OPTIONS, "interp.run")
-    beside = sorted({"model", "out", "quiet", "resume"} & set(options))
+    beside = sorted({"model", "out", "quiet"} & set(options))
     if beside:
         raise UsageError(
             asked=f"several runs with the options {', '.join(beside)}",
@@ -180,14 +174,6 @@ def _outcome(name: str, asked: RunOptions, chosen: Sequence[ChosenProbe], out: P
         return RunOutcome(name, None, False, str(error))
     except Exception:  # of any kind: it is told in full, and the other models go on
         return RunOutcome(name, None, False, traceback.format_exc())
-
-
-def _is_begun(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> bool:
-    try:
-        spec, _ = _specified(asked, chosen)
-        return is_begun(out, spec.hash) or _found(asked, chosen, out) is not None
-    except InterpError:  # it is going to be told of this model
-        return False
 
 
 def _specified(asked: RunOptions, chosen: Sequence[ChosenProbe]) -> tuple[RunSpec, tuple[PromptPool, ...]]:

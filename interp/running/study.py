@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interp.records.record import RunRecord, finished_record, written
 from interp.records.run_lock import waiting_for_lock
-from interp.records.unfinished import PARTIAL, is_begun, nothing_begun, refuse_unwritable
+from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.study import Study
 from interp.system.environment import environment
 from interp.system.progress import reporting
@@ -19,25 +19,22 @@ def run_study(
     *,
     out: str | Path | None = "runs",
     report: bool = True,
-    resume: bool = False,
     reuse: bool = False,
     is_same: Callable[[RunRecord], bool] = lambda record: True,
     quiet: bool = False,
 ) -> RunRecord:
     """Carry out a study and leave a record and its page under `out`; `None` writes nothing but unfinished work.
 
-    Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped;
-    with `resume` it is refused where nothing was begun. With `reuse` a finished record of it in `out` stands for it,
-    where `is_same` says so: what was asked does not tell which weights lay in a folder. Where another process is at
-    the same study in the same folder, this one waits and returns what that one leaves.
+    Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call resumes it. With `reuse`
+    a finished record of it in `out` stands for it, where `is_same` says so: what was asked does not tell which weights
+    lay in a folder. Where another process is at the same study in the same folder, this one waits and returns what that
+    one leaves.
     """
     home = Path(out or "runs")
     found = finished_record(study.hash, home, is_same) if reuse and out is not None else None
     if found is not None:
         return found
     refuse_unwritable(home)
-    if resume and not is_begun(home, study.hash):
-        raise nothing_begun(home)
     with waiting_for_lock(home, study.hash, f"carrying out {study.name}") as theirs:
         record = theirs or _carried_out(study, home, quiet)
         if out is not None and theirs is None:

@@ -35,6 +35,7 @@ _OPTIONS: Mapping[str, str] = {
     "model_name": "It is `model`.",
     "model_name_or_path": "It is `model`.",
     "pretrained_model_name_or_path": "It is the first argument.",
+    "resume": "The same command, or call, resumes what was interrupted.",
     "n_samples": "It is `n_pool`.",
     "limit": "It is `n_pool`.",
     "max_length": "It is `window`: the last tokens of each text.",

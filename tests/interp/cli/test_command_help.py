@@ -62,7 +62,7 @@ COMPLETED = [
     ("interp study sticky", ["sticky_chain"]),
     ("interp tunnel train hmm-", ["hmm-fixed"]),
     ("interp tunnel swe", ["sweep"]),
-    ("interp rep", ["replicate", "report", "reproduce-bug"]),
+    ("interp rep", ["replicate", "report"]),
     ("interp plan llama-3.2-", ["llama-3.2-1b", "llama-3.2-3b"]),
     ("interp certify manif", ["manifold"]),
     ("interp list stu", ["studies"]),

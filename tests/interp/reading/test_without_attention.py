@@ -20,7 +20,6 @@ from interp.families import Family, Layout
 from interp.information import log_softmax
 from interp.loading.load import load
 from interp.need import Need
-from interp.paper_code.reproduce import BUGS, reproduce_bug
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
@@ -270,12 +269,6 @@ def test_a_probe_named_beside_a_group_counts_as_named():
 def test_a_change_of_attention_is_refused(model):
     with pytest.raises(UsageError, match=r"changing the attention of .*: this model has no attention"):
         interp.run(model, probes=[Manifold(site="resid")], n_pool=5, attention_window=3, out=None, quiet=True)
-
-
-@pytest.mark.parametrize("bug", BUGS)
-def test_bugs_of_attention_cannot_be_shown_on_it(model, bug):
-    with pytest.raises(UsageError, match="it has no attention"):
-        reproduce_bug(model, bug, n_pool=5)
 
 
 # --- on the disk and on the command line ------------------------------------------------------------------------------

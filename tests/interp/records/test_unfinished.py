@@ -113,7 +113,7 @@ def test_a_pass_that_is_stopped_goes_on_from_its_last_batch_to_the_same_bytes(tm
     assert stopping._here.kept.startswith(f"{n} of ") and str(tmp_path) in stopping._here.kept
     n_batches = int(stopping._here.kept.split()[2])
     passes = stop_in(10**6)
-    again = capture(model, prompts, ids, NEEDS, unfinished=of(tmp_path, insists=True), **asked)
+    again = capture(model, prompts, ids, NEEDS, unfinished=of(tmp_path), **asked)
     assert len(passes) == n_batches - n + 1  # one of them lends its keys to the next
     assert_identical(alone, again)
 
@@ -174,8 +174,6 @@ def test_what_was_kept_of_other_weights_or_prompts_is_left_aside(tmp_path, stop_
         capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
     stop_in(10**6)
     model, prompts, ids = change(model, prompts, ids)
-    with pytest.raises(UsageError, match=words):
-        capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path, insists=True), name="c")
     with pytest.warns(RuntimeWarning, match=words):
         found = capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
     assert_identical(capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24), found)
@@ -286,17 +284,15 @@ class Sums(Probe):
 def test_a_run_that_is_stopped_and_repeated_leaves_the_record_of_one_that_was_not(tmp_path, stop_in):
     model = load("tunnel:bijection-gpt-neox")
     asked = {"probes": [Sums()], "n_pool": 600, "report": False, "quiet": True}
-    with pytest.raises(UsageError, match="there is no interrupted run of this kind"):
-        run(model, **asked, out=tmp_path / "a", resume=True)
-    for n, is_begun in ((1, False), (2, True)):
+    for n in (1, 2):
         stop_in(n)
         with pytest.raises(Stopped):
-            run(model, **asked, out=tmp_path / "a", resume=is_begun)
+            run(model, **asked, out=tmp_path / "a")
         assert not list((tmp_path / "a").glob("*/run.json"))
         assert stopping._here.kept.startswith(f"{1 if n == 1 else 3} of ")
     n_batches = int(stopping._here.kept.split()[2])
     passes = stop_in(10**6)
-    run(model, **asked, out=tmp_path / "a", resume=True)
+    run(model, **asked, out=tmp_path / "a")
     assert 0 < len(passes) == n_batches - 3
     run(model, **asked, out=tmp_path / "b")
     assert not (tmp_path / "a" / PARTIAL).exists() and not (tmp_path / "b" / PARTIAL).exists()

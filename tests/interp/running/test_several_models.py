@@ -20,7 +20,6 @@ from interp.cli.app import app
 from interp.errors import PromptError, UsageError
 from interp.findings import Findings
 from interp.need import Need
-from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompting.pools import part_of, parts
 from interp.running.several_models import run_many
@@ -115,14 +114,6 @@ def test_progress_says_which_run_and_inside_it_which_stage_and_prompts(tmp_path,
         assert f"run {i} of 2, reading {name}, prompts tunnel:{task}: 25 of 25 after" in said
         assert f"run {i} of 2, analyses: 1 of 1 after" in said
     assert "comparison: 2 of 2 after" in said and "run 3" not in said and "\r" not in said
-
-
-def test_going_on_with_some_begins_those_that_were_not_begun(tmp_path):
-    with pytest.raises(UsageError, match="there is no interrupted run of this kind"):
-        run_many(MODELS[:2], options=OPTIONS, out=tmp_path, resume=True, quiet=True)
-    run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True)
-    many = run_many(MODELS[:2], options=RunOptions(**OPTIONS, resume=True), out=tmp_path, resume=True, quiet=True)
-    assert [(o.is_new, o.failure) for o in many.outcomes] == [(False, ""), (True, "")]
 
 
 @pytest.mark.slow
