@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
 
-from interp.certificates.known_models import Held
 from interp.certificates.simulate import SIZES, Cells, Tried
-from interp.certificates.simulations import Simulation, Trials
+from interp.certificates.simulations import Held, Simulation, Trials
 from interp.certificates.verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects, total
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.statistics.intervals import count_band

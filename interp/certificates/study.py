@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from interp.certificates.findings import doubtful, findings_of
-from interp.certificates.known_models import held_against
 from interp.certificates.simulate import SIMULATIONS, Tried, planned, run_simulations
-from interp.certificates.simulations import Trials, shrunk_fields, trials_of
+from interp.certificates.simulations import Trials, held_against, shrunk_fields, trials_of
 from interp.certificates.text_simulations import any_trials
 from interp.certificates.verdicts import LEAST_JUDGED
 from interp.errors import UsageError

@@ -23,19 +23,25 @@ distribution can have the right entropy.
 Where positions ask different questions (named slices), each slice is measured alone: the figures of the primary one
 have plain names, those of the others begin with the name of their slice (`symbol.kl_bits`). Every figure is a function
 of weighted means over sequences; its interval is the 95 % percentile bootstrap over sequences.
+
+Of longer sequences than a network was trained on a mean over all positions hides where it breaks: the error may be a
+hundred times larger one position beyond the trained length and flat afterwards. So the means up to and beyond the
+trained length are compared, the jump from the last trained position to the first one beyond, and the error beyond as a
+share of the error of the uniform answer there (1 is no skill left).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
+from interp.errors import UsageError
 from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, total_variation
 from interp.records.tunnel_card import Figure
 from interp.statistics.intervals import band, share_bounds
 from interp.table import LABEL, Table
-from interp.tunnel import Sequences
+from interp.tunnel import Sequences, Task
 
 from .baselines import baseline_kl, baselines, window_kl
 
@@ -244,3 +250,71 @@ def _stacked(tables: Mapping[str, Table]) -> Table:
     columns = {name: np.concatenate([table[name] for table in tables.values()]) for name in first.columns}
     names = np.concatenate([np.full(table.n_rows, name) for name, table in tables.items()])
     return Table({"slice": names, **columns}, {"slice": LABEL, **first.units}, first.caption)
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """An evaluation on longer sequences; `figures` compare what lies up to and beyond `n_trained` tokens."""
+
+    evaluation: Evaluation
+    figures: Mapping[str, Figure]
+    n_trained: int
+
+
+def longer(task: Task, n_observations: int) -> Task:
+    """The task over more observations than a network was trained on; refused where it is no longer at all."""
+    lengthened = task.lengthened(n_observations)
+    asked = f"extrapolation of {task.name} to {n_observations} observations"
+    if lengthened.n_positions <= task.n_positions:
+        raise UsageError(
+            asked=asked,
+            found=f"its sequences have {lengthened.n_positions} tokens, and the network was trained on "
+            f"{task.n_positions}: they are not longer",
+            fix="Name a larger length.",
+        )
+    if lengthened.vocab_size != task.vocab_size:
+        raise UsageError(
+            asked=asked,
+            found=f"it takes {lengthened.vocab_size} token ids, and the network knows {task.vocab_size}",
+            fix="Train a network on a task with more symbols, or name a smaller length.",
+        )
+    return lengthened
+
+
+def extrapolate(
+    log_probs: Float[np.ndarray, "sequence scored vocab"],
+    sequences: Sequences,
+    n_trained: int,
+    rng: np.random.Generator,
+) -> Extrapolation:
+    """Hold predictions on lengthened sequences against the posterior; `n_trained` is the trained length in tokens.
+
+    With named slices the comparison is that of the primary one; the evaluation has the curves of all.
+    """
+    evaluation = evaluate(log_probs, sequences, rng)
+    weights = resampled(len(sequences), rng)
+    log_probs, sequences = primary_slice(log_probs, sequences)
+    scored = score(log_probs, sequences)
+    is_beyond = sequences.scored >= n_trained
+    if is_beyond.all() or not is_beyond.any():
+        raise ValueError(f"scored positions {sequences.scored} all lie on one side of the trained length {n_trained}")
+    uniform = weights @ baseline_kl(sequences)["uniform"]
+    figures: dict[str, Figure] = {}
+    for name, key in (("kl_bits", "kl_bits"), ("mae_per_sequence_bits", "absolute_entropy_error_bits")):
+        figures |= _compared(name, weights @ scored[key], is_beyond)
+    blind = uniform[:, is_beyond].mean(axis=1)
+    beyond = (weights @ scored["kl_bits"])[:, is_beyond].mean(axis=1)
+    figures["kl_bits_beyond_to_uniform"] = figure_of(ratio(beyond, blind), "1")
+    return Extrapolation(evaluation, figures, n_trained)
+
+
+def _compared(
+    name: str, curve: Float[np.ndarray, "resample scored"], is_beyond: Bool[np.ndarray, " scored"]
+) -> dict[str, Figure]:
+    """One error within and beyond the trained length; scored positions rise."""
+    first = int(np.argmax(is_beyond))
+    return {
+        f"{name}_within": figure_of(curve[:, ~is_beyond].mean(axis=1), "bits"),
+        f"{name}_beyond": figure_of(curve[:, is_beyond].mean(axis=1), "bits"),
+        f"{name}_jump": figure_of(ratio(curve[:, first], curve[:, first - 1]), "1"),
+    }

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save
 from interp.errors import UsageError
 from interp.system.whole_files import begins_with, telling, writing
 
-from .card import CARD, TRUTH
+from .rules import CARD, TRUTH
 from .task import read_program, shipped_programs
 
 _WRITE_WIDTH = 2

@@ -19,8 +19,7 @@ from interp.errors import UnknownName
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
 from ..tasks.shipped_task import required_columns
-from .card import CARD, TRUTH, read_card, true_directions
-from .rules import evaluate, same_value, words_of
+from .rules import CARD, TRUTH, evaluate, read_card, same_value, true_directions, words_of
 
 EMBEDDED = ("tokens", "indices")
 _COMPILER = ("compiler_bos", "compiler_pad")

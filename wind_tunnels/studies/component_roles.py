@@ -14,8 +14,8 @@ Claims of Paper I, each asked of every network and told as a mean over networks 
 Source: Paper I (arXiv 2512.22471), the roles of the components.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import UsageError
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Null
 from interp.information import kl_bits, restricted, total_variation
 from interp.need import Need
 from interp.study import Study
@@ -42,60 +42,58 @@ OUTCOMES, QUERIES = Need("outcome_log_prob"), Need("q_pre")
 _LOGITS = ("attn_logit", "mlp_logit")
 NOTHING = Null("nothing changes", 0.0, (0.0, 0.0))
 NORMS = ("attn_norm", "mlp_norm", "stream_norm")
+_DESCRIPTION = "a description: what no effect would give is not known"
 
-MEANINGS: Mapping[str, tuple[str, str]] = {
-    "belief_r2_beyond_position": ("fraction", "R² of the exact belief in the final stream, beyond position"),
+MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
+    "belief_r2_beyond_position": (
+        "fraction", "beliefs permuted between sequences", "R² of the exact belief in the final stream, beyond position",
+    ),
     "belief_redirected_bits": (
-        "bits",
+        "bits", "random subspaces of the same dimension",
         "what a donor's belief, put into the stream at the middle depth, moves the prediction towards the donor's "
         "posterior",
     ),
     "feed_forward_logit_share": (
-        "fraction", "what feed-forward writes of the predicted token's logit, of what both blocks write",
+        "fraction", _DESCRIPTION, "what feed-forward writes of the predicted token's logit, of what both blocks write",
     ),
     "feed_forward_off_bits": (
-        "bits", "KL from the posterior that removing feed-forward adds, in the layer where it is least",
+        "bits", NOTHING, "KL from the posterior that removing feed-forward adds, in the layer where it is least",
     ),
     "attention_off_bits": (
-        "bits", "KL from the posterior that removing attention adds, in the layer where it is least",
+        "bits", NOTHING, "KL from the posterior that removing attention adds, in the layer where it is least",
     ),
     "routed_share": (
-        "fraction",
+        "fraction", "the keys of a third sequence",
         "with another sequence's queries in all layers: share of the total variation from the posterior for the "
         "other's key in the own context that is gone",
     ),
     "least_gain_bits": (
-        "bits",
+        "bits", NOTHING,
         "how much closer to the posterior a layer brings what the stream decodes to, in the layer where it is least; "
         "below 0 some layer leads away",
     ),
-    "depth_trend": ("1", "trend over depth of that KL; −1: closer at every depth of every sequence"),
-    "keys_cosine": ("1", "mean |cos| of the keys of one sequence and head, about their mean"),
-    "keys_stretched_cosine": ("1", "the same with keys stretched along one direction a head"),
-    "keys_collapsed_bits": ("bits", "KL added where every head keeps the first principal axis of its keys alone"),
-    "keys_turned_bits": (
-        "bits", "KL added where keys are turned by 60 degrees, which moves each by its length and keeps their cosines",
+    "depth_trend": ("1", _DESCRIPTION, "trend over depth of that KL; −1: closer at every depth of every sequence"),
+    "keys_cosine": ("1", _DESCRIPTION, "mean |cos| of the keys of one sequence and head, about their mean"),
+    "keys_stretched_cosine": ("1", _DESCRIPTION, "the same with keys stretched along one direction a head"),
+    "keys_collapsed_bits": (
+        "bits", NOTHING, "KL added where every head keeps the first principal axis of its keys alone",
     ),
-    "keys_stretched_bits": ("bits", "KL added where keys are stretched and queries shrunk: every score is as it was"),
+    "keys_turned_bits": (
+        "bits", NOTHING,
+        "KL added where keys are turned by 60 degrees, which moves each by its length and keeps their cosines",
+    ),
+    "keys_stretched_bits": (
+        "bits", _DESCRIPTION, "KL added where keys are stretched and queries shrunk: every score is as it was",
+    ),
     "binding_head_bits": (
-        "bits", "KL added by removing the first layer's head that attends most from values to the keys before them",
+        "bits", "the other heads of that layer, removed one by one",
+        "KL added by removing the first layer's head that attends most from values to the keys before them",
     ),
     "stream_growth": (
-        "1", "length of the stream that enters a layer over that which enters the layer before, where it is least",
+        "1", _DESCRIPTION,
+        "length of the stream that enters a layer over that which enters the layer before, where it is least",
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class OfNetwork:
-    """What was read of one network: numbers by name, those of nulls, and by depth and layer."""
-
-    name: str
-    fingerprint: str
-    value: Mapping[str, float]
-    null: Mapping[str, float]
-    kl_by_depth: Float[np.ndarray, " depth"]
-    norms: Mapping[str, Float[np.ndarray, " layer"]]
 
 
 @dataclass(frozen=True)
@@ -115,70 +113,90 @@ class ComponentRoles(Study):
     question: ClassVar[str] = "Does the stream hold the belief, feed-forward update it, and attention route?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import fingerprint_table, tunnels_named
+        from .over_seeds import difference_scalar, over_networks
 
         check_sizes(self.name, vars(self), {"n_pool": 20, "n_permutations": 24, "n_bootstrap": 20})
-        names = tunnels_named(self.tunnels)
-        found = []
-        for i, name in enumerate(names):
-            found.append(self._of(name))
-            progress(i + 1, len(names))
-        return Findings(
-            self.name,
-            role_scalars(found),
-            {"by_depth": _by_depth(found), "by_layer": _by_layer(found),
-             "models": fingerprint_table((each.name, each.fingerprint) for each in found)},
-            notes=(
-                "Intervals are over networks. A removed block is set to zero at all positions. Queries are those that "
-                "the other sequence has unedited; keys and values are the sequence's own.",
-            ),
+        by_depth: list[dict[str, np.ndarray]] = []
+        by_layer: list[dict[str, np.ndarray]] = []
+
+        def read(model: "Model") -> dict[str, float]:
+            found, components = self._read(model)
+            depths, layers = components.tables["by_depth"], components.tables["by_layer"]
+            by_depth.append(_of_each(model, {"depth": depths["depth"], "posterior_kl": depths["posterior_kl"]}))
+            by_layer.append(_of_each(model, {name: layers[name] for name in ("layer", *NORMS)}))
+            return found
+
+        found = over_networks(
+            self.name, self.tunnels, read, MEANINGS, progress,
             headline=("belief_r2_beyond_position", "feed_forward_logit_share", "routed_share", "least_gain_bits"),
+            notes=(
+                "A removed block is set to zero at all positions. Queries are those that the other sequence has "
+                "unedited; keys and values are the sequence's own.",
+            ),
+        )  # fmt: skip
+        networks = found.tables["networks"]
+        beyond = difference_scalar(
+            networks["keys_collapsed_bits"].tolist(), networks["keys_turned_bits"].tolist(), "bits",
+            "KL added by collapsing keys, less that of turning them as far",
+        )  # fmt: skip
+        tables = {
+            "by_depth": Table.stacked(
+                by_depth, {"network": LABEL, "depth": "depth", "posterior_kl": "bits"},
+                "KL of the exact posterior from what each depth decodes to.",
+            ),
+            "by_layer": Table.stacked(
+                by_layer, {"network": LABEL, "layer": "layer"} | dict.fromkeys(NORMS, "activation"),
+                "Lengths of the updates and of the stream that enters the layer, means over rows.",
+            ),
+        }  # fmt: skip
+        return replace(
+            found, scalars={"keys_collapsed_beyond_turned_bits": beyond} | dict(found.scalars),
+            tables=dict(found.tables) | tables,
         )  # fmt: skip
 
-    def _of(self, name: str) -> OfNetwork:
+    def _read(self, model: "Model") -> tuple[dict[str, float], Findings]:
+        """The numbers of one network with their nulls, and what the probe `components` found in it."""
         import interp
 
-        model = interp.load(name)
         if model.task is None or model.task.name != "bijection" or getattr(model.task, "layout", "") != "sepvocab":
             raise UsageError(
-                asked=f"component_roles on {name}",
+                asked=f"component_roles on {model.name}",
                 found="queries can be given another address only where a sequence is pairs of keys and values",
                 fix="Name a bijection tunnel of separate vocabularies.",
             )
         shared = {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap, "seed": self.seed}
         asked = {"belief": {"sites": ("resid",), **shared}, "components": shared}
-        probes = interp.run(name, probes=list(asked), settings=asked, n_pool=self.n_pool, out=None, quiet=True).findings
+        probes = interp.run(
+            model, probes=list(asked), settings=asked, n_pool=self.n_pool, out=None, quiet=True
+        ).findings
         belief, components = probes["belief"], probes["components"]
         prompts = interp.sampled_prompts(model.task, self.n_pool, self.seed)
         read = interp.collect(model, prompts, [OUTCOMES, QUERIES, *_LOGITS])
-        off = {kind: _least_harm(model, prompts, read, kind) for kind in ("attention", "feed_forward")}
         routed, elsewhere = routed_shares(model, prompts, read)
         wrote = {site: float(read[Need(site)].astype(np.float64).sum(axis=0).mean()) for site in _LOGITS}
-        by_depth, by_layer = components.tables["by_depth"], components.tables["by_layer"]
-        kl = by_depth["posterior_kl"]
-        value = {
-            "belief_r2_beyond_position": belief["r2_beyond_position"].value,
-            "belief_redirected_bits": belief["redirected"].value,
+        kl, norm = components.tables["by_depth"]["posterior_kl"], components.tables["by_layer"]["stream_norm"]
+        found = {
             "feed_forward_logit_share": wrote["mlp_logit"] / sum(wrote.values()),
-            "feed_forward_off_bits": off["feed_forward"],
-            "attention_off_bits": off["attention"],
+            "feed_forward_off_bits": _least_harm(model, prompts, read, "feed_forward"),
+            "attention_off_bits": _least_harm(model, prompts, read, "attention"),
             "routed_share": routed,
+            "routed_share null": elsewhere,
             "least_gain_bits": float(-np.diff(kl).max()),
             "depth_trend": components["posterior_kl_trend"].value,
-            "stream_growth": float(np.min(by_layer["stream_norm"][1:] / by_layer["stream_norm"][:-1])),
+            "stream_growth": float(np.min(norm[1:] / norm[:-1])),
         }
-        value |= key_frame(
+        found |= key_frame(
             model, prompts, lambda edits: _kl(interp.collect(model, prompts, [OUTCOMES], edits=edits)) - _kl(read)
         )
-        null = {"routed_share": elsewhere, "binding_head_bits": value.pop("other_heads_bits")}
+        found["binding_head_bits null"] = found.pop("other_heads_bits")
         for mine, theirs in (
             ("belief_r2_beyond_position", "r2_beyond_position"),
             ("belief_redirected_bits", "redirected"),
         ):
-            given = belief[theirs].null
-            assert given is not None, "the probe gives a null with this number"
-            null[mine] = given.value
-        return OfNetwork(Path(name).name, model.fingerprint, value, null, kl, {norm: by_layer[norm] for norm in NORMS})
+            given = belief[theirs]
+            assert given.null is not None, "the probe gives a null with this number"
+            found |= {mine: given.value, f"{mine} null": given.null.value}
+        return found, components
 
 
 def addressed(
@@ -246,52 +264,6 @@ def _kl(read: "Capture") -> float:
     return float(kl_bits(read.posterior, np.exp2(read[OUTCOMES].astype(np.float64))).mean())
 
 
-def role_scalars(found: Sequence[OfNetwork]) -> dict[str, Scalar]:
-    """Means over networks, beside their nulls where a number has one and beside 0 where that means no effect."""
-    from .over_seeds import beside_null, difference_scalar, mean_over_seeds
-
-    nulls = {
-        "binding_head_bits": "the other heads of that layer, removed one by one",
-        "belief_r2_beyond_position": "beliefs permuted between sequences",
-        "belief_redirected_bits": "random subspaces of the same dimension",
-        "routed_share": "the keys of a third sequence",
-    }
-    of_zero = {
-        "feed_forward_off_bits",
-        "attention_off_bits",
-        "least_gain_bits",
-        "keys_collapsed_bits",
-        "keys_turned_bits",
-    }
-    collapsed, turned = ([each.value[f"keys_{name}_bits"] for each in found] for name in ("collapsed", "turned"))
-    scalars = {
-        "keys_collapsed_beyond_turned_bits": difference_scalar(
-            collapsed, turned, "bits", "KL added by collapsing keys, less that of turning them as far"
-        )
-    }
-    for name, (unit, meaning) in MEANINGS.items():
-        values = [each.value[name] for each in found]
-        if name in nulls:
-            scalars[name] = beside_null(values, [each.null[name] for each in found], unit, nulls[name], meaning)
-        else:
-            null = NOTHING if name in of_zero else "a description: what no effect would give is not known"
-            scalars[name] = mean_over_seeds(values, unit, null, meaning)
-    return scalars
-
-
-def _by_depth(found: Sequence[OfNetwork]) -> Table:
-    parts = [_of_each(each.name, {"depth": np.arange(len(each.kl_by_depth)), "posterior_kl": each.kl_by_depth})
-             for each in found]  # fmt: skip
-    units = {"network": LABEL, "depth": "depth", "posterior_kl": "bits"}
-    return Table.stacked(parts, units, "KL of the exact posterior from what each depth decodes to.")
-
-
-def _by_layer(found: Sequence[OfNetwork]) -> Table:
-    parts = [_of_each(each.name, {"layer": np.arange(len(each.norms[NORMS[0]])), **each.norms}) for each in found]
-    units = {"network": LABEL, "layer": "layer"} | dict.fromkeys(NORMS, "activation")
-    caption = "Lengths of the updates and of the stream that enters the layer, means over rows."
-    return Table.stacked(parts, units, caption)
-
-
-def _of_each(name: str, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {"network": np.full(len(next(iter(columns.values()))), name), **columns}
+def _of_each(model: "Model", columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A network's rows of a table, with its name in front."""
+    return {"network": np.full(len(next(iter(columns.values()))), Path(model.name).name), **columns}

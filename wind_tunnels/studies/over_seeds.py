@@ -143,8 +143,8 @@ def beside_null(
     return replace(scalar, underpowered=len(values) == 1 or is_open)
 
 
-Meanings = Mapping[str, tuple[str, str, str]]
-"""Unit, null and meaning of every number by name."""
+Meanings = Mapping[str, tuple[str, Null | str, str]]
+"""Unit, null (of a number without one the reason) and meaning of every number by name."""
 
 
 def over_networks(
@@ -155,8 +155,8 @@ def over_networks(
     """The findings of a study that reads networks one by one: means over them, each beside the mean of its null.
 
     `read` takes a network and gives numbers by name, what stands for chance as `NAME null`: where that is not given,
-    and `beside_untrained`, it is the number of an untrained copy. Numbers of `more`, units by name, are in the table
-    alone.
+    and `beside_untrained`, it is the number of an untrained copy. A number without it has the null that `meanings` say.
+    Numbers of `more`, units by name, are in the table alone.
     """
     from interp.loading.untrained import untrained_twin
 
@@ -172,11 +172,13 @@ def over_networks(
     table = Table.from_rows(
         rows, {of: units[of.removesuffix(" null")] for of in rows[0]}, "Every network beside what stands for chance."
     )
-    scalars = {
-        of: beside_null([each[of] for each in found], [each[f"{of} null"] for each in found], unit, null, meaning)
-        for of, (unit, null, meaning) in meanings.items()
-        if of in found[0]
-    }
+    scalars = {}
+    for of, (unit, null, meaning) in meanings.items():
+        values = [each[of] for each in found if of in each]
+        if values and f"{of} null" in found[0]:
+            scalars[of] = beside_null(values, [each[f"{of} null"] for each in found], unit, str(null), meaning)
+        elif values:
+            scalars[of] = mean_over_seeds(values, unit, null, meaning)
     notes = ("Intervals are over networks, one training each.", *notes)
     return Findings(
         name, scalars, {"networks": table, "models": fingerprint_table(models)}, notes=notes, headline=tuple(headline)

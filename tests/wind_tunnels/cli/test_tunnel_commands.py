@@ -46,7 +46,6 @@ def test_train_leaves_a_checkpoint_and_its_card_and_nothing_else(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bijection-llama"]
     left = {path.name for path in (tmp_path / "bijection-llama").iterdir()}
     assert left == {
-        "README.md",
         "config.json",
         "curve.csv",
         "generation_config.json",
@@ -116,8 +115,6 @@ def test_training_starts_from_a_checkpoint_and_its_card_says_so(runs, tmp_path):
     card = read_card(tmp_path / "bijection-gpt-neox-tuned")
     assert card.init == {"tunnel": "bijection-gpt-neox", "fingerprint": interp.load(origin, check=False).fingerprint}
     assert card.network == read_card(runs / "bijection-gpt-neox").network
-    page = (tmp_path / "bijection-gpt-neox-tuned" / "README.md").read_text()
-    assert "It started from the weights of bijection-gpt-neox" in page and "times one of 4 sequences" in page
     with pytest.raises(UsageError, match="the checkpoint fixes the network"):
         call("train", "bijection", "--init", origin, *FLAT, "--out", str(tmp_path))
     with pytest.raises(UsageError, match="the task has 10 token ids, the checkpoint 6"):

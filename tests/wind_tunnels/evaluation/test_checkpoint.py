@@ -231,12 +231,6 @@ def test_curve_that_is_left_behind_is_the_curve_of_the_training(folder):
     assert [point[2] for point in curve] == pytest.approx([p[2] for p in train(PLAN).curve], rel=1e-5)
 
 
-def test_page_of_a_checkpoint_shows_its_figures_beside_the_no_skill_floor(folder):
-    page, card = (folder / "README.md").read_text(), read_card(folder)
-    assert f"{card.figures['kl_bits'].value:.5f} bits" in page
-    assert "| uniform |" in page and "| position |" in page
-
-
 def test_missing_card_is_told(tmp_path):
     with pytest.raises(ModelError) as refusal:
         read_card(tmp_path)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from interp.wind_tunnels.evaluation.extrapolation import extrapolate, longer
+from interp.wind_tunnels.evaluation.evaluation import extrapolate, longer
 from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError

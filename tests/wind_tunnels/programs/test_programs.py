@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from interp.wind_tunnels.programs.card import read_card, true_directions
 from interp.wind_tunnels.programs.commands import app
 from interp.wind_tunnels.programs.noise import Noise, write_noisy
-from interp.wind_tunnels.programs.rules import evaluate
+from interp.wind_tunnels.programs.rules import evaluate, read_card, true_directions
 from interp.wind_tunnels.programs.task import BEGINNING, Program, read_program, shipped_programs
 from typer.testing import CliRunner
 
