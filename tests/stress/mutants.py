@@ -45,7 +45,7 @@ MOST_FILES = 4
 
 _OF_EVERY_PROBE = ("conformance", "refused_fields", "figures", "flags", "degenerate")
 EVERY_PROBE = tuple(f"tests/probes/test_{name}.py" for name in _OF_EVERY_PROBE)
-EVERY_NUMBER = ("tests/probes/test_numbers_stay.py",)
+EVERY_NUMBER = ("tests/test_numbers_stay.py",)
 """Of every module that a run goes through, last."""
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -1,9 +1,9 @@
-"""Every number that a probe gives stays what it was, whichever module a change was made in: see `numbers.py`."""
+"""Numbers stay what they were, whichever module a change was made in: see `numbers.py`."""
 
 import numpy as np
 import pytest
 
-from tests.probes.numbers import CASES, STORIES, Sums, sums, written
+from tests.numbers import CASES, STORIES, Sums, sums, written
 
 CLOSE = 2e-5
 

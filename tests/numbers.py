@@ -1,0 +1,260 @@
+"""Numbers that the package gives on small data, in short, as `numbers.csv` holds them: every number of every probe,
+and what tasks, programs, training, edits, lenses and maps compute.
+
+    python -m tests.numbers    # where numbers are meant to move: writes numbers.csv anew; read its diff
+
+Probes read noise, trained networks on their tasks, with every edit, and texts. Of each array a row says how many finite
+numbers it has, their sum weighted by place, their norm, and by how much these two move where torch and BLAS compute as
+on other processors.
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from interp.probes.components import Components
+from interp.wind_tunnels.evaluation.checkpoint import evaluate_longer, evaluate_model
+from interp.wind_tunnels.networks.networks import Network
+from interp.wind_tunnels.programs.task import shipped_programs
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.training.loop import Recipe, train
+from interp.wind_tunnels.training.plan import TrainingPlan
+
+import interp
+from interp.capture import Capture
+from interp.findings import Findings
+from interp.need import Need
+from interp.probe import Probe
+from interp.registry import entries, load_entry
+from interp.sites import SITES
+from interp.table import Table
+from tests.paths import ROOT, SHARED
+from tests.probes.test_degenerate import READ_UNEDITED, noise, small
+from tests.tiny_models import FAMILIES, alike_prompts, tiny_model
+
+NUMBERS = ROOT / "tests" / "numbers.csv"
+STORIES = SHARED / "models" / "stories260K"
+LESS = {
+    "n_prompts": 12, "n_sula": 0, "n_exchanged": 24, "n_random": 3, "n_sets": 2, "n_screened": 3, "n_draws": 2,
+    "n_sampled": 4, "doses": (0.0, 1.0), "n_controls": 19,
+}  # fmt: skip
+OBSERVING = ("attention_entropy", "belief", "components", "manifold", "orthogonality", "qk_alignment", "value_axis")
+PROCESSORS: tuple[Mapping[str, str], ...] = (
+    {},
+    {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Haswell", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    {"ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Nehalem", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
+)
+
+NOT_ITS_OWN = (
+    "router_log_prob", "router_weight", "learnt_sink_mass", "pattern_entropy_with_learnt_sink", "next_kl", "edit_size",
+    "readout_gram", "next_loss",
+)  # fmt: skip
+"""Sites that small models of the four families have only with experts, sinks, edits, a lens or a text."""
+
+Arrays = Iterator[tuple[str, np.ndarray]]
+Sums = tuple[int, float, float]
+
+
+def probes_on_noise() -> Arrays:
+    for name in READ_UNEDITED:
+        yield from _of_findings(small(name).analyse(noise(small(name)), {}))
+
+
+def probes_on(model: str, *probes: str | Probe, n_pool: int) -> Arrays:
+    chosen = [_smaller(probe) if isinstance(probe, str) else probe for probe in probes]
+    record = interp.run(model, probes=chosen, n_pool=n_pool, out=None, quiet=True)
+    for name in sorted(record.findings):
+        yield from _of_findings(record.findings[name])
+
+
+def _smaller(name: str) -> Probe:
+    probe = small(name)
+    return replace(probe, **{key: value for key, value in LESS.items() if key in probe.parameters()})
+
+
+def tasks() -> Arrays:
+    """What is drawn from each task with its defaults, and what is known of it."""
+    for name in entries("tunnel"):
+        drawn = load_entry("tunnel", name)().sample(np.random.default_rng(0), 6)
+        for field in fields(drawn):
+            yield from _plain(f"{name}.{field.name}", getattr(drawn, field.name))
+
+
+def programs() -> Arrays:
+    """The logits of each compiled program."""
+    for name in shipped_programs():
+        model = interp.load(f"program:{name}", check=False)
+        tokens = model.task.sample(np.random.default_rng(0), 4).tokens
+        with torch.inference_mode():
+            yield name, model.module(torch.from_numpy(tokens)).logits.numpy()
+
+
+def training() -> Arrays:
+    """A few steps of two architectures, and the evaluation of what comes of them, also on longer sequences."""
+    task = Bijection(V=6, L=4)
+    for arch in ("gpt-neox", "llama"):
+        recipe = Recipe(n_steps=8, batch=16, n_copies=4, n_warmup=3)
+        model = train(TrainingPlan(task, Network(arch=arch, n_layers=2, n_heads=2, d_model=16), recipe)).model
+        yield from ((f"{arch}.{name}", weight.numpy()) for name, weight in model.state_dict().items())
+        for found in (evaluate_model(model, task, n=40), evaluate_longer(model, task, 5, n=40)):
+            yield from _plain(f"{arch}.{type(found).__name__}", vars(found))
+
+
+def reading() -> Arrays:
+    """Every site that each of four families has, at every position, as rows and reduced."""
+    for family in FAMILIES:
+        model, (prompts, _) = tiny_model(family), alike_prompts()
+        sites = [site for site in SITES if site not in NOT_ITS_OWN]
+        everywhere = [site for site in sites if SITES[site].source in ("attention", "block", "pattern")]
+        yield from _of_capture(family, interp.collect(model, prompts, sites))
+        yield from _of_capture(f"{family}.all", interp.collect(model, prompts, [Need(s, at="all") for s in everywhere]))
+        for how in (interp.Mean(), interp.Moments(), interp.PromptMean()):
+            needs = [Need(site, how, at="all") for site in ("k", "resid", "pattern_entropy")]
+            yield from _of_capture(f"{family}.{type(how).__name__}", interp.collect(model, prompts, needs))
+
+
+def edited() -> Arrays:
+    """What a network predicts under each kind of edit."""
+    model = interp.load("tunnel:bijection-gpt-neox", check=False)
+    prompts = interp.sampled_prompts(model.task, 10)
+    axes = np.linalg.qr(np.random.default_rng(0).standard_normal((model.info.d_model, 2)))[0].T
+    sigma = 1 + np.random.default_rng(1).random(model.info.d_model)
+    edits = [
+        interp.RemoveAxis(layer=1, axis=axes),
+        interp.RemoveAxis(layer=1, axis=axes, metric="z-scored", sigma=sigma),
+        interp.KeepAxis(layer=-1, axis=axes, dose=0.5),
+        interp.ShiftAxis(layer=0, axis=axes[0], deviations=1.0, score_sigma=2.0),
+        interp.RotateAxes(layer=(0, 1), axis=axes, rotation=np.array([[0.0, -1.0], [1.0, 0.0]])),
+        interp.ReplaceCoordinates(layer=1, axis=axes[:1], values=np.array([2.0]), at="last"),
+        *(interp.AblateHeads(layer=1, heads=(0, 2), by=by) for by in ("zero", "mean", "resample")),
+        interp.BypassLayer(layer=1),
+        interp.AttentionOff(layer=2, dose=0.5),
+        interp.FeedForwardOff(layer=0, at="scored"),
+    ]  # fmt: skip
+    for i, edit in enumerate(edits):
+        found = interp.collect(model, prompts, ["resid", "outcome_log_prob"], edits=[edit])
+        yield from _of_capture(f"{i}.{type(edit).__name__}", found)
+
+
+def comparison() -> Arrays:
+    """Two runs held against each other."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [interp.run(f"tunnel:bijection-{arch}", probes=[small("components"), small("orthogonality")], n_pool=40,
+                           out=folder, quiet=True) for arch in ("gpt-neox", "llama")]  # fmt: skip
+        yield from _of_findings(interp.compare(runs, out=None).findings["comparison"])
+
+
+def maps() -> Arrays:
+    """Attribution, patching, lenses and continuations of a trained network."""
+    model = interp.load("tunnel:bijection-gpt-neox", check=False)
+    prompts = interp.sampled_prompts(model.task, 8)
+    yield from _plain("attribution", vars(interp.logit_attribution(model, prompts, n_null=10)))
+    first, second = (list(prompt.token_ids)[:7] for prompt in prompts.prompts[:2])
+    yield from _plain("patching", vars(interp.patching_map(model, first, second, n_null=5)))
+    for kind in ("jacobian", "tuned"):
+        yield from _plain(kind, vars(interp.fit_lens(model, prompts, kind, quiet=True)))
+    words = interp.generate(model, prompts, n_tokens=4, temperature=1.0, edits=[interp.AttentionOff(layer=1)])
+    yield from _plain("words", [each.edited_ids for each in words])
+
+
+CASES: dict[str, Callable[[], Arrays]] = {
+    "noise": probes_on_noise,
+    "bijection": partial(probes_on, "tunnel:bijection-gpt-neox", *set(entries("probe")) - {"workspace"}, n_pool=60),
+    "hidden states": partial(probes_on, "tunnel:hmm-llama", *OBSERVING, n_pool=40),
+    "experts": partial(probes_on, "tunnel:mixture-mixtral", Components(n_permutations=24, experts=True), n_pool=30),
+    "texts": partial(probes_on, str(STORIES), *OBSERVING, "heads", "depth_use", n_pool=60),
+    "evidence": partial(probes_on, str(STORIES), "sula", n_pool=60),
+    "tasks": tasks,
+    "programs": programs,
+    "training": training,
+    "reading": reading,
+    "edited": edited,
+    "comparison": comparison,
+    "maps": maps,
+}
+
+
+def sums(case: str) -> dict[str, Sums]:
+    """What is computed now."""
+    return {name: _sums(values.astype(float).ravel()) for name, values in CASES[case]()}
+
+
+def _of_findings(found: Findings) -> Arrays:
+    for name, scalar in found.scalars.items():
+        null = () if scalar.null is None else (scalar.null.value, *scalar.null.band)
+        parts = (scalar.value, *(scalar.interval or ()), *null, scalar.n, scalar.n_clusters)
+        yield f"{found.probe}.{name}", np.array([np.nan if part is None else part for part in parts], dtype=float)
+        yield f"{found.probe}.{name}.p", np.array([np.nan if scalar.p is None else scalar.p])
+    yield from _plain(found.probe, found.tables)
+
+
+def _of_capture(name: str, capture: Capture) -> Arrays:
+    for need, reduced in capture.arrays.items():
+        yield from _plain(f"{name}.{need.site}", reduced)
+
+
+def _plain(name: str, held: Any) -> Arrays:
+    """The arrays of numbers in whatever holds them."""
+    if isinstance(held, torch.Tensor):
+        held = held.detach().numpy()
+    if isinstance(held, int | float) or (
+        isinstance(held, list | tuple) and all(isinstance(x, int | float) for x in held)
+    ):
+        held = np.array(held)
+    if isinstance(held, Table):
+        held = held.columns
+    if isinstance(held, np.ndarray) and held.dtype.kind in "iufb":
+        yield name, held
+    elif isinstance(held, Mapping):
+        for key, part in held.items():
+            yield from _plain(f"{name}.{key}", part)
+    elif isinstance(held, list | tuple):
+        for i, part in enumerate(held):
+            yield from _plain(f"{name}.{i}", part)
+
+
+def _sums(values: np.ndarray) -> Sums:
+    kept = np.isfinite(values)
+    by_place = values[kept] @ np.linspace(1.0, 2.0, len(values))[kept]
+    return int(kept.sum()), float(f"{by_place:.6g}"), float(f"{np.linalg.norm(values[kept]):.6g}")
+
+
+def written(case: str) -> dict[str, tuple[Sums, float]]:
+    """What was measured when the file was written, and by how much it moves from processor to processor."""
+    with NUMBERS.open(newline="", encoding="utf-8") as file:
+        return {name: ((int(n), float(by_place), float(norm)), float(moves))
+                for of, name, n, by_place, norm, moves in csv.reader(file) if of == case}  # fmt: skip
+
+
+def write() -> None:
+    """Measure in a process a processor; numbers that another does not have are left out."""
+    measured = [json.loads(_elsewhere(processor)) for processor in PROCESSORS]
+    with NUMBERS.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        for case, here in measured[0].items():
+            for name, numbers in here.items():
+                others = [other[case][name] for other in measured[1:]]
+                if all(other[0] == numbers[0] for other in others):
+                    moves = np.abs(np.subtract(others, numbers)).max()
+                    rows.writerow([case, name, *numbers, f"{moves:.2g}"])
+
+
+def _elsewhere(processor: Mapping[str, str]) -> bytes:
+    command = [sys.executable, "-m", "tests.numbers", "--here"]
+    return subprocess.run(command, env=os.environ | processor, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+
+
+if __name__ == "__main__":
+    if "--here" in sys.argv:
+        print(json.dumps({case: sums(case) for case in CASES}))
+    else:
+        write()
