@@ -161,7 +161,11 @@ def maps() -> Arrays:
     first, second = (list(prompt.token_ids)[:7] for prompt in prompts.prompts[:2])
     yield from _plain("patching", vars(interp.patching_map(model, first, second, n_null=5)))
     for kind in ("jacobian", "tuned"):
-        yield from _plain(kind, vars(interp.fit_lens(model, prompts, kind, quiet=True)))
+        lens = interp.fit_lens(model, prompts, kind, quiet=True)
+        yield from _plain(kind, vars(lens))
+        needs = ["outcome_log_prob", "lens_log_prob", "lens_kl"]
+        skipped = [interp.BypassLayer(layer=(1, 2), lens=True)]
+        yield from _of_capture(kind, interp.collect(lens.on(model), prompts, needs, edits=skipped))
     words = interp.generate(model, prompts, n_tokens=4, temperature=1.0, edits=[interp.AttentionOff(layer=1)])
     yield from _plain("words", [each.edited_ids for each in words])
 
