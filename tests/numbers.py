@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -31,9 +32,10 @@ from interp.wind_tunnels.training.plan import TrainingPlan
 
 import interp
 from interp.capture import Capture
+from interp.certificates.simulations import Simulation, trials_of
 from interp.findings import Findings
 from interp.need import Need
-from interp.probe import Probe
+from interp.probe import Probe, Readout
 from interp.registry import entries, load_entry
 from interp.sites import SITES
 from interp.table import Table
@@ -79,6 +81,28 @@ def probes_on(model: str, *probes: str | Probe, n_pool: int) -> Arrays:
 def _smaller(name: str) -> Probe:
     probe = small(name)
     return replace(probe, **{key: value for key, value in LESS.items() if key in probe.parameters()})
+
+
+def simulations() -> Arrays:
+    """What simulations give to probes, or what is found in them. Where one changes, its probe is certified again."""
+    for name in entries("simulations"):
+        trials, probe = trials_of(name), load_entry("probe", name)()
+        for kind in () if trials is None else trials.simulations:
+            yield from _drawn(f"{name}.{kind.name}", kind, probe)
+            yield from _plain(f"{name}.{kind.name}.truth", kind.truth(3, 1.0))
+
+
+def _drawn(name: str, kind: Simulation, probe: Probe) -> Arrays:
+    given: list[Any] = []
+
+    def keep(self: Probe, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        given.extend([base.arrays, base.rows, base.posterior, base.belief, base.prompts.outcome_ids, under])
+        return Findings(probe.name)
+
+    spy = type("Spy", (type(probe),), {"analyse": keep})(**probe.parameters())
+    found = kind.findings(spy, 3, 1.0)
+    numbers = [values.astype(float).ravel() for _, values in (_plain("", given) if given else _of_findings(found))]
+    yield name, np.concatenate(numbers)
 
 
 def tasks() -> Arrays:
@@ -177,6 +201,7 @@ CASES: dict[str, Callable[[], Arrays]] = {
     "experts": partial(probes_on, "tunnel:mixture-mixtral", Components(n_permutations=24, experts=True), n_pool=30),
     "texts": partial(probes_on, str(STORIES), *OBSERVING, "heads", "depth_use", n_pool=60),
     "evidence": partial(probes_on, str(STORIES), "sula", n_pool=60),
+    "simulations": simulations,
     "tasks": tasks,
     "programs": programs,
     "training": training,
@@ -193,12 +218,19 @@ def sums(case: str) -> dict[str, Sums]:
 
 
 def _of_findings(found: Findings) -> Arrays:
+    """Every part of every scalar, tables with their words, and arrays."""
     for name, scalar in found.scalars.items():
         null = () if scalar.null is None else (scalar.null.value, *scalar.null.band)
         parts = (scalar.value, *(scalar.interval or ()), *null, scalar.n, scalar.n_clusters)
-        yield f"{found.probe}.{name}", np.array([np.nan if part is None else part for part in parts], dtype=float)
-        yield f"{found.probe}.{name}.p", np.array([np.nan if scalar.p is None else scalar.p])
+        about = (
+            found.headline.index(name) + 1 if name in found.headline else 0, scalar.underpowered, scalar.enough,
+            scalar.n_distinct_rows, scalar.reference, scalar.p_least, len(found.controls.get(name, ())),
+            sum(control.essential for control in found.controls.get(name, ())),
+        )  # fmt: skip
+        for of, numbers in ((name, parts), (f"{name}.p", (scalar.p,)), (f"{name}.about", about)):
+            yield f"{found.probe}.{of}", np.array([np.nan if x is None else x for x in numbers], dtype=float)
     yield from _plain(found.probe, found.tables)
+    yield from _plain(f"{found.probe}.arrays", found.arrays)
 
 
 def _of_capture(name: str, capture: Capture) -> Arrays:
@@ -207,7 +239,7 @@ def _of_capture(name: str, capture: Capture) -> Arrays:
 
 
 def _plain(name: str, held: Any) -> Arrays:
-    """The arrays of numbers in whatever holds them."""
+    """The arrays in whatever holds them, words as numbers."""
     if isinstance(held, torch.Tensor):
         held = held.detach().numpy()
     if isinstance(held, int | float) or (
@@ -218,6 +250,8 @@ def _plain(name: str, held: Any) -> Arrays:
         held = held.columns
     if isinstance(held, np.ndarray) and held.dtype.kind in "iufb":
         yield name, held
+    elif isinstance(held, np.ndarray):
+        yield name, np.array([zlib.crc32(str(word).encode()) for word in held.ravel()])
     elif isinstance(held, Mapping):
         for key, part in held.items():
             yield from _plain(f"{name}.{key}", part)
