@@ -140,11 +140,12 @@ class Sentences:
     `numbers` are the names under which that number may be found (`{column}` stands for the run's target); the first
     headline of these names is taken. The sentences are formats: `{model}`, `{target}` (what the run's parameter of that
     name says, else the words given here), `{place}` (the site and layer that its parameters name), `{value}`, `{size}`
-    (its absolute value), `{n}`, `{null}` and `{fact}` of the number, `{unit}` (prompt or sequence), and any number of
-    the findings by its name. `no` is said if the number is no different from its null, `opposite` if it lies on the
-    side that was not `expected`. `order` is the place among the questions of all probes, and `limit` what a yes does
-    not show. Where the whole interval lies outside the band `full` (of a share of variance 0.8 to 1.25), the answer is
-    no more than partly yes.
+    (its absolute value), `{n}`, `{null}` and `{fact}` of the number, `{unit}` (prompt or sequence), `{controls}` (of a
+    number `..._beyond_controls` what the controls give on average), and any number of the findings by its name. `no` is
+    said if the number is no different from its null, `opposite` if it lies on the side that was not `expected`. `order`
+    is the place among the questions of all probes, and `limit` what a yes does not show. Where the whole interval lies
+    outside the band `full` (of a share of variance 0.8 to 1.25), the answer is no more than partly yes, below 0.1
+    hardly.
 
     >>> interp.Sentences(90, "Are values long?", ("length",), "They are {value} long.", "They are not.").expected
     'above'

@@ -12,10 +12,7 @@ from interp.errors import UsageError, optional_part
 from interp.findings import Findings
 from interp.formatting import printable
 from interp.records.record import RunRecord
-from interp.registry import entries, load_entry
 from interp.system.whole_files import file_names, hidden_folder, make_folder, move, telling, writing
-
-from .plotly.prepare import themed
 
 if TYPE_CHECKING:
     import pandas
@@ -62,7 +59,7 @@ def export(
         make_folder(out)
         for probe, findings in record.findings.items():
             written |= {out / name: text for name, text in _tables(probe, findings, tables)}
-            for name, plot in _figures(findings) if figures else ():
+            for name, plot in findings.figures().items() if figures else ():
                 drawn += [(_sized(plot, columns), out / f"{probe}-{name}.{ending}") for ending in figures]
         paths = [*written, *(path for _, path in drawn)]
         _claim(paths, out)
@@ -101,12 +98,6 @@ def _printed(frame: "pandas.DataFrame") -> "pandas.DataFrame":
     """The texts of a table to the letter, but for control characters, which are written out."""
     shown = frame.map(lambda x: printable(x) if isinstance(x, str) else x)
     return shown.rename(columns=lambda name: printable(str(name)))
-
-
-def _figures(findings: Findings) -> "Iterator[tuple[str, go.Figure]]":
-    kind = "study" if findings.probe in entries("study") else "probe"
-    for figure in load_entry(kind, findings.probe)().figures(findings):
-        yield figure.name, themed(figure, "light")
 
 
 def _sized(plot: "go.Figure", columns: Columns) -> "go.Figure":

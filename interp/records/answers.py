@@ -4,6 +4,7 @@ A probe declares its sentences (`interp.Sentences`). Here one is chosen by where
 controls are said in it, and all stand in the order of their questions: none is picked by its p or its size.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -11,27 +12,29 @@ from typing import Any, Literal
 import numpy as np
 
 from interp.errors import InterpError
-from interp.findings import Findings, Scalar
+from interp.findings import ALPHA, Control, Findings, Scalar
 from interp.formatting import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
 from interp.probe import Question, Sentences
-from interp.records.headlines import Headline, headlines
+from interp.records.headlines import OF_CONTROL, Headline, headlines
 from interp.records.labels import clause
 from interp.records.power import detectable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 
-Verdict = Literal["yes", "partly", "no", "unshown", "opposite", "depends", "unclear", "number"]
+Verdict = Literal["yes", "partly", "hardly", "no", "unshown", "opposite", "depends", "unclear", "number"]
 SAID: Mapping[Verdict, str] = {
-    "yes": "Yes.", "partly": "Partly.", "no": "No.", "unshown": "Not shown.", "opposite": "No, the opposite.",
-    "depends": "It depends.", "unclear": "Cannot tell.", "number": "",
+    "yes": "Yes.", "partly": "Partly.", "hardly": "Hardly.", "no": "No.", "unshown": "Not shown.",
+    "opposite": "No, the opposite.", "depends": "It depends.", "unclear": "Cannot tell.", "number": "",
 }  # fmt: skip
 """A verdict as it opens its sentence; a number whose probe declares no question has none. An answer depends where a
-control puts the number on the other side of its null. Something is not shown, and not denied, where the number lies
-more than half as far from its null as what would be found 80 % of the time."""
+control puts the number on the other side of its null, or a number that is none different from its null beyond it.
+Something is not shown, and not denied, where the number lies more than half as far from its null as what would be found
+80 % of the time."""
 
 _SITES = {"v": "the values of", "z": "the head outputs of", "resid": "the residual stream at"}
 _LAST = 1_000  # the place of what declares no question
 _ALL = (0.8, 1.25)  # of what a share of variance can be, with the room that slopes and skills have
+_HARDLY = 0.1  # of the same: where the whole interval lies below
 _LEAST_BITS, _NOTHING = 1e-4, ", practically nothing"
 
 
@@ -61,14 +64,9 @@ class Answer:
         baseline = f"baseline {_null(s)}, {s.null.name}" if s.null else f"no baseline: {s.null_reason}"
         least = " (the smallest possible here)" if s.is_p_least else ""
         likely = "" if p is None else p_equals(p, s.is_p_least) + least
-        return "; ".join(part for part in (interval, baseline, likely, s.n_text) if part)
-
-
-class _Values(dict[str, str]):
-    """What a sentence may name; a number that was not found is a dash."""
-
-    def __missing__(self, name: str) -> str:
-        return DASH
+        controls = ", ".join(_control(*each) for each in self.headline.controls)
+        held = f"controls: {controls}" if controls else ""
+        return "; ".join(part for part in (interval, baseline, likely, s.n_text, held) if part)
 
 
 def answers(record: RunRecord, model: str = "") -> tuple[Answer, ...]:
@@ -95,7 +93,7 @@ def settled(found: Sequence[Answer]) -> tuple[Answer, ...]:
 
 def unclear(found: Sequence[Answer]) -> str:
     """The questions that cannot be told, each with the reason, in one line; empty where there is none."""
-    open_ones = [f"{a.question} {_opened(a.sentence)}" for a in found if a.verdict == "unclear"]
+    open_ones = [f"{a.question} {a.sentence[:1].upper()}{a.sentence[1:]}" for a in found if a.verdict == "unclear"]
     return f"Cannot tell: {' '.join(open_ones)}" if open_ones else ""
 
 
@@ -151,10 +149,15 @@ def _class_of(probe: str) -> type[Question] | None:
 
 
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
-    values = _Values({name: _value(s) + _NOTHING * _is_nothing(s) for name, s in findings.scalars.items()})
-    values.update(words, value=_value(h.scalar), size=_size(h.scalar), fact=findings.facts.get(h.name, ""))
+    values = defaultdict(lambda: DASH, words)
+    for name, s in findings.scalars.items():
+        is_nothing = s.unit == "bits" and 0 < abs(s.value) < _LEAST_BITS
+        values[name] = _value(s) + _NOTHING * is_nothing  # too small to matter to a prediction, however sure it is
+    values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": findings.facts.get(h.name, "")}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
+    whole = findings.scalars.get(h.name.removesuffix("_beyond_controls"), h.scalar)
+    values["controls"] = with_unit(short(whole.value - h.scalar.value), whole.unit)
     verdict = _verdict(said, h)
     if h.objections:
         sentence = f"{said.yes.format_map(values)} But this {' and '.join(h.objections)}."
@@ -162,29 +165,31 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
         sentence = f"{_why(h.scalar)}."
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
-        sentence = _with_twins(_conditioned(chosen.format_map(values), h), h)
-    return Answer(said.question.format_map(values), verdict, sentence, _change(said, h, verdict), h)
+        sentence = _with_twins(chosen.format_map(values), h)
+    return Answer(said.question.format_map(values), verdict, sentence, f"{_outside(h)}{_change(said, h, verdict)}", h)
 
 
 def _verdict(said: Sentences, h: Headline) -> Verdict:
     if h.objections or h.standing == "unjudged":
         return "unclear"
-    if h.standing == "within":
-        effect = _least(said, h.scalar)
-        return "unshown" if effect is not None and 2 * _beyond_null(said, h.scalar) > effect else "no"
     if any(_is_reversed(h, s) for _, s in h.controls):
         return "depends"
-    if h.standing != said.expected:
-        return "opposite"
-    return "partly" if _missed(said, h.scalar) else "yes"
+    if h.standing == "within":
+        effect, null = _least(said, h.scalar), h.scalar.null
+        beyond = 0.0 if null is None else h.scalar.value - null.value
+        is_far = effect is not None and 2 * (beyond if said.expected == "above" else -beyond) > effect
+        return "unshown" if is_far else "no"
+    return _degree(said, h.scalar)[0] if h.standing == said.expected else "opposite"
 
 
-def _missed(said: Sentences, s: Scalar) -> str:
-    """`below 0.8`: where the whole interval lies beside what a full yes needs, of a share of variance all of it."""
+def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, str]:
+    """How much of a yes a number is, and where its whole interval lies if it is less: `partly`, `below 0.8`."""
     full = said.full or (_ALL if _is_share(s) else None)
     if full is None or s.interval is None or (s.interval[0] <= full[1] and s.interval[1] >= full[0]):
-        return ""
-    return f"below {full[0]:g}" if s.interval[1] < full[0] else f"above {full[1]:g}"
+        return "yes", ""
+    if s.interval[1] < _HARDLY:
+        return "hardly", f"below {_HARDLY}"
+    return "partly", f"below {full[0]:g}" if s.interval[1] < full[0] else f"above {full[1]:g}"
 
 
 def _is_share(s: Scalar) -> bool:
@@ -192,28 +197,57 @@ def _is_share(s: Scalar) -> bool:
 
 
 def _is_reversed(h: Headline, twin: Scalar) -> bool:
-    """Whether a control puts the number on the other side of its null, significantly or not."""
+    """Whether a control puts the number on the other side of its null, significantly or not.
+
+    Of a number that is no different from its null, whether the control is, its p corrected over all controls.
+    """
+    if h.standing == "within":
+        return twin.standing(None if twin.p is None else min(1.0, len(h.controls) * twin.p)) in ("above", "below")
     standing = twin.standing()
-    if standing == "within" and h.standing != "within" and twin.null is not None:
+    if standing == "within" and twin.null is not None:
         standing = "above" if twin.value > twin.null.value else "below"
     return standing in {"above", "below"} - {h.standing}
 
 
-def _conditioned(sentence: str, h: Headline) -> str:
-    """The sentence with what a number leaves out, where its twin counts it."""
-    return f"Without the first position, {sentence[:1].lower()}{sentence[1:]}" if "_no_first" in h.name else sentence
-
-
 def _with_twins(sentence: str, h: Headline) -> str:
-    """The same with the number as its controls give it, and a "but" before one on the other side of its null."""
+    """With what the number leaves out, the controls that turn it round, and what is explained of a rest."""
     twins = []
+    if "_no_first" in h.name:
+        sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:
-        turned = h.standing != "within" and s.value * h.scalar.value < 0
-        said = f"{_size(s)} in the opposite direction" if turned else _value(s)
-        beyond = control.words.removeprefix("beyond ")  # such a share is one of what is left
-        words = f"of what {beyond} leaves open" if _is_share(s) and beyond != control.words else control.words
-        twins.append(f"{'but ' if _is_reversed(h, s) else ''}{words}: {said}")
+        if _is_reversed(h, s):
+            is_other = h.standing != "within" and s.value * h.scalar.value < 0
+            turned = f"{_size(s)} in the opposite direction" if is_other else _value(s)
+            twins.append(f"but it is {turned} {_words(control, s)}")
+        elif control.essential and _is_share(s):
+            twins.append(f"{_value(s)} {_words(control, s)}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
+
+
+def _words(control: Control, s: Scalar) -> str:
+    """What comes after the value of a control: `of the rest after removing what the last token predicts`."""
+    beyond = control.words.removeprefix("beyond ")
+    rest = f"of the rest after removing what {beyond} predicts" if _is_share(s) else f"compared with {beyond}"
+    return beyond if beyond == control.words else rest
+
+
+def _control(control: Control, s: Scalar) -> str:
+    """`0.2 of the rest after removing what the last token predicts (0.1 to 0.3, significant)`."""
+    tested = "no baseline" if s.null is None else OF_CONTROL[s.standing()]
+    return f"{_value(s)} {_words(control, s)} ({', '.join((s.interval_text, tested) if s.interval else (tested,))})"
+
+
+def _outside(h: Headline) -> str:
+    """Why a number outside the band of its null is called no different from it; empty where it is not so."""
+    s = h.scalar
+    if h.without_controls != "within" or s.null is None or s.null.band[0] <= s.value <= s.null.band[1]:
+        return ""
+    if s.p is None or s.unasked_side:
+        why = "its interval reaches into it" if s.p is None else "p asks about the other side"
+    else:
+        both = "p counts what lies as far from the baseline on either side"
+        why = both if s.p > ALPHA else "p, corrected for the number of headline results, is too large"
+    return f"The value lies outside the baseline's range, but {why}. "
 
 
 def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
@@ -223,26 +257,24 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
         return "If that control agreed, the answer would be yes."
     if s.underpowered:
         return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
-    least = _least(said, s) if verdict in ("no", "unshown") else None
+    least = _least(said, s) if h.standing == "within" else None
     if least is not None:
         return (
             f"A difference of {with_unit(short(least), s.unit)} from the baseline would be found 80 % of the time, "
             f"a smaller one with more {s.n_unit}s."
         )
-    missed = f"“Partly”: beyond the baseline, but the interval lies {_missed(said, s)}, which a “Yes” needs to reach. "
-    return f"{missed * (verdict == 'partly')}{said.limit}".strip() if verdict in ("yes", "partly") else ""
+    if verdict not in ("yes", "partly", "hardly"):
+        return ""
+    degree, beside = _degree(said, s)
+    more = "Partly" if degree == "hardly" else "Yes"
+    missed = f"but the interval lies {beside}, which a “{more}” needs to reach. "
+    return f"“{SAID[degree][:-1]}”: beyond the baseline, {missed}{said.limit}".strip() if beside else said.limit
 
 
 def _least(said: Sentences, s: Scalar) -> float | None:
     """The smallest effect in the expected direction that would be found 80 % of the time; None where it is unknown."""
     effect = detectable(s)
     return None if effect is None else effect.above if said.expected == "above" else effect.below
-
-
-def _beyond_null(said: Sentences, s: Scalar) -> float:
-    """How far a number lies beyond its null in the expected direction."""
-    assert s.null is not None
-    return (s.value - s.null.value) * (1 if said.expected == "above" else -1)
 
 
 def _why(s: Scalar) -> str:
@@ -254,11 +286,6 @@ def _value(s: Scalar) -> str:
     return with_unit(short(s.value), s.unit)
 
 
-def _is_nothing(s: Scalar) -> bool:
-    """Whether an effect is too small to matter to a prediction, however sure it is."""
-    return s.unit == "bits" and 0 < abs(s.value) < _LEAST_BITS
-
-
 def _size(s: Scalar) -> str:
     return with_unit(short(abs(s.value)), s.unit)
 
@@ -267,8 +294,3 @@ def _null(s: Scalar) -> str:
     assert s.null is not None
     value, low, high = (near_zero_as_zero(x) for x in (s.null.value, *s.null.band))
     return short(value) if low == high == value or not np.isfinite([low, high]).all() else s.null_text
-
-
-def _opened(sentence: str) -> str:
-    """A sentence with a capital at its beginning."""
-    return sentence[:1].upper() + sentence[1:]

@@ -16,7 +16,7 @@ VERDICTS: Mapping[Standing, str] = {
     "above": "above its null", "below": "below its null", "within": "no different", "unjudged": "not tested",
 }  # fmt: skip
 
-_OF_CONTROL: Mapping[Standing, str] = {
+OF_CONTROL: Mapping[Standing, str] = {
     "above": "significant", "below": "significant", "within": "not significant", "unjudged": "not tested",
 }  # fmt: skip
 
@@ -70,7 +70,7 @@ class Headline:
         if self.without_controls in ("above", "below"):
             verdicts = {"yes": "yes", "no": "no", "open": "not tested"}
             return tuple(f"holds {c.words}: {verdicts[self._answer(s)]} ({s.briefly})" for c, s in self.controls)
-        return tuple(f"{c.words}: {_OF_CONTROL[s.standing()]} ({s.briefly})" for c, s in self.controls)
+        return tuple(f"{c.words}: {OF_CONTROL[s.standing()]} ({s.briefly})" for c, s in self.controls)
 
     @property
     def objections(self) -> tuple[str, ...]:

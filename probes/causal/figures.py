@@ -49,8 +49,11 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     size = (high - low) / _N_BINS or 1.0  # equal bins over the controls, however far off a positive control lies
     bins = {"start": low, "end": high + size, "size": size}
     chart.plot.add_histogram(x=effects, name="null: matched controls", marker={"color": NULL}, xbins=bins)
-    lines = {"axis": ("kl", VALUE), "ten principal axes": ("top_kl", PALETTE[1])}
-    lines["resampled heads"] = ("resample_kl", PALETTE[2])
+    lines = {"axis": ("kl", VALUE), "ten principal axes together": ("top_kl", PALETTE[1])}
+    lines["head outputs of another prompt"] = ("resample_kl", PALETTE[2])
+    matching = findings.tables.get("matching")
+    is_refit = matching is None or matching["matched_by"][0] == "refit"
+    matched = f"axes fitted in the same way to permuted {target.many}" if is_refit else "random directions"
     reach = 3 * max(float(np.max(effects, initial=0.0)), findings["kl"].value)
     beyond = []
     chart.plot.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False})
@@ -62,9 +65,8 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
         elif x > reach:
             beyond.append(f"{name} at {short(x)} bits")
     reading = (
-        f"Grey is the null: removing axes fitted in the same way to permuted {target.many} (for pc1 random "
-        "directions), with a change of the same size. An axis that the model uses lies to the right of all of them; "
-        "an axis that it does not use lies among them or to the left."
+        f"Grey is the null: removing {matched}, with a change of the same size. An axis that the model uses lies to "
+        "the right of nearly all of them; an axis that it does not use lies among them or to the left."
         + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
     )
     title = f"Removing the axis at layer {layers}, compared with changes of the same size"

@@ -103,9 +103,10 @@ class Causal(Probe):
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {value} more than removing matched "
             "directions does.",
-            "Removing a direction that the model uses would change the prediction more than removing nearly any "
-            "matched direction does. Removing this one from {place} changes it (KL) by {kl}. That differs by {value} "
-            "from what matched directions do on average; some of these differ as much by chance, up or down.",
+            "Removing it from {place} changes the prediction (KL) by {kl}. Removing matched directions changes it by "
+            "{controls} on average (difference: {value}); a direction that the model uses would change it more than "
+            "nearly all of them. For scale: replacing the head outputs there by those of another {unit} changes it by "
+            "{resample_kl}.",
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {size} less than removing matched "
             "directions does.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",

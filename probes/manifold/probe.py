@@ -94,8 +94,8 @@ class Manifold(Probe):
             80, "Does the direction of largest variance follow {target}?",
             ("entropy_correlation", "{column}_correlation"),
             "The first principal component of {place} has rank correlation {value} with {target}.",
-            "The first principal component of {place} has rank correlation {value} with {target}, no more than by "
-            "chance ({null}).",
+            "The first principal component of {place} has rank correlation {value} with {target}; chance alone gives "
+            "{null}.",
             limit="Order along one axis does not mean that the prompts lie on a line.",
         ),
     )  # fmt: skip

@@ -4,7 +4,8 @@ import html
 
 import numpy as np
 
-from interp.findings import Findings
+from interp.findings import Findings, Null
+from interp.formatting import short
 from interp.plotting import NULL, PALETTE, VALUE, Chart, within
 from interp.probe import Figure
 from interp.table import LABEL, Table
@@ -23,7 +24,7 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
     axes = axes.where(axes["site"] == primary)
     mine = by_layer.where((by_layer["site"] == primary) & (by_layer["nuisances"] == "kept"))
     return (
-        _held_out(findings.tables["held_out"], target),
+        _held_out(findings.tables["held_out"], target, findings["r2"].null),
         _by_site(by_layer, target),
         _by_axis(mine, primary, target),
         _control(mine.where(mine["axis"] == "ridge"), axes, primary, target),
@@ -40,7 +41,7 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
     )  # fmt: skip
 
 
-def _held_out(table: Table, target: Target) -> Figure:
+def _held_out(table: Table, target: Target, null: Null | None) -> Figure:
     what, unit = target.brief, table.units[target.name]
     named = table if "domain" in table else table.with_column("domain", np.full(table.n_rows, "prompts"), LABEL)
     chart = Chart(named, target.predicted, f"predicted {what} ({unit})", f"{what} ({unit})")
@@ -50,10 +51,12 @@ def _held_out(table: Table, target: Target) -> Figure:
     chart.diagonal("exact", target.name)
     sought = table[target.name]
     mean, ends = float(sought.mean()), [float(sought.min()), float(sought.max())]
-    chart.straight([mean, mean], ends, "null: predicting the mean", "dot")
+    chart.straight([mean, mean], ends, "predicting the mean: 0 explained", "dot")
+    refitted = "" if null is None else f" (refits on permuted {target.many}, the null, explain {short(null.value)})"
     reading = (
-        "Each point is held out of the fit, at the primary layer. On the dashed line the prediction is exact; a cloud "
-        "along the dotted vertical line would predict nothing."
+        "Each point is a prediction for the half of the prompts that the readout was not fitted on, at the layer of "
+        "the answer. On the dashed line it is exact; a cloud along the dotted vertical line would explain nothing"
+        f"{refitted}."
     )
     return Figure("held_out", f"{target.title} predicted by a linear readout", reading, chart.plot, "held_out")
 

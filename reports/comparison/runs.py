@@ -97,6 +97,11 @@ class Compared:
         named = {key for run in self.runs for key in run.headline}
         return [key for key in self.shared if key in named]
 
+    def controls(self, probe: str, name: str) -> set[str]:
+        """The names of the numbers that control one, in any run."""
+        found = [run.record.findings[probe].controls.get(name, ()) for run in self.runs if probe in run.record.findings]
+        return {control.scalar for controls in found for control in controls}
+
     def what_varies(self) -> dict[str, list[Any]]:
         """Everything but names that is not alike in all records, by its path, with its value in each run."""
         each = [flat_settings(run.record) for run in self.runs]
@@ -126,14 +131,19 @@ def open_compared(
     for path in paths:
         records.append(open_run(path))
         progress(len(records), len(paths))
-    studies = [path for path, record in zip(paths, records, strict=True) if not record.model]
-    if studies:
+        if not records[-1].model:
+            raise UsageError(
+                asked=f"comparing {path}",
+                found="it is the record of a study, not of one model",
+                fix="Name the runs that it was made of.",
+            )
+    names = labels or _labels(records, paths)
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(
-            asked=f"comparing {studies[0]}",
-            found="it is the record of a study, not of one model",
-            fix="Name the runs that it was made of.",
+            asked=f"a comparison of {len(paths)} runs",
+            found=f"two of them are named {twice[0]!r}",
+            fix="Name every run once, and give every label to one of them.",
         )
-    names = _unique(labels or _labels(records, paths), paths)
     pooled = groups or _repetitions(records, names)
     first = {group: (against or [pooled[0]] * len(pooled))[i] for i, group in reversed([*enumerate(pooled)])}
     order = dict.fromkeys(pooled)
@@ -167,17 +177,6 @@ def _labels(records: Sequence[RunRecord], paths: Sequence[str]) -> list[str]:
     """The models' names where these tell the runs apart, otherwise the folders'."""
     names = [last_part(str(record.model.get("name", ""))) for record in records]
     return names if len(set(names)) == len(names) else [last_part(path) for path in paths]
-
-
-def _unique(labels: Sequence[str], paths: Sequence[str]) -> list[str]:
-    twice = sorted({label for label in labels if list(labels).count(label) > 1})
-    if twice:
-        raise UsageError(
-            asked=f"a comparison of {len(paths)} runs",
-            found=f"two of them are named {twice[0]!r}",
-            fix="Name every run once, and give every label to one of them.",
-        )
-    return list(labels)
 
 
 def _repetitions(records: Sequence[RunRecord], labels: Sequence[str]) -> list[str]:

@@ -7,45 +7,23 @@ group) are pooled: mean and t interval over them. It describes: where runs diffe
 import math
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from interp.findings import ALPHA, Findings, Null, Scalar
-from interp.formatting import short, with_unit
 from interp.probe import Figure, Sentences
-from interp.records.answers import SAID, answers
-from interp.records.labels import label
 from interp.statistics.exact_sign_flips import smallest_p
 from interp.statistics.intervals import count_band
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import LABEL, Table
+from interp.table import Table
 
-from ..page import about
-from ..page.sections import question_of, said_and_shown
+from .lead import JUDGED, in_words
 from .runs import Compared, open_compared
-from .tables import (
-    MIN_MODELS,
-    curves_table,
-    differences_table,
-    models_table,
-    n_models,
-    numbers_table,
-    sets_table,
-    settings_table,
-)
-
-JUDGED = ("moved", "within")
-N_SENTENCES, N_NAMED = 3, 3
-"""Sentences of the answer, and numbers that each names, at most."""
-_BEGUN = (
-    "Higher in {0} than in {1}", "Lower in {0} than in {1}", "Shown in {0} but not in {1}",
-    "Shown in {1} but not in {0}", "No difference found between {0} and {1}",
-)  # fmt: skip
+from .tables import MIN_MODELS, n_models, tables
 
 
 @dataclass(frozen=True)
@@ -68,32 +46,23 @@ class Comparison(Study):
             10, "Do they differ by more than chance?", ("n_moved",),
             "{value} of {n} tested differ (chance: about {null}){fact}.",
             "{value} of {n} tested differ, as many as by chance ({null}).",
-            limit="A number differs where the 95 % interval of the difference excludes 0. The models are no sample: "
-            "whatever else sets them apart (size, training, prompts) may be the cause.",
+            limit="A number differs where the 95 % interval of the difference excludes 0; one whose control says "
+            "otherwise is not named here. These are single models: size, training or prompts may be the cause.",
         ),
     )  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
         """Opens the records and compares them; there is nothing to keep while it is unfinished."""
         compared = open_compared(self.runs, self.labels, self.groups, self.against, progress)
-        differences, answered = differences_table(compared), _answers(compared)
-        tables = {
-            "answers": answered,
-            "differences": differences,
-            "prompt_sets": sets_table(compared),
-            "models": models_table(compared),
-            "numbers": numbers_table(compared),
-            "curves": curves_table(compared),
-            "settings": settings_table(compared),
-            "runs": _runs(compared),
-        }
+        found = tables(compared)
+        differences = found["differences"]
         return Findings(
             probe=self.name,
             scalars={"n_moved": n_moved(differences)},
-            tables={name: table for name, table in tables.items() if table.n_rows},
+            tables={name: table for name, table in found.items() if table.n_rows},
             notes=tuple(_notes(compared, differences)),
             headline=("n_moved",),
-            facts={"n_moved": in_words(differences, answered, "prompts.hash" in compared.what_varies())},
+            facts={"n_moved": in_words(compared, differences, found["answers"])},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -121,66 +90,6 @@ def n_moved(differences: Table) -> Scalar:
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",
         meaning="headline numbers whose difference from the reference has an interval that excludes 0",
     )  # fmt: skip
-
-
-def _runs(compared: Compared) -> Table:
-    """What every run read, and whether its weights are rounded."""
-    rows = (
-        {"run": run.label, "read": about.briefly(run.record), "quantised": about.quantised(run.record)}
-        for run in compared.runs
-    )
-    return Table.from_rows(rows, {"run": LABEL, "read": LABEL, "quantised": LABEL}, "Model and prompts of every run.")
-
-
-def _answers(compared: Compared) -> Table:
-    """What every run answers to the questions of its probes, and by which number."""
-    rows = (
-        {"question": question_of(h.probe) if each.verdict == "number" else each.question, "group": run.group,
-         "probe": h.probe, "name": h.name, "said": SAID[each.verdict].rstrip(".")}
-        for run in compared.runs for each in answers(run.record, "the model") for h in [each.headline]
-    )  # fmt: skip
-    return Table.from_rows(rows, dict.fromkeys(("question", "group", "probe", "name", "said"), LABEL), "By each run.")
-
-
-def in_words(differences: Table, answered: Table, is_apart: bool) -> str:
-    """`. Higher in b than in a: share (3 bits vs 1). No difference found between c and a: ...`, most numbers first.
-
-    What differs and what does not, of the numbers that answer questions; those that differ alike share a sentence.
-    `is_apart`: the runs read different prompts.
-    """
-    _, shown = said_and_shown(answered.rows(), differences.rows())
-    tested: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for row in differences.rows():
-        if row["verdict"] in JUDGED:
-            tested.setdefault((row["probe"], row["name"], row["against"]), []).append(row)
-    keys = dict.fromkeys((row["probe"], row["name"]) for row in answered.rows())
-    said: dict[tuple[str, tuple[str, ...], str], dict[str, str]] = {}
-    for rows in (tested[key] for asked in keys for key in tested if key[:2] == asked):
-        moved = [r for r in rows if r["verdict"] == "moved"]
-        alike: dict[str, list[Mapping[str, Any]]] = {} if moved else {_BEGUN[-1]: rows}
-        for r in moved:
-            here, there = ((r["probe"], r["name"], r[of]) in shown for of in ("group", "against"))
-            if here or there:  # what neither shows is no finding
-                alike.setdefault(_BEGUN[int(r["difference"] < 0) if here and there else 3 - here], []).append(r)
-        for begun, mine in alike.items():
-            sentence = begun, tuple(row["group"] for row in mine), mine[0]["against"]
-            values = _values(mine, is_reference_first=begun == _BEGUN[3])
-            said.setdefault(sentence, {}).setdefault(mine[0]["name"].replace("_no_first", ""), values)
-    largest = sorted(said, key=lambda sentence: -len(said[sentence]) * len(sentence[1]))[:N_SENTENCES]
-    apart = ", but the runs read different prompts, so these are not differences between the models alone"
-    return apart * is_apart + "".join(
-        f". {of[0].format(about.listed([*of[1]]), of[2])}: {'; '.join([*said[of].values()][:N_NAMED])}"
-        for of in sorted(largest, key=lambda of: of[0] == _BEGUN[-1])
-    )
-
-
-def _values(rows: Sequence[Mapping[str, Any]], is_reference_first: bool) -> str:
-    """`share (2 to 3 bits vs 1)`: one number of several groups, and of their reference."""
-    first, values = rows[0], [row["value"] for row in rows]
-    shown = " to ".join(dict.fromkeys(short(value) for value in (min(values), max(values))))
-    pair = (shown, short(first["value"] - first["difference"]))[:: -1 if is_reference_first else 1]
-    name = label(first["probe"], first["name"], first["meaning"])
-    return f"{name} ({with_unit(pair[0], first['unit'])} vs {pair[1]})"
 
 
 def _notes(compared: Compared, differences: Table) -> list[str]:

@@ -7,53 +7,32 @@ shows up, with the rest, in the spread between them.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.formatting import cell, short
+from interp.records.answers import SAID, answers
 from interp.records.diff import shift
 from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
-from interp.statistics.intervals import t_mean, t_quantile
+from interp.statistics.intervals import TMean, t_mean, t_quantile
 from interp.table import LABEL, Table, number_columns
 
+from ..page import about
+from ..page.sections import question_of
 from .runs import Compared, Run
+
+_Row = dict[str, object]
 
 MOVER = "recovered from both intervals (MOVER)"
 WELCH = "Welch's t over runs"
-_OF = "of the number"
 _PLACE = {"layer": -1, "depth": 0}
 """Columns that say how deep a row is, and what is added to the model's layers to give the last of them."""
-_NUMBERS = {
-    "run": LABEL, "group": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "value": _OF,
-    "low": _OF, "high": _OF, "null": _OF, "null_low": _OF, "null_high": _OF, "p": "probability", "n": "1",
-    "difference": _OF, "difference_low": _OF, "difference_high": _OF, "verdict": LABEL,
-}  # fmt: skip
-_SETS = {
-    "group": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "n_sets": "sets",
-    "sets": LABEL, "values": LABEL, "mean": _OF, "deviation": _OF, "low": _OF, "high": _OF, "reason": LABEL,
-}  # fmt: skip
-_DIFFERENCES = {
-    "group": LABEL, "against": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean",
-    "n_runs": "runs", "value": _OF, "low": _OF, "high": _OF, "null": _OF, "null_low": _OF, "null_high": _OF,
-    "difference": _OF, "difference_low": _OF, "difference_high": _OF, "verdict": LABEL, "method": LABEL,
-    "meaning": LABEL,
-}  # fmt: skip
-_MODELS = {
-    "models": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "n_models": "models",
-    "value": _OF, "null": _OF, "difference": _OF, "difference_low": _OF, "difference_high": _OF, "p": "probability",
-    "smallest_p": "probability", "why": LABEL,
-}  # fmt: skip
 ALL = "all"
 MIN_MODELS = 3
 """Models from which there is a p over them: of two, chance puts both on one side half of the time."""
-
-_CURVES = {
-    "group": LABEL, "probe": LABEL, "table": LABEL, "measure": LABEL, "unit": LABEL, "depth": "fraction", "value": _OF,
-    "low": _OF, "high": _OF, "null": _OF, "n_runs": "runs",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,40 +44,21 @@ class Estimate:
     high: float = math.nan
 
 
-def numbers_table(compared: Compared) -> Table:
-    """One row for each number of each run, compared with the first run."""
-    return Table.from_rows(
-        _number_rows(compared), _NUMBERS, "Every run compared with the first, with its own interval."
-    )
-
-
-def _number_rows(compared: Compared) -> Iterator[dict[str, object]]:
-    first = compared.runs[0]
+def _number_rows(compared: Compared) -> Iterator[_Row]:
+    """One row for each number of each run."""
     for key in compared.shared:
-        for run in compared.runs:
-            s = run.scalars.get(key)
-            if s is None:
-                continue
-            row = {"run": run.label, "group": run.group, "probe": key[0], "name": key[1], "unit": s.unit,
-                   "is_headline": key in compared.headline, "p": math.nan if s.p is None else s.p,
-                   "n": math.nan if s.n is None else float(s.n), **_null_of([s])}  # fmt: skip
-            row |= dict(zip(("value", "low", "high"), (s.value, *(s.interval or (math.nan, math.nan))), strict=True))
-            difference, verdict = Estimate(math.nan), ""
-            if run is not first and key in first.scalars:
-                moved = shift(*key, first.scalars[key], s)
-                difference, verdict = Estimate(moved.difference, *(moved.interval or ())), moved.verdict
-            yield {**row, **_bounds("difference", difference), "verdict": verdict}
+        for run in (run for run in compared.runs if key in run.scalars):
+            s = run.scalars[key]
+            low, high = s.interval or (math.nan, math.nan)
+            yield {
+                "run": run.label, "group": run.group, **_about(key, s, compared), "value": s.value, "low": low,
+                "high": high, **_null_of([s]), "p": math.nan if s.p is None else s.p,
+                "n": math.nan if s.n is None else float(s.n),
+            }  # fmt: skip
 
 
-def differences_table(compared: Compared) -> Table:
+def _difference_rows(compared: Compared) -> Iterator[_Row]:
     """One row for each number of each group, compared with its reference: means over runs, or single runs."""
-    caption = (
-        "Means over the runs of a group with t intervals, or single runs with their own, compared with the reference."
-    )
-    return Table.from_rows(_difference_rows(compared), _DIFFERENCES, caption)
-
-
-def _difference_rows(compared: Compared) -> Iterator[dict[str, object]]:
     groups = compared.groups
     for key in compared.shared:
         for group, against in compared.against.items():
@@ -109,24 +69,14 @@ def _difference_rows(compared: Compared) -> Iterator[dict[str, object]]:
             value = estimate(mine)
             difference, verdict, method = difference_of(theirs, mine)
             yield {
-                "group": group, "against": against or "", "probe": key[0], "name": key[1], "unit": mine[0].unit,
-                "is_headline": key in compared.headline, "n_runs": len(mine), **_null_of(mine),
-                "value": value.value, "low": value.low, "high": value.high,
+                "group": group, "against": against or "", **_about(key, mine[0], compared), "n_runs": len(mine),
+                "value": value.value, "low": value.low, "high": value.high, **_null_of(mine),
                 **_bounds("difference", difference), "verdict": verdict, "method": method, "meaning": mine[0].meaning,
             }  # fmt: skip
 
 
-def sets_table(compared: Compared) -> Table:
+def _set_rows(compared: Compared) -> Iterator[_Row]:
     """One row for each number of each model that was measured on several sets of prompts: its spread over them."""
-    caption = (
-        "One model on several sets of prompts: values in the order of the runs, mean, standard deviation and 95 % t "
-        "interval over sets (a single run's interval is over prompts of one set). There is no p: sets are chosen, not "
-        "sampled, and share the model."
-    )
-    return Table.from_rows(_set_rows(compared), _SETS, caption)
-
-
-def _set_rows(compared: Compared) -> Iterator[dict[str, object]]:
     for key in compared.shared:
         for group, runs in compared.over_sets.items():
             mine = [run for run in runs if key in run.scalars]
@@ -137,8 +87,8 @@ def _set_rows(compared: Compared) -> Iterator[dict[str, object]]:
             found = t_mean(values)
             low, high = (math.nan, math.nan) if reason else (found.low, found.high)
             yield {
-                "group": group, "probe": key[0], "name": key[1], "unit": mine[0].scalars[key].unit,
-                "is_headline": key in compared.headline, "n_sets": len(mine), "sets": "; ".join(r.label for r in mine),
+                "group": group, **_about(key, mine[0].scalars[key], compared), "n_sets": len(mine),
+                "sets": "; ".join(r.label for r in mine),
                 "values": ", ".join(short(value) for value in values), "mean": float(values.mean()),
                 "deviation": float(values.std(ddof=1)) if len(values) > 1 else math.nan, "low": low, "high": high,
                 "reason": reason,
@@ -154,19 +104,11 @@ def _no_interval(values: np.ndarray) -> str:
     return "" if np.ptp(values) else "the same on every set"
 
 
-def models_table(compared: Compared) -> Table:
+def _model_rows(compared: Compared) -> Iterator[_Row]:
     """One row for each number over all models, and over those of each group of repetitions, against its null.
 
-    The unit is the model: runs of one are averaged. Empty with fewer than three models.
+    The unit is the model: runs of one are averaged. None with fewer than three models.
     """
-    caption = (
-        "Mean over models of value minus null (without a null: minus the value without an effect), its t interval, and "
-        "p from all sign flips of the models' differences; smallest_p is the smallest possible."
-    )
-    return Table.from_rows(_model_rows(compared), _MODELS, caption)
-
-
-def _model_rows(compared: Compared) -> Iterator[dict[str, object]]:
     sets = {ALL: list(compared.runs)} | (compared.groups if compared.is_pooled else {})
     for said, runs in sets.items():
         if n_models(runs) < MIN_MODELS:
@@ -175,8 +117,7 @@ def _model_rows(compared: Compared) -> Iterator[dict[str, object]]:
             pairs = _of_models(runs, key)
             if len(pairs):
                 first = next(run.scalars[key] for run in runs if key in run.scalars)
-                about = {"models": said, "probe": key[0], "name": key[1], "unit": first.unit}
-                yield about | {"is_headline": key in compared.headline, **_over_models(pairs)}
+                yield {"models": said, **_about(key, first, compared), **_over_models(pairs)}
 
 
 def n_models(runs: Sequence[Run]) -> int:
@@ -199,22 +140,19 @@ def _over_models(pairs: np.ndarray) -> dict[str, object]:
     known = pairs[np.isfinite(pairs).all(axis=1)]
     difference = known[:, 0] - known[:, 1]
     value, null = (float(x) for x in (known.mean(axis=0) if len(known) else (pairs[:, 0].mean(), math.nan)))
-    found = {"n_models": len(known), "value": value, "null": null}
-    if len(known) < MIN_MODELS:
-        why = f"{len(known)} models have the number and a null: a p over models needs {MIN_MODELS}"
-        return found | _bounds("difference", Estimate(math.nan)) | {"p": math.nan, "smallest_p": math.nan, "why": why}
-    mean = t_mean(difference)
-    return found | _bounds("difference", Estimate(mean.value, mean.low, mean.high)) | {
-        "p": sign_flip_p(difference), "smallest_p": smallest_p(len(known)), "why": "",
-    }  # fmt: skip
+    mean, p, least = Estimate(math.nan), math.nan, math.nan
+    why = f"{len(known)} models have the number and a null: a p over models needs {MIN_MODELS}"
+    if len(known) >= MIN_MODELS:
+        mean, p, least, why = t_mean(difference), sign_flip_p(difference), smallest_p(len(known)), ""
+    return {"n_models": len(known), "value": value, "null": null, **_bounds("difference", mean), "p": p,
+            "smallest_p": least, "why": why}  # fmt: skip
 
 
-def estimate(repetitions: Sequence[Scalar]) -> Estimate:
+def estimate(repetitions: Sequence[Scalar]) -> Estimate | TMean:
     """The mean over runs with its 95 % t interval; of a single run its value and its own interval."""
     if len(repetitions) == 1:
         return Estimate(repetitions[0].value, *(repetitions[0].interval or ()))
-    found = t_mean([s.value for s in repetitions])
-    return Estimate(found.value, found.low, found.high)
+    return t_mean([s.value for s in repetitions])
 
 
 def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[Estimate, str, str]:
@@ -237,19 +175,17 @@ def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[Est
     return Estimate(difference, difference - half, difference + half), verdict, WELCH
 
 
-def curves_table(compared: Compared) -> Table:
+def _curve_rows(compared: Compared) -> Iterator[_Row]:
     """What two or more groups have by layer, along the fraction of their depth: means over the runs of a group."""
     by_group = {group: [_curves(run) for run in runs] for group, runs in compared.groups.items()}
     every = [curves for runs in by_group.values() for curves in runs]
     keys = [key for key in dict.fromkeys(k for curves in every for k in curves) if sum(key in c for c in every) > 1]
-    rows = (
+    return (
         {"group": group, "probe": key[0], "table": key[1], "measure": key[2], "unit": key[3], **point}
         for key in keys
         for group, runs in by_group.items()
         for point in _mean_curve([curves[key] for curves in runs if key in curves])
     )
-    caption = "Depth 0 is the first layer (the embedding, where a table counts depths), 1 the last."
-    return Table.from_rows(rows, _CURVES, caption)
 
 
 _Curve = dict[str, np.ndarray]
@@ -297,7 +233,7 @@ def _measures(table: Table) -> list[str]:
     ]  # fmt: skip
 
 
-def _mean_curve(runs: Sequence[_Curve]) -> Iterator[dict[str, object]]:
+def _mean_curve(runs: Sequence[_Curve]) -> Iterator[_Row]:
     """The mean over runs at every depth that all have; a single run keeps its own intervals."""
     if not runs:
         return
@@ -305,24 +241,36 @@ def _mean_curve(runs: Sequence[_Curve]) -> Iterator[dict[str, object]]:
     for depth in depths:
         at = [{part: float(column[run["depth"] == depth][0]) for part, column in run.items()} for run in runs]
         null = float(np.mean([point["null"] for point in at]))
-        if len(at) == 1:
-            value = Estimate(at[0]["value"], at[0]["low"], at[0]["high"])
-        else:
-            value = estimate([Scalar.of(p["value"], "", "-", "-") for p in at])
+        value = estimate([Scalar.of(p["value"], "", Interval(p["low"], p["high"], "-"), "-") for p in at])
         yield {"depth": float(depth), "value": value.value, "low": value.low, "high": value.high, "null": null,
                "n_runs": len(at)}  # fmt: skip
 
 
-def settings_table(compared: Compared) -> Table:
+def _setting_rows(compared: Compared) -> Iterator[_Row]:
     """What is not alike in how the runs came about, a row for each thing and run."""
-    varies = compared.what_varies()
-    rows = (
-        {"setting": path, "run": run.label, "value": cell(value) if not isinstance(value, str) else value}
-        for path, values in varies.items()
-        for run, value in zip(compared.runs, values, strict=True)
-    )
-    units = {"setting": LABEL, "run": LABEL, "value": LABEL}
-    return Table.from_rows(rows, units, "Names and fingerprints of the models left aside.")
+    for path, values in compared.what_varies().items():
+        for run, value in zip(compared.runs, values, strict=True):
+            yield {"setting": path, "run": run.label, "value": value if isinstance(value, str) else cell(value)}
+
+
+def _answer_rows(compared: Compared) -> Iterator[_Row]:
+    """What every run answers to the questions of its probes, and by which number."""
+    for run in compared.runs:
+        for each in answers(run.record, "the model"):
+            probe, name = each.headline.probe, each.headline.name
+            question = question_of(probe) if each.verdict == "number" else each.question
+            said = SAID[each.verdict].rstrip(".")
+            yield {"question": question, "group": run.group, "probe": probe, "name": name, "said": said}
+
+
+def _run_rows(compared: Compared) -> Iterator[_Row]:
+    """What every run read, and whether its weights are rounded."""
+    for run in compared.runs:
+        yield {"run": run.label, "read": about.briefly(run.record), "quantised": about.quantised(run.record)}
+
+
+def _about(key: tuple[str, str], s: Scalar, compared: Compared) -> _Row:
+    return {"probe": key[0], "name": key[1], "unit": s.unit, "is_headline": key in compared.headline}
 
 
 def _scalars(runs: Sequence[Run], key: tuple[str, str]) -> list[Scalar]:
@@ -336,5 +284,50 @@ def _null_of(repetitions: Sequence[Scalar]) -> dict[str, object]:
     return number_columns("null", value, band)
 
 
-def _bounds(name: str, found: Estimate) -> dict[str, object]:
+def _bounds(name: str, found: Estimate | TMean) -> dict[str, object]:
     return number_columns(name, found.value, (found.low, found.high))
+
+
+_UNITS = {
+    **dict.fromkeys(("value", "low", "high", "null", "difference", "mean", "deviation"), "of the number"),
+    "is_headline": "boolean", "n_runs": "runs", "n_sets": "sets", "n_models": "models", "n": "1", "depth": "fraction",
+    "p": "probability", "smallest_p": "probability",
+}  # fmt: skip
+"""Units of columns; the others are labels."""
+_TABLES: Mapping[str, tuple[Callable[[Compared], Iterable[_Row]], str, str]] = {
+    "answers": (_answer_rows, "question group probe name said", "What every run answers."),
+    "differences": (
+        _difference_rows,
+        "group against probe name unit is_headline n_runs value low high null difference verdict method meaning",
+        "Means over the runs of a group with t intervals, or single runs with their own, compared with the reference.",
+    ),
+    "prompt_sets": (
+        _set_rows, "group probe name unit is_headline n_sets sets values mean deviation low high reason",
+        "One model on several sets of prompts: values in the order of the runs, mean, standard deviation and 95 % t "
+        "interval over sets (a single run's interval is over prompts of one set). There is no p: sets are chosen, not "
+        "sampled, and share the model.",
+    ),
+    "models": (
+        _model_rows, "models probe name unit is_headline n_models value null difference p smallest_p why",
+        "Mean over models of value minus null (without a null: minus the value without an effect), its t interval, and "
+        "p from all sign flips of the models' differences; smallest_p is the smallest possible.",
+    ),
+    "numbers": (
+        _number_rows, "run group probe name unit is_headline value low high null p n",
+        "Every number of every run, with its own interval and null.",
+    ),
+    "curves": (
+        _curve_rows, "group probe table measure unit depth value low high null n_runs",
+        "Depth 0 is the first layer (the embedding, where a table counts depths), 1 the last.",
+    ),
+    "settings": (_setting_rows, "setting run value", "Names and fingerprints of the models left aside."),
+    "runs": (_run_rows, "run read quantised", "Model and prompts of every run."),
+}  # fmt: skip
+
+
+def tables(compared: Compared) -> dict[str, Table]:
+    """All tables by name."""
+    return {
+        name: Table.from_rows(rows(compared), {c: _UNITS.get(c, LABEL) for c in columns.split()}, caption)
+        for name, (rows, columns, caption) in _TABLES.items()
+    }

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from interp.findings import Scalar
 from interp.formatting import short_name
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
 from interp.ledger.replicate import JOINT, TRAINED
-from interp.ledger.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
+from interp.ledger.rules import OUTCOMES, Outcome
 
 from ..page.about import listed, software_entry, tool
 
@@ -69,10 +68,6 @@ def _told_of(paper: PaperFile) -> list[str]:
     return [*paper.models, *(other for other in (JOINT, TRAINED) if other in told)]
 
 
-def rule_of_rows() -> str:
-    return ORDER_OF_A_ROW
-
-
 def caution(ledger: LedgerFile) -> str:
     """What a reader has to know of the scale; empty where trainings are not cut short for it."""
     if ledger.scale not in ("tiny", "smoke"):
@@ -85,8 +80,7 @@ def caution(ledger: LedgerFile) -> str:
 
 def methods(ledger: LedgerFile) -> str:
     """Sentences for a methods section."""
-    numbers = list(judged(ledger))
-    scalars = [number.scalar for number in numbers if number.scalar]
+    made = _rests_on(ledger)
     sentences = [
         f"Using {tool(ledger.environment)}, we measured the claims of "
         + listed([f"{paper.citation} ({len(paper.rows)} claims)" for paper in ledger.papers])
@@ -95,22 +89,16 @@ def methods(ledger: LedgerFile) -> str:
         "as contradicted where none of it does, and as no different from the null where p, by Benjamini and Hochberg "
         "over the paper's rows, is 0.05 or more; every rule stands beside its row.",
         *(headline(paper) for paper in ledger.papers),
-        f"Intervals: {_some(_intervals(scalars))}. Nulls: {_some(_nulls(scalars))}. n: {_some(_counts(scalars))}. "
-        f"Weights: {_some(_weights(numbers))}.",
+        f"Intervals: {made['intervals']}. Nulls: {made['nulls']}. n: {made['n']}. Weights: {made['weights']}.",
     ]
     return " ".join(sentences)
 
 
 def bibtex(ledger: LedgerFile) -> str:
     """An entry for the tool whose note pins this ledger."""
-    numbers = list(judged(ledger))
-    scalars = [number.scalar for number in numbers if number.scalar]
     names = "+".join(paper.name for paper in ledger.papers)
-    note = [
-        f"Ledger of {names} at the scale {ledger.scale}", f"n: {_some(_counts(scalars))}",
-        f"intervals: {_some(_intervals(scalars))}", f"nulls: {_some(_nulls(scalars))}",
-        f"weights: {_some(_weights(numbers))}",
-    ]  # fmt: skip
+    made = (f"{what}: {said}" for what, said in _rests_on(ledger).items())
+    note = [f"Ledger of {names} at the scale {ledger.scale}", *made]
     return software_entry(f"ledger-{names.replace('+', '-')}", ledger.environment, ledger.created, note)
 
 
@@ -135,18 +123,15 @@ def _some(words: Sequence[str]) -> str:
     return ("; ".join(kept[:_LONGEST]) + more) or "none"
 
 
-def _intervals(scalars: Sequence[Scalar]) -> list[str]:
-    return [s.interval_method for s in scalars if s.interval and s.interval_method]
-
-
-def _nulls(scalars: Sequence[Scalar]) -> list[str]:
-    return [s.null.name for s in scalars if s.null]
-
-
-def _counts(scalars: Sequence[Scalar]) -> list[str]:
-    return [f"{s.n} {s.n_unit}s" for s in scalars if s.n is not None]
-
-
-def _weights(numbers: Sequence[MeasuredNumber]) -> list[str]:
+def _rests_on(ledger: LedgerFile) -> dict[str, str]:
+    """What the numbers behind the outcomes were made with, in words."""
+    numbers = list(judged(ledger))
+    scalars = [number.scalar for number in numbers if number.scalar]
     few = [models for number in numbers if 0 < len(models := number.models) <= 3]
-    return [f"{short_name(name)} {fingerprint[:16]}" for models in few for name, fingerprint in models]
+    words = {
+        "n": [f"{s.n} {s.n_unit}s" for s in scalars if s.n is not None],
+        "intervals": [s.interval_method for s in scalars if s.interval and s.interval_method],
+        "nulls": [s.null.name for s in scalars if s.null],
+        "weights": [f"{short_name(name)} {fingerprint[:16]}" for models in few for name, fingerprint in models],
+    }
+    return {what: _some(said) for what, said in words.items()}

@@ -4,11 +4,12 @@ Links lead to the pages of records that lie where the ledger names them; where t
 stands in their place.
 """
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
+from interp.ledger.rules import ORDER_OF_A_ROW
 
 from ..page import about
 from ..page.render import static, style_sheet, templates_of_pages, write_page
@@ -16,22 +17,6 @@ from ..page.sections import Number
 from ..page.security import address, policy, script_json
 from ..page.strip import strip
 from . import in_words as ledger_words
-
-
-@dataclass(frozen=True)
-class _Links:
-    """Where the records of a paper's sources are, seen from the page."""
-
-    folder: Path
-    paper: PaperFile
-
-    def page(self, number: MeasuredNumber, model: str) -> str:
-        """The relative address of the page that a number stands on; empty where it is not there."""
-        for source in self.paper.sources:
-            is_it = source.name == number.source and source.model in ("", model) and source.record
-            if is_it and (self.folder / source.record / "report.html").is_file():
-                return f"{address(source.record)}/report.html#probe-{quote(number.of)}"
-        return ""
 
 
 def render(ledger: LedgerFile, folder: Path) -> Path:
@@ -46,8 +31,9 @@ def html(ledger: LedgerFile, folder: Path) -> str:
     return templates_of_pages().get_template("ledger.html").render(
         ledger=ledger,
         words=ledger_words,
+        order=ORDER_OF_A_ROW,
         about=about,
-        links={paper.name: _Links(folder, paper) for paper in ledger.papers},
+        links={paper.name: partial(page_of, folder, paper) for paper in ledger.papers},
         drawn=drawn,
         cell_of=cell_of,
         first_number=first_number,
@@ -56,6 +42,15 @@ def html(ledger: LedgerFile, folder: Path) -> str:
         script=script,
         looks=script_json({}),
     )  # fmt: skip
+
+
+def page_of(folder: Path, paper: PaperFile, number: MeasuredNumber, model: str) -> str:
+    """The relative address of the page that a number stands on, seen from the ledger's; empty where it is not there."""
+    for source in paper.sources:
+        is_it = source.name == number.source and source.model in ("", model) and source.record
+        if is_it and (folder / source.record / "report.html").is_file():
+            return f"{address(source.record)}/report.html#probe-{quote(number.of)}"
+    return ""
 
 
 def drawn(number: MeasuredNumber) -> Number:

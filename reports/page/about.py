@@ -52,19 +52,27 @@ def read_on(record: RunRecord) -> list[str]:
 
 def briefly(record: RunRecord) -> str:
     """`llama, 30 layers, 135M parameters, 1,008 prompts of “mixed”`: a run beside others."""
-    sets = [each for each in (record.prompts, *record.prompts.get("others", ())) if each.get("n")]
-    return ", ".join([*filter(None, [_sizes(record)]), *map(_of_set, sets)])
+    return ", ".join([*filter(None, [_sizes(record)]), *sets(record)])
+
+
+def sets(record: RunRecord) -> list[str]:
+    """The sets of prompts that were read: `1,008 prompts of “mixed”`."""
+    return [_of_set(each) for each in (record.prompts, *record.prompts.get("others", ())) if each.get("n")]
+
+
+def size(record: RunRecord) -> str:
+    """`135M parameters`; empty where it is not known."""
+    n = record.model.get("n_parameters")
+    return f"{_count(n)} parameters" if n else ""
 
 
 def _sizes(record: RunRecord) -> str:
     model = record.model
-    sizes = [str(model["family"])] if model.get("family") else []
-    sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
-    sizes += [f"{_count(model['n_parameters'])} parameters"] if model.get("n_parameters") else []
-    return ", ".join(sizes)
+    family, layers = str(model.get("family") or ""), f"{model['n_layers']} layers" if model.get("n_layers") else ""
+    return ", ".join(filter(None, (family, layers, size(record))))
 
 
-def _compared(record: RunRecord) -> dict[str, list[str]]:
+def references(record: RunRecord) -> dict[str, list[str]]:
     """The references of a comparison, each with the groups that are compared with it; nothing of other studies."""
     found = record.findings.get("comparison")
     held = found.tables.get("differences") if found else None
@@ -93,7 +101,7 @@ def model_name(record: RunRecord) -> str:
 
 def heading(record: RunRecord) -> str:
     """The model's name for the top of the page, of a path only its end; of a comparison, what is compared."""
-    match list(_compared(record).items()):
+    match list(references(record).items()):
         case [(reference, groups)]:
             those = listed(groups) if len(groups) <= _NAMED else f"{len(groups)} runs"
             return f"{those} compared with {reference}"

@@ -126,10 +126,11 @@ def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of one group and its answer by it; `mark` says how it differs from the reference, `?` is not tested."""
+    """A number of one group and its answer by it; `mark` says how it differs from the reference, if that was tested."""
 
     value: str
     mark: str = ""
+    null: str = ""
     is_within_null: bool = False
     said: str = ""
 
@@ -159,9 +160,10 @@ def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], Row
             return Cell("n/a" if (probe, group) in ran or probe == "tunnel" else "not run")
         marks = {"moved": "▲" if row["difference"] > 0 else "▼", "within": "≈", "same": "≈"}
         is_marked = row["verdict"] != "moved" or {(probe, name, group), (probe, name, row["against"])} & shown
-        mark = marks.get(row["verdict"], "?") if row["against"] and is_marked else ""
+        mark = marks.get(row["verdict"], "") if is_marked else ""
+        null = f"{short(row['null_low'])} to {short(row['null_high'])}" if math.isfinite(row["null_low"]) else ""
         within = bool(row["null_low"] <= row["value"] <= row["null_high"])
-        return Cell(short(row["value"]), mark, within, " / ".join(said.get((probe, name, group), ())))
+        return Cell(short(row["value"]), mark, null, within, " / ".join(said.get((probe, name, group), ())))
 
     groups = tuple(dict.fromkeys(group for *_, group in found)) if asked else ()
     return groups, tuple(

@@ -40,14 +40,9 @@ def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
     def place(x: float) -> float:
         return round(PAD + (x - low) / (high - low) * (WIDTH - 2 * PAD), 2)
 
-    return Strip(
-        value=place(scalar.value),
-        zero=place(0.0),
-        interval=interval and (place(interval[0]), place(interval[1])),
-        null=None if null is None else place(null),
-        band=band and (place(band[0]), place(band[1])),
-        truth=place(truth) if _finite(truth) else None,
-    )
+    ends, bounds = interval and (place(interval[0]), place(interval[1])), band and (place(band[0]), place(band[1]))
+    centre, exact = None if null is None else place(null), place(truth) if _finite(truth) else None
+    return Strip(place(scalar.value), place(0.0), ends, centre, bounds, exact)
 
 
 def _finite(*numbers: float) -> bool:

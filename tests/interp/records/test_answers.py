@@ -64,20 +64,56 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
         (
             OPPOSITE,
             "depends",
-            "is 1 bits lower with the prompt's own keys than with another prompt's keys (but without",
+            "than with another prompt's keys (but it is 1 bits in the opposite direction without the first",
         ),
-        (NO, "yes", "(without the first position: 0.1 bits)"),
-        (scalar(-0.1, 0.8), "depends", "(but without the first position: 0.1 bits in the opposite direction)"),
+        (NO, "yes", "than with another prompt's keys."),
+        (scalar(-0.1, 0.8), "depends", "(but it is 0.1 bits in the opposite direction without the first position)"),
     ],
 )
-def test_the_twin_of_a_number_stands_in_the_same_sentence_and_may_turn_the_answer(twin, verdict, words):
+def test_a_control_that_turns_the_answer_stands_in_its_sentence_and_every_control_in_the_evidence(twin, verdict, words):
     (answer,) = answers(record_of(attention(YES, twin)))
     assert answer.verdict == verdict and words in answer.said and answer.said.startswith(SAID[verdict])
+    standing = "significant" if twin is OPPOSITE else "not significant"
+    assert answer.evidence.endswith(
+        f"; controls: {twin.cells[0]} without the first position ({twin.interval_text}, {standing})"
+    )
+
+
+@pytest.mark.parametrize(("p", "verdict"), [(0.02, "depends"), (0.03, "no")])
+def test_a_control_turns_a_no_where_its_p_corrected_over_the_controls_is_significant(p, verdict):
+    findings = attention(NO, scalar(1.0, p))
+    (control,) = findings.controls["content_sharpening"]
+    (answer,) = answers(record_of(replace(findings, controls={"content_sharpening": (control, control)})))
+    assert answer.verdict == verdict
+    assert ("(but it is 1 bits without the first position; " in answer.sentence) == (verdict == "depends")
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (scalar(-0.3, 0.07), "p counts what lies as far from the baseline on either side"),
+        (scalar(-0.3, 0.99), "p asks about the other side"),
+        (scalar(-0.25, None), "its interval reaches into it"),
+        (scalar(-0.1, 0.07), ""),
+    ],
+)
+def test_a_number_outside_the_band_of_its_null_that_is_no_different_says_why(number, why):
+    (answer,) = answers(record_of(attention(number, NO)))
+    assert ("lies outside the baseline's range" in answer.change) == bool(why) and why in answer.change
+    assert answer.verdict in ("no", "unshown") and "would be found 80 %" in answer.change
 
 
 @pytest.mark.parametrize(
     ("interval", "verdict"),
-    [((0.2, 0.4), "partly"), ((0.7, 0.85), "yes"), ((0.97, 1.02), "yes"), ((1.3, 1.6), "partly"), (None, "yes")],
+    [
+        ((0.02, 0.09), "hardly"),
+        ((0.02, 0.11), "partly"),
+        ((0.2, 0.4), "partly"),
+        ((0.7, 0.85), "yes"),
+        ((0.97, 1.02), "yes"),
+        ((1.3, 1.6), "partly"),
+        (None, "yes"),
+    ],
 )
 def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes(interval, verdict):
     slope = replace(YES, interval=interval, interval_reason="" if interval else "one prompt")
@@ -85,14 +121,19 @@ def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes(interval, verdict):
     assert answer.verdict == verdict and answer.said.startswith(SAID[verdict])
 
 
-@pytest.mark.parametrize(("interval", "verdict"), [((0.2, 0.4), "partly"), ((0.7, 0.85), "yes")])
+@pytest.mark.parametrize(
+    ("interval", "verdict"), [((0.02, 0.09), "hardly"), ((0.2, 0.4), "partly"), ((0.7, 0.85), "yes")]
+)
 def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(interval, verdict):
     share = replace(YES, unit="fraction", interval=interval, meaning="Share of the variance that a readout explains.")
     rest = (Control("beyond the last token", "rest"),)
     findings = Findings("value_axis", {"r2": share, "rest": share}, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    assert answer.verdict == verdict and "in held-out sequences (of what the last token leaves open: 1)" in answer.said
+    rest = "1 of the rest after removing what the last token predicts"
+    assert answer.verdict == verdict and f"in held-out sequences ({rest})." in answer.said
+    assert f"; controls: {rest} ({share.interval_text}, significant)" in answer.evidence
     assert ("the interval lies below 0.8, which a “Yes” needs" in answer.change) == (verdict == "partly")
+    assert ("the interval lies below 0.1, which a “Partly” needs" in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
 
 
@@ -173,7 +214,7 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
 
 def test_numbers_that_an_older_record_lacks_are_dashes():
     (answer,) = answers(record_of(Findings("belief", {"r2": YES}, headline=("r2",))))
-    assert "and – of what position leaves open" in answer.sentence
+    assert "after removing what position predicts, – of the rest" in answer.sentence
 
 
 @pytest.mark.parametrize("name", PROBES)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import RecordError, UsageError
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Control, Findings, Null, Scalar
 from interp.records.answers import answers
 from interp.records.record import RunRecord
 from interp.registry import load_entry
@@ -316,14 +316,16 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
     assert said == (
-        "2 numbers of 3 tested differ (chance: about 0.15). Higher in b than in a: share (3 bits vs 1). Shown in a but "
-        "not in d: share (1 bits vs 0.2)."
+        "2 numbers of 3 tested differ (chance: about 0.15). Higher in b than in a: share (b 3 bits, a 1 bits). "
+        "Different from chance in a but not in d: share (d 0.2 bits, chance −0.2 to 0.2; a 1 bits, chance −0.2 to 0.2)."
     )
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"
     page = parse((record.path / "report.html").read_text()).text
-    assert "a b c d" in page and "share 1 ▲3 ≈1.1 ▼0.2" in page
+    band = "−0.2 to 0.2"
+    assert "a (reference) b c d" in page and f"share 1{band} ▲3{band} ≈1.1{band} ▼0.2{band}" in page
+    assert "▼ lower than a;" in page
 
 
 def depth_correlation(value):
@@ -346,8 +348,10 @@ def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_i
         for each, found in zip(runs[3:], ({**runs[3].findings, **other}, other), strict=True)
     ]
     page = parse((compared(tmp_path, runs).path / "report.html").read_text()).text
-    assert "with depth 0.9 ≈0.9 ?0.5 ≈0.9 not run" in page and "? not tested" in page
-    assert "lacking 1 n/a n/a ≈1 not run" in page and "mine not run not run not run ?1 ?1" in page
+    band = "−0.2 to 0.2"
+    assert "with depth 0.9 ≈0.9 0.5 ≈0.9 not run" in page and "no sign: not tested" in page
+    assert f"lacking 1{band} n/a n/a ≈1{band} not run" in page
+    assert f"mine not run not run not run 1{band} 1{band}" in page
 
 
 def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_path):
@@ -373,6 +377,35 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
     assert "a: llama, 2 layers, 9 prompts of “mixed”" in texts[0] and "b: llama, 2 layers, 1,200 prompts" in texts[2]
     assert ["Quantised weights of b:" in text for text in texts] == [False, True, True]
     assert ["The runs read different prompts" in text for text in texts] == [False, False, True]
+
+
+def test_a_difference_that_a_control_turns_round_is_not_named(tmp_path):
+    def run(name, value, twin):
+        controls = {"share": (Control("without the first position", "other", essential=False),)}
+        findings = Findings(
+            "manifold", {"share": scalar(value), "other": scalar(twin)}, headline=("share",), controls=controls
+        )
+        return replace(made(name, 1.0), findings={"manifold": findings})
+
+    for twin, is_named in ((4.0, True), (1.0, False), (0.3, False)):
+        record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
+        fact = record.findings["comparison"].facts["n_moved"]
+        assert fact == ". Higher in b than in a: share (b 3 bits, a 1 bits)" * is_named
+
+
+def test_runs_on_other_prompts_are_introduced_by_what_they_are_and_read(tmp_path):
+    texts = [made("a", 1.0, n_parameters=135_000_000), made("b", 3.0, n_parameters=260_000)]
+    tunnel = replace(
+        made("c", 3.0, card=card(0, 0.1), n_parameters=153_000),
+        prompts={"name": "tunnel:bijection", "hash": "2", "n": 5, "unit": "sequence"},
+    )
+    said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
+    assert (
+        ". a (135M parameters) and b (260k parameters) read 9 prompts of “mixed”; c (153k "
+        "parameters) read 5 sequences of “tunnel:bijection”, so that the prompts alone can make them differ. On the "
+        "same prompts, higher in b than in a: share (b 3 bits, a 1 bits). On other prompts, higher in c than in a: "
+        "share (c 3 bits, a 1 bits)."
+    ) in said
 
 
 @pytest.mark.parametrize(

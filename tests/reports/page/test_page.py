@@ -88,19 +88,19 @@ def test_a_page_explains_the_terms_of_its_answers_and_no_others():
     assert [term for term, _ in shown] == ["linear readout", "values", "p"]
     text = parse(html(made_record())).text
     said = text[: text.index("Number by number")]
-    assert "baseline what the same measurement gives" in said and "J-space" not in said
+    assert "baseline, null what the same measurement gives" in said and "J-space" not in said
 
 
 def test_every_explained_term_can_stand_on_a_page():
     declared = [said for probe in registry.entries("probe") for said in registry.load_entry("probe", probe).sentences]
     texts = [text for said in declared for text in (said.question, said.yes, said.no, said.opposite)]
-    texts += [f"tunnel:{task}-gpt-neox, of what the last token leaves open" for task in registry.entries("tunnel")]
+    texts += [f"tunnel:{task}-gpt-neox, what the last token predicts" for task in registry.entries("tunnel")]
     texts += [
         "tunnel:x",
-        "“sula”",
-        "of what its embedding leaves open; without the first position; without the columns of largest variance",
+        "“mixed” and “sula”",
+        "what its embedding predicts; without the first position; without the columns of largest variance",
         "at equal k; p = 0.1; baseline, refitted on beliefs permuted between sequences",
-        "the values of, another prompt's keys",
+        "the values of, than with another prompt's keys; controls: 0.2",
         "the next-token entropy",
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
