@@ -1,7 +1,7 @@
 """Numbers that the package gives on small data, in short, as `numbers.csv` holds them: every number of every probe,
 and what tasks, programs, training, edits, lenses and maps compute.
 
-    python -m tests.numbers    # where numbers are meant to move: writes numbers.csv anew; read its diff
+    python -m tests.numbers [CASE ...]    # where numbers are meant to move: writes numbers.csv anew; read its diff
 
 Probes read noise, trained networks on their tasks, with every edit, and texts. Of each array a row says how many finite
 numbers it has, their sum weighted by place, their norm, and by how much these two move where torch and BLAS compute as
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -188,8 +188,9 @@ def maps() -> Arrays:
         lens = interp.fit_lens(model, prompts, kind, quiet=True)
         yield from _plain(kind, vars(lens))
         needs = ["outcome_log_prob", "lens_log_prob", "lens_kl"]
-        skipped = [interp.BypassLayer(layer=(1, 2), lens=True)]
-        yield from _of_capture(kind, interp.collect(lens.on(model), prompts, needs, edits=skipped))
+        for layers in ((1, 2), (2,)):
+            skipped = [interp.BypassLayer(layer=layers, lens=True)]
+            yield from _of_capture(f"{kind}.{layers[0]}", interp.collect(lens.on(model), prompts, needs, edits=skipped))
     words = interp.generate(model, prompts, n_tokens=4, temperature=1.0, edits=[interp.AttentionOff(layer=1)])
     yield from _plain("words", [each.edited_ids for each in words])
 
@@ -266,33 +267,37 @@ def _sums(values: np.ndarray) -> Sums:
     return int(kept.sum()), float(f"{by_place:.6g}"), float(f"{np.linalg.norm(values[kept]):.6g}")
 
 
-def written(case: str) -> dict[str, tuple[Sums, float]]:
+Written = dict[str, tuple[Sums, float]]
+
+
+def written(case: str) -> Written:
     """What was measured when the file was written, and by how much it moves from processor to processor."""
     with NUMBERS.open(newline="", encoding="utf-8") as file:
         return {name: ((int(n), float(by_place), float(norm)), float(moves))
                 for of, name, n, by_place, norm, moves in csv.reader(file) if of == case}  # fmt: skip
 
 
-def write() -> None:
-    """Measure in a process a processor; numbers that another does not have are left out."""
-    measured = [json.loads(_elsewhere(processor)) for processor in PROCESSORS]
+def measured(case: str) -> Written:
+    """The same now, in a process a processor; what another processor has not is left out."""
+    command = [sys.executable, "-m", "tests.numbers", "--here", case]
+    here, *others = [
+        json.loads(subprocess.check_output(command, env=os.environ | processor, cwd=ROOT)) for processor in PROCESSORS
+    ]
+    return {name: (numbers, float(np.abs(np.subtract([other[name] for other in others], numbers)).max()))
+            for name, numbers in here.items() if all(other[name][0] == numbers[0] for other in others)}  # fmt: skip
+
+
+def write(cases: Sequence[str]) -> None:
+    """Measure these cases, or all; the others stay."""
+    found = {case: measured(case) if case in (cases or CASES) else written(case) for case in CASES}
     with NUMBERS.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
-        for case, here in measured[0].items():
-            for name, numbers in here.items():
-                others = [other[case][name] for other in measured[1:]]
-                if all(other[0] == numbers[0] for other in others):
-                    moves = np.abs(np.subtract(others, numbers)).max()
-                    rows.writerow([case, name, *numbers, f"{moves:.2g}"])
-
-
-def _elsewhere(processor: Mapping[str, str]) -> bytes:
-    command = [sys.executable, "-m", "tests.numbers", "--here"]
-    return subprocess.run(command, env=os.environ | processor, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+        for case, numbers in found.items():
+            rows.writerows([case, name, *values, f"{moves:.2g}"] for name, (values, moves) in numbers.items())
 
 
 if __name__ == "__main__":
-    if "--here" in sys.argv:
-        print(json.dumps({case: sums(case) for case in CASES}))
+    if sys.argv[1:2] == ["--here"]:
+        print(json.dumps(sums(sys.argv[2])))
     else:
-        write()
+        write(sys.argv[1:])

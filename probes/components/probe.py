@@ -79,13 +79,12 @@ class Components(Probe):
             expected="below", limit="This reads the output that the model was trained on, not how it comes about.",
         ),
         Sentences(
-            110, "Do the updates that attention writes add up in the final residual stream?", ("attention_share",),
-            "Attention has written {attention_share} of the final residual stream, more than it would if each of its "
-            "updates had a random sign.",
-            "Attention has written {attention_share} of the final residual stream, as it could if each of its updates "
-            "had a random sign.",
-            "Attention has written {attention_share} of the final residual stream, less than it would if each of its "
-            "updates had a random sign.",
+            110, "Does attention write a consistent part of the final residual stream?", ("attention_share",),
+            "Attention has written {attention_share} of the final residual stream, more than updates of random "
+            "sign would.",
+            "Attention has written {attention_share} of the final residual stream, as updates of random sign could.",
+            "Attention has written {attention_share} of the final residual stream, less than updates of random "
+            "sign would.",
         ),
     )  # fmt: skip
     on_drawn: ClassVar[bool] = True
