@@ -1,6 +1,5 @@
 """`interp tunnel`: train, eval, sweep, rebuild. Heavy modules are imported inside the commands."""
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ from interp.errors import UnknownName
 from interp.records.tunnel_card import Figure, TunnelCard
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 from interp.system.values import read
-from interp.table import Table
 
 from ..plans.settings import read_settings, read_value
 
@@ -48,17 +46,6 @@ def print_card(card: TunnelCard, folder: object) -> None:
     print_figures(card.figures, f"{card.name}, {card.n_parameters:,} parameters, {card.core_seconds:.0f} core-seconds")
     print_baselines(card.baselines)
     print(folder)
-
-
-def print_table(table: Table) -> None:
-    """A table with a unit under each name."""
-    units = {name: {"label": "", "1": ""}.get(unit, unit) for name, unit in table.units.items()}
-    heads = (
-        f"{name.removesuffix('_bits').replace('_bits', '').replace('_', ' ')}\n{units[name]}" for name in table.columns
-    )
-    rows = zip(*(column.tolist() for column in table.columns.values()), strict=True)
-    cells = ([f"{x:.5g}" if isinstance(x, float) else str(x) for x in row] for row in rows)
-    show_table(table.caption, heads, cells)
 
 
 def print_sweep(sweep: Mapping[str, Any]) -> None:
@@ -181,40 +168,24 @@ def eval_command(
     length: Annotated[
         int | None, typer.Option(max=MOST, help="Observations in a sequence, more than it was trained on.")
     ] = None,
-    by_position: Annotated[bool, typer.Option("--by-position", help="A row for each scored position too.")] = False,
-    json_: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("runs"),
+    quiet: QuietOption = False,
 ) -> None:
-    """Measure a checkpoint against the exact posterior, on sequences that neither training nor its card has seen."""
-    from interp.system.threads import one_thread
-    from interp.system.whole_files import begins_with, telling, writing
+    """Measure a checkpoint against the exact posterior, on sequences that neither training nor its card has seen.
 
-    from ..evaluation.baselines import by_predictor
-    from ..evaluation.checkpoint import as_data, evaluate_longer, evaluate_model
-    from ..networks.weights import load_weights, open_tunnel
+    The same as the study `tunnel_evaluation`, which has more options.
+    """
+    from interp.cli.tables import print_record
+    from interp.running.study import run_study
 
-    opened = open_tunnel(path)
-    model = load_weights(opened.folder)
-    with one_thread():
-        extrapolated = None if length is None else evaluate_longer(model, opened.task, length, n=n, seed=seed)
-        if extrapolated is None:
-            horizon = opened.card["recipe"].get("horizon")
-            evaluation = evaluate_model(model, opened.task, n=n, seed=seed, horizon=horizon)
-        else:
-            evaluation = extrapolated.evaluation
-    print_figures(evaluation.figures, f"{opened.name} at step {opened.card['step']}, {n:,} fresh sequences")
-    if extrapolated is not None:
-        title = f"up to and beyond the {extrapolated.n_trained} tokens of its training (at {length} observations)"
-        print_figures(extrapolated.figures, title)
-    print_baselines(by_predictor(evaluation.baselines))
-    for note in evaluation.notes:
-        print(f"note: {note}")
-    if by_position or extrapolated is not None:
-        print_table(evaluation.by_position)
-    if json_ is not None:
-        found = {"tunnel": opened.name, "step": opened.card["step"], "seed": seed, "observations": length}
-        found |= as_data(evaluation, extrapolated)
-        with telling(f"writing {json_}"), writing(json_, begins_with('{\n  "tunnel": ')) as draft:
-            draft.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    from ..networks.weights import open_tunnel
+    from ..studies.tunnel_evaluation import TunnelEvaluation
+
+    open_tunnel(path)  # refused in the words of a tunnel, before anything is begun
+    record = run_study(TunnelEvaluation(path, n, length, seed=seed), out=out, quiet=quiet)
+    if not quiet:
+        print_record(record, verbose=True)
+    print(record.page)
 
 
 @app.command("sweep", epilog="Example: interp tunnel sweep bijection --arch llama,phi --kv-heads 4,2 --probe manifold")

@@ -11,14 +11,15 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from transformers import PreTrainedModel
 
 from interp.errors import ModelError, UnknownName
 from interp.records.tunnel_card import TunnelCard, digests_of, write_card
-from interp.tunnel import Task
+from interp.tunnel import Sequences, Task
 
 from ..networks.networks import n_parameters, predict
 from ..networks.weights import save_weights
@@ -48,7 +49,16 @@ def evaluate_model(
     """
     draws, resamples = evaluation_generators(seed)
     sequences = task.sample(draws, n)
-    log_probs = predict(model, sequences.tokens, sequences.scored)
+    return evaluate_sides(predict(model, sequences.tokens, sequences.scored), sequences, resamples, horizon)
+
+
+def evaluate_sides(
+    log_probs: Float[np.ndarray, "sequence scored vocab"],
+    sequences: Sequences,
+    resamples: np.random.Generator,
+    horizon: int | None,
+) -> Evaluation:
+    """Hold predictions against the posterior, and with a `horizon` also those within and beyond it."""
     found = evaluate(log_probs, sequences, resamples)
     if horizon is None or horizon >= len(sequences.scored):
         return found
@@ -118,23 +128,6 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
         write_card(card, folder)
         _write_curve(state, folder / CURVE_NAME)
     return card
-
-
-def as_data(evaluation: Evaluation, extrapolation: Extrapolation | None = None) -> dict[str, Any]:
-    """Everything that was measured, as plain data with units."""
-    table = evaluation.by_position
-    found: dict[str, Any] = {
-        "n": evaluation.n,
-        "interval_method": "95 % percentile bootstrap over sequences",
-        "figures": {name: dataclasses.asdict(figure) for name, figure in evaluation.figures.items()},
-        "baselines": by_predictor(evaluation.baselines),
-        "by_position": {"units": dict(table.units), "columns": {n: c.tolist() for n, c in table.columns.items()}},
-        "notes": list(evaluation.notes),
-    }
-    if extrapolation is not None:
-        figures = {name: dataclasses.asdict(figure) for name, figure in extrapolation.figures.items()}
-        found["extrapolation"] = {"n_trained_tokens": extrapolation.n_trained, "figures": figures}
-    return found
 
 
 def _write_curve(state: TrainingState, path: Path) -> None:

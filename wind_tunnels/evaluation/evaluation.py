@@ -254,11 +254,10 @@ def _stacked(tables: Mapping[str, Table]) -> Table:
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """An evaluation on longer sequences; `figures` compare what lies up to and beyond `n_trained` tokens."""
+    """An evaluation on longer sequences; `figures` compare what lies up to and beyond the trained length."""
 
     evaluation: Evaluation
     figures: Mapping[str, Figure]
-    n_trained: int
 
 
 def longer(task: Task, n_observations: int) -> Task:
@@ -305,7 +304,7 @@ def extrapolate(
     blind = uniform[:, is_beyond].mean(axis=1)
     beyond = (weights @ scored["kl_bits"])[:, is_beyond].mean(axis=1)
     figures["kl_bits_beyond_to_uniform"] = figure_of(ratio(beyond, blind), "1")
-    return Extrapolation(evaluation, figures, n_trained)
+    return Extrapolation(evaluation, figures)
 
 
 def _compared(

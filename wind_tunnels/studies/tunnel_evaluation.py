@@ -7,6 +7,7 @@ Beside the figures of `evaluation`:
     relabelling         outcomes are renamed by a random permutation throughout a sequence; the prediction has to be
                         renamed alike. TVD between the renamed prediction and the prediction on renamed input, mean
                         change of the entropy; the null is the prediction without renaming it
+    horizon             within and beyond the positions that its loss counted, where that ended early
     length              the same task over more observations, up to and beyond those of the training
 
 Relabelling is a symmetry of bijection and recall alone; of the others the scalars are missing and a note says so.
@@ -55,8 +56,8 @@ class TunnelEvaluation(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp
 
-        from ..evaluation.checkpoint import evaluate_longer
-        from ..evaluation.evaluation import evaluate, primary_slice, resampled
+        from ..evaluation.checkpoint import evaluate_longer, evaluate_sides
+        from ..evaluation.evaluation import primary_slice, resampled
         from ..networks.networks import predict
         from ..training.sampling import evaluation_generators
         from .over_seeds import fingerprint_table
@@ -74,7 +75,8 @@ class TunnelEvaluation(Study):
             draws, resamples = evaluation_generators(self.seed)
             sequences = task.sample(draws, self.n)
             log_probs = predict(model.module, sequences.tokens, sequences.scored)
-            evaluation = evaluate(log_probs, sequences, resamples)
+            horizon = model.card.get("recipe", {}).get("horizon")
+            evaluation = evaluate_sides(log_probs, sequences, resamples, horizon)
             progress(1, 3)
             longer = self.length and evaluate_longer(model.module, task, self.length, n=self.n, seed=self.seed)
             progress(2, 3)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from interp.wind_tunnels.plans import train_tunnel
@@ -158,29 +159,28 @@ def test_rebuild_starts_from_the_checkpoint_that_the_card_names_and_from_no_othe
             call("rebuild", "bijection-gpt-neox-tuned", "-q")
 
 
+def evaluated(path, out, *more):
+    result = call("eval", str(path), "--n", "2000", "--out", str(out), *more)
+    return result.stdout, interp.open_run(Path(result.stdout.splitlines()[-1]).parent)["tunnel_evaluation"]
+
+
 def test_eval_measures_a_checkpoint_by_position_and_beyond_its_length(runs, tmp_path):
-    path, file = str(runs / "bijection-gpt-neox"), tmp_path / "found.json"
-    result = call("eval", path, "--n", "2000", "--length", "7", "--json", str(file))
-    found = json.loads(file.read_text())
-    assert found["n"] == 2000 and found["observations"] == 7 and found["step"] == 6
-    kl = found["figures"]["kl_bits"]
-    assert kl["low"] < kl["value"] < kl["high"] and f"{kl['value']:.5f}" in result.stdout
-    assert found["extrapolation"]["n_trained_tokens"] == 7
-    assert f"{found['extrapolation']['figures']['kl_bits_jump']['value']:.5f}" in result.stdout
-    assert found["by_position"]["columns"]["position"] == [*range(0, 13, 2)]
-    assert "kl_bits_jump" not in call("eval", path, "--n", "2000").stdout
+    said, found = evaluated(runs / "bijection-gpt-neox", tmp_path, "--length", "7")
+    kl = found["kl_bits"]
+    assert kl.n == 2000 and kl.interval[0] < kl.value < kl.interval[1] and f"{kl.value:.3g} bits" in said
+    assert found["kl_bits_jump"].value > 0 and "kl_bits_jump" in said and "at step 6" in said
+    assert found.tables["by_position"]["position"].tolist() == [*range(0, 7, 2)]
+    assert found.tables["by_position_longer"]["position"].tolist() == [*range(0, 13, 2)]
+    assert "kl_bits_jump" not in evaluated(runs / "bijection-gpt-neox", tmp_path)[0]
 
 
 def test_eval_of_a_step_measures_the_weights_of_that_step(runs, tmp_path):
-    values = {}
+    values = []
     for step in (0, 4):
-        file = tmp_path / f"{step}.json"
-        result = call(
-            "eval", str(runs / "bijection-gpt-neox" / "steps" / str(step)), "--n", "2000", "--json", str(file)
-        )
-        assert f"at step {step}," in result.stdout
-        values[step] = json.loads(file.read_text())["figures"]["kl_bits"]["value"]
-    assert values[0] != values[4]
+        said, found = evaluated(runs / "bijection-gpt-neox" / "steps" / str(step), tmp_path)
+        assert f"at step {step}," in said
+        values.append(found["kl_bits"].value)
+    assert values[0] != values[1]
 
 
 def test_eval_of_a_folder_without_a_card_is_told(tmp_path, runs):
