@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Control, Findings
@@ -32,6 +32,7 @@ from interp.records.versioned_json import (
     read_versioned,
 )
 from interp.statistics.possible import impossible
+from interp.system.environment import environment
 from interp.system.foreign_files import read_json, readable
 from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, shortened, writing
@@ -77,16 +78,6 @@ class FindingsFile(_Strict):
     headline: list[str] = []
     controls: dict[str, list[Control]] = {}
     facts: dict[str, str] = {}
-
-    @model_validator(mode="after")
-    def _heads_name_scalars(self) -> "FindingsFile":
-        of_controls = [c.scalar for controls in self.controls.values() for c in controls]
-        named = {"headline": self.headline, "controls": [*self.controls, *of_controls], "facts": self.facts}
-        for what, names in named.items():
-            strange = sorted(set(names) - set(self.scalars))
-            if strange:
-                raise ValueError(f"`{what}` names no scalar: {strange[0]!r}")
-        return self
 
 
 class _Asked(Known):
@@ -153,17 +144,17 @@ class RunRecord(Answering, Mapping[str, Findings]):
     ('done', ['orthogonality'])
     """
 
-    status: Literal["done", "failed", "partial"]
-    created: str
     spec: Mapping[str, Any]
     spec_hash: str
-    model: Mapping[str, Any]
-    prompts: Mapping[str, Any]
-    environment: Mapping[str, Any]
-    selfcheck: tuple[Mapping[str, Any], ...]
     timings: Mapping[str, float]
     findings: Mapping[str, Findings]
     parameters: Mapping[str, Mapping[str, Any]]
+    model: Mapping[str, Any] = field(default_factory=dict)
+    prompts: Mapping[str, Any] = field(default_factory=dict)
+    selfcheck: tuple[Mapping[str, Any], ...] = ()
+    status: Literal["done", "failed", "partial"] = "done"
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    environment: Mapping[str, Any] = field(default_factory=environment)
     shown: tuple[TokenStrip, ...] = field(default=(), compare=False)
     path: Path | None = field(default=None, compare=False)
 
@@ -443,10 +434,11 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     arrays_path = folder / f"arrays.{probe}.safetensors"
     with readable(f"the arrays {arrays_path.name} of the record {folder}", fix):
         arrays = load_file(arrays_path) if arrays_path.exists() else {}
-    return Findings(
-        probe, content.scalars, tables, arrays, tuple(content.notes), tuple(content.headline),
-        {name: tuple(controls) for name, controls in content.controls.items()}, content.facts,
-    )  # fmt: skip
+    with readable(f"the findings of {probe} in the record {folder}", fix, found="they do not fit"):
+        return Findings(
+            probe, content.scalars, tables, arrays, tuple(content.notes), tuple(content.headline),
+            {name: tuple(controls) for name, controls in content.controls.items()}, content.facts,
+        )  # fmt: skip
 
 
 def finished_record(

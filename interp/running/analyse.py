@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from interp.records.record import RunRecord, written
 from interp.running.attention_alone import analysed, reads_attention_alone
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.system.digest import digest_of
-from interp.system.environment import environment
 from interp.system.plain_numbers import whole_pool
 from interp.system.threads import one_thread
 
@@ -82,14 +80,11 @@ def analyse(
     }  # fmt: skip
     is_checked = isinstance(checks, Sequence) and not isinstance(checks, str)
     record = RunRecord(
-        status="done",
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
         spec=spec,
         spec_hash=digest_of(spec),
         model=asdict(capture.model) | ({} if is_checked else {"selfcheck": str(checks)}),
         prompts={"name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool),
                  "hash": pool.content_hash, "draw": drawn, "seed": pool.seed},
-        environment=environment(),
         selfcheck=tuple(checks) if is_checked else (),
         timings={"analyses": round(time.monotonic() - began, 4)},
         findings=findings,

@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,8 +134,6 @@ def run(options: RunOptions) -> RunRecord:
         processes = {} if ranks.is_alone else {"processes": ranks.size}
         codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
         record = RunRecord(
-            status="done",
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
             spec=spec.to_json() | {"command": spec.command},
             spec_hash=spec.hash,
             model=described,

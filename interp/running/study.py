@@ -2,14 +2,12 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from interp.records.record import RunRecord, finished_record, written
 from interp.records.run_lock import waiting_for_lock
 from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.study import Study
-from interp.system.environment import environment
 from interp.system.progress import reporting
 from interp.system.threads import one_thread
 
@@ -49,14 +47,8 @@ def _carried_out(study: Study, home: Path, quiet: bool) -> RunRecord:
     with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
         findings = study.measure(home / PARTIAL / study.hash, progress)
     return RunRecord(
-        status="done",
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
         spec=study.spec | {"command": study.command},
         spec_hash=study.hash,
-        model={},
-        prompts={},
-        environment=environment(),
-        selfcheck=(),
         timings={"study": round(time.monotonic() - began, 4)},
         findings={study.name: findings},
         parameters={study.name: study.parameters()},
