@@ -155,7 +155,8 @@ def side_by_side(
 def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:
     """The training that a card tells of; fields that came later have the values they had then."""
     limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
-    network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **card.recipe)
+    kept = {name: value for name, value in card.recipe.items() if name != "fresh_share"}  # 0: see `_is_of`
+    network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **kept)
     return TrainingPlan(make_task(kind, card.parameters), network, recipe, init, card.variant, limits, keep)
 
 
@@ -174,6 +175,8 @@ def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
 
 def _is_of(card: TunnelCard, plan: TrainingPlan) -> bool:
     if card.task != plan.task.name or (card.init is None) != (plan.init is None):
+        return False
+    if card.recipe.get("fresh_share"):  # of earlier cards: fresh sequences among fixed ones
         return False
     if plan.init is not None and card.init is not None and not plan.init.is_named_by(card.init):
         return False

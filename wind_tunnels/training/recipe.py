@@ -21,7 +21,7 @@ class Recipe:
 
     `optimiser` is `muon` (hidden matrices by Muon at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw` (all by
     AdamW). `n_distinct` trains on that many fixed sequences, drawn once with their answers, in place of fresh ones:
-    what can then be learnt is those by heart. `fresh_share` of every batch is fresh all the same (the mixture regime).
+    what can then be learnt is those by heart.
     `balance` is the weight of the load-balancing loss of a mixture of experts (Fedus and others, 2021), of which the
     learning curve shows nothing: it counts the cross-entropy alone.
     With a loss `horizon` only the first so many scored positions of a sequence are trained; what a network does beyond
@@ -45,7 +45,6 @@ class Recipe:
     seed: int = 0
     optimiser: Literal["muon", "adamw"] = "muon"
     n_distinct: int | None = None
-    fresh_share: float = 0.0
     device: Literal["cpu", "cuda"] = "cpu"
     balance: float = 0.0
     horizon: int | None = None
@@ -58,16 +57,9 @@ class Recipe:
         asked = "a training recipe"
         check_sizes(asked, vars(self), least)
         check_positive(asked, vars(self), ("gate_bits", "lr_muon", "lr_adamw", "clip"))
-        check_fraction(asked, "fresh_share", self.fresh_share)
         check_fraction(asked, "balance", self.balance)
         check_fraction(asked, "later_share", self.later_share)
         check_words(asked, self)
-        if self.fresh_share and self.n_distinct is None:
-            raise UsageError(
-                asked=asked,
-                found="fresh_share without n_distinct: all sequences are fresh then",
-                fix="Say how many are fixed: n_distinct.",
-            )
         if self.later_share and self.horizon is None:
             raise UsageError(
                 asked=asked,

@@ -4,7 +4,6 @@ Batches are a function of the task, the recipe and a generator alone, so that wh
 (`share_seen`) without having kept any of it.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,22 +49,16 @@ class BatchSampler:
     fixed: Sequences | None = None
 
     def batch(self, rng: np.random.Generator, stage: int) -> Sequences:
-        """The next batch, scored where the recipe trains; part of it repeats fixed sequences, if there are any."""
-        sequences, recipe = self._drawn(rng, stage), self.recipe
+        """The next batch, scored where the recipe trains: fresh, or of the fixed sequences, if there are any."""
+        recipe = self.recipe
+        if self.fixed is None:
+            sequences = self.stages[stage].sample_orbits(rng, recipe.batch, recipe.n_copies)
+        else:
+            sequences = self.fixed.take(rng.integers(len(self.fixed), size=recipe.batch))
         if recipe.horizon is None:
             return sequences
         positions = np.arange(len(sequences.scored))
         return sequences.at((positions < recipe.horizon) | (rng.random(len(positions)) < recipe.later_share))
-
-    def _drawn(self, rng: np.random.Generator, stage: int) -> Sequences:
-        recipe = self.recipe
-        if self.fixed is None:
-            return self.stages[stage].sample_orbits(rng, recipe.batch, recipe.n_copies)
-        n_fresh = round(recipe.fresh_share * recipe.batch)
-        again = self.fixed.take(rng.integers(len(self.fixed), size=recipe.batch - n_fresh))
-        if not n_fresh:
-            return again
-        return concatenated(again, self.stages[stage].sample_orbits(rng, n_fresh, recipe.n_copies))
 
 
 def make_sampler(task: Task, recipe: Recipe) -> BatchSampler:
@@ -77,23 +70,6 @@ def make_sampler(task: Task, recipe: Recipe) -> BatchSampler:
 def stages_of(task: Task, recipe: Recipe) -> tuple[Task, ...]:
     """The stages that a training passes; a fixed set of sequences is of the task itself, so there it is one."""
     return task.curriculum() if recipe.curriculum == "success" and recipe.n_distinct is None else (task,)
-
-
-def concatenated(first: Sequences, second: Sequences) -> Sequences:
-    """Two samples of one task, one after the other."""
-
-    def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.concatenate([a, b])
-
-    return dataclasses.replace(
-        first,
-        tokens=both(first.tokens, second.tokens),
-        targets=both(first.targets, second.targets),
-        posterior=both(first.posterior, second.posterior),
-        columns={name: both(column, second.columns[name]) for name, column in first.columns.items()},
-        domain=both(first.domain, second.domain),
-        belief=None if first.belief is None or second.belief is None else both(first.belief, second.belief),
-    )
 
 
 def share_seen(

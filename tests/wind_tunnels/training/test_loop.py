@@ -103,7 +103,7 @@ def test_attention_that_is_switched_off_stays_off_through_resuming_and_starting_
 
 
 def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_heart(tmp_path):
-    recipe = dataclasses.replace(SHORT, n_distinct=5, fresh_share=0.25)
+    recipe = dataclasses.replace(SHORT, n_distinct=5)
     resumed, whole = resumed_and_whole(SMALL, recipe, None, tmp_path)
     assert same_weights(resumed, whole)
     by_heart = dataclasses.replace(SHORT, n_distinct=4, n_steps=150)
