@@ -11,7 +11,6 @@ __all__ = [
     "power",
     "probe_code",
     "record",
-    "run_lock",
     "token_strip",
     "tunnel_card",
     "unfinished",

@@ -8,6 +8,7 @@ import json
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,7 @@ from interp.records.versioned_json import (
 from interp.statistics.possible import impossible
 from interp.system.environment import environment
 from interp.system.foreign_files import read_json, readable
+from interp.system.locks import one_at_a_time
 from interp.system.plain_numbers import path as plain_path
 from interp.system.whole_files import file_names, shortened, writing
 from interp.table import Table
@@ -463,3 +465,17 @@ def _if_finished(file: Path, spec_hash: str) -> RunRecord | None:
     except (OSError, ValueError, RecursionError, RecordError):
         pass  # damaged or of another program: not a finished run, whatever it was
     return None
+
+
+@contextmanager
+def waiting_for_lock(
+    out: Path, spec_hash: str, what: str, is_same: Callable[[RunRecord], bool] = lambda record: True
+) -> Iterator[RunRecord | None]:
+    """Whoever else asks for this specification in `out` waits until the block is left; a warning says for `what`.
+
+    Gives the record that another process left while this one waited, if it is finished and `is_same` says so. Records
+    from before are not given: who repeats a run wants it repeated. One that died leaves none, and its unfinished work.
+    """
+    before = {file.parent for file in out.glob("[!.]*/run.json")}
+    with one_at_a_time(out / f".interp-{spec_hash}.lock", f"{what} into {out}") as waited:
+        yield finished_record(spec_hash, out, lambda r: r.path not in before and is_same(r)) if waited else None

@@ -31,8 +31,7 @@ from interp.prompting.tokens import as_tokens
 from interp.reading.batches import at_most
 from interp.reading.forward import capture
 from interp.records.probe_code import code_hash
-from interp.records.record import RunRecord, written
-from interp.records.run_lock import waiting_for_lock
+from interp.records.record import RunRecord, waiting_for_lock, written
 from interp.records.token_strip import TokenStrip
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.attention_alone import analysed

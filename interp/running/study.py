@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from interp.records.record import RunRecord, finished_record, written
-from interp.records.run_lock import waiting_for_lock
+from interp.records.record import RunRecord, finished_record, waiting_for_lock, written
 from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.study import Study
 from interp.system.progress import reporting

@@ -18,6 +18,8 @@ from interp.system.values import read
 from ..plans.settings import read_settings, read_value
 
 if TYPE_CHECKING:
+    from interp.running.several_models import RunOutcome
+
     from ..plans.rebuild import Rebuild
     from ..plans.train_tunnel import FinishedTraining, Keep
     from ..training.plan import TrainingPlan
@@ -176,13 +178,14 @@ def eval_command(
     The same as the study `tunnel_evaluation`, which has more options.
     """
     from interp.cli.tables import print_record
+    from interp.running.spec import make_study
     from interp.running.study import run_study
 
     from ..networks.weights import open_tunnel
-    from ..studies.tunnel_evaluation import TunnelEvaluation
 
     open_tunnel(path)  # refused in the words of a tunnel, before anything is begun
-    record = run_study(TunnelEvaluation(path, n, length, seed=seed), out=out, quiet=quiet)
+    study = make_study("tunnel_evaluation", {"tunnel": path, "n": n, "length": length, "seed": seed})
+    record = run_study(study, out=out, quiet=quiet)
     if not quiet:
         print_record(record, verbose=True)
     print(record.page)
@@ -218,9 +221,9 @@ def sweep_command(
     Every combination has the same seeds. The same command again goes on where it was stopped.
     """
     kind = _task(task)
-    from interp.system.threads import one_thread
+    from interp.running.choose_probes import choose_probes
 
-    from ..plans.probe_sweep import Probed, compare_cells, probe_options, probe_sweep
+    from ..plans.probe_sweep import probe_sweep
     from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
@@ -231,8 +234,9 @@ def sweep_command(
     swept = cells(kind, read_settings(set_), varied, seeds, design=design, keep=_keep(keep))
     refuse_impossible(swept)
     probes = split_commas(probe)
-    options = probe_options(probes, split_settings(probe_set or [], probes), n_pool) if probes else None
-
+    settings = split_settings(probe_set or [], probes) if probes else {}
+    if probes:  # what is unknown is refused before anything is trained
+        choose_probes(probes, settings)
     plans = [plan.name for cell in swept for plan in cell.plans.values()]
 
     def on_begin(plan: "TrainingPlan") -> "OnStep | None":
@@ -243,20 +247,21 @@ def sweep_command(
     print_sweep(table)
     print(out / SWEEP_NAME)
     n_failed = sum(len(cell.failures) for cell in swept)
-    if options is not None:
-        probed: list[Probed] = []
-        n_networks = sum(len(cell.finished) for cell in swept)
-        with one_thread():
-            for each in probe_sweep(swept, options, out, quiet):
-                probed.append(each)
-                if not quiet:
-                    print(f"read {len(probed)} of {n_networks}: {each.name}", file=sys.stderr, flush=True)
-        for outcome in (each.outcome for each in probed if each.outcome.record is None):
-            print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr)
-            n_failed += 1
-        page = compare_cells(probed, out)
-        if page is not None:
-            print(page)
+    outcomes: list[RunOutcome] = []
+
+    def heard(outcome: "RunOutcome") -> None:
+        outcomes.append(outcome)
+        if not quiet:
+            said = f"read {len(outcomes)} of {sum(len(cell.finished) for cell in swept)}: {Path(outcome.model).name}"
+            print(said, file=sys.stderr, flush=True)
+
+    options = {"probes": probes, "settings": settings, "n_pool": n_pool}
+    comparison = probe_sweep(swept, options, out, heard, quiet) if probes else None
+    for outcome in (each for each in outcomes if each.record is None):
+        print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr)
+        n_failed += 1
+    if comparison is not None:
+        print(comparison.page)
     if n_failed:
         raise typer.Exit(1)
 
