@@ -25,7 +25,7 @@ def findings() -> Findings:
 def record() -> RunRecord:
     empty = {"environment": {}, "selfcheck": (), "timings": {}, "parameters": {}}
     return RunRecord(
-        "done", "2026-01-01", {}, "00", {"name": HOSTILE}, {"n": 1008, "name": "mixed"},
+        {}, "00", created="2026-01-01", model={"name": HOSTILE}, prompts={"n": 1008, "name": "mixed"},
         findings={"p": findings()}, **empty
     )  # fmt: skip
 

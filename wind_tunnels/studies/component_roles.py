@@ -14,7 +14,7 @@ Claims of Paper I, each asked of every network and told as a mean over networks 
 Source: Paper I (arXiv 2512.22471), the roles of the components.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -35,6 +35,7 @@ from .key_frame import key_frame
 
 if TYPE_CHECKING:
     from interp.capture import Capture
+    from interp.edits import Edit
     from interp.model import Model
     from interp.prompt import PromptSet
 
@@ -173,21 +174,24 @@ class ComponentRoles(Study):
         prompts = interp.sampled_prompts(model.task, self.n_pool, self.seed)
         read = interp.collect(model, prompts, [OUTCOMES, QUERIES, *_LOGITS])
         routed, elsewhere = routed_shares(model, prompts, read)
+
+        def harm(edits: "Sequence[Edit]") -> float:
+            return _kl(interp.collect(model, prompts, [OUTCOMES], edits=edits)) - _kl(read)
+
+        layers = range(model.info.n_layers)
         wrote = {site: float(read[Need(site)].astype(np.float64).sum(axis=0).mean()) for site in _LOGITS}
         kl, norm = components.tables["by_depth"]["posterior_kl"], components.tables["by_layer"]["stream_norm"]
         found = {
             "feed_forward_logit_share": wrote["mlp_logit"] / sum(wrote.values()),
-            "feed_forward_off_bits": _least_harm(model, prompts, read, "feed_forward"),
-            "attention_off_bits": _least_harm(model, prompts, read, "attention"),
+            "feed_forward_off_bits": min(harm([interp.FeedForwardOff(layer=layer)]) for layer in layers),
+            "attention_off_bits": min(harm([interp.AttentionOff(layer=layer)]) for layer in layers),
             "routed_share": routed,
             "routed_share null": elsewhere,
             "least_gain_bits": float(-np.diff(kl).max()),
             "depth_trend": components["posterior_kl_trend"].value,
             "stream_growth": float(np.min(norm[1:] / norm[:-1])),
         }
-        found |= key_frame(
-            model, prompts, lambda edits: _kl(interp.collect(model, prompts, [OUTCOMES], edits=edits)) - _kl(read)
-        )
+        found |= key_frame(model, prompts, harm)
         found["binding_head_bits null"] = found.pop("other_heads_bits")
         for mine, theirs in (
             ("belief_r2_beyond_position", "r2_beyond_position"),
@@ -246,17 +250,6 @@ def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tupl
 def keys_end(model: "Model") -> int:
     """The first token id that is a value."""
     return model.task.vocab_size - model.task.V  # pyrefly: ignore[missing-attribute]
-
-
-def _least_harm(model: "Model", prompts: "PromptSet", read: "Capture", kind: str) -> float:
-    """KL that removing one kind of block adds, in the layer where it adds least."""
-    import interp
-
-    edit = {"attention": interp.AttentionOff, "feed_forward": interp.FeedForwardOff}[kind]
-    removed = [
-        interp.collect(model, prompts, [OUTCOMES], edits=[edit(layer=layer)]) for layer in range(model.info.n_layers)
-    ]
-    return min(_kl(each) for each in removed) - _kl(read)
 
 
 def _kl(read: "Capture") -> float:

@@ -25,7 +25,13 @@ def record():
     found = Findings("toy", {NAME: share, "other": share}, {}, notes=("a note",), headline=(NAME,))
     empty = {"environment": {}, "selfcheck": (), "timings": {}, "parameters": {}}
     return RunRecord(
-        "done", "2026", {}, "00", {"name": "m"}, {"n": 3, "name": "mixed"}, findings={"toy": found}, **empty
+        {},
+        "00",
+        created="2026",
+        model={"name": "m"},
+        prompts={"n": 3, "name": "mixed"},
+        findings={"toy": found},
+        **empty,
     )
 
 
