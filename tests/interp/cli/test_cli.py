@@ -64,20 +64,23 @@ def test_check_proves_the_shipped_model():
 
 
 def cpu_seconds(*words):
-    """CPU time of a fresh interpreter, the least of three."""
-    took = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *words], capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(took)
+    """CPU time of a fresh interpreter."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def is_within(limit, *words):
+    """Whether one of three fresh interpreters takes less."""
+    return any(cpu_seconds(*words) < limit for _ in range(3))
 
 
 def test_help_takes_less_than_half_a_second():
     """Or, on a machine where all of Python is slow, not much more than another program in it: pip imports as much."""
-    assert cpu_seconds("-m", "interp", "--help") < max(0.5, 1.5 * cpu_seconds("-m", "pip", "--version"))
+    called = "-m", "interp", "--help"
+    assert is_within(0.5, *called) or is_within(1.5 * cpu_seconds("-m", "pip", "--version"), *called)
 
 
 def test_importing_interp_takes_less_than_a_tenth_of_a_second():
-    assert cpu_seconds("-c", "import interp") - cpu_seconds("-c", "pass") < 0.1
+    assert is_within(cpu_seconds("-c", "pass") + 0.1, "-c", "import interp")

@@ -74,13 +74,12 @@ def test_generation_is_edited_at_every_step(kind):
 
 @torch.inference_mode()
 @pytest.mark.parametrize("at", [(1, 4), (N_PROMPT - 1,), (N_PROMPT + 1, N_PROMPT + 2)])
-@pytest.mark.parametrize("site", ["k", "v"])
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("kind", ["llama", "mistral", "llama4_text"])
-def test_generation_is_edited_whatever_the_cache(kind, cache, site, at):
+def test_generation_is_edited_whatever_the_cache(kind, cache, at):
     model = model_of(kind)
-    out = generated(model, ids_of(), edit_of(model, site, at), cache_implementation=cache)
-    assert_whole(model, out.logits, out.sequences, site, at)
+    out = generated(model, ids_of(), *edits_of(model, "k v", at), cache_implementation=cache)
+    assert_whole(model, out.logits, out.sequences, "k v", at)
 
 
 @torch.inference_mode()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import interp
-from interp.editing.call_positions import cache_name, positions_of_call
+from interp.editing.call_positions import positions_of_call
 from interp.edits import ShiftAxis
 from interp.errors import PromptError, UsageError
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model
@@ -51,39 +51,6 @@ def test_padding_moves_no_edit(family, side, told_by):
         with torch.inference_mode():
             plain = model.module(input_ids=text[None], use_cache=False).logits[0]
         assert (expected - plain).abs().max() > 0.01, "the edit acts"
-
-
-@pytest.mark.parametrize("at", [(0, 2), (6,), (8,), (5, 9)])
-@pytest.mark.parametrize("n_texts", [1, 3])
-def test_generation_with_a_cache_is_that_without_one_edited_at_the_same_tokens(at, n_texts):
-    """Greedy: at every step the whole text so far is run again, and edited where it has these positions."""
-    model, n_new = tiny_model("llama"), 6
-    texts = TEXTS[:n_texts]
-    ids, mask = padded("left")
-    ids, mask = ids[:n_texts], mask[:n_texts]
-    with torch.inference_mode(), interp.applied(model, shift(model, at)):
-        made = model.module.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=n_new, do_sample=False, pad_token_id=0, eos_token_id=None
-        )[:, ids.shape[1] :]
-    for i, text in enumerate(texts):
-        so_far = text
-        for _ in range(n_new):
-            there = tuple(p for p in at if p < len(so_far))
-            with torch.inference_mode():
-                logits = alone(model, shift(model, there), so_far) if there else model.module(so_far[None]).logits[0]
-            so_far = torch.cat([so_far, logits[-1:].argmax(dim=1)])
-        assert made[i].tolist() == so_far[len(text) :].tolist()
-
-
-def test_a_cache_alone_tells_how_many_tokens_came_before():
-    model = tiny_model("llama")
-    edit, text = shift(model, (1, 5)), TEXTS[0]
-    with torch.inference_mode(), interp.applied(model, edit):
-        first = model.module(input_ids=text[None, :6], use_cache=True)
-        cache = cache_name(model.module)
-        second = model.module(input_ids=text[None, 6:], **{cache: getattr(first, cache)})
-    logits = torch.cat([first.logits[0], second.logits[0]])
-    torch.testing.assert_close(logits, alone(model, edit, text), rtol=1e-4, atol=1e-4)
 
 
 def test_what_a_call_does_not_tell_is_refused_in_three_parts():

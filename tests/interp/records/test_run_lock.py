@@ -6,8 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+import filelock
 import pytest
 
+import interp
 from interp.records.record import open_run
 from interp.records.unfinished import PARTIAL
 
@@ -67,16 +69,36 @@ def heard(process: subprocess.Popen, words: str) -> str:
     raise AssertionError(said)
 
 
+def test_a_run_that_waited_finds_the_record_of_the_other(tmp_path, monkeypatch):
+    """In one process: while it asks for the lock that another has, that other one does the same run."""
+    asked = {"probes": "orthogonality", "n_pool": 20, "out": tmp_path, "quiet": True, "report": False}
+    acquire, done = filelock.FileLock.acquire, []
+
+    def held_at_first(self, timeout=None, **more):
+        if timeout == 0 and not done:
+            done.append("begun")
+            done.append(interp.run(**asked))
+            raise filelock.Timeout(self.lock_file)
+        return acquire(self, timeout=timeout, **more)
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", held_at_first)
+    with pytest.warns(RuntimeWarning, match="waiting: another process is measuring the same of tunnel:bijection"):
+        found = interp.run(**asked)
+    assert found.path == done[1].path and len([*tmp_path.glob("[!.]*")]) == 1
+    assert not [*tmp_path.glob(".*.lock")]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         (RUN, "measuring the same of tunnel:bijection-gpt-neox"),
-        pytest.param(STUDY, "carrying out tunnel_training", marks=pytest.mark.slow),
-        pytest.param(CERTIFICATE, "carrying out certificate", marks=pytest.mark.slow),
+        (STUDY, "carrying out tunnel_training"),
+        (CERTIFICATE, "carrying out certificate"),
     ],
     ids=["run", "study", "certificate"],
-)  # fmt: skip
-@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["waits", "takes over"])
+)
+@pytest.mark.parametrize("is_killed", [False, True], ids=["waits", "takes over"])
 def test_the_second_of_two_processes_waits_and_finds_the_record_or_takes_over(tmp_path, words, what, is_killed):
     first = start_slow(words, tmp_path)
     second = start(words, tmp_path / "runs")

@@ -27,7 +27,7 @@ from tests.reports.everything import SETTINGS
 
 MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
 FAST = {"manifold": SETTINGS["manifold"]}
-OPTIONS = {"n_pool": 25, "settings": FAST}
+OPTIONS = {"n_pool": 25, "settings": FAST, "report": False}
 WORDS = ["--n-pool", "25", *(f"--set=manifold.{name}={value}" for name, value in FAST["manifold"].items())]
 
 
@@ -201,13 +201,13 @@ def test_the_command_line_says_what_became_of_each_and_exits_with_1(tmp_path):
     assert again.exit_code == 0 and again.stdout.count(": found") == 2
 
 
-def test_revisions_are_runs_of_their_own(tmp_path, hub_cache, use_cache):
-    use_cache(hub_cache)
+def test_revisions_are_runs_of_their_own(tmp_path, revisions, use_cache):
+    use_cache(revisions)
     texts = tmp_path / "texts.jsonl"
-    texts.write_text("\n".join(json.dumps({"text": f"the {n} of it was seen"}) for n in "abcdefghij"))
+    texts.write_text("\n".join(json.dumps({"text": f"w1 w{n} w3 w{2 * n} w5"}) for n in range(6, 16)))
     options = {**OPTIONS, "n_pool": None, "per_quintile": None, "prompts": str(texts)}
-    many = run_many(["pythia-410m"], revisions=["main", "step9"], options=options, out=tmp_path, quiet=True)
-    assert [o.model for o in many.outcomes] == ["pythia-410m@main", "pythia-410m@step9"]
+    many = run_many(["pythia-70m"], revisions=["main", "step9"], options=options, out=tmp_path, quiet=True)
+    assert [o.model for o in many.outcomes] == ["pythia-70m@main", "pythia-70m@step9"]
     main, missing = many.outcomes
     assert main.record is not None and main.record.spec["revision"] == "main"
     assert missing.record is None and "step9" in missing.failure

@@ -42,34 +42,6 @@ def test_deleting_the_only_row_that_differs_is_undefined() -> None:
     np.testing.assert_allclose(np.delete(statistics, 2, axis=0), 1)
 
 
-def test_standard_error_of_a_mean_is_the_textbook_one_for_any_group_size() -> None:
-    rows = np.random.default_rng(0).standard_normal(60)
-    alone = np.array([np.delete(rows, i).mean() for i in range(60)])
-    assert standard_error(alone, 60, 1) == pytest.approx(rows.std(ddof=1) / np.sqrt(60))
-    errors = []
-    for world in range(400):
-        rows = np.random.default_rng(world).standard_normal(62)
-        groups = np.arange(60).reshape(12, 5)
-        errors.append(standard_error(np.array([np.delete(rows, g).mean() for g in groups]), 62, 5) ** 2)
-    assert np.mean(errors) == pytest.approx(1 / 62, rel=0.08)
-
-
-@pytest.mark.parametrize("n_units", [3, 75, 100, 101, 137, 500, 1003])
-def test_groups_are_disjoint_equal_and_at_most_a_hundred(n_units: int) -> None:
-    size, groups = equal_groups(n_units)
-    assert groups.shape[1] == size and len(groups) <= 100
-    assert len(np.unique(groups)) == groups.size <= n_units < groups.size + size
-
-
-def test_rows_of_one_prompt_are_left_out_together() -> None:
-    rng = np.random.default_rng(1)
-    rows, units = rng.standard_normal((20, 6)), np.repeat(np.arange(5), 4)
-    deleted = deletions(rows, "centred", units)
-    kept = rows[units != 3]
-    assert (deleted.n_units, deleted.n_deleted, len(deleted.statistics)) == (5, 1, 5)
-    np.testing.assert_allclose(deleted.statistics[3], spectral_statistics(eigenvalues(scaled(kept, "centred"))))
-
-
 @pytest.mark.parametrize("n_features", [3, 40])
 def test_without_the_only_group_that_differs_the_statistics_are_undefined(n_features: int) -> None:
     rows = np.ones((12, n_features))

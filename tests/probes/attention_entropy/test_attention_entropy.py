@@ -12,7 +12,6 @@ from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
 from interp.reductions import PromptMean
-from interp.statistics.units import Units, mean_of_units
 from interp.testing import Shape, synthetic_capture
 
 SMALL = AttentionEntropy(n_permutations=99, n_bootstrap=99)
@@ -84,15 +83,6 @@ def test_equal_heads_everywhere_have_no_trend_and_a_single_layer_none_either():
     assert found["reduction"].interval == (0, 0)
     shallow = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60, n_layers=1)), {})
     assert np.isnan(shallow["reduction"].value)
-
-
-def test_a_sequence_counts_once_however_many_rows_it_has():
-    table = synthetic_capture([Need("v")], Shape(5)).rows.where(np.array([0, 0, 0, 1, 2]))
-    units = Units.of(table, "sequence", 10, np.random.default_rng(0))
-    rows = np.array([[[1.0], [2.0], [3.0], [10.0], [np.nan]]])
-    means = units.means(rows)
-    assert means[:2, 0, 0].tolist() == [2, 10] and np.isnan(means[2, 0, 0])
-    assert mean_of_units(means)[0, 0] == 6
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.belief.clusters import Clusters, Gathered, gather, make_clusters, silhouettes
+from interp.probes.belief.clusters import Clusters, Gathered, gather, make_clusters
 from interp.probes.belief.estimates import (
     position_estimate,
     score_estimates,
@@ -159,18 +159,6 @@ def test_position_alone_is_no_belief_about_the_sequence():
     assert found["position_r2"].value == pytest.approx(found["r2"].value, abs=0.01)
 
 
-def test_what_the_length_of_a_text_tells_stays_in_the_null():
-    rng = np.random.default_rng(5)
-    length = rng.integers(5, 60, 300)
-    level = length / 70 + 0.05 * rng.standard_normal(300)
-    points = rng.standard_normal((300, D))
-    points[:, 3] += length
-    belief = np.clip(np.column_stack([level, 1 - level]), 0, 1)
-    found = world(points, belief, length=length, position=length - 1)
-    assert found["r2"].value > 0.9 and found["r2"].value == pytest.approx(found["r2"].null.value, abs=0.03)
-    assert found["r2"].p > 0.05 and abs(found["r2_beyond_position"].value) < 0.03
-
-
 def test_telling_tokens_apart_is_not_selective():
     rng = np.random.default_rng(1)
     n, n_types = 400, 6
@@ -221,14 +209,6 @@ def test_the_bases_are_orthonormal_and_span_what_was_planted():
     span = np.linalg.svd(image - image.mean(axis=0))[2][:2]
     for name in ("readout_basis", "encoding_basis"):
         assert np.linalg.svd(span @ arrays[f"resid.{name}"][1].T, compute_uv=False).min() > 0.99, name
-
-
-def test_rotating_the_activations_leaves_every_number():
-    points, belief, _ = planted(n=150)
-    turn = np.linalg.qr(np.random.default_rng(9).standard_normal((D, D)))[0]
-    before, after = world(points, belief), world(points @ turn, belief)
-    for name in ("r2", "r2_beyond_position", "selectivity", "tvd", "silhouette"):
-        assert after[name].value == pytest.approx(before[name].value, abs=1e-5)
 
 
 # --- parts against second formulas -----------------------------------------------------------------------------------
@@ -283,18 +263,6 @@ def test_folds_hold_whole_sequences_in_equal_number():
     assert all(len(set(folds.code[units == u])) == 1 for u in range(23))
     assert np.ptp(np.bincount(folds.code[::4])) <= 1 and folds.n == 5
     assert deal(np.arange(3), np.random.default_rng(0)).n == 3
-
-
-def test_pressed_rows_have_the_inner_products_of_all_rows():
-    rng = np.random.default_rng(1)
-    design, points, targets = rng.standard_normal((50, 2)), rng.standard_normal((50, 6)), rng.standard_normal((50, 3))
-    pressed = Pressed.of(design, points, targets)
-    assert len(pressed.points) == 8
-    np.testing.assert_allclose(pressed.points.T @ pressed.targets, points.T @ targets, atol=1e-10)
-    np.testing.assert_allclose(pressed.design.T @ pressed.points, design.T @ points, atol=1e-10)
-    z = np.hstack([design, points])
-    outside = targets - z @ np.linalg.lstsq(z, targets, rcond=None)[0]
-    np.testing.assert_allclose(pressed.beyond, np.square(outside).sum(axis=0), rtol=1e-9)
 
 
 def test_errors_by_products_are_the_errors():
@@ -379,18 +347,6 @@ def test_the_projection_is_the_nearest_point_of_the_simplex():
     assert (np.linalg.norm(points[:, None] - others, axis=2).min(axis=1) >= distance - 1e-12).all()
     inside = rng.dirichlet(np.ones(4), 20)
     np.testing.assert_allclose(nearest_on_simplex(inside), inside, atol=1e-12)
-
-
-def test_silhouettes_equal_scikit_learn():
-    rng = np.random.default_rng(0)
-    points, states = rng.standard_normal((60, 3)), rng.integers(0, 4, (3, 60))
-    states[2, :4] = -1
-    distance = np.linalg.norm(points[:, None] - points, axis=2)
-    found = silhouettes(distance, states)
-    for i in range(2):
-        np.testing.assert_allclose(found[i], silhouette_samples(points, states[i]), atol=1e-10)
-    kept = states[2] >= 0
-    np.testing.assert_allclose(found[2][kept], silhouette_samples(points[kept], states[2][kept]), atol=1e-10)
 
 
 def told(predicted, position):

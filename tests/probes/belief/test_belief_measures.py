@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from interp.probes.belief.clusters import MAX_ROWS, MIN_ROWS, dimensions_for, gather, make_clusters
 from interp.probes.belief.folds import Pressed, cross_validate, deal, press
-from interp.probes.belief.interchange import Swapped, interchange_table, redirected
-from interp.probes.belief.quantities import QUANTITIES
-from interp.probes.belief.readout import N_CONTROLS, make_setting, random_subspace_r2, read_belief
+from interp.probes.belief.readout import make_setting, random_subspace_r2, read_belief
 from interp.probes.belief.scores import decoded
 from interp.probes.belief.tables import components_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
@@ -150,17 +148,6 @@ def test_the_encoding_is_least_squares_on_all_folds_but_the_first():
     np.testing.assert_allclose(reading.origin, points[others].mean(axis=0))
 
 
-def test_in_texts_a_control_task_gives_a_token_one_belief_at_every_position():
-    token, length = rng(13).integers(0, 4, 60), rng(14).integers(5, 9, 60)
-    belief = rng(15).dirichlet(np.ones(3), 60)
-    setting = setting_of(
-        rng(16).standard_normal((60, 4)), exact(belief), token=token, length=length, position=length - 1
-    )
-    controls = setting.followed.reshape(60, 1 + N_CONTROLS, 3)[:, 1:]
-    for t in range(4):
-        assert len(np.unique(controls[token == t], axis=0)) == 1
-
-
 @pytest.mark.parametrize(
     ("rank", "n_features", "has_draws"), [(0, 4, False), (1, 4, True), (3, 4, True), (4, 4, False)]
 )
@@ -188,25 +175,3 @@ def test_components_stand_beside_their_mean_and_name():
     row = {name: column[1] for name, column in components_table(belief, r2).columns.items()}
     assert row == {"component": 1, "mean": pytest.approx(0.7), "r2": 0.4, "r2_low": 0.3, "r2_high": 0.5, "r2_null": 0.1,
                    "r2_null_low": 0.1, "r2_null_high": 0.1, "r2_p": 0.05, "value": "y"}  # fmt: skip
-
-
-def test_a_swap_is_reported_beside_the_whole_stream_at_its_own_depth():
-    def swapped(depth, subspace, *by_unit):
-        clusters = np.arange(len(by_unit))
-        return Swapped(depth, subspace, np.array(by_unit), clusters, 0.5, 0.7, np.array([0.0, 1.0, 2.0]))
-
-    given = ((1, "encoding", 0.0), (1, "all", 3.0), (2, "readout", 7.0), (2, "encoding", 1.0), (2, "all", 4.0))
-    found = [swapped(depth, subspace, x, x + 2) for depth, subspace, x in given]
-    quantities = QUANTITIES.filled(unit="sequence")
-    scalar = quantities.scalar("redirected", redirected(found, "encoding", 2, 3, 200, "sequence"))
-    assert (
-        (scalar.value, scalar.n) == (2.0, 2) and "moves it by 5 bits" in scalar.meaning and "depth 2" in scalar.meaning
-    )
-    assert scalar.p == 2 / 4, "one of three random subspaces redirects as much"
-    assert (scalar.interval[0] + scalar.interval[1]) / 2 == pytest.approx(2)
-    # a resample of two units has variance 1 / 2 about their mean
-    assert scalar.interval[1] - 2 == pytest.approx(1.96 * np.sqrt(0.5), rel=0.1)
-    table = interchange_table(found, 200)
-    assert table["redirected_bits"].tolist() == [1, 4, 8, 2, 5] and table["depth"].tolist() == [1, 1, 2, 2, 2]
-    assert (table["redirected_bits_low"][3], table["redirected_bits_high"][3]) == scalar.interval
-    assert (table["redirected_bits_null"] == 1).all() and (table["own_kl"] == 0.7).all()

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
-from interp.probes.causal.controls import Edited, alikeness, random_controls
+from interp.probes.causal.controls import alikeness
 from interp.probes.causal.edits import BASELINE, HOW, EditedLayer, Intervention, Name, n_conditions, n_whole
-from interp.probes.causal.effects import Effect, Effects, readings, resampled
+from interp.probes.causal.effects import Effect, Effects, resampled
 from interp.probes.causal.prompt_sample import chosen_clusters, keys
-from interp.probes.causal.read import N_FOLDS, crossed
 from interp.probes.measures.cloud import Cloud
 from scipy import stats
 from sklearn.linear_model import LinearRegression
@@ -71,16 +70,6 @@ def test_draws_further_than_a_tenth_off_are_drawn_again(monkeypatch):
     assert n_rejected == 5
 
 
-def test_doses_make_the_change_as_large_as_that_of_the_axis():
-    rows = rng(3).normal(size=(500, 6)) * np.array([50, 1, 0.5, 0.2, 0.1, 0.1])
-    axis = Axis(np.eye(6)[0], np.eye(6)[0], 0.0)
-    matched = random_controls(Edited.of(rows, "mean"), axis, 12, rng(4))
-    assert matched.how == "dose" and matched.n_rejected == 0
-    np.testing.assert_allclose(matched.ratio, 1)
-    change = matched.dose * np.sqrt(((rows - rows.mean(axis=0)) @ matched.frames[:, 0].T).var(axis=0))
-    np.testing.assert_allclose(change, rows[:, 0].std())
-
-
 def test_alikeness_is_the_mean_squared_cosine_over_pairs():
     frames = np.linalg.qr(rng(5).normal(size=(4, 7, 2)))[0].transpose(0, 2, 1)
     pairs = [np.square(a @ b.T).sum() / 2 for i, a in enumerate(frames) for b in frames[i + 1 :]]
@@ -99,19 +88,6 @@ def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_head
     made = list(Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2).conditions(doses, n_controls))
     assert len(made) == n_conditions(doses, n_controls, has_heads, is_refitted) == len({str(name) for name, _ in made})
     assert sum(name.is_compared for name, _ in made) == n_whole(n_controls, has_heads, is_refitted)
-
-
-def test_where_the_axis_is_oblique_controls_are_shifted_as_far_as_it_moves():
-    rows = rng(7).normal(size=(60, 8)) * np.linspace(0.5, 2, 8)
-    a = np.eye(8)[0]
-    axis = Axis(a, a + 3 * np.eye(8)[1], 0.0)  # ‖d‖ = √10
-    place = EditedLayer.of(0, axis, rows, rows, [], "mean", 3, 0)
-    made = {str(name): edits for name, edits in Intervention([place], "v", "all", "mean", (), 1).conditions((1.0,), 3)}
-    spread = rows[:, 0].std()
-    for sign, how in ((1, "+1 sd"), (-1, "−1 sd")):
-        (own,), (other,) = (made[str(Name((0,), subject, how))] for subject in ("axis", "control 1"))
-        assert (own.deviations, own.score_sigma) == pytest.approx((sign, spread))
-        assert (other.deviations, other.score_sigma) == pytest.approx((sign, spread * np.sqrt(10)))
 
 
 def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run():
@@ -133,20 +109,6 @@ def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run(
 # --- refits ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_units", [3, N_FOLDS, 8])
-def test_every_prompt_is_told_from_the_others(n_units):
-    """Where there are fewer prompts than folds, each is a fold of its own."""
-    unit = np.repeat(np.arange(n_units), 6)
-    x, y = rng(8).normal(size=(len(unit), 2)), rng(9).normal(size=len(unit))
-    errors, totals = crossed(x, y, unit, 1e-9)
-    n_folds = min(N_FOLDS, n_units)
-    for fold in range(n_folds):
-        test = unit % n_folds == fold
-        told = LinearRegression().fit(x[~test], y[~test]).predict(x[test])
-        np.testing.assert_allclose(errors[test], np.square(y[test] - told), rtol=1e-5)
-        np.testing.assert_allclose(totals[test], np.square(y[test] - y[~test].mean()))
-
-
 # --- effects ---------------------------------------------------------------------------------------------------------
 
 
@@ -154,14 +116,6 @@ def effect(axis, *controls):
     """Each a value and its resamples."""
     moved = {"axis": np.array([axis], dtype=np.float64), "control": np.array(controls, dtype=np.float64)}
     return Effect("", (0,), "kl", 0.0, moved, np.arange(4))
-
-
-def test_layers_of_a_read_out_are_added_up():
-    sums = np.array([[1.0, 2, 3], [4, 5, 6]])
-    under = {"a": {"kl": sums, "kl.of": np.ones((2, 3))}, "b": {"kl": 2 * sums, "kl.of": np.ones((2, 3))}}
-    np.testing.assert_allclose(
-        readings(under, ["a", "b"], "kl", np.eye(3, dtype=int)), [[21 / 6, 2.5, 3.5, 4.5], [7, 5, 7, 9]]
-    )
 
 
 def test_resamples_whose_controls_are_all_alike_have_no_z():
@@ -206,25 +160,6 @@ def under_edits(moved, resample=None, clusters=None):
     return found
 
 
-def test_effects_are_edited_minus_unedited_with_the_primary_one_judged_alone():
-    moved = [6.0, 1.0, 3.0, 2.0, 5.0]
-    under, noise = under_edits(moved, 8.0), 1 + 0.2 * rng(10).normal(size=10)
-    effects = Effects.of(under, 300, rng(11))
-    kl, loss = effects.found
-    assert (kl.readout, loss.readout) == ("kl", "loss") and (kl.unedited, loss.unedited) == (1, 1)
-    np.testing.assert_allclose([kl.by("axis")[0], *kl.controls], np.array(moved) * noise.mean())
-    np.testing.assert_allclose(loss.by("axis")[0], np.square(1 + 6 * noise).mean() - 1)
-    assert kl.by("resample")[0] == pytest.approx(8 * noise.mean()) and kl.clusters.tolist() == [*range(10)]
-    assert np.isnan(kl.by("top")).all() and np.isnan(kl.by("random")).all(), "neither was run"
-    np.testing.assert_allclose(kl.by("axis") / kl.by("resample"), 6 / 8)
-    np.testing.assert_allclose(kl.by("control") / kl.by("axis"), np.mean(moved[1:]) / 6)
-    replicates = kl.by("axis")[1:]
-    assert replicates.mean() == pytest.approx(kl.by("axis")[0], rel=0.02)
-    assert replicates.std() == pytest.approx(6 * noise.std() / np.sqrt(10), rel=0.2)
-    # of five, the axis is furthest from their mean: 6 against 3.4
-    assert effects.p.tolist() == [1 / 5, 1 / 5] and np.isnan(effects.p_family[0]) and effects.p_family[1] == 1 / 5
-
-
 def test_effects_resample_whole_clusters():
     """Five prompts of either cluster move alike: two of ten is what is resampled."""
     under = under_edits([6.0, 1.0, 3.0, 2.0], clusters=np.repeat([0, 1], 5))
@@ -238,15 +173,6 @@ def test_a_dose_is_no_intervention_of_its_own():
     under[str(Name((0,), "axis", dose=0.5))] = under[str(Name((0,), "axis"))]
     under[str(Name((0,), "axis", "kept"))] = under[str(Name((0,), "axis"))]
     assert len(Effects.of(under, 20, rng()).found) == 2
-
-
-def test_each_control_is_judged_among_the_others():
-    controls = np.array([1.0, 2.0, 4.0, 9.0])
-    z = effect([0.0], *controls[:, None]).control_z
-    for i, found in enumerate(z):
-        rest = np.delete(controls, i)
-        assert found == pytest.approx((controls[i] - rest.mean()) / rest.std(ddof=1))
-    assert not effect([0.0], [2.0], [2.0], [2.0], [2.0]).control_z.any()
 
 
 def test_bisection_finds_the_tilt_of_every_draw():

@@ -43,13 +43,6 @@ def test_a_planted_writer_owns_the_final_stream():
     assert np.allclose(found.tables["by_layer"]["attn_size_share"], 1, atol=1e-5)
 
 
-def test_shares_of_embedding_attention_and_feed_forward_add_up_to_one():
-    rng = np.random.default_rng(1)
-    found = analyse(stream(*rng.standard_normal((2, 4, 40, 12)), rng.standard_normal((40, 12))))
-    total = found["attention_share"].value + found["feed_forward_share"].value + found.tables["embedding"]["share"][0]
-    assert total == pytest.approx(1, abs=1e-9)
-
-
 def test_updates_that_agree_stand_out_from_random_signs():
     rng = np.random.default_rng(2)
     attention, feed_forward = rng.standard_normal((2, 8, 40, 12))

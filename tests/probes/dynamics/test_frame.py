@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from interp.probes.dynamics.frame import distance_squared, drift, of_another, product_of_random, row_distances, update
+from interp.probes.dynamics.frame import distance_squared, drift, product_of_random, update
 
 RNG = np.random.default_rng(0)
 
@@ -16,15 +16,6 @@ def whole(w):
     return np.array([
         [q @ k[head // 2].T for head, q in enumerate(of_layer)] for of_layer, k in zip(w["q"], w["k"], strict=True)
     ])  # fmt: skip
-
-
-def test_two_rows_by_hand():
-    # total variation ½ (¼ + ¼); H(⅝, ⅜) − ½ − ½ H(¾, ¼)
-    def h(p):
-        return -p * np.log2(p) - (1 - p) * np.log2(1 - p)
-
-    tv, js = row_distances(np.log2([[0.5, 0.5]]), np.log2([[0.75, 0.25]]))
-    assert tv == pytest.approx([0.25]) and js == pytest.approx([h(0.625) - 0.5 - h(0.75) / 2])
 
 
 @pytest.mark.parametrize("r", [0.0, 0.3, 1.0, 2.0])
@@ -56,15 +47,3 @@ def test_from_nothing_there_is_no_relative_update_and_no_drift():
     for name in ("qk", "q", "v"):
         assert np.isnan(update(now, before, name)).tolist() == [True, False]
     assert np.isnan(drift(now, before)).tolist() == [[True] * 4, [False] * 4]
-
-
-@pytest.mark.parametrize(
-    ("shape", "units"),
-    [
-        ((1, 3, 1, 2), [0, 0, 0]),  # one sequence has no other
-        ((1, 4, 1, 0), [0, 0, 1, 1]),  # no attention rows were kept
-        ((1, 3, 1, 2), [0, 0, 1]),  # unlike lengths
-    ],
-)
-def test_without_another_sequence_of_the_same_keys_there_are_no_other_rows(shape, units):
-    assert of_another(np.zeros(shape), np.array(units)) is None

@@ -43,6 +43,9 @@ def test_a_step_is_interpolated_on_the_scale_of_the_logarithm():
     assert settled(STEPS, np.array([1.0, 0.5, 0.3]), 0.3) == pytest.approx(99)
     assert np.isnan(settled(STEPS, np.array([1.0, 0.2, 0.31]), 0.3))
     assert np.isnan(settled(STEPS, np.array([1.0, np.nan, 0.0]), 0.3))
+    assert np.isnan(settled(STEPS, np.array([0.0, 1.0, 0.0]), 0.3)), "it begins where it ends"
+    assert settled(STEPS, np.array([1.0, -0.5, 0.0]), 0.3) > 9, "below its end it counts by its distance"
+    assert interval_of(STEPS, np.array([1.0, 0.0, 0.5]), 0.3) is None
 
 
 def test_two_courses_are_compared_on_every_resample_of_the_prompts():

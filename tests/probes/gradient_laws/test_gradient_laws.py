@@ -5,9 +5,8 @@ import pytest
 import torch
 from interp.probes.gradient_laws.alignment import Aligned, alignments
 from interp.probes.gradient_laws.quantities import NAMES, QUANTITIES
-from interp.probes.gradient_laws.routing import Pairs, Routed, agreement, permuted_agreement, sampled_pairs
+from interp.probes.gradient_laws.routing import Pairs, Routed, sampled_pairs
 from interp.probes.gradient_laws.study import GradientLaws
-from scipy import stats
 
 from interp.errors import UsageError
 from interp.hooks.layer_gradients import in_float64, loss_bits
@@ -28,56 +27,6 @@ def random_pairs(seed: int, n_pos: int = 12, n_heads: int = 2) -> Pairs:
 
 def nothing(done: int, total: int) -> None:
     """Progress that nobody follows."""
-
-
-def test_agreement_is_what_its_definition_says():
-    rng = np.random.default_rng(0)
-    advantage, change = rng.standard_normal((2, 3, 9, 9))
-    found = agreement(*(lambda p: (p.advantage, p.change))(Pairs.of(advantage, change, causal(9))))
-    for head in range(3):
-        moved = right = signs = n = 0.0
-        a, d = [], []
-        for i in range(1, 9):  # the first row has no choice
-            for j in range(i + 1):
-                x, y = advantage[head, i, j], change[head, i, j]
-                moved, right = moved + abs(y), right + abs(y) * (x * y > 0)
-                signs, n = signs + (x * y > 0), n + 1
-                a.append(x)
-                d.append(y)
-        by_hand = [right / moved, signs / n, stats.spearmanr(a, d).statistic]
-        assert found[:, head] == pytest.approx(by_hand)
-
-
-def test_only_rows_with_a_choice_and_an_effect_are_compared():
-    advantage, change = np.ones((2, 4, 4)), np.ones((2, 4, 4))
-    advantage[:, 2] = 0.0
-    advantage[:, 3, :] = 0.0
-    advantage[0, 3, 1] = 2.0
-    found = Pairs.of(advantage, change, causal(4))
-    assert found.row.tolist() == [1, 1, 3, 3, 3, 3]
-
-
-@pytest.mark.parametrize("sign, moved, rho", [(1.0, 1.0, 1.0), (-1.0, 0.0, -1.0)])
-def test_attention_that_follows_the_advantage_agrees_wholly(sign, moved, rho):
-    pairs = random_pairs(1)
-    assert agreement(pairs.advantage, sign * pairs.advantage) == pytest.approx(
-        np.array([[moved] * 2, [moved] * 2, [rho] * 2])
-    )
-
-
-def test_attention_that_does_not_move_has_no_agreement():
-    pairs = random_pairs(1)
-    assert np.isnan(agreement(pairs.advantage, np.zeros_like(pairs.change))).all()
-
-
-def test_permutations_stay_within_rows():
-    """A row whose advantages are all alike agrees the same under every permutation; one row decides the rest."""
-    row = np.array([0, 0, 1, 1, 1])
-    pairs = Pairs(row, np.array([[5.0, 5.0, -1.0, -2.0, -3.0]]), np.array([[1.0, 2.0, -1.0, 4.0, -1.0]]))
-    permuted = permuted_agreement(pairs, 50, np.random.default_rng(0))
-    assert permuted[:, 0] == pytest.approx(np.full((50, 1), 5 / 9))
-    assert len(np.unique(permuted[:, 2].round(12))) > 1
-    assert permuted[0] == pytest.approx(permuted_agreement(pairs, 1, np.random.default_rng(0))[0])
 
 
 def test_noise_sits_on_the_null():
@@ -116,19 +65,6 @@ def test_alignment_is_what_its_definition_says():
         g = gradients[prompt, head].T
         by_hand = np.linalg.norm(g @ right) / np.linalg.norm(g)
         assert np.sqrt(found[prompt, head, k]) == pytest.approx(by_hand)
-
-
-def test_gradients_along_the_weights_are_aligned_and_random_ones_lie_on_the_null():
-    rng = np.random.default_rng(1)
-    w = rng.standard_normal((1, 40, 6)) * [9, 3, 1, 1, 1, 1]
-    along, random = Aligned({"W_Q": w}), Aligned({"W_Q": w})
-    for _ in range(200):
-        along.add({"W_Q": w[:, :, :1] @ rng.standard_normal((1, 1, 6))})
-        random.add({"W_Q": rng.standard_normal((1, 40, 6))})
-    assert along.shares("W_Q")[..., 2].min() > 0.95
-    null = random.random("W_Q", rng)
-    assert null.mean(axis=(0, 1)) == pytest.approx(np.arange(1, 7) / 40, rel=0.05)
-    assert random.shares("W_Q").mean(axis=(0, 1)) == pytest.approx(np.arange(1, 7) / 40, rel=0.15)
 
 
 @pytest.mark.parametrize("family", ["gpt_neox", "llama"])

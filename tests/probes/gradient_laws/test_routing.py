@@ -64,7 +64,7 @@ def test_keys_that_rows_share_do_not_make_attention_follow_the_advantage():
             row = np.repeat(np.arange(5), 6)
             good, gaining = np.tile(rng.standard_normal((2, 1, 6)), 5)
             several.append(Pairs(row, good + 0.1 * rng.standard_normal(30), gaining + 0.1 * rng.standard_normal(30)))
-        routed = Routed.of(several, 199, rng)
+        routed = Routed.of(several, 59, rng)
         p, _ = routed.test(routed.observed[:, 0], routed.expected[:, 0])
         called += p[0] <= 0.05
     assert called <= 7  # 999 in 1,000 at a rate of 5 %

@@ -35,18 +35,6 @@ def noise(n_rows=60, n_features=12, n_layers=1, seed=0):
     return np.random.default_rng(seed).standard_normal((n_layers, n_rows, n_features))
 
 
-def test_the_loudest_columns_of_each_layer_go():
-    values = noise(n_layers=2)
-    values[0, :, 4] *= 100
-    values[1, :, 7] *= 50
-    left = without_loudest(cloud_of(values), 1)
-    assert np.array_equal(left.cloud.points[0], np.delete(values[0], 4, axis=1))
-    assert np.array_equal(left.cloud.points[1], np.delete(values[1], 7, axis=1))
-    variance = values.var(axis=1)
-    assert left.variance_share == pytest.approx(variance.max(axis=1) / variance.sum(axis=1))
-    assert without_loudest(cloud_of(values), 11) is None
-
-
 def test_a_plane_made_by_two_loud_columns_is_gone_without_them():
     values = noise(n_features=24)
     values[:, :, [3, 9]] *= 30
@@ -137,16 +125,6 @@ def test_equal_rows_and_too_few_prompts_give_reasons():
     three = said("axis_stability", stability_estimates(cloud_of(noise(3, 6)), "centred", 3, 0))
     assert three.null_reason == "fewer than 4 prompts make no halves"
     assert three.underpowered
-
-
-def test_what_is_undefined_is_underpowered_and_what_is_not_is_not():
-    flat, lively = cloud_of(np.ones((1, 20, 6))), cloud_of(noise(20, 6))
-    for cloud, is_undefined in ((flat, True), (lively, False)):
-        for scalar in (
-            influence(cloud, 0, "centred", 0).scalars["largest_influence"],
-            said("axis_stability", stability_estimates(cloud, "centred", 3, 0)),
-        ):
-            assert scalar.underpowered == is_undefined == np.isnan(scalar.value)
 
 
 def test_the_share_that_goes_with_the_loudest_is_of_their_own_layer():

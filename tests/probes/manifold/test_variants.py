@@ -30,26 +30,6 @@ def test_the_site_asked_for_is_the_one_measured(site):
     assert found.tables["by_layer"].n_rows == (4 if site == "resid" else 3)
 
 
-def test_domains_with_planes_of_their_own_are_told_from_domains_that_share_one():
-    rng = np.random.default_rng(0)
-    n, shape = 240, Shape(n_prompts=240, n_layers=1)
-    domain = np.array(["algebra", "botany", "code"])[np.arange(n) % 3]
-    own = 0.3 * rng.standard_normal((n, 16))
-    shared = own.copy()
-    for i, name in enumerate(np.unique(domain)):
-        own[np.ix_(domain == name, [2 * i, 2 * i + 1])] += 5 * rng.standard_normal((n // 3, 2))
-    shared[:, :2] += 5 * rng.standard_normal((n, 2))
-    columns = {"domain": domain, "next_entropy_bits": rng.uniform(0, 8, n)}
-    found = [
-        QUICK.analyse(synthetic_capture(QUICK.needs, shape, planted={"v": v.reshape(1, n, 2, 8)}, columns=columns), {})[
-            "shared_plane"
-        ]
-        for v in (own, shared)
-    ]
-    assert found[0].value < 0.1 and found[0].p == 0.01
-    assert found[1].value == pytest.approx(1, abs=0.02) and found[1].p > 0.05
-
-
 def test_loud_columns_and_their_absence_stand_beside_each_other():
     rng = np.random.default_rng(1)
     values = rng.standard_normal((1, 75, 2, 8))

@@ -29,6 +29,17 @@ def test_three_prompts_are_a_cloud_and_two_are_none():
         Cloud.of(capture_of(1), V)
 
 
+@pytest.mark.parametrize(("n_clusters", "is_refused"), [(1, True), (2, True), (3, False), (40, False)])
+def test_fewer_than_three_clusters_are_refused(n_clusters, is_refused):
+    columns = {"cluster": np.arange(40) % n_clusters}
+    capture = capture_of(40, **columns)
+    if is_refused:
+        with pytest.raises(PromptError, match=f"40 prompts in {n_clusters} clusters?[\\s\\S]*--cluster none"):
+            Cloud.of(capture, Need("v"))
+    else:
+        assert Cloud.of(capture, Need("v")).n_units == n_clusters
+
+
 def test_entropies_that_are_not_finite_are_counted_and_none_at_all_is_no_fault():
     entropy = np.array([1.0, np.nan, 2.0, np.inf, 0.5])
     with pytest.raises(ModelError, match="2 of 5 are not finite"):

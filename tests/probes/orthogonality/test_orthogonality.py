@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from interp.probes.measures.key_cosines import column_measures
 from interp.probes.orthogonality.probe import Orthogonality
-from interp.probes.orthogonality.query_key import QueryKey, product_singular_values, spectral
+from interp.probes.orthogonality.query_key import product_singular_values
 
 import interp
 from interp.need import Need
@@ -148,23 +148,6 @@ def test_the_spectrum_of_w_qk_is_that_of_the_full_matrix_and_free_of_the_gauge()
     np.testing.assert_allclose(turned, mine, rtol=1e-8)
     before, after = column_measures(keys[None]), column_measures((keys @ np.swapaxes(np.linalg.inv(gauge), 1, 2))[None])
     assert np.abs(before - after).max() > 0.01, "the cosines of columns do depend on the gauge"
-
-
-def test_planted_rank_is_the_effective_rank():
-    rng = np.random.default_rng(6)
-    left, right = (np.linalg.qr(rng.standard_normal((30, 8)))[0] for _ in range(2))
-    kept = np.diag([1.0, 1, 1, 0, 0, 0, 0, 0])
-    effective, participation, top = spectral(product_singular_values(left @ kept, right)[None])[0]
-    assert (effective, participation, top) == pytest.approx((3, 3, 1 / 3), rel=1e-6)
-
-
-def test_grouped_query_heads_meet_their_own_kv_head():
-    rng = np.random.default_rng(7)
-    queries, keys = rng.standard_normal((1, 4, 12, 3)), rng.standard_normal((1, 2, 12, 3))
-    singular = QueryKey.of(queries, keys, 20, rng).singular
-    for head in range(4):
-        full = np.linalg.svd(queries[0, head] @ keys[0, head // 2].T, compute_uv=False)[:3]
-        np.testing.assert_allclose(singular[0, head], full, rtol=1e-10)
 
 
 @pytest.fixture(scope="module")

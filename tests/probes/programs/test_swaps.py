@@ -93,10 +93,8 @@ def test_accuracy_counts_answers_one_by_one():
     assert swaps is not None and swaps.depths(3) == (1,)
     assert sorted(swaps.donors) == list(range(20)) and (swaps.donors != swaps.prompts).all()
     half = {1: {"half": Directions(swaps.mechanism.directions["heads_2"][:4])}}
-    under = {}
-    for condition in swaps.conditions(base, half, seed=0):
-        read = interp.collect(model, prompts.take(condition.prompts), condition.needs, edits=condition.edits)
-        under[condition.name] = condition.read(read)
+    source = Run(prompts, [np.array(prompt.token_ids) for prompt in prompts])
+    under = read_conditions(model, source, list(swaps.conditions(base, half, seed=0)))
     assert all(map(is_swap, under))
     found = {s.directions: s for s in swapped(base, under, swaps)}
     answers = under["program|1|half|4"]["answer"].reshape(20, -1)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from interp.probes.qk_alignment.binding import BoundKeys, measure_binding
 from interp.probes.qk_alignment.item_null import compare_with_relabelled
-from interp.probes.qk_alignment.items import attention_over_items, comparable_rows
+from interp.probes.qk_alignment.items import attention_over_items
 from interp.probes.qk_alignment.probe import QKAlignment
 
 import interp
-from interp.information import kl_bits
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
@@ -101,22 +100,6 @@ def test_attention_that_is_the_posterior_has_no_divergence_and_half_its_mass_on_
     assert test.best == (0, 0) and test.p[0, 0] == 0.005 and test.p[0, 1] > 0.05
 
 
-def test_the_divergence_of_every_row_equals_its_formula():
-    items, _, posterior, weights = items_world(1, follows=False)
-    assert items.kl_bits[:, 0, 0, 0] == pytest.approx(kl_bits(posterior, weights))
-    assert items.uniform_kl_bits == pytest.approx(kl_bits(posterior, np.full_like(posterior, 1 / 6)))
-    moved = np.roll(posterior, -2, axis=1)
-    assert items.kl_bits[:, 2, 0, 0] == pytest.approx(kl_bits(moved, weights))
-
-
-def test_outcomes_that_were_not_shown_make_a_row_incomparable():
-    stands = np.zeros((3, 4, 3), dtype=bool)
-    stands[:, 0, 0] = True
-    stands[1:, 2, 1] = True
-    posterior = np.array([[1.0, 0, 0], [1, 0, 0], [0.5, 0, 0.5]])
-    assert comparable_rows(stands, posterior).tolist() == [1]
-
-
 # binding
 
 
@@ -139,17 +122,6 @@ def test_a_planted_binding_is_found_in_its_layer_with_its_share_of_variance():
     assert found.explained[1] == pytest.approx(signal / (signal + noise), abs=0.03)
     assert found.p[1] == 0.005 and found.p[0] > 0.05
     assert found.interval[1, 0] < signal / (signal + noise) < found.interval[1, 1]
-
-
-def test_explained_variance_equals_the_sum_over_groups():
-    bound, _ = binding_world(1, 1.0)
-    found = measure_binding(bound, 9, np.random.default_rng(0))
-    x = bound.keys[1]
-    means = np.array([x[bound.bound == g].mean(0) for g in bound.bound])
-    assert found.explained[1] == pytest.approx(np.square(means - x.mean(0)).sum() / np.square(x - x.mean(0)).sum())
-    group = [x[bound.bound == g].mean(0) for g in range(5)]
-    cosines = [abs(a @ b) / np.linalg.norm(a) / np.linalg.norm(b) for i, a in enumerate(group) for b in group[:i]]
-    assert found.cosine[1] == pytest.approx(np.mean(cosines))
 
 
 # the shipped tunnel

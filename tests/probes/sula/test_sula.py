@@ -64,7 +64,6 @@ def measured(capture, n_permutations=99, n_bootstrap=60, seed=0):
 
 
 def test_conformance():
-    check_probe(SMALL)
     check_probe(SMALL, world(bayes, needs=SMALL.needs, conditions=("main", "shuffled")))
 
 

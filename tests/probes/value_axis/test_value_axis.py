@@ -67,10 +67,6 @@ def planted(seed=0, n=400, loud=10.0, noise=0.5):
     return points, 5 + coordinate + noise * rng.standard_normal(n), told, other
 
 
-def test_conformance():
-    check_probe(replace(SMALL, sites=("v", "z", "resid")))
-
-
 def test_conformance_on_sequences():
     probe = replace(SMALL, sites=("v", "resid"))
     check_probe(probe, synthetic_capture(probe.needs, Shape(n_prompts=40, n_scored=6)))
@@ -111,23 +107,19 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     "text",
     quick(
         [Text(clusters="templates", alike=0.95)],
-        [
-            Text(clusters="fives", alike=0.95),
-            Text(clusters="templates", alike=0.7),
-            Text(clusters="templates", alike=0.95),
-        ],
+        [Text(clusters=kind, alike=alike) for kind, alike in (("fives", 0.95), ("templates", 0.7), ("templates", 0.95))],
     ),
 )
 def test_what_prompts_of_a_cluster_share_is_no_finding(text):
     """Copies, and templates of unequal sizes: entropies that belong to whole clusters and to nothing else."""
     smallest = dict.fromkeys(("r2", "r2_beyond_token", "best_layer_r2", "best_layer_r2_beyond_token"), 0)
-    for seed in range(5):
+    for seed in range(3):
         findings = found_in_texts(text, 0.0, 48, SMALL, np.random.default_rng(seed), seed, 0.0)
         for name in smallest:
             scalar = findings[name]
             smallest[name] += scalar.p <= 0.05
             assert scalar.underpowered and scalar.n_clusters <= 48 and "clusters" in scalar.null.name
-    assert max(smallest.values()) <= 2, smallest  # of 5 at a rate of .05, once in a thousand
+    assert max(smallest.values()) <= 1, smallest  # of 3 at a rate of .05, once in a hundred
 
 
 @pytest.mark.parametrize(("between", "within"), [(1.0, 0.0), (0.0, 1.0)])
@@ -233,15 +225,6 @@ def test_axes_do_not_see_the_judged_half():
     for name in ("v.ridge.axis", "v.pc1.axis", "v.mean", "v.sigma"):
         assert first.arrays[name][0] == pytest.approx(second.arrays[name][0], abs=1e-12)
     assert first["r2"].value != second["r2"].value
-
-
-def test_rotating_the_values_turns_the_axes_and_leaves_every_number():
-    points, entropy, *_ = planted()
-    turn = np.linalg.qr(np.random.default_rng(9).standard_normal((D, D)))[0]
-    before, after = world(points, entropy), world(points @ turn, entropy)
-    for name in ("r2", "pc1_r2", "axis_cosine", "selectivity", "stability", "r2_beyond_token"):
-        assert after[name].value == pytest.approx(before[name].value, abs=1e-5)  # captures are float32
-    assert after.arrays["v.ridge.axis"][0] == pytest.approx(before.arrays["v.ridge.axis"][0] @ turn, abs=1e-4)
 
 
 def test_few_distinct_rows_are_underpowered():
