@@ -1,7 +1,6 @@
 """Dynamics: planted trainings with known courses, the formulas by brute force, and the null over noise worlds."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from interp.probes.dynamics.probe import Dynamics
 from interp.probes.dynamics.read import MAX_POINTS, NEEDS, sharpest_head, shown_rows
 from interp.probes.dynamics.training import Training
 from interp.probes.dynamics.training_curves import Curve, compare, interval_of, settled, value_at
-from scipy.spatial.distance import jensenshannon, pdist
+from scipy.spatial.distance import jensenshannon
 
 from interp.errors import UsageError
 from interp.need import Need
@@ -409,48 +408,6 @@ def test_the_settled_step_equals_a_fine_grid(epsilon):
         a, b = interval_of(steps, np.array(course, float), epsilon)
         assert a <= found <= b
         assert value_at(steps, np.array(course, float), np.array(found)) == pytest.approx(epsilon, rel=1e-6)
-
-
-def test_the_curve_along_entropy_equals_its_definition():
-    rng = rng_of(16)
-    units = np.repeat(np.arange(40), 5)
-    entropy = rng.integers(0, 6, 200) * 0.5
-    points = planted_curve(entropy, 6, rng, noise=0.4)
-    order = EntropyOrder.of(entropy, 40)
-    value = ordered_statistics(points, order, units, 20, 0)[:, 0]
-
-    def by_hand(kept):
-        levels = np.unique(entropy)
-        means = [points[kept & (entropy == h)].mean(axis=0) for h in levels]
-        length = sum(np.linalg.norm(b - a) for a, b in pairwise(means))
-        spread = np.sqrt(np.square(points[kept] - points[kept].mean(axis=0)).sum() / (kept.sum() - 1))
-        share = np.cumsum([np.mean(entropy == h) for h in levels])
-        low = kept & (entropy <= levels[np.searchsorted(share, 0.2)])
-        rms = [np.sqrt(np.square(pdist(points[rows])).mean()) for rows in (low, kept)]
-        return np.array([length, length / spread, rms[0] / rms[1]])
-
-    np.testing.assert_allclose(value, by_hand(np.ones(200, bool)), rtol=1e-9)
-    left_out = np.log([by_hand(units != u) for u in range(40)])
-    error = np.sqrt(39 / 40 * np.square(left_out - left_out.mean(axis=0)).sum(axis=0))
-    from scipy import stats
-
-    high = value * np.exp(stats.t.ppf(0.975, 39) * error)
-    np.testing.assert_allclose(ordered_statistics(points, order, units, 20, 0)[:, 2], high, rtol=1e-9)
-
-
-def test_an_ordered_curve_is_longer_than_its_null_and_noise_is_not():
-    rng = rng_of(17)
-    units = np.repeat(np.arange(60), 4)
-    entropy = rng.random(240)
-    order = EntropyOrder.of(entropy, 60)
-    assert (order.n_bins, order.certain.tolist()) == (7, [0, 1])
-    curve = ordered_statistics(planted_curve(entropy, 8, rng), order, units, 20, 0)
-    assert curve[1, 1] > curve[1, 5] and curve[2, 2] < curve[2, 4], "longer, and its certain end is narrower"
-    inside = [
-        c[1, 4] <= c[1, 0] <= c[1, 5]
-        for c in (ordered_statistics(rng.standard_normal((240, 8)), order, units, 20, 0) for _ in range(60))
-    ]
-    assert np.mean(inside) > 0.85
 
 
 def test_points_that_are_all_one_have_no_curve():
