@@ -103,13 +103,10 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.87
 
 
-@pytest.mark.parametrize(
-    "text",
-    quick(
-        [Text(clusters="templates", alike=0.95)],
-        [Text(clusters=kind, alike=alike) for kind, alike in (("fives", 0.95), ("templates", 0.7), ("templates", 0.95))],
-    ),
-)
+KINDS = [Text(clusters=kind, alike=alike) for kind, alike in (("fives", 0.95), ("templates", 0.7), ("templates", 0.95))]
+
+
+@pytest.mark.parametrize("text", quick(KINDS[-1:], KINDS))
 def test_what_prompts_of_a_cluster_share_is_no_finding(text):
     """Copies, and templates of unequal sizes: entropies that belong to whole clusters and to nothing else."""
     smallest = dict.fromkeys(("r2", "r2_beyond_token", "best_layer_r2", "best_layer_r2_beyond_token"), 0)
