@@ -39,8 +39,8 @@ def in_words(compared: Compared, differences: Table, answered: Table) -> str:
         for group in (group for *of, group in rows if of == [probe, name]):
             controls = [rows.get((probe, control, group)) for control in compared.controls(probe, name)]
             row, against = rows[probe, name, group], rows[probe, name, group]["against"]
-            kind = _kind(row, (probe, name, group) in shown, (probe, name, against) in shown, controls)
-            if kind is not None:
+            here, there = ((probe, name, of) in shown for of in (group, against))
+            if (kind := _kind(row, here, there, controls)) is not None:
                 alike.setdefault((kind, read[group] != read[against], against), []).append(row)
         for (kind, is_apart, against), mine in alike.items():
             finding = found.setdefault((kind, is_apart, tuple(row["group"] for row in mine), against), {})
@@ -68,9 +68,7 @@ def _kind(row: _Row, here: bool, there: bool, controls: Sequence[_Row | None]) -
 
 def _side(row: _Row) -> int | None:
     """1 or −1 as a number is higher or lower, 0 where no difference was found; None where it was not tested."""
-    if row["verdict"] == "moved":
-        return 1 if row["difference"] > 0 else -1
-    return 0 if row["verdict"] in ("within", "same") else None
+    return {"moved": 1 if row["difference"] > 0 else -1, "within": 0, "same": 0}.get(row["verdict"])
 
 
 def _values(rows: Sequence[_Row], reference: _Row, with_nulls: bool) -> str:
