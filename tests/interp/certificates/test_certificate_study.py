@@ -36,9 +36,9 @@ class FirstCoordinates(Probe):
     def analyse(self, base, under):
         rows, entropy = base[Need("v")][-1], base.rows["next_entropy_bits"]
         x = np.abs(rows).reshape(len(rows), -1).sum(axis=1)
-        r = np.corrcoef(x, entropy)[0, 1]
         rng = np.random.default_rng(self.seed)
-        null = [np.corrcoef(x, rng.permutation(entropy))[0, 1] for _ in range(self.n_permutations)]
+        exchanged = rng.permuted(np.tile(entropy, (self.n_permutations, 1)), axis=1)
+        r, *null = np.corrcoef(x, np.vstack([entropy, exchanged]))[0, 1:]
         p = (1 + np.sum(np.abs(null) >= abs(r))) / (1 + self.n_permutations)
         low, high = np.quantile(null, [0.025, 0.975])
         scalar = Scalar.of(

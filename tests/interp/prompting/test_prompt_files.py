@@ -465,7 +465,7 @@ def check_only_our_own_errors(folder, ending, content):
     return prompts
 
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PIECES = ['{"text": "a', '"}', "\n", "\r", '"', ",", "text", "{", "1e9", "null", "\0", "é"]
 NEAR_TEXT = st.lists(st.sampled_from([*(piece.encode() for piece in PIECES), b"\xff"])).map(b"".join)
 

@@ -67,6 +67,7 @@ def test_one_at_a_time_nothing_leaves_this_process(monkeypatch):
         assert {(pid, interrupt) for _, pid, _, interrupt in found} == {(os.getpid(), before)}
 
 
+@pytest.mark.slow
 def test_an_error_of_a_process_arrives_as_itself():
     with pytest.raises(UnknownName) as caught:
         list(in_processes(refuse, [1, 2, 3], "asking", 2))

@@ -16,7 +16,7 @@ from interp.system.locks import one_at_a_time
 from interp.system.whole_files import file_names, hidden_folder, is_hidden, make_folder, move, shortened, writing
 from tests.faulty_disk import Died, Disk
 
-FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE)
+FAULTS = (errno.ENOSPC, errno.EACCES, errno.EIO)
 
 
 def test_the_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
