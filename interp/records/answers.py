@@ -218,9 +218,11 @@ def _with_twins(sentence: str, h: Headline) -> str:
         if _is_reversed(h, s):
             is_other = h.standing != "within" and s.value * h.scalar.value < 0
             turned = f"{_size(s)} in the opposite direction" if is_other else _value(s)
-            twins.append(f"but it is {turned} {_words(control, s)}")
+            tested = ", not significant" if s.standing() == "within" else ""
+            twins.append(f"but it is {turned} {_words(control, s)}{tested}")
         elif control.essential and _is_share(s):
-            twins.append(f"{_value(s)} {_words(control, s)}")
+            vague = f", but this is uncertain: {s.interval_text}" if _is_vague(s) else ""
+            twins.append(f"{_value(s)} {_words(control, s)}{vague}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
@@ -233,8 +235,15 @@ def _words(control: Control, s: Scalar) -> str:
 
 def _control(control: Control, s: Scalar) -> str:
     """`0.2 of the rest after removing what the last token predicts (0.1 to 0.3, significant)`."""
-    tested = "no baseline" if s.null is None else OF_CONTROL[s.standing()]
+    tested = "no baseline" if s.null is None else OF_CONTROL[s.standing()] + ", but imprecise" * _is_vague(s)
     return f"{_value(s)} {_words(control, s)} ({', '.join((s.interval_text, tested) if s.interval else (tested,))})"
+
+
+def _is_vague(s: Scalar) -> bool:
+    """Whether a number beyond its null has an interval that includes it."""
+    if s.null is None or s.interval is None:
+        return False
+    return s.standing() in ("above", "below") and s.interval[0] <= s.null.value <= s.interval[1]
 
 
 def _outside(h: Headline) -> str:
@@ -245,7 +254,7 @@ def _outside(h: Headline) -> str:
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:
-        both = "p counts what lies as far from the baseline on either side"
+        both = "p also counts results that lie as far from the baseline on the other side"
         why = both if s.p > ALPHA else "p, corrected for the number of headline results, is too large"
     return f"The value lies outside the baseline's range, but {why}. "
 

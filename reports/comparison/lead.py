@@ -1,7 +1,6 @@
-"""What the answer of a comparison says: who read what, then what differs and what does not."""
+"""What the answer of a comparison says: what differs, and what does not, first on the same prompts."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from interp.formatting import short, with_unit
@@ -10,90 +9,112 @@ from interp.table import Table
 
 from ..page import about
 from ..page.sections import KEY, said_and_shown
-from .runs import Compared, Run
+from .runs import Compared
 
 JUDGED = ("moved", "within")
-N_FINDINGS, N_NAMED = 2, 2
-"""Findings, and numbers that each names, at most; one, where it has to be said first who read what."""
-_BEGUN = (
-    "Higher in {0} than in {1}", "Lower in {0} than in {1}", "Different from chance in {0} but not in {1}",
-    "Different from chance in {1} but not in {0}", "No difference found between {0} and {1}",
-)  # fmt: skip
-_ONLY, _ALIKE = (2, 3), 4
+N_FINDINGS, N_NAMED = 3, 2
+"""Findings, and numbers that each names, at most; one of each on the same and on other prompts, where these differ."""
+_BEGUN = ("higher in {0} than in {1}", "lower in {0} than in {1}", "no difference found between {0} and {1}")
+_ALIKE = 2
+_NOT_SO = "; not so "
 _Row = Mapping[Any, Any]
+_Finding = tuple[int, tuple[str, ...], str]
+"""Which of `_BEGUN`, the groups, and what they are compared with."""
 
 
 def in_words(compared: Compared, differences: Table, answered: Table) -> str:
     """`. Higher in b than in a: share (b 3 bits, a 1 bits). No difference found between c and a: ...`.
 
-    Of the numbers that answer questions, those whose controls agree; what differs alike shares a finding. Differences
-    on the same prompts come first.
+    Of the numbers that answer questions; what differs alike shares a finding. Where some runs read other prompts, it
+    counts the differences on the same and on other prompts apart, with one example of each.
     """
+    read = {group: [run.record.prompts.get("hash") for run in runs] for group, runs in compared.groups.items()}
+    judged = [row for row in differences.rows() if row["verdict"] in JUDGED]
+    apart = {row["group"] for row in judged if read[row["group"]] != read[row["against"]]}
+    if not apart:
+        found = _findings(compared, differences, answered, compared.groups)
+        parts = [_in_words(of, numbers[:N_NAMED]) for of, numbers in found[:N_FINDINGS]]
+        return "".join(f". {part[0].upper()}{part[1:]}" for part in parts)
+    parts = []
+    same = {row["group"] for row in judged} - apart
+    for chosen, where in ((same, "On the same prompts"), (apart, "On other prompts, which alone can be the cause")):
+        groups = [group for group in compared.groups if group in chosen]
+        moved = [row["verdict"] == "moved" for row in judged if row["is_headline"] and row["group"] in chosen]
+        if moved:
+            parts.append(f". {where}, {sum(moved)} of {len(moved)} differ in {about.listed(groups)}")
+            found = _findings(compared, differences, answered, groups)
+            parts += [f": for example {_in_words(of, numbers[:1])}" for of, numbers in found[:1]]
+    return "".join(parts)
+
+
+def _findings(
+    compared: Compared, differences: Table, answered: Table, groups: Iterable[str]
+) -> list[tuple[_Finding, list[str]]]:
+    """What these groups' numbers show: first what differs, no control says otherwise, and most of them share."""
     rows, asked = {KEY(row): row for row in differences.rows()}, [*dict.fromkeys(answered["question"])]
     _, shown = said_and_shown(answered.rows(), rows.values())
-    read = {group: [run.record.prompts.get("hash") for run in runs] for group, runs in compared.groups.items()}
-    found: dict[tuple[int, bool, tuple[str, ...], str], dict[str, str]] = {}
+    found: dict[_Finding, dict[str, str]] = {}
     for each in sorted(answered.rows(), key=lambda row: asked.index(row["question"])):
-        probe, name = each["probe"], each["name"]
-        alike: dict[tuple[int, bool, str], list[_Row]] = {}
-        for group in (group for *of, group in rows if of == [probe, name]):
-            controls = [rows.get((probe, control, group)) for control in compared.controls(probe, name)]
-            row, against = rows[probe, name, group], rows[probe, name, group]["against"]
-            here, there = ((probe, name, of) in shown for of in (group, against))
-            if (kind := _kind(row, here, there, controls)) is not None:
-                alike.setdefault((kind, read[group] != read[against], against), []).append(row)
-        for (kind, is_apart, against), mine in alike.items():
-            finding = found.setdefault((kind, is_apart, tuple(row["group"] for row in mine), against), {})
-            values = _values(mine, rows[probe, name, against], with_nulls=kind in _ONLY)
-            finding.setdefault(name.replace("_no_first", ""), values)
-    first = sorted(found, key=lambda of: (of[0] // 2, of[1], -len(found[of]) * len(of[2])))[:N_FINDINGS]
-    apart = _read_apart(compared, read)
-    parts = []
-    for kind, is_apart, groups, against in first:
-        begun = _BEGUN[kind].format(about.listed([*groups]), against)
-        on = f"On {'other' if is_apart else 'the same'} prompts, {begun[0].lower()}{begun[1:]}" if apart else begun
-        named = [*found[kind, is_apart, groups, against].values()][: 1 if apart else N_NAMED]
-        parts.append(f". {on}: {'; '.join(named)}")
-    return apart + "".join(parts)
+        key = each["probe"], each["name"]
+        alike: dict[tuple[int, str, str], list[_Row]] = {}
+        for row in (rows[*key, group] for group in groups if (*key, group) in rows):
+            kind = _kind(row, rows.get((*key, row["against"])), shown)
+            if kind is not None:
+                alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
+        for (kind, against, but), mine in alike.items():
+            numbers = found.setdefault((kind, tuple(row["group"] for row in mine), against), {})
+            numbers.setdefault(key[1].replace("_no_first", ""), _values(mine, rows[*key, against], shown, but))
+    numbers = {of: sorted(each.values(), key=lambda told: _NOT_SO in told) for of, each in found.items()}
+
+    def rank(of: _Finding) -> tuple[bool, bool, int]:
+        return of[0] == _ALIKE, _NOT_SO in numbers[of][0], -len(numbers[of]) * len(of[1])
+
+    return [(of, numbers[of]) for of in sorted(numbers, key=rank)]
 
 
-def _kind(row: _Row, here: bool, there: bool, controls: Sequence[_Row | None]) -> int | None:
-    """Which of `_BEGUN` a row is; None of what neither shows, was not tested, or has a control that says otherwise."""
-    side = _side(row)
-    objects = any(control is not None and _side(control) not in (side, None) for control in controls)
-    if row["verdict"] not in JUDGED or objects or not (here or there):
+def _kind(row: _Row, reference: _Row | None, shown: set[Any]) -> int | None:
+    """Which of `_BEGUN` a row is; None of what neither shows or was not tested.
+
+    Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number that is
+    within its null says nothing.
+    """
+    if reference is None or row["verdict"] not in JUDGED:
         return None
-    return _ALIKE if not side else 3 - here if here != there else int(side < 0)
+    here, there = KEY(row) in shown, KEY(reference) in shown
+    further = abs(row["value"] - row["null"]) > abs(reference["value"] - reference["null"])
+    if not (here or there) or (here != there and row["verdict"] == "moved" and further != here):
+        return None
+    side = _side(row)
+    return _ALIKE if not side else int(side < 0)
 
 
-def _side(row: _Row) -> int | None:
+def _side(row: _Row | None) -> int | None:
     """1 or −1 as a number is higher or lower, 0 where no difference was found; None where it was not tested."""
-    return {"moved": 1 if row["difference"] > 0 else -1, "within": 0, "same": 0}.get(row["verdict"])
+    sides = {} if row is None else {"moved": 1 if row["difference"] > 0 else -1, "within": 0, "same": 0}
+    return None if row is None else sides.get(row["verdict"])
 
 
-def _values(rows: Sequence[_Row], reference: _Row, with_nulls: bool) -> str:
+def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
+    """`; not so with the first position`: the controls whose difference is another one."""
+    controls = compared.controls(row["probe"], row["name"])
+    sides = {words: _side(rows.get((row["probe"], name, row["group"]))) for name, words in controls.items()}
+    other = [words for words, side in sides.items() if side not in (None, _side(row))]
+    return _NOT_SO + about.listed(other) if other else ""
+
+
+def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) -> str:
     """`share (b 3 bits, a 1 bits)`: one number of one or several groups, then of their reference."""
-
-    def told(row: _Row) -> str:
-        is_known = with_nulls and math.isfinite(row["null_low"])
-        null = f", chance {short(row['null_low'])} to {short(row['null_high'])}" if is_known else ""
-        return f"{row['group']} {with_unit(short(row['value']), row['unit'])}{null}"
-
+    alone = [f"{row['group']} {_value(row, shown)}" for row in (rows[0], reference)]
     values = [row["value"] for row in rows]
     range_of = with_unit(" to ".join(dict.fromkeys(map(short, (min(values), max(values))))), reference["unit"])
     name = label(reference["probe"], reference["name"], reference["meaning"])
-    return f"{name} ({told(rows[0]) if len(rows) == 1 else range_of}{';' if with_nulls else ','} {told(reference)})"
+    return f"{name} ({alone[0] if len(rows) == 1 else range_of}; {alone[1]}{but})"
 
 
-def _read_apart(compared: Compared, read: Mapping[str, Sequence[Any]]) -> str:
-    """`. a (135M parameters) and b (3M parameters) read ...; c read ...`; empty where all read the same."""
-    alike: dict[tuple[Any, ...], list[Run]] = {}
-    for run in compared.runs:
-        alike.setdefault(tuple(read[run.group]), []).append(run)
-    parts = []
-    for runs in alike.values() if len(alike) > 1 else ():
-        sizes = {run.group: about.size(run.record) for run in runs}
-        named = about.listed([f"{group} ({size})" if size else group for group, size in sizes.items()])
-        sets = about.listed([*dict.fromkeys(each for run in runs for each in about.sets(run.record))])
-        parts.append(f"{named} read {sets}")
-    return f". {'; '.join(parts)}, so that the prompts alone can make them differ" if parts else ""
+def _value(row: _Row, shown: set[Any]) -> str:
+    return with_unit(short(row["value"]), row["unit"]) + ("" if KEY(row) in shown else ", as by chance")
+
+
+def _in_words(of: _Finding, numbers: Sequence[str]) -> str:
+    kind, groups, against = of
+    return f"{_BEGUN[kind].format(about.listed([*groups]), against)}: {'; '.join(numbers)}"

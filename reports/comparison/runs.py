@@ -97,10 +97,10 @@ class Compared:
         named = {key for run in self.runs for key in run.headline}
         return [key for key in self.shared if key in named]
 
-    def controls(self, probe: str, name: str) -> set[str]:
-        """The names of the numbers that control one, in any run."""
+    def controls(self, probe: str, name: str) -> dict[str, str]:
+        """The numbers that control one, in any run, and in words what each leaves out."""
         found = [run.record.findings[probe].controls.get(name, ()) for run in self.runs if probe in run.record.findings]
-        return {control.scalar for controls in found for control in controls}
+        return {control.scalar: control.words for controls in found for control in controls}
 
     def what_varies(self) -> dict[str, list[Any]]:
         """Everything but names that is not alike in all records, by its path, with its value in each run."""

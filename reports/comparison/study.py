@@ -46,8 +46,8 @@ class Comparison(Study):
             10, "Do they differ by more than chance?", ("n_moved",),
             "{value} of {n} tested differ (chance: about {null}){fact}.",
             "{value} of {n} tested differ, as many as by chance ({null}).",
-            limit="A number differs where the 95 % interval of the difference excludes 0; one whose control says "
-            "otherwise is not named here. These are single models: size, training or prompts may be the cause.",
+            limit="A number differs where the 95 % interval of the difference excludes 0; “not so”: a control says "
+            "otherwise. These are single models: size, training or prompts may be the cause.",
         ),
     )  # fmt: skip
 

@@ -67,7 +67,7 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
             "than with another prompt's keys (but it is 1 bits in the opposite direction without the first",
         ),
         (NO, "yes", "than with another prompt's keys."),
-        (scalar(-0.1, 0.8), "depends", "(but it is 0.1 bits in the opposite direction without the first position)"),
+        (scalar(-0.1, 0.8), "depends", "(but it is 0.1 bits in the opposite direction without the first position, not significant)"),
     ],
 )
 def test_a_control_that_turns_the_answer_stands_in_its_sentence_and_every_control_in_the_evidence(twin, verdict, words):
@@ -91,7 +91,7 @@ def test_a_control_turns_a_no_where_its_p_corrected_over_the_controls_is_signifi
 @pytest.mark.parametrize(
     ("number", "why"),
     [
-        (scalar(-0.3, 0.07), "p counts what lies as far from the baseline on either side"),
+        (scalar(-0.3, 0.07), "p also counts results that lie as far from the baseline on the other side"),
         (scalar(-0.3, 0.99), "p asks about the other side"),
         (scalar(-0.25, None), "its interval reaches into it"),
         (scalar(-0.1, 0.07), ""),

@@ -316,8 +316,9 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
     assert said == (
-        "2 numbers of 3 tested differ (chance: about 0.15). Higher in b than in a: share (b 3 bits, a 1 bits). "
-        "Different from chance in a but not in d: share (d 0.2 bits, chance −0.2 to 0.2; a 1 bits, chance −0.2 to 0.2)."
+        "2 numbers of 3 tested differ (chance: about 0.15). Higher in b than in a: share (b 3 bits; a 1 bits). "
+        "Lower in d than in a: share (d 0.2 bits, as by chance; a 1 bits). "
+        "No difference found between c and a: share (c 1.1 bits; a 1 bits)."
     )
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
@@ -379,7 +380,7 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
     assert ["The runs read different prompts" in text for text in texts] == [False, False, True]
 
 
-def test_a_difference_that_a_control_turns_round_is_not_named(tmp_path):
+def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     def run(name, value, twin):
         controls = {"share": (Control("without the first position", "other", essential=False),)}
         findings = Findings(
@@ -387,13 +388,22 @@ def test_a_difference_that_a_control_turns_round_is_not_named(tmp_path):
         )
         return replace(made(name, 1.0), findings={"manifold": findings})
 
-    for twin, is_named in ((4.0, True), (1.0, False), (0.3, False)):
+    for twin, moves_too in ((4.0, True), (1.0, False), (0.3, False)):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         fact = record.findings["comparison"].facts["n_moved"]
-        assert fact == ". Higher in b than in a: share (b 3 bits, a 1 bits)" * is_named
+        but = "" if moves_too else "; not so without the first position"
+        assert fact == f". Higher in b than in a: share (b 3 bits; a 1 bits{but})"
 
 
-def test_runs_on_other_prompts_are_introduced_by_what_they_are_and_read(tmp_path):
+def test_a_larger_number_within_its_null_is_not_named(tmp_path):
+    b = made("b", 3.0)
+    numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
+    within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
+    record = compared(tmp_path, [made("a", 1.0), within]).findings["comparison"]
+    assert record["n_moved"].value == 1 and record.facts["n_moved"] == ""
+
+
+def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path):
     texts = [made("a", 1.0, n_parameters=135_000_000), made("b", 3.0, n_parameters=260_000)]
     tunnel = replace(
         made("c", 3.0, card=card(0, 0.1), n_parameters=153_000),
@@ -401,10 +411,9 @@ def test_runs_on_other_prompts_are_introduced_by_what_they_are_and_read(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert (
-        ". a (135M parameters) and b (260k parameters) read 9 prompts of “mixed”; c (153k "
-        "parameters) read 5 sequences of “tunnel:bijection”, so that the prompts alone can make them differ. On the "
-        "same prompts, higher in b than in a: share (b 3 bits, a 1 bits). On other prompts, higher in c than in a: "
-        "share (c 3 bits, a 1 bits)."
+        ". On the same prompts, 1 of 1 differ in b: for example higher in b than in a: share (b 3 bits; a 1 bits). On "
+        "other prompts, which alone can be the cause, 1 of 1 differ in c: for example higher in c than in a: share (c "
+        "3 bits; a 1 bits)."
     ) in said
 
 
