@@ -11,6 +11,7 @@ from interp.table import LABEL, Table
 def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
     """Contrast over depth and by head; items and binding where they are defined."""
     tables, heads = findings.tables, findings.tables["by_head"]
+    gain = heads["logit_gain"] if "logit_gain" in heads else heads["logit"] - heads["logit_null"]  # earlier versions
     figures = [
         Figure(
             "contrast", "Selection by content, over depth",
@@ -22,7 +23,7 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
             "matching", "Selection by content, head by head",
             "One square per head: the contrast in log2 weight minus that with shuffled keys. Red heads match content, "
             "blue heads avoid it, white heads equal the null.",
-            head_map(heads, heads["logit"] - heads["logit_null"], "bits"), "by_head",
+            head_map(heads, gain, "bits"), "by_head",
         ),
     ]  # fmt: skip
     if "items" in tables:

@@ -52,7 +52,7 @@ def _held_out(table: Table, target: Target, null: Null | None) -> Figure:
     sought = table[target.name]
     mean, ends = float(sought.mean()), [float(sought.min()), float(sought.max())]
     chart.straight([mean, mean], ends, "predicting the mean: 0 explained", "dot")
-    refitted = "" if null is None else f"; refits on permuted {target.many}, the baseline, explain {short(null.value)}"
+    refitted = "" if null is None else f", and refits on permuted {target.many}, the null, explain {short(null.value)}"
     reading = (
         "Each point is a prediction for the half of the prompts that the readout was not fitted on, at the layer of "
         "the answer. On the dashed line it is exact; a cloud along the dotted vertical line would explain 0"
