@@ -224,11 +224,12 @@ def _of_findings(found: Findings) -> Arrays:
     """Every part of every scalar, tables with their words, and arrays."""
     for name, scalar in found.scalars.items():
         null = () if scalar.null is None else (scalar.null.value, *scalar.null.band)
-        parts = (scalar.value, *(scalar.interval or ()), *null, scalar.n, scalar.n_clusters)
+        parts = (scalar.value, *(scalar.interval or ()), *null)
+        controls = found.controls.get(name, ())
         about = (
-            found.headline.index(name) + 1 if name in found.headline else 0, scalar.underpowered, scalar.enough,
-            scalar.n_distinct_rows, scalar.reference, scalar.p_least, len(found.controls.get(name, ())),
-            sum(control.essential for control in found.controls.get(name, ())),
+            found.headline.index(name) + 1 if name in found.headline else 0, scalar.n, scalar.n_clusters,
+            scalar.n_distinct_rows, scalar.underpowered, scalar.enough, scalar.reference, scalar.p_least,
+            len(controls), sum(control.essential for control in controls),
         )  # fmt: skip
         for of, numbers in ((name, parts), (f"{name}.p", (scalar.p,)), (f"{name}.about", about)):
             yield f"{found.probe}.{of}", np.array([np.nan if x is None else x for x in numbers], dtype=float)
