@@ -63,11 +63,13 @@ def tame(text: str) -> str:
 def _texts(value: object, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     """Every text below a value with its holder and its key, under the kind of place that it stands at.
 
-    Left out are names of files, and parameters, of which a probe refuses what does not fit.
+    Left out are names of files, those of numbers that a headline or a control is, and parameters, of which a probe
+    refuses what does not fit.
     """
     for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         here = (*at, key) if isinstance(key, str) else at
-        if isinstance(part, str) and key != "path" and "parameters" not in at:
+        is_name = key == "path" or here[-1:] == ("headline",) or (key == "scalar" and "controls" in at)
+        if isinstance(part, str) and not is_name and "parameters" not in at:
             yield (*here[:1], *here[-1:]), value, key
         yield from _texts(part, here)
 
