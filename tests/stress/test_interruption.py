@@ -62,7 +62,7 @@ def records(out: Path) -> dict[str, dict[str, object]]:
 
 def tunnels(out: Path) -> dict[str, bytes]:
     """Every file of every finished training, but for its times."""
-    timed = {"tunnel.json", "README.md", "curve.csv"}
+    timed = {"tunnel.json", "curve.csv"}
     files = [path for path in out.rglob("*") if path.is_file() and path.name not in timed]
     return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
 
