@@ -1,6 +1,7 @@
 """What the answer of a comparison says: what differs, and what does not, first on the same prompts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from interp.formatting import short, with_unit
@@ -16,7 +17,6 @@ N_FINDINGS, N_NAMED = 3, 2
 """Findings, and numbers that each names, at most; one of each on the same and on other prompts, where these differ."""
 _BEGUN = ("higher in {0} than in {1}", "lower in {0} than in {1}", "no difference found between {0} and {1}")
 _ALIKE = 2
-_NOT_SO = "; not so "
 _Row = Mapping[Any, Any]
 _Finding = tuple[int, tuple[str, ...], str]
 """Which of `_BEGUN`, the groups, and what they are compared with."""
@@ -53,7 +53,7 @@ def _findings(
     """What these groups' numbers show: first what differs, no control says otherwise, and most of them share."""
     rows, asked = {KEY(row): row for row in differences.rows()}, [*dict.fromkeys(answered["question"])]
     _, shown = said_and_shown(answered.rows(), rows.values())
-    found: dict[_Finding, dict[str, str]] = {}
+    found: dict[_Finding, dict[str, tuple[bool, str]]] = {}  # by number whether a control says otherwise, and words
     for each in sorted(answered.rows(), key=lambda row: asked.index(row["question"])):
         key = each["probe"], each["name"]
         alike: dict[tuple[int, str, str], list[_Row]] = {}
@@ -62,14 +62,15 @@ def _findings(
             if kind is not None:
                 alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
         for (kind, against, but), mine in alike.items():
-            numbers = found.setdefault((kind, tuple(row["group"] for row in mine), against), {})
-            numbers.setdefault(key[1].replace("_no_first", ""), _values(mine, rows[*key, against], shown, but))
-    numbers = {of: sorted(each.values(), key=lambda told: _NOT_SO in told) for of, each in found.items()}
+            told = _values(mine, rows[*key, against], shown, but)
+            finding = found.setdefault((kind, tuple(row["group"] for row in mine), against), {})
+            finding.setdefault(key[1].replace("_no_first", ""), (but != "", told))
+    agreeing = {of: sorted(numbers.values(), key=itemgetter(0)) for of, numbers in found.items()}
 
     def rank(of: _Finding) -> tuple[bool, bool, int]:
-        return of[0] == _ALIKE, _NOT_SO in numbers[of][0], -len(numbers[of]) * len(of[1])
+        return of[0] == _ALIKE, agreeing[of][0][0], -len(agreeing[of]) * len(of[1])
 
-    return [(of, numbers[of]) for of in sorted(numbers, key=rank)]
+    return [(of, [told for _, told in agreeing[of]]) for of in sorted(agreeing, key=rank)]
 
 
 def _kind(row: _Row, reference: _Row | None, shown: set[Any]) -> int | None:
@@ -90,8 +91,9 @@ def _kind(row: _Row, reference: _Row | None, shown: set[Any]) -> int | None:
 
 def _side(row: _Row | None) -> int | None:
     """1 or −1 as a number is higher or lower, 0 where no difference was found; None where it was not tested."""
-    sides = {} if row is None else {"moved": 1 if row["difference"] > 0 else -1, "within": 0, "same": 0}
-    return None if row is None else sides.get(row["verdict"])
+    if row is None or row["verdict"] not in (*JUDGED, "same"):
+        return None
+    return 0 if row["verdict"] != "moved" else 1 if row["difference"] > 0 else -1
 
 
 def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
@@ -99,7 +101,7 @@ def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
     controls = compared.controls(row["probe"], row["name"])
     sides = {words: _side(rows.get((row["probe"], name, row["group"]))) for name, words in controls.items()}
     other = [words for words, side in sides.items() if side not in (None, _side(row))]
-    return _NOT_SO + about.listed(other) if other else ""
+    return f"; not so {about.listed(other)}" if other else ""
 
 
 def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) -> str:

@@ -52,24 +52,17 @@ def read_on(record: RunRecord) -> list[str]:
 
 def briefly(record: RunRecord) -> str:
     """`llama, 30 layers, 135M parameters, 1,008 prompts of “mixed”`: a run beside others."""
-    return ", ".join([*filter(None, [_sizes(record)]), *sets(record)])
-
-
-def sets(record: RunRecord) -> list[str]:
-    """The sets of prompts that were read: `1,008 prompts of “mixed”`."""
-    return [_of_set(each) for each in (record.prompts, *record.prompts.get("others", ())) if each.get("n")]
-
-
-def size(record: RunRecord) -> str:
-    """`135M parameters`; empty where it is not known."""
-    n = record.model.get("n_parameters")
-    return f"{_count(n)} parameters" if n else ""
+    sets = [each for each in (record.prompts, *record.prompts.get("others", ())) if each.get("n")]
+    return ", ".join([*filter(None, [_sizes(record)]), *map(_of_set, sets)])
 
 
 def _sizes(record: RunRecord) -> str:
+    """`llama, 30 layers, 135M parameters`, as far as they are known."""
     model = record.model
-    family, layers = str(model.get("family") or ""), f"{model['n_layers']} layers" if model.get("n_layers") else ""
-    return ", ".join(filter(None, (family, layers, size(record))))
+    sizes = [str(model["family"])] if model.get("family") else []
+    sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
+    sizes += [f"{_count(model['n_parameters'])} parameters"] if model.get("n_parameters") else []
+    return ", ".join(sizes)
 
 
 def references(record: RunRecord) -> dict[str, list[str]]:
