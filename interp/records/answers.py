@@ -15,7 +15,7 @@ from interp.errors import InterpError
 from interp.findings import ALPHA, Control, Findings, Scalar
 from interp.formatting import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
 from interp.probe import Question, Sentences
-from interp.records.headlines import OF_CONTROL, Headline, headlines
+from interp.records.headlines import Headline, headlines
 from interp.records.labels import clause
 from interp.records.power import detectable
 from interp.records.record import RunRecord
@@ -23,18 +23,19 @@ from interp.registry import entries, load_entry
 
 Verdict = Literal["yes", "partly", "hardly", "no", "unshown", "opposite", "depends", "unclear", "number"]
 SAID: Mapping[Verdict, str] = {
-    "yes": "Yes.", "partly": "Partly.", "hardly": "Hardly.", "no": "No.", "unshown": "Not shown.",
+    "yes": "Yes.", "partly": "Partly.", "hardly": "Hardly.", "no": "No.", "unshown": "Not detected.",
     "opposite": "No, the opposite.", "depends": "It depends.", "unclear": "Cannot tell.", "number": "",
 }  # fmt: skip
 """A verdict as it opens its sentence; a number whose probe declares no question has none. An answer depends where a
 control puts the number on the other side of its null, or a number that is none different from its null beyond it.
-Something is not shown, and not denied, where the number lies more than half as far from its null as what would be found
-80 % of the time."""
+Something is not detected, and not denied, where the number lies more than half as far from its null as what would be
+found 80 % of the time."""
 
-_SITES = {"v": "the values of", "z": "the head outputs of", "resid": "the residual stream at"}
+_SITES = {"v": "the attention value vectors of", "z": "the head outputs of", "resid": "the residual stream after"}
 _LAST = 1_000  # the place of what declares no question
 _ALL = (0.8, 1.25)  # of what a share of variance can be, with the room that slopes and skills have
 _HARDLY = 0.1  # of the same: where the whole interval lies below
+_ABOVE_0 = 0.05  # of a share of variance
 _LEAST_BITS, _NOTHING = 1e-4, ", practically nothing"
 
 
@@ -58,10 +59,10 @@ class Answer:
 
     @property
     def evidence(self) -> str:
-        """`95 % interval 0.32 to 0.33; baseline 0.14 (0.13 to 0.15), labels shuffled; p = 0.004; 300 prompts`."""
+        """`0.3 (95 % interval 0.2 to 0.4); baseline 0.14 (0.13 to 0.15), labels shuffled; p = 0.004; 300 prompts`."""
         s, p = self.headline.scalar, self.headline.p_together
-        interval = f"95 % interval {s.interval_text}" if s.interval else "no interval"
-        baseline = f"baseline {_null(s)}, {s.null.name}" if s.null else f"no baseline: {s.null_reason}"
+        interval = f"{_value(s)} (95 % interval {s.interval_text})" if s.interval else _value(s)
+        baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
         least = " (the smallest possible here)" if s.is_p_least else ""
         likely = "" if p is None else p_equals(p, s.is_p_least) + least
         controls = ", ".join(_control(*each) for each in self.headline.controls)
@@ -129,14 +130,15 @@ def numbers_of(probe: str) -> set[str]:
 
 
 def _place(parameters: Mapping[str, Any], n_layers: int) -> str:
-    """`the values of the last layer`: what a probe read by its own parameters; of several sites the first."""
+    """`the head outputs of the last layer`: what a probe read by its own parameters; of several sites the first."""
     site = parameters.get("site") or next(iter(parameters.get("sites", ())), "")
     layers = parameters["layers"][0] if parameters.get("layers") else [parameters.get("layer", -1)]
-    last, one = (n_layers, "depth") if site == "resid" else (n_layers - 1, "layer")
+    last = n_layers - (site != "resid")
     counted = [layer + last + 1 if isinstance(layer, int) and layer < 0 else layer for layer in layers]
-    of_values = "" if site == "resid" else ", counted from 0"
-    whole = {last: f"the last layer ({one} {last}{of_values})", "middle": "the middle layer", "all": "all layers"}
-    named = [whole.get(layer, f"{one} {layer}") for layer in counted]
+    whole = {last: "the last layer", "middle": "the middle layer", "all": "all layers"}
+    if site == "resid":  # depth 1 is what the first layer has written
+        whole |= {0: "the embedding", **{depth: f"layer {depth - 1}" for depth in range(1, last)}}
+    named = [whole.get(layer, f"layer {layer}") for layer in counted]
     return f"{_SITES.get(site, 'the activations of')} {' and '.join(named)}"
 
 
@@ -166,7 +168,9 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
         sentence = _with_twins(chosen.format_map(values), h)
-    return Answer(said.question.format_map(values), verdict, sentence, f"{_outside(h)}{_change(said, h, verdict)}", h)
+    return Answer(
+        said.question.format_map(values), verdict, sentence, f"{_outside(said, h)}{_change(said, h, verdict)}", h
+    )
 
 
 def _verdict(said: Sentences, h: Headline) -> Verdict:
@@ -184,7 +188,7 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
 
 def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, str]:
     """How much of a yes a number is, and where its whole interval lies if it is less: `partly`, `below 0.8`."""
-    full = said.full or (_ALL if _is_share(s) else None)
+    full = said.full or (_ALL if _is_share(s) or "correlation" in s.meaning.lower().split(" of ")[0] else None)
     if full is None or s.interval is None or (s.interval[0] <= full[1] and s.interval[1] >= full[0]):
         return "yes", ""
     if s.interval[1] < _HARDLY:
@@ -217,26 +221,27 @@ def _with_twins(sentence: str, h: Headline) -> str:
     for control, s in h.controls:
         if _is_reversed(h, s):
             is_other = h.standing != "within" and s.value * h.scalar.value < 0
-            turned = f"{_size(s)} in the opposite direction" if is_other else _value(s)
-            tested = ", not significant" if s.standing() == "within" else ""
-            twins.append(f"but it is {turned} {_words(control, s)}{tested}")
+            words, tested = _words(control, s), ", not significant" * (s.standing() == "within")
+            twins.append(f"but {f'the opposite {words}: {_size(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
         elif control.essential and _is_share(s):
-            vague = f", but this is uncertain: {s.interval_text}" if _is_vague(s) else ""
+            vague = f"; as its interval is {s.interval_text}, it may explain nothing of that" if _is_vague(s) else ""
             twins.append(f"{_value(s)} {_words(control, s)}{vague}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
 def _words(control: Control, s: Scalar) -> str:
-    """What comes after the value of a control: `of the rest after removing what the last token predicts`."""
+    """What comes after the value of a control: `of the variance not explained by the last token`."""
     beyond = control.words.removeprefix("beyond ")
-    rest = f"of the rest after removing what {beyond} predicts" if _is_share(s) else f"compared with {beyond}"
+    rest = f"of the variance not explained by {beyond}" if _is_share(s) else f"compared with {beyond}"
     return beyond if beyond == control.words else rest
 
 
 def _control(control: Control, s: Scalar) -> str:
-    """`0.2 of the rest after removing what the last token predicts (0.1 to 0.3, significant)`."""
-    tested = "no baseline" if s.null is None else OF_CONTROL[s.standing()] + ", but imprecise" * _is_vague(s)
-    return f"{_value(s)} {_words(control, s)} ({', '.join((s.interval_text, tested) if s.interval else (tested,))})"
+    """`0.2 of the variance not explained by the last token (0.1 to 0.3; chance −0.01 to 0.01; p = 0.004)`."""
+    band = () if s.null is None else map(short, map(near_zero_as_zero, s.null.band))
+    likely = "" if s.p is None else p_equals(s.p, s.is_p_least)
+    parts = (s.interval_text if s.interval else "", f"chance {' to '.join(band)}" if s.null else "not tested", likely)
+    return f"{_value(s)} {_words(control, s)} ({'; '.join(part for part in parts if part)})"
 
 
 def _is_vague(s: Scalar) -> bool:
@@ -246,11 +251,20 @@ def _is_vague(s: Scalar) -> bool:
     return s.standing() in ("above", "below") and s.interval[0] <= s.null.value <= s.interval[1]
 
 
-def _outside(h: Headline) -> str:
+def _kept(s: Scalar) -> str:
+    """Why permuting leaves a share of the variance above 0."""
+    is_above = s.null is not None and s.null.band[0] > _ABOVE_0 and "permut" in s.null.name and _is_share(s)
+    return " (above 0, because this keeps what position predicts)" * is_above
+
+
+def _outside(said: Sentences, h: Headline) -> str:
     """Why a number outside the band of its null is called no different from it; empty where it is not so."""
     s = h.scalar
     if h.without_controls != "within" or s.null is None or s.null.band[0] <= s.value <= s.null.band[1]:
         return ""
+    side = "above" if s.value > s.null.band[1] else "below"
+    if side != said.expected:
+        return f"The value lies {side} the range of the baseline; only a value {said.expected} it would mean “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:
@@ -269,8 +283,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
     least = _least(said, s) if h.standing == "within" else None
     if least is not None:
         return (
-            f"A difference of {with_unit(short(least), s.unit)} from the baseline would be found 80 % of the time, "
-            f"a smaller one with more {s.n_unit}s."
+            f"An effect {with_unit(short(least), s.unit)} from the baseline would be found 80 % of the time; to find a "
+            f"smaller one, use more {s.n_unit}s."
         )
     if verdict not in ("yes", "partly", "hardly"):
         return ""

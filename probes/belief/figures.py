@@ -14,7 +14,7 @@ from .target import slots_of
 
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
-_TIED = "several alike"
+_TIED = "equally likely"
 Said = Mapping[str, str]
 """The exact posterior in words, or the column in its place (`slots_of`)."""
 
@@ -37,14 +37,15 @@ def _decoded(table: Table, said: Said) -> Figure:
     """Exact and decoded beliefs: side by side in a plane, or one against the other along a line."""
     table = table.where(np.argsort(table["state"], kind="stable"))
     is_plane = bool(table["exact_y"].any())
-    chart = Chart(table, "exact_x", said["belief"], "second coordinate" if is_plane else f"{said['belief']}, decoded")
+    x, y = ("first axis: exact", "second axis") if is_plane else (said["belief"], f"{said['belief']}, decoded")
+    chart = Chart(table, "exact_x", x, y)
     if is_plane:
         x, y = (_whole(table[f"exact_{axis}"], table[f"decoded_{axis}"]) for axis in "xy")
         still = {"showgrid": False, "zeroline": False, "constrain": "domain"}
         chart.plot.update_layout(
             xaxis={"domain": [0, 0.48], "range": x, "constrain": "domain"},
             yaxis={"range": y, "scaleanchor": "x", "scaleratio": 1, "constrain": "domain"},
-            xaxis2=still | {"domain": [0.52, 1], "title": {"text": f"{said['belief']}, decoded"}, "range": x},
+            xaxis2=still | {"domain": [0.52, 1], "title": {"text": "first axis: decoded"}, "range": x},
             yaxis2=still | {"anchor": "x2", "range": y, "scaleanchor": "x2", "scaleratio": 1, "showticklabels": False},
         )
     else:
@@ -70,7 +71,7 @@ def _decoded(table: Table, said: Said) -> Figure:
         else "Each point is a row of a held-out sequence. On the dashed line it is decoded exactly; a level cloud "
         "means that nothing is decoded."
     )
-    reading += " No null is drawn here; the next figure has it."
+    reading += " The next figure has the null."
     return Figure("simplex", f"What is decoded of {said['belief']}", reading, chart.plot, "decoded")
 
 

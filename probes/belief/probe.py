@@ -102,12 +102,12 @@ class Belief(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s, and, after "
-            "removing what position predicts, {r2_beyond_position} of the rest.",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s "
+            "({r2_beyond_position} of the variance not explained by position).",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
-            limit="A model that is trained to output it holds it in the last layer in some form; this number is the "
-            "share that a linear readout finds. The figure over depth shows the layers before. Decodable does not mean "
-            "used.", target="the exact Bayesian posterior",
+            limit="A wind tunnel is trained to predict it, so a high share in the last layer is expected there; the "
+            "figure over depth shows the layers before. Decodable does not mean used.",
+            target="the exact Bayesian posterior",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

@@ -17,7 +17,7 @@ _PLACES = "layers and sites"
 
 
 def _r2(meaning: str, is_headline: bool = False) -> Quantity:
-    null = "refitted on {beliefs} permuted between {unit}s"
+    null = "refitted after permuting {belief} between {unit}s"
     return Quantity("fraction", meaning, null, _R2_METHOD, _STILL, p_over=_PLACES, is_headline=is_headline)
 
 

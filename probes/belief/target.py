@@ -92,7 +92,7 @@ class ExactBelief:
 def slots_of(target: Target | None) -> dict[str, str]:
     """The exact belief in words, or the column in its place; one of them, and many."""
     if target is None:
-        return {"belief": "the exact belief", "beliefs": "beliefs"}
+        return {"belief": "the exact posterior", "beliefs": "beliefs"}
     return {"belief": target.words, "beliefs": target.many}
 
 

@@ -43,13 +43,13 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     """Histogram of the controls' KL with the axis and the positive controls as lines."""
     controls = findings.tables["controls"]
     mine = (controls["layers"] == layers) & (controls["readout"] == "kl") & (controls["on"] == "the run's prompts")
-    chart = Chart(controls, "effect", "KL of the prediction from the unedited one (bits)", "controls")
+    chart = Chart(controls, "effect", "KL of the prediction from the unedited one (bits)", "matched directions")
     effects = controls["effect"][mine]
     low, high = (float(effects.min()), float(effects.max())) if effects.size else (0.0, 1.0)
     size = (high - low) / _N_BINS or 1.0  # equal bins over the controls, however far off a positive control lies
     bins = {"start": low, "end": high + size, "size": size}
-    chart.plot.add_histogram(x=effects, name="null: matched controls", marker={"color": NULL}, xbins=bins)
-    lines = {"axis": ("kl", VALUE), "ten principal axes together": ("top_kl", PALETTE[1])}
+    chart.plot.add_histogram(x=effects, name="null: matched directions", marker={"color": NULL}, xbins=bins)
+    lines = {"the direction": ("kl", VALUE), "ten principal axes together": ("top_kl", PALETTE[1])}
     lines["head outputs of another prompt"] = ("resample_kl", PALETTE[2])
     matching = findings.tables.get("matching")
     is_refit = matching is None or matching["matched_by"][0] == "refit"
@@ -65,11 +65,11 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
         elif x > reach:
             beyond.append(f"{name} at {short(x)} bits")
     reading = (
-        f"Grey is the null: removing {matched}, with a change of the same size. An axis that the model uses lies to "
-        "the right of nearly all of them; an axis that it does not use lies among them or to the left."
+        f"Grey is the null: removing {matched}, with a change of the same size. A direction that the model uses "
+        "lies to the right of nearly all of them; one that it does not use lies among them or to the left."
         + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
     )
-    title = f"Removing the axis at layer {layers}, compared with changes of the same size"
+    title = f"Removing the direction at layer {layers}, compared with changes of the same size"
     return Figure("among_controls", title, reading, chart.plot, "controls")
 
 

@@ -47,7 +47,7 @@ def _effect(readout: str) -> Quantity:
 
 def _beyond(readout: str) -> Quantity:
     unit, meaning = READOUTS[readout]
-    control = Control("beyond random directions of its variance", "kl_beyond_random", essential=False)
+    control = Control("beyond random directions of equal variance", "kl_beyond_random", essential=False)
     return _number(
         unit, f"Removing the axis: {meaning}, minus the mean of its matched controls.", _AMONG, asks="either",
         p_over="" if readout == PRIMARY else "readouts and interventions", is_headline=readout in _HEADLINES,

@@ -64,7 +64,7 @@ def _ratio(scores: Scores, found: TopHead) -> Estimates:
     if np.isnan(found.exchanged_ratio).any():
         none = _with_words(ratio, exchanged="swapped, one of the two sometimes does no harm")
         return replace(none, p=np.array([found.p]))
-    named = _with_words(ratio, exchanged=f"the two heads swapped in random {scores.units.name}s")
+    named = _with_words(ratio, exchanged=f"the two heads swapped in {scores.units.name}s chosen at random")
     return named.exchanged(found.exchanged_ratio[:, None], np.array([found.p]))
 
 

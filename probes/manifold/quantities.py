@@ -19,7 +19,7 @@ _EXCHANGED = "domain labels permuted within entropy and length"
 
 _CONTROLS = {
     "within_token": ("at equal last token", True), "within_position": ("at equal position", True),
-    "drawn": ("on the subsample", False), "dropped": ("without the columns of largest variance", False),
+    "drawn": ("on the small subsample", False), "dropped": ("without the dimensions of largest variance", False),
 }  # fmt: skip
 """Endings of the names of controls, their words, and whether a headline needs their agreement."""
 

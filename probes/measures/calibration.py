@@ -31,7 +31,7 @@ from .target import steady
 
 _PERCENTILE = "percentile bootstrap over {unit}s"
 _OF_SKILL = "log(1 − skill) bootstrap over {unit}s"
-_EXCHANGED = "posteriors permuted between {unit}s of equal {amount}"
+_EXCHANGED = "posteriors permuted between {unit}s with as much evidence"
 
 
 def _number(

@@ -52,11 +52,12 @@ def _held_out(table: Table, target: Target, null: Null | None) -> Figure:
     sought = table[target.name]
     mean, ends = float(sought.mean()), [float(sought.min()), float(sought.max())]
     chart.straight([mean, mean], ends, "predicting the mean: 0 explained", "dot")
-    refitted = "" if null is None else f", and refits on permuted {target.many}, the null, explain {short(null.value)}"
+    refitted = (
+        "" if null is None else f" Readouts refitted on permuted {target.many}, the null, explain {short(null.value)}."
+    )
     reading = (
-        "Each point is a prediction for the half of the prompts that the readout was not fitted on, at the layer of "
-        "the answer. On the dashed line it is exact; a cloud along the dotted vertical line would explain 0"
-        f"{refitted}."
+        "Each point is a prediction for the half that the readout was not fitted on, at the layer that the answer "
+        f"names. On the dashed line it is exact; along the dotted one it would explain nothing.{refitted}"
     )
     return Figure("held_out", f"{target.title} predicted by a linear readout", reading, chart.plot, "held_out")
 

@@ -64,8 +64,8 @@ def _controls(words: str, name: str) -> tuple[Control, ...]:
     return (Control(words, name),)
 
 
-_LAST, _BEFORE = "beyond the last token", "beyond the two tokens before it"
-_EMBEDDING = Control("beyond its embedding", "r2_beyond_embedding", essential=False)
+_LAST, _BEFORE = "beyond the last token and position", "beyond the last three tokens and position"
+_EMBEDDING = Control("beyond the embedding of the last token", "r2_beyond_embedding", essential=False)
 _WITHIN = Control("within clusters", WITHIN_CLUSTERS, essential=False)
 _OF_TARGET = {
     "r2": _r2(is_headline=True, controls=(*_controls(_LAST, "r2_beyond_token"), _EMBEDDING, _WITHIN)),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from interp.findings import ALPHA
 from interp.formatting import short, with_unit
 from interp.records.labels import label
 from interp.table import Table
@@ -14,8 +15,9 @@ from .runs import Compared
 
 JUDGED = ("moved", "within")
 N_FINDINGS, N_NAMED = 3, 2
-"""Findings, and numbers that each names, at most; one of each on the same and on other prompts, where these differ."""
-_BEGUN = ("higher in {0} than in {1}", "lower in {0} than in {1}", "no difference found between {0} and {1}")
+"""Findings, and numbers that each names, at most."""
+_BEGUN = ("Higher in {0} than in {1}", "Lower in {0} than in {1}", "No difference found between {0} and {1}")
+_SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
 _ALIKE = 2
 _Row = Mapping[Any, Any]
 _Finding = tuple[int, tuple[str, ...], str]
@@ -23,28 +25,40 @@ _Finding = tuple[int, tuple[str, ...], str]
 
 
 def in_words(compared: Compared, differences: Table, answered: Table) -> str:
-    """`. Higher in b than in a: share (b 3 bits, a 1 bits). No difference found between c and a: ...`.
+    """`3 of 9 numbers differ (by chance alone: about 0.45), among them: ¶ Higher in b than in a: share (3 against 1).`
 
-    Of the numbers that answer questions; what differs alike shares a finding. Where some runs read other prompts, it
-    counts the differences on the same and on other prompts apart, with one example of each.
+    A line a finding, of the numbers that answer questions; what differs alike shares one. Runs that read other prompts
+    than their reference are told last and apart: where there are others, they do not count.
     """
+    groups = on_the_same_prompts(compared, differences) or [*compared.groups]
+    apart = [group for group in compared.groups if group not in groups and compared.against[group]]
+    n_moved, n = _counted(differences, groups)
+    begun = f"{n_moved} of {n} numbers differ (by chance alone: about {short(ALPHA * n)})"
+    if apart:
+        compared_ones = [group for group in groups if compared.against[group]]
+        begun = f"{about.listed(compared_ones)}, on the same prompts: {begun}"
+    found = _findings(compared, differences, answered, groups)[:N_FINDINGS]
+    lines = [f"{begun}{', among them:' if found else '.'}", *(_in_words(of, said[:N_NAMED]) for of, said in found)]
+    if apart:
+        n_moved, n = _counted(differences, apart)
+        why = "read other prompts, which may be the only reason why"
+        lines.append(f"{about.listed(apart)} {why} {n_moved} of {n} numbers differ.")
+        lines += [_in_words(of, said[:1]) for of, said in _findings(compared, differences, answered, apart)[:1]]
+    return "\n".join(lines)
+
+
+def on_the_same_prompts(compared: Compared, differences: Table) -> list[str]:
+    """The groups with tested differences that read the prompts of their reference, and no others."""
     read = {group: [run.record.prompts.get("hash") for run in runs] for group, runs in compared.groups.items()}
-    judged = [row for row in differences.rows() if row["verdict"] in JUDGED]
-    apart = {row["group"] for row in judged if read[row["group"]] != read[row["against"]]}
-    if not apart:
-        found = _findings(compared, differences, answered, compared.groups)
-        parts = [_in_words(of, numbers[:N_NAMED]) for of, numbers in found[:N_FINDINGS]]
-        return "".join(f". {part[0].upper()}{part[1:]}" for part in parts)
-    parts = []
-    same = {row["group"] for row in judged} - apart
-    for chosen, where in ((same, "On the same prompts"), (apart, "On other prompts, which alone can be the cause")):
-        groups = [group for group in compared.groups if group in chosen]
-        moved = [row["verdict"] == "moved" for row in judged if row["is_headline"] and row["group"] in chosen]
-        if moved:
-            parts.append(f". {where}, {sum(moved)} of {len(moved)} differ in {about.listed(groups)}")
-            found = _findings(compared, differences, answered, groups)
-            parts += [f": for example {_in_words(of, numbers[:1])}" for of, numbers in found[:1]]
-    return "".join(parts)
+    judged = (row for row in differences.rows() if row["verdict"] in JUDGED)
+    return [*dict.fromkeys(row["group"] for row in judged if read[row["group"]] == read[row["against"]])]
+
+
+def _counted(differences: Table, groups: Iterable[str]) -> tuple[int, int]:
+    """How many headline numbers of these groups differ, of how many tested ones."""
+    rows = (row for row in differences.rows() if row["is_headline"] and row["group"] in groups)
+    verdicts = [row["verdict"] for row in rows if row["verdict"] in JUDGED]
+    return verdicts.count("moved"), len(verdicts)
 
 
 def _findings(
@@ -97,26 +111,28 @@ def _side(row: _Row | None) -> int | None:
 
 
 def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
-    """`; not so with the first position`: the controls whose difference is another one."""
-    controls = compared.controls(row["probe"], row["name"])
-    sides = {words: _side(rows.get((row["probe"], name, row["group"]))) for name, words in controls.items()}
-    other = [words for words, side in sides.items() if side not in (None, _side(row))]
-    return f"; not so {about.listed(other)}" if other else ""
+    """`; with the first position lower: 1 against 2`: the controls whose difference is another one."""
+    said = ""
+    for name, words in compared.controls(row["probe"], row["name"]).items():
+        mine, theirs = (rows.get((row["probe"], name, row[column])) for column in ("group", "against"))
+        side = _side(mine)
+        if mine is not None and theirs is not None and side is not None and side != _side(row):
+            said += f"; {words} {_SIDES[side]}: {short(mine['value'])} against {short(theirs['value'])}"
+    return said
 
 
 def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) -> str:
-    """`share (b 3 bits, a 1 bits)`: one number of one or several groups, then of their reference."""
-    alone = [f"{row['group']} {_value(row, shown)}" for row in (rows[0], reference)]
-    values = [row["value"] for row in rows]
-    range_of = with_unit(" to ".join(dict.fromkeys(map(short, (min(values), max(values))))), reference["unit"])
+    """`share (3 against 1 bits)`: one number of one or several groups, then of their reference."""
+    mine = about.listed([_value(row, shown) for row in rows])
     name = label(reference["probe"], reference["name"], reference["meaning"])
-    return f"{name} ({alone[0] if len(rows) == 1 else range_of}; {alone[1]}{but})"
+    values = with_unit(f"{mine} against {_value(reference, shown)}".removesuffix(","), reference["unit"])
+    return f"{name} ({values}{but})"
 
 
 def _value(row: _Row, shown: set[Any]) -> str:
-    return with_unit(short(row["value"]), row["unit"]) + ("" if KEY(row) in shown else ", as by chance")
+    return short(row["value"]) + ("" if KEY(row) in shown else ", within chance,")
 
 
 def _in_words(of: _Finding, numbers: Sequence[str]) -> str:
     kind, groups, against = of
-    return f"{_BEGUN[kind].format(about.listed([*groups]), against)}: {'; '.join(numbers)}"
+    return f"{_BEGUN[kind].format(about.listed([*groups]), against)}: {'; '.join(numbers)}."

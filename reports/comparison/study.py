@@ -7,6 +7,7 @@ group) are pooled: mean and t interval over them. It describes: where runs diffe
 import math
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -21,7 +22,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table
 
-from .lead import JUDGED, in_words
+from .lead import JUDGED, in_words, on_the_same_prompts
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
 
@@ -44,10 +45,10 @@ class Comparison(Study):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Do they differ by more than chance?", ("n_moved",),
-            "{value} of {n} tested differ (chance: about {null}){fact}.",
-            "{value} of {n} tested differ, as many as by chance ({null}).",
-            limit="A number differs where the 95 % interval of the difference excludes 0; “not so”: a control says "
-            "otherwise. These are single models: size, training or prompts may be the cause.",
+            "{fact}",
+            "{value} of {n} differ, as many as by chance ({null}).",
+            limit="A number differs where the 95 % interval of the difference excludes 0, without correction for their "
+            "number. These are single models: anything in which they differ may be the cause.",
         ),
     )  # fmt: skip
 
@@ -58,7 +59,7 @@ class Comparison(Study):
         differences = found["differences"]
         return Findings(
             probe=self.name,
-            scalars={"n_moved": n_moved(differences)},
+            scalars={"n_moved": n_moved(differences, on_the_same_prompts(compared, differences))},
             tables={name: table for name, table in found.items() if table.n_rows},
             notes=tuple(_notes(compared, differences)),
             headline=("n_moved",),
@@ -79,16 +80,21 @@ class Comparison(Study):
         return shlex.join(words)
 
 
-def n_moved(differences: Table) -> Scalar:
-    """How many headline differences leave out 0, beside how many 95 % intervals do by chance."""
+def n_moved(differences: Table, on: Sequence[str]) -> Scalar:
+    """How many headline differences leave out 0, beside how many 95 % intervals do by chance.
+
+    Of the groups `on` the same prompts as their reference; where there are none, of all.
+    """
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
+    judged = judged.where(np.isin(judged["group"], on)) if on else judged
     n = judged.n_rows
     low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
     null = Null("what chance alone would give if the numbers were independent", ALPHA * n, (low, high))
     return Scalar.of(
         np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",
-        meaning="headline numbers whose difference from the reference has an interval that excludes 0",
+        meaning="headline numbers whose difference from the reference (on the same prompts, if there is one) has an "
+        "interval that excludes 0",
     )  # fmt: skip
 
 

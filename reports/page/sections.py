@@ -181,7 +181,7 @@ def said_and_shown(
         if row["said"]:
             said.setdefault(KEY(row), {})[row["said"]] = None
     within = {KEY(row): row["null_low"] <= row["value"] <= row["null_high"] for row in rows}
-    return said, {k for k in within if (said[k].keys() - {"No", "Not shown"} if k in said else not within[k])}
+    return said, {k for k in within if (said[k].keys() - {"No", "Not detected"} if k in said else not within[k])}
 
 
 def question_of(probe: str) -> str:
