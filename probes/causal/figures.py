@@ -64,6 +64,8 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
             chart.plot.add_scatter(x=[x, x], y=[0, 1], yaxis="y2", mode="lines", name=name, line=line)
         elif x > reach:
             beyond.append(f"{name} at {short(x)} bits")
+    ends = [low, high, *(line.x[0] for line in chart.plot.data[1:])]  # with room, so that no line lies on the frame
+    chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
         f"Grey is the null: removing {matched}, with a change of the same size. A direction that the model uses "
         "lies to the right of nearly all of them; one that it does not use lies among them or to the left."

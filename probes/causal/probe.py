@@ -103,7 +103,7 @@ class Causal(Probe):
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {value} more than removing matched "
             "directions does.",
-            "Removing it from {place} changes the prediction by {kl} (KL). Removing other directions, matched in size, "
+            "Removing it from {place} changes the prediction (KL) by {kl}. Removing other directions, matched in size, "
             "changes it by {controls} on average (difference: {value}); a direction that the model uses would change "
             "it more than nearly all of them. For scale: removing the ten largest principal axes there changes it by "
             "{top_kl}, replacing the head outputs by those of another {unit} by {resample_kl}.",

@@ -16,7 +16,8 @@ from .runs import Compared
 JUDGED = ("moved", "within")
 N_FINDINGS, N_NAMED = 3, 2
 """Findings, and numbers that each names, at most."""
-_BEGUN = ("Higher in {0} than in {1}", "Lower in {0} than in {1}", "No difference found between {0} and {1}")
+_BEGUN = ("Higher", "Lower", "No difference found")
+_OTHER_CHANCE = 0.1  # of a difference, from which that between the nulls is told
 _SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
 _ALIKE = 2
 _Row = Mapping[Any, Any]
@@ -25,26 +26,37 @@ _Finding = tuple[int, tuple[str, ...], str]
 
 
 def in_words(compared: Compared, differences: Table, answered: Table) -> str:
-    """`3 of 9 numbers differ (by chance alone: about 0.45), among them: ¶ Higher in b than in a: share (3 against 1).`
+    """`3 of 9 numbers differ between b and a (by chance: about 0.45).`, then `- Higher: share (3 against 1).`
 
     A line a finding, of the numbers that answer questions; what differs alike shares one. Runs that read other prompts
     than their reference are told last and apart: where there are others, they do not count.
     """
-    groups = on_the_same_prompts(compared, differences) or [*compared.groups]
-    apart = [group for group in compared.groups if group not in groups and compared.against[group]]
+    others = [group for group, against in compared.against.items() if against]
+    groups = on_the_same_prompts(compared, differences) or others
+    apart = [group for group in others if group not in groups]
     n_moved, n = _counted(differences, groups)
-    begun = f"{n_moved} of {n} numbers differ (by chance alone: about {short(ALPHA * n)})"
-    if apart:
-        compared_ones = [group for group in groups if compared.against[group]]
-        begun = f"{about.listed(compared_ones)}, on the same prompts: {begun}"
-    found = _findings(compared, differences, answered, groups)[:N_FINDINGS]
-    lines = [f"{begun}{', among them:' if found else '.'}", *(_in_words(of, said[:N_NAMED]) for of, said in found)]
+    on = "On the same prompts, " if apart else ""
+    begun = f"{on}{n_moved} of {n} numbers differ {_between(groups, compared)} (by chance: about {short(ALPHA * n)})"
+    lines = _told(begun, groups, _findings(compared, differences, answered, groups)[:N_FINDINGS], N_NAMED)
     if apart:
         n_moved, n = _counted(differences, apart)
-        why = "read other prompts, which may be the only reason why"
-        lines.append(f"{about.listed(apart)} {why} {n_moved} of {n} numbers differ.")
-        lines += [_in_words(of, said[:1]) for of, said in _findings(compared, differences, answered, apart)[:1]]
+        begun = f"{about.listed(apart)} read other prompts, which may be the only reason why {n_moved} of {n} differ"
+        lines += _told(begun, apart, _findings(compared, differences, answered, apart)[:1], 1)
     return "\n".join(lines)
+
+
+def _between(groups: Sequence[str], compared: Compared) -> str:
+    references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
+    return f"between {about.listed([*groups])} and {references}"
+
+
+def _told(begun: str, groups: Sequence[str], found: Sequence[tuple[_Finding, list[str]]], most: int) -> list[str]:
+    """The sentence and a line for each finding, with its groups where it is not of all."""
+    lines = [f"{begun}. {'Of those that answer a question:' if most > 1 else 'For example:'}" if found else f"{begun}."]
+    for (kind, mine, _), numbers in found:
+        of = "" if len(mine) == len(groups) else f" ({about.listed([*mine])})"
+        lines.append(f"- {_BEGUN[kind]}{of}: {'; '.join(numbers[:most])}.")
+    return lines
 
 
 def on_the_same_prompts(compared: Compared, differences: Table) -> list[str]:
@@ -76,7 +88,10 @@ def _findings(
             if kind is not None:
                 alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
         for (kind, against, but), mine in alike.items():
-            told = _values(mine, rows[*key, against], shown, but)
+            reference = rows[*key, against]
+            if but and not all(KEY(row) in shown for row in (*mine, reference)):
+                continue  # it turns with a control, and is within chance
+            told = _values(mine, reference, shown, but)
             finding = found.setdefault((kind, tuple(row["group"] for row in mine), against), {})
             finding.setdefault(key[1].replace("_no_first", ""), (but != "", told))
     agreeing = {of: sorted(numbers.values(), key=itemgetter(0)) for of, numbers in found.items()}
@@ -126,13 +141,10 @@ def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) ->
     mine = about.listed([_value(row, shown) for row in rows])
     name = label(reference["probe"], reference["name"], reference["meaning"])
     values = with_unit(f"{mine} against {_value(reference, shown)}".removesuffix(","), reference["unit"])
-    return f"{name} ({values}{but})"
+    apart = [abs(r["null"] - reference["null"]) > _OTHER_CHANCE * abs(r["value"] - reference["value"]) for r in rows]
+    nulls = f"{about.listed([short(r['null']) for r in rows])} against {short(reference['null'])}"
+    return f"{name} ({values}{f'; by chance {nulls}' * any(apart)}{but})"
 
 
 def _value(row: _Row, shown: set[Any]) -> str:
     return short(row["value"]) + ("" if KEY(row) in shown else ", within chance,")
-
-
-def _in_words(of: _Finding, numbers: Sequence[str]) -> str:
-    kind, groups, against = of
-    return f"{_BEGUN[kind].format(about.listed([*groups]), against)}: {'; '.join(numbers)}."

@@ -136,7 +136,7 @@ def caution(record: RunRecord) -> str:
     said = [f"Quantised weights{of}: all numbers describe the quantised model, not the original." for of in rounded]
     settings = record.findings["comparison"].tables.get("settings") if _runs(record) else None
     if settings is not None and "prompts.hash" in settings["setting"]:
-        said.append("The runs read different prompts: numbers can differ for this reason alone.")
+        said.append("Where runs read different prompts, numbers can differ for this reason alone.")
     return " ".join(said)
 
 
