@@ -51,6 +51,8 @@ class Answer:
     sentence: str
     change: str
     headline: Headline
+    is_beside: bool = False
+    """Whether the number lies outside its baseline on the side that was not asked about: p is then left out."""
 
     @property
     def said(self) -> str:
@@ -64,7 +66,8 @@ class Answer:
         interval = f"{_value(s)} (95 % interval {s.interval_text})" if s.interval else _value(s)
         baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
         least = " (the smallest possible here)" if s.is_p_least else ""
-        likely = "" if p is None else p_equals(p, s.is_p_least) + least
+        corrected = "corrected " if p != s.p else ""
+        likely = "" if p is None or self.is_beside else f"{corrected}{p_equals(p, s.is_p_least)}{least}"
         controls = ", ".join(_control(*each) for each in self.headline.controls)
         held = f"controls: {controls}" if controls else ""
         return "; ".join(part for part in (interval, baseline, likely, s.n_text, held) if part)
@@ -159,7 +162,9 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     whole = findings.scalars.get(h.name.removesuffix("_beyond_controls"), h.scalar)
-    values["controls"] = with_unit(short(whole.value - h.scalar.value), whole.unit)
+    compared = whole if whole is not h.scalar else findings.scalars.get("selectivity")
+    if compared is not None:
+        values["controls"] = with_unit(short(abs(compared.value - h.scalar.value)), compared.unit)
     verdict = _verdict(said, h)
     if h.objections:
         sentence = f"{said.yes.format_map(values)} But this {' and '.join(h.objections)}."
@@ -168,9 +173,9 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
         sentence = _with_twins(chosen.format_map(values), h)
-    return Answer(
-        said.question.format_map(values), verdict, sentence, f"{_outside(said, h)}{_change(said, h, verdict)}", h
-    )
+    outside = _outside(said, h)
+    change = f"{outside}{_change(said, h, verdict)}"
+    return Answer(said.question.format_map(values), verdict, sentence, change, h, is_beside="only a value" in outside)
 
 
 def _verdict(said: Sentences, h: Headline) -> Verdict:
@@ -222,25 +227,25 @@ def _with_twins(sentence: str, h: Headline) -> str:
         if _is_reversed(h, s):
             is_other = h.standing != "within" and s.value * h.scalar.value < 0
             words, tested = _words(control, s), ", not significant" * (s.standing() == "within")
-            twins.append(f"but {f'the opposite {words}: {_size(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
+            twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
         elif control.essential and _is_share(s):
-            vague = f"; as its interval is {s.interval_text}, it may explain nothing of that" if _is_vague(s) else ""
-            twins.append(f"{_value(s)} {_words(control, s)}{vague}")
+            vague = f": more than chance, but how much is unclear, {s.interval_text}" if _is_vague(s) else ""
+            twins.append(f"and {_value(s)} {_words(control, s)}{vague}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
 def _words(control: Control, s: Scalar) -> str:
-    """What comes after the value of a control: `of the variance not explained by the last token`."""
+    """What comes after the value of a control: `of what is left after the last token`."""
     beyond = control.words.removeprefix("beyond ")
-    rest = f"of the variance not explained by {beyond}" if _is_share(s) else f"compared with {beyond}"
+    rest = f"of what is left after {beyond}" if _is_share(s) else f"compared with {beyond}"
     return beyond if beyond == control.words else rest
 
 
 def _control(control: Control, s: Scalar) -> str:
-    """`0.2 of the variance not explained by the last token (0.1 to 0.3; chance −0.01 to 0.01; p = 0.004)`."""
+    """`0.2 of what is left after the last token (0.1 to 0.3; baseline −0.01 to 0.01; p = 0.004)`."""
     band = () if s.null is None else map(short, map(near_zero_as_zero, s.null.band))
-    likely = "" if s.p is None else p_equals(s.p, s.is_p_least)
-    parts = (s.interval_text if s.interval else "", f"chance {' to '.join(band)}" if s.null else "not tested", likely)
+    likely = "" if s.p is None else p_equals(s.p, s.is_p_least) + (f" over {s.p_over}" if s.p_over else "")
+    parts = (s.interval_text if s.interval else "", f"baseline {' to '.join(band)}" if s.null else "not tested", likely)
     return f"{_value(s)} {_words(control, s)} ({'; '.join(part for part in parts if part)})"
 
 

@@ -103,7 +103,8 @@ class ValueAxis(Probe):
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s.",
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s, no more than "
             "by chance.",
-            limit="Decodable does not mean used: “interp run --probe causal” tests whether the model uses it.",
+            limit="Site and layer were set before the run. Decodable does not mean used: “interp run --probe causal” "
+            "tests whether the model uses it.",
         ),
     )  # fmt: skip
 

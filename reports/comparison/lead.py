@@ -1,12 +1,12 @@
 """What the answer of a comparison says: what differs, and what does not, first on the same prompts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 from interp.findings import ALPHA
 from interp.formatting import short, with_unit
 from interp.records.labels import label
+from interp.statistics.intervals import count_band
 from interp.table import Table
 
 from ..page import about
@@ -14,19 +14,19 @@ from ..page.sections import KEY, said_and_shown
 from .runs import Compared
 
 JUDGED = ("moved", "within")
-N_FINDINGS, N_NAMED = 3, 2
+N_FINDINGS, N_NAMED = 4, 2
 """Findings, and numbers that each names, at most."""
-_BEGUN = ("Higher", "Lower", "No difference found")
+_BEGUN = ("Higher in {0}", "Lower in {0}", "No difference found in {0}")
 _OTHER_CHANCE = 0.1  # of a difference, from which that between the nulls is told
 _SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
 _ALIKE = 2
 _Row = Mapping[Any, Any]
-_Finding = tuple[int, tuple[str, ...], str]
-"""Which of `_BEGUN`, the groups, and what they are compared with."""
+_Finding = tuple[int, tuple[str, ...], str, bool]
+"""Which of `_BEGUN`, the groups, what they are compared with, and whether a control says otherwise."""
 
 
 def in_words(compared: Compared, differences: Table, answered: Table) -> str:
-    """`3 of 9 numbers differ between b and a (by chance: about 0.45).`, then `- Higher: share (3 against 1).`
+    """`3 of 9 numbers of b differ from those of a (by chance: about 0.45).`, then `- Higher: share (3 against 1).`
 
     A line a finding, of the numbers that answer questions; what differs alike shares one. Runs that read other prompts
     than their reference are told last and apart: where there are others, they do not count.
@@ -35,27 +35,27 @@ def in_words(compared: Compared, differences: Table, answered: Table) -> str:
     groups = on_the_same_prompts(compared, differences) or others
     apart = [group for group in others if group not in groups]
     n_moved, n = _counted(differences, groups)
-    on = "On the same prompts, " if apart else ""
-    begun = f"{on}{n_moved} of {n} numbers differ {_between(groups, compared)} (by chance: about {short(ALPHA * n)})"
-    lines = _told(begun, groups, _findings(compared, differences, answered, groups)[:N_FINDINGS], N_NAMED)
+    only = f"{about.listed(groups)}, on the same prompts: " if apart else ""
+    references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
+    whose = "" if apart else f"of {about.listed(groups)} "
+    begun = (
+        f"{only}{n_moved} of {n} numbers {whose}differ from those of {references} (by chance: about {short(ALPHA * n)})"
+    )
+    found = _findings(compared, differences, answered, groups) if n and n_moved > count_band(n, ALPHA)[1] else []
+    lines = _told(begun, found[:N_FINDINGS], N_NAMED)
     if apart:
         n_moved, n = _counted(differences, apart)
         begun = f"{about.listed(apart)} read other prompts, which may be the only reason why {n_moved} of {n} differ"
-        lines += _told(begun, apart, _findings(compared, differences, answered, apart)[:1], 1)
+        lines += _told(begun, _findings(compared, differences, answered, apart)[:1], 1)
     return "\n".join(lines)
 
 
-def _between(groups: Sequence[str], compared: Compared) -> str:
-    references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
-    return f"between {about.listed([*groups])} and {references}"
-
-
-def _told(begun: str, groups: Sequence[str], found: Sequence[tuple[_Finding, list[str]]], most: int) -> list[str]:
-    """The sentence and a line for each finding, with its groups where it is not of all."""
+def _told(begun: str, found: Sequence[tuple[_Finding, list[str]]], most: int) -> list[str]:
+    """The sentence, and a line for each finding."""
     lines = [f"{begun}. {'Of those that answer a question:' if most > 1 else 'For example:'}" if found else f"{begun}."]
-    for (kind, mine, _), numbers in found:
-        of = "" if len(mine) == len(groups) else f" ({about.listed([*mine])})"
-        lines.append(f"- {_BEGUN[kind]}{of}: {'; '.join(numbers[:most])}.")
+    for (kind, mine, _, turns), numbers in found:
+        turned = ", but a control says otherwise" * turns
+        lines.append(f"- {_BEGUN[kind].format(about.listed([*mine]))}{turned}: {'; '.join(numbers[:most])}.")
     return lines
 
 
@@ -79,27 +79,27 @@ def _findings(
     """What these groups' numbers show: first what differs, no control says otherwise, and most of them share."""
     rows, asked = {KEY(row): row for row in differences.rows()}, [*dict.fromkeys(answered["question"])]
     _, shown = said_and_shown(answered.rows(), rows.values())
-    found: dict[_Finding, dict[str, tuple[bool, str]]] = {}  # by number whether a control says otherwise, and words
+    answering = {KEY(row) for row in answered.rows()}
+    found: dict[_Finding, dict[str, str]] = {}
     for each in sorted(answered.rows(), key=lambda row: asked.index(row["question"])):
         key = each["probe"], each["name"]
         alike: dict[tuple[int, str, str], list[_Row]] = {}
         for row in (rows[*key, group] for group in groups if (*key, group) in rows):
             kind = _kind(row, rows.get((*key, row["against"])), shown)
-            if kind is not None:
+            if kind is not None and answering & {KEY(row), (*key, row["against"])}:
                 alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
         for (kind, against, but), mine in alike.items():
             reference = rows[*key, against]
             if but and not all(KEY(row) in shown for row in (*mine, reference)):
                 continue  # it turns with a control, and is within chance
             told = _values(mine, reference, shown, but)
-            finding = found.setdefault((kind, tuple(row["group"] for row in mine), against), {})
-            finding.setdefault(key[1].replace("_no_first", ""), (but != "", told))
-    agreeing = {of: sorted(numbers.values(), key=itemgetter(0)) for of, numbers in found.items()}
+            finding = found.setdefault((kind, tuple(row["group"] for row in mine), against, but != ""), {})
+            finding.setdefault(key[1].replace("_no_first", ""), told)
 
     def rank(of: _Finding) -> tuple[bool, bool, int]:
-        return of[0] == _ALIKE, agreeing[of][0][0], -len(agreeing[of]) * len(of[1])
+        return of[0] == _ALIKE, of[3], -len(found[of]) * len(of[1])
 
-    return [(of, [told for _, told in agreeing[of]]) for of in sorted(agreeing, key=rank)]
+    return [(of, [*found[of].values()]) for of in sorted(found, key=rank)]
 
 
 def _kind(row: _Row, reference: _Row | None, shown: set[Any]) -> int | None:
@@ -126,12 +126,13 @@ def _side(row: _Row | None) -> int | None:
 
 
 def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
-    """`; with the first position lower: 1 against 2`: the controls whose difference is another one."""
+    """`; with the first position lower: 1 against 2`: the controls whose difference points the other way, or is one."""
     said = ""
     for name, words in compared.controls(row["probe"], row["name"]).items():
         mine, theirs = (rows.get((row["probe"], name, row[column])) for column in ("group", "against"))
         side = _side(mine)
-        if mine is not None and theirs is not None and side is not None and side != _side(row):
+        turns = mine is not None and (not _side(row) or mine["difference"] * row["difference"] < 0)
+        if mine is not None and theirs is not None and side is not None and turns and side != _side(row):
             said += f"; {words} {_SIDES[side]}: {short(mine['value'])} against {short(theirs['value'])}"
     return said
 
@@ -141,6 +142,8 @@ def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) ->
     mine = about.listed([_value(row, shown) for row in rows])
     name = label(reference["probe"], reference["name"], reference["meaning"])
     values = with_unit(f"{mine} against {_value(reference, shown)}".removesuffix(","), reference["unit"])
+    if len(rows) == 1 and rows[0]["verdict"] == "within":
+        values += f", difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
     apart = [abs(r["null"] - reference["null"]) > _OTHER_CHANCE * abs(r["value"] - reference["value"]) for r in rows]
     nulls = f"{about.listed([short(r['null']) for r in rows])} against {short(reference['null'])}"
     return f"{name} ({values}{f'; by chance {nulls}' * any(apart)}{but})"

@@ -46,7 +46,7 @@ class Comparison(Study):
         Sentences(
             10, "Do they differ by more than chance?", ("n_moved",),
             "{fact}",
-            "{value} of {n} differ, as many as by chance ({null}).",
+            "{fact}",
             limit="A number differs where the 95 % interval of the difference excludes 0, without correction for their "
             "number. These are single models: anything in which they differ may be the cause.",
         ),
@@ -92,7 +92,7 @@ def n_moved(differences: Table, on: Sequence[str]) -> Scalar:
     null = Null("what chance alone would give if the numbers were independent", ALPHA * n, (low, high))
     return Scalar.of(
         np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
-        null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",
+        null if n else "no difference of headline numbers has an interval", n=n, n_unit="tested difference",
         meaning="headline numbers whose difference from the reference (on the same prompts, if there is one) has an "
         "interval that excludes 0",
     )  # fmt: skip

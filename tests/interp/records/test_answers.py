@@ -64,19 +64,17 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
         (
             OPPOSITE,
             "depends",
-            "than with another prompt's keys (but it is 1 bits in the opposite direction without the first",
+            "than with another prompt's keys (but the opposite without the first position: −1 bits).",
         ),
         (NO, "yes", "than with another prompt's keys."),
-        (scalar(-0.1, 0.8), "depends", "in the opposite direction without the first position, not significant)"),
+        (scalar(-0.1, 0.8), "depends", "the opposite without the first position: −0.1 bits, not significant)"),
     ],
 )
 def test_a_control_that_turns_the_answer_stands_in_its_sentence_and_every_control_in_the_evidence(twin, verdict, words):
     (answer,) = answers(record_of(attention(YES, twin)))
     assert answer.verdict == verdict and words in answer.said and answer.said.startswith(SAID[verdict])
-    standing = "significant" if twin is OPPOSITE else "not significant"
-    assert answer.evidence.endswith(
-        f"; controls: {twin.cells[0]} without the first position ({twin.interval_text}, {standing})"
-    )
+    tested = f"{twin.interval_text}; baseline −0.2 to 0.2; p = {twin.p}"
+    assert answer.evidence.endswith(f"; controls: {twin.cells[0]} without the first position ({tested})")
 
 
 @pytest.mark.parametrize(("p", "verdict"), [(0.02, "depends"), (0.03, "no")])
@@ -85,21 +83,25 @@ def test_a_control_turns_a_no_where_its_p_corrected_over_the_controls_is_signifi
     (control,) = findings.controls["content_sharpening"]
     (answer,) = answers(record_of(replace(findings, controls={"content_sharpening": (control, control)})))
     assert answer.verdict == verdict
-    assert ("(but it is 1 bits without the first position; " in answer.sentence) == (verdict == "depends")
+    assert ("(but 1 bits without the first position; " in answer.sentence) == (verdict == "depends")
 
 
 @pytest.mark.parametrize(
     ("number", "why"),
     [
-        (scalar(-0.3, 0.07), "p also counts results that lie as far from the baseline on the other side"),
-        (scalar(-0.3, 0.99), "p asks about the other side"),
-        (scalar(-0.25, None), "its interval reaches into it"),
+        (
+            scalar(0.3, 0.07),
+            "outside the baseline's range, but p also counts results that lie as far",
+        ),
+        (scalar(0.25, None), "outside the baseline's range, but its interval reaches into it"),
+        (scalar(-0.3, 0.07), "lies below the range of the baseline; only a value above it would mean “Yes”"),
+        (scalar(-0.3, 0.99), "lies below the range of the baseline; only a value above it would mean “Yes”"),
         (scalar(-0.1, 0.07), ""),
     ],
 )
 def test_a_number_outside_the_band_of_its_null_that_is_no_different_says_why(number, why):
     (answer,) = answers(record_of(attention(number, NO)))
-    assert ("lies outside the baseline's range" in answer.change) == bool(why) and why in answer.change
+    assert answer.change.startswith("The value lies ") == bool(why) and why in answer.change
     assert answer.verdict in ("no", "unshown") and "would be found 80 %" in answer.change
 
 
@@ -129,12 +131,32 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     rest = (Control("beyond the last token", "rest"),)
     findings = Findings("value_axis", {"r2": share, "rest": share}, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = "1 of the rest after removing what the last token predicts"
-    assert answer.verdict == verdict and f"in held-out sequences ({rest})." in answer.said
-    assert f"; controls: {rest} ({share.interval_text}, significant)" in answer.evidence
+    rest = "1 of what is left after the last token"
+    assert answer.verdict == verdict and f"in held-out sequences (and {rest})." in answer.said
+    assert f"; controls: {rest} ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)" in answer.evidence
     assert ("the interval lies below 0.8, which a “Yes” needs" in answer.change) == (verdict == "partly")
     assert ("the interval lies below 0.1, which a “Partly” needs" in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
+
+
+def test_a_correlation_is_a_whole_yes_by_that_rule_too():
+    for interval, verdict in (((0.3, 0.4), "partly"), ((0.75, 0.85), "yes")):
+        order = replace(YES, interval=interval, meaning="Rank correlation of the first axis with entropy.")
+        (answer,) = answers(
+            record_of(Findings("manifold", {"entropy_correlation": order}, headline=("entropy_correlation",)))
+        )
+        assert answer.verdict == verdict
+
+
+def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undecided_rest_means():
+    share = replace(YES, unit="fraction", meaning="Share of the variance that a readout explains.", interval=(0.9, 1.1))
+    kept = replace(share, null=Null("refitted on entropies permuted between sequences", 0.3, (0.28, 0.32)))
+    rest = (Control("beyond position", "rest"),)
+    for number, why in ((kept, " (above 0, because this keeps what position predicts);"), (share, "chance;")):
+        found = {"r2": number, "rest": replace(share, interval=(-0.5, 2.5))}
+        (answer,) = answers(record_of(Findings("value_axis", found, headline=("r2",), controls={"r2": rest})))
+        assert why in answer.evidence and ("above 0" in answer.evidence) == (number is kept)
+        assert answer.sentence.endswith(": more than chance, but how much is unclear, −0.5 to 2.5).")
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.02, "no"), (-0.19, "no"), (0.19, "unshown")])
@@ -162,7 +184,7 @@ def test_a_failed_control_leaves_the_answer_open_and_is_named_as_what_would_chan
 def test_what_would_change_an_answer_is_said_with_numbers():
     found = [answers(record_of(attention(n, YES)))[0].change for n in (NO, replace(YES, underpowered=True, enough=200))]
     assert found == [
-        "A difference of 0.243 bits from the baseline would be found 80 % of the time, a smaller one with more "
+        "An effect 0.243 bits from the baseline would be found 80 % of the time; to find a smaller one, use more "
         "prompts.",
         "More prompts may decide it: 200 are enough.",
     ]
@@ -203,18 +225,21 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
     n = made_record().model["n_layers"]
     assert n > 4
     assert [text.split(" explains")[0].removeprefix("A linear readout of ") for text in said] == [
-        f"the values of the last layer (layer {n - 1}, counted from 0)",
-        "the values of layer 1",
-        f"the values of layer {n - 2}",
-        f"the residual stream at the last layer (depth {n})",
-        "the residual stream at depth 3",
-        f"the residual stream at depth {n - 1}",
+        "the attention value vectors of the last layer",
+        "the attention value vectors of layer 1",
+        f"the attention value vectors of layer {n - 2}",
+        "the residual stream after the last layer",
+        "the residual stream after layer 2",
+        f"the residual stream after layer {n - 2}",
     ]
 
 
 def test_numbers_that_an_older_record_lacks_are_dashes():
     (answer,) = answers(record_of(Findings("belief", {"r2": YES}, headline=("r2",))))
-    assert "after removing what position predicts, – of the rest" in answer.sentence
+    assert (
+        "(and – of what is left after position). Of control tasks, whose" in answer.sentence
+        and "explains –." in answer.sentence
+    )
 
 
 @pytest.mark.parametrize("name", PROBES)

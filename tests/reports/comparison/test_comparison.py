@@ -14,6 +14,7 @@ import interp
 from interp.cli.app import app
 from interp.errors import RecordError, UsageError
 from interp.findings import Control, Findings, Null, Scalar
+from interp.formatting import short
 from interp.records.answers import answers
 from interp.records.record import RunRecord
 from interp.registry import load_entry
@@ -316,15 +317,17 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
     assert said == (
-        "2 numbers of 3 tested differ (chance: about 0.15). Higher in b than in a: share (b 3 bits; a 1 bits). "
-        "Lower in d than in a: share (d 0.2 bits, as by chance; a 1 bits). "
-        "No difference found between c and a: share (c 1.1 bits; a 1 bits)."
+        "2 of 3 numbers of b, c and d differ from those of a (by chance: about 0.15). Of those that answer a "
+        "question:\n"
+        "- Higher in b: share (3 against 1 bits).\n"
+        "- Lower in d: share (0.2, within chance, against 1 bits).\n"
+        "- No difference found in c: share (1.1 against 1 bits, difference −0.0414 to 0.241)."
     )
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"
     page = parse((record.path / "report.html").read_text()).text
-    band = "−0.2 to 0.2"
+    band = "chance −0.2 to 0.2"
     assert "a (reference) b c d" in page and f"share 1{band} ▲3{band} ≈1.1{band} ▼0.2{band}" in page
     assert "▼ lower than a;" in page
 
@@ -349,8 +352,8 @@ def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_i
         for each, found in zip(runs[3:], ({**runs[3].findings, **other}, other), strict=True)
     ]
     page = parse((compared(tmp_path, runs).path / "report.html").read_text()).text
-    band = "−0.2 to 0.2"
-    assert "with depth 0.9 ≈0.9 0.5 ≈0.9 not run" in page and "no sign: not tested" in page
+    band = "chance −0.2 to 0.2"
+    assert "with depth 0.9 ≈0.9 0.5 ≈0.9 not run" in page and "no sign: the difference was not tested" in page
     assert f"lacking 1{band} n/a n/a ≈1{band} not run" in page
     assert f"mine not run not run not run 1{band} 1{band}" in page
 
@@ -383,16 +386,33 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
 def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     def run(name, value, twin):
         controls = {"share": (Control("without the first position", "other", essential=False),)}
-        findings = Findings(
-            "manifold", {"share": scalar(value), "other": scalar(twin)}, headline=("share",), controls=controls
-        )
+        scalars = {"share": scalar(value), "other": scalar(twin), "again": scalar(value)}
+        findings = Findings("manifold", scalars, headline=("share", "again"), controls=controls)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
-    for twin, moves_too in ((4.0, True), (1.0, False), (0.3, False)):
+    for twin, side in ((4.0, ""), (0.99, "no difference found"), (0.3, "lower")):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         fact = record.findings["comparison"].facts["n_moved"]
-        but = "" if moves_too else "; not so without the first position"
-        assert fact == f". Higher in b than in a: share (b 3 bits; a 1 bits{but})"
+        against = (
+            f"- Higher in b, but a control says otherwise: share (3 against 1 bits; without the first position {side}: "
+        )
+        assert (f"{against}{short(twin)} against 1)." in fact) == bool(side)
+        assert ("- Higher in b: share (3 against 1 bits); again (3 against 1 bits)." in fact) == (not side)
+
+
+def test_nulls_that_differ_as_well_are_told_and_a_number_that_a_control_turns_within_chance_is_not(tmp_path):
+    def run(name, value, null):
+        among = replace(scalar(value), null=Null("chance", null, (null - 0.2, null + 0.2)))
+        controls = {"share": (Control("without the first position", "other", essential=False),)}
+        scalars = {"share": among, "other": scalar(2.0 - value / 2), "again": scalar(value)}
+        findings = Findings("manifold", scalars, headline=("share", "again"), controls=controls)
+        return replace(made(name, 1.0), findings={"manifold": findings})
+
+    far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
+    said = [compared(tmp_path / name, [run("a", 1.0, 0.0), b]).findings["comparison"].facts["n_moved"]
+            for name, b in (("far", far), ("within", within))]  # fmt: skip
+    assert "share (3 against 1 bits; by chance 0.5 against 0; without the first position lower: 0.5" in said[0]
+    assert "share" not in said[1] and said[1].endswith("- Higher in b: again (3 against 1 bits).")
 
 
 def test_a_larger_number_within_its_null_is_not_named(tmp_path):
@@ -400,7 +420,7 @@ def test_a_larger_number_within_its_null_is_not_named(tmp_path):
     numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within]).findings["comparison"]
-    assert record["n_moved"].value == 1 and record.facts["n_moved"] == ""
+    assert record["n_moved"].value == 1 and record.facts["n_moved"].count("\n") == 0
 
 
 def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path):
@@ -410,11 +430,11 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
         prompts={"name": "tunnel:bijection", "hash": "2", "n": 5, "unit": "sequence"},
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
-    assert (
-        ". On the same prompts, 1 of 1 differ in b: for example higher in b than in a: share (b 3 bits; a 1 bits). On "
-        "other prompts, which alone can be the cause, 1 of 1 differ in c: for example higher in c than in a: share (c "
-        "3 bits; a 1 bits)."
-    ) in said
+    assert said == (
+        "b, on the same prompts: 1 of 1 numbers differ from those of a (by chance: about 0.05).\n"
+        "c read other prompts, which may be the only reason why 1 of 1 differ. For example:\n"
+        "- Higher in c: share (3 against 1 bits)."
+    )
 
 
 @pytest.mark.parametrize(
