@@ -73,6 +73,18 @@ def references(record: RunRecord) -> dict[str, list[str]]:
     return {ref: [group for group, other in pairs if other == ref] for _, ref in pairs if ref}
 
 
+def on_other_prompts(record: RunRecord) -> set[str]:
+    """The groups of a comparison that read other prompts than their reference."""
+    tables = record.findings["comparison"].tables
+    held = tables["settings"].rows() if "settings" in tables else ()
+    read = {row["run"]: row["value"] for row in held if row["setting"] == "prompts.hash"}
+    runs: dict[str, set[str]] = {}
+    for row in tables["numbers"].rows():
+        runs.setdefault(row["group"], set()).add(row["run"])
+    prompts = {group: {read.get(run) for run in mine} for group, mine in runs.items()}
+    return {each for ref, mine in references(record).items() for each in mine if prompts[each] != prompts[ref]}
+
+
 def _runs(record: RunRecord) -> list[tuple[str, str, str]]:
     """The runs of a comparison, each with what it read and how its weights are rounded; nothing of other studies."""
     found = record.findings.get("comparison")

@@ -381,6 +381,7 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
     assert "a: llama, 2 layers, 9 prompts of “mixed”" in texts[0] and "b: llama, 2 layers, 1,200 prompts" in texts[2]
     assert ["Quantised weights of b:" in text for text in texts] == [False, True, True]
     assert ["Where runs read different prompts" in text for text in texts] == [False, False, True]
+    assert ["b (other prompts)" in text for text in texts] == [False, False, True]
 
 
 def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
