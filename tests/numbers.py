@@ -9,6 +9,7 @@ on other processors.
 """
 
 import csv
+import inspect
 import json
 import os
 import subprocess
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -197,7 +198,19 @@ def maps() -> Arrays:
     yield from _plain("words", [each.edited_ids for each in words])
 
 
+def defaults() -> Arrays:
+    """Numbers that stand where nobody asks for others: of studies, of simulations, and of all that `interp` shows."""
+    shown = {name: getattr(interp, name) for name in interp.__all__}
+    for kind in ("study", "simulations"):
+        shown |= {f"{kind} {name}": load_entry(kind, name) for name in entries(kind)}
+    for name, held in shown.items():
+        if inspect.isfunction(held) or is_dataclass(held):
+            for parameter in inspect.signature(held).parameters.values():
+                yield from _plain(f"{name}.{parameter.name}", parameter.default)
+
+
 CASES: dict[str, Callable[[], Arrays]] = {
+    "defaults": defaults,
     "noise": probes_on_noise,
     "bijection": partial(probes_on, "tunnel:bijection-gpt-neox", *set(entries("probe")) - {"workspace"}, n_pool=60),
     "hidden states": partial(probes_on, "tunnel:hmm-llama", *OBSERVING, n_pool=40),

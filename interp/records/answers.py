@@ -36,6 +36,7 @@ _LAST = 1_000  # the place of what declares no question
 _ALL = (0.8, 1.25)  # of what a share of variance can be, with the room that slopes and skills have
 _HARDLY = 0.1  # of the same: where the whole interval lies below
 _ABOVE_0 = 0.05  # of a share of variance
+_BEYOND_CONTROLS = "_beyond_controls"  # how a number ends that is the difference from the mean of its controls
 _LEAST_BITS, _NOTHING = 1e-4, ", practically nothing"
 
 
@@ -63,11 +64,12 @@ class Answer:
     def evidence(self) -> str:
         """`0.3 (95 % interval 0.2 to 0.4); baseline 0.14 (0.13 to 0.15), labels shuffled; p = 0.004; 300 prompts`."""
         s, p = self.headline.scalar, self.headline.p_together
-        interval = f"{_value(s)} (95 % interval {s.interval_text})" if s.interval else _value(s)
+        of = "Difference " if self.headline.name.endswith(_BEYOND_CONTROLS) else ""
+        interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
         least = " (the smallest possible here)" if s.is_p_least else ""
-        corrected = "corrected " if p != s.p else ""
-        likely = "" if p is None or self.is_beside else f"{corrected}{p_equals(p, s.is_p_least)}{least}"
+        corrected = " corrected for the other results" if p != s.p else ""
+        likely = "" if p is None or self.is_beside else f"{p_equals(p, s.is_p_least)}{corrected}{least}"
         controls = ", ".join(_control(*each) for each in self.headline.controls)
         held = f"controls: {controls}" if controls else ""
         return "; ".join(part for part in (interval, baseline, likely, s.n_text, held) if part)
@@ -161,7 +163,7 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": findings.facts.get(h.name, "")}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
-    whole = findings.scalars.get(h.name.removesuffix("_beyond_controls"), h.scalar)
+    whole = findings.scalars.get(h.name.removesuffix(_BEYOND_CONTROLS), h.scalar)
     compared = whole if whole is not h.scalar else findings.scalars.get("selectivity")
     if compared is not None:
         values["controls"] = with_unit(short(abs(compared.value - h.scalar.value)), compared.unit)
@@ -175,7 +177,7 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
         sentence = _with_twins(chosen.format_map(values), h)
     outside = _outside(said, h)
     change = f"{outside}{_change(said, h, verdict)}"
-    return Answer(said.question.format_map(values), verdict, sentence, change, h, is_beside="only a value" in outside)
+    return Answer(said.question.format_map(values), verdict, sentence, change, h, is_beside="only one" in outside)
 
 
 def _verdict(said: Sentences, h: Headline) -> Verdict:
@@ -229,8 +231,9 @@ def _with_twins(sentence: str, h: Headline) -> str:
             words, tested = _words(control, s), ", not significant" * (s.standing() == "within")
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
         elif control.essential and _is_share(s):
-            vague = f": more than chance, but how much is unclear, {s.interval_text}" if _is_vague(s) else ""
-            twins.append(f"and {_value(s)} {_words(control, s)}{vague}")
+            share = f"{_value(s)} {_words(control, s)}"
+            any_of = f"whether it explains any {_words(control, s)} cannot be told: {_value(s)}, {s.interval_text}"
+            twins.append(any_of if _is_vague(s) else f"and {share}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
@@ -244,7 +247,8 @@ def _words(control: Control, s: Scalar) -> str:
 def _control(control: Control, s: Scalar) -> str:
     """`0.2 of what is left after the last token (0.1 to 0.3; baseline −0.01 to 0.01; p = 0.004)`."""
     band = () if s.null is None else map(short, map(near_zero_as_zero, s.null.band))
-    likely = "" if s.p is None else p_equals(s.p, s.is_p_least) + (f" over {s.p_over}" if s.p_over else "")
+    is_told = s.p is not None and not _is_vague(s)
+    likely = f"{p_equals(s.p or 0.0, s.is_p_least)}{f' over {s.p_over}' if s.p_over else ''}" if is_told else ""
     parts = (s.interval_text if s.interval else "", f"baseline {' to '.join(band)}" if s.null else "not tested", likely)
     return f"{_value(s)} {_words(control, s)} ({'; '.join(part for part in parts if part)})"
 
@@ -269,7 +273,7 @@ def _outside(said: Sentences, h: Headline) -> str:
         return ""
     side = "above" if s.value > s.null.band[1] else "below"
     if side != said.expected:
-        return f"The value lies {side} the range of the baseline; only a value {said.expected} it would mean “Yes”. "
+        return f"The value lies {side} the range of the baseline; only one {said.expected} it would speak for “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:
@@ -287,9 +291,10 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
         return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
     least = _least(said, s) if h.standing == "within" else None
     if least is not None:
+        far = with_unit(short(abs(least)), s.unit)
         return (
-            f"An effect {with_unit(short(least), s.unit)} from the baseline would be found 80 % of the time; to find a "
-            f"smaller one, use more {s.n_unit}s."
+            f"A value {far} {said.expected} the baseline would have been found 80 % of the time; with more {s.n_unit}s, "
+            "smaller ones are."
         )
     if verdict not in ("yes", "partly", "hardly"):
         return ""

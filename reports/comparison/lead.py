@@ -35,27 +35,32 @@ def in_words(compared: Compared, differences: Table, answered: Table) -> str:
     groups = on_the_same_prompts(compared, differences) or others
     apart = [group for group in others if group not in groups]
     n_moved, n = _counted(differences, groups)
-    only = f"{about.listed(groups)}, on the same prompts: " if apart else ""
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
-    whose = "" if apart else f"of {about.listed(groups)} "
-    begun = (
-        f"{only}{n_moved} of {n} numbers {whose}differ from those of {references} (by chance: about {short(ALPHA * n)})"
-    )
+    by_chance = f"(by chance: about {short(ALPHA * n)})"
+    begun = f"{n_moved} of {n} numbers of {about.listed(groups)} differ from those of {references} {by_chance}"
+    begun += ", on the same prompts" if apart else ""
     found = _findings(compared, differences, answered, groups) if n and n_moved > count_band(n, ALPHA)[1] else []
-    lines = _told(begun, found[:N_FINDINGS], N_NAMED)
+    lines = _told(
+        begun, "Those that answer the questions below (the figure has the others)", found[:N_FINDINGS], N_NAMED
+    )
     if apart:
         n_moved, n = _counted(differences, apart)
-        begun = f"{about.listed(apart)} read other prompts, which may be the only reason why {n_moved} of {n} differ"
-        lines += _told(begun, _findings(compared, differences, answered, apart)[:1], 1)
+        begun = (
+            f"For the others this cannot be told: {n_moved} of {n} numbers of {about.listed(apart)} differ, but these "
+            "runs read other prompts, which may be the only reason"
+        )
+        lines += _told(begun, "For example", _findings(compared, differences, answered, apart)[:1], 1)
     return "\n".join(lines)
 
 
-def _told(begun: str, found: Sequence[tuple[_Finding, list[str]]], most: int) -> list[str]:
+def _told(begun: str, which: str, found: Sequence[tuple[_Finding, list[str]]], most: int) -> list[str]:
     """The sentence, and a line for each finding."""
-    lines = [f"{begun}. {'Of those that answer a question:' if most > 1 else 'For example:'}" if found else f"{begun}."]
+    lines = [f"{begun}. {which}:" if found else f"{begun}."]
     for (kind, mine, _, turns), numbers in found:
-        turned = ", but a control says otherwise" * turns
-        lines.append(f"- {_BEGUN[kind].format(about.listed([*mine]))}{turned}: {'; '.join(numbers[:most])}.")
+        where = _BEGUN[kind].format(about.listed([*mine]))
+        lines.append(
+            f"- {f'{where}, or not, depending on a control' if turns else where}: {'; '.join(numbers[:most])}."
+        )
     return lines
 
 
@@ -126,14 +131,14 @@ def _side(row: _Row | None) -> int | None:
 
 
 def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
-    """`; with the first position lower: 1 against 2`: the controls whose difference points the other way, or is one."""
+    """`, but with the first position lower (1 against 2)`: controls whose difference points the other way, or is."""
     said = ""
     for name, words in compared.controls(row["probe"], row["name"]).items():
         mine, theirs = (rows.get((row["probe"], name, row[column])) for column in ("group", "against"))
         side = _side(mine)
         turns = mine is not None and (not _side(row) or mine["difference"] * row["difference"] < 0)
         if mine is not None and theirs is not None and side is not None and turns and side != _side(row):
-            said += f"; {words} {_SIDES[side]}: {short(mine['value'])} against {short(theirs['value'])}"
+            said += f", but {words} {_SIDES[side]} ({short(mine['value'])} against {short(theirs['value'])})"
     return said
 
 
@@ -146,7 +151,7 @@ def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) ->
         values += f", difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
     apart = [abs(r["null"] - reference["null"]) > _OTHER_CHANCE * abs(r["value"] - reference["value"]) for r in rows]
     nulls = f"{about.listed([short(r['null']) for r in rows])} against {short(reference['null'])}"
-    return f"{name} ({values}{f'; by chance {nulls}' * any(apart)}{but})"
+    return f"{name} ({values}{f'; by chance {nulls}' * any(apart)}){but}"
 
 
 def _value(row: _Row, shown: set[Any]) -> str:

@@ -11,7 +11,7 @@ import interp
 from interp.cli.app import app
 from interp.errors import RecordError, UsageError
 from interp.records.answers import answers
-from interp.records.index import list_records
+from interp.records.index import DEEPEST, list_records
 from tests.quick import quick
 from tests.reports.pictures import made_record
 from tests.reports.test_browser import Seen
@@ -50,6 +50,12 @@ def test_every_record_is_listed_newest_first_and_all_else_with_its_reason(runs):
     assert second.page is None and first.page == "first #1/report.html"
     assert second.n_bytes == sum(f.stat().st_size for f in (runs / "deep" / "second").rglob("*") if f.is_file())
     assert [said for _, said in first.answers] == [answer.said for answer in answers(first.record, "the model")]
+
+
+@pytest.mark.parametrize("depth", [DEEPEST, DEEPEST + 1])
+def test_records_are_found_so_deep_and_no_deeper(tmp_path, depth):
+    made_record().write(tmp_path.joinpath(*"abcdef"[:depth]))
+    assert len(list_records(tmp_path).entries) == (depth <= DEEPEST)
 
 
 def test_a_comparison_and_its_runs_link_to_each_other(tmp_path):

@@ -1,5 +1,7 @@
 """Activation patching and logit attribution: each against a second formula, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -147,6 +149,8 @@ def test_heads_and_the_rest_add_up_to_the_difference_of_logits(family, changes):
     own = logits(model, prompts.prompts[0].token_ids)
     assert above.total[0] == pytest.approx(float(own[7] - own.mean()), abs=2e-4)
     assert len(found.to_frame()) == model.info.n_layers * model.info.n_heads
+    mixed = replace(found, mixer=found.mixer + 0.5)  # these families have no mixer: it counts where there is one
+    assert mixed.total == pytest.approx(found.total + 0.5 * model.info.n_layers)
 
 
 def test_a_heads_share_is_what_the_logits_lose_when_the_norm_is_held(tunnel):

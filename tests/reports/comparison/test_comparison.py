@@ -317,8 +317,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
     assert said == (
-        "2 of 3 numbers of b, c and d differ from those of a (by chance: about 0.15). Of those that answer a "
-        "question:\n"
+        "2 of 3 numbers of b, c and d differ from those of a (by chance: about 0.15). Those that answer the "
+        "questions below (the figure has the others):\n"
         "- Higher in b: share (3 against 1 bits).\n"
         "- Lower in d: share (0.2, within chance, against 1 bits).\n"
         "- No difference found in c: share (1.1 against 1 bits, difference −0.0414 to 0.241)."
@@ -394,10 +394,10 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     for twin, side in ((4.0, ""), (0.99, "no difference found"), (0.3, "lower")):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         fact = record.findings["comparison"].facts["n_moved"]
-        against = (
-            f"- Higher in b, but a control says otherwise: share (3 against 1 bits; without the first position {side}: "
+        turned = (
+            "- Higher in b, or not, depending on a control: share (3 against 1 bits), but without the first position "
         )
-        assert (f"{against}{short(twin)} against 1)." in fact) == bool(side)
+        assert (f"{turned}{side} ({short(twin)} against 1)." in fact) == bool(side)
         assert ("- Higher in b: share (3 against 1 bits); again (3 against 1 bits)." in fact) == (not side)
 
 
@@ -412,7 +412,7 @@ def test_nulls_that_differ_as_well_are_told_and_a_number_that_a_control_turns_wi
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
     said = [compared(tmp_path / name, [run("a", 1.0, 0.0), b]).findings["comparison"].facts["n_moved"]
             for name, b in (("far", far), ("within", within))]  # fmt: skip
-    assert "share (3 against 1 bits; by chance 0.5 against 0; without the first position lower: 0.5" in said[0]
+    assert "share (3 against 1 bits; by chance 0.5 against 0), but without the first position lower (0.5" in said[0]
     assert "share" not in said[1] and said[1].endswith("- Higher in b: again (3 against 1 bits).")
 
 
@@ -432,8 +432,9 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "b, on the same prompts: 1 of 1 numbers differ from those of a (by chance: about 0.05).\n"
-        "c read other prompts, which may be the only reason why 1 of 1 differ. For example:\n"
+        "1 of 1 numbers of b differ from those of a (by chance: about 0.05), on the same prompts.\n"
+        "For the others this cannot be told: 1 of 1 numbers of c differ, but these runs read other prompts, which may "
+        "be the only reason. For example:\n"
         "- Higher in c: share (3 against 1 bits)."
     )
 
