@@ -159,7 +159,7 @@ class Sentences:
     opposite: str = ""
     expected: Literal["above", "below"] = "above"
     limit: str = ""
-    target: str = "the next-token entropy"
+    target: str = "the model's next-token entropy"
     full: tuple[float, float] | None = None
 
 

@@ -2,6 +2,7 @@
 and what tasks, programs, training, edits, lenses and maps compute.
 
     python -m tests.numbers [CASE ...]    # where numbers are meant to move: writes numbers.csv anew; read its diff
+    python -m tests.numbers --widen       # the same code on another machine: keeps the numbers, lets them move so far
 
 Probes read noise, trained networks on their tasks, with every edit, and texts. Of each array a row says how many finite
 numbers it has, their sum weighted by place, their norm, and by how much these two move where torch and BLAS compute as
@@ -303,9 +304,16 @@ def measured(case: str) -> Written:
             for name, numbers in here.items() if all(other[name][0] == numbers[0] for other in others)}  # fmt: skip
 
 
-def write(cases: Sequence[str]) -> None:
+def widened(case: str) -> Written:
+    """What was written, each number with room for what this machine, another one, computes."""
+    was, now = written(case), sums(case)
+    return {name: (numbers, max(moves, float(np.abs(np.subtract(numbers, now[name])).max())))
+            for name, (numbers, moves) in was.items()}  # fmt: skip
+
+
+def write(cases: Sequence[str], how: Callable[[str], Written] = measured) -> None:
     """Measure these cases, or all; the others stay."""
-    found = {case: measured(case) if case in (cases or CASES) else written(case) for case in CASES}
+    found = {case: how(case) if case in (cases or CASES) else written(case) for case in CASES}
     with NUMBERS.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
         for case, numbers in found.items():
@@ -315,5 +323,7 @@ def write(cases: Sequence[str]) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--here"]:
         print(json.dumps(sums(sys.argv[2])))
+    elif sys.argv[1:2] == ["--widen"]:
+        write(sys.argv[2:], widened)
     else:
         write(sys.argv[1:])

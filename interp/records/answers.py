@@ -232,8 +232,8 @@ def _with_twins(sentence: str, h: Headline) -> str:
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
         elif control.essential and _is_share(s):
             share = f"{_value(s)} {_words(control, s)}"
-            any_of = f"whether it explains any {_words(control, s)} cannot be told: {_value(s)}, {s.interval_text}"
-            twins.append(any_of if _is_vague(s) else f"and {share}")
+            perhaps = f"perhaps only through {control.words.removeprefix('beyond ')}: {share}, {s.interval_text}"
+            twins.append(perhaps if _is_vague(s) else f"and {share}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
@@ -293,8 +293,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
     if least is not None:
         far = with_unit(short(abs(least)), s.unit)
         return (
-            f"A value {far} {said.expected} the baseline would have been found 80 % of the time; with more {s.n_unit}s, "
-            "smaller ones are."
+            f"A value {far} {said.expected} the baseline would have been found 80 % of the time; with more "
+            f"{s.n_unit}s, smaller ones are."
         )
     if verdict not in ("yes", "partly", "hardly"):
         return ""

@@ -64,14 +64,15 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
             chart.plot.add_scatter(x=[x, x], y=[0, 1], yaxis="y2", mode="lines", name=name, line=line)
         elif x > reach:
             beyond.append(f"{name} at {short(x)} bits")
-    ends = [low, high, *(line.x[0] for line in chart.plot.data[1:])]  # with room, so that no line lies on the frame
+    drawn = [low, high, *(findings[scalar].value for scalar, _ in lines.values() if scalar in findings.scalars)]
+    ends = [x for x in drawn if x <= reach]  # with room, so that no line lies on the frame
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
         f"Grey is the null: removing {matched}, with a change of the same size. A direction that the model uses "
-        "lies to the right of nearly all of them; one that it does not use lies among them or to the left."
-        + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
+        "lies to the right of nearly all of them; one that it does not use lies among them, or to the left where it "
+        "matters even less." + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
     )
-    title = f"Removing the direction at layer {layers}, compared with changes of the same size"
+    title = "Removing the direction, compared with removing others that alter as much"
     return Figure("among_controls", title, reading, chart.plot, "controls")
 
 

@@ -36,9 +36,11 @@ def in_words(compared: Compared, differences: Table, answered: Table) -> str:
     apart = [group for group in others if group not in groups]
     n_moved, n = _counted(differences, groups)
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
-    by_chance = f"(by chance: about {short(ALPHA * n)})"
-    begun = f"{n_moved} of {n} numbers of {about.listed(groups)} differ from those of {references} {by_chance}"
-    begun += ", on the same prompts" if apart else ""
+    whose = f"{about.listed(groups)} {'do' if len(groups) > 1 else 'does'}, on the same prompts: " if apart else ""
+    of = "" if apart else f" of {about.listed(groups)}"
+    begun = (
+        f"{whose}{n_moved} of {n} numbers{of} differ from those of {references} (by chance: about {short(ALPHA * n)})"
+    )
     found = _findings(compared, differences, answered, groups) if n and n_moved > count_band(n, ALPHA)[1] else []
     lines = _told(
         begun, "Those that answer the questions below (the figure has the others)", found[:N_FINDINGS], N_NAMED
@@ -57,10 +59,8 @@ def _told(begun: str, which: str, found: Sequence[tuple[_Finding, list[str]]], m
     """The sentence, and a line for each finding."""
     lines = [f"{begun}. {which}:" if found else f"{begun}."]
     for (kind, mine, _, turns), numbers in found:
-        where = _BEGUN[kind].format(about.listed([*mine]))
-        lines.append(
-            f"- {f'{where}, or not, depending on a control' if turns else where}: {'; '.join(numbers[:most])}."
-        )
+        where = f"{_BEGUN[kind].format(about.listed([*mine]))}: "
+        lines += [f"- {each}." for each in (numbers[:most] if turns else [where + "; ".join(numbers[:most])])]
     return lines
 
 
@@ -151,7 +151,11 @@ def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) ->
         values += f", difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
     apart = [abs(r["null"] - reference["null"]) > _OTHER_CHANCE * abs(r["value"] - reference["value"]) for r in rows]
     nulls = f"{about.listed([short(r['null']) for r in rows])} against {short(reference['null'])}"
-    return f"{name} ({values}{f'; by chance {nulls}' * any(apart)}){but}"
+    values += f"; by chance {nulls}" * any(apart)
+    if not but:
+        return f"{name} ({values})"
+    side = _SIDES[_side(rows[0]) or 0]
+    return f"{name[0].upper()}{name[1:]}: {side} in {about.listed([row['group'] for row in rows])} ({values}){but}"
 
 
 def _value(row: _Row, shown: set[Any]) -> str:

@@ -22,7 +22,7 @@ def test_run_on_the_shipped_model_ends_with_the_path_of_the_page(tmp_path):
     assert result.exit_code == 0, result.output
     last = result.stdout.strip().splitlines()[-1]
     assert last.endswith("report.html") and last.startswith(str(tmp_path))
-    assert "Does the direction of largest variance follow the next-token entropy?" in result.stdout
+    assert "Does the direction of largest variance follow the model's next-token entropy?" in result.stdout
 
 
 @pytest.mark.slow

@@ -157,7 +157,7 @@ def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undeci
         (answer,) = answers(record_of(Findings("value_axis", found, headline=("r2",), controls={"r2": rest})))
         assert why in answer.evidence and ("above 0" in answer.evidence) == (number is kept)
         assert answer.sentence.endswith(
-            "(whether it explains any of what is left after position cannot be told: 1, −0.5 to 2.5)."
+            "(perhaps only through position: 1 of what is left after position, −0.5 to 2.5)."
         )
 
 
@@ -209,7 +209,7 @@ def test_another_target_has_its_name_in_question_and_answer():
     findings = Findings("value_axis", {"r2": YES}, headline=("r2",))
     (usual,) = answers(record_of(findings, target="next_entropy_bits"))
     (other,) = answers(record_of(findings, target="is_true"))
-    assert "the next-token entropy" in usual.question and "“is_true”" in other.question + other.sentence
+    assert "the model's next-token entropy" in usual.question and "“is_true”" in other.question + other.sentence
     assert "entropy" not in other.question + other.sentence
 
 
@@ -238,10 +238,7 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
 
 def test_numbers_that_an_older_record_lacks_are_dashes():
     (answer,) = answers(record_of(Findings("belief", {"r2": YES}, headline=("r2",))))
-    assert (
-        "(and – of what is left after position). It explains" in answer.sentence
-        and "explains – of control" in answer.sentence
-    )
+    assert "(and – of what is left after position)" in answer.sentence and answer.sentence.endswith("it explains –.")
 
 
 @pytest.mark.parametrize("name", PROBES)

@@ -367,7 +367,7 @@ def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_pat
     record = compared(tmp_path, [run("a", 0.8), run("b", 0.0), run("c", 0.85)])
     assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No, the opposite", "Yes"]
     page = parse((record.path / "report.html").read_text()).text
-    assert "Does the direction of largest variance follow the next-token entropy?" in page
+    assert "Does the direction of largest variance follow the model's next-token entropy?" in page
     assert "No difference found" not in answers(record)[0].sentence
 
 
@@ -395,9 +395,9 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         fact = record.findings["comparison"].facts["n_moved"]
         turned = (
-            "- Higher in b, or not, depending on a control: share (3 against 1 bits), but without the first position "
+            f"- Share: higher in b (3 against 1 bits), but without the first position {side} ({short(twin)} against 1)."
         )
-        assert (f"{turned}{side} ({short(twin)} against 1)." in fact) == bool(side)
+        assert (turned in fact) == bool(side)
         assert ("- Higher in b: share (3 against 1 bits); again (3 against 1 bits)." in fact) == (not side)
 
 
@@ -412,7 +412,10 @@ def test_nulls_that_differ_as_well_are_told_and_a_number_that_a_control_turns_wi
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
     said = [compared(tmp_path / name, [run("a", 1.0, 0.0), b]).findings["comparison"].facts["n_moved"]
             for name, b in (("far", far), ("within", within))]  # fmt: skip
-    assert "share (3 against 1 bits; by chance 0.5 against 0), but without the first position lower (0.5" in said[0]
+    assert (
+        "Share: higher in b (3 against 1 bits; by chance 0.5 against 0), but without the first position lower (0.5"
+        in said[0]
+    )
     assert "share" not in said[1] and said[1].endswith("- Higher in b: again (3 against 1 bits).")
 
 
@@ -432,7 +435,7 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "1 of 1 numbers of b differ from those of a (by chance: about 0.05), on the same prompts.\n"
+        "b does, on the same prompts: 1 of 1 numbers differ from those of a (by chance: about 0.05).\n"
         "For the others this cannot be told: 1 of 1 numbers of c differ, but these runs read other prompts, which may "
         "be the only reason. For example:\n"
         "- Higher in c: share (3 against 1 bits)."

@@ -84,8 +84,8 @@ def test_a_page_opens_with_the_question_a_sentence_for_every_headline_number_and
 
 
 def test_a_page_explains_the_terms_of_its_answers_and_no_others():
-    shown = terms_of(["A linear readout of the values of the last layer explains 0.4; p = 0.01"])
-    assert [term for term, _ in shown] == ["linear readout", "values", "p"]
+    shown = terms_of(["A linear readout of the attention value vectors of the last layer explains 0.4; p = 0.01"])
+    assert [term for term, _ in shown] == ["linear readout", "attention value vectors", "p"]
     text = parse(html(made_record())).text
     said = text[: text.index("Number by number")]
     assert "baseline, null what the same measurement gives" in said and "J-space" not in said
@@ -94,14 +94,14 @@ def test_a_page_explains_the_terms_of_its_answers_and_no_others():
 def test_every_explained_term_can_stand_on_a_page():
     declared = [said for probe in registry.entries("probe") for said in registry.load_entry("probe", probe).sentences]
     texts = [text for said in declared for text in (said.question, said.yes, said.no, said.opposite)]
-    texts += [f"tunnel:{task}-gpt-neox, what the last token predicts" for task in registry.entries("tunnel")]
+    texts += [f"tunnel:{task}-gpt-neox, left after the last token" for task in registry.entries("tunnel")]
     texts += [
         "tunnel:x",
         "“mixed” and “sula”",
-        "what its embedding predicts; without the first position; without the columns of largest variance",
-        "at equal k; p = 0.1; baseline, refitted on beliefs permuted between sequences",
-        "the values of, than with another prompt's keys; controls: 0.2",
-        "the next-token entropy",
+        "left after the embedding; without the first position; without the dimensions of largest variance",
+        "p = 0.1; baseline, refitted on posteriors permuted between sequences",
+        "the attention value vectors of, than with another prompt's keys; controls: 0.2",
+        "the model's next-token entropy",
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
     assert [term for term, _ in terms_of(texts)] == list(known)
