@@ -88,6 +88,9 @@ def test_cosines_are_those_of_brute_force_and_dead_features_are_left_out():
     order = sorted(range(40), key=lambda i: -abs(by_hand[i]))[:5]
     assert found.features.tolist() == [i + 1 for i in order] and (found.n, found.n_dead) == (40, 1)
     np.testing.assert_allclose(found.cosine, [by_hand[i] for i in order])
+    assert f"nearest of 40 features: {order[0] + 1}, cosine {by_hand[order[0]]:+.3f}, p = {found.p[0]:.2g};" in str(
+        found
+    )
 
 
 def test_the_null_is_that_of_equally_many_random_directions():

@@ -319,6 +319,17 @@ def test_pickled_weights_are_read_only_when_insisted_on(folder):
         assert torch.equal(model.module(IDS).logits, tiny_model("llama").module(IDS).logits)
 
 
+def test_pickled_shards_are_those_that_their_index_names(folder):
+    (folder / "model.safetensors").unlink()
+    weights = tiny_model("llama").module.state_dict()
+    files = {name: f"pytorch_model-{1 + i % 2}.bin" for i, name in enumerate(weights)}
+    for file in set(files.values()):
+        torch.save({name: value for name, value in weights.items() if files[name] == file}, folder / file)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    with torch.no_grad():
+        assert torch.equal(load(folder, allow_pickle=True).module(IDS).logits, tiny_model("llama").module(IDS).logits)
+
+
 # --- tokenizers -------------------------------------------------------------------------------------------------------
 
 

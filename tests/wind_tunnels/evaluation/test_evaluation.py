@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.baselines import by_predictor
 from interp.wind_tunnels.evaluation.evaluation import Evaluation, evaluate, score
 from interp.wind_tunnels.evaluation.scalars import figure_scalars
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.hmm import HMM
 
 from interp.information import kl_bits
+from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
 WITHOUT = Bijection(V=20, L=19, replacement=False)
@@ -111,6 +113,16 @@ def test_wrong_distribution_of_the_right_entropy_is_seen_by_kl_alone():
     same = judged(mixed, sequences, WITH.vocab_size)
     assert found.figures["mae_per_sequence_bits"].value == pytest.approx(same.figures["mae_per_sequence_bits"].value)
     assert found.figures["kl_bits"].value > same.figures["kl_bits"].value + 1.0
+
+
+def test_a_card_names_predictors_of_further_slices_by_their_slice():
+    figures = {"mae_per_sequence_bits": [1.0, 2.0, 3.0, 4.0], "kl_bits": [5.0, 6.0, 7.0, 8.0]}
+    words = {"slice": ["all", "all", "first", "first"], "predictor": ["uniform", "marginal"] * 2}
+    columns = {name: np.array(column) for name, column in (words | figures).items()}
+    table = Table(columns, {**dict.fromkeys(words, LABEL), **dict.fromkeys(figures, "bits")}, "Made.")
+    found = by_predictor(table)
+    assert list(found) == ["uniform", "marginal", "first.uniform", "first.marginal"]
+    assert found["first.uniform"] == {"mae_per_sequence_bits": 3.0, "kl_bits": 7.0}
 
 
 def test_errors_of_opposite_sign_cancel_only_when_averaged_first():

@@ -52,6 +52,13 @@ TASKS = [
 ]
 
 
+def test_an_orbit_shifts_keys_and_values_alike():
+    shifted = Selection(V=6, L=6).sample_orbits(np.random.default_rng(0), 12, 3).tokens[:, 1:]  # after the start
+    for first in range(0, 12, 3):
+        moved = (shifted[first : first + 3] - shifted[first]) % 6
+        assert (moved == np.array([[0], [2], [4]])).all()
+
+
 @pytest.mark.parametrize("task", TASKS, ids=str)
 def test_posterior_counts_all_maps_that_agree_with_the_pairs(task):
     drawn = task.sample(np.random.default_rng(0), 8)
