@@ -164,9 +164,7 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     whole = findings.scalars.get(h.name.removesuffix(_BEYOND_CONTROLS), h.scalar)
-    compared = whole if whole is not h.scalar else findings.scalars.get("selectivity")
-    if compared is not None:
-        values["controls"] = with_unit(short(abs(compared.value - h.scalar.value)), compared.unit)
+    values["controls"] = with_unit(short(whole.value - h.scalar.value), whole.unit)
     verdict = _verdict(said, h)
     if h.objections:
         sentence = f"{said.yes.format_map(values)} But this {' and '.join(h.objections)}."
@@ -222,7 +220,7 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
 
 def _with_twins(sentence: str, h: Headline) -> str:
     """With what the number leaves out, the controls that turn it round, and what is explained of a rest."""
-    twins = []
+    twins = [f"{_null(h.scalar).partition(' ')[0]} from position alone"] if _kept(h.scalar) else []
     if "_no_first" in h.name:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:

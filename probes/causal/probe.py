@@ -104,9 +104,9 @@ class Causal(Probe):
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {value} more than removing matched "
             "directions does.",
             "Removing it alters {place} by {change_size} of their length and changes the prediction (KL) by {kl}. "
-            "Removing a control, another direction that alters them as much, changes it by {controls} on average; if "
-            "the model used the direction, its removal would change the prediction more than that of nearly all "
-            "controls. For scale: removing the ten largest principal axes changes it by {top_kl}.",
+            "Removing another direction that alters them as much changes it by {controls} on average; if the model "
+            "used the direction, its removal would change the prediction more than that of nearly all such directions. "
+            "For scale: removing the ten largest principal axes changes it by {top_kl}.",
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {size} less than removing matched "
             "directions does.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",

@@ -16,8 +16,8 @@ from .runs import Compared
 JUDGED = ("moved", "within")
 N_FINDINGS, N_NAMED = 4, 2
 """Findings, and numbers that each names, at most."""
-_BEGUN = ("Higher in {0}", "Lower in {0}", "No difference found in {0}")
-_OTHER_CHANCE = 0.1  # of a difference, from which that between the nulls is told
+_WHICH = " Those that answer the questions below (the figure has the others):"
+_BEGUN = ("- Higher in {0}", "- Lower in {0}", "No difference found in {0}")
 _SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
 _ALIKE = 2
 _Row = Mapping[Any, Any]
@@ -26,7 +26,7 @@ _Finding = tuple[int, tuple[str, ...], str, bool]
 
 
 def in_words(compared: Compared, differences: Table, answered: Table) -> str:
-    """`3 of 9 numbers of b differ from those of a (by chance: about 0.45).`, then `- Higher: share (3 against 1).`
+    """`3 of 9 numbers of b differ from those of a (by chance: about 0.45).`, then `- Higher in b: share (3 against 1).`
 
     A line a finding, of the numbers that answer questions; what differs alike shares one. Runs that read other prompts
     than their reference are told last and apart: where there are others, they do not count.
@@ -38,30 +38,16 @@ def in_words(compared: Compared, differences: Table, answered: Table) -> str:
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
     whose = f"{about.listed(groups)} {'do' if len(groups) > 1 else 'does'}, on the same prompts: " if apart else ""
     of = "" if apart else f" of {about.listed(groups)}"
-    begun = (
-        f"{whose}{n_moved} of {n} numbers{of} differ from those of {references} (by chance: about {short(ALPHA * n)})"
-    )
+    begun = f"{whose}{n_moved} of {n} numbers{of} differ from those of {references}"
     found = _findings(compared, differences, answered, groups) if n and n_moved > count_band(n, ALPHA)[1] else []
-    lines = _told(
-        begun, "Those that answer the questions below (the figure has the others)", found[:N_FINDINGS], N_NAMED
-    )
-    if apart:
-        n_moved, n = _counted(differences, apart)
-        begun = (
-            f"For the others this cannot be told: {n_moved} of {n} numbers of {about.listed(apart)} differ, but these "
-            "runs read other prompts, which may be the only reason"
-        )
-        lines += _told(begun, "For example", _findings(compared, differences, answered, apart)[:1], 1)
-    return "\n".join(lines)
-
-
-def _told(begun: str, which: str, found: Sequence[tuple[_Finding, list[str]]], most: int) -> list[str]:
-    """The sentence, and a line for each finding."""
-    lines = [f"{begun}. {which}:" if found else f"{begun}."]
-    for (kind, mine, _, turns), numbers in found:
+    lines = [f"{begun} (by chance: about {short(ALPHA * n)}).{_WHICH if found else ''}"]
+    for (kind, mine, _, turns), numbers in found[:N_FINDINGS]:
         where = f"{_BEGUN[kind].format(about.listed([*mine]))}: "
-        lines += [f"- {each}." for each in (numbers[:most] if turns else [where + "; ".join(numbers[:most])])]
-    return lines
+        lines += [f"{each}." for each in (numbers[:N_NAMED] if turns else [where + "; ".join(numbers[:N_NAMED])])]
+    if apart:
+        why = "because these runs read other prompts: what differs need not come from the model"
+        lines.append(f"For {about.listed(apart)} this cannot be told, {why}.")
+    return "\n".join(lines)
 
 
 def on_the_same_prompts(compared: Compared, differences: Table) -> list[str]:
@@ -147,15 +133,12 @@ def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) ->
     mine = about.listed([_value(row, shown) for row in rows])
     name = label(reference["probe"], reference["name"], reference["meaning"])
     values = with_unit(f"{mine} against {_value(reference, shown)}".removesuffix(","), reference["unit"])
-    if len(rows) == 1 and rows[0]["verdict"] == "within":
-        values += f", difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
-    apart = [abs(r["null"] - reference["null"]) > _OTHER_CHANCE * abs(r["value"] - reference["value"]) for r in rows]
-    nulls = f"{about.listed([short(r['null']) for r in rows])} against {short(reference['null'])}"
-    values += f"; by chance {nulls}" * any(apart)
+    if len(rows) == 1:
+        values += f"; difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
     if not but:
         return f"{name} ({values})"
     side = _SIDES[_side(rows[0]) or 0]
-    return f"{name[0].upper()}{name[1:]}: {side} in {about.listed([row['group'] for row in rows])} ({values}){but}"
+    return f"- {name[0].upper()}{name[1:]}: {side} in {about.listed([row['group'] for row in rows])} ({values}){but}"
 
 
 def _value(row: _Row, shown: set[Any]) -> str:

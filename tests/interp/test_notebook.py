@@ -61,7 +61,10 @@ def test_a_record_shows_what_was_read_and_every_probes_headline():
     shown = record()._repr_html_()
     assert "1,008 prompts of mixed (done)" in shown and "<td>p</td><td>share</td>" in shown
     first, _, rest = shown.partition("<details>")
-    assert "0.25, above its null." in first and "95 % interval 0.2 to 0.3; baseline 0.1 (0.05 to 0.15), noise" in first
+    assert (
+        "0.25, above its null." in first
+        and "0.25 (95 % interval 0.2 to 0.3); baseline 0.1 (0.05 to 0.15), noise" in first
+    )
     assert "Not written to a folder" in rest and "The record has 3 numbers" in shown
 
 

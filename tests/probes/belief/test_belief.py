@@ -457,7 +457,7 @@ def test_a_belief_that_never_varies_is_undefined_in_words():
     found = check_probe(PROBE, still(points, np.broadcast_to(belief[0], belief.shape).copy()))
     for name in ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "silhouette"):
         assert np.isnan(found[name].value), name
-    assert found["r2"].null_reason == "the exact belief does not vary"
+    assert found["r2"].null_reason == "the exact posterior does not vary"
 
 
 def still(points, belief):
