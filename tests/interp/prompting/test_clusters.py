@@ -7,7 +7,7 @@ import pytest
 
 import interp
 from interp.errors import PromptError
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Clusters, Prompt, PromptSet
 from interp.prompting.clusters import described, in_words, notes_of, with_clusters
 from interp.prompting.pools import part_of
 
@@ -137,3 +137,9 @@ def test_sequences_of_a_tunnel_stand_each_by_itself_and_rows_say_their_cluster()
     ids = [tuple(p.token_ids or ()) for p in read.prompts]
     again = PromptSet("twice", [Prompt(token_ids=ids[i // 2]) for i in range(12)])
     np.testing.assert_array_equal(interp.collect(model, again, ["v"]).rows["cluster"], np.repeat(np.arange(6), 2))
+
+
+@pytest.mark.parametrize(("sizes", "n_effective"), [((1, 1, 1), 3.0), ((3, 1), 1.6), ((5, 5), 2.0), ((8,), 1.0)])
+def test_clusters_of_unequal_size_weigh_as_fewer_of_one_size(sizes, n_effective):
+    code = np.repeat(np.arange(len(sizes)), sizes)
+    assert Clusters(code, "made", {}).n_effective == pytest.approx(n_effective)
