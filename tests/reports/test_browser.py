@@ -363,7 +363,7 @@ def test_question_sentences_and_figure_are_on_the_first_screen(chromium, report)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "most"), [(1400, 17_500), (400, 36_000)])
+@pytest.mark.parametrize(("width", "most"), [(1400, 17_600), (400, 36_000)])
 def test_the_page_of_every_probe_is_read_in_minutes(chromium, everything, width, most):
     seen = Seen(chromium, everything, width)
     assert seen.page.evaluate("document.documentElement.scrollHeight") < most
