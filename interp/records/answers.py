@@ -230,8 +230,8 @@ def _with_twins(sentence: str, h: Headline) -> str:
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
         elif control.essential and _is_share(s):
             share = f"{_value(s)} {_words(control, s)}"
-            perhaps = f"perhaps only through {control.words.removeprefix('beyond ')}: {share}, {s.interval_text}"
-            twins.append(perhaps if _is_vague(s) else f"and {share}")
+            vague = f"nothing can be said {_words(control, s)}: {_value(s)}, {s.interval_text}"
+            twins.append(vague if _is_vague(s) else f"and {share}")
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 

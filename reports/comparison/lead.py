@@ -16,7 +16,7 @@ from .runs import Compared
 JUDGED = ("moved", "within")
 N_FINDINGS, N_NAMED = 4, 2
 """Findings, and numbers that each names, at most."""
-_WHICH = " Those that answer the questions below (the figure has the others):"
+_WHICH = " The clearest of those that answer the questions below (the figure has all):"
 _BEGUN = ("- Higher in {0}", "- Lower in {0}", "No difference found in {0}")
 _SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
 _ALIKE = 2

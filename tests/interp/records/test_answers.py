@@ -157,9 +157,7 @@ def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undeci
         (answer,) = answers(record_of(Findings("value_axis", found, headline=("r2",), controls={"r2": rest})))
         assert why in answer.evidence and ("above 0" in answer.evidence) == (number is kept)
         assert ("(0.3 from position alone; " in answer.sentence) == (number is kept)
-        assert answer.sentence.endswith(
-            "perhaps only through position: 1 of what is left after position, −0.5 to 2.5)."
-        )
+        assert answer.sentence.endswith("nothing can be said of what is left after position: 1, −0.5 to 2.5).")
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.02, "no"), (-0.19, "no"), (0.19, "unshown")])

@@ -317,8 +317,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
     assert said == (
-        "2 of 3 numbers of b, c and d differ from those of a (by chance: about 0.15). Those that answer the "
-        "questions below (the figure has the others):\n"
+        "2 of 3 numbers of b, c and d differ from those of a (by chance: about 0.15). The clearest of those "
+        "that answer the questions below (the figure has all):\n"
         "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14).\n"
         "- Lower in d: share (0.2, within chance, against 1 bits; difference −0.941 to −0.659).\n"
         "No difference found in c: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
