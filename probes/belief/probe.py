@@ -102,8 +102,8 @@ class Belief(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s "
-            "(and {r2_beyond_position} of what is left after position).",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s, "
+            "and {r2_beyond_position} of what is left after position.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
             limit="A wind tunnel is trained to predict it, so a high share in the last layer is expected there; the "
             "figure over depth shows the layers before. The model's output, which is not linear in its activations, "

@@ -237,7 +237,7 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
 
 def test_numbers_that_an_older_record_lacks_are_dashes():
     (answer,) = answers(record_of(Findings("belief", {"r2": YES}, headline=("r2",))))
-    assert "(and – of what is left after position)" in answer.sentence
+    assert ", and – of what is left after position." in answer.sentence
 
 
 @pytest.mark.parametrize("name", PROBES)
