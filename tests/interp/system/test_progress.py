@@ -47,7 +47,7 @@ def test_a_terminal_shows_a_bar_and_is_left_empty(monkeypatch):
 
 def test_a_log_has_a_line_at_the_start_and_at_the_end_and_few_between(capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 5000.0 + now[0])
     with reporting("reading a model") as report:
         for done, now[0] in enumerate([10.0, 11.0, 12.0, 21.0, 22.0]):
             report(2 * done, 8)
@@ -62,7 +62,7 @@ def test_a_log_has_a_line_at_the_start_and_at_the_end_and_few_between(capsys, mo
 def test_time_left_is_told_by_the_work_since_the_first_report(capsys, monkeypatch):
     """Conditions that share a pass are reported together; what comes before the first pass comes once."""
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 5000.0 + now[0])
     with reporting("conditions") as report:
         for done in range(1, 17):  # 100 s of preparation, then four at once every 20 s
             now[0] = 100.0 + 20 * ((done - 1) // 4)
@@ -77,7 +77,7 @@ def test_time_left_is_told_by_the_work_since_the_first_report(capsys, monkeypatc
 
 def test_a_second_count_is_timed_by_itself(capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 5000.0 + now[0])
     with reporting("conditions") as report:
         for now[0], done, total in ((100.0, 1, 2), (120.0, 2, 2), (140.0, 1, 11), (160.0, 6, 11)):
             report(done, total)
@@ -111,7 +111,7 @@ def test_a_bar_on_a_terminal_names_the_stages_around_it(monkeypatch):
 def test_a_log_of_a_thousand_short_parts_has_a_line_in_ten_seconds(capsys, monkeypatch):
     """A stage of 100 parts of five reports each, a report a tenth of a second: 50 s, so at most five lines."""
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 5000.0 + now[0])
     with stage("run 1 of 2"):
         for part in range(100):
             with reporting(f"part {part}") as report:

@@ -215,6 +215,10 @@ def names_a_domain_it_does_not_know(sequences: Sequences) -> Sequences:
     return dataclasses.replace(sequences, tokens=tokens)
 
 
+def adds_up_to_more(sequences: Sequences) -> Sequences:
+    return with_posterior(sequences, 1.001 * sequences.posterior)
+
+
 def counts_in_the_wrong_units(sequences: Sequences) -> Sequences:
     columns = {**sequences.columns, "bayes_entropy_bits": sequences.columns["bayes_entropy_bits"] * np.log(2)}
     return dataclasses.replace(sequences, columns=columns)
@@ -307,6 +311,7 @@ DEFECTS = [
     (PAIRS, knows_nothing, f"at position 2 {UNFOLLOWED}"),
     (PAIRS, forgets_to_eliminate, f"at position 2 {UNFOLLOWED}"),
     (PAIRS, peeks_at_the_answer, UNSHOWN),
+    (PAIRS, adds_up_to_more, "a posterior that is not a distribution"),
     (PAIRS, counts_in_the_wrong_units, "bayes_entropy_bits is not the entropy of the posterior"),
     *((task, defect, UNFOLLOWED) for task in (HIDDEN, FIXED) for defect in (
         label_of_the_next, marker_tells_the_state, knows_nothing, answers_the_first_question_again,
