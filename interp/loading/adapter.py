@@ -26,12 +26,6 @@ _N_TOKENS = 16
 _ROUNDED_AGAIN = 3
 """How much further than two kernels the two may be apart: every changed weight is rounded once more."""
 
-_IMPOSSIBLE = (
-    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError,
-    ValueError,
-)  # fmt: skip
-"""What PEFT and torch raise for a configuration or tensors that fit no model."""
-
 
 def locate_adapter(name: str) -> ModelFiles:
     """The files of an adapter: a folder that PEFT's `save_pretrained` wrote, or a repository of the hub (@revision)."""
@@ -72,28 +66,20 @@ def merge_adapter(
     config, shapes = _config(asked, files), _shapes(asked, files)
     _refuse_unfit(asked, base, config)
     before = _squares(module)
-    try:
-        with quiet_libraries():
-            adapted = PeftModel.from_pretrained(module, str(files.folder))
-            placed = {key: tuple(x.shape) for key, x in get_peft_model_state_dict(adapted).items()}
-            if placed != shapes:
-                key = min(key for key in placed.keys() | shapes.keys() if placed.get(key) != shapes.get(key))
-                lacks = key not in shapes
-                found = f"{'its file lacks' if lacks else 'the model has no place for'} {key}"
-                raise ModelError(
-                    asked=asked, found=found, fix="It belongs to another base or was edited; save it again."
-                )
-            adapted.eval()
-            expected = _logits(adapted)
-            _part_shared_weights(adapted)
-            merged: Any = adapted.merge_and_unload(safe_merge=True).eval()
-            error = relative_error(_logits(merged), expected)
-    except _IMPOSSIBLE as error:
-        raise ModelError(
-            asked=asked,
-            found=f"it does not fit: {' '.join(str(error).split())[:300]}",
-            fix="Name the base that it was trained on, and an adapter as it was saved.",
-        ) from error
+    fix = "Name the base that it was trained on, and an adapter as it was saved."
+    with readable(asked, fix, found="it does not fit", error=ModelError), quiet_libraries():
+        adapted = PeftModel.from_pretrained(module, str(files.folder))
+        placed = {key: tuple(x.shape) for key, x in get_peft_model_state_dict(adapted).items()}
+        if placed != shapes:
+            key = min(key for key in placed.keys() | shapes.keys() if placed.get(key) != shapes.get(key))
+            lacks = key not in shapes
+            found = f"{'its file lacks' if lacks else 'the model has no place for'} {key}"
+            raise ModelError(asked=asked, found=found, fix="It belongs to another base or was edited; save it again.")
+        adapted.eval()
+        expected = _logits(adapted)
+        _part_shared_weights(adapted)
+        merged: Any = adapted.merge_and_unload(safe_merge=True).eval()
+        error = relative_error(_logits(merged), expected)
     after = _squares(merged)
     moved = sum(after[key] != before[key] for key in before)
     if not moved:

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -21,18 +21,14 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model, is_multimodal, parts_read
 from interp.system.foreign_files import read_json, readable
 
-_IMPOSSIBLE = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, StrictDataclassError,
-    TypeError, ValueError,
-)  # fmt: skip
-"""What transformers raises, sooner or later, for values that no model can have."""
-
 _MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**9, "num_labels": 10**6}
 """Far more than any model has. A file that says more would be believed, entry by entry, until memory ends."""
 
 
 _KINDS = (("quantization_config", dict, "an object"), ("sliding_window", int, "a number of tokens"))
 """What is looked at here although transformers does not check it in every family."""
+
+_AGAIN = "Copy or download the file again."
 
 
 def read_config(
@@ -54,13 +50,8 @@ def read_config(
     refuse_quantised(files.origin, content.get("quantization_config"), allow_quantised)
     if trust_remote_code:
         files.fetch(name for name in files.names if name.endswith(".py"))
-    try:
-        with quiet_libraries():
-            config = AutoConfig.from_pretrained(
-                files.folder, trust_remote_code=trust_remote_code, local_files_only=True
-            )
-    except _IMPOSSIBLE as error:
-        raise _broken(files, str(error)) from error
+    with _reading(files), quiet_libraries():
+        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=trust_remote_code, local_files_only=True)
     return _admitted(files, config)
 
 
@@ -81,15 +72,8 @@ def _read_gguf(files: ModelFiles, name: str, allow_quantised: bool) -> PreTraine
             "reads GGUF files: positions would be other ones than the model's",
             fix="Name the repository of the original weights.",
         )
-    try:
-        with quiet_libraries():
-            config = AutoConfig.from_pretrained(files.folder, gguf_file=name, local_files_only=True)
-    except _IMPOSSIBLE as error:
-        raise ModelError(
-            asked=f"the configuration of {files.origin}",
-            found=f"transformers has no model for its header: {' '.join(str(error).split())[:200]}",
-            fix="Copy or download the file again, or name the repository of the original weights.",
-        ) from error
+    with _reading(files, "transformers has no model for its header"), quiet_libraries():
+        config = AutoConfig.from_pretrained(files.folder, gguf_file=name, local_files_only=True)
     config = _admitted(files, config)
     placed = count_parameters(config)
     if placed != content.n_numbers:
@@ -116,15 +100,10 @@ def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = Fals
 
     Raises `ModelError` for a configuration that describes no model.
     """
-    try:
-        with torch.device("meta"), quiet_libraries():
-            module = build_model(config, dtype=None, trust_remote_code=trust_remote_code)
-    except _IMPOSSIBLE as error:
-        raise ModelError(
-            asked=f"a {config.model_type} model of this configuration",
-            found=f"no model can be built from it: {type(error).__name__}: {error}",
-            fix="Check config.json, or copy it again.",
-        ) from error
+    asked, fix = f"a {config.model_type} model of this configuration", "Check config.json, or copy it again."
+    told = readable(asked, fix, found="no model can be built from it", error=ModelError)
+    with told, torch.device("meta"), quiet_libraries():
+        module = build_model(config, dtype=None, trust_remote_code=trust_remote_code)
     return weights_of(*parts_read(module)).n_parameters
 
 
@@ -193,8 +172,7 @@ def _refuse_own_code(content: dict[str, Any], files: ModelFiles, trust_remote_co
 
 def _read_json(files: ModelFiles) -> dict[str, Any]:
     """The fields of config.json; those that are looked at before transformers checks them are checked here."""
-    asked, fix = f"the configuration of {files.origin}", "Copy or download the file again."
-    with readable(asked, fix, found="config.json cannot be read", error=ModelError):
+    with _reading(files):
         content = read_json(files.folder / "config.json")
     if not isinstance(content, dict):
         raise _broken(files, "it is not an object of names and values")
@@ -234,9 +212,13 @@ def _not_a_number(content: dict[str, Any]) -> str | None:
     return None
 
 
+def _reading(files: ModelFiles, found: str = "config.json cannot be read") -> AbstractContextManager[None]:
+    return readable(f"the configuration of {files.origin}", _AGAIN, found=found, error=ModelError)
+
+
 def _broken(files: ModelFiles, found: str) -> ModelError:
     return ModelError(
         asked=f"the configuration of {files.origin}",
         found=f"{'its header' if files.gguf else 'config.json'} cannot be read: {found}",
-        fix="Copy or download the file again.",
+        fix=_AGAIN,
     )

@@ -9,6 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from interp.errors import ModelError
 from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.system.foreign_files import readable
 
 _VOCABULARIES = frozenset(
     {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"}
@@ -32,24 +33,18 @@ def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> Pre
             fix="Pass tokenizer= (an object, a folder or a hub id), or copy tokenizer.json beside config.json.",
         )
     files.fetch([files.gguf] if files.gguf else files.names & (_VOCABULARIES | _COMPANIONS))
-    try:
+    fix = "Copy or download its files again, or pass tokenizer=."
+    with readable(f"the tokenizer of {files.origin}", fix, error=ModelError), quiet_libraries():
         if files.gguf is not None:
             return _tokenizer_in(files.folder / files.gguf)
-        with quiet_libraries():
-            return AutoTokenizer.from_pretrained(  # pyrefly: ignore[bad-return]
-                files.folder, trust_remote_code=trust_remote_code, local_files_only=True
-            )
-    except Exception as error:  # the tokenizers library raises plain `Exception` for a broken file
-        raise ModelError(
-            asked=f"the tokenizer of {files.origin}",
-            found=f"it cannot be read: {str(error).strip()}",
-            fix="Copy or download its files again, or pass tokenizer=.",
-        ) from error
+        return AutoTokenizer.from_pretrained(  # pyrefly: ignore[bad-return]
+            files.folder, trust_remote_code=trust_remote_code, local_files_only=True
+        )
 
 
 def _tokenizer_in(file: Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a GGUF file, read alone in a folder: transformers would mix it with files that lie beside it."""
-    with tempfile.TemporaryDirectory() as alone, quiet_libraries():
+    with tempfile.TemporaryDirectory() as alone:
         Path(alone, file.name).symlink_to(file.absolute())
         words: Any = AutoTokenizer.from_pretrained(alone, gguf_file=file.name, local_files_only=True)
     words.name_or_path = str(file)

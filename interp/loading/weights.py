@@ -16,7 +16,7 @@ from interp.loading.placement import Placement
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import is_multimodal, model_class
 from interp.model import Check
-from interp.system.foreign_files import read_json
+from interp.system.foreign_files import read_json, readable
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _ADAPTER = "adapter_config.json"
@@ -127,10 +127,8 @@ def _two_heads(module: PreTrainedModel) -> str:
 
 
 def _shards(files: ModelFiles, index: str) -> list[str]:
-    try:
+    with readable(f"the weights of {files.origin}", _again(files), found=f"{index} is broken", error=ModelError):
         names = sorted(set(read_json(files.folder / index)["weight_map"].values()))
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise _unreadable(files, f"{index} is broken ({error})") from error
     # Only files of this very model: a name such as ../../x would lead out of its folder.
     absent = [name for name in names if name not in files.names]
     if absent or not names:
@@ -151,11 +149,13 @@ def _refuse_corrupt(path: Path, files: ModelFiles) -> None:
 
 
 def _unreadable(files: ModelFiles, found: str) -> ModelError:
+    return ModelError(asked=f"the weights of {files.origin}", found=found, fix=_again(files))
+
+
+def _again(files: ModelFiles) -> str:
     if files.hub_id is None:
-        fix = "Copy the folder again (`git lfs pull` where it was cloned), or save the model again."
-    else:
-        fix = f"Delete {files.folder.parent.parent} and load again with a network."
-    return ModelError(asked=f"the weights of {files.origin}", found=found, fix=fix)
+        return "Copy the folder again (`git lfs pull` where it was cloned), or save the model again."
+    return f"Delete {files.folder.parent.parent} and load again with a network."
 
 
 def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel) -> Check:
