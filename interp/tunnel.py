@@ -133,8 +133,6 @@ class Task(ABC):
     question: ClassVar[str]
     checkpoints: ClassVar[Path]
     units: ClassVar[Mapping[str, str]] = REQUIRED_UNITS
-    belief_meaning: ClassVar[str] = "the posterior over the next outcome"
-    """What the components of `Sequences.belief` are, in words."""
 
     @property
     @abstractmethod

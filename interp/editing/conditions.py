@@ -360,7 +360,7 @@ class _SharedPasses:
 
         def make_editor(edits: Sequence[Edit]) -> Editor:
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in edits]
-            return Editor(self.model, make_steps([edits], self.model.info), 1, rows, self.outputs)
+            return Editor(self.model, make_steps([edits], self.model.info), rows, self.outputs)
 
         tried = EditedBatch(self.model, batch, make_editor, self.residuals, self.listeners)
         kinds: dict[tuple[str, ...], Condition] = {}
@@ -391,7 +391,7 @@ class _SharedPasses:
         sizes = [ChangeSizes(steps, n, len(self.lengths))] if is_sized else []
         edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
         depth = None if max(edited) > model.info.n_layers else max(edited)
-        editor = Editor(model, steps, n, alike.rows, self.outputs)
+        editor = Editor(model, steps, alike.rows, self.outputs)
         editor.observers = [each.see for each in sizes]
         share = Share(model, self._batches(max(1, self._tokens(alike) // n), alike.tails), ranks)
         before = None if alike.tails is None else self.prefixes

@@ -46,7 +46,7 @@ class _Entered(threading.local):
 
 
 class Editor(Listener):
-    """Applies steps, for `n_variants` variants of the edits whose rows follow one another in every batch.
+    """Applies steps, for variants of the edits whose rows follow one another in every batch.
 
     With `rows` (one index an edit) the positions of every batch are known, once `begin` has announced it; without,
     edits act on whatever passes, at the positions that each call tells. Passes are those of threads that are `ours`,
@@ -57,12 +57,11 @@ class Editor(Listener):
         self,
         model: Model,
         steps: Sequence[EditStep],
-        n_variants: int = 1,
         rows: Sequence[RowIndex] | None = None,
         outputs: HeadOutputs | None = None,
         ours: Ours | None = None,
     ) -> None:
-        self.model, self.n_variants, self.rows, self.outputs = model, n_variants, rows, outputs
+        self.model, self.rows, self.outputs = model, rows, outputs
         self.ours = ours or this_thread()
         self._steps: dict[tuple[str, int], list[EditStep]] = {}
         for step in steps:

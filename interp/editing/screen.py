@@ -75,7 +75,7 @@ def read_screen(
         _keep_outputs(model, run, outputs, listeners)
     rows = [edited_rows(edit, run.prompts, run.lengths) for edit in edits]
     steps = make_steps([edits], model.info)
-    editor = Editor(model, steps, 1, rows, outputs)
+    editor = Editor(model, steps, rows, outputs)
     names = [name for name, each in screen.edits.items() for _ in each]
     scales = rope_scales(model.config, run.lengths)
     cuts = cut(run.lengths, max(1, graph_bytes // token_bytes(model)), scales)

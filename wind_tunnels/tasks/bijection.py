@@ -44,7 +44,6 @@ class Bijection(ShippedTask):
 
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
-    belief_meaning: ClassVar[str] = "which values no earlier pair has taken: an indicator for each value"
     length_field: ClassVar[str] = "L"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,

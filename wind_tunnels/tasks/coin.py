@@ -49,9 +49,6 @@ class Coin(ShippedTask):
         "bias": "probability",
         "bias_sd": "probability",
     }
-    belief_meaning: ClassVar[str] = (
-        "the exact predictive of the next two tosses, order aside, over the pairs 00, 01, 02 …, 11, 12 …"
-    )
 
     def __post_init__(self) -> None:
         check_sizes("the coin task", asdict(self), {"n_tosses": 1})

@@ -99,9 +99,6 @@ class HiddenMarkovTask(ShippedTask):
     K: int = 20
 
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
-    belief_meaning: ClassVar[str] = (
-        "the distribution over hidden states: of the symbol just read, or of the one to come"
-    )
     length_field: ClassVar[str] = "K"
 
     def __post_init__(self) -> None:

@@ -44,9 +44,6 @@ class Mess3(ShippedTask):
     question: ClassVar[str] = "Does the network carry a belief about the hidden state where only symbols are asked for?"
     length_field: ClassVar[str] = "K"
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
-    belief_meaning: ClassVar[str] = (
-        "the distribution over the three hidden states: of the symbol just read, at START the stationary one"
-    )
 
     def __post_init__(self) -> None:
         check_sizes("the mess3 task", vars(self), {"K": 1})

@@ -66,9 +66,6 @@ class Mixture(ShippedTask):
 
     name: ClassVar[str] = "mixture"
     question: ClassVar[str] = "Does one network keep several posteriors apart, and does a domain alone look simpler?"
-    belief_meaning: ClassVar[str] = (
-        "the belief of the sequence's own task in a block of its own, zero in the blocks of the others"
-    )
 
     def __post_init__(self) -> None:
         if isinstance(self.components, str):

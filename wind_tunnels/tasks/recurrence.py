@@ -53,7 +53,6 @@ class Recurrence(ShippedTask):
     question: ClassVar[str] = "Does the network infer a computation, beyond the positions that were trained?"
     length_field: ClassVar[str] = "length"
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_program": "boolean", "p_program": "probability"}
-    belief_meaning: ClassVar[str] = "whether the sequence is a program, and whether it is noise"
 
     def __post_init__(self) -> None:
         check_sizes("the recurrence task", asdict(self), {"p": 3, "length": 4})

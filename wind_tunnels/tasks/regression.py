@@ -61,7 +61,6 @@ class Regression(ShippedTask):
         "slope_mean": "1",
         "slope_sd": "1",
     }
-    belief_meaning: ClassVar[str] = "the posterior over the slopes of the grid, lowest first"
 
     def __post_init__(self) -> None:
         given = asdict(self)

@@ -52,7 +52,6 @@ class Selection(ShippedTask):
     question: ClassVar[str] = "Does the network infer which class of maps it sees, and predict by both?"
     length_field: ClassVar[str] = "L"
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_first": "boolean", "p_first": "probability"}
-    belief_meaning: ClassVar[str] = "the posterior of the two classes"
 
     def __post_init__(self) -> None:
         check_sizes("the selection task", asdict(self), {"V": 3, "L": 1})

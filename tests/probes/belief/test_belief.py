@@ -795,7 +795,6 @@ def test_the_surviving_set_is_what_no_earlier_pair_has_taken():
         for i, position in enumerate(drawn.scored):
             seen = {int(t) - 5 for t in tokens[: position + 1] if t >= 5}
             assert belief[i].tolist() == [float(v not in seen) for v in range(5)]
-    assert "taken" in task.belief_meaning
 
 
 def test_a_distribution_moves_activations_along_finite_directions_and_is_swapped():
