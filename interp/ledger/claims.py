@@ -25,11 +25,13 @@ SCALES: tuple[Scale, ...] = get_args(Scale)
 _NAMED = re.compile(r"\{(\w+)\}(?:/(\S+))?")
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A part of a file: unknown names are refused, and nothing changes."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class PaperValue(_Strict):
+class PaperValue(Strict):
     """A number (or words) of the paper; `model` whose it is, `where` it stands."""
 
     value: float | str
@@ -38,7 +40,7 @@ class PaperValue(_Strict):
     where: str = ""
 
 
-class Reference(_Strict):
+class Place(Strict):
     """Where a number stands: a scalar of a probe or study, or a cell of one of its tables.
 
     Of a table, `where` picks the row by the values of other columns (a negative number of a column of numbers counts
@@ -51,10 +53,20 @@ class Reference(_Strict):
     field: str
     table: str = ""
     where: dict[str, str | int | float] = {}
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where it stands, of whatever else knows that."""
+        return {name: getattr(self, name) for name in Place.model_fields}
+
+
+class Reference(Place):
+    """A number that a claim reads; of a cell, its unit."""
+
     unit: str = ""
 
 
-class ClaimPart(_Strict):
+class ClaimPart(Strict):
     """One number of a claim with its rule, or several numbers that a rule compares; without a rule it is only shown.
 
     `beside` are further numbers of the same model, `models` those models whose numbers are compared, in this order;
@@ -76,7 +88,7 @@ class ClaimPart(_Strict):
         return (self.read, *self.beside)
 
 
-class Premise(_Strict):
+class Premise(Strict):
     """What has to hold before a claim can be asked at all; where it does not, `otherwise` says why."""
 
     read: Reference
@@ -84,7 +96,7 @@ class Premise(_Strict):
     otherwise: str
 
 
-class Revision(_Strict):
+class Revision(Strict):
     """A later rule of a claim: `judges` names the parts that still decide, and further parts join them.
 
     A `premise` takes the place of the claim's own. What was judged by the first rule stays as it is and is shown beside
@@ -98,7 +110,7 @@ class Revision(_Strict):
     premise: Premise | None = None
 
 
-class Claim(_Strict):
+class Claim(Strict):
     """One row of the ledger. `here` says how our models differ from the paper's; `tiny` asks it at that scale too.
 
     `is_beyond` marks a claim that is not on the list of fifty: the ledger counts these apart. `is_small` marks one that
@@ -152,7 +164,7 @@ class Claim(_Strict):
         return self
 
 
-class ScaleChange(_Strict):
+class ScaleChange(Strict):
     """What a scale changes of a source; `probes` stand in place of the source's own."""
 
     settings: dict[str, Any] = {}
@@ -160,7 +172,7 @@ class ScaleChange(_Strict):
     probes: list[str] = []
 
 
-class EvidenceSource(_Strict):
+class EvidenceSource(Strict):
     """Where evidence comes from: a run of `probes` on a model, or a study.
 
     `model` of a run may name another source's work, `{primitives}/hmm-lstm-seed1`; left out, it is each model that was
@@ -201,7 +213,7 @@ def builds_on(source: EvidenceSource) -> dict[str, str]:
     return {name: pattern or "*" for text in texts for name, pattern in _NAMED.findall(text)}
 
 
-class Claims(_Strict):
+class Claims(Strict):
     """A paper's claims and what answers them."""
 
     format: Literal[1]

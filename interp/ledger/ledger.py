@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from interp.ledger.claims import PaperValue, Scale
+from interp.ledger.claims import PaperValue, Place, Scale, Strict
 from interp.ledger.rules import OUTCOMES, Outcome
 from interp.records.versioned_json import KeptEnvironment, KeptScalar, as_text, read_versioned
 from interp.registry import load_entry
@@ -25,29 +25,20 @@ BEYOND = "Claims beyond the fifty"
 """The heading of claims that stand in the papers or notes and are not on the list of fifty."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MeasuredNumber(_Strict):
+class MeasuredNumber(Place):
     """One measured number: where it stands, whose it is, and what it is; None where there is none.
 
     `trainings` counts those that its interval is over, of a wind tunnel; one, where it is over sequences. `controls`
     are the essential ones, in words and as measured.
     """
 
-    source: str
-    of: str
-    field: str
-    table: str = ""
-    where: dict[str, str | int | float] = {}
-    models: list[tuple[str, str]] = []
+    models: list[tuple[str, str]] = Field(default=[])
     scalar: KeptScalar | None = None
     trainings: int | None = None
-    controls: list[tuple[str, KeptScalar]] = []
+    controls: list[tuple[str, KeptScalar]] = Field(default=[])
 
 
-class JudgedPart(_Strict):
+class JudgedPart(Strict):
     """A part of a claim: its numbers, the rule in words, and the outcome; None where it is only shown."""
 
     label: str
@@ -59,7 +50,7 @@ class JudgedPart(_Strict):
     why: str = ""
 
 
-class ClaimOutcome(_Strict):
+class ClaimOutcome(Strict):
     """What came of a claim for one model; of none in particular where `model` is empty.
 
     `earlier` is what the claim's first rule made of it, where a later one judges now.
@@ -68,11 +59,11 @@ class ClaimOutcome(_Strict):
     model: str = ""
     outcome: Outcome
     why: str = ""
-    parts: list[JudgedPart] = []
+    parts: list[JudgedPart] = Field(default=[])
     earlier: "ClaimOutcome | None" = None
 
 
-class ClaimRow(_Strict):
+class ClaimRow(Strict):
     """One claim; `is_beyond` the list of fifty, `is_small` where our models are too small to show what is claimed.
 
     `revised` says since when another rule than the first judges it, or since when it is on the list, and why.
@@ -90,7 +81,7 @@ class ClaimRow(_Strict):
     revised: str = ""
 
 
-class SourceFile(_Strict):
+class SourceFile(Strict):
     """A run or study: how it is repeated, its record's folder, or why there is none."""
 
     name: str
@@ -100,19 +91,19 @@ class SourceFile(_Strict):
     record: str = ""
     command: str = ""
     spec_hash: str = ""
-    models: list[tuple[str, str]] = []
+    models: list[tuple[str, str]] = Field(default=[])
     reason: str = ""
     failed: bool = False
 
 
-class PaperFile(_Strict):
+class PaperFile(Strict):
     """A paper's rows, and the sources that answer them."""
 
     name: str
     title: str
     citation: str
     note: str = ""
-    models: list[str] = []
+    models: list[str] = Field(default=[])
     sources: list[SourceFile]
     rows: list[ClaimRow]
 
@@ -129,7 +120,7 @@ def counts(rows: Sequence[ClaimRow]) -> dict[Outcome, int]:
     return {outcome: counted[outcome] for outcome in OUTCOMES}
 
 
-class LedgerFile(_Strict):
+class LedgerFile(Strict):
     """The content of `ledger.json`."""
 
     format: Literal[1] = FORMAT

@@ -223,7 +223,7 @@ def _again(paper: PaperFile, scale: Scale, folder: Path, gather: Gather) -> Pape
 
     def note_lacking(read: Reference, model: str) -> tuple[MeasuredNumber, Scalar | str]:
         lacking[read.source] = None
-        return MeasuredNumber(source=read.source, of=read.of, field=read.field), "it was not measured"
+        return MeasuredNumber(**read.place), "it was not measured"
 
     asked = {claim.number for claim in claims.claim if scale != "tiny" or claim.tiny}
     judged_rows(claims.later(), asked, paper.models, _kept(paper, note_lacking))
@@ -347,7 +347,7 @@ def numbers_of(found: EvidenceBySource) -> Numbers:
 def _kept(paper: PaperFile, otherwise: Numbers) -> Numbers:
     """The numbers that a ledger keeps; those that it lacks from where else they are."""
     known = {
-        (cell.model, _place_of(number)): number
+        (cell.model, repr(number.place)): number
         for row in paper.rows
         for cell in row.cells
         for part in (*cell.parts, *(cell.earlier.parts if cell.earlier else ()))
@@ -356,22 +356,16 @@ def _kept(paper: PaperFile, otherwise: Numbers) -> Numbers:
     }
 
     def numbers(read: Reference, model: str) -> tuple[MeasuredNumber, Scalar | str]:
-        number = known.get((model, _place_of(read)))
+        number = known.get((model, repr(read.place)))
         return otherwise(read, model) if number is None or number.scalar is None else (number, number.scalar)
 
     return numbers
 
 
-def _place_of(read: Reference | MeasuredNumber) -> str:
-    """Where a number stands, as a key."""
-    return repr((read.source, read.of, read.table, read.field, sorted(read.where.items())))
-
-
 def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, Scalar | str]:
     scalar = number_of(read, evidence)
     number = MeasuredNumber(
-        source=read.source, of=read.of, field=read.field, table=read.table, where=read.where,
-        models=models_of(evidence.record) if evidence.record else [],
+        **read.place, models=models_of(evidence.record) if evidence.record else [],
         scalar=scalar if isinstance(scalar, Scalar) else None,
         trainings=trainings_of(evidence.record, scalar) if evidence.record and isinstance(scalar, Scalar) else None,
         controls=controls_of(read, evidence) if isinstance(scalar, Scalar) else [],
