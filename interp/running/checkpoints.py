@@ -64,11 +64,6 @@ class Followed:
     before: Capture | None = None
     under: dict[str, dict[str, Readout]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, model: Model, run: Run, base: Capture, probes: Sequence[Probe], read: ReadModel) -> "Followed":
-        """The end of the training on the prompts that `base` has drawn, in the strata of the draw."""
-        return cls(tuple(probes), *read_drawn(model, run, base, probes, read))
-
     @property
     def exchange_needs(self) -> tuple[Need, ...]:
         """What its probes read of exchanged attention patterns."""
@@ -96,10 +91,6 @@ class Followed:
         needs, wanted = tuple(self.final.arrays), self.exchange_needs
         exchanged = exchange(model, self.run.take(self._exchanged_prompts), wanted) if exchange and wanted else None
         self.take(step, _in_strata(read(model, self.run, needs), self.final.rows["stratum"]), exchanged)
-
-    def end(self, step: int) -> None:
-        """Keep what every probe reads of the end, where an exchange changes nothing."""
-        self.take(step, self.final, (self.final, self.final))
 
 
 def read_drawn(model: Model, run: Run, base: Capture, probes: Sequence[Probe], read: ReadModel) -> tuple[Run, Capture]:
@@ -197,7 +188,7 @@ def follow(
             progress(i + 1, len(checkpoints))
     if own_step is not None:
         for part in parts:
-            part.end(own_step)
+            part.take(own_step, part.final, (part.final, part.final))  # an exchange with itself changes nothing
     if own_step not in [entry["step"] for entry in known]:
         known.append(_described(end.name, own_step, end.revision, fingerprint))
     return known

@@ -187,50 +187,42 @@ def generate(
                 mine.append(edit)
             elif positions := tuple(index.position[index.prompt == i].tolist()):
                 mine.append(replace(edit, at=positions))
-        chosen = _Choice(temperature, [seed, i])
-        plain = _continued(model, start, n_tokens, chosen, end, whole=whole)
+        draws = np.random.default_rng([seed, i]).random(n_tokens)
+        plain = _continued(model, start, draws, temperature, end, whole=whole)
         edited = plain
         if mine:
             with applied(model, *mine):
-                edited = _continued(model, start, n_tokens, chosen, end, whole=whole)
+                edited = _continued(model, start, draws, temperature, end, whole=whole)
         each.append(_in_words(model, pool, i, start, plain, edited))
     how = "most likely tokens" if temperature == 0 else f"drawn at temperature {temperature:g}, seed {seed}"
     return Continuations(model.name, tuple(map(str, changes)), how, tuple(each))
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """How the next token is chosen; the same random numbers every time it is asked from the beginning."""
-
-    temperature: float
-    seed: Sequence[int]
-
-    def draws(self, n: int) -> Float[np.ndarray, " n"]:
-        return np.random.default_rng(self.seed).random(n)
-
-    def token(self, logits: Float[torch.Tensor, " vocab"], draw: float) -> int:
-        if self.temperature == 0:
-            return int(logits.argmax())
-        p = torch.softmax(double(logits) / self.temperature, dim=-1).cumsum(dim=-1)
-        return min(int(torch.searchsorted(p, draw * float(p[-1]), right=True)), len(p) - 1)
+def _chosen(logits: Float[torch.Tensor, " vocab"], temperature: float, draw: float) -> int:
+    """The most likely token, or the one that a random number from 0 to 1 picks at this temperature."""
+    if temperature == 0:
+        return int(logits.argmax())
+    p = torch.softmax(double(logits) / temperature, dim=-1).cumsum(dim=-1)
+    return min(int(torch.searchsorted(p, draw * float(p[-1]), right=True)), len(p) - 1)
 
 
 def _continued(
-    model: Model, start: Int[np.ndarray, " _pos"], n_tokens: int, choice: _Choice, end: frozenset[int], *, whole: bool
-) -> tuple[int, ...]:
-    """The new tokens of one text; `whole` reads all of it again for each of them.
+    model: Model, start: Int[np.ndarray, " _pos"], draws: Float[np.ndarray, " n"], temperature: float,
+    end: frozenset[int], *, whole: bool,
+) -> tuple[int, ...]:  # fmt: skip
+    """The new tokens of one text, one a random number; `whole` reads all of it again for each of them.
 
     So does a text that its rope rotates by other frequencies than the text without its last token: keys that are kept
     were rotated by those.
     """
     made: list[int] = []
     kept: Any = None
-    lengths = len(start) + np.arange(n_tokens)
+    lengths = len(start) + np.arange(len(draws))
     rotates_anew = np.diff(rope_scales(model.config, lengths), prepend=0) != 0
     cache = cache_name(model.module)
     ids = torch.from_numpy(np.asarray(start, dtype=np.int64))[None].to(model.input_device)
     with claimed(model), torch.inference_mode(), threads_of_pass(model, ids), rotating_afresh(model):
-        for draw, is_anew in zip(choice.draws(n_tokens), rotates_anew, strict=True):
+        for draw, is_anew in zip(draws, rotates_anew, strict=True):
             if whole:
                 out = model.module(input_ids=ids, use_cache=False)
             else:
@@ -238,7 +230,7 @@ def _continued(
                 new = ids if kept is None else ids[:, -1:]
                 out = model.module(input_ids=new, **{cache: kept}, use_cache=True)
                 kept = getattr(out, cache)
-            token = choice.token(out.logits[0, -1].float().cpu(), float(draw))
+            token = _chosen(out.logits[0, -1].float().cpu(), temperature, float(draw))
             made.append(token)
             if token in end:
                 break

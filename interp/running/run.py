@@ -228,7 +228,9 @@ class _Session:
             whole, of_drawn = Run(pool.prompts, pool.tokens.ids), base
             if of_a_course:
                 with self.clock("capture of the end"):
-                    self.followed.append(Followed.of(model, whole, base, of_a_course, self._read))
+                    self.followed.append(
+                        Followed(tuple(of_a_course), *read_drawn(model, whole, base, of_a_course, self._read))
+                    )
             if apart:
                 with self.clock(f"capture of the drawn{part}"):
                     _, of_drawn = read_drawn(model, whole, base, apart, self._read)

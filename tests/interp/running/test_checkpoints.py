@@ -22,7 +22,7 @@ from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.prompting.pools import prompts_for
 from interp.reading.forward import capture
-from interp.running.checkpoints import Followed, checkpoints_of, follow, has_checkpoints, step_of
+from interp.running.checkpoints import Followed, checkpoints_of, follow, has_checkpoints, read_drawn, step_of
 from interp.running.collect import collect
 from interp.running.run import run
 from interp.running.spec import RunSpec
@@ -332,7 +332,8 @@ def test_one_model_is_in_memory_at_a_time(monkeypatch):
 def test_another_architecture_is_no_checkpoint(tunnel):
     model = fresh_model("llama")
     prompts, ids = token_prompts([6, 8, 7, 9])
-    parts = [Followed.of(model, Run(prompts, ids), capture(model, prompts, ids, ()), [Follower()], _read)]
+    probes, base = (Follower(),), capture(model, prompts, ids, ())
+    parts = [Followed(probes, *read_drawn(model, Run(prompts, ids), base, probes, _read))]
     with pytest.raises(ModelError, match=r"it is another architecture \(layers: 2 there, 3 here\)"):
         follow(
             checkpoints_of(tunnel, [Follower()], ()), parts, 1200, model.fingerprint,

@@ -16,7 +16,7 @@ from interp.cli.app import app
 from interp.edits import KINDS
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.prompt import Prompt, PromptSet
-from interp.running.generate import Continuation, Continuations, _Choice
+from interp.running.generate import Continuation, Continuations, _chosen
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
@@ -133,7 +133,7 @@ def test_drawn_tokens_have_the_probabilities_of_the_model_and_the_seed_repeats_t
     logits = torch.tensor([0.0, 2.0, 1.0, -float("inf"), 1.5])
     draws = np.random.default_rng(0).random(20_000)
     for temperature in (0.5, 1.0, 2.0):
-        tokens = [_Choice(temperature, [0]).token(logits, float(x)) for x in draws]
+        tokens = [_chosen(logits, temperature, float(x)) for x in draws]
         p = torch.softmax(logits.double() / temperature, dim=0).numpy()
         np.testing.assert_allclose(np.bincount(tokens, minlength=5) / len(draws), p, atol=0.012)
         assert 3 not in tokens

@@ -51,23 +51,12 @@ Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
 """What became of the trainings, by task and network; a card a seed."""
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A number of the study: the figure of a card that it is a mean of, and what that is in words."""
-
-    figure: str
-    unit: str
-    meaning: str
-
-
-MEASURES: Mapping[str, Measure] = {
-    "kl_bits": Measure("kl_bits", "bits", "KL(exact posterior || prediction)"),
-    "error_bits": Measure(
-        "mae_per_sequence_bits", "bits", "mean distance of the predictive entropy from the exact one"
-    ),
-    "accuracy": Measure("accuracy_where_certain", "fraction", "share of cues answered with the stored value"),
+MEASURES: Mapping[str, tuple[str, str, str]] = {
+    "kl_bits": ("kl_bits", "bits", "KL(exact posterior || prediction)"),
+    "error_bits": ("mae_per_sequence_bits", "bits", "mean distance of the predictive entropy from the exact one"),
+    "accuracy": ("accuracy_where_certain", "fraction", "share of cues answered with the stored value"),
 }
-"""Numbers by the ending of their names; the accuracy is that of recall alone."""
+"""By the ending of a number's name the figure of a card, its unit and meaning; the accuracy is of recall alone."""
 
 
 @dataclass(frozen=True)
@@ -119,23 +108,24 @@ class Primitives(Study):
         scalars: dict[str, Scalar] = {}
         beyond: dict[str, Scalar] = {}
         for (task, name), cards in found.items():
-            for ending, measure in MEASURES.items():
+            for ending, (figure, unit, words) in MEASURES.items():
                 if ending == "accuracy" and task != "recall":
                     continue
-                key, unit, values = _key(task, name, ending), measure.unit, _values(cards, measure)
-                meaning = f"{measure.meaning}: {name} on {task}"
-                scalars[key] = mean_scalar(values, unit, _null(cards[0], measure), meaning)
+                key, values = _key(task, name, ending), _values(cards, figure)
+                scalars[key] = mean_scalar(values, unit, _null(cards[0], figure), f"{words}: {name} on {task}")
                 if ending != "error_bits" and name != REFERENCE and (task, REFERENCE) in found:
-                    meaning = f"{measure.meaning}, {name} less {REFERENCE}, on {task}"
-                    theirs = _values(found[task, REFERENCE], measure)
+                    meaning = f"{words}, {name} less {REFERENCE}, on {task}"
+                    theirs = _values(found[task, REFERENCE], figure)
                     beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(values, theirs, unit, meaning)
             if all(BEYOND_WINDOW in card.figures for card in cards):  # of hmm, but for cards of before this figure
-                values = [card.figures[BEYOND_WINDOW].value for card in cards]
+                values = _values(cards, BEYOND_WINDOW)
                 meaning = f"KL less that of the best reader of the last observations alone: {name} on {task}"
                 beyond[_key(task, name, BEYOND_WINDOW)] = mean_over_seeds(values, "bits", WINDOW_NULL, meaning)
         if len(self.tasks) > 1:
-            kl = MEASURES["kl_bits"]
-            lacking = {key: np.divide(_values(cards, kl), _null(cards[0], kl).value) for key, cards in found.items()}
+            lacking = {
+                key: np.divide(_values(cards, "kl_bits"), _null(cards[0], "kl_bits").value)
+                for key, cards in found.items()
+            }
             beyond |= {f"{task}_dissociated": dissociation(lacking, task) for task in self.tasks}
         return Findings(
             self.name,
@@ -177,16 +167,16 @@ def dissociation(lacking: Mapping[tuple[str, str], np.ndarray], task: str) -> Sc
     )  # fmt: skip
 
 
-def _values(cards: Sequence[TunnelCard], measure: Measure) -> list[float]:
-    return [card.figures[measure.figure].value for card in cards]
+def _values(cards: Sequence[TunnelCard], figure: str) -> list[float]:
+    return [card.figures[figure].value for card in cards]
 
 
-def _null(card: TunnelCard, measure: Measure) -> Null:
+def _null(card: TunnelCard, figure: str) -> Null:
     """What a network gets that uses nothing of the sequence, or knows what was stored and not where."""
-    if measure is MEASURES["accuracy"]:
+    if figure == "accuracy_where_certain":
         name, value = "one of the stored values at random", 1 / int(card.parameters["n_pairs"])
     else:
-        name, value = "uniform over the answers", card.baselines["uniform"][measure.figure]
+        name, value = "uniform over the answers", card.baselines["uniform"][figure]
     return Null(name, value, (value, value))
 
 

@@ -129,15 +129,13 @@ def _distances(arm: Arm, curve: LearningCurve, start: Start, least: float, unifo
         (f"entropy_gap_{arm.name}", gap, np.full(len(gap), uniform - least), "mean predictive entropy at the end "
          "above H(Y_t | Y_t-1)"),
     ):  # fmt: skip
-        found[name] = _mean_scalar(values, against, f"{meaning}: {arm.meaning}")
+        band = float(against.min()), float(against.max())
+        null = Null("uniform prediction (range over seeds)", float(against.mean()), band)
+        found[name] = scalar_over_seeds(
+            replace(t_mean(values), p=np.nan),  # the null is another than 0
+            "bits", null, len(values), f"{meaning}: {arm.meaning}", method="t over seeds", alike="a seed diverged",
+        )  # fmt: skip
     return found
-
-
-def _mean_scalar(values: np.ndarray, uniform: np.ndarray, meaning: str) -> Scalar:
-    band = float(uniform.min()), float(uniform.max())
-    null = Null("uniform prediction (range over seeds)", float(uniform.mean()), band)
-    found = replace(t_mean(values), p=np.nan)  # the null is another than 0
-    return scalar_over_seeds(found, "bits", null, len(values), meaning, method="t over seeds", alike="a seed diverged")
 
 
 _ARM_UNITS = {
