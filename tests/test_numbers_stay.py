@@ -1,9 +1,9 @@
-"""Numbers stay what they were, whichever module a change was made in: see `numbers.py`."""
+"""Numbers stay what they were, whichever module a change was made in: see `held_numbers.py`."""
 
 import numpy as np
 import pytest
 
-from tests.numbers import CASES, STORIES, Sums, sums, written
+from tests.held_numbers import CASES, STORIES, Sums, sums, written
 
 CLOSE = 2e-5
 

@@ -1,8 +1,8 @@
 """Numbers that the package gives on small data, in short, as `numbers.csv` holds them: every number of every probe,
 and what tasks, programs, training, edits, lenses and maps compute.
 
-    python -m tests.numbers [CASE ...]    # where numbers are meant to move: writes numbers.csv anew; read its diff
-    python -m tests.numbers --widen       # the same code on another machine: keeps the numbers, lets them move so far
+    python -m tests.held_numbers [CASE ...]    # where numbers are meant to move: writes numbers.csv anew; read its diff
+    python -m tests.held_numbers --widen       # the same code on another machine: keeps the numbers, lets them move so far
 
 Probes read noise, trained networks on their tasks, with every edit, and texts. Of each array a row says how many finite
 numbers it has, their sum weighted by place, their norm, and by how much these two move where torch and BLAS compute as
@@ -296,7 +296,7 @@ def written(case: str) -> Written:
 
 def measured(case: str) -> Written:
     """The same now, in a process a processor; what another processor has not is left out."""
-    command = [sys.executable, "-m", "tests.numbers", "--here", case]
+    command = [sys.executable, "-m", "tests.held_numbers", "--here", case]
     here, *others = [
         json.loads(subprocess.check_output(command, env=os.environ | processor, cwd=ROOT)) for processor in PROCESSORS
     ]
