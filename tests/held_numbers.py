@@ -1,8 +1,8 @@
 """Numbers that the package gives on small data, in short, as `numbers.csv` holds them: every number of every probe,
 and what tasks, programs, training, edits, lenses and maps compute.
 
-    python -m tests.held_numbers [CASE ...]    # where numbers are meant to move: writes numbers.csv anew; read its diff
-    python -m tests.held_numbers --widen       # the same code on another machine: keeps the numbers, lets them move so far
+    python -m tests.held_numbers [CASE ...]   # where numbers are meant to move: writes numbers.csv anew; read its diff
+    python -m tests.held_numbers --widen      # the same code on another machine: keeps the numbers, gives them room
 
 Probes read noise, trained networks on their tasks, with every edit, and texts. Of each array a row says how many finite
 numbers it has, their sum weighted by place, their norm, and by how much these two move where torch and BLAS compute as
