@@ -103,8 +103,8 @@ class Causal(Probe):
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {value} more than removing matched "
             "directions does.",
-            "Removing it alters {place} by {change_size} of their length and changes the prediction (KL) by {kl}. "
-            "Removing another direction that alters them as much changes it by {controls} on average; if the model "
+            "Removing it alters {place} by {change_size} of the length and changes the prediction (KL) by {kl}. "
+            "Removing another direction that alters as much changes it by {controls} on average; if the model "
             "used the direction, its removal would change the prediction more than that of nearly all such directions. "
             "For scale: removing the ten largest principal axes changes it by {top_kl}.",
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {size} less than removing matched "
