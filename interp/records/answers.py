@@ -173,9 +173,8 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
         sentence = _with_twins(chosen.format_map(values), h)
-    outside = _outside(said, h)
-    change = f"{outside}{_change(said, h, verdict)}"
-    return Answer(said.question.format_map(values), verdict, sentence, change, h, is_beside="only one" in outside)
+    change = f"{_outside(said, h)}{_change(said, h, verdict)}"
+    return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
 
 
 def _verdict(said: Sentences, h: Headline) -> Verdict:
@@ -264,12 +263,19 @@ def _kept(s: Scalar) -> str:
     return " (above 0, because this keeps what position predicts)" * is_above
 
 
+def _side(h: Headline) -> str:
+    """The side of the band of its null on which a number lies that is called no different; else empty."""
+    s = h.scalar
+    if h.without_controls != "within" or s.null is None:
+        return ""
+    return "above" if s.value > s.null.band[1] else "below" if s.value < s.null.band[0] else ""
+
+
 def _outside(said: Sentences, h: Headline) -> str:
     """Why a number outside the band of its null is called no different from it; empty where it is not so."""
-    s = h.scalar
-    if h.without_controls != "within" or s.null is None or s.null.band[0] <= s.value <= s.null.band[1]:
+    s, side = h.scalar, _side(h)
+    if not side:
         return ""
-    side = "above" if s.value > s.null.band[1] else "below"
     if side != said.expected:
         return f"The value lies {side} the range of the baseline; only one {said.expected} it would speak for “Yes”. "
     if s.p is None or s.unasked_side:

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from interp.findings import ALPHA
+from interp.findings import Scalar
 from interp.formatting import short, with_unit
 from interp.records.labels import label
-from interp.statistics.intervals import count_band
 from interp.table import Table
 
 from ..page import about
@@ -25,23 +24,21 @@ _Finding = tuple[int, tuple[str, ...], str, bool]
 """Which of `_BEGUN`, the groups, what they are compared with, and whether a control says otherwise."""
 
 
-def in_words(compared: Compared, differences: Table, answered: Table) -> str:
+def in_words(compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar) -> str:
     """`3 of 9 numbers of b differ from those of a (by chance: about 0.45).`, then `- Higher in b: share (3 against 1).`
 
-    A line a finding, of the numbers that answer questions; what differs alike shares one. Runs that read other prompts
-    than their reference are told last and apart: where there are others, they do not count.
+    A line a finding, of the numbers that answer questions; what differs alike shares one. `moved` counts what differs
+    in `groups`; further groups, which read other prompts, are told last.
     """
-    others = [group for group, against in compared.against.items() if against]
-    groups = on_the_same_prompts(compared, differences) or others
-    apart = [group for group in others if group not in groups]
-    n_moved, n = _counted(differences, groups)
+    apart = [group for group, against in compared.against.items() if against and group not in groups]
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
     whose = f"{about.listed(groups)} {'do' if len(groups) > 1 else 'does'}, on the same prompts: " if apart else ""
     of = "" if apart else f" of {about.listed(groups)}"
-    begun = f"{whose}{n_moved} of {n} numbers{of} differ from those of {references}"
-    found = _findings(compared, differences, answered, groups) if n and n_moved > count_band(n, ALPHA)[1] else []
-    lines = [f"{begun} (by chance: about {short(ALPHA * n)}).{_WHICH if found else ''}"]
-    for (kind, mine, _, turns), numbers in found[:N_FINDINGS]:
+    by_chance = short(0.0 if moved.null is None else moved.null.value)
+    begun = f"{whose}{moved.value:.0f} of {moved.n} numbers{of} differ from those of {references}"
+    told = _findings(compared, found["differences"], found["answers"], groups) if moved.standing() == "above" else []
+    lines = [f"{begun} (by chance: about {by_chance}).{_WHICH if told else ''}"]
+    for (kind, mine, _, turns), numbers in told[:N_FINDINGS]:
         where = f"{_BEGUN[kind].format(about.listed([*mine]))}: "
         lines += [f"{each}." for each in (numbers[:N_NAMED] if turns else [where + "; ".join(numbers[:N_NAMED])])]
     if apart:
@@ -50,18 +47,12 @@ def in_words(compared: Compared, differences: Table, answered: Table) -> str:
     return "\n".join(lines)
 
 
-def on_the_same_prompts(compared: Compared, differences: Table) -> list[str]:
-    """The groups with tested differences that read the prompts of their reference, and no others."""
-    read = {group: [run.record.prompts.get("hash") for run in runs] for group, runs in compared.groups.items()}
-    judged = (row for row in differences.rows() if row["verdict"] in JUDGED)
-    return [*dict.fromkeys(row["group"] for row in judged if read[row["group"]] == read[row["against"]])]
-
-
-def _counted(differences: Table, groups: Iterable[str]) -> tuple[int, int]:
-    """How many headline numbers of these groups differ, of how many tested ones."""
-    rows = (row for row in differences.rows() if row["is_headline"] and row["group"] in groups)
-    verdicts = [row["verdict"] for row in rows if row["verdict"] in JUDGED]
-    return verdicts.count("moved"), len(verdicts)
+def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
+    """The groups with tested differences that read the prompts of their reference; where there are none, all."""
+    apart = about.on_other_prompts(found)
+    tested = {row["group"] for row in found["differences"].rows() if row["verdict"] in JUDGED}
+    every = [group for group, against in compared.against.items() if against]
+    return [group for group in every if group in tested - apart] or every
 
 
 def _findings(

@@ -22,7 +22,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table
 
-from .lead import JUDGED, in_words, on_the_same_prompts
+from .lead import JUDGED, comparable, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
 
@@ -56,14 +56,15 @@ class Comparison(Study):
         """Opens the records and compares them; there is nothing to keep while it is unfinished."""
         compared = open_compared(self.runs, self.labels, self.groups, self.against, progress)
         found = tables(compared)
-        differences = found["differences"]
+        differences, groups = found["differences"], comparable(compared, found)
+        moved = n_moved(differences, groups)
         return Findings(
             probe=self.name,
-            scalars={"n_moved": n_moved(differences, on_the_same_prompts(compared, differences))},
+            scalars={"n_moved": moved},
             tables={name: table for name, table in found.items() if table.n_rows},
             notes=tuple(_notes(compared, differences)),
             headline=("n_moved",),
-            facts={"n_moved": in_words(compared, differences, found["answers"])},
+            facts={"n_moved": in_words(compared, found, groups, moved)},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -80,13 +81,10 @@ class Comparison(Study):
         return shlex.join(words)
 
 
-def n_moved(differences: Table, on: Sequence[str]) -> Scalar:
-    """How many headline differences leave out 0, beside how many 95 % intervals do by chance.
-
-    Of the groups `on` the same prompts as their reference; where there are none, of all.
-    """
+def n_moved(differences: Table, groups: Sequence[str]) -> Scalar:
+    """How many headline differences of these groups leave out 0, beside how many 95 % intervals do by chance."""
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
-    judged = judged.where(np.isin(judged["group"], on)) if on else judged
+    judged = judged.where(np.isin(judged["group"], groups))
     n = judged.n_rows
     low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
     null = Null("what chance alone would give if the numbers were independent", ALPHA * n, (low, high))

@@ -10,6 +10,7 @@ from interp.findings import Scalar
 from interp.formatting import of_clusters, p_equals, printable, short, short_name
 from interp.records.record import RunRecord
 from interp.running.spec import RunSpec
+from interp.table import Table
 
 MODEL_FIELDS: Mapping[str, str] = {
     "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",
@@ -68,21 +69,24 @@ def _sizes(record: RunRecord) -> str:
 def references(record: RunRecord) -> dict[str, list[str]]:
     """The references of a comparison, each with the groups that are compared with it; nothing of other studies."""
     found = record.findings.get("comparison")
-    held = found.tables.get("differences") if found else None
+    return _references(found.tables) if found else {}
+
+
+def _references(tables: Mapping[str, Table]) -> dict[str, list[str]]:
+    held = tables.get("differences")
     pairs = {} if held is None else dict.fromkeys(zip(held["group"], held["against"], strict=True))
     return {ref: [group for group, other in pairs if other == ref] for _, ref in pairs if ref}
 
 
-def on_other_prompts(record: RunRecord) -> set[str]:
-    """The groups of a comparison that read other prompts than their reference."""
-    tables = record.findings["comparison"].tables
+def on_other_prompts(tables: Mapping[str, Table]) -> set[str]:
+    """The groups of a comparison, by its tables, that read other prompts than their reference."""
     held = tables["settings"].rows() if "settings" in tables else ()
     read = {row["run"]: row["value"] for row in held if row["setting"] == "prompts.hash"}
     runs: dict[str, set[str]] = {}
     for row in tables["numbers"].rows():
         runs.setdefault(row["group"], set()).add(row["run"])
     prompts = {group: {read.get(run) for run in mine} for group, mine in runs.items()}
-    return {each for ref, mine in references(record).items() for each in mine if prompts[each] != prompts[ref]}
+    return {each for ref, mine in _references(tables).items() for each in mine if prompts[each] != prompts[ref]}
 
 
 def _runs(record: RunRecord) -> list[tuple[str, str, str]]:
