@@ -9,6 +9,7 @@ from interp.statistics.intervals import PLAIN, t_half_width, t_quantile
 from interp.statistics.jackknife import standard_error
 from interp.statistics.ratio import ratio
 
+from ..measures.nuisances import Design
 from .clusters import Clusters, Gathered
 from .quantities import ROWS, SET
 from .readout import N_SUBSPACES, Reading, Setting, Shares
@@ -37,14 +38,21 @@ def component_estimates(share: Shares, setting: Setting) -> Estimates:
     return Estimates.shares(share.errors, share.totals, setting.weights, exchanged=share.by_component[1:])
 
 
-def position_estimate(reading: Reading, setting: Setting) -> Estimates:
-    """R² of position alone: a baseline that every place shares."""
-    words = {"positions": ", ".join(setting.position_names) or "position"}
-    errors, totals = (part.totals.sum(axis=1, keepdims=True) for part in (reading.beyond, reading.kept))
-    if not setting.position_names or totals.sum() == 0:
-        why = still(setting.belief) if setting.position_names else "the position does not vary"
+def baseline_estimate(design: Design, setting: Setting) -> Estimates:
+    """R² of least squares on position, or on position and token, alone: a baseline that every place shares."""
+    folds, truth = setting.folds, setting.belief.values
+    errors, totals = np.empty((2, len(truth)))
+    for fold in range(folds.n):
+        held, fitted = folds.rows(fold), np.flatnonzero(folds.code != fold)
+        told = design.values[held] @ np.linalg.pinv(design.values[fitted]) @ truth[fitted]
+        errors[held] = np.square(truth[held] - told).sum(axis=1)
+        totals[held] = np.square(truth[held] - truth[fitted].mean(axis=0)).sum(axis=1)
+    words = {"positions": ", ".join(design.names)}
+    if not design.names or not setting.belief.varies.any():
+        why = still(setting.belief) if design.names else "neither position nor last token varies"
         return Estimates(np.array([np.nan]), why=why, words=words)
-    return Estimates.shares(errors, totals, setting.weights, words=words)
+    by_unit = (np.bincount(setting.code, each)[:, None] for each in (errors, totals))
+    return Estimates.shares(*by_unit, setting.weights, words=words)
 
 
 def selectivity_estimates(readings: Sequence[Reading], setting: Setting) -> Estimates:

@@ -41,8 +41,8 @@ from ..measures.target import OWN_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
 from .clusters import gather, make_clusters
 from .estimates import (
+    baseline_estimate,
     component_estimates,
-    position_estimate,
     score_estimates,
     selectivity_estimates,
     share_estimates,
@@ -102,8 +102,8 @@ class Belief(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s, "
-            "and {r2_beyond_position} of what is left after position.",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s "
+            "(the last token and position alone: {token_r2}), and {r2_beyond_position} of what is left after position.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
             limit="A wind tunnel is trained to predict it, so a high share in the last layer is expected there; the "
             "figure over depth shows the layers before. The model's output, which is not linear in its activations, "
@@ -193,7 +193,8 @@ class Belief(Probe):
         by_place = self._by_place(places, readings, pool, setting)
         by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}
         by_place = {name: replace(of, about={**counted.everywhere, **of.about}) for name, of in by_place.items()}
-        alone = {"position_r2": position_estimate(readings[primary], setting)}
+        alone = {"position_r2": baseline_estimate(setting.position, setting)}
+        alone["token_r2"] = baseline_estimate(setting.token, setting)
         if self.target is None:
             alone["output_tvd"] = self._output(base, setting)
         alone = {name: replace(of, about=counted.about()) for name, of in alone.items()}
@@ -235,7 +236,7 @@ class Belief(Probe):
         clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
         gathered = [gather(place.points, clusters) for place in places]
         unread = still(setting.belief)
-        is_left = setting.belief.rank > 0 and len(setting.position_names) > 0
+        is_left = setting.belief.rank > 0 and len(setting.position.names) > 0
         beyond = f"position predicts {setting.belief.slots['belief']} exactly" if is_left else unread
         return {
             "r2": share_estimates([r.kept for r in readings], setting, unread),
@@ -321,7 +322,7 @@ class Belief(Probe):
         ]  # fmt: skip
         if n_still:
             notes.append(f"{n_still} of {n_components} components never vary and count for nothing.")
-        if not setting.position_names:
+        if not setting.position.names:
             notes.append("Position does not vary between rows: r2_beyond_position is r2.")
         return tuple(notes)
 

@@ -83,6 +83,11 @@ QUANTITIES = Quantities(
             "Share of the variance of {belief} that {positions} alone predicts: what a readout reaches without "
             "evidence.", _BASELINE, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing",
         ),
+        "token_r2": Quantity(
+            "fraction",
+            "Share of the variance of {belief} that {positions} alone predict: what a readout reaches from the last "
+            "token, without those before it.", _BASELINE, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing",
+        ),
         "output_tvd": _score(
             "fraction",
             "Mean total variation between the exact posterior and the model's prediction over its outcomes: how much "

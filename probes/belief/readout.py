@@ -21,7 +21,7 @@ from interp.statistics.ridge import PrincipalForm
 from interp.table import Table
 
 from ..measures.cloud import Cloud
-from ..measures.nuisances import nuisance_design
+from ..measures.nuisances import Design, nuisance_design
 from .folds import CrossValidated, Folds, Pressed, cross_validate, deal, press
 from .target import ExactBelief
 
@@ -39,8 +39,8 @@ class Setting:
     """What all places share.
 
     `targets` are the beliefs that are read, fold by fold, `[held, group · component]`: the belief, its control tasks,
-    then exchanges; `followed` are the belief and its control tasks at all rows. `positions` is the design of what
-    position tells; `position_names` is empty where it does not vary. `weights` resample prompts by whole clusters;
+    then exchanges; `followed` are the belief and its control tasks at all rows. `position` is the design of what
+    position tells, `token` of what the last token tells too. `weights` resample prompts by whole clusters;
     `code` says which prompt a row belongs to.
     """
 
@@ -49,8 +49,8 @@ class Setting:
     targets: tuple[Float[np.ndarray, "_held target"], ...]
     followed: Float[np.ndarray, "row followed"]
     n_groups: int
-    positions: Float[np.ndarray, "row column"]
-    position_names: tuple[str, ...]
+    position: Design
+    token: Design
     orders: Int[np.ndarray, "permutation row"]
     code: Int[np.ndarray, " row"]
     weights: Int[np.ndarray, "resample unit"]
@@ -71,10 +71,8 @@ def make_setting(
     names, first, code = np.unique(pool.prompts, return_index=True, return_inverse=True)
     folds = deal(pool.units, rng)
     known = pool.rows
-    position = Table({c: known[c] for c in ("prompt", "position", "length")},
-                     {c: known.units[c] for c in ("prompt", "position", "length")})  # fmt: skip
-    design = nuisance_design(position)
-    told = design.predicted(belief.values)
+    position, token = nuisance_design(known, ()), nuisance_design(known, ("token",))
+    told = position.predicted(belief.values)
     orders = shuffles(pool.units, n_permutations, rng)
     controls = _control_tasks(known, belief.values, bool(len(names) < known.n_rows), rng)
     followed = np.concatenate([belief.values[:, None], controls], axis=1).reshape(known.n_rows, -1)
@@ -84,8 +82,7 @@ def make_setting(
     )
     weights = bootstrap_weights(pool.units[first], None, n_bootstrap, rng)
     return Setting(
-        belief, folds, targets, followed, 1 + N_CONTROLS + n_permutations, design.values, design.names, orders, code,
-        weights,
+        belief, folds, targets, followed, 1 + N_CONTROLS + n_permutations, position, token, orders, code, weights,
     )  # fmt: skip
 
 
@@ -154,10 +151,11 @@ def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng:
     points, directions = _narrowed(raw - centre)
     width, folds = setting.n_components, setting.folds
     n_followed = 1 + N_CONTROLS
-    parts = press(folds, setting.positions, points, setting.targets)
-    beyond = cross_validate(folds, parts, setting.positions, points, setting.n_groups, 1)
+    position = setting.position.values
+    parts = press(folds, position, points, setting.targets)
+    beyond = cross_validate(folds, parts, position, points, setting.n_groups, 1)
     # the constant is in the span of every design, so that a pressed row knows what its entry is
-    constant = np.linalg.pinv(setting.positions) @ setting.mean
+    constant = np.linalg.pinv(position) @ setting.mean
     parts = [Pressed(part.design @ constant, part.points, part.targets, part.beyond) for part in parts]
     kept = cross_validate(folds, parts, setting.mean, points, setting.n_groups, n_followed)
     errors, totals = _by_unit(setting, kept, n_followed)

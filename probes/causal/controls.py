@@ -64,6 +64,10 @@ class Edited:
         """Mean square of the change when the axis is removed: ⟨(x·a)²⟩ ‖d‖²."""
         return float(axis.covector @ self.moments @ axis.covector * (axis.displacement @ axis.displacement))
 
+    def dose(self, frame: Float[np.ndarray, "axis feature"], axis: Axis) -> float:
+        """The share of the coordinates along an orthonormal frame whose removal changes as much as the axis' does."""
+        return float(np.sqrt(self.removed(axis) / np.trace(frame @ self.moments @ frame.T)))
+
 
 @dataclass(frozen=True)
 class Matched:

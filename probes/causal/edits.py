@@ -9,6 +9,7 @@ One intervention edits one layer or several together, each along its own axis. I
     principal i, gaussian i     other principal axes, and directions distributed as the data: removed
     top n, resample             positive controls: the first n principal axes removed, and all head outputs of the
                                 layers replaced by another prompt's
+    matched_top                 the first n principal axes at the dose at which they change as much as the axis does
 
 Removal puts a coordinate to its mean over the edited positions (`fill="mean"`: all that is taken out is variance) or
 to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched in mean square).
@@ -70,7 +71,7 @@ class Name:
 
 BASELINE = "baseline"
 
-_COMPARED = {BASELINE, "axis", "control", "random", "top", "resample"}
+_COMPARED = {BASELINE, "axis", "control", "random", "top", "matched_top", "resample"}
 """First words of the subjects of which every readout is shown; of others the change of the prediction alone."""
 
 
@@ -80,8 +81,8 @@ def n_compared(n_controls: int, has_heads: bool) -> int:
 
 
 def n_whole(n_controls: int, has_heads: bool, is_refitted: bool) -> int:
-    """How many conditions of an intervention are compared on every readout: the axis, controls, random directions."""
-    return 1 + n_compared(n_controls, has_heads) + is_refitted * min(n_controls, N_RANDOM)
+    """How many conditions of an intervention are compared on every readout: the axis, controls, principal axes."""
+    return 2 + n_compared(n_controls, has_heads) + is_refitted * min(n_controls, N_RANDOM)
 
 
 def n_conditions(doses: Sequence[float], n_controls: int, has_heads: bool, is_refitted: bool) -> int:
@@ -163,6 +164,10 @@ class Intervention:
         for i in range(len(self.places[0].gaussian)):
             frames[f"gaussian {i}"] = [p.gaussian[i : i + 1] for p in self.places]
         frames["top"] = [_principal(p, N_TOP) for p in self.places]
+        if all(map(len, frames["top"])):
+            found["matched_top"] = [
+                Cut(f, f, p.edited.dose(f, p.axis)) for f, p in zip(frames["top"], self.places, strict=True)
+            ]
         return found | {name: [Cut(f, f) for f in of] for name, of in frames.items() if all(map(len, of))}
 
     def _matched(self) -> dict[str, list[Matched]]:
@@ -177,6 +182,8 @@ class Intervention:
             yield self.removed("axis", dose)
         yield from self._kept_and_shifted("axis")
         yield from self.compared(n_controls)
+        if "matched_top" in self.cuts:
+            yield self.removed("matched_top")
         for i in range(min(N_CLOUD, n_controls)):
             for dose in doses:
                 if dose != 1:

@@ -63,8 +63,8 @@ def resampled(rows: Float[np.ndarray, "place value_and_resamples"], why: str = "
 class Effect:
     """The effect of one intervention on one readout, and those of its controls.
 
-    `moved` is edited minus unedited of every edit, by its kind (`axis`, `control`, `random`, `top`, `resample`): of all
-    prompts, then of the same resamples of them. `clusters` are those of the prompts.
+    `moved` is edited minus unedited of every edit, by its kind (`axis`, `control`, `random`, `top`, `matched_top`,
+    `resample`): of all prompts, then of the same resamples of them. `clusters` are those of the prompts.
     """
 
     on: str
@@ -168,7 +168,7 @@ class Effects:
 
 
 def _effect(under: Mapping[str, Readout], name: Name, readout: str, weights: np.ndarray) -> Effect:
-    others = {subject: str(replace(name, subject=subject)) for subject in ("top", "resample")}
+    others = {subject: str(replace(name, subject=subject)) for subject in ("top", "matched_top", "resample")}
     kinds = {
         "axis": [str(name)], "control": controls_of(under, name), "random": _numbered(under, name, "random"),
         **{subject: [key] * (key in under) for subject, key in others.items()},

@@ -51,7 +51,8 @@ def told(found: Estimates, about: Mapping[str, Any], **words: str) -> Estimates:
 def _beside(effect: Effect) -> dict[str, Estimates]:
     """The primary readout beside random directions and positive controls, as far as these were run."""
     rows = {
-        "kl_beyond_random": effect.beyond("random"), "top_kl": effect.by("top"), "resample_kl": effect.by("resample"),
+        "kl_beyond_random": effect.beyond("random"), "top_kl": effect.by("top"),
+        "matched_top_kl": effect.by("matched_top"), "resample_kl": effect.by("resample"),
         "kl_of_resample": ratio(effect.by("axis"), effect.by("resample")),
     }  # fmt: skip
     found = {name: resampled(row[None]) for name, row in rows.items() if np.isfinite(row[0])}

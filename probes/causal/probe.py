@@ -8,7 +8,8 @@ exact posterior where there is one, surprise at ordinary text, calibration on ev
 A cut does something in any direction. So the same is done to axes fitted by the same procedure to entropies that were
 permuted between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
 among them; to random directions of equal variance and other principal axes; and to the ten loudest directions at once
-and to whole head outputs, which show what a cut can do here. The first principal axis does not depend on the entropies:
+(removed, and changed as much as the axis' removal does) and to whole head outputs, which show what an edit can do here.
+The first principal axis does not depend on the entropies:
 its controls are random directions, and it has no p.
 
 Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
@@ -103,10 +104,9 @@ class Causal(Probe):
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {value} more than removing matched "
             "directions does.",
-            "Removing it alters {place} by {change_size} of the length and changes the prediction (KL) by {kl}. "
-            "Removing another direction that alters as much changes it by {controls} on average; if the model "
-            "used the direction, its removal would change the prediction more than that of nearly all such directions. "
-            "For scale: removing the ten largest principal axes changes it by {top_kl}.",
+            "Removing it alters {place} by {change_size} of the length and changes the prediction (KL) by {kl}; "
+            "removing matched directions, which alters them as much, changes it by {controls} on average. For scale: "
+            "an equal change along the ten largest principal axes changes it by {matched_top_kl}.",
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {size} less than removing matched "
             "directions does.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",

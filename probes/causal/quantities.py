@@ -29,7 +29,7 @@ READOUTS = {
 _HEADLINES = ("kl", "entropy_moved", "later_r2", "posterior_kl", "loss", "slope")
 _METHOD = "percentile bootstrap over the {drawn}s that were run, axis and controls held fixed"
 _STILL = "no resample of the prompts differs"
-_AMONG = "each of {n} controls compared with the others"
+_AMONG = "each of {n} matched directions compared with the others"
 _POSITIVE = "a positive control: how much a removal can do here at all"
 _MATCHED = "{n} controls matched in removed variance"
 _BY_TABLE = "one axis and one set of prompts: `conditions` and `controls` give the others"
@@ -47,7 +47,7 @@ def _effect(readout: str) -> Quantity:
 
 def _beyond(readout: str) -> Quantity:
     unit, meaning = READOUTS[readout]
-    control = Control("beyond random directions of equal variance", "kl_beyond_random", essential=False)
+    control = Control("beyond random directions that alter as much", "kl_beyond_random", essential=False)
     return _number(
         unit, f"Removing the axis: {meaning}, minus the mean of its matched controls.", _AMONG, asks="either",
         p_over="" if readout == PRIMARY else "readouts and interventions", is_headline=readout in _HEADLINES,
@@ -80,6 +80,12 @@ QUANTITIES = Quantities(
         ),
         "top_kl": _number(
             "bits", "KL of removing the first ten principal axes: how much a removal can do here.", _POSITIVE
+        ),
+        "matched_top_kl": _number(
+            "bits",
+            "KL of a change along the first ten principal axes that is as large as that of removing the axis: how much "
+            "a change of this size can do here.",
+            "a positive control: how much a change of this size can do here",
         ),
         "resample_kl": _number(
             "bits",

@@ -92,7 +92,7 @@ def conditions_table(under: Mapping[str, Readout], weights: Int[np.ndarray, "res
     read = [under[str(name)] for name in names]
     columns = {
         "layers": np.array([words(name.layers) for name in names]),
-        "subject": np.array(["top ten" if name.subject == "top" else name.subject for name in names]),
+        "subject": np.array([_SUBJECTS.get(name.subject, name.subject) for name in names]),
         "edit": np.array([name.how for name in names]), "dose": np.array([name.dose for name in names]),
         **_moved(under, names, weights), "change_size": np.array([one["size"].mean() for one in read]),
         "variance_share": np.array([one["variance_share"].mean() for one in read]),
@@ -102,6 +102,7 @@ def conditions_table(under: Mapping[str, Readout], weights: Int[np.ndarray, "res
     return QUANTITIES.table(columns, CONDITIONS)
 
 
+_SUBJECTS = {"top": "top ten", "matched_top": "top ten, matched"}
 _NOT_SHOWN = {BASELINE, "control", "random"}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from interp.probes.belief.clusters import Clusters, Gathered, gather, make_clusters
 from interp.probes.belief.estimates import (
-    position_estimate,
+    baseline_estimate,
     score_estimates,
     selectivity_estimates,
     silhouette_estimates,
@@ -292,7 +292,7 @@ def test_exchanged_beliefs_are_other_sequences_at_the_same_position():
     belief = rng.dirichlet(np.ones(3), n * per)
     points, length = rng.standard_normal((n * per, 4)), np.full(n * per, 9)
     _, setting = setting_of(points, belief, n_scored=per, n_permutations=5, length=length)
-    assert setting.position_names == ("position (3 levels)",)
+    assert setting.position.names == ("position (3 levels)",)
     for fold in range(setting.folds.n):
         rows = setting.folds.rows(fold)
         groups = setting.targets[fold].reshape(len(rows), setting.n_groups, 3)
@@ -548,11 +548,32 @@ def test_selectivity_is_the_share_above_that_of_control_tasks():
     assert found.null[:, 0] == pytest.approx([null.mean(), -half, half], abs=1e-12)
 
 
-def test_position_alone_tells_what_is_not_left_beyond_it():
-    setting = replace(made_setting(), position_names=("position (3 levels)",))
-    assert position_estimate(made_reading(setting), setting).value == pytest.approx(1 - 1 / 3)
-    nameless = replace(setting, position_names=())
-    assert np.isnan(position_estimate(made_reading(setting), nameless).value).all()
+@pytest.mark.parametrize(("of_position", "of_token"), [(1, 0), (0, 1), (1, 1), (0, 0)])
+def test_baselines_are_the_shares_that_position_and_token_hold(of_position, of_token):
+    rng = np.random.default_rng(0)
+    n, per = 300, 4
+    place, token = np.tile(np.arange(per), n), rng.integers(0, 6, n * per)
+    parts = rng.standard_normal((per, 3))[place], rng.standard_normal((6, 3))[token], rng.standard_normal((n * per, 3))
+    parts = [
+        (part - part.mean(axis=0)) / np.sqrt(np.square(part - part.mean(axis=0)).sum(axis=1).mean()) for part in parts
+    ]
+    belief = of_position * parts[0] + of_token * parts[1] + parts[2]  # noise has a variance of one, too
+    _, setting = setting_of(parts[2], belief, n_scored=per, n_permutations=5, length=np.full(n * per, 9), token=token)
+    of_all = of_position + of_token + 1
+    by_position, by_token = (baseline_estimate(each, setting) for each in (setting.position, setting.token))
+    assert by_position.value == pytest.approx(of_position / of_all, abs=0.03)
+    assert by_token.value == pytest.approx((of_position + of_token) / of_all, abs=0.03)
+    assert [name.split(" (")[0] for name in setting.token.names] == ["position", "last token"]
+    low, high = by_token.interval_at(0)
+    assert low < by_token.value < high < low + 0.1
+
+
+def test_a_baseline_of_nothing_that_varies_says_so():
+    rng = np.random.default_rng(0)
+    columns = {"length": np.full(40, 9), "position": np.full(40, 8), "token": np.full(40, 2)}
+    _, setting = setting_of(rng.standard_normal((40, 3)), rng.dirichlet(np.ones(3), 40), **columns)
+    found = baseline_estimate(setting.token, setting)
+    assert np.isnan(found.value).all() and found.why_at(0) == "neither position nor last token varies"
 
 
 def test_random_subspaces_have_the_interval_of_their_mean():

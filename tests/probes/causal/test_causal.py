@@ -449,6 +449,16 @@ def test_controls_take_out_as_much_as_the_axis_in_the_passes_themselves(shipped)
     assert matching["measured_lowest"][0] < matching["measured"][0] < matching["measured_highest"][0]
 
 
+def test_ten_principal_axes_are_changed_as_much_as_the_removal_changes_and_do_more(shipped):
+    found = shipped.findings["causal"]
+    table = found.tables["conditions"]
+    size = dict(zip(table["subject"][table["dose"] == 1], table["change_size"][table["dose"] == 1], strict=True))
+    assert size["top ten, matched"] == pytest.approx(found["change_size"].value, rel=0.05) and size["top ten"] > 0.8
+    kl = dict(zip(table["subject"], table["kl"], strict=True))
+    assert found["matched_top_kl"].value == kl["top ten, matched"] < found["top_kl"].value == kl["top ten"]
+    assert found["matched_top_kl"].interval[0] > 0
+
+
 def test_removal_costs_distance_from_the_exact_posterior(shipped):
     found = shipped.findings["causal"]
     assert found["posterior_kl"].value == pytest.approx(found["kl"].value, rel=0.3), "it was near the posterior before"
