@@ -75,10 +75,11 @@ class Answer:
         return "; ".join(part for part in (interval, baseline, likely, s.n_text, held) if part)
 
 
-def answers(record: RunRecord, model: str = "") -> tuple[Answer, ...]:
+def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple[Answer, ...]:
     """Every probe's answers, in the order of the questions; a probe that declares none has its headline numbers.
 
-    `model` is what the model is called in them, by default its name.
+    `model` is what the model is called in them, by default its name. Where several numbers answer one question, the
+    first is taken, or `every` one.
     """
     judged = headlines(record.findings)
     model = model or short_name(str(record.model.get("name") or "the model"))
@@ -87,7 +88,7 @@ def answers(record: RunRecord, model: str = "") -> tuple[Answer, ...]:
         mine = [h for h in judged if h.probe == probe]
         parameters, n_layers = record.parameters.get(probe, {}), record.model.get("n_layers") or 0
         unit = str(record.prompts.get("unit") or "prompt")
-        said = [*_declared(findings, mine, parameters, model, n_layers, unit)]
+        said = [*_declared(findings, mine, parameters, model, n_layers, unit, every)]
         found += said or [(_LAST, number(h)) for h in mine]
     return tuple(answer for _, answer in sorted(found, key=lambda each: each[0]))
 
@@ -112,16 +113,17 @@ def number(h: Headline) -> Answer:
 
 
 def _declared(
-    findings: Findings, judged: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int, unit: str
-) -> Iterator[tuple[int, Answer]]:
-    """The answers that a probe declares: of each question the first whose number is a headline."""
+    findings: Findings, judged: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int, unit: str,
+    every: bool,
+) -> Iterator[tuple[int, Answer]]:  # fmt: skip
+    """The answers that a probe declares: of each question the first whose number is a headline, or `every` one."""
     cls = _class_of(findings.probe)
     usual = {} if cls is None else {f.name: f.default for f in fields(cls)}
     column, asked = parameters.get("target", usual.get("target")), set()
     for said in cls.sentences if cls else ():
         names = {name.format(column=column) for name in said.numbers}
         h = next((h for h in judged if h.name in names), None)
-        if h is not None and said.question not in asked:
+        if h is not None and (every or said.question not in asked):
             asked.add(said.question)
             target = said.target if column == usual.get("target") else f"“{column}”"
             words = {"model": model, "target": target, "place": _place(parameters, n_layers), "unit": unit}
@@ -157,13 +159,14 @@ def _class_of(probe: str) -> type[Question] | None:
 
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
     values = defaultdict(lambda: DASH, words)
-    for name, s in findings.scalars.items():
-        is_nothing = s.unit == "bits" and 0 < abs(s.value) < _LEAST_BITS
-        values[name] = _value(s) + _NOTHING * is_nothing  # too small to matter to a prediction, however sure it is
+    own = h.name.removesuffix(_BEYOND_CONTROLS)
+    values |= {name: _value(s) for name, s in findings.scalars.items()}
+    whole = findings.scalars.get(own, h.scalar)
+    is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
+    values[own] = _value(whole) + _NOTHING * is_nothing  # too small to matter to a prediction, however sure it is
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": findings.facts.get(h.name, "")}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
-    whole = findings.scalars.get(h.name.removesuffix(_BEYOND_CONTROLS), h.scalar)
     values["controls"] = with_unit(short(whole.value - h.scalar.value), whole.unit)
     verdict = _verdict(said, h)
     if h.objections:

@@ -13,10 +13,10 @@ from ..page.sections import KEY, said_and_shown
 from .runs import Compared
 
 JUDGED = ("moved", "within")
-N_FINDINGS, N_NAMED = 4, 2
+N_FINDINGS, N_NAMED = 5, 3
 """Findings, and numbers that each names, at most."""
-_WHICH = " The clearest of those that answer the questions below (the figure has all):"
-_BEGUN = ("- Higher in {0}", "- Lower in {0}", "No difference found in {0}")
+_WHICH = " {0} of them {1} the questions below (the figure has all):"
+_BEGUN = ("- Higher in {0}", "- Lower in {0}", "No difference found between {0} and {1}")
 _SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
 _ALIKE = 2
 _Row = Mapping[Any, Any]
@@ -24,7 +24,7 @@ _Finding = tuple[int, tuple[str, ...], str, bool]
 """Which of `_BEGUN`, the groups, what they are compared with, and whether a control says otherwise."""
 
 
-def in_words(compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar) -> str:
+def in_words(compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, n_corrected: int) -> str:
     """`3 of 9 numbers of b differ from those of a (by chance: about 0.45).`, then `- Higher in b: share (3 against 1).`
 
     A line a finding, of the numbers that answer questions; what differs alike shares one. `moved` counts what differs
@@ -32,18 +32,19 @@ def in_words(compared: Compared, found: Mapping[str, Table], groups: list[str], 
     """
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
-    whose = f"{about.listed(groups)} {'do' if len(groups) > 1 else 'does'}, on the same prompts: " if apart else ""
-    of = "" if apart else f" of {about.listed(groups)}"
-    by_chance = short(0.0 if moved.null is None else moved.null.value)
-    begun = f"{whose}{moved.value:.0f} of {moved.n} numbers{of} differ from those of {references}"
+    begun = "On the same prompts, " if apart else ""
+    begun += f"{moved.value:.0f} of {moved.n} numbers of {about.listed(groups)} differ from those of {references}"
+    by_chance = "" if moved.null is None else f"; by chance: about {short(moved.null.value)}"
     told = _findings(compared, found["differences"], found["answers"], groups) if moved.standing() == "above" else []
-    lines = [f"{begun} (by chance: about {by_chance}).{_WHICH if told else ''}"]
-    for (kind, mine, _, turns), numbers in told[:N_FINDINGS]:
-        where = f"{_BEGUN[kind].format(about.listed([*mine]))}: "
+    n_told = sum(len(numbers) for of, numbers in told if of[0] != _ALIKE)
+    which = _WHICH.format(n_told, "answers" if n_told == 1 else "answer") if n_told else ""
+    lines = [f"{begun} ({n_corrected} after correction for their number{by_chance}).{which}"]
+    for (kind, mine, against, turns), numbers in told[:N_FINDINGS]:
+        where = f"{_BEGUN[kind].format(about.listed([*mine]), against)}: "
         lines += [f"{each}." for each in (numbers[:N_NAMED] if turns else [where + "; ".join(numbers[:N_NAMED])])]
     if apart:
-        why = "because these runs read other prompts: what differs need not come from the model"
-        lines.append(f"For {about.listed(apart)} this cannot be told, {why}.")
+        why = "these runs read other prompts, so a difference can come from the prompts"
+        lines.append(f"Whether {about.listed(apart)} differ{'s' * (len(apart) == 1)} cannot be told: {why}.")
     return "\n".join(lines)
 
 
@@ -63,20 +64,21 @@ def _findings(
     _, shown = said_and_shown(answered.rows(), rows.values())
     answering = {KEY(row) for row in answered.rows()}
     found: dict[_Finding, dict[str, str]] = {}
+    of_group: dict[tuple[str, str], str] = {}  # the first of the numbers that differ in what they leave out
     for each in sorted(answered.rows(), key=lambda row: asked.index(row["question"])):
         key = each["probe"], each["name"]
         alike: dict[tuple[int, str, str], list[_Row]] = {}
         for row in (rows[*key, group] for group in groups if (*key, group) in rows):
             kind = _kind(row, rows.get((*key, row["against"])), shown)
+            if of_group.setdefault((row["group"], key[1].replace("_no_first", "")), key[1]) != key[1]:
+                continue
             if kind is not None and answering & {KEY(row), (*key, row["against"])}:
                 alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
         for (kind, against, but), mine in alike.items():
             reference = rows[*key, against]
-            if but and not all(KEY(row) in shown for row in (*mine, reference)):
-                continue  # it turns with a control, and is within chance
             told = _values(mine, reference, shown, but)
             finding = found.setdefault((kind, tuple(row["group"] for row in mine), against, but != ""), {})
-            finding.setdefault(key[1].replace("_no_first", ""), told)
+            finding[key[1]] = told
 
     def rank(of: _Finding) -> tuple[bool, bool, int]:
         return of[0] == _ALIKE, of[3], -len(found[of]) * len(of[1])

@@ -16,6 +16,7 @@ import numpy as np
 
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.probe import Figure, Sentences
+from interp.records.headlines import corrected
 from interp.statistics.exact_sign_flips import smallest_p
 from interp.statistics.intervals import count_band
 from interp.study import Study
@@ -44,11 +45,12 @@ class Comparison(Study):
     question: ClassVar[str] = "Which numbers differ between these runs by more than their intervals?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            10, "Do they differ by more than chance?", ("n_moved",),
+            10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="A number differs where the 95 % interval of the difference excludes 0, without correction for their "
-            "number. These are single models: anything in which they differ may be the cause.",
+            limit="A number differs where the 95 % interval of the difference excludes 0. The correction (Benjamini "
+            "and Yekutieli) holds however the numbers depend on one another. These are single models: anything in "
+            "which they differ may be the cause.",
         ),
     )  # fmt: skip
 
@@ -57,14 +59,14 @@ class Comparison(Study):
         compared = open_compared(self.runs, self.labels, self.groups, self.against, progress)
         found = tables(compared)
         differences, groups = found["differences"], comparable(compared, found)
-        moved = n_moved(differences, groups)
+        moved, n_corrected = n_moved(differences, groups)
         return Findings(
             probe=self.name,
             scalars={"n_moved": moved},
             tables={name: table for name, table in found.items() if table.n_rows},
             notes=tuple(_notes(compared, differences)),
             headline=("n_moved",),
-            facts={"n_moved": in_words(compared, found, groups, moved)},
+            facts={"n_moved": in_words(compared, found, groups, moved, n_corrected)},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -81,19 +83,26 @@ class Comparison(Study):
         return shlex.join(words)
 
 
-def n_moved(differences: Table, groups: Sequence[str]) -> Scalar:
-    """How many headline differences of these groups leave out 0, beside how many 95 % intervals do by chance."""
+def n_moved(differences: Table, groups: Sequence[str]) -> tuple[Scalar, int]:
+    """How many headline differences of these groups leave out 0, beside how many 95 % intervals do by chance.
+
+    Then how many do after correction. p is the smallest corrected one: the probability of any such difference where
+    there is none, whatever numbers depend on one another (Benjamini and Yekutieli 2001, Annals of Statistics 29).
+    """
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
     judged = judged.where(np.isin(judged["group"], groups))
     n = judged.n_rows
     low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
-    null = Null("what chance alone would give if the numbers were independent", ALPHA * n, (low, high))
-    return Scalar.of(
+    harmonic = sum(1 / k for k in range(1, n + 1))
+    null = Null("what chance alone would give (the range: if the numbers were independent)", ALPHA * n, (low, high))
+    together = [harmonic * p for p in corrected(judged["p"].tolist()) if p is not None and np.isfinite(p)]
+    found = Scalar.of(
         np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="tested difference",
         meaning="headline numbers whose difference from the reference (on the same prompts, if there is one) has an "
-        "interval that excludes 0",
+        "interval that excludes 0", p=min([1.0, *together]) if n else None,
     )  # fmt: skip
+    return found, sum(p <= ALPHA for p in together)
 
 
 def _notes(compared: Compared, differences: Table) -> list[str]:

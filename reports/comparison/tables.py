@@ -7,17 +7,19 @@ shows up, with the rest, in the spread between them.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from interp.findings import Interval, Scalar
 from interp.formatting import cell, short
 from interp.records.answers import SAID, answers
 from interp.records.diff import shift
 from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
-from interp.statistics.intervals import TMean, t_mean, t_quantile
+from interp.statistics.intervals import NORMAL, TMean, t_mean, t_quantile
 from interp.table import LABEL, Table, number_columns
 
 from ..page import about
@@ -37,11 +39,12 @@ MIN_MODELS = 3
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95 % bounds; NaN where there are none."""
+    """A number with its 95 % bounds and, of a difference, its p against 0; NaN where there are none."""
 
     value: float
     low: float = math.nan
     high: float = math.nan
+    p: float = math.nan
 
 
 def _number_rows(compared: Compared) -> Iterator[_Row]:
@@ -71,7 +74,8 @@ def _difference_rows(compared: Compared) -> Iterator[_Row]:
             yield {
                 "group": group, "against": against or "", **_about(key, mine[0], compared), "n_runs": len(mine),
                 "value": value.value, "low": value.low, "high": value.high, **_null_of(mine),
-                **_bounds("difference", difference), "verdict": verdict, "method": method, "meaning": mine[0].meaning,
+                **_bounds("difference", difference), "p": difference.p, "verdict": verdict, "method": method,
+                "meaning": mine[0].meaning,
             }  # fmt: skip
 
 
@@ -161,7 +165,9 @@ def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[Est
         return Estimate(math.nan), "", ""
     if len(mine) == len(theirs) == 1:
         moved = shift("", "", theirs[0], mine[0])
-        return Estimate(moved.difference, *(moved.interval or ())), moved.verdict, MOVER if moved.interval else ""
+        if moved.interval is None:
+            return Estimate(moved.difference), moved.verdict, ""
+        return _with_p(moved.difference, *moved.interval), moved.verdict, MOVER
     x, y = np.array([s.value for s in theirs]), np.array([s.value for s in mine])
     difference = float(y.mean() - x.mean())
     if min(len(x), len(y)) < 2 or not np.isfinite([*x, *y]).all():
@@ -172,7 +178,15 @@ def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[Est
     freedom = spread.sum() ** 2 / (spread**2 / (np.array([len(x), len(y)]) - 1)).sum()
     half = t_quantile(freedom + 1) * math.sqrt(spread.sum())
     verdict = "moved" if abs(difference) > half else "within"
-    return Estimate(difference, difference - half, difference + half), verdict, WELCH
+    p = float(2 * special.stdtr(freedom, -abs(difference) / math.sqrt(spread.sum())))
+    return Estimate(difference, difference - half, difference + half, p), verdict, WELCH
+
+
+def _with_p(difference: float, low: float, high: float) -> Estimate:
+    """Two-sided p by the side of the interval that faces 0, as of a normal estimate."""
+    half = difference - low if difference > 0 else high - difference
+    p = float(2 * special.ndtr(-NORMAL * abs(difference) / half)) if half > 0 else math.nan
+    return Estimate(difference, low, high, max(p, sys.float_info.min))
 
 
 def _curve_rows(compared: Compared) -> Iterator[_Row]:
@@ -256,7 +270,7 @@ def _setting_rows(compared: Compared) -> Iterator[_Row]:
 def _answer_rows(compared: Compared) -> Iterator[_Row]:
     """What every run answers to the questions of its probes, and by which number."""
     for run in compared.runs:
-        for each in answers(run.record, "the model"):
+        for each in answers(run.record, "the model", every=True):
             probe, name = each.headline.probe, each.headline.name
             question = question_of(probe) if each.verdict == "number" else each.question
             said = SAID[each.verdict].rstrip(".")
@@ -298,7 +312,7 @@ _TABLES: Mapping[str, tuple[Callable[[Compared], Iterable[_Row]], str, str]] = {
     "answers": (_answer_rows, "question group probe name said", "What every run answers."),
     "differences": (
         _difference_rows,
-        "group against probe name unit is_headline n_runs value low high null difference verdict method meaning",
+        "group against probe name unit is_headline n_runs value low high null difference p verdict method meaning",
         "Means over the runs of a group with t intervals, or single runs with their own, compared with the reference.",
     ),
     "prompt_sets": (

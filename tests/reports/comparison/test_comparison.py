@@ -317,11 +317,11 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
     assert said == (
-        "2 of 3 numbers of b, c and d differ from those of a (by chance: about 0.15). The clearest of those "
-        "that answer the questions below (the figure has all):\n"
+        "2 of 3 numbers of b, c and d differ from those of a (2 after correction for their number; by chance: about "
+        "0.15). 2 of them answer the questions below (the figure has all):\n"
         "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14).\n"
         "- Lower in d: share (0.2, within chance, against 1 bits; difference −0.941 to −0.659).\n"
-        "No difference found in c: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
+        "No difference found between c and a: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
     )
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
@@ -368,7 +368,7 @@ def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_pat
     assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No, the opposite", "Yes"]
     page = parse((record.path / "report.html").read_text()).text
     assert "Does the direction of largest variance follow the model's next-token entropy?" in page
-    assert "No difference found" not in answers(record)[0].sentence
+    assert "No difference found between c and a: correlation" in answers(record)[0].sentence
 
 
 def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_other_prompts(tmp_path):
@@ -430,8 +430,10 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "b does, on the same prompts: 1 of 1 numbers differ from those of a (by chance: about 0.05).\n"
-        "For c this cannot be told, because these runs read other prompts: what differs need not come from the model."
+        "On the same prompts, 1 of 1 numbers of b differ from those of a (1 after correction for their number; by "
+        "chance: about 0.05). 1 of them answers the questions below (the figure has all):\n"
+        "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14).\n"
+        "Whether c differs cannot be told: these runs read other prompts, so a difference can come from the prompts."
     )
 
 
