@@ -39,8 +39,10 @@ def blank(x: str, y: str) -> "go.Figure":
             "template": "none", "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
             "margin": {"l": 64, "r": 16, "t": 16, "b": 48}, "hovermode": "closest",
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
-            "xaxis": {"title": {"text": x}, "showgrid": False, "zeroline": False},
-            "yaxis": {"title": {"text": y}, "gridcolor": "rgba(128,128,128,0.2)", "zeroline": False},
+            "xaxis": {"title": {"text": x}, "showgrid": False, "zeroline": False, "exponentformat": "e"},
+            "yaxis": {
+                "title": {"text": y}, "gridcolor": "rgba(128,128,128,0.2)", "zeroline": False, "exponentformat": "e",
+            },
         }
     )  # fmt: skip
 

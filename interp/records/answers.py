@@ -67,10 +67,11 @@ class Answer:
         of = "Difference " if self.headline.name.endswith(_BEYOND_CONTROLS) else ""
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
-        least = " (the smallest possible here)" if s.is_p_least else ""
+        least = f" (the smallest that {_draws(s)} can give)" if s.is_p_least else ""
         corrected = " corrected for the other results" if p != s.p else ""
         likely = "" if p is None or self.is_beside else f"{p_equals(p, s.is_p_least)}{corrected}{least}"
-        controls = ", ".join(_control(*each) for each in self.headline.controls)
+        tested = [(c, of) for c, of in self.headline.controls if c.essential or of.null is not None]
+        controls = ", ".join(_control(*each) for each in tested)
         held = f"controls: {controls}" if controls else ""
         return "; ".join(part for part in (interval, baseline, likely, s.n_text, held) if part)
 
@@ -222,7 +223,7 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
 
 def _with_twins(sentence: str, h: Headline) -> str:
     """With what the number leaves out, the controls that turn it round, and what is explained of a rest."""
-    twins = [f"{_null(h.scalar).partition(' ')[0]} from position alone"] if _kept(h.scalar) else []
+    twins = [f"position alone explains {_null(h.scalar).partition(' ')[0]}"] if _kept(h.scalar) else []
     if "_no_first" in h.name:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:
@@ -231,9 +232,10 @@ def _with_twins(sentence: str, h: Headline) -> str:
             words, tested = _words(control, s), ", not significant" * (s.standing() == "within")
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
         elif control.essential and _is_share(s):
-            share = f"{_value(s)} {_words(control, s)}"
-            vague = f"nothing can be said {_words(control, s)}: {_value(s)}, {s.interval_text}"
-            twins.append(vague if _is_vague(s) else f"and {share}")
+            rest = control.words.removeprefix("beyond ")
+            vague = f"{_value(s)} of the rest, interval {s.interval_text}, which includes 0"
+            share = f"of what is left after {rest} it explains {_value(s)}"
+            twins.append(f"how much it explains beyond {rest} is open: {vague}" if _is_vague(s) else share)
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
@@ -248,7 +250,8 @@ def _control(control: Control, s: Scalar) -> str:
     """`0.2 of what is left after the last token (0.1 to 0.3; baseline −0.01 to 0.01; p = 0.004)`."""
     band = () if s.null is None else map(short, map(near_zero_as_zero, s.null.band))
     is_told = s.p is not None and not _is_vague(s)
-    likely = f"{p_equals(s.p or 0.0, s.is_p_least)}{f' over {s.p_over}' if s.p_over else ''}" if is_told else ""
+    corrected = f" corrected for all {s.p_over}" if s.p_over else ""
+    likely = f"{p_equals(s.p or 0.0, s.is_p_least)}{corrected}" if is_told else ""
     parts = (s.interval_text if s.interval else "", f"baseline {' to '.join(band)}" if s.null else "not tested", likely)
     return f"{_value(s)} {_words(control, s)} ({'; '.join(part for part in parts if part)})"
 
@@ -258,6 +261,13 @@ def _is_vague(s: Scalar) -> bool:
     if s.null is None or s.interval is None:
         return False
     return s.standing() in ("above", "below") and s.interval[0] <= s.null.value <= s.interval[1]
+
+
+def _draws(s: Scalar) -> str:
+    """`200 permutations`: what p counts."""
+    if s.null is None or s.null.n_draws is None:
+        return "so few"
+    return f"{s.null.n_draws:,} {'permutations' if 'permut' in s.null.name else 'draws'}"
 
 
 def _kept(s: Scalar) -> str:

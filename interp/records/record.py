@@ -164,8 +164,10 @@ class RunRecord(Answering, Mapping[str, Findings]):
     def cautions(self) -> list[str]:
         """What whoever reads a number has to know of the prompts: that there are far fewer clusters than prompts."""
         read = [self.prompts, *self.prompts.get("others", ())]
-        said = [(prompts.get("name"), _caution(prompts, prompts.get("clusters") or {})) for prompts in read]
-        told = (f"“{name}”: {caution}" if len(read) > 1 else caution for name, caution in said if caution)
+        said = [(prompts, _caution(prompts, prompts.get("clusters") or {})) for prompts in read]
+        told = (
+            f"{_who_reads(prompts)}: {caution}" if len(read) > 1 else caution for prompts, caution in said if caution
+        )
         return [*dict.fromkeys(told)]
 
     def __getitem__(self, probe: str) -> Findings:
@@ -315,6 +317,12 @@ class RunRecord(Answering, Mapping[str, Findings]):
             notes=list(findings.notes), headline=list(findings.headline),
             controls={name: list(controls) for name, controls in findings.controls.items()}, facts=dict(findings.facts),
         )  # fmt: skip
+
+
+def _who_reads(prompts: Mapping[str, Any]) -> str:
+    """`“sula”, read by the probe sula alone`: one of several prompt sets."""
+    probes = [str(probe).replace("_", " ") for probe in prompts.get("probes", ())]
+    return f"“{prompts.get('name')}”" + (f", read by the probe {probes[0]} alone" if len(probes) == 1 else "")
 
 
 def _caution(prompts: Mapping[str, Any], clusters: Mapping[str, Any]) -> str:

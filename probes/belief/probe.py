@@ -105,9 +105,9 @@ class Belief(Probe):
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s "
             "(the last token and position alone: {token_r2}), and {r2_beyond_position} of what is left after position.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
-            limit="A wind tunnel is trained to predict it, so a high share in the last layer is expected there; the "
-            "figure over depth shows the layers before. The model's output, which is not linear in its activations, "
-            "can be exact where a linear readout is not. Decodable does not mean used.",
+            limit="A model that was trained to predict it, as wind tunnels are, is expected to hold it in the last "
+            "layer; the figure over depth shows the layers before. The output itself can be exact even if a linear "
+            "readout is not. Decodable does not mean used.",
             target="the exact Bayesian posterior",
         ),
     )  # fmt: skip

@@ -74,7 +74,7 @@ class Components(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             50, "Does {model} predict the exact posterior?", ("posterior_kl",),
-            "Its prediction lies {posterior_kl} (KL) from the exact posterior.",
+            "Its prediction lies {posterior_kl} (KL; 0 is exact) from the exact posterior.",
             "Its prediction is no nearer to the exact posterior than to those of other {unit}s.",
             expected="below", limit="This reads the output that the model was trained on, not how it comes about.",
         ),

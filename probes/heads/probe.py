@@ -115,8 +115,10 @@ class Heads(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             100, "Does one head matter far more than the others?", ("top_head_ratio",),
-            "Ablating the most important head does {value} times the harm of ablating the second.",
-            "Ablating the most important head does {value} times the harm of the second, no more than by chance.",
+            "Ablating the most important head raises the error (KL or loss) {value} times as much as ablating the "
+            "second.",
+            "Ablating the most important head raises the error (KL or loss) {value} times as much as the second, no "
+            "more than by chance.",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

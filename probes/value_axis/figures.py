@@ -57,7 +57,8 @@ def _held_out(table: Table, target: Target, null: Null | None) -> Figure:
     )
     reading = (
         "Each point is a prediction for the half that the readout was not fitted on, at the layer that the answer "
-        f"names. On the dashed line it is exact; along the dotted one it would explain nothing.{refitted}"
+        "names; the answer is a mean over many splits into halves. On the dashed line it is exact; along the dotted "
+        f"one it would explain nothing.{refitted}"
     )
     return Figure("held_out", f"{target.title} predicted by a linear readout", reading, chart.plot, "held_out")
 

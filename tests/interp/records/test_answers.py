@@ -131,9 +131,12 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     rest = (Control("beyond the last token", "rest"),)
     findings = Findings("value_axis", {"r2": share, "rest": share}, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = "1 of what is left after the last token"
-    assert answer.verdict == verdict and f"in held-out sequences (and {rest})." in answer.said
-    assert f"; controls: {rest} ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)" in answer.evidence
+    rest = "of what is left after the last token it explains 1"
+    assert answer.verdict == verdict and f"in held-out sequences ({rest})." in answer.said
+    assert (
+        f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
+        in answer.evidence
+    )
     assert ("the interval lies below 0.8, which a “Yes” needs" in answer.change) == (verdict == "partly")
     assert ("the interval lies below 0.1, which a “Partly” needs" in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
@@ -156,8 +159,10 @@ def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undeci
         found = {"r2": number, "rest": replace(share, interval=(-0.5, 2.5))}
         (answer,) = answers(record_of(Findings("value_axis", found, headline=("r2",), controls={"r2": rest})))
         assert why in answer.evidence and ("above 0" in answer.evidence) == (number is kept)
-        assert ("(0.3 from position alone; " in answer.sentence) == (number is kept)
-        assert answer.sentence.endswith("nothing can be said of what is left after position: 1, −0.5 to 2.5).")
+        assert ("(position alone explains 0.3; " in answer.sentence) == (number is kept)
+        assert answer.sentence.endswith(
+            "how much it explains beyond position is open: 1 of the rest, interval −0.5 to 2.5, which includes 0)."
+        )
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.02, "no"), (-0.19, "no"), (0.19, "unshown")])

@@ -353,7 +353,7 @@ def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_i
     ]
     page = parse((compared(tmp_path, runs).path / "report.html").read_text()).text
     band = "chance −0.2 to 0.2"
-    assert "with depth 0.9 ≈0.9 0.5 ≈0.9 not run" in page and "no sign: the difference was not tested" in page
+    assert "with depth 0.9 ≈0.9 0.5 ≈0.9 not run" in page and "no sign: not tested" in page
     assert f"lacking 1{band} n/a n/a ≈1{band} not run" in page
     assert f"mine not run not run not run 1{band} 1{band}" in page
 
@@ -420,6 +420,26 @@ def test_a_larger_number_within_its_null_is_not_named(tmp_path):
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within]).findings["comparison"]
     assert record["n_moved"].value == 1 and record.facts["n_moved"].count("\n") == 0
+
+
+def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_percent_where_0_is_left_out(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def run(name, values):
+        scalars = {f"n{i}": scalar(value) for i, value in enumerate(values)}
+        findings = Findings("manifold", scalars, headline=tuple(scalars))
+        return replace(made(name, 1.0), findings={"manifold": findings})
+
+    record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0.2, 0.1, 12))]).findings["comparison"]
+    held = record.tables["differences"].where(record.tables["differences"]["against"] == "a")
+    excludes_0 = held["difference_low"] * held["difference_high"] > 0
+    np.testing.assert_array_equal(excludes_0, held["p"] < 0.05)
+    assert 2 < excludes_0.sum() < 12
+    half = (held["difference_high"] - held["difference_low"]) / 2
+    np.testing.assert_allclose(held["p"], 2 * stats.norm.sf(np.abs(held["difference"]) / (half / 1.959964)), rtol=1e-4)
+    together = stats.false_discovery_control(held["p"], method="by")
+    assert record["n_moved"].p == pytest.approx(together.min())
+    assert f"({(together <= 0.05).sum()} after correction for their number;" in record.facts["n_moved"]
 
 
 def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path):
