@@ -51,8 +51,8 @@ def baseline_estimate(design: Design, setting: Setting) -> Estimates:
     if not design.names or not setting.belief.varies.any():
         why = still(setting.belief) if design.names else "neither position nor last token varies"
         return Estimates(np.array([np.nan]), why=why, words=words)
-    by_unit = (np.bincount(setting.code, each)[:, None] for each in (errors, totals))
-    return Estimates.shares(*by_unit, setting.weights, words=words)
+    errors, totals = (np.bincount(setting.code, each)[:, None] for each in (errors, totals))
+    return Estimates.shares(errors, totals, setting.weights, words=words)
 
 
 def selectivity_estimates(readings: Sequence[Reading], setting: Setting) -> Estimates:

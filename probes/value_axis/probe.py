@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import Findings, Scalar
@@ -36,7 +36,6 @@ from interp.system.threads import side_by_side
 from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.finite import finite
 from ..measures.halves import N_HALVINGS, Halving, exchanges_within, halvings_of, label_by_type, orders_within
 from ..measures.layers import Counted, Layer, at_same_layer, layers_of
 from ..measures.nuisances import Design, nuisance_design
@@ -45,31 +44,12 @@ from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .judgement import FEW_RECUR, FEW_TOGETHER, AxisRead, Judgement, predicted_by_nuisances
 from .quantities import KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, Labels, PlaceRead, Split, read_place
+from .setting import ENDINGS, SURPRISAL, Setting, counted_in, labels_of, left_by, occurrences, previous_of, surprisal_of
 from .tables import axes_table, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
 N_CONTROLS = 20
-SURPRISAL = Need("next_loss", at="before_last")
-ENDINGS = {KEPT: "", WITHIN_TOKEN: "_beyond_token"}
 NO_STREAM = "the residual stream is not among `sites`"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all places share: rows, half splits, nuisances, and for each treatment the labels and what is counted."""
-
-    pool: Cloud
-    halvings: Sequence[Halving]
-    surprisal: Mapping[str, Float[np.ndarray, " row"]]
-    nuisances: Design
-    labels: Mapping[str, Labels]
-    splits: Mapping[str, Sequence[Split]]
-    counted: Mapping[str, Counted]
-
-    @property
-    def reason(self) -> str:
-        """Why nothing can be read within tokens; empty where it can."""
-        return "" if all(split.halving.is_usable for split in self.splits[WITHIN_TOKEN]) else FEW_RECUR
 
 
 @dataclass(frozen=True)
@@ -172,15 +152,15 @@ class ValueAxis(Probe):
         everything = np.arange(pool.rows.n_rows)
         whole = Halving.of(everything, everything, nuisances.values, tokens)
         labels = {
-            KEPT: _labels(targets, controls, targets, orders),
-            WITHIN_TOKEN: _labels(targets, controls[:, :0], _left_by(whole, targets), within),
+            KEPT: labels_of(targets, controls, targets, orders),
+            WITHIN_TOKEN: labels_of(targets, controls[:, :0], left_by(whole, targets), within),
         }
         by_treatment = {
             KEPT: halvings,
             WITHIN_TOKEN: [Halving.of(h.fitting, h.judged, nuisances.values, tokens) for h in halvings],
         }
         splits = {name: [Split.of(h, labels[name], pool.clusters) for h in mine] for name, mine in by_treatment.items()}
-        recurring = _counted(pool, by_treatment[WITHIN_TOKEN])
+        recurring = counted_in(pool, by_treatment[WITHIN_TOKEN])
         n_recurring = recurring["n_clusters"] or recurring["n"] or 0
         enough = -(-FEW_HALVES * pool.n_units // n_recurring) if n_recurring else None
         counted = {
@@ -237,7 +217,7 @@ class ValueAxis(Probe):
     ) -> dict[str, Scalar]:  # fmt: skip
         """What nuisances alone tell, and the weaker control by embeddings."""
         pool, first = setting.pool, setting.labels[KEPT]
-        numbers = {**setting.surprisal, "token frequency": np.log2(_counts(pool.rows["token"]))}
+        numbers = {**setting.surprisal, "token frequency": np.log2(occurrences(pool.rows["token"]))}
         design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
         labels = np.column_stack([pool.sought, first.exchanged[:, : self.n_permutations].astype(np.float64)])
         told = predicted_by_nuisances(labels, design, setting.halvings, setting.counted[KEPT])
@@ -270,9 +250,9 @@ class ValueAxis(Probe):
         design = nuisance_design(rows, (*pool.levels("domain"), *previous), setting.surprisal, 2 * MIN_LEVEL).values
         everything = np.arange(rows.n_rows)
         targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
-        left = _left_by(Halving.of(everything, everything, design, tokens), targets)
+        left = left_by(Halving.of(everything, everything, design, tokens), targets)
         orders = exchanges_within(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
-        labels = _labels(targets, np.empty((rows.n_rows, 0)), left, orders)
+        labels = labels_of(targets, np.empty((rows.n_rows, 0)), left, orders)
         halvings = [Halving.of(h.fitting, h.judged, design, tokens) for h in setting.halvings]
         return _read_alone(place, at, labels, halvings, WITHIN_TOKEN, setting.counted[WITHIN_TOKEN], pool)
 
@@ -282,10 +262,10 @@ class ValueAxis(Probe):
         targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
         orders = orders_within(pool.units, self.n_permutations, np.random.default_rng([self.seed, 4]))
         halvings = [Halving.of(h.fitting, h.judged, nothing, pool.units) for h in setting.halvings]
-        counts = _counted(pool, halvings)
+        counts = counted_in(pool, halvings)
         n_clusters = counts["n_clusters"] or 0
         counted = Counted.of([place], pool, n_clusters < FEW_HALVED, FEW_HALVED if n_clusters else None, **counts)
-        labels = _labels(targets, nothing, targets, orders)
+        labels = labels_of(targets, nothing, targets, orders)
         return _read_alone(place, 0, labels, halvings, KEPT, counted, pool)
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
@@ -310,20 +290,6 @@ class ValueAxis(Probe):
         )
 
 
-def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
-    """How little expected the last token of each text was, in bits; a text of one token has the mean.
-
-    Empty where no row of the capture is the last token of a text, as in a wind tunnel: its symbols are drawn.
-    """
-    before, rows = base.rows_at(SURPRISAL.at), base.rows
-    if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
-        return {}
-    known = finite(base, SURPRISAL).astype(np.float64)
-    of_prompt = np.full(1 + int(rows["prompt"].max()), known.mean())
-    of_prompt[before["prompt"]] = known
-    return {"surprisal of the last token": of_prompt[rows["prompt"]]}
-
-
 def _read_alone(
     place: Layer, at: int, labels: Labels, halvings: Sequence[Halving], treatment: str, counted: Counted, pool: Cloud
 ) -> Estimates:
@@ -338,56 +304,6 @@ def _read_alone(
 
 def _at_first_site(places: Sequence[Layer]) -> list[int]:
     return [i for i, place in enumerate(places) if place.site == places[0].site]
-
-
-def previous_of(base: Capture) -> dict[str, np.ndarray]:
-    """The token before the last one of each text, and the one before that where it is known; empty of sequences."""
-    before, rows = base.rows_at(SURPRISAL.at), base.rows
-    if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
-        return {}
-    found = {}
-    for name, column in {"previous": "token", "second": "token_before"}.items():
-        if column in before:
-            of_prompt = np.full(1 + int(rows["prompt"].max()), -1)
-            of_prompt[before["prompt"]] = before[column]
-            found[name] = of_prompt[rows["prompt"]]
-    return found
-
-
-def _labels(
-    targets: Mapping[str, np.ndarray], controls: np.ndarray, exchanged: Mapping[str, np.ndarray],
-    orders: Int[np.ndarray, "permutation row"],
-) -> Labels:  # fmt: skip
-    return Labels(
-        tuple(targets),
-        np.column_stack([*targets.values(), controls]),
-        np.column_stack([exchanged[name][orders].T for name in targets]).astype(np.float32),
-    )
-
-
-def _left_by(whole: Halving, targets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What token and nuisances leave of labels over all rows: what is exchanged. 0 where a token does not recur."""
-    found = {}
-    for name, values in targets.items():
-        found[name] = np.zeros(len(values))
-        if whole.is_usable:
-            found[name][whole.fitting] = whole.apply(values[:, None])[0][:, 0]
-    return found
-
-
-def _counted(pool: Cloud, halvings: Sequence[Halving]) -> dict[str, int | None]:
-    """How many prompts take part, and of how many clusters: the mean over half splits."""
-    taking_part = [np.r_[h.fitting, h.judged] for h in halvings]
-    n, n_clusters = (
-        round(np.mean([len(np.unique(names[rows])) for rows in taking_part]))
-        for names in (pool.rows["prompt"], pool.units)
-    )
-    return {"n": n, "n_clusters": None if pool.counted["n_clusters"] is None else n_clusters}
-
-
-def _counts(tokens: np.ndarray) -> np.ndarray:
-    _, code, counts = np.unique(tokens, return_inverse=True, return_counts=True)
-    return counts[code]
 
 
 def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str, str, str], Judgement]:

@@ -10,9 +10,10 @@ from interp.probes.measures.layers import Counted, ScaledRows
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.target import Target
 from interp.probes.value_axis.judgement import Judgement, predicted_by_nuisances, selectivity
-from interp.probes.value_axis.probe import ValueAxis, previous_of, surprisal_of
+from interp.probes.value_axis.probe import ValueAxis
 from interp.probes.value_axis.quantities import KEPT, QUANTITIES, WITHIN_TOKEN
 from interp.probes.value_axis.readout import Labels, Read
+from interp.probes.value_axis.setting import previous_of, surprisal_of
 
 import interp
 from interp.certificates.text_simulations import Text, found_in_texts

@@ -1,0 +1,104 @@
+"""What all places share: rows, half splits, labels, what is counted, and what the tokens before them were."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.capture import Capture
+from interp.need import Need
+
+from ..measures.cloud import Cloud
+from ..measures.finite import finite
+from ..measures.halves import Halving
+from ..measures.layers import Counted
+from ..measures.nuisances import Design
+from .judgement import FEW_RECUR
+from .quantities import KEPT, WITHIN_TOKEN
+from .readout import Labels, Split
+
+SURPRISAL = Need("next_loss", at="before_last")
+ENDINGS = {KEPT: "", WITHIN_TOKEN: "_beyond_token"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all places share: rows, half splits, nuisances, and for each treatment the labels and what is counted."""
+
+    pool: Cloud
+    halvings: Sequence[Halving]
+    surprisal: Mapping[str, Float[np.ndarray, " row"]]
+    nuisances: Design
+    labels: Mapping[str, Labels]
+    splits: Mapping[str, Sequence[Split]]
+    counted: Mapping[str, Counted]
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be read within tokens; empty where it can."""
+        return "" if all(split.halving.is_usable for split in self.splits[WITHIN_TOKEN]) else FEW_RECUR
+
+
+def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
+    """How little expected the last token of each text was, in bits; a text of one token has the mean.
+
+    Empty where no row of the capture is the last token of a text, as in a wind tunnel: its symbols are drawn.
+    """
+    before, rows = base.rows_at(SURPRISAL.at), base.rows
+    if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
+        return {}
+    known = finite(base, SURPRISAL).astype(np.float64)
+    of_prompt = np.full(1 + int(rows["prompt"].max()), known.mean())
+    of_prompt[before["prompt"]] = known
+    return {"surprisal of the last token": of_prompt[rows["prompt"]]}
+
+
+def previous_of(base: Capture) -> dict[str, np.ndarray]:
+    """The token before the last one of each text, and the one before that where it is known; empty of sequences."""
+    before, rows = base.rows_at(SURPRISAL.at), base.rows
+    if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
+        return {}
+    found = {}
+    for name, column in {"previous": "token", "second": "token_before"}.items():
+        if column in before:
+            of_prompt = np.full(1 + int(rows["prompt"].max()), -1)
+            of_prompt[before["prompt"]] = before[column]
+            found[name] = of_prompt[rows["prompt"]]
+    return found
+
+
+def labels_of(
+    targets: Mapping[str, np.ndarray], controls: np.ndarray, exchanged: Mapping[str, np.ndarray],
+    orders: Int[np.ndarray, "permutation row"],
+) -> Labels:  # fmt: skip
+    return Labels(
+        tuple(targets),
+        np.column_stack([*targets.values(), controls]),
+        np.column_stack([exchanged[name][orders].T for name in targets]).astype(np.float32),
+    )
+
+
+def left_by(whole: Halving, targets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What token and nuisances leave of labels over all rows: what is exchanged. 0 where a token does not recur."""
+    found = {}
+    for name, values in targets.items():
+        found[name] = np.zeros(len(values))
+        if whole.is_usable:
+            found[name][whole.fitting] = whole.apply(values[:, None])[0][:, 0]
+    return found
+
+
+def counted_in(pool: Cloud, halvings: Sequence[Halving]) -> dict[str, int | None]:
+    """How many prompts take part, and of how many clusters: the mean over half splits."""
+    taking_part = [np.r_[h.fitting, h.judged] for h in halvings]
+    n, n_clusters = (
+        round(np.mean([len(np.unique(names[rows])) for rows in taking_part]))
+        for names in (pool.rows["prompt"], pool.units)
+    )
+    return {"n": n, "n_clusters": None if pool.counted["n_clusters"] is None else n_clusters}
+
+
+def occurrences(tokens: np.ndarray) -> np.ndarray:
+    _, code, counts = np.unique(tokens, return_inverse=True, return_counts=True)
+    return counts[code]
