@@ -1,6 +1,7 @@
 from .capture import Capture as Capture
 from .capture import ModelInfo as ModelInfo
 from .certificates.study import certify as certify
+from .edit import Edit as Edit
 from .editing.editor import applied as applied
 from .editing.features import FeatureOverlap as FeatureOverlap
 from .editing.features import Features as Features
@@ -9,7 +10,6 @@ from .editing.features import open_features as open_features
 from .edits import AblateHeads as AblateHeads
 from .edits import AttentionOff as AttentionOff
 from .edits import BypassLayer as BypassLayer
-from .edits import Edit as Edit
 from .edits import FeedForwardOff as FeedForwardOff
 from .edits import KeepAxis as KeepAxis
 from .edits import PatternsOf as PatternsOf
@@ -20,9 +20,6 @@ from .edits import ShiftAxis as ShiftAxis
 from .errors import InterpError as InterpError
 from .findings import Control as Control
 from .findings import Findings as Findings
-from .findings import Interval as Interval
-from .findings import Null as Null
-from .findings import Scalar as Scalar
 from .hooks.attention import Listener as Listener
 from .hooks.attention import listening as listening
 from .ledger.replicate import replicate as replicate
@@ -72,6 +69,9 @@ from .running.run import run as run
 from .running.several_models import ManyRuns as ManyRuns
 from .running.several_models import run_many as run_many
 from .running.show_tokens import show_tokens as show_tokens
+from .scalar import Interval as Interval
+from .scalar import Null as Null
+from .scalar import Scalar as Scalar
 from .self_check.selfcheck import check_model as check_model
 from .statistics.quantities import Quantities as Quantities
 from .statistics.quantities import Quantity as Quantity

@@ -19,204 +19,18 @@ A `dose` t gives x + t (edited − x): 1 is the edit, 0 the unedited model bit f
 Source: Paper III (arXiv 2512.23752), sections 4.5 and 4.6.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from interp.capture import ModelInfo
-from interp.errors import UsageError
-from interp.formatting import brief
-from interp.system.calls import AnsweringType
-from interp.system.plain_numbers import array, number, whole_number, whole_numbers
-
-Metric = Literal["raw", "z-scored"]
-SITES = ("q", "k", "v", "z", "resid")
-AFTER_W_O = frozenset({"attn_out", "o_proj", "out", "attention_output"})
+from interp.edit import Edit, SubspaceEdit, as_plain, refuse_array, width_of
 
 _ORTHOGONAL = 1e-5
 """How far R Rᵀ may be from the identity."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Edit(metaclass=AnsweringType):
-    """What all edits have: `layer` one or several (negative ones count from the end), a `dose`, and positions.
-
-    `at` is `all`, `last`, `scored`, a column of the prompt set, or positions counted from 0. Numbers and arrays may be
-    those of numpy, pandas or torch.
-
-    >>> interp.AttentionOff(layer=(0, 2), dose=0.5, at="last").dose
-    0.5
-    """
-
-    layer: int | tuple[int, ...] = field(kw_only=False)
-    dose: float = 1.0
-    at: str | tuple[int, ...] = "all"
-
-    kind: ClassVar[str]
-    part: ClassVar[str] = "z"
-    is_whole: ClassVar[bool] = False
-    """Whether an edit that names no layer acts in all of them."""
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name in NUMBERS and not (value is None and each.default is None):
-                object.__setattr__(self, each.name, read_numbers(f"{self.kind}: {each.name}", each.name, value))
-        if not self._listed and not self.is_whole:
-            raise self._refused("no layer is named", "Name one layer or several.")
-        if not abs(self.dose) <= MOST_DOSE:
-            fix = f"A dose is a finite number up to {MOST_DOSE:,.0f}, either way: 1 is the edit, 0 no edit."
-            raise self._refused(f"the dose is {self.dose}", fix)
-        if not self.at or (not isinstance(self.at, str) and min(self.at) < 0):
-            raise self._refused(
-                f"the positions are {self.at!r}", "Use all, last, scored, a column, or positions counted from 0."
-            )
-
-    @property
-    def place(self) -> str:
-        """The site that is edited, or the part of a layer."""
-        return self.part
-
-    @property
-    def _listed(self) -> tuple[int, ...]:
-        return (self.layer,) if isinstance(self.layer, int) else tuple(self.layer)
-
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def __str__(self) -> str:
-        where = f"layer {', '.join(map(str, self._listed))}" if self._listed else "all layers"
-        return f"{self.kind} {self.place} at {where}"
-
-    def layers(self, info: ModelInfo) -> tuple[int, ...]:
-        """The layers counted from 0 (depths, for the residual stream); an unknown one is a `UsageError`."""
-        count = info.n_layers + (self.place == "resid")
-        listed = self._listed or tuple(range(count))
-        unknown = [layer for layer in listed if not -count <= layer < count]
-        if unknown:
-            what = "depths" if self.place == "resid" else "layers"
-            raise self._refused(
-                f"{info.name} has the {what} 0 to {count - 1}", f"Leave out {unknown[0]}; −1 is the last."
-            )
-        resolved = tuple(layer % count for layer in listed)
-        if len(set(resolved)) < len(resolved):
-            raise self._refused("a layer is named twice", "Name each layer once, from the front or from the end.")
-        return resolved
-
-    def refuse_misfit(self, info: ModelInfo) -> None:
-        """Raise `UsageError` where this edit names what the model does not have."""
-        layers, having = self.layers(info), info.layers_with_attention
-        without = [layer for layer in layers if layer not in having]
-        if info.n_heads and self.place not in ("resid", "block", "mlp_out") and without:
-            raise self._refused(
-                f"layer {', '.join(map(str, without))} of {info.name} has no attention",
-                f"Layers with attention: {', '.join(map(str, having))}. Edit resid or bypass the layer elsewhere.",
-            )
-
-    def to_json(self) -> dict[str, Any]:
-        """The edit as plain values: `edit_from_json` gives it back."""
-        return {"kind": self.kind} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Edit) and self.to_json() == other.to_json()
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.layer, self.dose, self.at))
-
-    def _refused(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked=str(self), found=found, fix=fix)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class SubspaceEdit(Edit):
-    """An edit of one site inside the subspace that `axis` `[feature]` or `[axis, feature]` spans.
-
-    Features are all heads of the site laid end to end, or those of one `head` (a KV head for k and v, a query head for
-    q and z). See the module for `metric`, `sigma` `[feature]` and `displacement`, which has the shape of `axis`.
-    """
-
-    site: str = "v"
-    head: int | None = None
-    axis: np.ndarray
-    metric: Metric = "raw"
-    sigma: np.ndarray | None = None
-    displacement: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        _refuse_site(self.site, self)
-        super().__post_init__()
-        if self.head is not None and self.site == "resid":
-            raise self._refused(
-                "the residual stream has no heads", "Leave out the head, or edit z before W_O mixes them."
-            )
-        _refuse_array(self, "axis", self.axis, (1, 2))
-        given = [name for name in ("sigma", "displacement") if getattr(self, name) is not None]
-        if len(given) != (self.metric == "z-scored"):
-            raise self._refused(
-                f"the metric is {self.metric} and {' and '.join(given) or 'neither sigma nor displacement'} is given",
-                "z-scored takes one of sigma and displacement; raw takes neither.",
-            )
-        for name in given:
-            _refuse_array(self, name, getattr(self, name), (1, 2))
-        if self.sigma is not None and (self.sigma.shape != self.axis.shape[-1:] or (self.sigma < 0).any()):
-            raise self._refused(
-                f"sigma has the shape {self.sigma.shape}", "Give one deviation, not below 0, for every feature."
-            )
-        if self.displacement is not None and self.displacement.shape != self.axis.shape:
-            raise self._refused(
-                f"the axis has the shape {self.axis.shape}, its displacement {self.displacement.shape}",
-                "Give both the same shape.",
-            )
-        inner = self._inner()
-        if not np.isfinite(inner).all():
-            raise self._refused("the axis is too long to be computed with", "Give it a length near 1.")
-        if len(inner) > self.axis.shape[-1] or np.linalg.cond(inner) > 1e10:
-            raise self._refused(
-                f"the {len(inner)} axes do not span {len(inner)} dimensions"
-                if len(inner) > 1
-                else "the axis is zero, or its displacement does not change its coordinate",
-                "Leave out axes that are zero or combinations of others.",
-            )
-
-    @property
-    def place(self) -> str:
-        return self.site
-
-    @property
-    def n_axes(self) -> int:
-        return len(np.atleast_2d(self.axis))
-
-    @property
-    def covectors(self) -> Float[np.ndarray, "axis feature"]:
-        """a: what reads the coordinates off raw activations. A column with σ = 0 was left as it is when scaled."""
-        axis = np.atleast_2d(np.asarray(self.axis, dtype=np.float64))
-        return axis if self.sigma is None else axis / np.where(self.sigma > 0, self.sigma, 1.0)
-
-    @property
-    def displacements(self) -> Float[np.ndarray, "axis feature"]:
-        """d: how raw activations move with each coordinate, a_i·d_j = δ_ij."""
-        return np.linalg.solve(self._inner().T, self._moves())
-
-    def _moves(self) -> np.ndarray:
-        if self.displacement is not None:
-            return np.atleast_2d(np.asarray(self.displacement, dtype=np.float64))
-        axis = np.atleast_2d(np.asarray(self.axis, dtype=np.float64))
-        return axis if self.sigma is None else axis * np.where(self.sigma > 0, self.sigma, 1.0)
-
-    def _inner(self) -> np.ndarray:
-        """Inner products of covectors and moves, of order one whatever their lengths."""
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers that large are refused as they stand
-            return self.covectors @ self._moves().T
-
-    def refuse_misfit(self, info: ModelInfo) -> None:
-        super().refuse_misfit(info)
-        n_features, words = _width(self, self.site, self.head, info)
-        if self.axis.shape[-1] != n_features:
-            raise self._refused(f"the axis has {self.axis.shape[-1]} features, {words}", "Fit the axis on this site.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -298,7 +112,7 @@ class RotateAxes(SubspaceEdit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _refuse_array(self, "rotation", self.rotation, (2,))
+        refuse_array(self, "rotation", self.rotation, (2,))
         r = np.asarray(self.rotation, dtype=np.float64)
         if r.shape != (self.n_axes, self.n_axes):
             raise self._refused(f"the rotation has the shape {r.shape} for {self.n_axes} axes", "Make it square.")
@@ -330,7 +144,7 @@ class ReplaceCoordinates(SubspaceEdit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _refuse_array(self, "values", self.values, (1, 2))
+        refuse_array(self, "values", self.values, (1, 2))
         if self.values.shape[-1] != self.n_axes:
             raise self._refused(
                 f"the values have {self.values.shape[-1]} columns for {self.n_axes} axes",
@@ -371,7 +185,7 @@ class AblateHeads(Edit):
         if self.by not in ("zero", "mean", "resample"):
             raise self._refused(f"by = {self.by!r}", "Heads are ablated by zero, mean or resample.")
         if self.mean is not None:
-            _refuse_array(self, "mean", self.mean, (2,))
+            refuse_array(self, "mean", self.mean, (2,))
             if self.by != "mean" or len(self.mean) != len(self.each_head):
                 raise self._refused(
                     f"by = {self.by!r} with means of {len(self.mean)} heads", "Give means with by='mean', one a head."
@@ -380,7 +194,7 @@ class AblateHeads(Edit):
     def refuse_misfit(self, info: ModelInfo) -> None:
         super().refuse_misfit(info)
         for head in self.each_head:
-            _width(self, "z", head, info)
+            width_of(self, "z", head, info)
         if self.mean is not None and self.mean.shape[1] != info.d_head:
             raise self._refused(f"the means have {self.mean.shape[1]} features", f"A head has {info.d_head}.")
 
@@ -495,42 +309,11 @@ class PatternsOf(Edit):
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
-            "layer": _plain(self.layer),
+            "layer": as_plain(self.layer),
             "dose": self.dose,
             "at": self.at,
             "donor": self.donor_name,
         }
-
-
-def _positions(value: Any) -> str | tuple[int, ...]:
-    found = str(value) if isinstance(value, str) else whole_numbers(value)
-    return (found,) if isinstance(found, int) else found
-
-
-MOST_DOSE = 1e6
-"""Largest dose of an edit either way: beyond it activations leave what float32 can hold."""
-
-NUMBERS: Mapping[str, Callable[[Any], Any]] = {
-    "layer": whole_numbers, "heads": whole_numbers, "head": whole_number, "seed": whole_number, "at": _positions,
-    "dose": number, "deviations": number, "score_sigma": number,
-    "axis": array, "sigma": array, "displacement": array, "rotation": array, "values": array, "mean": array,
-}  # fmt: skip
-"""The fields of edits that hold numbers, and how each is read."""
-
-_TAKES: Mapping[Callable[[Any], Any], str] = {
-    whole_number: "a whole number", whole_numbers: "whole numbers", number: "a number",
-    _positions: "all, last, scored, a column, or positions counted from 0",
-    array: "numbers in lists of equal length, or an array",
-}  # fmt: skip
-
-
-def read_numbers(what: str, field: str, value: Any) -> Any:
-    """What a field of `NUMBERS` is given, as Python's numbers or an array of numpy; `UsageError` for `what` else."""
-    try:
-        return NUMBERS[field](value)
-    except (TypeError, ValueError, OverflowError) as error:
-        found, takes = f"{value!r:.60} does not fit: {error}", _TAKES[NUMBERS[field]]
-        raise UsageError(asked=what, found=found, fix=f"This field takes {takes}.") from error
 
 
 KINDS: Mapping[str, type[Edit]] = {
@@ -538,52 +321,6 @@ KINDS: Mapping[str, type[Edit]] = {
     for cls in (RemoveAxis, KeepAxis, ShiftAxis, RotateAxes, ReplaceCoordinates, AblateHeads, BypassLayer, AttentionOff,
                 FeedForwardOff, PatternsOf)
 }  # fmt: skip
-
-
-def _refuse_site(site: str, edit: Edit) -> None:
-    if site in AFTER_W_O:
-        raise UsageError(
-            asked=f"{edit.kind} {site}",
-            found="after the output projection every feature mixes all heads: no slice of it belongs to one head",
-            fix="Edit z, the head outputs before it.",
-        )
-    if site not in SITES:
-        raise UsageError(
-            asked=f"{edit.kind} {site}", found="this site cannot be edited", fix=f"Choose among {', '.join(SITES)}."
-        )
-
-
-def _width(edit: Edit, site: str, head: int | None, info: ModelInfo) -> tuple[int, str]:
-    """How many features the edited tensor has, and the words for it; an unknown head is a `UsageError`."""
-    if site == "resid":
-        return info.d_model, f"the residual stream of {info.name} has {info.d_model}"
-    grouped = site in ("k", "v")
-    count = info.n_kv_heads if grouped else info.n_heads
-    if not count:
-        raise edit._refused(f"{info.name} has no attention", "Edit resid, bypass a layer, or switch off a part of one.")
-    kind = "KV heads" if grouped else "heads"
-    owned = f"{site} of {info.name} has {count} {kind} of {info.d_head} features"
-    if head is not None and not 0 <= head < count:
-        fix = f"Name a head from 0 to {count - 1}."
-        if grouped and 0 <= head < info.n_heads:
-            fix += f" Each serves {info.n_heads // count} query heads, which are separate in q and z."
-        raise edit._refused(f"there is no head {head}: {owned}", fix)
-    return (count * info.d_head, f"{owned}, {count * info.d_head} in all") if head is None else (info.d_head, owned)
-
-
-def _refuse_array(edit: Edit, name: str, array: np.ndarray, n_dimensions: tuple[int, ...]) -> None:
-    if array.ndim not in n_dimensions or array.size == 0:
-        raise edit._refused(
-            f"{name} has the shape {array.shape}", f"It has {' or '.join(map(str, n_dimensions))} axes."
-        )
-    if not np.isfinite(array).all():
-        raise edit._refused(f"{name} is not finite", "Look where NaN or infinity came from.")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
 
 
 Edits = Edit | Mapping[str, Any] | Iterable[Edit | Mapping[str, Any]] | str | Path

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-    from interp.families import Family
+    from interp.family import Family
     from interp.tunnel import Task
 
 

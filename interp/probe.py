@@ -24,7 +24,8 @@ from interp.system.calls import AnsweringType
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from interp.edits import AblateHeads, Edit
+    from interp.edit import Edit
+    from interp.edits import AblateHeads
 
 FITTED_LABELS = 200
 """True, control and permuted labels of a fit, about: products with them are in float32."""

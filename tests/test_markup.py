@@ -32,7 +32,8 @@ from interp.errors import InterpError
 from interp.formatting import printable
 from interp.ledger.ledger import LEDGER_NAME, LedgerFile, show_ledger
 from interp.records import token_strip
-from interp.records.record import RunFile, RunRecord, open_run
+from interp.records.record import RunRecord, open_run
+from interp.records.run_file import RunFile
 from interp.registry import load_entry
 from interp.running.generate import Continuation, Continuations
 from interp.running.patching import PatchingMap

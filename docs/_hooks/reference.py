@@ -196,7 +196,7 @@ def aliases(_: str) -> str:
 
 def record() -> str:
     """The schema of `run.json`."""
-    from interp.records.record import RunFile
+    from interp.records.run_file import RunFile
 
     schema = RunFile.model_json_schema()
     about = (

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.nn.functional import pad
 
-from interp.edits import Edit
+from interp.edit import Edit
 from interp.errors import PromptError, UsageError
 
 _PADDING, _UNMET = -1, -2

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Int
 
 from interp.capture import Capture
+from interp.edit import Edit
 from interp.editing.change_size import ChangeSizes
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
@@ -25,7 +26,7 @@ from interp.editing.proof import EditedBatch, prove
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.editing.tails import Prefixes, tail_starts, tails, tokens_of_tails
-from interp.edits import BypassLayer, Edit, PatternsOf
+from interp.edits import BypassLayer, PatternsOf
 from interp.hooks.attention import Listener, claimed
 from interp.hooks.ropes import rope_scales
 from interp.model import Check, Model

@@ -18,7 +18,8 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from interp.edits import KINDS, NUMBERS, Edit, Edits, PatternsOf, read_numbers
+from interp.edit import NUMBERS, Edit, read_numbers
+from interp.edits import KINDS, Edits, PatternsOf
 from interp.errors import UnknownName, UsageError
 from interp.system.foreign_files import read_json, readable
 from interp.system.plain_numbers import path as plain_path

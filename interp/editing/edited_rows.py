@@ -4,9 +4,10 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.edit import Edit
 from interp.editing.call_positions import CallPositions
 from interp.editing.steps import EditedRows
-from interp.edits import Edit, ReplaceCoordinates
+from interp.edits import ReplaceCoordinates
 from interp.errors import PromptError, UsageError
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, row_index

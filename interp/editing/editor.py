@@ -12,13 +12,14 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from interp.edit import Edit
 from interp.editing.call_positions import CallsOfTexts
 from interp.editing.donor_patterns import DonorPatterns, refuse_unlike
 from interp.editing.edit_files import resolve_edits
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
-from interp.edits import AblateHeads, BypassLayer, Edit, Edits, PatternsOf, ReplaceCoordinates
+from interp.edits import AblateHeads, BypassLayer, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
 from interp.hooks.attention import (
     Listener,

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from interp.edit import Edit
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import EditedRows, EditStep, SeenStep
-from interp.edits import Edit, PatternsOf
+from interp.edits import PatternsOf
 from interp.errors import ModelError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.pattern import AttentionCall, pattern_rows

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.edit import Edit
 from interp.editing.prompt_tensors import PromptTensors
-from interp.edits import Edit
 from interp.hooks.attention import of_this_thread
 from interp.hooks.block_hooks import block_hooks, hidden_states, with_hidden_states
 from interp.model import Model

@@ -12,16 +12,8 @@ import numpy as np
 import torch
 
 from interp.capture import ModelInfo
-from interp.edits import (
-    AblateHeads,
-    Edit,
-    KeepAxis,
-    PatternsOf,
-    ReplaceCoordinates,
-    RotateAxes,
-    ShiftAxis,
-    SubspaceEdit,
-)
+from interp.edit import Edit, SubspaceEdit
+from interp.edits import AblateHeads, KeepAxis, PatternsOf, ReplaceCoordinates, RotateAxes, ShiftAxis
 from interp.system.float64 import double
 
 Numbers = Mapping[str, np.ndarray]

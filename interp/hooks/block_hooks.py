@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from interp.families import Projection
+from interp.family import Projection
 from interp.hooks.attention import of_this_thread
 from interp.model import Model
 

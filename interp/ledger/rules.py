@@ -22,7 +22,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from interp.findings import ALPHA, Scalar, with_controls
+from interp.findings import with_controls
+from interp.scalar import ALPHA, Scalar
 
 Outcome = Literal[
     "supported", "contradicted", "no different from the null", "underpowered", "not measurable here"

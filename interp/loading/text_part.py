@@ -11,7 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MULTIMODAL_LM_MAPPING
 
-from interp.families import Family, family_of
+from interp.families import family_of
+from interp.family import Family
 
 
 def is_multimodal(config: PreTrainedConfig) -> bool:

@@ -12,26 +12,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from interp.errors import Answering, RecordError, UnknownName
-from interp.findings import COLUMNS, Control, Findings
+from interp.findings import Findings
 from interp.formatting import html_table, last_part, sample_size, text_table
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
+from interp.records.run_file import FORMAT, FindingsFile, RunFile, TableFile
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
 from interp.records.versioned_json import (
-    KeptEnvironment,
-    KeptScalar,
-    Known,
     as_text,
-    knowing,
     plain_json,
     read_versioned,
 )
+from interp.scalar import COLUMNS
 from interp.statistics.possible import impossible
 from interp.system.environment import environment
 from interp.system.foreign_files import read_json, readable
@@ -43,95 +40,6 @@ from interp.table import Table
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
-
-FORMAT = 1
-"""Version of `run.json`; a change of its meaning bumps it and keeps a file of the old one under tests/records."""
-
-
-_LONGEST_NAME = 100
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TableFile(_Strict):
-    """Where a table lies and the units of its columns."""
-
-    path: str
-    units: dict[str, str]
-    caption: str = ""
-
-    @field_validator("path")
-    @classmethod
-    def _stays_inside(cls, path: str) -> str:
-        if Path(path).is_absolute() or ".." in Path(path).parts:
-            raise ValueError(f"the path {path!r} leaves the record's folder")
-        return path
-
-
-class FindingsFile(_Strict):
-    """What one probe found."""
-
-    parameters: dict[str, Any]
-    scalars: dict[str, KeptScalar]
-    tables: dict[str, TableFile]
-    notes: list[str] = []
-    headline: list[str] = []
-    controls: dict[str, list[Control]] = {}
-    facts: dict[str, str] = {}
-
-
-class _Asked(Known):
-    study: str = ""
-    model: str = ""
-    probes: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    command: str = ""
-    seed: int = 0
-    edits: list[dict[str, Any]] = Field(default_factory=list)
-
-
-class _Model(Known):
-    name: str = ""
-    family: str | None = None
-    fingerprint: str | None = None
-    n_layers: int | None = None
-    n_parameters: int | None = None
-    card: dict[str, Any] | None = None
-
-
-class _Prompts(Known):
-    name: str = ""
-    unit: str = ""
-    hash: str | None = None
-    n: int | None = None
-    draw: dict[str, Any] | None = None
-    others: list[dict[str, Any]] = Field(default_factory=list)
-    notes: list[str] = Field(default_factory=list)
-
-
-class RunFile(_Strict):
-    """The content of `run.json`."""
-
-    format: Literal[1] = FORMAT
-    status: Literal["done", "failed", "partial"]
-    created: str
-    spec: Annotated[dict[str, Any], AfterValidator(knowing(_Asked))]
-    spec_hash: str
-    model: Annotated[dict[str, Any], AfterValidator(knowing(_Model))]
-    prompts: Annotated[dict[str, Any], AfterValidator(knowing(_Prompts))]
-    environment: KeptEnvironment
-    selfcheck: list[dict[str, Any]]
-    timings: dict[str, float | None]
-    findings: dict[str, FindingsFile]
-
-    @field_validator("findings")
-    @classmethod
-    def _names_are_file_names(cls, findings: dict[str, FindingsFile]) -> dict[str, FindingsFile]:
-        strange = [name for name in findings if not name or len(name) > _LONGEST_NAME or set(name) & set("/\\\0")]
-        if strange:
-            raise ValueError(f"{strange[0][:40]!r} cannot be the name of a probe, which names files")
-        return findings
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from interp.capture import Capture
+from interp.edit import Edit
 from interp.editing.conditions import capture_edited
 from interp.editing.edit_files import resolve_edits
-from interp.edits import Edit, Edits
+from interp.edits import Edits
 from interp.errors import RecordError, UsageError
 from interp.hooks.pattern_sites import NULL_SITES
 from interp.model import Model

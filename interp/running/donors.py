@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from interp.capture import ModelInfo
-from interp.edits import Edit, PatternsOf
+from interp.edit import Edit
+from interp.edits import PatternsOf
 from interp.loading.load import load
 from interp.model import Model
 

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from interp.edit import Edit
 from interp.editing.call_positions import cache_name
 from interp.editing.edit_files import resolve_edits
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, needs_outputs, refuse_misfits
-from interp.edits import AblateHeads, Edit, Edits, PatternsOf, ReplaceCoordinates
+from interp.edits import AblateHeads, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
 from interp.formatting import printable, text_table
 from interp.hooks.attention import claimed

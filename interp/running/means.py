@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from interp.edit import Edit
 from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import needs_outputs, refuse_misfits
-from interp.edits import AblateHeads, Edit, Edits
+from interp.edits import AblateHeads, Edits
 from interp.errors import PromptError, UsageError
 from interp.model import Model
 from interp.need import Need

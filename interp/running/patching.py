@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
+from interp.edit import SITES, Edit
 from interp.editing.conditions import Run, read_conditions
-from interp.edits import SITES, Edit, ShiftAxis
+from interp.edits import ShiftAxis
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.formatting import brief
 from interp.model import Model

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from interp.capture import Capture, ModelInfo
+from interp.edit import Edit
 from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import refuse_misfits
 from interp.editing.proof import merged
 from interp.editing.screen import read_screen
-from interp.edits import Edit, PatternsOf
+from interp.edits import PatternsOf
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.hooks.window import AttentionWindow

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Int
 
 from interp.capture import Capture
+from interp.edit import Edit
 from interp.editing.conditions import capture_edited
 from interp.editing.edit_files import resolve_edits
-from interp.edits import Edit, Edits
+from interp.edits import Edits
 from interp.errors import PromptError, UsageError
 from interp.hooks.attention import Listener
 from interp.information import entropy_bits

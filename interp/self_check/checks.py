@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from interp.families import Projection
+from interp.family import Projection
 from interp.hooks.pattern import pattern_rows, reduce_rows, visible_keys
 from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.model import Model

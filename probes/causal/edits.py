@@ -23,7 +23,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from interp.edits import AblateHeads, Edit, KeepAxis, RemoveAxis, ReplaceCoordinates, ShiftAxis
+from interp.edit import Edit
+from interp.edits import AblateHeads, KeepAxis, RemoveAxis, ReplaceCoordinates, ShiftAxis
 from interp.statistics.spectra import principal_axes
 
 from .axis import Axis

@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 
 from interp.capture import ModelInfo
-from interp.edits import AblateHeads, AttentionOff, BypassLayer, Edit, FeedForwardOff, RemoveAxis
+from interp.edit import Edit
+from interp.edits import AblateHeads, AttentionOff, BypassLayer, FeedForwardOff, RemoveAxis
 from interp.statistics.cosines import random_subspace
 
 UNEDITED = "unedited"

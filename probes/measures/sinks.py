@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Bool, Float
 
-from interp.findings import ALPHA, Control
+from interp.findings import Control
+from interp.scalar import ALPHA
 from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.units import mean_of_units
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from interp.certificates.simulations import Grouping, Simulation, Trials, Truth, grouped, in_common, noise, nothing
-from interp.edits import AblateHeads, Edit
+from interp.edit import Edit
+from interp.edits import AblateHeads
 from interp.findings import Findings
 from interp.probe import Condition, Probe
 from interp.statistics.units import Units

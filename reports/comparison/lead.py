@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from interp.findings import Scalar
 from interp.formatting import short, with_unit
 from interp.records.labels import label
+from interp.scalar import Scalar
 from interp.table import Table
 
 from ..page import about

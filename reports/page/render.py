@@ -13,7 +13,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from interp.errors import RecordError
-from interp.findings import RULE
 from interp.formatting import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
 from interp.plotting import PALETTE
 from interp.records.answers import SAID, Answer, answers, settled, unclear
@@ -21,6 +20,7 @@ from interp.records.headlines import contradictions, tried
 from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
+from interp.scalar import RULE
 from interp.system.whole_files import writing
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template

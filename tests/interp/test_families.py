@@ -14,7 +14,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, __version__
 from interp.editing.conditions import capture_edited
 from interp.edits import ReplaceCoordinates
 from interp.errors import ModelError, UsageError
-from interp.families import REFUSED, QkNorm, family_of
+from interp.families import REFUSED, family_of
+from interp.family import QkNorm
 from interp.hooks.attention import attention_function
 from interp.loading.load import load
 from interp.need import Need

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from interp.families import Family
+from interp.family import Family
 
 from .block_stack import BlockStack, BlockStackConfig
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from interp.families import Family
+from interp.family import Family
 
 from .block_stack import BlockStack, BlockStackConfig
 

@@ -14,7 +14,7 @@ from transformers.masking_utils import create_causal_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
-from interp.families import Family, Layout
+from interp.family import Family, Layout
 
 from ..networks.block_stack import BlockStack, BlockStackConfig
 

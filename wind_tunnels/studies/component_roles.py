@@ -23,9 +23,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import UsageError
-from interp.findings import Findings, Null
+from interp.findings import Findings
 from interp.information import kl_bits, restricted, total_variation
 from interp.need import Need
+from interp.scalar import Null
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
@@ -35,7 +36,7 @@ from .key_frame import key_frame
 
 if TYPE_CHECKING:
     from interp.capture import Capture
-    from interp.edits import Edit
+    from interp.edit import Edit
     from interp.model import Model
     from interp.prompt import PromptSet
 

@@ -38,7 +38,7 @@ from ..validation import check_sizes
 
 if TYPE_CHECKING:
     from interp.capture import Capture
-    from interp.edits import Edit
+    from interp.edit import Edit
     from interp.model import Model
     from interp.prompt import PromptSet
 

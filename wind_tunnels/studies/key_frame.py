@@ -21,7 +21,7 @@ from interp.need import Need
 from interp.statistics.spectra import principal_axes
 
 if TYPE_CHECKING:
-    from interp.edits import Edit
+    from interp.edit import Edit
     from interp.model import Model
     from interp.prompt import PromptSet
 

@@ -38,7 +38,7 @@ from .moving_programs import ending_in, moving_programs, onward, prompts_of, run
 from .moving_programs import said as said_of
 
 if TYPE_CHECKING:
-    from interp.edits import Edit
+    from interp.edit import Edit
     from interp.model import Model
 
 STREAM, PREDICTED = Need("resid"), Need("next_log_prob")

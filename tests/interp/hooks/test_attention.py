@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from interp.errors import InterpError, ModelError
-from interp.families import Layout, iterate_weights
+from interp.families import iterate_weights
+from interp.family import Layout
 from interp.hooks.attention import ATTENTION, Listener, listening
 from interp.information import log_softmax
 from interp.need import Need

@@ -11,7 +11,7 @@ from transformers import TextGenerationPipeline
 
 import interp
 from interp.errors import InterpError, ModelError, UsageError
-from interp.families import Layout
+from interp.family import Layout
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.self_check.selfcheck import check_model
 from tests.tiny_models import VOCAB, fresh_model

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import interp
 from interp.errors import ModelError, UsageError
-from interp.families import HeadShape
+from interp.family import HeadShape
 from interp.hooks.block_hooks import first_of
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet

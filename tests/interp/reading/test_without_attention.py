@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
-from interp.families import Family, Layout
+from interp.family import Family, Layout
 from interp.information import log_softmax
 from interp.loading.load import load
 from interp.need import Need

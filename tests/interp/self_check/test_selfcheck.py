@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from interp.families import Layout
+from interp.family import Layout
 from interp.hooks.attention import claimed
 from interp.loading.load import load
 from interp.reading.lens import Lens

@@ -1,0 +1,175 @@
+"""Commands on runs that were made: their pages, tables and figures, and what differs between them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from interp.cli.options import ALL, QuietOption, VerboseOption, with_run_options
+from interp.errors import UsageError
+from interp.options import RunOptions
+from interp.settings import split_commas
+
+if TYPE_CHECKING:
+    from interp.records.record import RunRecord
+
+
+app = typer.Typer()
+
+
+def finish(record: "RunRecord", quiet: bool, verbose: bool) -> None:
+    """What a record says, and as the last line the path of its page; of several processes the first one speaks."""
+    from interp.system.processes import is_first_started
+
+    if not is_first_started():
+        return
+    if not quiet:
+        from interp.cli.tables import print_record
+
+        print_record(record, verbose)
+    assert record.path is not None
+    print(record.path / "report.html")
+
+
+def finish_comparison(record: "RunRecord", quiet: bool, verbose: bool) -> None:
+    """The same of a comparison, whose table says more than its one number."""
+    if not quiet:
+        from interp.cli.tables import print_differences, print_sets
+
+        tables = record.findings["comparison"].tables
+        print_differences(tables["differences"])
+        if "prompt_sets" in tables:
+            print_sets(tables["prompt_sets"])
+    finish(record, quiet, verbose)
+
+
+@app.command(epilog="Example: interp export runs/pythia-410m-20260101-120000 --figures pdf --tables latex --out paper")
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    figures: Annotated[
+        str, typer.Option(help="Formats of the figures with commas: pdf, svg, png; empty for none.")
+    ] = "svg",
+    tables: Annotated[str, typer.Option(help="Formats of the tables with commas: latex, csv; empty for none.")] = "csv",
+    columns: Annotated[int, typer.Option(help="Columns of a paper that a figure spans: 1 or 2.", min=1, max=2)] = 1,
+    out: Annotated[Path, typer.Option(help="Folder that receives the files.")] = Path("export"),
+) -> None:
+    """Write the figures of a run as PDF, SVG or PNG and its numbers as LaTeX or CSV, for a paper."""
+    from interp.records.record import open_run
+    from interp.registry import load_entry
+
+    written = load_entry("report", "export")(open_run(run), out, split_commas(figures), split_commas(tables), columns)
+    print(f"{len(written)} files in {out}")
+
+
+@app.command(epilog="Example: interp compare runs/pythia-70m-20260101-120000 runs/pythia-160m-20260101-120500")
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Folders of runs; the others are compared with the first.")],
+    label: Annotated[list[str] | None, typer.Option(help="Label of each run, in order.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="What each run is a repetition of: those of one group are pooled.")
+    ] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="The group that each run's own is compared with, if not the first.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder that receives the comparison.")] = Path("runs"),
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Write one page that compares two runs or more, number by number and layer by layer."""
+    from interp.running.compare import compare as set_beside
+
+    record = set_beside(runs, labels=label or (), groups=group or (), against=against or (), out=out, quiet=quiet)
+    finish_comparison(record, quiet, verbose)
+
+
+@app.command(epilog="Example: interp index runs")
+def index(
+    folder: Annotated[Path, typer.Argument(help="Folder that holds records, at any depth.")] = Path("runs"),
+) -> None:
+    """Write one page over all records of a folder: model, probes, answers, when, disk."""
+    from interp.records.index import index_runs
+
+    print(index_runs(folder))
+
+
+@app.command(epilog="Example: interp view runs")
+def view(
+    what: Annotated[Path, typer.Argument(help="A run, or a folder that holds runs.")] = Path("runs"),
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
+) -> None:
+    """Open the page of a run, or one page over all runs of a folder with their answers side by side."""
+    import webbrowser
+
+    from interp.records.index import index_runs
+    from interp.records.record import open_run
+
+    page = (open_run(what).show() if (what / "run.json").is_file() else index_runs(what)).resolve()
+    print(page)
+    if browser:
+        webbrowser.open(page.as_uri())
+
+
+@app.command(epilog="Example: interp diff --model smollm2-135m --adapter my-lora --probe manifold")
+@with_run_options(ALL)
+def diff(
+    asked: RunOptions,
+    first: Annotated[Path | None, typer.Argument(help="Folder of a run.")] = None,
+    second: Annotated[Path | None, typer.Argument(help="Folder of another.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Exit code 1 if any number is not the same.")] = False,
+) -> None:
+    """Print which numbers changed between two runs, and which settings differ.
+
+    With --adapter and no folders both runs are made first: the model as it is, then adapted.
+    Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval cannot be tested:
+    its change is printed and does not count, unless --exact asks for the same numbers.
+    """
+    from interp.cli.tables import print_diff
+    from interp.records.diff import diff as between
+
+    if first is None and asked.adapter is not None:
+        from interp.running.run import run as measure
+
+        records = [measure(**vars(each)) for each in (replace(asked, adapter=None), asked)]
+        found = between(*records)
+        print(*(record.path for record in records), sep="\n")
+    elif first is not None and second is not None and asked.adapter is None:
+        found = between(first, second)
+    else:
+        raise UsageError(
+            asked="the difference of two runs",
+            found="neither two folders nor a model with an adapter is named",
+            fix="Give two folders of runs, or --model and --adapter.",
+        )
+    print_diff(found)
+    if found.moved or (exact and not found.is_exact):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: interp power --probe value_axis --model pythia-410m")
+@with_run_options(ALL)
+def power(
+    asked: RunOptions,
+    run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
+    every: Annotated[bool, typer.Option("--every", help="All numbers, not only the headline numbers.")] = False,
+) -> None:
+    """Print the smallest effect that this n can find: 80 % power at the 5 % level, two-sided."""
+    from interp.cli.tables import print_power
+    from interp.records.power import power as smallest
+    from interp.records.record import open_run
+    from interp.running.run import run as measure
+
+    record = measure(**vars(asked)) if run_ is None else open_run(run_)
+    print_power(smallest(record), every)
+    print(record.path)
+
+
+@app.command(epilog="Example: interp report runs/pythia-410m-20260101-120000")
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run or of a ledger, or one that holds a single run.")],
+) -> None:
+    """Draw the page of a run or of a ledger again from its record."""
+    from interp.ledger.ledger import is_ledger, show_ledger
+    from interp.records.record import open_run, the_run_in
+
+    print(show_ledger(run) if is_ledger(run) else open_run(the_run_in(run)).show())
