@@ -68,7 +68,7 @@ class Answer:
         of = "Difference " if self.headline.name.endswith(_BEYOND_CONTROLS) else ""
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
-        least = f" (the smallest that {_draws(s)} can give)" if s.is_p_least else ""
+        least = f" (the smallest {_of_draws(s)})" if s.is_p_least else ""
         corrected = " corrected for the other results" if p != s.p else ""
         likely = "" if p is None or self.is_beside else f"{p_equals(p, s.is_p_least)}{corrected}{least}"
         tested = [(c, of) for c, of in self.headline.controls if c.essential or of.null is not None]
@@ -264,11 +264,11 @@ def _is_vague(s: Scalar) -> bool:
     return s.standing() in ("above", "below") and s.interval[0] <= s.null.value <= s.interval[1]
 
 
-def _draws(s: Scalar) -> str:
-    """`200 permutations`: what p counts."""
+def _of_draws(s: Scalar) -> str:
+    """`that 200 permutations can give`: the smallest p."""
     if s.null is None or s.null.n_draws is None:
-        return "so few"
-    return f"{s.null.n_draws:,} {'permutations' if 'permut' in s.null.name else 'draws'}"
+        return "possible here"
+    return f"that {s.null.n_draws:,} {'permutations' if 'permut' in s.null.name else 'draws'} can give"
 
 
 def _kept(s: Scalar) -> str:
