@@ -19,8 +19,8 @@ def half(x: int, whole: bool = False) -> int:
 
 @pytest.mark.stress
 def test_most_changes_drawn_at_random_are_noticed(tmp_path):
-    out = tmp_path / "tried.jsonl"  # in a process that has nothing of the product in memory, as tests' own have
-    command = [sys.executable, "-m", "tests.stress.mutants", "--n", "24", "--seed", "51", "--out", str(out)]
+    out = tmp_path / "tried.jsonl"  # as a script: a package `tests` in memory would import the product from here
+    command = [sys.executable, "tests/stress/mutants.py", "--n", "24", "--seed", "51", "--out", str(out)]
     subprocess.run(command, cwd=trying.ROOT, check=True)
     assert len(out.read_text(encoding="utf-8").splitlines()) == 24
     assert len(trying.survivors(out)) <= 8, trying.survivors(out)
