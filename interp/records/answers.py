@@ -160,11 +160,13 @@ def _class_of(probe: str) -> type[Question] | None:
 
 
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
-    values = defaultdict(lambda: DASH, words)
+    values: dict[str, Any] = defaultdict(lambda: DASH, words)
     own = h.name.removesuffix(_BEYOND_CONTROLS)
     values |= {name: _value(s) for name, s in findings.scalars.items()}
     whole = findings.scalars.get(own, h.scalar)
     is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
+    times = {name: short(s.value / whole.value) for name, s in findings.scalars.items()} if whole.value else {}
+    values["times"] = defaultdict(lambda: DASH, times)
     values[own] = _value(whole) + _NOTHING * is_nothing  # too small to matter to a prediction, however sure it is
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": findings.facts.get(h.name, "")}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
@@ -224,7 +226,7 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
 
 def _with_twins(sentence: str, h: Headline) -> str:
     """With what the number leaves out, the controls that turn it round, and what is explained of a rest."""
-    twins = [f"position alone explains {_null(h.scalar).partition(' ')[0]}"] if _kept(h.scalar) else []
+    twins: list[str] = []
     if "_no_first" in h.name:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:
@@ -234,9 +236,10 @@ def _with_twins(sentence: str, h: Headline) -> str:
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
         elif control.essential and _is_share(s):
             rest = control.words.removeprefix("beyond ")
-            vague = f"{_value(s)} of the rest, interval {s.interval_text}, which includes 0"
-            share = f"of what is left after {rest} it explains {_value(s)}"
-            twins.append(f"how much it explains beyond {rest} is open: {vague}" if _is_vague(s) else share)
+            vague = f"{_value(s)} of the rest, but the interval, {s.interval_text}, includes 0"
+            share = f"of what is left after {rest}, the readout explains {_value(s)}"
+            open_ = f"whether the readout explains more than {rest} cannot be told"
+            twins.append(f"{open_}: {vague}" if _is_vague(s) else share)
     return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
@@ -251,8 +254,7 @@ def _control(control: Control, s: Scalar) -> str:
     """`0.2 of what is left after the last token (0.1 to 0.3; baseline −0.01 to 0.01; p = 0.004)`."""
     band = () if s.null is None else map(short, map(near_zero_as_zero, s.null.band))
     is_told = s.p is not None and not _is_vague(s)
-    corrected = f" corrected for all {s.p_over}" if s.p_over else ""
-    likely = f"{p_equals(s.p or 0.0, s.is_p_least)}{corrected}" if is_told else ""
+    likely = p_equals(s.p or 0.0, s.is_p_least) if is_told else ""
     parts = (s.interval_text if s.interval else "", f"baseline {' to '.join(band)}" if s.null else "not tested", likely)
     return f"{_value(s)} {_words(control, s)} ({'; '.join(part for part in parts if part)})"
 
@@ -291,7 +293,10 @@ def _outside(said: Sentences, h: Headline) -> str:
     if not side:
         return ""
     if side != said.expected:
-        return f"The value lies {side} the range of the baseline; only one {said.expected} it would speak for “Yes”. "
+        size, other = ("smaller", "larger") if side == "below" else ("larger", "smaller")
+        return (
+            f"The value lies {side} the range of the baseline, {size} than by chance; a {other} one would be needed. "
+        )
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:
@@ -309,11 +314,9 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
         return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
     least = _least(said, s) if h.standing == "within" else None
     if least is not None:
-        far = with_unit(short(abs(least)), s.unit)
-        return (
-            f"A value {far} {said.expected} the baseline would have been found 80 % of the time; with more "
-            f"{s.n_unit}s, smaller ones are."
-        )
+        assert s.null is not None
+        found = with_unit(short(s.null.value + (least if said.expected == "above" else -least)), s.unit)
+        return f"{found} would have been found 80 % of the time; more {s.n_unit}s find smaller effects."
     if verdict not in ("yes", "partly", "hardly"):
         return ""
     degree, beside = _degree(said, s)

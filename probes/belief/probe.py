@@ -103,8 +103,8 @@ class Belief(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s "
-            "(the last token and position alone: {token_r2}), and {r2_beyond_position} of what is left after position.",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s; the last token "
+            "and position alone explain {token_r2}.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
             limit="A model that was trained to predict it, as wind tunnels are, is expected to hold it in the last "
             "layer; the figure over depth shows the layers before. The output itself can be exact even if a linear "

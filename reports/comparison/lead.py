@@ -15,7 +15,7 @@ from .runs import Compared
 JUDGED = ("moved", "within")
 N_FINDINGS, N_NAMED = 5, 3
 """Findings, and numbers that each names, at most."""
-_WHICH = " {0} of them {1} the questions below (the figure has all):"
+_WHICH = " {0} of the differences {1} the questions below (the figure has all):"
 _BEGUN = ("- Higher in {0}", "- Lower in {0}", "No difference found between {0} and {1}")
 _SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
 _ALIKE = 2
@@ -24,27 +24,30 @@ _Finding = tuple[int, tuple[str, ...], str, bool]
 """Which of `_BEGUN`, the groups, what they are compared with, and whether a control says otherwise."""
 
 
-def in_words(compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, n_corrected: int) -> str:
+def in_words(
+    compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, corrected_too: set[Any]
+) -> str:
     """`3 of 9 numbers of b differ from those of a (by chance: about 0.45).`, then `- Higher in b: share (3 against 1).`
 
     A line a finding, of the numbers that answer questions; what differs alike shares one. `moved` counts what differs
-    in `groups`; further groups, which read other prompts, are told last.
+    in `groups`, of which `corrected_too` do after correction; further groups read other prompts.
     """
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
     begun = "On the same prompts, " if apart else ""
     begun += f"{moved.value:.0f} of {moved.n} numbers of {about.listed(groups)} differ from those of {references}"
     by_chance = "" if moved.null is None else f"; by chance: about {short(moved.null.value)}"
-    told = _findings(compared, found["differences"], found["answers"], groups) if moved.standing() == "above" else []
+    told = _findings(compared, found, groups, corrected_too) if moved.standing() == "above" else []
     n_told = sum(len(numbers) for of, numbers in told if of[0] != _ALIKE)
     which = _WHICH.format(n_told, "answers" if n_told == 1 else "answer") if n_told else ""
-    lines = [f"{begun} ({n_corrected} after correction for their number{by_chance}).{which}"]
+    lines = [f"{begun} ({len(corrected_too)} after correction for their number{by_chance})."]
+    if apart:
+        why = "these runs read other prompts, so a difference can come from the prompts"
+        lines.append(f"Whether {about.listed(apart)} differ{'s' * (len(apart) == 1)} from it cannot be told: {why}.")
+    lines[-1] += which
     for (kind, mine, against, turns), numbers in told[:N_FINDINGS]:
         where = f"{_BEGUN[kind].format(about.listed([*mine]), against)}: "
         lines += [f"{each}." for each in (numbers[:N_NAMED] if turns else [where + "; ".join(numbers[:N_NAMED])])]
-    if apart:
-        why = "these runs read other prompts, so a difference can come from the prompts"
-        lines.append(f"Whether {about.listed(apart)} differ{'s' * (len(apart) == 1)} cannot be told: {why}.")
     return "\n".join(lines)
 
 
@@ -57,10 +60,11 @@ def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
 
 
 def _findings(
-    compared: Compared, differences: Table, answered: Table, groups: Iterable[str]
+    compared: Compared, tables: Mapping[str, Table], groups: Iterable[str], corrected_too: set[Any]
 ) -> list[tuple[_Finding, list[str]]]:
     """What these groups' numbers show: first what differs, no control says otherwise, and most of them share."""
-    rows, asked = {KEY(row): row for row in differences.rows()}, [*dict.fromkeys(answered["question"])]
+    answered = tables["answers"]
+    rows, asked = {KEY(row): row for row in tables["differences"].rows()}, [*dict.fromkeys(answered["question"])]
     _, shown = said_and_shown(answered.rows(), rows.values())
     answering = {KEY(row) for row in answered.rows()}
     found: dict[_Finding, dict[str, str]] = {}
@@ -76,7 +80,8 @@ def _findings(
                 alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
         for (kind, against, but), mine in alike.items():
             reference = rows[*key, against]
-            told = _values(mine, reference, shown, but)
+            is_lost = kind != _ALIKE and not {KEY(row) for row in mine} & corrected_too
+            told = _values(mine, reference, shown, but) + ", not after correction" * is_lost
             finding = found.setdefault((kind, tuple(row["group"] for row in mine), against, but != ""), {})
             finding[key[1]] = told
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table
 
+from ..page.sections import KEY
 from .lead import JUDGED, comparable, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
@@ -60,14 +61,14 @@ class Comparison(Study):
         compared = open_compared(self.runs, self.labels, self.groups, self.against, progress)
         found = tables(compared)
         differences, groups = found["differences"], comparable(compared, found)
-        moved, n_corrected = n_moved(differences, groups)
+        moved, corrected_too = n_moved(differences, groups)
         return Findings(
             probe=self.name,
             scalars={"n_moved": moved},
             tables={name: table for name, table in found.items() if table.n_rows},
             notes=tuple(_notes(compared, differences)),
             headline=("n_moved",),
-            facts={"n_moved": in_words(compared, found, groups, moved, n_corrected)},
+            facts={"n_moved": in_words(compared, found, groups, moved, corrected_too)},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -84,11 +85,11 @@ class Comparison(Study):
         return shlex.join(words)
 
 
-def n_moved(differences: Table, groups: Sequence[str]) -> tuple[Scalar, int]:
+def n_moved(differences: Table, groups: Sequence[str]) -> tuple[Scalar, set[Any]]:
     """How many headline differences of these groups leave out 0, beside how many 95 % intervals do by chance.
 
-    Then how many do after correction. p is the smallest corrected one: the probability of any such difference where
-    there is none, whatever numbers depend on one another (Benjamini and Yekutieli 2001, Annals of Statistics 29).
+    Then which of them do after correction. p is the smallest corrected one: the probability of any such difference
+    where there is none, however the numbers depend on one another (Benjamini and Yekutieli 2001, Annals of Statistics).
     """
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
     judged = judged.where(np.isin(judged["group"], groups))
@@ -96,14 +97,16 @@ def n_moved(differences: Table, groups: Sequence[str]) -> tuple[Scalar, int]:
     low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
     harmonic = sum(1 / k for k in range(1, n + 1))
     null = Null("what chance alone would give (the range: if the numbers were independent)", ALPHA * n, (low, high))
-    together = [harmonic * p for p in corrected(judged["p"].tolist()) if p is not None and np.isfinite(p)]
+    known = [row for row in judged.rows() if np.isfinite(row["p"])]
+    ranked = corrected([row["p"] for row in known])
+    together = {KEY(row): harmonic * (p or 0.0) for row, p in zip(known, ranked, strict=True)}
     found = Scalar.of(
         np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="tested difference",
         meaning="headline numbers whose difference from the reference (on the same prompts, if there is one) has an "
-        "interval that excludes 0", p=min([1.0, *together]) if n else None,
+        "interval that excludes 0", p=min([1.0, *together.values()]) if n else None,
     )  # fmt: skip
-    return found, sum(p <= ALPHA for p in together)
+    return found, {key for key, p in together.items() if p <= ALPHA}
 
 
 def _notes(compared: Compared, differences: Table) -> list[str]:
