@@ -21,8 +21,8 @@ from interp.errors import UsageError
 from interp.tunnel import Sequences
 
 from ..validation import check_fraction
-from .filtering import draw_chains, filter_states
-from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question
+from .filtering import draw_chains
+from .hmm_layout import HiddenMarkovTask
 from .probability_grid import ProbabilityGrid
 
 Header = Literal["entries", "rows"]
@@ -64,7 +64,6 @@ class HMM(HiddenMarkovTask):
     the past matters. `header` shows a token an entry (the papers), or a token a row, which needs a coarse grid.
     """
 
-    predict: Question = "state"
     floor: float = 0.05
     grid: float = 0.01
     stay: float = 0.0
@@ -90,13 +89,13 @@ class HMM(HiddenMarkovTask):
         return ProbabilityGrid(self.grid, self.floor)
 
     @property
-    def layout(self) -> ObservationLayout:
-        """Tokens of entries or rows first, then TRANS, EMIT, SEP, and from OBS on what all hidden Markov tasks have."""
-        if self.header == "rows":
-            n_ids, n_shown = sum(self._rows_by_place), 2 * self.S
-        else:
-            n_ids, n_shown = self.probability_grid.n_levels, self.S * (self.S + self.O)
-        return ObservationLayout(self.S, self.O, self.K, self.predict, marker=n_ids + 3, n_header=n_shown + 3)
+    def marker(self) -> int:
+        """Token ids of entries or rows come first, then TRANS, EMIT and SEP."""
+        return 3 + (sum(self._rows_by_place) if self.header == "rows" else self.probability_grid.n_levels)
+
+    @property
+    def n_header(self) -> int:
+        return 3 + self.S * (2 if self.header == "rows" else self.S + self.O)
 
     @property
     def _rows_by_place(self) -> list[int]:
@@ -134,12 +133,10 @@ class HMM(HiddenMarkovTask):
         """The sequences that show these chains, with the exact beliefs."""
         grid, n = self.probability_grid, len(chains.states)
         process = grid.probabilities(chains.transition), grid.probabilities(chains.emission)
-        filtered = filter_states(self.initial, *process, chains.symbols)
-        windows = self.windowed(*process, chains.symbols)  # these readers know the whole header
-        trans, emit, sep = (np.full((n, 1), self.layout.marker - 3 + i) for i in range(3))
+        trans, emit, sep = (np.full((n, 1), self.marker - 3 + i) for i in range(3))
         shown = self._shown(chains)
         header = np.concatenate([trans, shown[0], emit, shown[1], sep], axis=1)
-        return self.layout.encode(header, chains.states, chains.symbols, filtered, windows, self.name)
+        return self.sequences(header, chains.states, chains.symbols, *process)
 
     def _shown(self, chains: Chains) -> list[Int[np.ndarray, "sequence token"]]:
         """The tokens of both matrices."""

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from interp.tunnel import Sequences
 
 from ..validation import check_fraction, check_sizes
-from .filtering import draw_chains, filter_states
-from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question
+from .filtering import draw_chains
+from .hmm_layout import HiddenMarkovTask, Question
 from .probability_grid import ProbabilityGrid
 
 
@@ -45,10 +45,6 @@ class FixedHMM(HiddenMarkovTask):
         ProbabilityGrid(self.grid, self.floor).check(asked, max(self.S, self.O))
 
     @property
-    def layout(self) -> ObservationLayout:
-        return ObservationLayout(self.S, self.O, self.K, self.predict, marker=0, n_header=0)
-
-    @property
     def transition(self) -> Float[np.ndarray, "state state"]:
         """p(next state | state), rows sum to 1."""
         return self._matrices()[0]
@@ -61,9 +57,7 @@ class FixedHMM(HiddenMarkovTask):
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
         transition, emission = (matrix[None] for matrix in self._matrices())
         states, symbols = draw_chains(rng, self.initial, transition, emission, (n, self.K))
-        filtered = filter_states(self.initial, transition, emission, symbols)
-        windows = self.windowed(transition, emission, symbols)
-        return self.layout.encode(np.empty((n, 0), dtype=np.int64), states, symbols, filtered, windows, self.name)
+        return self.sequences(np.empty((n, 0), dtype=np.int64), states, symbols, transition, emission)
 
     def _matrices(self) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state symbol"]]:
         grid, rng = ProbabilityGrid(self.grid, self.floor), np.random.default_rng(self.parameters_seed)
