@@ -75,7 +75,6 @@ class _Asked:
     numbers: tuple[MeasuredNumber, ...]
     scalars: tuple[Scalar, ...]
     reason: str
-    corrected: float | None = None
 
     @property
     def p(self) -> float | None:
@@ -199,7 +198,8 @@ def _paper(claims: Claims, models: Sequence[str], scale: Scale, folder: Path, ga
     first, later = (judged_rows(part, asked, models, numbers_of(found)) for part in (claims.first(), claims.later()))
     return PaperFile(
         name=claims.paper, title=claims.title, citation=claims.citation, note=claims.note, models=list(models),
-        sources=_sources(found, folder), rows=with_earlier(claims, first, later),
+        sources=[_source(model, each, folder) for (_, model), each in found.items()],
+        rows=with_earlier(claims, first, later),
     )  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def _again(paper: PaperFile, scale: Scale, folder: Path, gather: Gather) -> Pape
     found = gather(claims, lacking, paper.models)
     later = judged_rows(claims.later(), asked, paper.models, _kept(paper, numbers_of(found)))
     known = {(source.name, source.model) for source in paper.sources}
-    added = [source for source in _sources(found, folder) if (source.name, source.model) not in known]
+    added = [_source(model, each, folder) for (name, model), each in found.items() if (name, model) not in known]
     rows = with_earlier(claims, as_first_judged(paper.rows), later)
     return paper.model_copy(update={"sources": [*paper.sources, *added], "rows": rows})
 
@@ -382,8 +382,7 @@ def _corrected(put: Iterable[list[_Question]]) -> dict[int, float]:
 
 
 def _cell(question: _Question, corrected: dict[int, float]) -> ClaimOutcome:
-    given = [replace(part, corrected=corrected.get(id(part))) for part in question.parts]
-    parts = [_judged(part, is_moot=bool(question.reason)) for part in given]
+    parts = [_judged(part, corrected.get(id(part)), is_moot=bool(question.reason)) for part in question.parts]
     if question.reason:
         return ClaimOutcome(model=question.model, outcome="not measurable here", why=question.reason, parts=parts)
     outcomes: list[Outcome] = [part.outcome for part in parts if part.outcome is not None]
@@ -394,7 +393,7 @@ def _cell(question: _Question, corrected: dict[int, float]) -> ClaimOutcome:
     return ClaimOutcome(model=question.model, outcome=outcome, why="; ".join(deciding) + of, parts=parts)
 
 
-def _judged(asked: _Asked, *, is_moot: bool) -> JudgedPart:
+def _judged(asked: _Asked, p: float | None, *, is_moot: bool) -> JudgedPart:
     rule = asked.rule
     units = [number.scalar.unit for number in asked.numbers if number.scalar]
     judgement: Judgement | None = None
@@ -402,12 +401,11 @@ def _judged(asked: _Asked, *, is_moot: bool) -> JudgedPart:
         if asked.reason:
             judgement = Judgement("not measurable here", asked.reason)
         else:
-            p = asked.corrected if asked.p is not None else None
             judgement = judge(rule, asked.scalars, p, asked.numbers[0].controls)
             judgement = replace(judgement, why=judgement.why + _of_trainings(rule, asked.numbers))
     return JudgedPart(
         label=asked.part.label, numbers=list(asked.numbers), kind=rule.kind if rule else "",
-        rule=rule_in_words(rule, units[0] if units else "") if rule else "", p_corrected=asked.corrected,
+        rule=rule_in_words(rule, units[0] if units else "") if rule else "", p_corrected=p,
         outcome=judgement.outcome if judgement else None, why=judgement.why if judgement else asked.reason,
     )  # fmt: skip
 
@@ -418,10 +416,6 @@ def _of_trainings(rule: Rule, numbers: Sequence[MeasuredNumber]) -> str:
     if rule.kind == "identity" or not counts or min(counts) >= ENOUGH_TRAININGS:
         return ""
     return "; one training" if min(counts) == 1 else f"; {min(counts)} trainings"
-
-
-def _sources(found: EvidenceBySource, folder: Path) -> list[SourceFile]:
-    return [_source(model, each, folder) for (_, model), each in found.items()]
 
 
 def _source(model: str, evidence: Evidence, folder: Path) -> SourceFile:

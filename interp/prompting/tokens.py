@@ -24,13 +24,12 @@ class Tokenised:
     """The ids a model reads, one array a prompt, and what the window left out.
 
     `window` is the largest number of tokens kept of a text, the beginning-of-text token included; `n_truncated` texts
-    lost `n_dropped` tokens to it, always from their front. `has_bos` says that every text starts with the token that
+    lost tokens to it, always from their front. `has_bos` says that every text starts with the token that
     its tokenizer puts there. `notes` say in words whatever else a reader of the numbers should know.
     """
 
     ids: Sequence[Ids]
     n_truncated: int = 0
-    n_dropped: int = 0
     has_bos: bool = False
     window: int | None = None
     notes: tuple[str, ...] = ()
@@ -100,7 +99,6 @@ def _from_texts(
     return Tokenised(
         ids=[np.concatenate([head, ids[cut:]]) for ids, cut in zip(own, dropped, strict=True)],
         n_truncated=int(np.count_nonzero(dropped)),
-        n_dropped=int(dropped.sum()),
         has_bos=bool(before) or (prompts.is_templated and {ids[0] for ids in own} == {tokenizer.bos_token_id}),
         window=window,
         notes=(*_notes(tokenizer, own, before, after), *_merged(texts, own)),

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -74,7 +74,8 @@ def handling_signals() -> Iterator[None]:
     bell_before = signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(ear, heard), daemon=True)
     watcher.start()
-    report, sys.unraisablehook = sys.unraisablehook, _report_faults(sys.unraisablehook)
+    report = sys.unraisablehook  # what a library's `__del__` makes of a stop is no fault: `_watch` carries that out
+    sys.unraisablehook = lambda fault: report(fault) if _here.ending is None else None
     try:
         yield
     except (Stopped, Exception):
@@ -89,19 +90,6 @@ def handling_signals() -> Iterator[None]:
         bell.close()
         watcher.join()
         ear.close()
-
-
-def _report_faults(report: Callable[..., object]) -> Callable[..., None]:
-    """Reports what cannot be raised where it happens (a library's `__del__`), but a stop, which `_watch` carries out.
-
-    Nor what comes of it.
-    """
-
-    def but_a_stop(unraisable: "sys.UnraisableHookArgs") -> None:
-        if _here.ending is None:
-            report(unraisable)
-
-    return but_a_stop
 
 
 def _on_signal(signum: int, frame: FrameType | None) -> None:

@@ -26,19 +26,7 @@ def baseline_kl(sequences: Sequences) -> dict[str, Float[np.ndarray, "sequence s
         "position": p.mean(axis=0),
     }
     blind = {name: kl_bits(p, np.broadcast_to(answer, p.shape)) for name, answer in answers.items()}
-    return blind | {_window_name(w): kl_bits(p, answer) for w, answer in sequences.windows.items()}
-
-
-def window_kl(
-    sequences: Sequences, weights: Float[np.ndarray, "resample sequence"]
-) -> dict[int, Float[np.ndarray, " resample"]]:
-    """The mean KL of each reader of the last observations, under every resample of the sequences."""
-    p = sequences.posterior
-    return {w: weights @ kl_bits(p, answer).mean(axis=1) for w, answer in sequences.windows.items()}
-
-
-def _window_name(window: int) -> str:
-    return f"window-{window}"
+    return blind | {f"window-{w}": kl_bits(p, answer) for w, answer in sequences.windows.items()}
 
 
 def baselines(sequences: Sequences) -> Table:
@@ -48,7 +36,7 @@ def baselines(sequences: Sequences) -> Table:
         "uniform": np.log2(sequences.posterior.shape[-1]),
         "constant": np.median(bayes_bits),
         "position": np.median(bayes_bits, axis=0),
-        **{_window_name(w): entropy_bits(answer) for w, answer in sequences.windows.items()},
+        **{f"window-{w}": entropy_bits(answer) for w, answer in sequences.windows.items()},
     }
     rows = [
         {

@@ -43,7 +43,7 @@ from interp.statistics.intervals import band, share_bounds
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences, Task
 
-from .baselines import baseline_kl, baselines, window_kl
+from .baselines import baseline_kl, baselines
 
 N_RESAMPLES = 1000
 
@@ -156,16 +156,16 @@ def _evaluate_slice(
         values["accuracy_where_certain"] = ratio(right, weights @ is_certain.sum(axis=1))
     else:
         notes.append("accuracy_where_certain: no posterior here is a point mass")
-    constant = weights @ baseline_kl(sequences)["constant"].mean(axis=1)
+    floor = {name: weights @ kl.mean(axis=1) for name, kl in baseline_kl(sequences).items()}
+    constant = floor["constant"]
     if constant[0] > _NO_ERROR_BITS:
         values["skill"] = 1.0 - ratio(values["kl_bits"], constant)
     else:
         notes.append("skill: one constant answer is the posterior everywhere, so there is nothing to be skilled at")
     if sequences.windows:
-        readers = window_kl(sequences, weights)
-        values[BEYOND_WINDOW] = values["kl_bits"] - np.min(list(readers.values()), axis=0)
-        if 2 in readers:
-            values[TO_WINDOW_2] = ratio(values["kl_bits"], readers[2])
+        values[BEYOND_WINDOW] = values["kl_bits"] - np.min([floor[f"window-{w}"] for w in sequences.windows], axis=0)
+        if 2 in sequences.windows:
+            values[TO_WINDOW_2] = ratio(values["kl_bits"], floor["window-2"])
     figures = {name: figure_of(values[name], unit) for name, unit in FIGURE_UNITS.items() if name in values}
     if "accuracy_where_certain" in figures:
         figures["accuracy_where_certain"] = _never_exact(

@@ -128,11 +128,6 @@ class Network:
         return width - width % kind.feed_forward_step
 
     @property
-    def kv_heads(self) -> int:
-        """Key-value heads: `n_kv_heads`, or one a head; 0 without attention."""
-        return self.n_kv_heads or self.n_heads or 0
-
-    @property
     def silent_layers(self) -> tuple[int, ...]:
         """The layers whose attention is switched off."""
         if self.attention_layers is None:

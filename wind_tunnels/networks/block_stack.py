@@ -45,12 +45,6 @@ class BlockStack(PreTrainedModel):
         self.final_norm: nn.Module = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
     def embed(self, input_ids: Int[torch.Tensor, "batch pos"]) -> Float[torch.Tensor, "batch pos d_model"]:
         """What the first block receives."""
         return self.embed_tokens(input_ids)

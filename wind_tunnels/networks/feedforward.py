@@ -6,6 +6,7 @@ current token only, and no evidence: the papers' strawman. With as many as a seq
 prefix, and of a longer sequence the last `n_context` tokens.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,15 +31,16 @@ class MLPConfig(BlockStackConfig):
 
 
 class FeedForward(nn.Module):
-    """Two matrices with a GELU between them."""
+    """Two matrices with an activation between them."""
 
-    def __init__(self, config: MLPConfig) -> None:
+    def __init__(self, config: Any, activation: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
+        self.activation = activation
         self.up = nn.Linear(config.hidden_size, config.intermediate_size)
         self.down = nn.Linear(config.intermediate_size, config.hidden_size)
 
     def forward(self, x: Float[torch.Tensor, "batch pos d_model"]) -> Float[torch.Tensor, "batch pos d_model"]:
-        return self.down(F.gelu(self.up(x)))
+        return self.down(self.activation(self.up(x)))
 
 
 class FeedForwardBlock(nn.Module):
@@ -47,7 +49,7 @@ class FeedForwardBlock(nn.Module):
     def __init__(self, config: MLPConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(config, F.gelu)
 
     def forward(self, x: Float[torch.Tensor, "batch pos d_model"]) -> Float[torch.Tensor, "batch pos d_model"]:
         return x + self.mlp(self.norm(x))

@@ -177,7 +177,7 @@ def _attending(network: Network, task: Task) -> dict[str, Any]:
 
 
 def _grouped(network: Network, task: Task) -> dict[str, Any]:
-    return {"num_key_value_heads": network.kv_heads}
+    return {"num_key_value_heads": network.n_kv_heads or network.n_heads}
 
 
 BUILDERS: Mapping[str, ModelBuilder] = {

@@ -17,6 +17,7 @@ from transformers.models.llama.modeling_llama import eager_attention_forward
 from interp.family import Family, Layout
 
 from ..networks.block_stack import BlockStack, BlockStackConfig
+from ..networks.feedforward import FeedForward
 
 
 class ProgramConfig(BlockStackConfig):
@@ -60,24 +61,12 @@ class ProgramAttention(nn.Module):
         return self.o_proj(z.flatten(-2))
 
 
-class ProgramMLP(nn.Module):
-    """Two matrices with a ReLU between them."""
-
-    def __init__(self, config: ProgramConfig) -> None:
-        super().__init__()
-        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
-
-    def forward(self, x: Float[torch.Tensor, "batch pos d_model"]) -> Float[torch.Tensor, "batch pos d_model"]:
-        return self.down(torch.relu(self.up(x)))
-
-
 class ProgramBlock(nn.Module):
     """x + attention(x), then + MLP of that."""
 
     def __init__(self, config: ProgramConfig) -> None:
         super().__init__()
-        self.attn, self.mlp = ProgramAttention(config), ProgramMLP(config)
+        self.attn, self.mlp = ProgramAttention(config), FeedForward(config, torch.relu)
 
     def forward(
         self, hidden_states: Float[torch.Tensor, "batch pos d_model"], attention_mask: torch.Tensor | None

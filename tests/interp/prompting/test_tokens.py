@@ -53,7 +53,7 @@ def test_ids_without_a_window_are_the_tokenizers_own(folder):
     tokens = tokenise(text_set(*TEXTS), tokenizer, window=None, max_positions=None)
     assert [ids.tolist() for ids in tokens.ids] == [tokenizer(text)["input_ids"] for text in TEXTS]
     assert tokens.lengths.tolist() == [len(tokenizer(text)["input_ids"]) for text in TEXTS]
-    assert (tokens.n_truncated, tokens.n_dropped, tokens.window, tokens.notes) == (0, 0, None, ())
+    assert (tokens.n_truncated, tokens.window, tokens.notes) == (0, None, ())
     assert all(ids.dtype == np.int64 for ids in tokens.ids)
 
 
@@ -77,7 +77,6 @@ def test_a_window_keeps_the_last_tokens_and_the_first_special_one(folder, window
         kept = whole[len(front) :][-(window - len(front)) :]
         assert ids.tolist() == front + kept
         n_dropped.append(len(whole) - len(ids))
-    assert tokens.n_dropped == sum(n_dropped)
     assert tokens.n_truncated == sum(n > 0 for n in n_dropped)
     assert tokens.window == window
 
@@ -92,7 +91,6 @@ def test_a_window_is_the_end_of_what_would_be_read_without_it(text, window):
         n = len(short.ids[0]) - short.has_bos
         assert len(short.ids[0]) == min(window, len(whole.ids[0]))
         assert short.ids[0][-n:].tolist() == whole.ids[0][-n:].tolist()
-        assert short.n_dropped == len(whole.ids[0]) - len(short.ids[0])
 
 
 def test_a_window_without_room_for_the_text_is_refused():

@@ -81,14 +81,14 @@ def draw_start(chain: StickyChain, seeds: Sequence[int], n_positions: int) -> St
         walks.append(chain.sample(rng, n_positions))
         weights.append({name: _SPREAD * rng.standard_normal(shapes[name]) for name in WEIGHTS})
         fresh.append(chain.sample(rng, n_positions))
-    surprise = np.concatenate([chain.surprise_bits(walk) for walk in walks])
+    surprise = np.concatenate([chain.surprise_bits(symbols) for _, symbols in walks])
     drawn = {name: torch.from_numpy(np.stack([w[name] for w in weights])).float() for name in WEIGHTS}
     return Start(*_read(walks), drawn, surprise, *_read(fresh))
 
 
 def _read(walks: Sequence[Walk]) -> tuple[torch.Tensor, torch.Tensor]:
-    inputs, targets = (np.concatenate([getattr(walk, name) for walk in walks]) for name in ("inputs", "targets"))
-    return torch.from_numpy(inputs).float(), torch.from_numpy(targets)
+    inputs, symbols = (np.concatenate(parts) for parts in zip(*walks, strict=True))
+    return torch.from_numpy(inputs).float(), torch.from_numpy(symbols[:, 1:])
 
 
 @dataclass(frozen=True)

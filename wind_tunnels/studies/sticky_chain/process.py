@@ -21,14 +21,7 @@ from interp.information import entropy_bits
 
 from ...tasks.filtering import draw_chains
 
-
-@dataclass(frozen=True)
-class Walk:
-    """Sequences of the chain as a head reads them: `inputs` x_t, `targets` y_t and the symbols `before` them."""
-
-    inputs: Float[np.ndarray, "sequence pos feature"]
-    targets: Int[np.ndarray, "sequence pos"]
-    before: Int[np.ndarray, "sequence pos"]
+Walk = tuple[Float[np.ndarray, "sequence pos feature"], Int[np.ndarray, "sequence symbol"]]
 
 
 @dataclass(frozen=True)
@@ -66,18 +59,18 @@ class StickyChain:
         return float(entropy_bits(self.transition).mean())
 
     def sample(self, rng: np.random.Generator, n_positions: int) -> Walk:
-        """One sequence of `n_positions` predictions, from the uniform start."""
+        """One sequence of `n_positions` predictions, from the uniform start: inputs x_t, and y_t with the first y_0."""
         alike = np.eye(self.n_symbols)[None]
         start = np.full(self.n_symbols, 1 / self.n_symbols)
         _, symbols = draw_chains(rng, start, self.transition[None], alike, (1, n_positions + 1))
         noise = rng.standard_normal((1, n_positions, self.n_features))
-        return Walk(self.means[symbols[:, :-1]] + noise, symbols[:, 1:], symbols[:, :-1])
+        return self.means[symbols[:, :-1]] + noise, symbols
 
     @property
     def means(self) -> Float[np.ndarray, "symbol feature"]:
         """μ: where each symbol lies among the inputs, the same for every sequence."""
         return np.random.default_rng(0).standard_normal((self.n_symbols, self.n_features))
 
-    def surprise_bits(self, walk: Walk) -> Float[np.ndarray, " sequence"]:
+    def surprise_bits(self, symbols: Int[np.ndarray, "sequence symbol"]) -> Float[np.ndarray, " sequence"]:
         """Mean −log2 p(y_t | y_{t−1}) along each sequence: what the true chain loses on these very symbols."""
-        return -np.log2(self.transition[walk.before, walk.targets]).mean(axis=1)
+        return -np.log2(self.transition[symbols[:, :-1], symbols[:, 1:]]).mean(axis=1)
