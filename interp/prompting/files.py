@@ -149,7 +149,10 @@ def _resolved(
         return make(n_pool=n_pool, seed=seed, tokenizer=tokenizer)
     if isinstance(prompts, str) and prompts.startswith(HUB):
         return hub_prompts(prompts, n_pool, seed, text_column=text_column)
-    found = _given(prompts, text_column, tokenizer)
+    if isinstance(prompts, str | Path):
+        found = read_prompts(_path_of(prompts) if isinstance(prompts, str) else prompts, text_column, tokenizer)
+    else:
+        found = prompts_in_memory(prompts, text_column, tokenizer)
     return found if n_pool is None else _subset(found, n_pool, seed)
 
 
@@ -210,14 +213,6 @@ def _rows_of_file(path: Path, text_column: str) -> Sequence[PromptRow]:
             fix=f"Known endings: {', '.join(READERS)}.",
         )
     return read(path, _content(path), text_column)
-
-
-def _given(prompts: Any, text_column: str, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
-    """Whatever is not a registered name, as a prompt set."""
-    if isinstance(prompts, str | Path):
-        path = _path_of(prompts) if isinstance(prompts, str) else prompts
-        return read_prompts(path, text_column, tokenizer)
-    return prompts_in_memory(prompts, text_column, tokenizer)
 
 
 def _unknown(name: str) -> PromptError:

@@ -11,7 +11,7 @@ import typer
 from interp.cli import completion as completing
 from interp.cli.terminal import show_table
 from interp.errors import UnknownName
-from interp.records.tunnel_card import Figure, TunnelCard
+from interp.records.tunnel_card import Figure
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 from interp.system.values import read
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..training.state import OnStep, TrainingState
 
 
-def print_figures(figures: Mapping[str, Figure], title: str | None = None) -> None:
+def print_figures(figures: Mapping[str, Figure], title: str) -> None:
     """Value, interval and limit of every figure; the entropy error stands below the KL, never alone."""
     rows = []
     for name, figure in figures.items():
@@ -34,20 +34,6 @@ def print_figures(figures: Mapping[str, Figure], title: str | None = None) -> No
         interval = f"{figure.low:.5f} to {figure.high:.5f}"
         rows.append((name, f"{figure.value:.5f}", interval, {"1": ""}.get(figure.unit, figure.unit), limit))
     show_table(title, ("figure", "value", "95 % interval", "unit", "limit"), rows)
-
-
-def print_baselines(baselines: Mapping[str, Mapping[str, float]]) -> None:
-    """What can be had without looking at the sequence."""
-    errors = ("kl_bits", "mae_per_sequence_bits")
-    rows = ((name, *(f"{found[error]:.5f}" for error in errors)) for name, found in baselines.items())
-    show_table("without looking at the sequence", ("predictor", "KL, bits", "entropy error, bits"), rows)
-
-
-def print_card(card: TunnelCard, folder: object) -> None:
-    """Figures and floor of a finished training, and where it lies."""
-    print_figures(card.figures, f"{card.name}, {card.n_parameters:,} parameters, {card.core_seconds:.0f} core-seconds")
-    print_baselines(card.baselines)
-    print(folder)
 
 
 def print_sweep(sweep: Mapping[str, Any]) -> None:
@@ -311,12 +297,16 @@ def _rebuilt(name: str, shipped: Mapping[str, Path], out: Path, quiet: bool) -> 
 
 
 def _print_finished(training: "FinishedTraining") -> None:
-
+    """Figures of a finished training, what can be had without looking at the sequence, and where it lies."""
     if training.stage < training.n_stages:
         stage = f"stage {training.stage} of {training.n_stages}"
         print(f"warning: the curriculum ended at {stage}: the network has not seen the task itself. Train longer, or "
               "raise gate_bits.", file=sys.stderr)  # fmt: skip
-    print_card(training.card, training.folder)
+    card, errors = training.card, ("kl_bits", "mae_per_sequence_bits")
+    print_figures(card.figures, f"{card.name}, {card.n_parameters:,} parameters, {card.core_seconds:.0f} core-seconds")
+    rows = ((name, *(f"{found[error]:.5f}" for error in errors)) for name, found in card.baselines.items())
+    show_table("without looking at the sequence", ("predictor", "KL, bits", "entropy error, bits"), rows)
+    print(training.folder)
 
 
 def _task(name: str) -> Any:

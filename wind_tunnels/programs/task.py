@@ -146,7 +146,7 @@ class Program(Task):
     def columns(self) -> tuple[str, ...]:
         """The variables that a sample carries, inputs left out."""
         named = (name for name, rule in self.card["variables"].items() if "values" in rule)
-        return tuple(name for name in named if name not in ("tokens", "indices") and name not in _ALWAYS)
+        return tuple(name for name in named if name not in EMBEDDED and name not in _ALWAYS)
 
     def mechanism(self, folder: Path) -> Mechanism:
         card = read_card(folder)
@@ -174,7 +174,7 @@ class Program(Task):
         """These inputs, all of the full length, with the exact answers."""
         words, output = self.card["tokens"], self.card["output"]
         found = [evaluate(self.card, row) for row in inputs]
-        scored = np.array([p + 1 for p in range(self.first_scored, self.card["length"])])
+        scored = np.array([p + 1 for p in range(_first_scored(self.program), self.card["length"])])
         shape = len(inputs), len(scored)
         first = len(words)
         places = {same_value(answer): i for i, answer in enumerate(self.answers)}
@@ -193,11 +193,6 @@ class Program(Task):
         return Sequences(
             tokens, scored, index + first, posterior, first + np.arange(len(self.answers)), columns, domain
         )
-
-    @property
-    def first_scored(self) -> int:
-        """The first position from which on no variable lacks a value, whatever the input."""
-        return _first_scored(self.program)
 
     def _is_numeric(self, name: str) -> bool:
         return all(

@@ -228,7 +228,7 @@ def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tupl
     import interp
 
     tokens = np.array([prompt.token_ids for prompt in prompts.prompts])
-    keys, values = tokens[:, 0::2], tokens[:, 1::2] - keys_end(model)
+    keys, values = tokens[:, 0::2], tokens[:, 1::2] - model.task.V  # pyrefly: ignore[missing-attribute]
     posterior = read.posterior
     assert posterior is not None, "a tunnel's prompts have one"
     donor = np.roll(np.arange(posterior.size // posterior.shape[-1]), -keys.shape[1])  # the next sequence, same place
@@ -246,11 +246,6 @@ def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tupl
         left, distance = (total_variation(sought[asks], q[asks]).mean() for q in (after, before))
         shares.append(float(1 - left / distance))
     return shares[0], shares[1]
-
-
-def keys_end(model: "Model") -> int:
-    """The first token id that is a value."""
-    return model.task.vocab_size - model.task.V  # pyrefly: ignore[missing-attribute]
 
 
 def _kl(read: "Capture") -> float:

@@ -46,7 +46,9 @@ def _curves(curves: Table, arms: Table, names: list[str], name: str, title: str)
         mine = chart.of(one)
         mine.curve("loss", arm, colour, "solid" if i < len(PALETTE) else "longdash", mode="lines")
         mine.line("fresh", f"{arm}, another sequence", "dot", colour, showlegend=False)
-    end, chain = _levels(arms)
+    base = arms["arm"] == "sgd"
+    end, excess = (float(arms[name][base][0]) for name in ("loss_bits", "excess_bits"))
+    chain = end - excess  # what the true chain loses on the same symbols
     last = [1.0, float(curves["step"].max())]
     chart.straight(last, [end, end], "plain descent's end")
     chart.straight(last, [chain, chain], "the true chain", "solid")
@@ -61,12 +63,6 @@ def _curves(curves: Table, arms: Table, names: list[str], name: str, title: str)
         f"Losses above {top:.1f} bits, twice the chain's, are left to the table."
     )
     return Figure(name, title, reading, plot, "curves")
-
-
-def _levels(arms: Table) -> tuple[float, float]:
-    """Plain descent's mean final loss, and the true chain's on the same symbols."""
-    base = arms["arm"] == "sgd"
-    return float(arms["loss_bits"][base][0]), float((arms["loss_bits"] - arms["excess_bits"])[base][0])
 
 
 def _over_seeds(curves: Table, arm: str) -> Table:
