@@ -20,6 +20,9 @@ from .edits import ShiftAxis as ShiftAxis
 from .errors import InterpError as InterpError
 from .findings import Control as Control
 from .findings import Findings as Findings
+from .findings import Interval as Interval
+from .findings import Null as Null
+from .findings import Scalar as Scalar
 from .hooks.attention import Listener as Listener
 from .hooks.attention import listening as listening
 from .ledger.replicate import replicate as replicate
@@ -69,9 +72,6 @@ from .running.run import run as run
 from .running.several_models import ManyRuns as ManyRuns
 from .running.several_models import run_many as run_many
 from .running.show_tokens import show_tokens as show_tokens
-from .scalar import Interval as Interval
-from .scalar import Null as Null
-from .scalar import Scalar as Scalar
 from .self_check.selfcheck import check_model as check_model
 from .statistics.quantities import Quantities as Quantities
 from .statistics.quantities import Quantity as Quantity

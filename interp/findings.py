@@ -2,18 +2,271 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from interp.errors import Answering, UnknownName
-from interp.formatting import html_table, printable, text_table
-from interp.scalar import COLUMNS, Scalar, Standing
-from interp.table import Table
+from interp.formatting import (
+    brief,
+    html_table,
+    near_zero_as_zero,
+    p_equals,
+    p_value,
+    printable,
+    short,
+    text_table,
+    with_unit,
+)
+from interp.table import Table, number_columns
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
+
+
+ALPHA = 0.05
+"""The p up to which a number is significant."""
+
+_UNASKED = 0.9
+"""p above which a value outside the band lies on the side that was not asked about: a two-sided p would be small."""
+
+Standing = Literal["above", "below", "within", "unjudged"]
+COLUMNS = ("number", "value", "95 % interval", "null", "p", "n")
+"""The columns of a table of scalars: the name, then `Scalar.cells`."""
+
+
+@dataclass(frozen=True)
+class Null:
+    """What the same computation gives where there is nothing to find: its value and a 95 % band.
+
+    `n_draws` says how many draws of it were made where a p counts them: no p is below 1 / (1 + n_draws).
+
+    >>> interp.Null("labels shuffled", 0.02, (0.0, 0.05)).band
+    (0.0, 0.05)
+    """
+
+    name: str
+    value: float
+    band: tuple[float, float]
+    n_draws: int | None = None
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % interval and how it was made: `bootstrap over prompts`.
+
+    >>> interp.Interval(0.1, 0.3, "bootstrap over prompts").high
+    0.3
+    """
+
+    low: float
+    high: float
+    method: str
+
+    @classmethod
+    def of(cls, bounds: Sequence[float] | np.ndarray | None, method: str, otherwise: str) -> "Interval | str":
+        """The interval with these bounds; `otherwise`, the reason why there is none, without bounds that are finite."""
+        if bounds is None or not np.isfinite(bounds).all():
+            return otherwise
+        low, high = bounds
+        return cls(float(low), float(high), method)
+
+
+@dataclass(frozen=True, repr=False)
+class Scalar(Answering, NDArrayOperatorsMixin):
+    """One number. Without an interval or a null it must say why: `Scalar.of` takes either, or the reason.
+
+    `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
+    depends on the last token alone; `n_clusters` counts what was resampled where that is fewer than `n`: clusters of
+    prompts that belong together; `underpowered` says that they are too few, and `enough` how many would do. `p` is
+    the probability of a value at least as extreme under the null, corrected over `p_over` (`layers`, `domains` ...)
+    where that is named, and `p_least` the smallest that the design can reach, where it is known. `reference` is the
+    value without an effect where one model has no null (a trend over its depth): `interp compare` holds several models
+    against it.
+
+    >>> chance = interp.Null("labels shuffled", 0.02, (0.0, 0.05))
+    >>> interval = interp.Interval(0.2, 0.4, "bootstrap over prompts")
+    >>> interp.Scalar.of(0.3, "1", interval, chance, n=100, n_unit="prompts").standing()
+    'above'
+    """
+
+    _habits = "It has `value`, `interval` (95 %), `null`, `p` and `n`."
+
+    value: float
+    unit: str
+    interval: tuple[float, float] | None = None
+    interval_method: str = ""
+    interval_reason: str = ""
+    null: Null | None = None
+    null_reason: str = ""
+    p: float | None = None
+    p_over: str = ""
+    reference: float | None = None
+    n: int | None = None
+    n_unit: str = "prompt"
+    n_distinct_rows: int | None = None
+    n_clusters: int | None = None
+    underpowered: bool = False
+    enough: int | None = None
+    meaning: str = ""
+    p_least: float | None = None
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
+
+    def __post_init__(self) -> None:
+        if self.interval is None and not self.interval_reason:
+            raise ValueError("a scalar without an interval needs an interval_reason")
+        if self.interval is not None and not self.interval_method:
+            raise ValueError("an interval needs its interval_method")
+        if self.null is None and not self.null_reason:
+            raise ValueError("a scalar without a null needs a null_reason")
+
+    @classmethod
+    def of(
+        cls,
+        value: SupportsFloat,
+        unit: str,
+        interval: Interval | str,
+        null: Null | str,
+        *,
+        p: float | None = None,
+        **about: Any,
+    ) -> "Scalar":
+        """A number with its interval and its null, or in the place of either the reason why there is none.
+
+        `about` are the further fields (`p_over`, `reference`, `n`, `n_unit`, `n_distinct_rows`, `underpowered`,
+        `meaning`). A p that is no number is none.
+        """
+        return cls(
+            float(value), unit,
+            interval=None if isinstance(interval, str) else (float(interval.low), float(interval.high)),
+            interval_method="" if isinstance(interval, str) else interval.method,
+            interval_reason=interval if isinstance(interval, str) else "",
+            null=None if isinstance(null, str) else null, null_reason=null if isinstance(null, str) else "",
+            p=None if p is None or not np.isfinite(p) else float(p), **about,
+        )  # fmt: skip
+
+    @classmethod
+    def undefined(cls, reason: str, unit: str = "1", *, underpowered: bool = False, **about: Any) -> "Scalar":
+        """A number that cannot be given, and why; it is NaN."""
+        return cls.of(np.nan, unit, reason, reason, underpowered=underpowered, **about)
+
+    def standing(self, p: float | None = None) -> Standing:
+        """Where the value stands to its null, by the rule on every page; `p` is one that was corrected further.
+
+        `unjudged` without a null, where the number is underpowered, or is none.
+        """
+        if self.null is None or self.underpowered or not np.isfinite([self.value, *self.null.band]).all():
+            return "unjudged"
+        p = self.p if p is None else p
+        if p is not None:
+            side = "above" if self.value > self.null.value else "below"
+            return side if p <= ALPHA else "within"
+        has_interval = self.interval is not None and np.isfinite(self.interval).all()
+        low, high = self.interval if self.interval and has_interval else (self.value, self.value)
+        if low > self.null.band[1]:
+            return "above"
+        return "below" if high < self.null.band[0] else "within"
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __round__(self, n: int | None = None) -> float:
+        return round(self.value, n)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **how: Any) -> Any:
+        """Numpy, arithmetic and comparisons take the value alone."""
+        return getattr(ufunc, method)(*(x.value if isinstance(x, Scalar) else x for x in given), **how)
+
+    @property
+    def is_p_least(self) -> bool:
+        """Whether p is the smallest that the draws of the null can give: it may be smaller still."""
+        n = None if self.null is None else self.null.n_draws
+        least = self.p_least if n is None else max(self.p_least or 0.0, 1 / (1 + n))
+        return self.p is not None and least is not None and self.p <= least * (1 + 1e-9)
+
+    @property
+    def unasked_side(self) -> Literal["above", "below"] | None:
+        """The side of its null that a value lies on where p asked about the other one; None where it is within."""
+        if self.null is None or self.p is None or self.p < _UNASKED:
+            return None
+        low, high = self.null.band
+        return "above" if self.value > high else "below" if self.value < low else None
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the value differs from its null, by the rule on every page."""
+        return self.standing() in ("above", "below")
+
+    @property
+    def weakness(self) -> str:
+        """`underpowered: 200 clusters would do`, as far as it is known; `prompts` are not named."""
+        what = "" if self.n_clusters is None else " clusters"
+        return "underpowered" + (f": {self.enough:,}{what} would do" if self.enough else "")
+
+    @property
+    def briefly(self) -> str:
+        """`0.22 bits, p = 0.06`: the value with its p, or that it is underpowered."""
+        value = with_unit(short(self.value), self.unit)
+        reason = "underpowered" if self.underpowered else "" if self.p is None else p_equals(self.p, self.is_p_least)
+        return f"{value}, {reason}" if reason else value
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Value, interval, null, p and n in words, as every table of numbers has them."""
+        weak = f" ({self.weakness})" if self.underpowered else ""
+        value = with_unit(short(self.value), self.unit) + weak
+        return value, self.interval_text, self.null_text, self.p_text, self.n_text
+
+    def columns(self, name: str) -> dict[str, float]:
+        """Value, interval and null as columns of a table, by this name; NaN where there is none."""
+        null = (self.null.value, *self.null.band) if self.null else (np.nan,) * 3
+        return number_columns(name, self.value, self.interval or (np.nan, np.nan), null)
+
+    @property
+    def interval_text(self) -> str:
+        """`0.2 to 0.3`, or the reason why there is no interval."""
+        if self.interval is None:
+            return f"none: {self.interval_reason}"
+        return f"{short(self.interval[0])} to {short(self.interval[1])}"
+
+    @property
+    def null_text(self) -> str:
+        """`0.1 (0.05 to 0.15)`, the null's value and its band, or the reason why there is no null."""
+        if self.null is None:
+            return f"none: {self.null_reason}"
+        value, low, high = (short(near_zero_as_zero(x)) for x in (self.null.value, *self.null.band))
+        return f"{value} ({low} to {high})"
+
+    @property
+    def p_text(self) -> str:
+        """p with what it was corrected over; `≤` before the smallest that the draws can give; empty without one."""
+        if self.p is None:
+            return ""
+        return p_value(self.p, self.is_p_least) + (f" over {self.p_over}" if self.p_over else "")
+
+    @property
+    def n_text(self) -> str:
+        """How many of what: `500 sequences, 73 distinct rows`; empty where nothing was counted."""
+        if self.n is None:
+            return ""
+        distinct = "" if self.n_distinct_rows in (None, self.n) else f", {self.n_distinct_rows:,} distinct rows"
+        return f"{self.counted_text}{distinct}"
+
+    @property
+    def counted_text(self) -> str:
+        """`288 prompts in 48 clusters`; `500 sequences`."""
+        return f"{self.n:,} {self.n_unit}s" + ("" if self.n_clusters is None else f" in {self.n_clusters:,} clusters")
 
 
 def with_controls(own: Standing, controls: Iterable[Scalar]) -> Standing:

@@ -17,13 +17,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.capture import Capture, ModelInfo
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.information import BITS_PER_NAT, log_softmax
 from interp.need import Need
 from interp.probe import Figure, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.reductions import Reduction
-from interp.scalar import Scalar
 from interp.sites import Site
 from interp.statistics.possible import impossible
 from interp.statistics.units import clusters_of

@@ -7,10 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from interp.capture import Capture
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
-from interp.scalar import Null, Scalar
 from interp.statistics.correlation import rank_test, resampled_correlations, unit_ranks
 from interp.statistics.intervals import normal_interval
 from interp.statistics.resampling import bootstrap_weights, shuffles

@@ -7,8 +7,7 @@ from math import isfinite
 from interp.certificates.simulate import SIZES, Cells, Tried
 from interp.certificates.simulations import Held, Simulation, Trials
 from interp.certificates.verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects, total
-from interp.findings import Findings
-from interp.scalar import ALPHA, Interval, Null, Scalar
+from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.statistics.intervals import count_band
 from interp.table import LABEL, Table
 

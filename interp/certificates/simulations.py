@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from interp.findings import Findings
+from interp.findings import Findings, Standing
 from interp.probe import Probe
 from interp.prompt import PromptSet
 from interp.registry import entries, load_entry
-from interp.scalar import Standing
 
 N_MODELS = 5
 """Simulations share so many models in turn."""

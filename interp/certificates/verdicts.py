@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from interp.scalar import ALPHA
+from interp.findings import ALPHA
 
 Word = Literal["holds", "liberal", "conservative", "without power", "no p", "not tested"]
 

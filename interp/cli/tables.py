@@ -10,13 +10,13 @@ from rich.text import Text
 
 from interp.certificates.verdicts import Count
 from interp.cli.terminal import bold, show_answer, show_notes, show_table
+from interp.findings import COLUMNS as ALL_COLUMNS
 from interp.formatting import plain, short, with_unit
 from interp.model import Check, Model, heads_in_words
 from interp.records.answers import answers, settled, unclear
 from interp.records.headlines import COLUMNS, contradictions, headlines, tried
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
-from interp.scalar import COLUMNS as ALL_COLUMNS
 from interp.settings import field_words
 from interp.statistics.quantities import in_general
 

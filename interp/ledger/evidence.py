@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from interp.errors import InterpError
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.ledger.claims import Claims, EvidenceSource, Reference, Scale, builds_on
 from interp.loading.aliases import ALIASES
 from interp.records.record import RunRecord
 from interp.records.unfinished import PARTIAL
 from interp.running.spec import make_study
-from interp.scalar import Null, Scalar
 from interp.system.progress import announce, stage
 from interp.table import Table
 

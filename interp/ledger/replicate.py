@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from interp.errors import UnknownName, UsageError
+from interp.findings import Scalar
 from interp.ledger.claims import SCALES, Claim, ClaimPart, Claims, Reference, Scale, load_claims
 from interp.ledger.evidence import (
     Evidence,
@@ -38,7 +39,6 @@ from interp.ledger.rules import Judgement, Outcome, Rule, combine, judge, rule_i
 from interp.records.headlines import corrected
 from interp.records.unfinished import refuse_unwritable
 from interp.registry import entries
-from interp.scalar import Scalar
 from interp.system.environment import environment
 from interp.system.processes import n_started
 

@@ -22,8 +22,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from interp.findings import with_controls
-from interp.scalar import ALPHA, Scalar
+from interp.findings import ALPHA, Scalar, with_controls
 
 Outcome = Literal[
     "supported", "contradicted", "no different from the null", "underpowered", "not measurable here"

@@ -13,13 +13,12 @@ import numpy as np
 import torch
 
 from interp.errors import ModelError
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.loading.aliases import MEMORY
 from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model
 from interp.model import Model
-from interp.scalar import Null, Scalar
 from interp.self_check.selfcheck import check_model
 from interp.statistics.intervals import null_from_draws
 from interp.table import LABEL, Table, number_columns

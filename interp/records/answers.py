@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from interp.errors import InterpError
-from interp.findings import Control, Findings
+from interp.findings import ALPHA, Control, Findings, Scalar
 from interp.formatting import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
 from interp.probe import Question, Sentences
 from interp.records.headlines import Headline, headlines
@@ -20,7 +20,6 @@ from interp.records.labels import clause
 from interp.records.power import detectable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
-from interp.scalar import ALPHA, Scalar
 
 Verdict = Literal["yes", "partly", "hardly", "no", "unshown", "opposite", "depends", "unclear", "number"]
 SAID: Mapping[Verdict, str] = {

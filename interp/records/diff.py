@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from interp.findings import Scalar
 from interp.records.record import RunRecord, open_run
-from interp.scalar import Scalar
 
 Verdict = Literal["moved", "within", "differs", "same"]
 """`moved`: the interval of the difference leaves out 0; `within`: it does not. Where a side has no interval: `differs`

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interp.findings import Control, Findings
+from interp.findings import Control, Findings, Scalar, Standing
 from interp.formatting import DASH, p_value, short, with_unit
 from interp.records.labels import label
-from interp.scalar import Scalar, Standing
 
 VERDICTS: Mapping[Standing, str] = {
     "above": "above its null", "below": "below its null", "within": "no different", "unjudged": "not tested",

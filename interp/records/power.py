@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 
+from interp.findings import Scalar
 from interp.records.record import RunRecord, open_run
-from interp.scalar import Scalar
 from interp.table import LABEL, Table
 
 POWER = 0.80

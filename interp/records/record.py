@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from interp.errors import Answering, RecordError, UnknownName
-from interp.findings import Findings
+from interp.findings import COLUMNS, Findings
 from interp.formatting import html_table, last_part, sample_size, text_table
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
@@ -28,7 +28,6 @@ from interp.records.versioned_json import (
     plain_json,
     read_versioned,
 )
-from interp.scalar import COLUMNS
 from interp.statistics.possible import impossible
 from interp.system.environment import environment
 from interp.system.foreign_files import read_json, readable

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from interp.errors import InterpError, RecordError
-from interp.scalar import Scalar
+from interp.findings import Scalar
 from interp.system.foreign_files import in_words, read_json, readable
 
 Content = TypeVar("Content")

@@ -7,9 +7,8 @@ import numpy as np
 
 from interp.capture import Capture, ModelInfo
 from interp.errors import UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.probe import Probe, Readout
-from interp.scalar import Scalar
 from interp.table import Table
 
 LAYER = "layer"

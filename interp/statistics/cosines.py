@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
 
-from interp.scalar import Null
+from interp.findings import Null
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import maximum_statistic_p, t_quantile
 

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from interp.scalar import Interval
+from interp.findings import Interval
 from interp.statistics.intervals import t_quantile
 from interp.statistics.jackknife import standard_error
 from interp.statistics.neighbours import Nearest, distances, distinct_rows, nearest

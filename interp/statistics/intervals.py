@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from interp.scalar import Null
+from interp.findings import Null
 from interp.statistics.ratio import ratio
 
 CONFIDENCE = 0.95

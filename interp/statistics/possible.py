@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from interp.findings import Findings
-from interp.scalar import Scalar
+from interp.findings import Findings, Scalar
 from interp.table import Table
 
 _AT_MOST_1 = ("r2", "correlation", "rho")

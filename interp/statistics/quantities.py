@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from interp.findings import Control, Findings
-from interp.scalar import Interval, Null, Scalar
+from interp.findings import Control, Findings, Interval, Null, Scalar
 from interp.table import LABEL, Table
 
 if TYPE_CHECKING:

@@ -23,11 +23,10 @@ import numpy as np
 
 from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Condition, Figure, Planned, Probe, Readout, Sentences
 from interp.prompt import PromptSet
-from interp.scalar import Scalar
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.spectra import principal_axes, scaled

@@ -19,11 +19,10 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings
+from interp.findings import ALPHA, Findings
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout, Sentences
 from interp.reductions import NarrowRows
-from interp.scalar import ALPHA
 from interp.statistics.cosines import largest_deviation_p
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities

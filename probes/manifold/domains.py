@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interp.scalar import Scalar
+from interp.findings import Scalar
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.estimates import Estimates
 from interp.statistics.jackknife import spectral_intervals

@@ -19,11 +19,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
-from interp.scalar import Scalar
 from interp.statistics.estimates import Estimates
 from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows

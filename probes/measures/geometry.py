@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.scalar import Interval
+from interp.findings import Interval
 from interp.statistics.dimension import intrinsic_dimension
 from interp.statistics.estimates import Estimates
 from interp.statistics.jackknife import deletions, spectral_intervals

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from interp.scalar import Scalar
+from interp.findings import Scalar
 from interp.table import Table
 
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Bool, Float
 
-from interp.findings import Control
-from interp.scalar import ALPHA
+from interp.findings import ALPHA, Control
 from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.units import mean_of_units
 

@@ -22,9 +22,9 @@ from jaxtyping import Float, Int
 
 from interp.capture import Capture, Mechanism, ModelInfo
 from interp.edits import ReplaceCoordinates
+from interp.findings import Scalar
 from interp.need import Need
 from interp.probe import Condition, Planned, Readout
-from interp.scalar import Scalar
 from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import null_from_draws

@@ -3,7 +3,7 @@
 import numpy as np
 
 from interp.capture import Capture
-from interp.scalar import Scalar
+from interp.findings import Scalar
 from interp.statistics.estimates import Estimates
 from interp.statistics.units import FEW_UNITS
 from interp.table import Table

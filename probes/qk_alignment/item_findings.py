@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from interp.capture import Capture
+from interp.findings import Scalar
 from interp.need import Need
-from interp.scalar import Scalar
 from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.units import Units

@@ -26,10 +26,9 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings
+from interp.findings import ALPHA, Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
-from interp.scalar import ALPHA
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units

@@ -1,6 +1,6 @@
 """The numbers of the query-key alignment; those of attention rows without the first position too."""
 
-from interp.scalar import ALPHA
+from interp.findings import ALPHA
 from interp.statistics.quantities import Quantities, Quantity
 
 from ..measures.depth_curve import depth_quantity

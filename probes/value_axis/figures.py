@@ -4,11 +4,10 @@ import html
 
 import numpy as np
 
-from interp.findings import Findings
+from interp.findings import Findings, Null
 from interp.formatting import short
 from interp.plotting import NULL, PALETTE, VALUE, Chart, within
 from interp.probe import Figure
-from interp.scalar import Null
 from interp.table import LABEL, Table
 
 from ..measures.target import Target

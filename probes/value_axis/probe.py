@@ -22,11 +22,10 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
-from interp.scalar import Scalar
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import UNEXPLAINED
 from interp.statistics.quantities import Quantities

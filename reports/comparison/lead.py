@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from interp.findings import Scalar
 from interp.formatting import short, with_unit
 from interp.records.labels import label
-from interp.scalar import Scalar
 from interp.table import Table
 
 from ..page import about
@@ -15,7 +15,7 @@ from .runs import Compared
 JUDGED = ("moved", "within")
 N_FINDINGS, N_NAMED = 5, 3
 """Findings, and numbers that each names, at most."""
-_WHICH = " {0} of the differences {1} the questions below (the figure has all):"
+_WHICH = " {0} of the differences of {2} {1} the questions below (the figure has all):"
 _BEGUN = ("- Higher in {0}", "- Lower in {0}", "No difference found between {0} and {1}")
 _SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
 _ALIKE = 2
@@ -39,7 +39,7 @@ def in_words(
     by_chance = "" if moved.null is None else f"; by chance: about {short(moved.null.value)}"
     told = _findings(compared, found, groups, corrected_too) if moved.standing() == "above" else []
     n_told = sum(len(numbers) for of, numbers in told if of[0] != _ALIKE)
-    which = _WHICH.format(n_told, "answers" if n_told == 1 else "answer") if n_told else ""
+    which = _WHICH.format(n_told, "answers" if n_told == 1 else "answer", about.listed(groups)) if n_told else ""
     lines = [f"{begun} ({len(corrected_too)} after correction for their number{by_chance})."]
     if apart:
         why = "these runs read other prompts, so a difference can come from the prompts"
@@ -80,8 +80,8 @@ def _findings(
                 alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
         for (kind, against, but), mine in alike.items():
             reference = rows[*key, against]
-            is_lost = kind != _ALIKE and not {KEY(row) for row in mine} & corrected_too
-            told = _values(mine, reference, shown, but) + ", not after correction" * is_lost
+            lost = ", not after correction" * (kind != _ALIKE and not {KEY(row) for row in mine} & corrected_too)
+            told = _values(mine, reference, shown, but, lost)
             finding = found.setdefault((kind, tuple(row["group"] for row in mine), against, but != ""), {})
             finding[key[1]] = told
 
@@ -126,13 +126,14 @@ def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
     return said
 
 
-def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str) -> str:
+def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str, lost: str) -> str:
     """`share (3 against 1 bits)`: one number of one or several groups, then of their reference."""
     mine = about.listed([_value(row, shown) for row in rows])
     name = label(reference["probe"], reference["name"], reference["meaning"])
     values = with_unit(f"{mine} against {_value(reference, shown)}".removesuffix(","), reference["unit"])
     if len(rows) == 1:
         values += f"; difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
+    values += lost
     if not but:
         return f"{name} ({values})"
     side = _SIDES[_side(rows[0]) or 0]

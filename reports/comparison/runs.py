@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from interp.errors import UsageError
+from interp.findings import Interval, Scalar
 from interp.formatting import last_part
 from interp.records.diff import flat_settings, scalars_of
 from interp.records.record import RunRecord, open_run
-from interp.scalar import Interval, Scalar
 from interp.system.progress import Report
 
 TUNNEL = "tunnel"

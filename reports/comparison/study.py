@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from interp.findings import Findings
+from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.probe import Figure, Sentences
 from interp.records.headlines import corrected
-from interp.scalar import ALPHA, Null, Scalar
 from interp.statistics.exact_sign_flips import smallest_p
 from interp.statistics.intervals import count_band
 from interp.study import Study

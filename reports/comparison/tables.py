@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from interp.findings import Interval, Scalar
 from interp.formatting import cell, short
 from interp.records.answers import SAID, answers
 from interp.records.diff import shift
-from interp.scalar import Interval, Scalar
 from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
 from interp.statistics.intervals import NORMAL, TMean, t_mean, t_quantile
 from interp.table import LABEL, Table, number_columns

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from interp.errors import InterpError
+from interp.findings import Scalar
 from interp.formatting import of_clusters, p_equals, printable, short, short_name
 from interp.records.record import RunRecord
 from interp.running.spec import RunSpec
-from interp.scalar import Scalar
 from interp.table import Table
 
 MODEL_FIELDS: Mapping[str, str] = {

@@ -20,10 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from interp.findings import Scalar
 from interp.formatting import last_part
 from interp.records.record import RunRecord, open_run
 from interp.records.versioned_json import plain_json, scalar_in
-from interp.scalar import Scalar
 
 PATH = Path(__file__).parent.parent / "calibration.json"
 

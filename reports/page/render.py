@@ -20,7 +20,6 @@ from interp.records.headlines import contradictions, tried
 from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
-from interp.scalar import RULE
 from interp.system.whole_files import writing
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
@@ -30,6 +29,13 @@ from .sections import Section, headline, opening, sections, side_by_side
 from .security import policy, script_json
 from .tabulate import N_ROWS
 from .terms import terms_of
+
+RULE = (
+    "A number is significant, above or below its null, if its p is at most 0.05 (corrected over the headline numbers "
+    "by Benjamini and Hochberg) or, without a p, if its 95 % interval (without one, its value) lies outside the null's "
+    "95 % band. Its essential controls must be significant on the same side. A significant number need not be large, "
+    "and its cause remains open."
+)
 
 N_OPEN = 2
 """Figures of a probe that are drawn at once; the others open on request."""

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from interp.errors import InterpError, UnknownName
-from interp.findings import Findings
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
@@ -15,7 +15,6 @@ from interp.records.headlines import Headline, headlines
 from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.registry import load_entry
-from interp.scalar import Interval, Null, Scalar
 from interp.settings import read_fields
 
 from ..plotly.prepare import Plot, prepare, undrawable

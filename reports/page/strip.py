@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from interp.scalar import Scalar
+from interp.findings import Scalar
 
 WIDTH, PAD = 160, 6
 """Width of the drawing and what is left free on either side, in SVG units."""

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from interp.findings import Control, Findings
-from interp.scalar import ALPHA, Interval, Null, Scalar
+from interp.findings import ALPHA, Control, Findings, Interval, Null, Scalar
 
 
 def scalar(value: float, p: float | None, **more) -> Scalar:

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from interp.findings import Interval, Null, Scalar
 from interp.formatting import cell, last_part, p_equals, p_value, short, short_name, with_unit
-from interp.scalar import Interval, Null, Scalar
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from interp.errors import UnknownName, UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.records.record import RunRecord
-from interp.scalar import Null, Scalar
 from interp.table import Table
 from interp.testing import Shape, synthetic_capture
 

@@ -13,12 +13,11 @@ import pytest
 
 from interp import registry
 from interp.errors import UnknownName, UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.probe import Figure
 from interp.records.record import open_run
 from interp.running.spec import make_study
 from interp.running.study import run_study
-from interp.scalar import Scalar
 from interp.settings import split_settings
 from interp.study import Study
 from interp.table import Table

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from interp.capture import Capture
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.registry import entries, load_entry
-from interp.scalar import Scalar
 from interp.table import Table
 from interp.testing import Shape, check_probe, planted_curve, synthetic_capture
 from tests.paths import ROOT

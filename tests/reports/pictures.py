@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from interp.capture import Capture
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.records.record import RunRecord
-from interp.scalar import Null, Scalar
 from interp.table import Table
 
 N_LAYERS, N_POINTS = 6, 75

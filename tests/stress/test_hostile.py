@@ -16,8 +16,8 @@ from interp.certificates.findings import Counts
 from interp.certificates.simulate import SIZES, planned, shown
 from interp.certificates.simulations import Simulation, trials_of
 from interp.certificates.verdicts import LEAST_JUDGED, Count
+from interp.findings import ALPHA
 from interp.registry import entries, load_entry
-from interp.scalar import ALPHA
 from tests.paths import ROOT
 from tests.stress.rates import agree
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from interp.findings import Interval, Null, Scalar
 from interp.records.tunnel_card import Figure
-from interp.scalar import Interval, Null, Scalar
 from interp.table import Table
 
 from .baselines import by_predictor

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from interp.findings import Findings
-from interp.scalar import Scalar
+from interp.findings import Findings, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table, number_columns

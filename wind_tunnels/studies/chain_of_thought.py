@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
-from interp.scalar import Null, Scalar
 from interp.statistics.ratio import ratio
 from interp.study import Study
 from interp.system.progress import Report

@@ -23,10 +23,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Null
 from interp.information import kl_bits, restricted, total_variation
 from interp.need import Need
-from interp.scalar import Null
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table

@@ -21,9 +21,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.scalar import Scalar
 from interp.study import Study
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from interp.errors import UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.records.tunnel_card import Figure
-from interp.scalar import Null, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.errors import UsageError
-from interp.findings import Findings
+from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.registry import load_entry
-from interp.scalar import ALPHA, Interval, Null, Scalar
 from interp.statistics.intervals import TMean, t_mean
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table

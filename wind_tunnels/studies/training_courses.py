@@ -15,8 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.findings import Findings
-from interp.scalar import Null, Scalar
+from interp.findings import Findings, Null, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table, number_columns

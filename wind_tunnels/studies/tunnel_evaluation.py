@@ -22,9 +22,8 @@ from typing import ClassVar
 import numpy as np
 
 from interp.errors import UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
-from interp.scalar import Null, Scalar
 from interp.statistics.intervals import band
 from interp.study import Study
 from interp.system.progress import Report

@@ -12,11 +12,10 @@ from interp.certificates.simulations import Trials, trials_of
 from interp.certificates.study import Certificate
 from interp.certificates.text_simulations import TEXTS, draw, effects
 from interp.errors import InterpError, UnknownName, UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
 from interp.probe import Probe
 from interp.registry import entries, load_entry
-from interp.scalar import Interval, Null, Scalar
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ import pytest
 
 from interp.certificates.simulate import Seen, Tried, planned, run_simulations, shown
 from interp.certificates.simulations import Simulation, nothing, shrunk_fields
-from interp.findings import Findings
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
 from interp.probe import Probe
-from interp.scalar import Interval, Null, Scalar
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from rich.console import Console
 
 from interp.cli import terminal
 from interp.cli.tables import print_differences, print_fields, print_models, print_record
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.records.record import RunRecord
-from interp.scalar import Null, Scalar
 from interp.table import Table
 
 NAME = "best_layer_entropy_correlation"

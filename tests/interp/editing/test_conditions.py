@@ -21,7 +21,7 @@ from interp.edits import (
     ShiftAxis,
 )
 from interp.errors import ModelError, PromptError, UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.hooks.attention import Listener
 from interp.need import Need
 from interp.probe import Condition, Probe
@@ -29,7 +29,6 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
 from interp.reductions import Mean, PromptMean
 from interp.running.run import run
-from interp.scalar import Scalar
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 

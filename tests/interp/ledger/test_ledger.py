@@ -12,7 +12,7 @@ import pytest
 
 import interp
 from interp.errors import RecordError, UnknownName, UsageError
-from interp.findings import Control, Findings
+from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.claims import Claims, Reference, read_claims
 from interp.ledger.evidence import Evidence, is_named, is_same_model, models_of, number_of
 from interp.ledger.ledger import BEYOND, LEDGER_NAME, counts, read_ledger, show_ledger, write_ledger
@@ -26,7 +26,6 @@ from interp.ledger.replicate import (
     with_earlier,
 )
 from interp.records.record import RunRecord
-from interp.scalar import Null, Scalar
 from interp.table import Table
 
 CLAIMS = """

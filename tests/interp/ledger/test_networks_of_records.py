@@ -9,10 +9,9 @@ from typing import ClassVar
 import pytest
 
 from interp import registry
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.ledger.claims import read_claims
 from interp.ledger.evidence import Evidence, gather_evidence
-from interp.scalar import Scalar
 from interp.study import Study
 from tests.quick import quick
 from wind_tunnels.networks.weights import weights_fingerprint

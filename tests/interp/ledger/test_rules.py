@@ -6,9 +6,8 @@ from itertools import product
 
 import pytest
 
-from interp.findings import Control, Findings
+from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.rules import KINDS, OUTCOMES, SEVERAL, Judgement, Outcome, Rule, combine, judge, rule_in_words
-from interp.scalar import Null, Scalar
 
 SUPPORTED, CONTRADICTED, NULL, UNDERPOWERED, MISSING = OUTCOMES
 

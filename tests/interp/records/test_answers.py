@@ -7,14 +7,13 @@ import pytest
 from interp.reports.page.render import html
 
 from interp.cli.tables import print_record
-from interp.findings import Control, Findings
+from interp.findings import Control, Findings, Null, Scalar
 from interp.formatting import plain
 from interp.probe import Sentences
 from interp.records.answers import SAID, answers, settled, unclear
 from interp.records.labels import clause
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
-from interp.scalar import Null, Scalar
 from tests.reports.everything import small_run
 from tests.reports.parsed import parse
 from tests.reports.pictures import made_record

@@ -8,10 +8,9 @@ from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.records.diff import difference_interval, flat_settings
 from interp.records.record import RunRecord
-from interp.scalar import Scalar
 
 
 def scalar(value, low=None, high=None, unit="1"):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from interp.reports.page.render import html
 
-from interp.findings import Control, Findings
+from interp.findings import Control, Findings, Null, Scalar
 from interp.records.headlines import contradictions, corrected, headlines, tried
-from interp.scalar import Null, Scalar
 from interp.table import Table
 from tests.reports.parsed import parse
 from tests.reports.pictures import made_record

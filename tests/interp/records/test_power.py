@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.records.power import detectable
-from interp.scalar import Null, Scalar
 from tests.interp.records.test_diff import record
 
 

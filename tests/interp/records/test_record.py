@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from interp.errors import RecordError
-from interp.findings import Control, Findings
+from interp.findings import Control, Findings, Null, Scalar
 from interp.records.record import RunRecord, open_run
-from interp.scalar import Null, Scalar
 from interp.table import Table
 
 

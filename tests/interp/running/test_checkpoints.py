@@ -15,7 +15,7 @@ import interp
 from interp.capture import Capture
 from interp.editing.conditions import Run
 from interp.errors import InterpError, ModelError, UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps, shipped_tunnels
 from interp.need import Need
@@ -26,7 +26,6 @@ from interp.running.checkpoints import Followed, checkpoints_of, follow, has_che
 from interp.running.collect import collect
 from interp.running.run import run
 from interp.running.spec import RunSpec
-from interp.scalar import Scalar
 from tests.interp.hooks.test_attention import token_prompts
 from tests.tiny_models import fresh_model, tiny_model
 

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 from sklearn.manifold import Isomap
 
-from interp.scalar import Interval
+from interp.findings import Interval
 from interp.statistics.dimension import Dimension, intrinsic_dimension, two_nn
 from interp.statistics.isomap_curve import curve_position
 from interp.statistics.neighbours import distances, distinct_rows, nearest, principal_coordinates

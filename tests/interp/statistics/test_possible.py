@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from interp.errors import RecordError
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.records.record import open_run
-from interp.scalar import Null, Scalar
 from interp.statistics.possible import impossible
 from interp.table import Table, number_columns
 from tests.interp.records.test_record import small_record

@@ -10,11 +10,10 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import interp
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Probe
 from interp.running.choose_probes import choose_probes
-from interp.scalar import Scalar
 from interp.system.threads import (
     AT_ONCE,
     OWN_SETTING,

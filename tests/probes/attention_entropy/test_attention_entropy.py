@@ -7,11 +7,11 @@ import pytest
 from interp.probes.attention_entropy.probe import AttentionEntropy
 
 import interp
+from interp.findings import Scalar
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
 from interp.reductions import PromptMean
-from interp.scalar import Scalar
 from interp.testing import Shape, synthetic_capture
 
 SMALL = AttentionEntropy(n_permutations=99, n_bootstrap=99)

@@ -13,9 +13,9 @@ from interp.probes.measures.target import NEXT_ENTROPY, Target
 from interp.probes.value_axis.probe import ValueAxis
 
 from interp.errors import PromptError
+from interp.findings import Scalar
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.scalar import Scalar
 from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick

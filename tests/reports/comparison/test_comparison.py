@@ -13,13 +13,12 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import RecordError, UsageError
-from interp.findings import Control, Findings
+from interp.findings import Control, Findings, Null, Scalar
 from interp.formatting import short
 from interp.records.answers import answers
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.running.spec import make_study
-from interp.scalar import Null, Scalar
 from interp.table import Table
 from tests.reports.parsed import parse
 

@@ -9,11 +9,11 @@ import pytest
 from interp.reports.ledger.in_words import MEANINGS, SIGNS, bibtex, headline, methods, short_name
 from interp.reports.ledger.render import first_number, html, render
 
+from interp.findings import Null, Scalar
 from interp.ledger.ledger import ClaimOutcome, ClaimRow, JudgedPart, LedgerFile, MeasuredNumber, PaperFile, SourceFile
 from interp.ledger.replicate import JOINT, TRAINED
 from interp.ledger.rules import OUTCOMES
 from interp.registry import load_entry
-from interp.scalar import Null, Scalar
 from tests.quick import quick
 from tests.reports.parsed import parse
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from interp.reports.page import about
 
+from interp.findings import Scalar
 from interp.running.spec import RunSpec
-from interp.scalar import Scalar
 from tests.reports.pictures import made_record
 
 

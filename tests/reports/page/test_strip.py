@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from interp.reports.page.strip import PAD, WIDTH, strip
 
-from interp.scalar import Null, Scalar
+from interp.findings import Null, Scalar
 
 
 def scalar(value: float, **more) -> Scalar:

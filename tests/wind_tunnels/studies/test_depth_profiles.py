@@ -12,11 +12,10 @@ from scipy import stats
 
 import interp
 from interp.errors import UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.ledger.claims import load_claims
 from interp.ledger.rules import Rule, judge
 from interp.records.tunnel_card import read_card
-from interp.scalar import Scalar
 from interp.table import Table
 
 TINY = ("V=4", "L=5", "n_layers=4", "n_heads=2", "d_model=16", "n_steps=30", "batch=16", "n_copies=4")

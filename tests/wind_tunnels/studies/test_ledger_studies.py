@@ -20,13 +20,12 @@ from scipy import stats
 
 import interp
 from interp.errors import UnknownName, UsageError
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.records.tunnel_card import read_card
 from interp.registry import load_entry
 from interp.running.spec import make_study
 from interp.running.study import run_study
-from interp.scalar import Null, Scalar
 from interp.tunnel import make_task
 
 N = 120

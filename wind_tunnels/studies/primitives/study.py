@@ -13,11 +13,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.plotting import Chart
 from interp.probe import Figure
 from interp.records.tunnel_card import TunnelCard
-from interp.scalar import Null, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Findings
+from interp.findings import Findings, Null, Scalar
 from interp.information import BITS_PER_NAT
-from interp.scalar import Null, Scalar
 from interp.statistics.intervals import TMean, t_half_width, t_mean
 from interp.table import LABEL, Table, number_columns
 
