@@ -293,9 +293,8 @@ def _outside(said: Sentences, h: Headline) -> str:
         return ""
     if side != said.expected:
         size, other = ("smaller", "larger") if side == "below" else ("larger", "smaller")
-        return (
-            f"The value lies {side} the range of the baseline, {size} than by chance; a {other} one would be needed. "
-        )
+        asked = f"only a {other} one would speak for “Yes”"
+        return f"The value lies {side} the range of the baseline, {size} than by chance; {asked}. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:

@@ -1,3 +1,3 @@
 """The networks that are trained on the tasks: tiny transformers, LSTM, MLP, Mamba."""
 
-__all__ = ["architectures", "block_stack", "equal_capacity", "networks", "weights"]
+__all__ = ["architectures", "block_stack", "equal_capacity", "feedforward", "networks", "weights"]

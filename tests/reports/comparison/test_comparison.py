@@ -318,7 +318,7 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     said = answers(record)[0].sentence
     assert said == (
         "2 of 3 numbers of b, c and d differ from those of a (2 after correction for their number; by chance: about "
-        "0.15). 2 of them answer the questions below (the figure has all):\n"
+        "0.15). 2 of the differences of b, c and d answer the questions below (the figure has all):\n"
         "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14).\n"
         "- Lower in d: share (0.2, within chance, against 1 bits; difference −0.941 to −0.659).\n"
         "No difference found between c and a: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
@@ -451,9 +451,9 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
         "On the same prompts, 1 of 1 numbers of b differ from those of a (1 after correction for their number; by "
-        "chance: about 0.05). 1 of them answers the questions below (the figure has all):\n"
-        "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14).\n"
-        "Whether c differs cannot be told: these runs read other prompts, so a difference can come from the prompts."
+        "chance: about 0.05).\nWhether c differs from it cannot be told: these runs read other prompts, so a "
+        "difference can come from the prompts. 1 of the differences of b answers the questions below (the figure has all):\n"
+        "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14)."
     )
 
 
