@@ -161,7 +161,8 @@ def _class_of(probe: str) -> type[Question] | None:
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
     values: dict[str, Any] = defaultdict(lambda: DASH, words)
     own = h.name.removesuffix(_BEYOND_CONTROLS)
-    values |= {name: _value(s) for name, s in findings.scalars.items()}
+    for name, s in findings.scalars.items():
+        values[name] = f"nothing ({_value(s)})" if name != own and _is_share(s) and s.value < 0 else _value(s)
     whole = findings.scalars.get(own, h.scalar)
     is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
     times = {name: short(s.value / whole.value) for name, s in findings.scalars.items()} if whole.value else {}

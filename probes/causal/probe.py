@@ -104,7 +104,7 @@ class Causal(Probe):
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {value} more than removing matched "
             "directions does.",
-            "No sign of it: removing it alters {place} by {change_size} of the length and changes the prediction (KL) "
+            "Removing it alters {place} by {change_size} of the length and changes the prediction (KL) "
             "by {kl}; removing matched directions, which alters them as much, changes it by {controls} on average. "
             "For scale: an equal change along the ten largest principal axes changes it {times[matched_top_kl]} times "
             "as much ({matched_top_kl}).",
