@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-
 ALPHA = 0.05
 """The p up to which a number is significant."""
 

@@ -162,7 +162,8 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     values: dict[str, Any] = defaultdict(lambda: DASH, words)
     own = h.name.removesuffix(_BEYOND_CONTROLS)
     for name, s in findings.scalars.items():
-        values[name] = f"nothing ({_value(s)})" if name != own and _is_share(s) and s.value < 0 else _value(s)
+        is_open = name != own and _is_share(s) and s.interval and s.interval[0] <= 0 <= s.interval[1]
+        values[name] = f"an unknown share ({_value(s)}, interval {s.interval_text})" if is_open else _value(s)
     whole = findings.scalars.get(own, h.scalar)
     is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
     times = {name: short(s.value / whole.value) for name, s in findings.scalars.items()} if whole.value else {}
@@ -231,7 +232,7 @@ def _with_twins(sentence: str, h: Headline) -> str:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:
         if _is_reversed(h, s):
-            is_other = h.standing != "within" and s.value * h.scalar.value < 0
+            is_other = s.standing() != "within" and h.standing != "within" and s.value * h.scalar.value < 0
             words, tested = _words(control, s), ", not significant" * (s.standing() == "within")
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
         elif control.essential and _is_share(s):

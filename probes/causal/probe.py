@@ -106,8 +106,8 @@ class Causal(Probe):
             "directions does.",
             "Removing it alters {place} by {change_size} of the length and changes the prediction (KL) "
             "by {kl}; removing matched directions, which alters them as much, changes it by {controls} on average. "
-            "For scale: an equal change along the ten largest principal axes changes it {times[matched_top_kl]} times "
-            "as much ({matched_top_kl}).",
+            "An equal change along the ten largest principal axes has {times[matched_top_kl]} times the effect of the "
+            "direction ({matched_top_kl}).",
             "Removing it from {place} changes the prediction (KL) by {kl}; that is {size} less than removing matched "
             "directions does.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",

@@ -34,8 +34,9 @@ def in_words(
     """
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
-    begun = "On the same prompts, " if apart else ""
-    begun += f"{moved.value:.0f} of {moved.n} numbers of {about.listed(groups)} differ from those of {references}"
+    whose = f"Those of {about.listed(groups)} do, on the same prompts: " if apart else ""
+    of = "" if apart else f" of {about.listed(groups)}"
+    begun = f"{whose}{moved.value:.0f} of {moved.n} numbers{of} differ from those of {references}"
     by_chance = "" if moved.null is None else f"; by chance: about {short(moved.null.value)}"
     told = _findings(compared, found, groups, corrected_too) if moved.standing() == "above" else []
     n_told = sum(len(numbers) for of, numbers in told if of[0] != _ALIKE)

@@ -67,7 +67,7 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
             "than with another prompt's keys (but the opposite without the first position: −1 bits).",
         ),
         (NO, "yes", "than with another prompt's keys."),
-        (scalar(-0.1, 0.8), "depends", "the opposite without the first position: −0.1 bits, not significant)"),
+        (scalar(-0.1, 0.8), "depends", "(but −0.1 bits without the first position, not significant)"),
     ],
 )
 def test_a_control_that_turns_the_answer_stands_in_its_sentence_and_every_control_in_the_evidence(twin, verdict, words):
