@@ -451,8 +451,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
         "Those of b do, on the same prompts: 1 of 1 numbers differ from those of a (1 after correction for their "
-        "number; by chance: about 0.05).\nWhether c differs from it cannot be told: these runs read other prompts, so a "
-        "difference can come from the prompts. 1 of the differences of b answers the questions below (the figure has "
+        "number; by chance: about 0.05).\nWhether c differs from it cannot be told: these runs read other prompts, so "
+        "a difference can come from the prompts. 1 of the differences of b answers the questions below (the figure has "
         "all):\n"
         "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14)."
     )

@@ -380,7 +380,7 @@ def last_symbol_ignored(initial, transition, emission, symbols) -> Filtered:
     ),
 )
 def test_wrong_recursion_is_caught(wrong_filter, monkeypatch):
-    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm_fixed.filter_states", wrong_filter)
+    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm_layout.filter_states", wrong_filter)
     task = FixedHMM(S=3, O=2, K=4, parameters_seed=1, predict="state")
     with pytest.raises(InterpError, match="the answers do not follow the posterior"):
         check_task(task, np.random.default_rng(0), n=100_000)
