@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -31,9 +31,6 @@ from interp.errors import InterpError, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 from interp.system.signals import handling_signals
-
-if TYPE_CHECKING:
-    pass
 
 
 class _Pluggable(TyperGroup):

@@ -24,8 +24,8 @@ class Tokenised:
     """The ids a model reads, one array a prompt, and what the window left out.
 
     `window` is the largest number of tokens kept of a text, the beginning-of-text token included; `n_truncated` texts
-    lost tokens to it, always from their front. `has_bos` says that every text starts with the token that
-    its tokenizer puts there. `notes` say in words whatever else a reader of the numbers should know.
+    lost tokens to it, always from their front. `has_bos` says that every text starts with the token that its tokenizer
+    puts there. `notes` say in words whatever else a reader of the numbers should know.
     """
 
     ids: Sequence[Ids]

@@ -23,11 +23,7 @@ from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.run_file import FORMAT, FindingsFile, RunFile, TableFile
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
-from interp.records.versioned_json import (
-    as_text,
-    plain_json,
-    read_versioned,
-)
+from interp.records.versioned_json import as_text, plain_json, read_versioned
 from interp.statistics.possible import impossible
 from interp.system.environment import environment
 from interp.system.foreign_files import read_json, readable

@@ -9,8 +9,7 @@ A cut does something in any direction. So the same is done to axes fitted by the
 permuted between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
 among them; to random directions of equal variance and other principal axes; and to the ten loudest directions at once
 (removed, and changed as much as the axis' removal does) and to whole head outputs, which show what an edit can do here.
-The first principal axis does not depend on the entropies:
-its controls are random directions, and it has no p.
+The first principal axis does not depend on the entropies: its controls are random directions, and it has no p.
 
 Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
 `tautology`) and whose random directions are not matched; Ravfogel et al. 2020 (arXiv 2004.07667) for removal; Marks and

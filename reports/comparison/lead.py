@@ -69,13 +69,13 @@ def _findings(
     _, shown = said_and_shown(answered.rows(), rows.values())
     answering = {KEY(row) for row in answered.rows()}
     found: dict[_Finding, dict[str, str]] = {}
-    of_group: dict[tuple[str, str], str] = {}  # the first of the numbers that differ in what they leave out
+    of_group: dict[tuple[str, ...], str] = {}  # the first of the numbers that differ in what they leave out
     for each in sorted(answered.rows(), key=lambda row: asked.index(row["question"])):
         key = each["probe"], each["name"]
         alike: dict[tuple[int, str, str], list[_Row]] = {}
         for row in (rows[*key, group] for group in groups if (*key, group) in rows):
             kind = _kind(row, rows.get((*key, row["against"])), shown)
-            if of_group.setdefault((row["group"], key[1].replace("_no_first", "")), key[1]) != key[1]:
+            if of_group.setdefault((row["group"], key[0], key[1].replace("_no_first", "")), key[1]) != key[1]:
                 continue
             if kind is not None and answering & {KEY(row), (*key, row["against"])}:
                 alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
