@@ -142,11 +142,12 @@ class Sentences:
     headline of these names is taken. The sentences are formats: `{model}`, `{target}` (what the run's parameter of that
     name says, else the words given here), `{place}` (the site and layer that its parameters name), `{value}`, `{size}`
     (its absolute value), `{n}`, `{null}` and `{fact}` of the number, `{unit}` (prompt or sequence), `{controls}` (of a
-    number `..._beyond_controls` what the controls give on average), and any number of the findings by its name. `no` is
-    said if the number is no different from its null, `opposite` if it lies on the side that was not `expected`. `order`
-    is the place among the questions of all probes, and `limit` what a yes does not show. Where the whole interval lies
-    outside the band `full` (of a share of variance 0.8 to 1.25), the answer is no more than partly yes, below 0.1
-    hardly.
+    number `..._beyond_controls` what the controls give on average), `{detail}` (what the meaning of the number says
+    after its first colon), and any number of the findings by its name. `no` is said if the number is no different from
+    its null, `opposite` if it lies on the side that was not `expected`, and `rest` after a yes whose controls can be
+    told. `order` is the place among the questions of all probes, and `limit` what a yes does not show. Where the whole
+    interval lies outside the band `full` (of a share of variance 0.8 to 1.25), the answer is no more than partly yes,
+    below 0.1 hardly.
 
     >>> interp.Sentences(90, "Are values long?", ("length",), "They are {value} long.", "They are not.").expected
     'above'
@@ -162,6 +163,7 @@ class Sentences:
     limit: str = ""
     target: str = "the model's next-token entropy"
     full: tuple[float, float] | None = None
+    rest: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ controls are said in it, and all stand in the order of their questions: none is 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -54,6 +54,9 @@ class Answer:
     headline: Headline
     is_beside: bool = False
     """Whether the number lies outside its baseline on the side that was not asked about: p is then left out."""
+    n_read: int = 0
+    unit: str = "prompt"
+    """How many prompts the run read, and what they are called."""
 
     @property
     def said(self) -> str:
@@ -73,7 +76,9 @@ class Answer:
         tested = [(c, of) for c, of in self.headline.controls if c.essential or of.null is not None]
         controls = ", ".join(_control(*each) for each in tested)
         held = f"controls: {controls}" if controls else ""
-        return "; ".join(part for part in (interval, baseline, likely, s.n_text, held) if part)
+        is_part = s.n is not None and s.n_unit == self.unit and s.n < self.n_read
+        counted = f"{s.n:,} of the {self.n_read:,} {self.unit}s" if is_part else s.n_text
+        return "; ".join(part for part in (interval, baseline, likely, counted, held) if part)
 
 
 def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple[Answer, ...]:
@@ -84,14 +89,15 @@ def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple
     """
     judged = headlines(record.findings)
     model = model or short_name(str(record.model.get("name") or "the model"))
+    unit = str(record.prompts.get("unit") or "prompt")
     found: list[tuple[int, Answer]] = []
     for probe, findings in record.findings.items():
         mine = [h for h in judged if h.probe == probe]
         parameters, n_layers = record.parameters.get(probe, {}), record.model.get("n_layers") or 0
-        unit = str(record.prompts.get("unit") or "prompt")
         said = [*_declared(findings, mine, parameters, model, n_layers, unit, every)]
         found += said or [(_LAST, number(h)) for h in mine]
-    return tuple(answer for _, answer in sorted(found, key=lambda each: each[0]))
+    read = {"n_read": int(record.prompts.get("n") or 0), "unit": unit}
+    return tuple(replace(answer, **read) for _, answer in sorted(found, key=lambda each: each[0]))
 
 
 def settled(found: Sequence[Answer]) -> tuple[Answer, ...]:
@@ -161,9 +167,7 @@ def _class_of(probe: str) -> type[Question] | None:
 def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
     values: dict[str, Any] = defaultdict(lambda: DASH, words)
     own = h.name.removesuffix(_BEYOND_CONTROLS)
-    for name, s in findings.scalars.items():
-        is_open = name != own and _is_share(s) and s.interval and s.interval[0] <= 0 <= s.interval[1]
-        values[name] = f"an unknown share ({_value(s)}, interval {s.interval_text})" if is_open else _value(s)
+    values |= {name: _value(s) for name, s in findings.scalars.items()}
     whole = findings.scalars.get(own, h.scalar)
     is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
     times = {name: short(s.value / whole.value) for name, s in findings.scalars.items()} if whole.value else {}
@@ -173,6 +177,7 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     values["controls"] = with_unit(short(whole.value - h.scalar.value), whole.unit)
+    values["detail"] = h.scalar.meaning.partition(": ")[2].rstrip(".")
     verdict = _verdict(said, h)
     if h.objections:
         sentence = f"{said.yes.format_map(values)} But this {' and '.join(h.objections)}."
@@ -180,7 +185,8 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
         sentence = f"{_why(h.scalar)}."
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
-        sentence = _with_twins(chosen.format_map(values), h)
+        is_told = h.standing == said.expected and not any(_is_open(control, s) for control, s in h.controls)
+        sentence = _with_twins(chosen.format_map(values) + (said.rest.format_map(values) if is_told else ""), h)
     change = f"{_outside(said, h)}{_change(said, h, verdict)}"
     return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
 
@@ -226,22 +232,28 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
 
 
 def _with_twins(sentence: str, h: Headline) -> str:
-    """With what the number leaves out, the controls that turn it round, and what is explained of a rest."""
-    twins: list[str] = []
+    """With what the number leaves out, the controls that turn it round, and those that cannot be told."""
+    twins, open_ = [], ""
     if "_no_first" in h.name:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:
         if _is_reversed(h, s):
             is_other = s.standing() != "within" and h.standing != "within" and s.value * h.scalar.value < 0
-            words, tested = _words(control, s), ", not significant" * (s.standing() == "within")
+            words, p = _words(control, s), "" if s.p is None else f", {p_equals(s.p, s.is_p_least)}"
+            tested = f", not significant{p}" * (s.standing() == "within")
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
-        elif control.essential and _is_share(s):
+        elif _is_open(control, s):
             rest = control.words.removeprefix("beyond ")
-            vague = f"{_value(s)} of the rest, but the interval, {s.interval_text}, includes 0"
-            share = f"of what is left after {rest}, the readout explains {_value(s)}"
-            open_ = f"whether the readout explains more than {rest} cannot be told"
-            twins.append(f"{open_}: {vague}" if _is_vague(s) else share)
-    return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
+            why = (
+                f"of what is left after {rest} it explains {_value(s)}, and the interval, {s.interval_text}, includes 0"
+            )
+            open_ = f" Whether it explains more than {rest} cannot be told here: {why}."
+    return (f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence) + open_
+
+
+def _is_open(control: Control, s: Scalar) -> bool:
+    """Whether a control that the answer needs says nothing of a share: beyond its null, which its interval includes."""
+    return control.essential and _is_share(s) and _is_vague(s)
 
 
 def _words(control: Control, s: Scalar) -> str:
@@ -295,8 +307,7 @@ def _outside(said: Sentences, h: Headline) -> str:
         return ""
     if side != said.expected:
         size, other = ("smaller", "larger") if side == "below" else ("larger", "smaller")
-        asked = f"only a {other} one would speak for “Yes”"
-        return f"The value lies {side} the range of the baseline, {size} than by chance; {asked}. "
+        return f"The value is even {size} than by chance ({side} the baseline's range); a “Yes” needs a {other} one. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:
@@ -316,7 +327,9 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
     if least is not None:
         assert s.null is not None
         found = with_unit(short(s.null.value + (least if said.expected == "above" else -least)), s.unit)
-        return f"{found} would have been found 80 % of the time; more {s.n_unit}s find smaller effects."
+        of = "difference" if h.name.endswith(_BEYOND_CONTROLS) else "value"
+        far = "more" if said.expected == "above" else "less"
+        return f"A {of} of {found} or {far} would be found 80 % of the time; more {s.n_unit}s find smaller effects."
     if verdict not in ("yes", "partly", "hardly"):
         return ""
     degree, beside = _degree(said, s)

@@ -50,7 +50,7 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     bins = {"start": low, "end": high + size, "size": size}
     chart.plot.add_histogram(x=effects, name="null: matched directions", marker={"color": NULL}, xbins=bins)
     lines = {"the direction": ("kl", VALUE), "ten principal axes, same size": ("matched_top_kl", PALETTE[1])}
-    lines["head outputs of another prompt"] = ("resample_kl", PALETTE[2])
+    lines["head outputs replaced by those of another prompt,"] = ("resample_kl", PALETTE[2])
     matching = findings.tables.get("matching")
     is_refit = matching is None or matching["matched_by"][0] == "refit"
     matched = f"axes fitted in the same way to permuted {target.many}" if is_refit else "random directions"
@@ -68,9 +68,9 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     ends = [x for x in drawn if x <= reach]  # with room, so that no line lies on the frame
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
-        f"Grey is the null: removing matched directions ({matched}), with a change of the same size. A direction that "
-        "the model uses lies to the right of nearly all of them; one among them, or to the left, matters no more than "
-        "they do." + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
+        f"Grey is the null: removing matched directions ({matched}), an edit of the same size. A direction that the "
+        "model uses lies to the right of nearly all of them. One that lies among them or to their left matters no more "
+        "than they do." + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
     )
     title = "Removing the direction, compared with removing matched directions"
     return Figure("among_controls", title, reading, chart.plot, "controls")

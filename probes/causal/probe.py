@@ -101,14 +101,15 @@ class Causal(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
-            "Removing it from {place} changes the prediction (KL) by {kl}; that is {value} more than removing matched "
-            "directions does.",
-            "Removing it alters {place} by {change_size} of the length and changes the prediction (KL) "
-            "by {kl}; removing matched directions, which alters them as much, changes it by {controls} on average. "
-            "An equal change along the ten largest principal axes has {times[matched_top_kl]} times the effect of the "
-            "direction ({matched_top_kl}).",
-            "Removing it from {place} changes the prediction (KL) by {kl}; that is {size} less than removing matched "
-            "directions does.",
+            "Removing it from {place} changes the prediction (KL) by {kl}; an edit of the same size along a direction "
+            "fitted to permuted values changes it by {controls} on average.",
+            "Removing it from {place} changes the prediction (KL) by {kl}; an edit of the same size along a direction "
+            "fitted to permuted values changes it by {controls} on average. Can so small an edit ({change_size} of the "
+            "length of what it edits) matter at all? The same size along the ten largest principal axes changes the "
+            "prediction {times[matched_top_kl]} times as much as the direction ({matched_top_kl}). Other directions "
+            "and layers were not tested.",
+            "Removing it from {place} changes the prediction (KL) by {kl}, less than an edit of the same size along a "
+            "direction fitted to permuted values ({controls} on average).",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),
     )  # fmt: skip

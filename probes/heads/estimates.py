@@ -39,7 +39,8 @@ def top_head_estimates(scores: Scores, choice: Choice, found: TopHead, how: How,
     """Ratio to the second, share of all harm, and the layer it is in."""
     plan, heads = choice.plan, choice.measured(how)
     top, second = _named(plan, int(heads[found.top])), _named(plan, int(heads[found.second]))
-    words = f"{top} ({how} ablation; {measure}; the second is {second}){choice.in_words(how)}"
+    beside = f"{how} ablation; the second is {second}; the error is the {MEANINGS[measure]}"
+    words = f"{top} ({beside}){choice.in_words(how)}"
     return {
         "ratio": _with_words(_ratio(scores, found), top=words),
         "share": _with_words(_share(scores, found, choice, how), top=words),

@@ -115,10 +115,9 @@ class Heads(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             100, "Does one head matter far more than the others?", ("top_head_ratio",),
-            "Ablating the most important head raises the error (KL or loss) {value} times as much as ablating the "
-            "second.",
-            "Ablating the most important head raises the error (KL or loss) {value} times as much as the second, no "
-            "more than by chance.",
+            "Ablating the most important head raises the error {value} times as much as ablating the second: {detail}.",
+            "Ablating the most important head raises the error {value} times as much as ablating the second, no more "
+            "than by chance: {detail}.",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

@@ -80,12 +80,13 @@ class ValueAxis(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             10, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s; the last token "
-            "and position alone explain {nuisance_r2}.",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s.",
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s, no more than "
             "by chance.",
-            limit="Site and layer were set before the run. Decodable does not mean used: “interp run --probe causal” "
-            "tests whether the model uses it.",
+            rest=" The last token and position alone explain {nuisance_r2}; of what they leave, the readout explains "
+            "{r2_beyond_token}.",
+            limit="Activations and layer were set before the run. Decodable does not mean used: “interp run --probe "
+            "causal” tests whether the model uses it.",
         ),
     )  # fmt: skip
 

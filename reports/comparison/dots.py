@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from interp.formatting import short
 from interp.plotting import NULL, PALETTE, error_bars
 from interp.probe import Figure
 from interp.table import Table
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _QUESTION = 56  # characters of a line of a question
-_APART, _SPREAD = 0.34, 0.6  # of a row: between two groups at most, and over all of them
-_ABOVE, _BELOW = 0.35, 0.15  # of a row: how far its name lies above its middle, and its dots below
-_ROW, _A_GROUP, _AROUND = 36, 11, 110  # pixels of a row at least, for each group in it, above and below all rows
+_APART, _SPREAD = 0.28, 0.56  # of a row: between two groups at most, and over all of them
+_ABOVE, _BELOW = 0.38, 0.04  # of a row: how far its name lies above its middle, and its dots below
+_ROW, _A_GROUP, _AROUND = 48, 13, 110  # pixels of a row at least, for each group in it, above and below all rows
+_VALUES = 1.04  # where the column of values stands, in widths of a row
 _LINE = 18  # pixels of a line of a question
 _SCALED = ("value", "low", "high", "null", "null_low", "null_high")
 
@@ -58,12 +60,13 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
         _draw(plot, headline, numbers, rows, group, apart, PALETTE[i % len(PALETTE)])
     plot.update_layout(
         height=round(_AROUND + max(_ROW, _A_GROUP * len(groups)) * end),
-        xaxis={"visible": False, "range": [-0.03, 1.03]},
+        xaxis={"visible": False, "range": [-0.03, 1.2]},
         yaxis={"visible": False, "range": [end - 0.4, -0.7]},
     )
     reading = (
-        "Every row has its own scale. Lines are 95 % intervals, grey bars the 95 % bands of the nulls; a value in its "
-        "band is no different from its null. A filled dot means that the interval of the difference excludes 0."
+        "Every row has its own scale; its values stand at its end. Lines are 95 % intervals, grey bars the 95 % bands "
+        "of the nulls; a value in its band is no different from its null. A filled dot means that the interval of the "
+        "difference excludes 0."
     )
     return Figure("numbers", title, reading, plot, "differences")
 
@@ -107,6 +110,10 @@ def _draw(
         hovertemplate="%{customdata}<extra></extra>",
         marker={"size": 9, "color": colour, "symbol": ["circle" if moved else "circle-open" for moved in is_moved]},
         error_x=error_bars(bounds, "value", colour, 2.0),
+    )  # fmt: skip
+    plot.add_scatter(
+        x=np.full(len(y), _VALUES), y=y, mode="text", text=[*map(short, own["value"])], textposition="middle right",
+        textfont={"size": 11, "color": colour}, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
 
 

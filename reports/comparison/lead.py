@@ -13,42 +13,46 @@ from ..page.sections import KEY, said_and_shown
 from .runs import Compared
 
 JUDGED = ("moved", "within")
-N_FINDINGS, N_NAMED = 5, 3
-"""Findings, and numbers that each names, at most."""
-_WHICH = " {0} of the differences of {2} {1} the questions below (the figure has all):"
-_BEGUN = ("- Higher in {0}", "- Lower in {0}", "No difference found between {0} and {1}")
-_SIDES = {1: "higher", -1: "lower", 0: "no difference found"}
-_ALIKE = 2
+N_NAMED = 4
+"""Numbers that a line names, at most."""
+_HIGHER, _LOWER, _DEPENDS, _LOST, _CHANCE, _ALIKE, _VAGUE = range(7)
+_BEGUN = (
+    "- Higher", "- Lower", "- Depends on a control", "- Not significant after correction",
+    "- Different, but within what chance gives", "- No difference found",
+    "- Too uncertain to compare (the difference could be as large as the number itself)",
+)  # fmt: skip
 _Row = Mapping[Any, Any]
-_Finding = tuple[int, tuple[str, ...], str, bool]
-"""Which of `_BEGUN`, the groups, what they are compared with, and whether a control says otherwise."""
+_Line = tuple[int, tuple[str, ...], str]
+"""Which of `_BEGUN`, the groups, and what they are compared with."""
 
 
 def in_words(
     compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, corrected_too: set[Any]
 ) -> str:
-    """`3 of 9 numbers of b differ from those of a (by chance: about 0.45).`, then `- Higher in b: share (3 against 1).`
+    """`3 of 9 numbers of b differ from those of a; 2 still do after correction`, then `- Higher in b: share (3 …)`.
 
-    A line a finding, of the numbers that answer questions; what differs alike shares one. `moved` counts what differs
-    in `groups`, of which `corrected_too` do after correction; further groups read other prompts.
+    A line for each way to differ or not; what several groups have alike shares one. `moved` counts what differs in
+    `groups`, of which `corrected_too` do after correction; further groups read other prompts.
     """
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
-    whose = f"Those of {about.listed(groups)} do, on the same prompts: " if apart else ""
-    of = "" if apart else f" of {about.listed(groups)}"
-    begun = f"{whose}{moved.value:.0f} of {moved.n} numbers{of} differ from those of {references}"
-    by_chance = "" if moved.null is None else f"; by chance: about {short(moved.null.value)}"
-    told = _findings(compared, found, groups, corrected_too) if moved.standing() == "above" else []
-    n_told = sum(len(numbers) for of, numbers in told if of[0] != _ALIKE)
-    which = _WHICH.format(n_told, "answers" if n_told == 1 else "answer", about.listed(groups)) if n_told else ""
-    lines = [f"{begun} ({len(corrected_too)} after correction for their number{by_chance})."]
+    on_same = "On the same prompts, " if apart else ""
+    by_chance = "" if moved.null is None else f" (by chance alone: about {short(moved.null.value)})"
+    after = f"{len(corrected_too)} still do{'es' * (len(corrected_too) == 1)} after correction for their number"
+    count = f"{moved.value:.0f} of {moved.n} numbers of {about.listed(groups)} differ from those of {references}"
+    lines = [f"{on_same}{count}; {after}{by_chance}."]
     if apart:
-        why = "these runs read other prompts, so a difference can come from the prompts"
-        lines.append(f"Whether {about.listed(apart)} differ{'s' * (len(apart) == 1)} from it cannot be told: {why}.")
-    lines[-1] += which
-    for (kind, mine, against, turns), numbers in told[:N_FINDINGS]:
-        where = f"{_BEGUN[kind].format(about.listed([*mine]), against)}: "
-        lines += [f"{each}." for each in (numbers[:N_NAMED] if turns else [where + "; ".join(numbers[:N_NAMED])])]
+        why = "read other prompts, which can make a difference by themselves"
+        runs = "these runs" if len(apart) > 1 else "this run"
+        lines.append(f"- Cannot tell for {about.listed(apart)}: {runs} {why}.")
+    told = _told(compared, found, groups, corrected_too) if moved.standing() == "above" else {}
+    pairs = {(mine, against) for _, mine, against in told}
+    if len(pairs) == 1:
+        lines[0] += f" Below, the first value is that of {about.listed(groups)}."
+    for (kind, mine, against), numbers in sorted(told.items()):
+        more = f"; and {len(numbers) - N_NAMED} more, in the figure" if len(numbers) > N_NAMED else ""
+        who = f", {about.listed([*mine])} against {against}" if len(pairs) > 1 else ""
+        lines.append(f"{_BEGUN[kind]}{who}: {'; '.join(numbers[:N_NAMED])}{more}.")
     return "\n".join(lines)
 
 
@@ -60,52 +64,51 @@ def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
     return [group for group in every if group in tested - apart] or every
 
 
-def _findings(
+def _told(
     compared: Compared, tables: Mapping[str, Table], groups: Iterable[str], corrected_too: set[Any]
-) -> list[tuple[_Finding, list[str]]]:
-    """What these groups' numbers show: first what differs, no control says otherwise, and most of them share."""
-    answered = tables["answers"]
-    rows, asked = {KEY(row): row for row in tables["differences"].rows()}, [*dict.fromkeys(answered["question"])]
-    _, shown = said_and_shown(answered.rows(), rows.values())
-    answering = {KEY(row) for row in answered.rows()}
-    found: dict[_Finding, dict[str, str]] = {}
-    of_group: dict[tuple[str, ...], str] = {}  # the first of the numbers that differ in what they leave out
-    for each in sorted(answered.rows(), key=lambda row: asked.index(row["question"])):
-        key = each["probe"], each["name"]
+) -> dict[_Line, list[str]]:
+    """What these groups' numbers show, those that answer questions first; what is no different, of those alone."""
+    answered = [*tables["answers"].rows()]
+    rows = {KEY(row): row for row in tables["differences"].rows()}
+    asked = [*dict.fromkeys(tables["answers"]["question"])]
+    _, shown = said_and_shown(answered, rows.values())
+    answering = [(r["probe"], r["name"]) for r in sorted(answered, key=lambda row: asked.index(row["question"]))]
+    others = [(row["probe"], row["name"]) for row in rows.values() if row["is_headline"]]
+    found: dict[_Line, list[str]] = {}
+    first: dict[tuple[str, ...], str] = {}  # of the numbers of a group that differ in what they leave out
+    for key in dict.fromkeys([*answering, *others]):
         alike: dict[tuple[int, str, str], list[_Row]] = {}
         for row in (rows[*key, group] for group in groups if (*key, group) in rows):
-            kind = _kind(row, rows.get((*key, row["against"])), shown)
-            if of_group.setdefault((row["group"], key[0], key[1].replace("_no_first", "")), key[1]) != key[1]:
+            reference, but = rows.get((*key, row["against"])), _objections(compared, row, rows)
+            is_first = first.setdefault((row["group"], key[0], key[1].replace("_no_first", "")), key[1]) == key[1]
+            if reference is None or not is_first or row["verdict"] not in JUDGED:
                 continue
-            if kind is not None and answering & {KEY(row), (*key, row["against"])}:
-                alike.setdefault((kind, row["against"], _objections(compared, row, rows)), []).append(row)
+            kind = _kind(row, reference, shown, corrected_too, is_turned=bool(but))
+            if kind in (_ALIKE, _VAGUE) and (key not in answering or not {KEY(row), KEY(reference)} & shown):
+                continue
+            alike.setdefault((kind, row["against"], but), []).append(row)
         for (kind, against, but), mine in alike.items():
-            reference = rows[*key, against]
-            lost = ", not after correction" * (kind != _ALIKE and not {KEY(row) for row in mine} & corrected_too)
-            told = _values(mine, reference, shown, but, lost)
-            finding = found.setdefault((kind, tuple(row["group"] for row in mine), against, but != ""), {})
-            finding[key[1]] = told
-
-    def rank(of: _Finding) -> tuple[bool, bool, int]:
-        return of[0] == _ALIKE, of[3], -len(found[of]) * len(of[1])
-
-    return [(of, [*found[of].values()]) for of in sorted(found, key=rank)]
+            line = kind, tuple(row["group"] for row in mine), against
+            found.setdefault(line, []).append(_entry(kind, mine, rows[*key, against], but))
+    return found
 
 
-def _kind(row: _Row, reference: _Row | None, shown: set[Any]) -> int | None:
-    """Which of `_BEGUN` a row is; None of what neither shows or was not tested.
+def _kind(row: _Row, reference: _Row, shown: set[Any], corrected_too: set[Any], *, is_turned: bool) -> int:
+    """Which of `_BEGUN` a tested number is.
 
     Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number that is
     within its null says nothing.
     """
-    if reference is None or row["verdict"] not in JUDGED:
-        return None
+    if row["verdict"] != "moved":
+        widest = max(abs(row["difference_low"]), abs(row["difference_high"]))
+        return _VAGUE if widest >= abs(reference["value"]) else _ALIKE
     here, there = KEY(row) in shown, KEY(reference) in shown
     further = abs(row["value"] - row["null"]) > abs(reference["value"] - reference["null"])
-    if not (here or there) or (here != there and row["verdict"] == "moved" and further != here):
-        return None
-    side = _side(row)
-    return _ALIKE if not side else int(side < 0)
+    if not (here or there) or (here != there and further != here):
+        return _CHANCE
+    if KEY(row) not in corrected_too:
+        return _LOST
+    return _DEPENDS if is_turned else _HIGHER if row["difference"] > 0 else _LOWER
 
 
 def _side(row: _Row | None) -> int | None:
@@ -123,23 +126,23 @@ def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
         side = _side(mine)
         turns = mine is not None and (not _side(row) or mine["difference"] * row["difference"] < 0)
         if mine is not None and theirs is not None and side is not None and turns and side != _side(row):
-            said += f", but {words} {_SIDES[side]} ({short(mine['value'])} against {short(theirs['value'])})"
+            values = f"({short(mine['value'])} against {short(theirs['value'])})"
+            said += f", but {words} {_how(mine, theirs) if side else 'no difference found'} {values}"
     return said
 
 
-def _values(rows: Sequence[_Row], reference: _Row, shown: set[Any], but: str, lost: str) -> str:
+def _how(row: _Row, reference: _Row) -> str:
+    """`higher`; of two numbers below 0 `less negative`."""
+    if max(row["value"], reference["value"]) < 0:
+        return "less negative" if row["difference"] > 0 else "more negative"
+    return "higher" if row["difference"] > 0 else "lower"
+
+
+def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str) -> str:
     """`share (3 against 1 bits)`: one number of one or several groups, then of their reference."""
-    mine = about.listed([_value(row, shown) for row in rows])
-    name = label(reference["probe"], reference["name"], reference["meaning"])
-    values = with_unit(f"{mine} against {_value(reference, shown)}".removesuffix(","), reference["unit"])
-    if len(rows) == 1:
+    mine = about.listed([short(row["value"]) for row in rows])
+    values = with_unit(f"{mine} against {short(reference['value'])}", reference["unit"])
+    if kind in (_ALIKE, _VAGUE) and len(rows) == 1:
         values += f"; difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
-    values += lost
-    if not but:
-        return f"{name} ({values})"
-    side = _SIDES[_side(rows[0]) or 0]
-    return f"- {name[0].upper()}{name[1:]}: {side} in {about.listed([row['group'] for row in rows])} ({values}){but}"
-
-
-def _value(row: _Row, shown: set[Any]) -> str:
-    return short(row["value"]) + ("" if KEY(row) in shown else ", within chance,")
+    how = f" {_how(rows[0], reference)}" if kind in (_DEPENDS, _LOST, _CHANCE) else ""
+    return f"{label(reference['probe'], reference['name'], reference['meaning'])}{how} ({values}){but}"
