@@ -171,12 +171,17 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
     whole = findings.scalars.get(own, h.scalar)
     is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
     times = {name: short(s.value / whole.value) for name, s in findings.scalars.items()} if whole.value else {}
-    values["times"] = defaultdict(lambda: DASH, times)
+    null, beside = h.scalar.null, whole.value - h.scalar.value  # of a number beyond controls their mean
+    can = {
+        name: "can" if null and s.value - beside > null.band[1] else "cannot" for name, s in findings.scalars.items()
+    }
+    intervals = {name: s.interval_text for name, s in findings.scalars.items() if s.interval}
+    values |= {k: defaultdict(lambda: DASH, of) for k, of in (("times", times), ("can", can), ("interval", intervals))}
     values[own] = _value(whole) + _NOTHING * is_nothing  # too small to matter to a prediction, however sure it is
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": findings.facts.get(h.name, "")}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
-    values["controls"] = with_unit(short(whole.value - h.scalar.value), whole.unit)
+    values["controls"] = with_unit(short(beside), whole.unit)
     values["detail"] = h.scalar.meaning.partition(": ")[2].rstrip(".")
     verdict = _verdict(said, h)
     if h.objections:
@@ -185,8 +190,9 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
         sentence = f"{_why(h.scalar)}."
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
-        is_told = h.standing == said.expected and not any(_is_open(control, s) for control, s in h.controls)
-        sentence = _with_twins(chosen.format_map(values) + (said.rest.format_map(values) if is_told else ""), h)
+        is_open = any(control.essential and _is_vague(s) for control, s in h.controls)
+        more = (said.open if is_open else said.rest) if h.standing == said.expected else ""
+        sentence = _with_twins(chosen.format_map(values), h) + more.format_map(values)
     change = f"{_outside(said, h)}{_change(said, h, verdict)}"
     return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
 
@@ -232,8 +238,8 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
 
 
 def _with_twins(sentence: str, h: Headline) -> str:
-    """With what the number leaves out, the controls that turn it round, and those that cannot be told."""
-    twins, open_ = [], ""
+    """With what the number leaves out, and the controls that turn it round."""
+    twins = []
     if "_no_first" in h.name:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:
@@ -242,18 +248,7 @@ def _with_twins(sentence: str, h: Headline) -> str:
             words, p = _words(control, s), "" if s.p is None else f", {p_equals(s.p, s.is_p_least)}"
             tested = f", not significant{p}" * (s.standing() == "within")
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
-        elif _is_open(control, s):
-            rest = control.words.removeprefix("beyond ")
-            why = (
-                f"of what is left after {rest} it explains {_value(s)}, and the interval, {s.interval_text}, includes 0"
-            )
-            open_ = f" Whether it explains more than {rest} cannot be told here: {why}."
-    return (f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence) + open_
-
-
-def _is_open(control: Control, s: Scalar) -> bool:
-    """Whether a control that the answer needs says nothing of a share: beyond its null, which its interval includes."""
-    return control.essential and _is_share(s) and _is_vague(s)
+    return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
 
 
 def _words(control: Control, s: Scalar) -> str:
@@ -306,8 +301,8 @@ def _outside(said: Sentences, h: Headline) -> str:
     if not side:
         return ""
     if side != said.expected:
-        size, other = ("smaller", "larger") if side == "below" else ("larger", "smaller")
-        return f"The value is even {size} than by chance ({side} the baseline's range); a “Yes” needs a {other} one. "
+        other = "larger" if side == "below" else "smaller"
+        return f"The value lies {side} the baseline's range; only a {other} one would be a “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:

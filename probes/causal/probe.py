@@ -104,10 +104,10 @@ class Causal(Probe):
             "Removing it from {place} changes the prediction (KL) by {kl}; an edit of the same size along a direction "
             "fitted to permuted values changes it by {controls} on average.",
             "Removing it from {place} changes the prediction (KL) by {kl}; an edit of the same size along a direction "
-            "fitted to permuted values changes it by {controls} on average. Can so small an edit ({change_size} of the "
-            "length of what it edits) matter at all? The same size along the ten largest principal axes changes the "
-            "prediction {times[matched_top_kl]} times as much as the direction ({matched_top_kl}). Other directions "
-            "and layers were not tested.",
+            "fitted to permuted values changes it by {controls} on average. Edits this small ({change_size} of the "
+            "length of what they edit) {can[matched_top_kl]} show use: one of the same size along the ten largest "
+            "principal axes together has {times[matched_top_kl]} times the effect of the direction ({matched_top_kl}). "
+            "Other directions, other layers and larger edits were not tested.",
             "Removing it from {place} changes the prediction (KL) by {kl}, less than an edit of the same size along a "
             "direction fitted to permuted values ({controls} on average).",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",

@@ -13,12 +13,11 @@ from ..page.sections import KEY, said_and_shown
 from .runs import Compared
 
 JUDGED = ("moved", "within")
-N_NAMED = 4
+N_NAMED = 3
 """Numbers that a line names, at most."""
-_HIGHER, _LOWER, _DEPENDS, _LOST, _CHANCE, _ALIKE, _VAGUE = range(7)
+_HIGHER, _LOWER, _DEPENDS, _LOST, _ALIKE, _VAGUE = range(6)
 _BEGUN = (
-    "- Higher", "- Lower", "- Depends on a control", "- Not significant after correction",
-    "- Different, but within what chance gives", "- No difference found",
+    "- Higher", "- Lower", "- Depends on a control", "- Not significant after correction", "- No difference found",
     "- Too uncertain to compare (the difference could be as large as the number itself)",
 )  # fmt: skip
 _Row = Mapping[Any, Any]
@@ -37,10 +36,11 @@ def in_words(
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
     on_same = "On the same prompts, " if apart else ""
-    by_chance = "" if moved.null is None else f" (by chance alone: about {short(moved.null.value)})"
+    by_chance = "" if moved.null is None else f" (about {short(moved.null.value)} by chance alone)"
     after = f"{len(corrected_too)} still do{'es' * (len(corrected_too) == 1)} after correction for their number"
-    count = f"{moved.value:.0f} of {moved.n} numbers of {about.listed(groups)} differ from those of {references}"
-    lines = [f"{on_same}{count}; {after}{by_chance}."]
+    whose = f"of {about.listed(groups)} differ from those of {references}"
+    count = f"{moved.value:.0f} of {moved.n} numbers {whose}{by_chance}"
+    lines = [f"{on_same}{count}; {after}."]
     if apart:
         why = "read other prompts, which can make a difference by themselves"
         runs = "these runs" if len(apart) > 1 else "this run"
@@ -50,9 +50,13 @@ def in_words(
     if len(pairs) == 1:
         lines[0] += f" Below, the first value is that of {about.listed(groups)}."
     for (kind, mine, against), numbers in sorted(told.items()):
-        more = f"; and {len(numbers) - N_NAMED} more, in the figure" if len(numbers) > N_NAMED else ""
+        named = [number for number in numbers if number][:N_NAMED]
+        left = len(numbers) - len(named)
+        rest = f"and {left} more" if named else f"{left} number{'s' * (left > 1)}"
+        more = [f"{rest}, in the figure"] if left else []
         who = f", {about.listed([*mine])} against {against}" if len(pairs) > 1 else ""
-        lines.append(f"{_BEGUN[kind]}{who}: {'; '.join(numbers[:N_NAMED])}{more}.")
+        counted = f" ({len(numbers)})" if kind < _ALIKE else ""
+        lines.append(f"{_BEGUN[kind]}{counted}{who}: {'; '.join([*named, *more])}.")
     return "\n".join(lines)
 
 
@@ -67,7 +71,11 @@ def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
 def _told(
     compared: Compared, tables: Mapping[str, Table], groups: Iterable[str], corrected_too: set[Any]
 ) -> dict[_Line, list[str]]:
-    """What these groups' numbers show, those that answer questions first; what is no different, of those alone."""
+    """The numbers of each line, those that answer questions first; empty are those that it counts and does not name.
+
+    Named is of numbers that differ in what they leave out the first, and none that is no different from its null where
+    it is further from it than the other is; of what does not differ, only what answers a question counts.
+    """
     answered = [*tables["answers"].rows()]
     rows = {KEY(row): row for row in tables["differences"].rows()}
     asked = [*dict.fromkeys(tables["answers"]["question"])]
@@ -75,40 +83,39 @@ def _told(
     answering = [(r["probe"], r["name"]) for r in sorted(answered, key=lambda row: asked.index(row["question"]))]
     others = [(row["probe"], row["name"]) for row in rows.values() if row["is_headline"]]
     found: dict[_Line, list[str]] = {}
-    first: dict[tuple[str, ...], str] = {}  # of the numbers of a group that differ in what they leave out
+    first: dict[tuple[str, ...], str] = {}
     for key in dict.fromkeys([*answering, *others]):
-        alike: dict[tuple[int, str, str], list[_Row]] = {}
+        alike: dict[tuple[int, str, str, bool], list[_Row]] = {}
         for row in (rows[*key, group] for group in groups if (*key, group) in rows):
-            reference, but = rows.get((*key, row["against"])), _objections(compared, row, rows)
+            reference = rows.get((*key, row["against"]))
+            if reference is None or row["verdict"] not in JUDGED or not row["is_headline"]:
+                continue
+            but = _objections(compared, row, rows)
             is_first = first.setdefault((row["group"], key[0], key[1].replace("_no_first", "")), key[1]) == key[1]
-            if reference is None or not is_first or row["verdict"] not in JUDGED:
-                continue
-            kind = _kind(row, reference, shown, corrected_too, is_turned=bool(but))
-            if kind in (_ALIKE, _VAGUE) and (key not in answering or not {KEY(row), KEY(reference)} & shown):
-                continue
-            alike.setdefault((kind, row["against"], but), []).append(row)
-        for (kind, against, but), mine in alike.items():
+            is_named, kind = is_first and _says(row, reference, shown), _kind(row, reference, corrected_too, but)
+            if kind < _ALIKE or (is_named and key in answering):
+                alike.setdefault((kind, row["against"], but, is_named), []).append(row)
+        for (kind, against, but, is_named), mine in alike.items():
             line = kind, tuple(row["group"] for row in mine), against
-            found.setdefault(line, []).append(_entry(kind, mine, rows[*key, against], but))
+            found.setdefault(line, []).append(_entry(kind, mine, rows[*key, against], but) if is_named else "")
     return found
 
 
-def _kind(row: _Row, reference: _Row, shown: set[Any], corrected_too: set[Any], *, is_turned: bool) -> int:
-    """Which of `_BEGUN` a tested number is.
-
-    Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number that is
-    within its null says nothing.
-    """
+def _kind(row: _Row, reference: _Row, corrected_too: set[Any], but: str) -> int:
+    """Which of `_BEGUN` a tested number is."""
     if row["verdict"] != "moved":
         widest = max(abs(row["difference_low"]), abs(row["difference_high"]))
         return _VAGUE if widest >= abs(reference["value"]) else _ALIKE
-    here, there = KEY(row) in shown, KEY(reference) in shown
-    further = abs(row["value"] - row["null"]) > abs(reference["value"] - reference["null"])
-    if not (here or there) or (here != there and further != here):
-        return _CHANCE
     if KEY(row) not in corrected_too:
         return _LOST
-    return _DEPENDS if is_turned else _HIGHER if row["difference"] > 0 else _LOWER
+    return _DEPENDS if but else _HIGHER if row["difference"] > 0 else _LOWER
+
+
+def _says(row: _Row, reference: _Row, shown: set[Any]) -> bool:
+    """Whether one of the two is beyond its null, and of a difference the one that is further from it."""
+    here, there = KEY(row) in shown, KEY(reference) in shown
+    further = abs(row["value"] - row["null"]) > abs(reference["value"] - reference["null"])
+    return (here or there) and (here == there or row["verdict"] != "moved" or further == here)
 
 
 def _side(row: _Row | None) -> int | None:
@@ -144,5 +151,9 @@ def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str) -> str:
     values = with_unit(f"{mine} against {short(reference['value'])}", reference["unit"])
     if kind in (_ALIKE, _VAGUE) and len(rows) == 1:
         values += f"; difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
-    how = f" {_how(rows[0], reference)}" if kind in (_DEPENDS, _LOST, _CHANCE) else ""
-    return f"{label(reference['probe'], reference['name'], reference['meaning'])}{how} ({values}){but}"
+    name, meaning = reference["name"], reference["meaning"]
+    if kind not in (_DEPENDS, _LOST):
+        return f"{label(reference['probe'], name, meaning)} ({values})"
+    bare = label(reference["probe"], name.replace("_no_first", ""), meaning)
+    left_out = " without the first position" * (name.endswith("_no_first"))
+    return f"{bare}: {_how(rows[0], reference)}{left_out} ({values}){but * (kind == _DEPENDS)}"
