@@ -103,11 +103,11 @@ class Causal(Probe):
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}; an edit of the same size along a direction "
             "fitted to permuted values changes it by {controls} on average.",
-            "Removing it from {place} changes the prediction (KL) by {kl}; an edit of the same size along a direction "
-            "fitted to permuted values changes it by {controls} on average. Edits this small ({change_size} of the "
-            "length of what they edit) {can[matched_top_kl]} show use: one of the same size along the ten largest "
-            "principal axes together has {times[matched_top_kl]} times the effect of the direction ({matched_top_kl}). "
-            "Other directions, other layers and larger edits were not tested.",
+            "This test finds no sign of it: removing it from {place} changes the prediction (KL) by {kl}; an edit of "
+            "the same size along a direction fitted to permuted values changes it by {controls} on average. The test "
+            "{can[matched_top_kl]} detect effects of edits this small ({change_size} of the length of what they edit): "
+            "one along the ten largest principal axes together changes the prediction by {matched_top_kl}, "
+            "{times[matched_top_kl]} times as much. Other directions, other layers and larger edits were not tested.",
             "Removing it from {place} changes the prediction (KL) by {kl}, less than an edit of the same size along a "
             "direction fitted to permuted values ({controls} on average).",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",

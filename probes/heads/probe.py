@@ -115,9 +115,9 @@ class Heads(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             100, "Does one head matter far more than the others?", ("top_head_ratio",),
-            "Ablating the most important head raises the error {value} times as much as ablating the second: {detail}.",
-            "Ablating the most important head raises the error {value} times as much as ablating the second, no more "
-            "than by chance: {detail}.",
+            "The error rises {value} times as much without the most important head as without the second: {detail}.",
+            "The error rises {value} times as much without the most important head as without the second, no more than "
+            "by chance: {detail}.",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

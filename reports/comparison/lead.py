@@ -15,9 +15,10 @@ from .runs import Compared
 JUDGED = ("moved", "within")
 N_NAMED = 3
 """Numbers that a line names, at most."""
-_HIGHER, _LOWER, _DEPENDS, _LOST, _ALIKE, _VAGUE = range(6)
+_HIGHER, _LOWER, _DEPENDS, _CHANCE, _LOST, _ALIKE, _VAGUE = range(7)
 _BEGUN = (
-    "- Higher", "- Lower", "- Depends on a control", "- Not significant after correction", "- No difference found",
+    "- Higher", "- Lower", "- Depends on a control", "- Different, but within a model's own chance range",
+    "- Not significant after correction", "- No difference found",
     "- Too uncertain to compare (the difference could be as large as the number itself)",
 )  # fmt: skip
 _Row = Mapping[Any, Any]
@@ -36,11 +37,9 @@ def in_words(
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
     on_same = "On the same prompts, " if apart else ""
-    by_chance = "" if moved.null is None else f" (about {short(moved.null.value)} by chance alone)"
-    after = f"{len(corrected_too)} still do{'es' * (len(corrected_too) == 1)} after correction for their number"
-    whose = f"of {about.listed(groups)} differ from those of {references}"
-    count = f"{moved.value:.0f} of {moved.n} numbers {whose}{by_chance}"
-    lines = [f"{on_same}{count}; {after}."]
+    by_chance = "" if moved.null is None else f" (by chance alone, about {short(moved.null.value)} would)"
+    n, they = moved.n, f"numbers of {about.listed(groups)} differ from those of {references}{by_chance}"
+    lines = [f"{on_same}{moved.value:.0f} of {n} {they}; {len(corrected_too)} after correction for testing {n}."]
     if apart:
         why = "read other prompts, which can make a difference by themselves"
         runs = "these runs" if len(apart) > 1 else "this run"
@@ -55,8 +54,7 @@ def in_words(
         rest = f"and {left} more" if named else f"{left} number{'s' * (left > 1)}"
         more = [f"{rest}, in the figure"] if left else []
         who = f", {about.listed([*mine])} against {against}" if len(pairs) > 1 else ""
-        counted = f" ({len(numbers)})" if kind < _ALIKE else ""
-        lines.append(f"{_BEGUN[kind]}{counted}{who}: {'; '.join([*named, *more])}.")
+        lines.append(f"{_BEGUN[kind]} ({len(numbers)}){who}: {'; '.join([*named, *more])}.")
     return "\n".join(lines)
 
 
@@ -73,8 +71,7 @@ def _told(
 ) -> dict[_Line, list[str]]:
     """The numbers of each line, those that answer questions first; empty are those that it counts and does not name.
 
-    Named is of numbers that differ in what they leave out the first, and none that is no different from its null where
-    it is further from it than the other is; of what does not differ, only what answers a question counts.
+    Named is of numbers that differ in what they leave out the first; of what does not differ, what answers a question.
     """
     answered = [*tables["answers"].rows()]
     rows = {KEY(row): row for row in tables["differences"].rows()}
@@ -92,30 +89,31 @@ def _told(
                 continue
             but = _objections(compared, row, rows)
             is_first = first.setdefault((row["group"], key[0], key[1].replace("_no_first", "")), key[1]) == key[1]
-            is_named, kind = is_first and _says(row, reference, shown), _kind(row, reference, corrected_too, but)
-            if kind < _ALIKE or (is_named and key in answering):
-                alike.setdefault((kind, row["against"], but, is_named), []).append(row)
+            kind = _kind(row, reference, corrected_too, shown, but)
+            is_named = is_first and (kind < _ALIKE or key in answering)
+            alike.setdefault((kind, row["against"], but, is_named), []).append(row)
         for (kind, against, but, is_named), mine in alike.items():
             line = kind, tuple(row["group"] for row in mine), against
             found.setdefault(line, []).append(_entry(kind, mine, rows[*key, against], but) if is_named else "")
     return found
 
 
-def _kind(row: _Row, reference: _Row, corrected_too: set[Any], but: str) -> int:
-    """Which of `_BEGUN` a tested number is."""
+def _kind(row: _Row, reference: _Row, corrected_too: set[Any], shown: set[Any], but: str) -> int:
+    """Which of `_BEGUN` a tested number is.
+
+    Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number that is
+    within its null says nothing.
+    """
     if row["verdict"] != "moved":
         widest = max(abs(row["difference_low"]), abs(row["difference_high"]))
         return _VAGUE if widest >= abs(reference["value"]) else _ALIKE
     if KEY(row) not in corrected_too:
         return _LOST
-    return _DEPENDS if but else _HIGHER if row["difference"] > 0 else _LOWER
-
-
-def _says(row: _Row, reference: _Row, shown: set[Any]) -> bool:
-    """Whether one of the two is beyond its null, and of a difference the one that is further from it."""
     here, there = KEY(row) in shown, KEY(reference) in shown
     further = abs(row["value"] - row["null"]) > abs(reference["value"] - reference["null"])
-    return (here or there) and (here == there or row["verdict"] != "moved" or further == here)
+    if not (here or there) or (here != there and further != here):
+        return _CHANCE
+    return _DEPENDS if but else _HIGHER if row["difference"] > 0 else _LOWER
 
 
 def _side(row: _Row | None) -> int | None:
@@ -152,7 +150,7 @@ def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str) -> str:
     if kind in (_ALIKE, _VAGUE) and len(rows) == 1:
         values += f"; difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
     name, meaning = reference["name"], reference["meaning"]
-    if kind not in (_DEPENDS, _LOST):
+    if kind in (_HIGHER, _LOWER, _ALIKE, _VAGUE):
         return f"{label(reference['probe'], name, meaning)} ({values})"
     bare = label(reference["probe"], name.replace("_no_first", ""), meaning)
     left_out = " without the first position" * (name.endswith("_no_first"))

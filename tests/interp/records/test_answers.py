@@ -67,7 +67,7 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
             "than with another prompt's keys (but the opposite without the first position: −1 bits).",
         ),
         (NO, "yes", "than with another prompt's keys."),
-        (scalar(-0.1, 0.8), "depends", "(but −0.1 bits without the first position, not significant)"),
+        (scalar(-0.1, 0.8), "depends", "(but −0.1 bits without the first position, not significant, p = 0.8)"),
     ],
 )
 def test_a_control_that_turns_the_answer_stands_in_its_sentence_and_every_control_in_the_evidence(twin, verdict, words):
@@ -96,11 +96,11 @@ def test_a_control_turns_a_no_where_its_p_corrected_over_the_controls_is_signifi
         (scalar(0.25, None), "outside the baseline's range, but its interval reaches into it"),
         (
             scalar(-0.3, 0.07),
-            "lies below the range of the baseline, smaller than by chance; only a larger one would speak for “Yes”",
+            "lies below the baseline's range; only a larger one would be a “Yes”",
         ),
         (
             scalar(-0.3, 0.99),
-            "lies below the range of the baseline, smaller than by chance; only a larger one would speak for “Yes”",
+            "lies below the baseline's range; only a larger one would be a “Yes”",
         ),
         (scalar(-0.1, 0.07), ""),
     ],
@@ -134,11 +134,11 @@ def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes(interval, verdict):
 )
 def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(interval, verdict):
     share = replace(YES, unit="fraction", interval=interval, meaning="Share of the variance that a readout explains.")
-    rest = (Control("beyond the last token", "rest"),)
-    findings = Findings("value_axis", {"r2": share, "rest": share}, headline=("r2",), controls={"r2": rest})
+    rest = (Control("beyond the last token", "r2_beyond_token"),)
+    findings = Findings("value_axis", {"r2": share, "r2_beyond_token": share}, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = "of what is left after the last token, the readout explains 1"
-    assert answer.verdict == verdict and f"and position alone explain – ({rest})." in answer.said
+    rest = "position alone explain –; of what these two leave, a second readout explains 1."
+    assert answer.verdict == verdict and answer.said.endswith(rest)
     assert (
         f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
         in answer.evidence
@@ -160,14 +160,15 @@ def test_a_correlation_is_a_whole_yes_by_that_rule_too():
 def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undecided_rest_means():
     share = replace(YES, unit="fraction", meaning="Share of the variance that a readout explains.", interval=(0.9, 1.1))
     kept = replace(share, null=Null("refitted on entropies permuted between sequences", 0.3, (0.28, 0.32)))
-    rest = (Control("beyond position", "rest"),)
+    rest = (Control("beyond position", "r2_beyond_token"),)
     for number, why in ((kept, " (above 0, because this keeps what position predicts);"), (share, "chance;")):
-        found = {"r2": number, "rest": replace(share, interval=(-0.5, 2.5))}
+        found = {"r2": number, "r2_beyond_token": replace(share, interval=(-0.5, 2.5))}
         (answer,) = answers(record_of(Findings("value_axis", found, headline=("r2",), controls={"r2": rest})))
         assert why in answer.evidence and ("above 0" in answer.evidence) == (number is kept)
         assert answer.sentence.endswith(
-            "(whether the readout explains more than position cannot be told: 1 of the rest, but the interval, −0.5 to "
-            "2.5, includes 0)."
+            " 75 prompts are too few to tell whether that is more than the last token and position explain: these "
+            "two alone explain – (interval –; below 0 is worse than the mean). Of what they leave, a second readout "
+            "explains 1 (interval −0.5 to 2.5)."
         )
 
 
@@ -196,7 +197,7 @@ def test_a_failed_control_leaves_the_answer_open_and_is_named_as_what_would_chan
 def test_what_would_change_an_answer_is_said_with_numbers():
     found = [answers(record_of(attention(n, YES)))[0].change for n in (NO, replace(YES, underpowered=True, enough=200))]
     assert found == [
-        "0.243 bits would have been found 80 % of the time; more prompts find smaller effects.",
+        "A value of 0.243 bits or more would be found 80 % of the time; more prompts find smaller effects.",
         "More prompts may decide it: 200 are enough.",
     ]
 
@@ -250,12 +251,35 @@ def test_numbers_that_an_older_record_lacks_are_dashes():
     assert answer.sentence.endswith("; the last token and position alone explain –.")
 
 
+def test_a_number_of_a_part_of_the_prompts_says_of_how_many():
+    found = [answers(replace(record_of(attention(YES, NO)), prompts=read))[0].evidence
+             for read in ({"n": 500}, {"n": 75}, {"n": 500, "unit": "sequence"})]  # fmt: skip
+    assert [("75 of the 500 prompts" in text, "75 prompts" in text) for text in found] == [
+        (True, False), (False, True), (False, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("matched", "can"), [(5.0, "can"), (1.2, "cannot")])
+def test_a_no_of_a_small_edit_says_whether_one_of_its_size_can_show(matched, can):
+    """Controls have 0.9 on average, so an edit of that size is beyond their band from 1.1 on."""
+    beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(matched)}
+    (answer,) = answers(record_of(Findings("causal", beyond, headline=("kl_beyond_controls",))))
+    assert answer.verdict == "no" and f"The test {can} detect effects" in answer.sentence
+    assert f"changes the prediction by {matched:g} bits, {matched:g} times as much." in answer.sentence
+
+
+def test_a_sentence_can_say_what_the_meaning_names_after_its_colon():
+    ratio = replace(YES, meaning="Harm of the most harmful head relative to the second: layer 3 head 1.")
+    (answer,) = answers(record_of(Findings("heads", {"top_head_ratio": ratio}, headline=("top_head_ratio",))))
+    assert answer.sentence.endswith("as without the second: layer 3 head 1.")
+
+
 @pytest.mark.parametrize("name", PROBES)
 def test_every_probe_declares_sentences_that_name_what_they_are_given(name):
     declared: tuple[Sentences, ...] = load_entry("probe", name).sentences
     assert declared, f"{name} says nothing in words"
     for said in declared:
-        texts = (said.question, said.yes, said.no, said.opposite)
+        texts = (said.question, said.yes, said.no, said.opposite, said.rest, said.open)
         assert said.question.endswith("?") and all(t.endswith(".") for t in texts[1:] if t)
         fields = {field for text in texts for _, field, _, _ in string.Formatter().parse(text) if field}
         assert ("bits" not in said.yes and fields >= {"value"}) or fields & {*said.numbers, "kl"}, name

@@ -1,6 +1,7 @@
 """The study `comparison`: who is pooled with whom, means and differences against textbook formulas, and its page."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -317,11 +318,11 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
     assert said == (
-        "2 of 3 numbers of b, c and d differ from those of a (2 after correction for their number; by chance: about "
-        "0.15). 2 of the differences of b, c and d answer the questions below (the figure has all):\n"
-        "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14).\n"
-        "- Lower in d: share (0.2, within chance, against 1 bits; difference −0.941 to −0.659).\n"
-        "No difference found between c and a: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
+        "2 of 3 numbers of b, c and d differ from those of a (by chance alone, about 0.15 would); 2 after "
+        "correction for testing 3.\n"
+        "- Higher (1), b against a: share (3 against 1 bits).\n"
+        "- Lower (1), d against a: share (0.2 against 1 bits).\n"
+        "- No difference found (1), c against a: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
     )
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
@@ -368,7 +369,7 @@ def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_pat
     assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No, the opposite", "Yes"]
     page = parse((record.path / "report.html").read_text()).text
     assert "Does the direction of largest variance follow the model's next-token entropy?" in page
-    assert "No difference found between c and a: correlation" in answers(record)[0].sentence
+    assert "- No difference found (1), c against a: correlation" in answers(record)[0].sentence
 
 
 def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_other_prompts(tmp_path):
@@ -381,7 +382,7 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
     assert "a: llama, 2 layers, 9 prompts of “mixed”" in texts[0] and "b: llama, 2 layers, 1,200 prompts" in texts[2]
     assert ["Quantised weights of b:" in text for text in texts] == [False, True, True]
     assert ["Where runs read different prompts" in text for text in texts] == [False, False, True]
-    assert ["b (other prompts)" in text for text in texts] == [False, False, True]
+    assert ["b (other prompts, not compared)" in text for text in texts] == [False, False, True]
 
 
 def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
@@ -394,12 +395,12 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     for twin, side in ((4.0, ""), (0.99, "no difference found"), (0.3, "lower")):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         fact = record.findings["comparison"].facts["n_moved"]
-        b, but = "b (3 against 1 bits; difference 1.86 to 2.14)", "but without the first position"
-        assert (f"- Share: higher in {b}, {but} {side} ({short(twin)} against 1)." in fact) == bool(side)
-        assert ("- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14); again (3" in fact) == (not side)
+        values, but = "(3 against 1 bits)", f"but without the first position {side} ({short(twin)} against 1)"
+        assert (f"- Depends on a control (1): share: higher {values}, {but}." in fact) == bool(side)
+        assert (f"- Higher (2): share {values}; again {values}." in fact) == (not side)
 
 
-def test_a_number_within_chance_that_a_control_turns_is_not_told(tmp_path):
+def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path):
     def run(name, value, null):
         among = replace(scalar(value), null=Null("chance", null, (null - 0.2, null + 0.2)))
         controls = {"share": (Control("without the first position", "other", essential=False),)}
@@ -410,16 +411,20 @@ def test_a_number_within_chance_that_a_control_turns_is_not_told(tmp_path):
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
     said = [compared(tmp_path / name, [run("a", 1.0, 0.0), b]).findings["comparison"].facts["n_moved"]
             for name, b in (("far", far), ("within", within))]  # fmt: skip
-    assert "- Share: higher in b (3 against 1 bits; difference 1.86 to 2.14), but without the first position" in said[0]
-    assert "share" not in said[1] and "- Higher in b: again (3 against 1 bits; difference" in said[1]
+    turned = "- Depends on a control (1): share: higher (3 against 1 bits), but without the first position lower"
+    assert all(turned in text for text in said)
+    assert all("- Higher (1): again (3 against 1 bits)." in text for text in said)
 
 
-def test_a_larger_number_within_its_null_is_not_named(tmp_path):
+def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     b = made("b", 3.0)
     numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within]).findings["comparison"]
-    assert record["n_moved"].value == 1 and record.facts["n_moved"].count("\n") == 0
+    assert (
+        record["n_moved"].value == 1
+        and "chance range (1): share: higher (3 against 1 bits)." in record.facts["n_moved"]
+    )
 
 
 def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_percent_where_0_is_left_out(tmp_path):
@@ -439,7 +444,7 @@ def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_p
     np.testing.assert_allclose(held["p"], 2 * stats.norm.sf(np.abs(held["difference"]) / (half / 1.959964)), rtol=1e-4)
     together = stats.false_discovery_control(held["p"], method="by")
     assert record["n_moved"].p == pytest.approx(together.min())
-    assert f"({(together <= 0.05).sum()} after correction for their number;" in record.facts["n_moved"]
+    assert f"; {(together <= 0.05).sum()} after correction for testing 12." in record.facts["n_moved"]
 
 
 def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path):
@@ -450,11 +455,10 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "Those of b do, on the same prompts: 1 of 1 numbers differ from those of a (1 after correction for their "
-        "number; by chance: about 0.05).\nWhether c differs from it cannot be told: these runs read other prompts, so "
-        "a difference can come from the prompts. 1 of the differences of b answers the questions below (the figure has "
-        "all):\n"
-        "- Higher in b: share (3 against 1 bits; difference 1.86 to 2.14)."
+        "On the same prompts, 1 of 1 numbers of b differ from those of a (by chance alone, about 0.05 would); 1 after "
+        "correction for testing 1. Below, the first value is that of b.\n"
+        "- Cannot tell for c: this run read other prompts, which can make a difference by themselves.\n"
+        "- Higher (1): share (3 against 1 bits)."
     )
 
 
@@ -493,3 +497,24 @@ def test_command_line_compares(tmp_path):
     page = result.stdout.strip().splitlines()[-1]
     record = interp.open_run(page.removesuffix("/report.html"))
     assert record.spec["command"].startswith(" ".join(["interp", *words[:3]]))
+
+
+def test_the_counts_of_the_lines_are_those_of_the_answer(tmp_path):
+    """Of every number that differs one line counts it, a number with a control as much as the control itself."""
+    rng = np.random.default_rng(3)
+
+    def run(name, values):
+        twins = {f"n{i}_no_first": f"n{i}" for i in range(6)}
+        scalars = dict(zip([*twins, *twins.values()], map(scalar, values), strict=True))
+        controls = {key: (Control("with the first position", twin, essential=False),) for key, twin in twins.items()}
+        findings = Findings("manifold", scalars, headline=tuple(scalars), controls=controls)
+        return replace(made(name, 1.0), findings={"manifold": findings})
+
+    record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0, 0.2, 12))]).findings["comparison"]
+    lines = [re.match(r"- (.+) \((\d+)\)", line) for line in record.facts["n_moved"].split("\n")[1:]]
+    counted = {line[1].split(" (")[0]: int(line[2]) for line in lines if line}
+    same = sum(n for line, n in counted.items() if line.startswith(("No difference", "Too uncertain")))
+    assert sum(counted.values()) == record["n_moved"].n == same + record["n_moved"].value
+    after = int(re.search(r"(\d+) after correction", record.facts["n_moved"])[1])
+    lost = counted.get("Not significant after correction", 0)
+    assert after == record["n_moved"].value - lost and counted["Depends on a control"]
