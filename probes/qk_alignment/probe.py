@@ -39,8 +39,7 @@ from ..measures.finite import finite_or_absent
 from ..measures.profiles import head_columns
 from ..measures.sign_flips import flip_p, gain_estimates
 from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, twin_of
-from .binding import KEYS, MASS_BEFORE
-from .binding_findings import binding_findings
+from .binding import KEYS, MASS_BEFORE, binding_findings
 from .figures import alignment_figures
 from .item_findings import WHOLE_ROWS, class_masses, item_findings
 from .quantities import CONTRASTS, MASSES, QUANTITIES
