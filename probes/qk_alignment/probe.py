@@ -143,7 +143,6 @@ class _HeadRows:
         return found
 
     def _heads(self, sign: int, name: str) -> Estimates:
-        """How many heads stand out on one side."""
         gain = self.gain(name)
         p, mean = flip_p(gain.reshape(self.units.n, -1), self.signs), mean_of_units(gain).ravel()
         n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)

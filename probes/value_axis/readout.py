@@ -236,7 +236,6 @@ def _left_out(
 def _with_axes(
     read: Mapping[tuple[str, str], Read], form: HalfForm | None, split: Split, rows: ScaledRows
 ) -> PlaceRead:
-    """The axes of one form for the first label."""
     if form is None:
         return PlaceRead(read, {}, np.nan, 0.0, np.empty(0))
     true = split.parts[0]
