@@ -28,7 +28,6 @@ from interp.reductions import PromptMean
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
 from interp.statistics.units import Units, mean_of_units
-from interp.table import Table
 
 from ..measures.depth_curve import depth_estimates
 from ..measures.finite import finite_or_absent
@@ -88,19 +87,27 @@ class AttentionEntropy(Probe):
         by_layer, by_head, sinks = [], [], []
         for where in self._places:
             profiles = _profiles(base, units, where)
-            sinks.append(_sink(profiles))
+            sinks.append(float(mean_of_units(profiles["sink_mass"] - np.exp2(-profiles["uniform"])).mean()))
             signs = units.signs(self.n_permutations, rng)
             found |= {name + SUFFIX[where]: of for name, of in _numbers(units, profiles, signs).items()}
-            by_layer.append(_layer_columns(units, profiles, signs, where))
-            by_head.append(_head_columns(units, profiles, signs, where))
+            of_layers = {name: values.mean(axis=2) for name, values in profiles.items()}
+            of_heads = {name: values.reshape(units.n, -1) for name, values in profiles.items()}
+            _, n_layers, n_heads = profiles["entropy"].shape
+            rows = {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)}
+            by_layer.append(rows | _means(units, of_layers, signs))
+            rows = {"positions": np.full(n_layers * n_heads, where), **head_columns(n_layers, n_heads)}
+            turns = turned(of_heads["sharpening"], of_heads["sharpening_no_first"])
+            by_head.append(rows | _means(units, of_heads, signs) | {"turns": turns})
         declared = read_first(quantities(*self._places), sinks[0], SUFFIX[self._places[0]])
         heads = declared.stacked(by_head, f"Means over prompts, {_BANDS}. {_TURNS}")
         first = heads.where(heads["positions"] == self._places[0])
+        p, twin_p = (first[f"{name}_p"] for name in SHARPENING)
+        turning = turned_heads_note("content sharpening", first["turns"], p, twin_p, int(first["head"].max()) + 1)
         return declared.findings(
             self.name,
             declared.scalars(found),
             {"by_layer": declared.stacked(by_layer, f"Means over heads and prompts, {_BANDS}."), "by_head": heads},
-            notes=(*_notes(base, units), sink_note(sinks[0]), *_turned(first)),
+            notes=(*_notes(base, units), sink_note(sinks[0]), *turning),
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -138,29 +145,6 @@ def _numbers(units: Units, profiles: Mapping[str, Profile], signs: np.ndarray) -
     return found | {"sink_mass": mass.against(np.vstack([chance.value, chance.interval]))}
 
 
-def _layer_columns(
-    units: Units, profiles: Mapping[str, Profile], signs: np.ndarray, where: str
-) -> dict[str, np.ndarray | Estimates]:
-    n_layers = profiles["entropy"].shape[1]
-    by_layer = {name: values.mean(axis=2) for name, values in profiles.items()}
-    return {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)} | _means(units, by_layer, signs)
-
-
-def _head_columns(
-    units: Units, profiles: Mapping[str, Profile], signs: np.ndarray, where: str
-) -> dict[str, np.ndarray | Estimates]:
-    n_units, n_layers, n_heads = profiles["entropy"].shape
-    by_head = {name: values.reshape(n_units, -1) for name, values in profiles.items()}
-    columns = {"positions": np.full(n_layers * n_heads, where), **head_columns(n_layers, n_heads)}
-    columns |= _means(units, by_head, signs)
-    return columns | {"turns": turned(by_head["sharpening"], by_head["sharpening_no_first"])}
-
-
-def _sink(profiles: Mapping[str, Profile]) -> float:
-    """Weight on the first position beyond a uniform row's."""
-    return float(mean_of_units(profiles["sink_mass"] - np.exp2(-profiles["uniform"])).mean())
-
-
 def _means(units: Units, profiles: Mapping[str, np.ndarray], signs: np.ndarray) -> dict[str, np.ndarray | Estimates]:
     """Means over prompts, with bands except for the references; the gain over shuffled keys has a p."""
     means: dict[str, np.ndarray | Estimates] = {}
@@ -168,11 +152,6 @@ def _means(units: Units, profiles: Mapping[str, np.ndarray], signs: np.ndarray) 
         p = flip_p(profile, signs) if name in SHARPENING else None
         means[name] = mean_of_units(profile) if name in _REFERENCES else replace(units.estimates(profile), p=p)
     return means
-
-
-def _turned(by_head: Table) -> tuple[str, ...]:
-    p, twin_p = (by_head[f"{name}_p"] for name in SHARPENING)
-    return turned_heads_note("content sharpening", by_head["turns"], p, twin_p, int(by_head["head"].max()) + 1)
 
 
 def _notes(base: Capture, units: Units) -> tuple[str, ...]:

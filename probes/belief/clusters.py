@@ -69,25 +69,18 @@ def make_clusters(
     return Clusters(rows, np.vstack([states, states[orders]]), without, len(holding), n_deleted, reason)
 
 
-@dataclass(frozen=True)
-class Gathered:
-    """Mean silhouette by the true states and by each exchange, and by the true ones without each group of units."""
+def gather(points: np.ndarray, clusters: Clusters) -> Float[np.ndarray, " labelling"]:
+    """Mean silhouette of one place by the true states, by each exchange, and by the true ones without each group.
 
-    values: Float[np.ndarray, " state_and_exchanges"]
-    without: Float[np.ndarray, " group"]
-
-
-def gather(points: np.ndarray, clusters: Clusters) -> Gathered:
-    """Silhouettes of one place; NaN where nothing varies. Axes are those of all rows."""
-    kept = scaled(points[clusters.rows], "centred")
-    n = len(clusters.states)
-    if clusters.reason or not kept.any():
-        return Gathered(np.full(n, np.nan), np.full(len(clusters.without), np.nan))
-    scores = principal_axes(kept, min(N_AXES, *kept.shape)).scores
+    NaN where nothing varies. Axes are those of all rows.
+    """
     labellings = np.vstack([clusters.states, clusters.without])
+    kept = scaled(points[clusters.rows], "centred")
+    if clusters.reason or not kept.any():
+        return np.full(len(labellings), np.nan)
+    scores = principal_axes(kept, min(N_AXES, *kept.shape)).scores
     known = labellings >= 0
-    means = (silhouettes(cdist(scores, scores), labellings) * known).sum(axis=1) / known.sum(axis=1)
-    return Gathered(means[:n], means[n:])
+    return (silhouettes(cdist(scores, scores), labellings) * known).sum(axis=1) / known.sum(axis=1)
 
 
 def silhouettes(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import PLAIN, t_half_width, t_quantile
@@ -10,7 +11,7 @@ from interp.statistics.jackknife import standard_error
 from interp.statistics.ratio import ratio
 
 from ..measures.nuisances import Design
-from .clusters import Clusters, Gathered
+from .clusters import Clusters
 from .quantities import ROWS, SET
 from .readout import N_SUBSPACES, Reading, Setting, Shares
 from .scores import Scores
@@ -103,18 +104,16 @@ def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
     return found.exchanged(exchanged, asks="nothing")
 
 
-def silhouette_estimates(gathered: Sequence[Gathered], clusters: Clusters, counts: str) -> Estimates:
+def silhouette_estimates(gathered: Float[np.ndarray, "place labelling"], clusters: Clusters, counts: str) -> Estimates:
     """Mean silhouette at every place, p one-sided over all places; the field `counts` says how many are left out."""
-    values = np.array([found.values for found in gathered]).T  # [states and exchanges, place]
-    n_groups = len(clusters.without)
+    values, without = np.split(gathered.T, [len(clusters.states)])
     half = np.full(len(gathered), np.nan)
-    for i, found in enumerate(gathered):
-        if n_groups and np.ptp(found.without) > 0:
-            error = standard_error(found.without, clusters.n_units, clusters.n_deleted)
-            half[i] = t_quantile(n_groups) * float(error)
+    if len(without):
+        error = standard_error(without, clusters.n_units, clusters.n_deleted)
+        half = np.where(np.ptp(without, axis=0) > 0, t_quantile(len(without)) * error, np.nan)
     why = _reasons(values[0], clusters.reason or "nothing varies in these activations")
     found = Estimates(
         values[0], np.stack([values[0] - half, values[0] + half]), why=why, about={counts: clusters.n_units},
-        words={"n_groups": str(n_groups)},
+        words={"n_groups": str(len(without))},
     )  # fmt: skip
     return found.exchanged(np.nan_to_num(values[1:], nan=0.0))

@@ -15,8 +15,9 @@ Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, takewhile
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,10 +30,9 @@ from interp.probe import Condition, Readout
 from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
 from interp.statistics.units import counted, mean_bounds
-from interp.table import Table
 
+from ..measures.cloud import Cloud
 from ..measures.sample_sizes import FEW_PAIRS
-from .quantities import QUANTITIES
 
 OUTPUT = Need("outcome_log_prob")
 N_RANDOM = 199
@@ -124,69 +124,33 @@ def _reader(donor: Float[np.ndarray, "row outcome"]) -> Callable[[Capture], Read
     return read
 
 
-@dataclass(frozen=True)
-class Swapped:
-    """What one subspace at one depth did: bits by unit, means, and the random subspaces' redirected bits."""
-
-    depth: int
-    subspace: str
-    by_unit: Float[np.ndarray, " unit"]
-    clusters: Int[np.ndarray, " unit"]
-    donor_kl: float
-    own_kl: float
-    random: Float[np.ndarray, " draw"]
-
-    def redirected(self, n_bootstrap: int) -> Estimates:
-        """Bits redirected, beside random subspaces of the same dimension; p one-sided, by rank."""
-        bounds = mean_bounds(self.by_unit, self.clusters, n_bootstrap) or (np.nan, np.nan)
-        found = Estimates(np.array([self.by_unit.mean()]), np.array([bounds]).T)
-        return found.drawn(self.random[:, None], asks="above")
+def turned_bits(before: Readout, after: Readout, code: Int[np.ndarray, " row"]) -> Float[np.ndarray, " unit"]:
+    """Bits by which a swap turned the prediction to the donor's posterior, in the mean over the rows of each unit."""
+    nearer = before["donor_kl"] - after["donor_kl"]
+    further = after["own_kl"] - before["own_kl"]
+    return np.bincount(code, 0.5 * (nearer + further)) / np.bincount(code)
 
 
 def outcomes(
-    under: Mapping[str, Readout], pairs: Pairs, units: Int[np.ndarray, " all"], clusters: Int[np.ndarray, " all"]
-) -> list[Swapped]:
-    """Every swap that was run, compared with the baseline, in the order of depths."""
-    _, first, code = np.unique(units[pairs.rows], return_index=True, return_inverse=True)
-    counts, mine = np.bincount(code), clusters[pairs.rows][first]
-    before = under[BASELINE]
-
-    def by_unit(name: str) -> np.ndarray:
-        nearer = before["donor_kl"] - under[name]["donor_kl"]
-        further = under[name]["own_kl"] - before["own_kl"]
-        return np.bincount(code, 0.5 * (nearer + further)) / counts
-
-    found = []
+    under: Mapping[str, Readout], pairs: Pairs, pool: Cloud, n_bootstrap: int
+) -> dict[tuple[int, str], dict[str, Any]]:
+    """Columns of every swap that was run, by depth and subspace: bits redirected, p one-sided, by rank."""
+    _, first, code = np.unique(pool.prompts[pairs.rows], return_index=True, return_inverse=True)
+    clusters, before = pool.units[pairs.rows][first], under[BASELINE]
+    about = counted(np.arange(len(clusters)), clusters, pool.unit)
+    about |= {"underpowered": len(np.unique(clusters)) < FEW_PAIRS}
+    found = {}
     for depth in sorted(int(name.split(":")[0].split()[-1]) for name in under if name.endswith(": all")):
         drawn = takewhile(under.__contains__, (_name(depth, f"random {i}") for i in count()))
-        random = np.array([by_unit(name).mean() for name in drawn])
+        random = np.array([turned_bits(before, under[name], code).mean() for name in drawn])
         for subspace in SUBSPACES:
-            read = under[_name(depth, subspace)]
-            donor_kl, own_kl = float(read["donor_kl"].mean()), float(read["own_kl"].mean())
-            found.append(Swapped(depth, subspace, by_unit(_name(depth, subspace)), mine, donor_kl, own_kl, random))
+            after = under[_name(depth, subspace)]
+            bits = turned_bits(before, after, code)
+            bounds = mean_bounds(bits, clusters, n_bootstrap) or (np.nan, np.nan)
+            turned = Estimates(np.array([bits.mean()]), np.array([bounds]).T, about=about)
+            found[depth, subspace] = {
+                "depth": np.array([depth]), "subspace": np.array([subspace]),
+                "redirected_bits": turned.drawn(random[:, None], asks="above"),
+                **{name: after[name].mean(keepdims=True) for name in ("donor_kl", "own_kl")},
+            }  # fmt: skip
     return found
-
-
-def redirected(
-    found: Sequence[Swapped], subspace: str, depth: int, rank: int, n_bootstrap: int, unit: str
-) -> Estimates:
-    """Bits redirected by a belief subspace at one depth."""
-    here = {s.subspace: s for s in found if s.depth == depth}
-    mine = here[subspace]
-    about = counted(np.arange(len(mine.clusters)), mine.clusters, unit)
-    about |= {"underpowered": len(np.unique(mine.clusters)) < FEW_PAIRS}
-    words = {"depth": str(depth), "rank": str(rank), "whole": f"{here['all'].by_unit.mean():.3g}"}
-    return replace(mine.redirected(n_bootstrap), about=about, words=words)
-
-
-def interchange_table(found: Sequence[Swapped], n_bootstrap: int) -> Table:
-    """One row for every depth and subspace."""
-    parts = [
-        {
-            "depth": np.array([s.depth]), "subspace": np.array([s.subspace]),
-            "redirected_bits": s.redirected(n_bootstrap), "donor_kl": np.array([s.donor_kl]),
-            "own_kl": np.array([s.own_kl]),
-        }
-        for s in found
-    ]  # fmt: skip
-    return QUANTITIES.stacked(parts, INTERCHANGE, depth="layer")

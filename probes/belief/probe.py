@@ -52,15 +52,14 @@ from .estimates import (
 )
 from .interchange import (
     BASELINE,
+    INTERCHANGE,
     N_ELSEWHERE,
     N_RANDOM,
     SUBSPACES,
     Pairs,
-    interchange_table,
     make_pairs,
     named_depth,
     outcomes,
-    redirected,
     swaps,
 )
 from .quantities import QUANTITIES
@@ -146,7 +145,7 @@ class Belief(Probe):
         if belief.rank == 0:
             return ()
         if self._column is not None:
-            of_program = Swaps.of(base, self._column, _held_out(pool, setting), self.seed)
+            of_program = Swaps.of(base, self._column, setting.held_out, self.seed)
             if of_program is None:
                 return ()
             found = {depth: self._bases(pool.points[depth], setting) for depth in of_program.depths(pool.n_layers)}
@@ -217,7 +216,7 @@ class Belief(Probe):
                 "decoded": decoded_table(pool, setting, readings[primary].predicted, base, self._rng(2)),
                 **tables,
             },
-            arrays=_arrays(places, readings, setting, pool) | {"primary_layer": np.array(own)},
+            arrays=_arrays(places, readings, setting) | {"primary_layer": np.array(own)},
             notes=self._notes(pool, setting, own, bool(tables)),
         )  # fmt: skip
 
@@ -234,7 +233,7 @@ class Belief(Probe):
     ) -> dict[str, Estimates]:
         """Every number that all places have, whatever the belief is."""
         clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
-        gathered = [gather(place.points, clusters) for place in places]
+        gathered = np.array([gather(place.points, clusters) for place in places])
         unread = still(setting.belief)
         is_left = setting.belief.rank > 0 and len(setting.position.names) > 0
         beyond = f"position predicts {setting.belief.slots['belief']} exactly" if is_left else unread
@@ -266,7 +265,7 @@ class Belief(Probe):
 
     def _pairs(self, base: Capture, pool: Cloud, setting: Setting) -> Pairs:
         assert base.outcomes is not None, "a belief comes with a posterior"
-        return make_pairs(pool.prompts, base.outcomes, _held_out(pool, setting), self._rng(5))
+        return make_pairs(pool.prompts, base.outcomes, setting.held_out, self._rng(5))
 
     def _interchange(
         self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud, quantities: Quantities
@@ -274,14 +273,13 @@ class Belief(Probe):
         """What the swaps did, where they were run; in scalars, at the middle depth of those that were swapped."""
         if BASELINE not in under:
             return {}, {}
-        found = outcomes(under, self._pairs(base, pool, setting), pool.prompts, pool.units)
-        middle, rank = named_depth([*{swap.depth for swap in found}]), setting.belief.rank
-        named = {"redirected": "encoding", "redirected_by_readout": "readout"}
-        scalars = quantities.scalars({
-            name: redirected(found, subspace, middle, rank, self.n_bootstrap, pool.unit)
-            for name, subspace in named.items()
-        })  # fmt: skip
-        return {"interchange": interchange_table(found, self.n_bootstrap)}, scalars
+        found = outcomes(under, self._pairs(base, pool, setting), pool, self.n_bootstrap)
+        middle = named_depth([*{depth for depth, _ in found}])
+        turned = {subspace: found[middle, subspace]["redirected_bits"] for subspace in SUBSPACES}
+        words = {"depth": str(middle), "rank": str(setting.belief.rank), "whole": f"{turned['all'].value[0]:.3g}"}
+        named = {"redirected": turned["encoding"], "redirected_by_readout": turned["readout"]}
+        scalars = quantities.scalars({name: replace(of, words=words) for name, of in named.items()})
+        return {"interchange": QUANTITIES.stacked([*found.values()], INTERCHANGE, depth="layer")}, scalars
 
     def _by_program(
         self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud, quantities: Quantities
@@ -290,7 +288,7 @@ class Belief(Probe):
         assert self._column is not None
         if base.mechanism is None:
             return {}, {}
-        swaps = Swaps.of(base, self._column, _held_out(pool, setting), self.seed)
+        swaps = Swaps.of(base, self._column, setting.held_out, self.seed)
         names = {"readout": "interchange_accuracy", "encoding": "interchange_accuracy_by_encoding"}
         return program_findings(base, under, swaps, names, self._column, self.n_bootstrap)
 
@@ -336,12 +334,10 @@ def _check_units(pool: Cloud) -> None:
         )
 
 
-def _arrays(
-    places: Sequence[Layer], readings: Sequence[Reading], setting: Setting, pool: Cloud
-) -> dict[str, np.ndarray]:
+def _arrays(places: Sequence[Layer], readings: Sequence[Reading], setting: Setting) -> dict[str, np.ndarray]:
     """Readouts, encodings and their orthonormal bases, layer by layer; zero where there is none."""
     fitted = setting.folds.code != 0
-    shared = {"held_out": _held_out(pool, setting), "belief_mean": setting.belief.values[fitted].mean(axis=0)}
+    shared = {"held_out": setting.held_out, "belief_mean": setting.belief.values[fitted].mean(axis=0)}
     arrays: dict[str, list[np.ndarray]] = {}
     for place, reading in zip(places, readings, strict=True):
         kept = {"readout": reading.readout, "encoding": reading.encoding, "origin": reading.origin}
@@ -349,11 +345,6 @@ def _arrays(
         for name, value in kept.items():
             arrays.setdefault(f"{place.site}.{name}", []).append(value)
     return {name: np.array(values) for name, values in arrays.items()} | shared
-
-
-def _held_out(pool: Cloud, setting: Setting) -> np.ndarray:
-    """The prompts that readouts and encodings were not fitted on."""
-    return np.unique(pool.prompts[setting.folds.code == 0])
 
 
 def _spread(n_depths: int) -> list[int]:

@@ -41,19 +41,23 @@ class Setting:
     `targets` are the beliefs that are read, fold by fold, `[held, group · component]`: the belief, its control tasks,
     then exchanges; `followed` are the belief and its control tasks at all rows. `position` is the design of what
     position tells, `token` of what the last token tells too. `weights` resample prompts by whole clusters;
-    `code` says which prompt a row belongs to.
+    `code` says which prompt a row belongs to. Readouts and encodings are not fitted on the prompts `held_out`.
     """
 
     belief: ExactBelief
     folds: Folds
     targets: tuple[Float[np.ndarray, "_held target"], ...]
     followed: Float[np.ndarray, "row followed"]
-    n_groups: int
     position: Design
     token: Design
     orders: Int[np.ndarray, "permutation row"]
     code: Int[np.ndarray, " row"]
     weights: Int[np.ndarray, "resample unit"]
+    held_out: Int[np.ndarray, " prompt"]
+
+    @property
+    def n_groups(self) -> int:
+        return 1 + N_CONTROLS + len(self.orders)
 
     @property
     def n_components(self) -> int:
@@ -70,26 +74,19 @@ def make_setting(
     """Folds, exchanges, control tasks and resamples, the same for all places."""
     names, first, code = np.unique(pool.prompts, return_index=True, return_inverse=True)
     folds = deal(pool.units, rng)
-    known = pool.rows
-    position, token = nuisance_design(known, ()), nuisance_design(known, ("token",))
+    position, token = nuisance_design(pool.rows, ()), nuisance_design(pool.rows, ("token",))
     told = position.predicted(belief.values)
     orders = shuffles(pool.units, n_permutations, rng)
-    controls = _control_tasks(known, belief.values, bool(len(names) < known.n_rows), rng)
-    followed = np.concatenate([belief.values[:, None], controls], axis=1).reshape(known.n_rows, -1)
-    targets = tuple(
-        np.hstack([followed[rows], _exchanged(told, belief.values - told, orders[:, rows], rows)])
-        for rows in map(folds.rows, range(folds.n))
-    )
+    controls = _control_tasks(pool.rows, belief.values, not pool.one_row_each, rng)
+    followed = np.concatenate([belief.values[:, None], controls], axis=1).reshape(len(code), -1)
+    left, targets = belief.values - told, []
+    for rows in map(folds.rows, range(folds.n)):
+        # the beliefs of other units, position's part staying where it is
+        exchanged = np.swapaxes(left[orders[:, rows]], 0, 1) + told[rows, None]
+        targets.append(np.hstack([followed[rows], exchanged.reshape(len(rows), -1)]))
     weights = bootstrap_weights(pool.units[first], None, n_bootstrap, rng)
-    return Setting(
-        belief, folds, targets, followed, 1 + N_CONTROLS + n_permutations, position, token, orders, code, weights,
-    )  # fmt: skip
-
-
-def _exchanged(told: np.ndarray, left: np.ndarray, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """At these rows the beliefs of other units, position's part staying where it is, `[row, exchange · component]`."""
-    moved = np.swapaxes(left[orders], 0, 1) + told[rows, None]
-    return moved.reshape(len(rows), -1)
+    held_out = names[np.unique(code[folds.code == 0])]
+    return Setting(belief, folds, tuple(targets), followed, position, token, orders, code, weights, held_out)
 
 
 def _control_tasks(
@@ -167,7 +164,8 @@ def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng:
         predicted=kept.predicted[:, :width],
         by_position=beyond.by_design,
         by_mean=kept.by_design[:, :width],
-        control_r2=1 - ratio(*_grouped(kept, setting))[1:n_followed],
+        control_r2=1
+        - ratio(*(x.reshape(setting.n_groups, -1).sum(axis=1) for x in (kept.error, kept.total)))[1:n_followed],
         control_errors=errors[:, width:].reshape(by_control).sum(axis=2),
         control_totals=totals[:, width:].reshape(by_control).sum(axis=2),
         subspace_r2=random_subspace_r2(folds, parts, setting.belief.rank, width, rng),
@@ -186,24 +184,14 @@ def _narrowed(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return form.left * form.singular, form.directions
 
 
-def _grouped(found: CrossValidated, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
-    return found.error.reshape(setting.n_groups, -1).sum(axis=1), found.total.reshape(setting.n_groups, -1).sum(axis=1)
-
-
 def _shares(setting: Setting, found: CrossValidated, errors: np.ndarray, totals: np.ndarray) -> Shares:
     """Of the belief and its exchanges; what is left of a component that never varies is rounding."""
-    size = np.square(setting.belief.values).sum()
-    by_component = found.total.reshape(setting.n_groups, -1)
-    told = np.where(by_component > _ROUNDING * size, by_component, 0.0)
-    error = np.where(told > 0, found.error.reshape(told.shape), 0.0)
     kept = np.r_[0, 1 + N_CONTROLS : setting.n_groups]
-    alive = told[0] > 0
-    return Shares(
-        1 - ratio(error.sum(axis=1), told.sum(axis=1))[kept],
-        1 - ratio(error, told)[kept],
-        np.where(alive, errors, 0.0),
-        np.where(alive, totals, 0.0),
-    )
+    error, total = (x.reshape(setting.n_groups, -1)[kept] for x in (found.error, found.total))
+    alive = total > _ROUNDING * np.square(setting.belief.values).sum()
+    error, total = np.where(alive, error, 0.0), np.where(alive, total, 0.0)
+    r2, by_component = 1 - ratio(error.sum(axis=1), total.sum(axis=1)), 1 - ratio(error, total)
+    return Shares(r2, by_component, np.where(alive[0], errors, 0.0), np.where(alive[0], totals, 0.0))
 
 
 def _by_unit(setting: Setting, found: CrossValidated, n_followed: int) -> tuple[np.ndarray, np.ndarray]:

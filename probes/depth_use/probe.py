@@ -135,7 +135,8 @@ class DepthUse(Probe):
             return QUANTITIES.findings(self.name, QUANTITIES.scalars({"last_layer": _NOTHING_TRIED}), {})
         measures, copies, whole = measures_of(base.prompts), self._copies(base), base.model.n_layers
         scores = {c: self._scores(base, under, c) for c in (0, *copies)}
-        signs = {c: self._signs(s, c) for c, s in scores.items()}
+        rngs = {c: np.random.default_rng([self.seed, 5, c]) for c in scores}
+        signs = {c: s.units.signs(self.n_permutations, rngs[c]) for c, s in scores.items()}
         asked = {"last_layer": (0, (0, whole - 1), (0, whole))}
         if copies:
             most = copies[-1]
@@ -180,10 +181,6 @@ class DepthUse(Probe):
             return Scores(under, unedited, other_units(under[unedited], "sequence", self.n_bootstrap, rng))
         chosen = choose_prompts(base, self.n_prompts, self.seed)
         return Scores(under, unedited, units_of(base, chosen, self.n_bootstrap, rng))
-
-    def _signs(self, scores: Scores, copies: int) -> np.ndarray:
-        rng = np.random.default_rng([self.seed, 5, copies])
-        return scores.units.signs(self.n_permutations, rng)
 
     def _notes(self, base: Capture, scores: Scores, copies: tuple[int, ...]) -> tuple[str, ...]:
         notes = [

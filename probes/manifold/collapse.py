@@ -11,7 +11,7 @@ and are left out whole.
 Source: Paper III (arXiv 2512.23752), section 4.2 and Table 1, whose sets differ in size and entropy as well.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,27 +43,12 @@ _COLUMNS = [1, 2]
 
 
 @dataclass(frozen=True)
-class Sets:
-    """Rows of the mixed set and of every domain's set; each holds `quota` prompts of each fifth."""
-
-    members: Mapping[str, Int[np.ndarray, " member"]]
-    quota: Int[np.ndarray, " fifth"]
-
-    @property
-    def n(self) -> int:
-        return int(self.quota.sum())
-
-    @property
-    def domains(self) -> list[str]:
-        return [name for name in self.members if name != MIXED]
-
-
-@dataclass(frozen=True)
 class Pool:
     """Prompts that sets are drawn from: domain, fifth of the entropy, third of the length, cluster, a fixed priority.
 
     Within a domain and a fifth, the domain's set takes prompts of low priority and the mixed set of high priority, so
-    that the two overlap only where a domain has too few.
+    that the two overlap only where a domain has too few. A set has as many prompts of each fifth as the poorest domain
+    has, at most `per_fifth`: its `quota`.
     """
 
     labels: Shaped[np.ndarray, " row"]
@@ -71,11 +56,13 @@ class Pool:
     lengths: Int[np.ndarray, " row"]
     clusters: Int[np.ndarray, " row"]
     priority: Float[np.ndarray, " row"]
+    per_fifth: int
 
     @cached_property
     def domains(self) -> list[str]:
         return [str(name) for name in np.unique(self.labels)]
 
+    @cached_property
     def counts(self) -> Int[np.ndarray, "domain fifth"]:
         return np.array([np.bincount(self.fifths[self.labels == d], minlength=N_STRATA) for d in self.domains])
 
@@ -84,52 +71,57 @@ class Pool:
         """Whether every prompt is a cluster of its own."""
         return len(np.unique(self.clusters)) == len(self.clusters)
 
-    def quota(self, per_fifth: int) -> Int[np.ndarray, " fifth"]:
-        """Prompts of each fifth in a set: as many as the poorest domain has, at most `per_fifth`."""
-        return np.minimum(self.counts().min(axis=0), per_fifth)
+    @cached_property
+    def quota(self) -> Int[np.ndarray, " fifth"]:
+        return np.minimum(self.counts.min(axis=0), self.per_fifth)
 
-    def sets(self, labels: Shaped[np.ndarray, " row"], quota: Int[np.ndarray, " fifth"]) -> Sets:
-        """The sets under these labels. A domain that has too few in a fifth takes prompts of others in their place."""
-        domains, fifths = self.domains, self.fifths
+    @property
+    def n(self) -> int:
+        """Prompts in every set."""
+        return int(self.quota.sum())
+
+    def sets(self, labels: Shaped[np.ndarray, " row"]) -> Int[np.ndarray, "set member"]:
+        """Rows of the mixed set and of every domain's under these labels.
+
+        A domain that has too few in a fifth takes prompts of others in their place.
+        """
+        domains, fifths, quota = self.domains, self.fifths, self.quota
         codes = np.searchsorted(domains, labels)
         cells = fifths * len(domains) + codes
         counts = np.bincount(cells, minlength=N_STRATA * len(domains)).reshape(N_STRATA, -1)
         if (counts < quota[:, None]).any():
-            cells = self._evened(codes, counts, quota) * len(domains) + codes
+            cells = self._evened(codes, counts) * len(domains) + codes
             counts = np.bincount(cells, minlength=N_STRATA * len(domains)).reshape(N_STRATA, -1)
         # prompts by cell of fifth and domain, in each by priority
         order = np.lexsort((self.priority, cells))
         ends = counts.cumsum().reshape(counts.shape)
-        members: dict[str, list[np.ndarray]] = {name: [] for name in (MIXED, *domains)}
+        members: list[list[np.ndarray]] = [[] for _ in (MIXED, *domains)]
         for fifth, wanted in enumerate(quota):
             share = np.full(len(domains), wanted // len(domains))
             # the remainder starts at another domain in each fifth: none is favoured throughout
             share[(np.arange(wanted % len(domains)) + fifth) % len(domains)] += 1
-            for i, domain in enumerate(domains):
-                end, start = ends[fifth, i], ends[fifth, i] - counts[fifth, i]
-                members[domain].append(order[start : start + wanted])
-                members[MIXED].append(order[end - share[i] : end])
-        return Sets({name: np.concatenate(parts) for name, parts in members.items()}, quota)
+            for i, (start, end) in enumerate(zip(ends[fifth] - counts[fifth], ends[fifth], strict=True)):
+                members[1 + i].append(order[start : start + wanted])
+                members[0].append(order[end - share[i] : end])
+        return np.array([np.concatenate(parts) for parts in members])
 
-    def _evened(self, codes: np.ndarray, counts: np.ndarray, quota: np.ndarray) -> Int[np.ndarray, " row"]:
+    def _evened(self, codes: np.ndarray, counts: np.ndarray) -> Int[np.ndarray, " row"]:
         """The fifths, with prompts of a domain moved from where it has more than the quota to where it has fewer."""
         fifths = self.fifths.copy()
-        for domain, missing in enumerate((quota[:, None] - counts).clip(0).T):
+        for domain, missing in enumerate((self.quota[:, None] - counts).clip(0).T):
             if missing.any():
                 mine = np.flatnonzero(codes == domain)
                 mine = mine[np.argsort(self.priority[mine])]
-                spare = mine[n_before(self.fifths[mine]) >= quota[self.fifths[mine]]]
+                spare = mine[n_before(self.fifths[mine]) >= self.quota[self.fifths[mine]]]
                 fifths[spare[: missing.sum()]] = np.repeat(np.arange(N_STRATA), missing)[: len(spare)]
         return fifths
 
-    def exchanges(
-        self, quota: Int[np.ndarray, " fifth"], n: int, rng: np.random.Generator
-    ) -> Iterator[Shaped[np.ndarray, " row"]]:
+    def exchanges(self, n: int, rng: np.random.Generator) -> Iterator[Shaped[np.ndarray, " row"]]:
         """`n` times the labels, exchanged; those that leave a domain too small for a set are drawn again."""
         for _ in range(n):
             for _ in range(_TRIES):
                 labels = self.exchanged(rng)
-                if self.is_alone or min(np.count_nonzero(labels == d) for d in self.domains) >= quota.sum():
+                if self.is_alone or min(np.count_nonzero(labels == d) for d in self.domains) >= self.n:
                     break
             else:
                 labels = self.labels
@@ -170,14 +162,22 @@ class Spectra:
     def deletions(self, member: Int[np.ndarray, " member"], clusters: Int[np.ndarray, " row"]) -> Deletions:
         """`SPECTRAL` of a subset without each of its clusters in turn."""
         code, counts = np.unique(clusters[member], return_inverse=True, return_counts=True)[1:]
-        n, rows = len(counts), self.rows[member]
-        if n == len(member) and self.scaling == "centred":
-            statistics = without_each_row(scaled(rows, "centred"))[np.argsort(code)]
-        elif self.scaling == "centred":
-            statistics = without_each_group(scaled(rows, "centred"), code)
+        n = len(counts)
+        if self.scaling == "centred":
+            statistics = without_each_unit(scaled(self.rows[member], "centred"), code)
         else:
             statistics = np.concatenate([self.statistics(member[code != i][None]) for i in range(n)])
         return Deletions(statistics, n, 1, "delete-one jackknife", counts / len(member))
+
+
+def without_each_unit(
+    centred: Float[np.ndarray, "row feature"], units: Int[np.ndarray, " row"]
+) -> Float[np.ndarray, "unit statistic"]:
+    """The spectral statistics of centred rows without each unit's rows in turn, recentred."""
+    names, codes = np.unique(units, return_inverse=True)
+    if len(names) == len(units):
+        return without_each_row(centred)[np.argsort(codes)]
+    return without_each_group(centred, codes)
 
 
 @dataclass(frozen=True)
@@ -186,10 +186,12 @@ class Collapse:
 
     `changes`, `intervals` and `p` have one row a domain and one column for each of `CHANGES`; `permuted` holds the
     changes under permuted labels; `p` is over all domains, one-sided (a larger share, a smaller ratio).
-    `statistics` are those of the sets themselves, mixed first, and `errors` their jackknife standard errors.
+    `statistics` are those of the `sets` themselves, mixed first.
     """
 
-    sets: Sets
+    pool: Pool
+    spectra: Spectra
+    sets: Int[np.ndarray, "set member"]
     statistics: Float[np.ndarray, "set change"]
     changes: Float[np.ndarray, "domain change"]
     intervals: Float[np.ndarray, "domain change bound"]
@@ -197,48 +199,41 @@ class Collapse:
     p: Float[np.ndarray, "domain change"]
 
 
-def domain_collapse(
-    pool: Pool, spectra: Spectra, per_fifth: int, n_permutations: int, rng: np.random.Generator
-) -> Collapse:
+def domain_collapse(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.random.Generator) -> Collapse:
     """The collapse of every domain of the pool, jackknifed, against permuted labels."""
-    quota = pool.quota(per_fifth)
-    sets = pool.sets(pool.labels, quota)
-    statistics = _statistics(sets, spectra)
-    exchanged = pool.exchanges(quota, n_permutations, rng)
-    permuted = np.array([_changes(_statistics(pool.sets(labels, quota), spectra)) for labels in exchanged])
-    changes = _changes(statistics)
+
+    def measured(sets: np.ndarray) -> np.ndarray:
+        return spectra.statistics(sets)[:, _COLUMNS]
+
+    sets = pool.sets(pool.labels)
+    statistics = measured(sets)
+    changes = statistics[1:] - statistics[:1]
+    exchanged = np.array([measured(pool.sets(labels)) for labels in pool.exchanges(n_permutations, rng)])
+    permuted = exchanged[:, 1:] - exchanged[:, :1]
     direction = np.array([1.0, -1.0])
     largest = (permuted * direction).max(axis=1)
     reached = (largest[:, None] >= changes * direction - 1e-12).sum(axis=0)
     p = (1 + reached) / (1 + n_permutations)
-    return Collapse(sets, statistics, changes, _intervals(sets, spectra, pool.clusters, statistics), permuted, p)
+    half = _half_widths(pool, spectra, sets, statistics)
+    intervals = np.stack([changes - half, changes + half], axis=-1)
+    return Collapse(pool, spectra, sets, statistics, changes, intervals, permuted, p)
 
 
-def _statistics(sets: Sets, spectra: Spectra) -> np.ndarray:
-    return spectra.statistics(np.array(list(sets.members.values())))[:, _COLUMNS]
-
-
-def _changes(statistics: np.ndarray) -> np.ndarray:
-    return statistics[1:] - statistics[:1]
-
-
-def _intervals(sets: Sets, spectra: Spectra, clusters: np.ndarray, statistics: np.ndarray) -> np.ndarray:
-    """Jackknife of the differences: deleting a cluster moves every set that it is in.
+def _half_widths(pool: Pool, spectra: Spectra, sets: np.ndarray, statistics: np.ndarray) -> np.ndarray:
+    """Of the intervals of the differences, jackknifed: deleting a cluster moves every set that it is in.
 
     They hold for all domains at once (Bonferroni), since the domain that changes most is chosen by what it shows.
     """
-    names = np.unique(clusters)
-    moved, n_units = np.zeros((len(sets.members), len(names), 2)), []
-    for i, member in enumerate(sets.members.values()):
-        left = spectra.deletions(member, clusters)
+    names = np.unique(pool.clusters)
+    moved, n_units = np.zeros((len(sets), len(names), 2)), []
+    for i, member in enumerate(sets):
+        left = spectra.deletions(member, pool.clusters)
         assert left.shares is not None
-        inside = np.searchsorted(names, np.unique(clusters[member]))
+        inside = np.searchsorted(names, np.unique(pool.clusters[member]))
         moved[i, inside] = influences(statistics[i], left.statistics[:, _COLUMNS], left.shares)
         n_units.append(left.n_units)
     errors = np.sqrt(np.square(moved[1:] - moved[0]).sum(axis=1))
-    tail, changes = (1 - CONFIDENCE) / (2 * len(sets.domains)), _changes(statistics)
-    half = -special.stdtrit(min(n_units) - 1, tail) * errors
-    return np.stack([changes - half, changes + half], axis=-1)
+    return -special.stdtrit(min(n_units) - 1, (1 - CONFIDENCE) / (2 * len(pool.domains))) * errors
 
 
 def third_of(positions: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:

@@ -11,9 +11,8 @@ from interp.table import Table
 from ..measures.cloud import Cloud
 from .quantities import QUANTITIES
 
-_NUMBERS = ("length", "position", "next_entropy_bits", "bayes_entropy_bits")
 _GROUPS = {"token": "last token", "domain": "domain"}
-_NAMES = {
+_NUMBERS = {
     "length": "length", "position": "position", "next_entropy_bits": "next-token entropy",
     "bayes_entropy_bits": "Bayes entropy",
 }  # fmt: skip
@@ -42,4 +41,4 @@ def _factors(coordinate: np.ndarray, cloud: Cloud) -> Iterator[tuple[str, Explai
     for column in dict.fromkeys((*_NUMBERS, cloud.target.name)):
         last_position = column == "position" and (rows["position"] == rows["length"] - 1).all()
         if column in rows and not last_position and np.ptp(rows[column]) > 0:
-            yield _NAMES.get(column, cloud.target.words), explained_by_number(coordinate, rows[column])
+            yield _NUMBERS.get(column, cloud.target.words), explained_by_number(coordinate, rows[column])

@@ -47,7 +47,7 @@ _PALE = ((0.0, "#f4f8fb"), (1.0, "#6fa8d6"))
 def figures(findings: Findings) -> tuple[Figure, ...]:
     """The maps first, then every profile, the spectrum, and the domain comparison where there was one."""
     tables = findings.tables
-    layer, target = primary_layer(findings), Target.of(tables["by_layer"])
+    layer, target = int(findings.arrays["primary_layer"].item()), Target.of(tables["by_layer"])
     drawn = [_map(tables["points"], tables["null_points"], layer, target)]
     drawn += [_profile(tables["by_layer"], target, *spec) for spec in _PROFILES]
     drawn += [_spectrum(tables["spectrum"]), _explained(tables["explained"]), _dropped(tables["dropped"])]
@@ -58,11 +58,6 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     if "umap" in tables:
         drawn.append(_umap(tables["umap"], target))
     return tuple(drawn)
-
-
-def primary_layer(findings: Findings) -> int:
-    """The layer the headline was read at: it was stored with the findings."""
-    return int(findings.arrays["primary_layer"].item())
 
 
 def _map(points: Table, null: Table, primary: int, target: Target) -> Figure:

@@ -116,26 +116,25 @@ class Manifold(Probe):
         axes = cloud_axes(cloud, self.scaling)
         clouds = cloud.gaussian(self.n_null, self.seed)
         pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
-        of_layers = self._profiles(cloud, small, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
+        first = _first(pool_axes)
+        of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud, _first(axes))
+        comparison = Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
         at_layer: list[Callable[[], Any]] = [
-            lambda: restriction(pool, layer, self._comparison()),
+            lambda: restriction(pool, layer, comparison),
             lambda: influence(small, layer, self.scaling, self.seed),
             lambda: dropped_table(small, layer, self.scaling, self.seed),
-            lambda: self._best_layers(pool, pool_axes),
+            lambda: self._best_layers(pool, first),
         ]
         restricted, influenced, dropped, best_layers = side_by_side(lambda part: part(), at_layer)
         quantities = QUANTITIES.filled(**pool.slots, n_dropped=str(self.n_dropped))
-        by_layer: dict[str, np.ndarray | Estimates] = {
-            "layer": np.arange(cloud.n_layers),
-            "n_distinct_rows": np.array(distinct),
-            **of_layers,
-        }
+        where = {"layer": np.arange(cloud.n_layers), "n_distinct_rows": np.array(distinct)}
+        shown = np.isin(cloud.units, small.units)
         tables = {
-            "by_layer": target.named_in(quantities.table(by_layer, target.say(BY_LAYER))),
-            "points": points_table(small, _rows_of(axes, cloud, small), base),
+            "by_layer": target.named_in(quantities.table(where | of_layers, target.say(BY_LAYER))),
+            "points": points_table(small, [replace(a, scores=a.scores[shown]) for a in axes], base),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
-            "explained": explained_table(np.array([a.scores[:, 0] for a in pool_axes]), pool),
+            "explained": explained_table(first, pool),
             "dropped": dropped,
             **influenced.tables,
             **restricted.tables,
@@ -161,34 +160,40 @@ class Manifold(Probe):
 
         return figures(findings)
 
-    def _profiles(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
+    def _of_layers(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
         """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
-        parts: list[Callable[[], Mapping[str, Estimates]]] = [
+
+        def dropped() -> Mapping[str, Estimates]:
+            left = without_loudest(cloud, self.n_dropped)
+            found = {} if left is None else dropped_estimates(left[0], self.scaling, self.seed)
+            return {f"{name}_dropped": of for name, of in found.items()}
+
+        return _joined([
             lambda: spectral_estimates(cloud, self.scaling, clouds),
             lambda: {"intrinsic_dimension": dimension_estimates(small, self.scaling, self.seed)},
-            lambda: self._without_loudest(cloud),
+            dropped,
             lambda: {"axis_stability": stability_estimates(small, self.scaling, self.n_splits, self.seed)},
-        ]
-        return _joined(parts)
+        ])  # fmt: skip
 
     def _against_entropy(
-        self, pool: Cloud, cloud: Cloud, pool_axes: list[Axes], axes: list[Axes]
+        self, pool: Cloud, first: np.ndarray, cloud: Cloud, first_drawn: np.ndarray
     ) -> dict[str, Estimates]:
         """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls."""
-        is_drawn = pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows
-        rows = np.random.default_rng(self.seed)
-        part = pool.thinned(MAX_POINTS, rows)
-        curve = np.array(side_by_side(self._curve, part.points))
+        part = pool.thinned(MAX_POINTS, np.random.default_rng(self.seed))
+        curve, order = self._curve(part), f"{pool.target.prefix}_correlation"
         parts: list[Callable[[], Mapping[str, Estimates]]] = [
-            lambda: self._along_axis(pool, pool_axes),
+            lambda: self._along_axis(pool, first, order),
             lambda: {"curve_order": self._correlation(curve, part)},
             lambda: {"curve_order_within_token": self._within_token(curve, part)},
-            lambda: self._order_without_loudest(pool),
         ]
-        if is_drawn:
-            drawn = np.array(side_by_side(self._curve, cloud.points))
+        if (left := without_loudest(pool, self.n_dropped)) is not None:
+            parts.append(lambda: {
+                f"{order}_dropped": self._correlation(_first(cloud_axes(left[0], self.scaling, 1)), pool)
+            })  # fmt: skip
+        if pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows:
+            drawn = self._curve(cloud)
             parts += [
-                lambda: {"entropy_correlation_drawn": self._correlation(_first(axes), cloud)},
+                lambda: {"entropy_correlation_drawn": self._correlation(first_drawn, cloud)},
                 lambda: {"curve_order_drawn": self._correlation(drawn, cloud)},
             ]
         return _joined(parts)
@@ -200,12 +205,11 @@ class Manifold(Probe):
     def _within_token(self, coordinates: np.ndarray, cloud: Cloud) -> Estimates:
         return WithinToken.of(cloud, coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
 
-    def _curve(self, points: np.ndarray) -> np.ndarray:
-        return curve_position(scaled(points, self.scaling))
+    def _curve(self, cloud: Cloud) -> np.ndarray:
+        return np.array(side_by_side(lambda points: curve_position(scaled(points, self.scaling)), cloud.points))
 
-    def _along_axis(self, pool: Cloud, axes: list[Axes]) -> dict[str, Estimates]:
+    def _along_axis(self, pool: Cloud, first: np.ndarray, order: str) -> dict[str, Estimates]:
         """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""
-        first, order = _first(axes), f"{pool.target.prefix}_correlation"
         found = {order: self._correlation(first, pool), f"{order}_within_token": self._within_token(first, pool)}
         if pool.target.is_entropy and EXACT_ENTROPY in pool.rows:
             found["bayes_entropy_correlation"] = self._correlation(first, pool, EXACT_ENTROPY)
@@ -214,32 +218,14 @@ class Manifold(Probe):
             found[f"{order}_within_position"] = self._correlation(residual, ranked)
         return found
 
-    def _without_loudest(self, cloud: Cloud) -> dict[str, Estimates]:
-        """Spectral statistics without the loudest columns of each layer."""
-        left = without_loudest(cloud, self.n_dropped)
-        found = {} if left is None else dropped_estimates(left, self.scaling, self.seed)
-        return {f"{name}_dropped": of for name, of in found.items()}
-
-    def _order_without_loudest(self, pool: Cloud) -> dict[str, Estimates]:
-        """The order of PC1 without the loudest columns of each layer."""
-        left = without_loudest(pool, self.n_dropped)
-        if left is None:
-            return {}
-        first = _first(cloud_axes(left.cloud, self.scaling, 1))
-        return {f"{pool.target.prefix}_correlation_dropped": self._correlation(first, pool)}
-
-    def _best_layers(self, pool: Cloud, axes: list[Axes]) -> dict[str, Estimates]:
+    def _best_layers(self, pool: Cloud, first: np.ndarray) -> dict[str, Estimates]:
         """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
         orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
-        first, name = _first(axes), f"best_layer_{pool.target.prefix}_correlation"
-        best = best_layer(first, pool.sought, pool, orders, self.seed)
+        best, name = best_layer(first, pool.sought, pool, orders, self.seed), f"best_layer_{pool.target.prefix}"
         return {
-            name: replace(best, about={**best.about, "underpowered": pool.n_units < FEW_HALVED}),
-            f"{name}_within_token": WithinToken.of(pool, first).best_layer(self.n_permutations, self.seed),
+            f"{name}_correlation": replace(best, about={**best.about, "underpowered": pool.n_units < FEW_HALVED}),
+            f"{name}_correlation_within_token": WithinToken.of(pool, first).best_layer(self.n_permutations, self.seed),
         }
-
-    def _comparison(self) -> Settings:
-        return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
 
     def refuse(self, prompts: PromptSet) -> None:
         Target(self.target).refuse(prompts)
@@ -294,14 +280,6 @@ def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
     """The scalar with its number of different rows, which with that of clusters decides whether it is underpowered."""
     few = min(n_distinct_rows, scalar.n_clusters or n_distinct_rows) < FEW_POINTS
     return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
-
-
-def _rows_of(axes: list[Axes], cloud: Cloud, small: Cloud) -> list[Axes]:
-    """The scores of the rows that a thinned cloud kept."""
-    if small is cloud:
-        return axes
-    kept = np.isin(cloud.units, small.units)
-    return [replace(a, scores=a.scores[kept]) for a in axes]
 
 
 def _first(axes: list[Axes]) -> np.ndarray:

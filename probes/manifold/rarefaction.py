@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from interp.statistics.intervals import band
 from interp.statistics.nulls import GaussianClouds, null_spectra
-from interp.statistics.spectra import Scaling, spectral_statistics
+from interp.statistics.spectra import spectral_statistics
 from interp.table import Table
 
 from .collapse import MIXED, Pool, Spectra
@@ -29,9 +29,9 @@ CAPTION = (
 )
 
 
-def rarefaction_table(pool: Pool, spectra: Spectra, scaling: Scaling, n_null: int, rng: np.random.Generator) -> Table:
+def rarefaction_table(pool: Pool, spectra: Spectra, n_null: int, rng: np.random.Generator) -> Table:
     """One row for every set and size up to the poorest domain's number of prompts."""
-    largest = int(pool.counts().sum(axis=1).min())
+    largest = int(pool.counts.sum(axis=1).min())
     sizes = [n for n in SIZES if n <= largest]
     orders = {name: _balanced_orders(pool, name, rng) for name in (MIXED, *pool.domains)}
     rows = [
@@ -41,7 +41,7 @@ def rarefaction_table(pool: Pool, spectra: Spectra, scaling: Scaling, n_null: in
     everything = orders[MIXED][0]
     for n in sizes:
         clouds = GaussianClouds(n, spectra.rows.shape[1], n_null, seed)
-        null = null_spectra(spectra.rows[everything], scaling, clouds)
+        null = null_spectra(spectra.rows[everything], spectra.scaling, clouds)
         rows.append(_summary(NOISE, n, spectral_statistics(null)[:, _SHARE]))
     return QUANTITIES.from_rows(rows, ("set", "n", "share", "low", "high"), CAPTION)
 

@@ -6,13 +6,12 @@ largest in Gaussian clouds of the same size and column deviations. Stability: |c
 halves of the prompts, beside that of such Gaussian clouds.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from interp.statistics.estimates import Estimates
-from interp.statistics.jackknife import without_each_group, without_each_row
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import split_rows
 from interp.statistics.spectra import Scaling, gram_statistics, scaled, smaller_gram
@@ -23,6 +22,7 @@ from ..measures.cloud import Cloud
 from ..measures.geometry import ALL_ALIKE, NULL_NAMES, spectral_estimates
 from ..measures.profiles import Part
 from ..measures.sample_sizes import MIN_HALVES
+from .collapse import without_each_unit
 from .quantities import QUANTITIES
 
 DROPPED = (0, 1, 2, 4, 8, 16, 32)
@@ -37,16 +37,11 @@ DROPPED_CAPTION = (
 INFLUENCE_CAPTION = "Leaving out one prompt at the primary layer: how much the PC1+PC2 share and the ratio change."
 
 
-@dataclass(frozen=True)
-class Loudest:
-    """A cloud without its loudest columns, and the share of each layer's variance that went with them."""
+def without_loudest(cloud: Cloud, n_dropped: int) -> tuple[Cloud, Float[np.ndarray, " layer"]] | None:
+    """The cloud without the columns of largest variance in each layer, and the share of the variance that went.
 
-    cloud: Cloud
-    variance_share: Float[np.ndarray, " layer"]
-
-
-def without_loudest(cloud: Cloud, n_dropped: int) -> Loudest | None:
-    """The cloud without the columns of largest variance in each layer; None where fewer than two would stay."""
+    None where fewer than two columns would stay.
+    """
     n_features = cloud.points.shape[2]
     if n_features - n_dropped < 2:
         return None
@@ -55,34 +50,25 @@ def without_loudest(cloud: Cloud, n_dropped: int) -> Loudest | None:
     kept = np.sort(order[:, n_dropped:], axis=1)
     gone = np.take_along_axis(variance, order[:, :n_dropped], axis=1).sum(axis=1)
     points = np.take_along_axis(cloud.points, kept[:, None, :], axis=2)
-    return Loudest(replace(cloud, points=points), ratio(gone, variance.sum(axis=1)))
+    return replace(cloud, points=points), ratio(gone, variance.sum(axis=1))
 
 
-def dropped_estimates(left: Loudest, scaling: Scaling, seed: int) -> dict[str, Estimates]:
+def dropped_estimates(left: Cloud, scaling: Scaling, seed: int) -> dict[str, Estimates]:
     """The spectral statistics of every layer without its loudest columns."""
-    found = spectral_estimates(left.cloud, scaling, left.cloud.gaussian(N_NULL, seed))
+    found = spectral_estimates(left, scaling, left.gaussian(N_NULL, seed))
     return {name: of for name, of in found.items() if name != "pc1_share"}
 
 
 def dropped_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:
     """One row for every number of dropped columns, at one layer."""
     one = replace(cloud, points=cloud.points[layer : layer + 1])
-    kept = {n: left for n in DROPPED if (left := without_loudest(one, n)) is not None}
-    rows = [
-        {"n_dropped": np.array([n]), "variance_dropped": left.variance_share, **dropped_estimates(left, scaling, seed)}
-        for n, left in kept.items()
-    ]
+    rows = []
+    for n in DROPPED:
+        if (kept := without_loudest(one, n)) is not None:
+            left, gone = kept
+            found = dropped_estimates(left, scaling, seed)
+            rows.append({"n_dropped": np.array([n]), "variance_dropped": gone, **found})
     return QUANTITIES.stacked(rows, DROPPED_CAPTION)
-
-
-def without_each_unit(
-    centred: Float[np.ndarray, "row feature"], units: Int[np.ndarray, " row"]
-) -> Float[np.ndarray, "unit statistic"]:
-    """The spectral statistics of centred rows without each unit's rows in turn, recentred."""
-    names, codes = np.unique(units, return_inverse=True)
-    if len(names) == len(units):
-        return without_each_row(centred)[np.argsort(codes)]
-    return without_each_group(centred, codes)
 
 
 def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:

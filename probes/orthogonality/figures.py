@@ -72,7 +72,6 @@ def _cosines(table: Table) -> "go.Figure":
 
 
 def _matrices(table: Table, of: str, words: str) -> "go.Figure":
-    """The cosines beside those of the null, layer by layer."""
     from plotly.subplots import make_subplots
 
     layers, names = np.unique(table["layer"]), [str(name) for name in dict.fromkeys(table[of].tolist())]
@@ -95,7 +94,6 @@ def _matrices(table: Table, of: str, words: str) -> "go.Figure":
 
 
 def _spectrum(table: Table) -> Figure:
-    """One line a layer over the null of one head."""
     chart = Chart(table, "axis", "singular direction of W_QK", "share of Σσ²")
     chart.of(table.where(table["layer"] == table["layer"][0])).null("share", "null: Gaussian weights")
     for layer, mine, colour in chart.by("layer"):

@@ -1,20 +1,21 @@
 """What attention over the context says of the posterior, and of the kinds of token it goes to, in a wind tunnel."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import Scalar
 from interp.need import Need
 from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import maximum_statistic_p
 from interp.statistics.ratio import ratio
-from interp.statistics.units import Units
+from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
 
 from ..measures.profiles import Part, head_columns
-from .item_null import ItemTest, compare_with_relabelled
 from .items import ItemRows, attention_over_items, comparable_rows, outcome_positions
 from .quantities import QUANTITIES
 
@@ -27,13 +28,11 @@ _CAPTION = (
 
 def item_findings(capture: Capture, n_draws: tuple[int, int], rng: np.random.Generator) -> Part:
     """The KL and feasible mass by layer and head; `n_draws` are permutations and bootstrap resamples."""
-    stands = outcomes_in_context(capture)
+    stands, posterior = outcomes_in_context(capture), np.asarray(capture.posterior)
+    if not isinstance(stands, str) and len(comparable_rows(stands, posterior)) == 0:
+        stands = "in no row are all possible outcomes, and another one, in the context"
     if isinstance(stands, str):
         return Part(notes=(f"posterior_kl and feasible_mass are undefined: {stands}.",))
-    posterior = np.asarray(capture.posterior)
-    if len(comparable_rows(stands, posterior)) == 0:
-        why = "in no row are all possible outcomes, and another one, in the context"
-        return Part(notes=(f"posterior_kl and feasible_mass are undefined: {why}.",))
     items = attention_over_items(capture[WHOLE_ROWS], stands, posterior)
     units = Units.of(capture.rows.where(items.row), capture.prompts.unit, n_draws[1], rng)
     test = compare_with_relabelled(items, units, n_draws[0], rng)
@@ -84,6 +83,45 @@ def _context(capture: Capture) -> tuple[np.ndarray, np.ndarray]:
         ids = capture.prompts.prompts[prompt].token_ids or ()
         tokens[row, : len(ids)] = ids
     return tokens, ~np.isnan(log_weight[0, :, 0])
+
+
+@dataclass(frozen=True)
+class ItemTest:
+    """KL and feasible mass per sequence, layer and head, and their means under every relabelling.
+
+    `p` is for a KL as small in any head (corrected over layers and heads).
+    """
+
+    kl_bits: Float[np.ndarray, "unit layer head"]
+    feasible_mass: Float[np.ndarray, "unit layer head"]
+    relabelled_kl: Float[np.ndarray, "permutation layer head"]
+    relabelled_mass: Float[np.ndarray, "permutation layer head"]
+    p: Float[np.ndarray, "layer head"]
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """Layer and head of the smallest mean KL."""
+        mean = mean_of_units(self.kl_bits)
+        layer, head = np.unravel_index(int(np.nanargmin(mean)), mean.shape)
+        return int(layer), int(head)
+
+
+def compare_with_relabelled(items: ItemRows, units: Units, n: int, rng: np.random.Generator) -> ItemTest:
+    """`n` relabellings; all rows of a sequence move on by the same fraction of their items."""
+    kl, mass = (_unit_means(x[:, 0], units) for x in (items.kl_bits, items.feasible_mass))
+    moved = np.floor(rng.random((n, units.n))[:, units.code] * items.n_items).astype(np.int64)
+    row = np.arange(len(items.row))
+    relabelled_kl, relabelled_mass = (
+        np.array([mean_of_units(_unit_means(x[row, shift], units)) for shift in moved])
+        for x in (items.kl_bits, items.feasible_mass)
+    )
+    observed = -mean_of_units(kl)
+    p = maximum_statistic_p(observed.ravel(), -relabelled_kl.reshape(n, -1)).reshape(observed.shape)
+    return ItemTest(kl, mass, relabelled_kl, relabelled_mass, p)
+
+
+def _unit_means(rows: Float[np.ndarray, "row layer head"], units: Units) -> Float[np.ndarray, "unit layer head"]:
+    return units.means(np.moveaxis(rows, 1, 0))
 
 
 def _scalars(items: ItemRows, test: ItemTest, units: Units) -> dict[str, Scalar]:

@@ -39,8 +39,7 @@ from ..measures.finite import finite_or_absent
 from ..measures.profiles import head_columns
 from ..measures.sign_flips import flip_p, gain_estimates
 from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, twin_of
-from .binding import KEYS, MASS_BEFORE
-from .binding_findings import binding_findings
+from .binding import KEYS, MASS_BEFORE, binding_findings
 from .figures import alignment_figures
 from .item_findings import WHOLE_ROWS, class_masses, item_findings
 from .quantities import CONTRASTS, MASSES, QUANTITIES
@@ -144,7 +143,6 @@ class _HeadRows:
         return found
 
     def _heads(self, sign: int, name: str) -> Estimates:
-        """How many heads stand out on one side."""
         gain = self.gain(name)
         p, mean = flip_p(gain.reshape(self.units.n, -1), self.signs), mean_of_units(gain).ravel()
         n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)

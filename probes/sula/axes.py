@@ -22,23 +22,14 @@ _SILENT = 1e-6
 """Deviation relative to the length of the mean below which a layer's values are one point and its rounding."""
 
 
-@dataclass(frozen=True)
-class Axes:
-    """PC1 and the ridge readout of H_Bayes, of the fitting rows alone: unit vectors, and the mean of these rows.
-
-    `coordinates` of all rows are from that mean, in deviations of the fitting rows, turned so that H_Bayes rises along
-    the axes there. Zero where nothing varies.
-    """
-
-    directions: Float[np.ndarray, "axis layer feature"]
-    mean: Float[np.ndarray, "layer feature"]
-    coordinates: Float[np.ndarray, "axis layer row"]
-
-
 def fit_axes(
     points: Float[np.ndarray, "layer row feature"], answers: Answers, fitting: Bool[np.ndarray, " row"]
-) -> Axes:
-    """The axes of every layer."""
+) -> tuple[Float[np.ndarray, "axis layer feature"], Float[np.ndarray, "axis layer row"]]:
+    """PC1 and the ridge readout of H_Bayes of the fitting rows alone, as unit vectors, and where all rows lie.
+
+    Coordinates are from the mean of the fitting rows, in their deviations, turned so that H_Bayes rises along the axes
+    there. Zero where nothing varies.
+    """
     halving = _fitted_on(fitting)
 
     def fit(layer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -49,8 +40,8 @@ def fit_axes(
         found = _coefficients(form, halving, answers)
         return np.array([form.direction(each, rows, halving) for each in found.T]), form.predicted(found).T
 
-    directions, coordinates = (np.array(parts).swapaxes(0, 1) for parts in zip(*side_by_side(fit, points), strict=True))
-    return Axes(directions, points[:, fitting].mean(axis=1, dtype=np.float64), coordinates)
+    directions, coordinates = zip(*side_by_side(fit, points), strict=True)
+    return np.stack(directions, axis=1), np.stack(coordinates, axis=1)
 
 
 def _fitted_on(fitting: Bool[np.ndarray, " row"]) -> Halving:

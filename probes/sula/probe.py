@@ -41,7 +41,6 @@ from .axes import AXES, N_HALVINGS, Halved, fit_axes
 from .movement import movement, movement_of_halves
 from .quantities import AFTER_FIRST, QUANTITIES
 from .tables import (
-    Test,
     along_table,
     answers_table,
     attention_table,
@@ -51,6 +50,8 @@ from .tables import (
 )
 
 SAME_LENGTH = "padded"
+Tests = dict[tuple[str, str, str], dict[str, Estimates]]
+"""Correlations by what moves (values or attention), condition, and whether rows without evidence are in."""
 
 _STILL = "the coordinate never varies here, or what it is compared with does not"
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
@@ -116,7 +117,8 @@ class Sula(Probe):
         found = dict(calibrated[answers.main]) | self._movements(tests, answers, layer, cloud.n_layers)
         quantities = QUANTITIES.filled(unit=answers.resampled, amount=answers.evidence_name.replace("_", " "))
         scalars = quantities.scalars(found)
-        axes, judged = fit_axes(cloud.points, answers, fitting), halved.judged.sum(axis=0) > 0
+        directions, _ = fit_axes(cloud.points, answers, fitting)
+        judged = halved.judged.sum(axis=0) > 0
         along = dict(zip(AXES, halved.mean[:, layer, judged], strict=True))
         trajectories = trajectory_table(
             along, answers.where(judged), self.n_permutations, self.n_bootstrap, np.random.default_rng([self.seed, 3])
@@ -132,7 +134,10 @@ class Sula(Probe):
                 "attention": attention_table(entropy, answers, self.n_bootstrap, np.random.default_rng([self.seed, 5])),
                 "answers": answers_table(answers, base),
             },
-            arrays={f"v.{axis}.axis": axes.directions[i] for i, axis in enumerate(AXES)} | {"v.mean": axes.mean},
+            arrays={
+                **{f"v.{axis}.axis": of_axis for axis, of_axis in zip(AXES, directions, strict=True)},
+                "v.mean": cloud.points[:, fitting].mean(axis=1, dtype=np.float64),
+            },
             notes=self._notes(answers, layer, base),
             headline=tuple(
                 n for n, q in quantities.items() if q.is_headline and n in found and np.isfinite(scalars[n].value)
@@ -158,9 +163,9 @@ class Sula(Probe):
         rng = np.random.default_rng([self.seed, 1, index])
         return calibration(answers, Resamples.of(answers, self.n_permutations, self.n_bootstrap, rng), vocab_size)
 
-    def _tests(self, points: np.ndarray, halved: Halved, entropy: np.ndarray, answers: Answers) -> list[Test]:
+    def _tests(self, points: np.ndarray, halved: Halved, entropy: np.ndarray, answers: Answers) -> Tests:
         """Values along axes of other clusters, and attention, in every condition; with and without first amounts."""
-        tests = []
+        tests: Tests = {}
         shown = answers.evidence > 0
         firsts = {"in": np.ones(len(answers), dtype=bool)}
         if shown.any() and not shown.all():
@@ -176,14 +181,13 @@ class Sula(Probe):
                 rngs = [np.random.default_rng([self.seed, 6, len(tests) + i]) for i in range(2)]
                 if len(halved.judged):
                     along = movement_of_halves(halved, answers, rows, self.n_permutations, rngs[0])
-                    tests.append(Test("values", condition, first, AXES, along))
+                    tests["values", condition, first] = along
                 here = movement(entropy[:, rows], answers.where(rows), self.n_permutations, self.n_bootstrap, rngs[1])
-                tests.append(Test("attention", condition, first, ("heads",), here))
+                tests["attention", condition, first] = here
         return tests
 
-    def _movements(self, tests: list[Test], answers: Answers, layer: int, n_layers: int) -> dict[str, Estimates]:
+    def _movements(self, tests: Tests, answers: Answers, layer: int, n_layers: int) -> dict[str, Estimates]:
         """The primary place of the primary condition and of equally long prompts, with first amounts and without."""
-        found = {(t.what, t.condition, t.first): t for t in tests}
         on_axis = AXES.index(self.axis) * n_layers + layer
         asked = {
             "movement": ("values", answers.main, "evidence", on_axis),
@@ -196,12 +200,12 @@ class Sula(Probe):
         moved = {}
         for name, (what, condition, variable, place) in asked.items():
             for first, suffix in (("in", ""), ("out", AFTER_FIRST)):
-                test = found.get((what, condition, first))
+                test = tests.get((what, condition, first))
                 if test is not None:
                     mine = answers.where((answers.condition == condition) & ((first == "in") | (answers.evidence > 0)))
                     few = FEW_HALVED if what == "values" else FEW_UNITS
                     about = mine.counted | {"underpowered": mine.n_clusters < few}
-                    moved[name + suffix] = replace(test.moved[variable].at([place]), why=_STILL, about=about)
+                    moved[name + suffix] = replace(test[variable].at([place]), why=_STILL, about=about)
         return moved
 
     def _notes(self, answers: Answers, layer: int, base: Capture) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """The tables of the SULA probe: by condition, along the evidence, by layer, and prompt by prompt."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from interp.capture import Capture
 from interp.statistics.estimates import Estimates
@@ -16,6 +16,7 @@ from ..measures.answers import Answers
 from ..measures.calibration import Constants
 from ..measures.exchanges import mean_bands, rearranged_within
 from ..measures.maps import snippets
+from .axes import AXES
 from .movement import VARIABLES
 from .quantities import QUANTITIES
 
@@ -62,29 +63,35 @@ def _noise_reader(answers: Answers) -> dict[str, np.ndarray]:
     }
 
 
+def _cells(answers: Answers) -> Iterator[tuple[str, float, Bool[np.ndarray, " row"]]]:
+    """Every condition and amount of evidence in it, and which rows have both."""
+    for condition in answers.conditions:
+        in_condition = answers.condition == condition
+        for amount in np.unique(answers.evidence[in_condition]).tolist():
+            yield condition, amount, in_condition & (answers.evidence == amount)
+
+
 def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) -> Table:
     """Calibration by condition and amount of evidence."""
     parts = []
-    for condition in answers.conditions:
-        constants = Constants.of(answers.where(answers.condition == condition))
-        for amount in np.unique(answers.evidence[answers.condition == condition]):
-            mine = answers.where((answers.condition == condition) & (answers.evidence == amount))
-            error = mine.entropy_model - mine.entropy_exact
-            banded = {"model_entropy": mine.entropy_model, "residual": error, "error": np.abs(error), "kl": mine.kl}
-            plain = {
-                "bayes_entropy": mine.entropy_exact,
-                "excluded_mass": mine.excluded_mass,
-                "outcome_mass": np.exp2(mine.log_mass),
-                **_no_skill(mine, constants),
-                **_noise_reader(mine),
-            }
-            bounds = mean_bands(np.stack(list(banded.values())), mine.cluster, n_bootstrap, rng)
-            parts.append({
-                "condition": np.array([condition]), "evidence": np.array([amount]), "n": np.array([len(mine)]),
-                **{name: Estimates(np.array([x.mean()]), bounds[:, i, None]) for i, (name, x) in
-                   enumerate(banded.items())},
-                **_means(plain),
-            })  # fmt: skip
+    for condition, amount, at in _cells(answers):
+        mine, constants = answers.where(at), Constants.of(answers.where(answers.condition == condition))
+        error = mine.entropy_model - mine.entropy_exact
+        banded = {"model_entropy": mine.entropy_model, "residual": error, "error": np.abs(error), "kl": mine.kl}
+        plain = {
+            "bayes_entropy": mine.entropy_exact,
+            "excluded_mass": mine.excluded_mass,
+            "outcome_mass": np.exp2(mine.log_mass),
+            **_no_skill(mine, constants),
+            **_noise_reader(mine),
+        }
+        bounds = mean_bands(np.stack(list(banded.values())), mine.cluster, n_bootstrap, rng)
+        parts.append({
+            "condition": np.array([condition]), "evidence": np.array([amount]), "n": np.array([len(mine)]),
+            **{name: Estimates(np.array([x.mean()]), bounds[:, i, None]) for i, (name, x) in
+               enumerate(banded.items())},
+            **_means(plain),
+        })  # fmt: skip
     return QUANTITIES.stacked(
         parts,
         "Means by amount of evidence with 95 % bootstrap bands; the residual is H_model − H_Bayes. Constants are those "
@@ -93,26 +100,18 @@ def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) ->
     )
 
 
-@dataclass(frozen=True)
-class Test:
-    """Correlations of all places of one kind (`what`: values or attention), condition and choice of first amounts."""
+def movement_table(tests: Mapping[tuple[str, str, str], Mapping[str, Estimates]]) -> Table:
+    """One row for every correlation of the tests, by what moves, condition and choice of first amounts.
 
-    what: str
-    condition: str
-    first: str
-    axes: Sequence[str]
-    moved: Mapping[str, Estimates]
-
-
-def movement_table(tests: Sequence[Test]) -> Table:
-    """One row for every correlation; places of a test run axis by axis, layer by layer."""
+    Places of a test run axis by axis, layer by layer.
+    """
     parts = []
-    for test, variable in product(tests, VARIABLES):
-        moved = test.moved[variable]
-        n, n_layers = len(moved.value), len(moved.value) // len(test.axes)
+    for ((what, condition, first), correlations), variable in product(tests.items(), VARIABLES):
+        moved, axes = correlations[variable], AXES if what == "values" else ("heads",)
+        n, n_layers = len(moved.value), len(moved.value) // len(axes)
         parts.append({
-            "what": np.full(n, test.what), "condition": np.full(n, test.condition), "first": np.full(n, test.first),
-            "axis": np.repeat(test.axes, n_layers), "layer": np.tile(np.arange(n_layers), len(test.axes)),
+            "what": np.full(n, what), "condition": np.full(n, condition), "first": np.full(n, first),
+            "axis": np.repeat(axes, n_layers), "layer": np.tile(np.arange(n_layers), len(axes)),
             "variable": np.full(n, variable),
             "rho": replace(moved, p=None), "p": np.full(n, np.nan) if moved.p is None else moved.p,
         })  # fmt: skip
@@ -157,15 +156,13 @@ def attention_table(
 ) -> Table:
     """Attention entropy by condition, amount and layer."""
     parts, n_layers = [], len(entropy)
-    for condition in answers.conditions:
-        for amount in np.unique(answers.evidence[answers.condition == condition]):
-            at = (answers.condition == condition) & (answers.evidence == amount)
-            bounds = mean_bands(entropy[:, at], answers.where(at).cluster, n_bootstrap, rng)
-            parts.append({
-                "condition": np.full(n_layers, condition), "layer": np.arange(n_layers),
-                "evidence": np.full(n_layers, amount),
-                "attention_entropy": Estimates(entropy[:, at].mean(axis=1), bounds),
-            })  # fmt: skip
+    for condition, amount, at in _cells(answers):
+        bounds = mean_bands(entropy[:, at], answers.where(at).cluster, n_bootstrap, rng)
+        parts.append({
+            "condition": np.full(n_layers, condition), "layer": np.arange(n_layers),
+            "evidence": np.full(n_layers, amount),
+            "attention_entropy": Estimates(entropy[:, at].mean(axis=1), bounds),
+        })  # fmt: skip
     return QUANTITIES.stacked(
         parts,
         "Entropy of the attention row at the scored position, mean over heads, with 95 % bootstrap bands. It grows "

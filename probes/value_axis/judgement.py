@@ -22,9 +22,8 @@ FEW_TOGETHER = "too few prompts share their cluster with another one"
 
 @dataclass(frozen=True)
 class Judgement:
-    """One axis and one target under one treatment, at every place."""
+    """How one axis reads one target under one treatment, at every place."""
 
-    axis: str
     target: str
     treatment: str
     labels: Labels
@@ -87,37 +86,33 @@ class Judgement:
         return "the entropy does not vary" + (", or the token and the nuisances predict it exactly" if within else "")
 
 
-@dataclass(frozen=True)
-class AxisRead:
-    """What is known of the ridge axis besides how well it reads, at every place."""
+def axis_columns(
+    ridge: Judgement, found: Sequence[PlaceRead], split_cosines: Float[np.ndarray, "place split"],
+    draws: Float[np.ndarray, "place draw"],
+) -> dict[str, np.ndarray | Estimates]:  # fmt: skip
+    """What is known of the ridge axis besides how well it reads, at every place.
 
-    selectivity: Estimates
-    control_r2: Float[np.ndarray, " place"]
-    cosine: Estimates
-    stability: Estimates
-    split_cosines: Float[np.ndarray, "place split"]
-    penalty: Float[np.ndarray, " place"]
+    `split_cosines` and `draws` of random directions are NaN where nothing varies.
+    """
+    everywhere = ridge.counted.everywhere
+    why = [ridge.why_undefined(i) for i in range(len(found))]
+    cosine = np.array([place.axes["ridge"].cosine if place.axes else np.nan for place in found])
+    stable = Estimates(split_cosines.mean(axis=1), np.full((2, len(found)), np.nan), about=everywhere)
+    stable = stable.exchanged(draws.T, asks="nothing")
+    selective, control_r2 = selectivity(ridge)
+    return {
+        "cosine": Estimates.bare(cosine, why=_where_nan(cosine, why), about=everywhere | {"underpowered": True}),
+        "selectivity": selective,
+        "control_r2": control_r2,
+        "stability": replace(stable, why=_where_nan(stable.value, why)),
+        "stability_lowest": split_cosines.min(axis=1),
+        "stability_highest": split_cosines.max(axis=1),
+        "penalty": np.array([place.penalty for place in found]),
+    }
 
-    @classmethod
-    def of(
-        cls, ridge: Judgement, found: Sequence[PlaceRead], split_cosines: Sequence[Float[np.ndarray, " split"]],
-        draws: Sequence[Float[np.ndarray, " draw"]],
-    ) -> "AxisRead":  # fmt: skip
-        """`split_cosines` and `draws` of random directions are NaN where nothing varies."""
-        counted, cosines = ridge.counted, np.array(split_cosines)
-        why = [ridge.why_undefined(i) for i in range(len(found))]
-        cosine = np.array([place.axes["ridge"].cosine if place.axes else np.nan for place in found])
-        stable = Estimates(cosines.mean(axis=1), np.full((2, len(found)), np.nan), about=counted.everywhere)
-        stable = stable.exchanged(np.array(draws).T, asks="nothing")
-        is_known = ~np.isnan(stable.value)
-        undefined = ["" if known else words for known, words in zip(is_known, why, strict=True)]
-        about = counted.everywhere | {"underpowered": True}
-        return cls(
-            *selectivity(ridge),
-            Estimates.bare(cosine, why=[w * bool(np.isnan(c)) for w, c in zip(why, cosine, strict=True)], about=about),
-            replace(stable, why=undefined),
-            cosines, np.array([place.penalty for place in found]),
-        )  # fmt: skip
+
+def _where_nan(values: Float[np.ndarray, " place"], why: Sequence[str]) -> list[str]:
+    return [words if np.isnan(value) else "" for value, words in zip(values, why, strict=True)]
 
 
 def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"]]:
@@ -132,22 +127,25 @@ def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"
     others = (of_tasks.sum(axis=1, keepdims=True) - of_tasks) / (of_tasks.shape[1] - 1)
     one_type = "every judged token is of one type: there is no control task"
     found = Estimates.halved(task - controls.mean(axis=2).T, about=ridge.counted.everywhere)
-    why = [
-        "" if known else ridge.why_undefined(i) if np.isnan(mine).any() else one_type
-        for i, (known, mine) in enumerate(zip(~np.isnan(found.value), task.T, strict=True))
-    ]
-    return replace(found, why=why).drawn((of_tasks - others).T, known=0.0), of_tasks.mean(axis=1)
+    why = [ridge.why_undefined(i) if np.isnan(mine).any() else one_type for i, mine in enumerate(task.T)]
+    return replace(found, why=_where_nan(found.value, why)).drawn((of_tasks - others).T, known=0.0), of_tasks.mean(
+        axis=1
+    )
 
 
 def predicted_by_nuisances(
     labels: Float[np.ndarray, "row label"], design: Design, halvings: Sequence[Halving], counted: Counted
 ) -> Estimates:
     """Held-out R² of the first of the labels, the others being exchanged ones, by the nuisances alone."""
-    why = "" if design.names and np.ptp(labels[:, 0]) > 0 else "the entropy does not vary"
-    why = why if design.names else "no nuisance varies"
-    r2 = np.array([_told(labels, halving, design) for halving in halvings])
-    if why or np.isnan(r2).any():
-        r2, why = np.full(r2.shape, np.nan), why or "the entropies of some half do not vary"
+    r2, why = np.array([_told(labels, halving, design) for halving in halvings]), ""
+    if not design.names:
+        why = "no nuisance varies"
+    elif np.ptp(labels[:, 0]) == 0:
+        why = "the entropy does not vary"
+    elif np.isnan(r2).any():
+        why = "the entropies of some half do not vary"
+    if why:
+        r2[:] = np.nan
     words = {"nuisances": ", ".join(design.names) or "no nuisance that varies"}
     exchanged = r2.mean(axis=0)[1:, None]
     return Estimates.halved(

@@ -16,13 +16,13 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 6; Hewitt and Liang 2019 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Scalar
+from interp.findings import Findings
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.prompt import PromptSet
@@ -37,15 +37,15 @@ from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.halves import N_HALVINGS, Halving, exchanges_within, halvings_of, label_by_type, orders_within
-from ..measures.layers import Counted, Layer, at_same_layer, layers_of
+from ..measures.layers import Counted, Layer, at_same_layer, layer_columns, layers_of
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .judgement import FEW_RECUR, FEW_TOGETHER, AxisRead, Judgement, predicted_by_nuisances
+from .judgement import FEW_RECUR, FEW_TOGETHER, Judgement, axis_columns, predicted_by_nuisances
 from .quantities import KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, Labels, PlaceRead, Split, read_place
 from .setting import ENDINGS, SURPRISAL, Setting, counted_in, labels_of, left_by, occurrences, previous_of, surprisal_of
-from .tables import axes_table, by_layer_table, held_out_table
+from .tables import BY_AXIS, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
 N_CONTROLS = 20
@@ -118,20 +118,26 @@ class ValueAxis(Probe):
         fitting = halvings[0].fitting
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, fitting, self.scaling)]
         setting = self._setting(pool, halvings, places, surprisal_of(base))
-        found, split_cosines = self._read(places, setting)
-        judgements = _judgements(found, setting)
-        axis_read = self._axis_read(judgements[KEPT, "ridge", target.name], found, split_cosines, setting)
+        found, cosines, draws = self._read(places, setting)
+        judged = _judgements(found, setting)
+        ridge, within = (judged[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
+        axis = axis_columns(ridge, found, cosines, draws)
+        first_site = [i for i, place in enumerate(places) if place.site == places[0].site]
+        layers = [places[i].layer for i in first_site]
+        numbers = _at_primary(places, primary, judged, axis)
+        numbers |= {
+            "best_layer_r2": ridge.best_layer(first_site, layers),
+            "best_layer_r2_beyond_token": within.best_layer(first_site, layers),
+            **self._beside(places[primary], clouds, setting),
+            "depth_0_r2_beyond_token": _self_test(places, within, clouds),
+            **self._controls(places, primary, ridge.most_chosen(first_site), previous_of(base), setting),
+        }
         quantities = QUANTITIES.filled(**pool.slots, within=_within(pool), n_splits=str(self.n_splits))
-        beside = self._beside(places, primary, clouds, setting, quantities)
         return quantities.findings(
-            self.name,
-            _at_primary(places, primary, judgements, axis_read, quantities)
-            | self._best_layers(judgements, places, quantities) | beside
-            | _self_test(places, judgements[WITHIN_TOKEN, "ridge", target.name], clouds, quantities)
-            | self._controls(judgements, places, primary, previous_of(base), setting, quantities),
+            self.name, quantities.scalars(numbers),
             {
-                "by_layer": by_layer_table(places, judgements),
-                "axes": axes_table(places, axis_read),
+                "by_layer": by_layer_table(places, judged),
+                "axes": QUANTITIES.table(layer_columns(places) | axis, BY_AXIS),
                 "held_out": held_out_table(pool, halvings[0], found[primary].axes.get("ridge"), base),
             },
             arrays=_arrays(places, found) | {"primary_layer": np.array(own)},
@@ -176,50 +182,26 @@ class ValueAxis(Probe):
 
     def _read(
         self, places: Sequence[Layer], setting: Setting
-    ) -> tuple[list[PlaceRead], list[Float[np.ndarray, " split"]]]:
-        """Every axis and label under every treatment, and the cosines between halves, at every place."""
-        pool, splits = setting.pool, self._splits(setting.pool)
+    ) -> tuple[list[PlaceRead], Float[np.ndarray, "place split"], Float[np.ndarray, "place draw"]]:
+        """Every axis and label under every treatment, the cosines between halves, and those of random directions."""
+        pool, rng = setting.pool, np.random.default_rng([self.seed, 2])
+        splits = [split_rows(pool.units, rng) for _ in range(self.n_splits)]
+        pairs = RandomPairs.of(splits, self.n_null, self.seed)
+        cosines, draws = np.full((len(places), self.n_splits), np.nan), np.full((len(places), self.n_null), np.nan)
 
-        def read(place: Layer) -> tuple[PlaceRead, np.ndarray]:
-            rows = place.scaled
+        def read(i: int) -> PlaceRead:
+            rows = places[i].scaled
             found = read_place(rows, setting.splits)
-            if not found.axes or np.ptp(pool.sought) == 0:
-                return found, np.full(self.n_splits, np.nan)
-            penalty = found.penalty * found.scale
-            return found, ridge_split_cosines(rows, pool.sought, penalty, splits)
+            if found.axes and np.ptp(pool.sought) > 0:
+                cosines[i] = ridge_split_cosines(rows, pool.sought, found.penalty * found.scale, splits)
+            return found
 
-        found, cosines = zip(*side_by_side(read, places), strict=True)
-        return list(found), list(cosines)
+        found = side_by_side(read, range(len(places)))
+        for i in np.flatnonzero(~np.isnan(cosines).any(axis=1)):
+            draws[i] = pairs.mean_abs_cosine(found[i].spectrum)
+        return found, cosines, draws
 
-    def _splits(self, pool: Cloud) -> list[tuple[np.ndarray, np.ndarray]]:
-        rng = np.random.default_rng([self.seed, 2])
-        return [split_rows(pool.units, rng) for _ in range(self.n_splits)]
-
-    def _axis_read(
-        self, ridge: Judgement, found: Sequence[PlaceRead], split_cosines: Sequence[np.ndarray], setting: Setting
-    ) -> AxisRead:
-        pairs = RandomPairs.of(self._splits(setting.pool), self.n_null, self.seed)
-        nothing = np.full(self.n_null, np.nan)
-        draws = [
-            nothing if np.isnan(cosines).any() else pairs.mean_abs_cosine(place.spectrum)
-            for place, cosines in zip(found, split_cosines, strict=True)
-        ]
-        return AxisRead.of(ridge, found, split_cosines, draws)
-
-    def _best_layers(
-        self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Layer], quantities: Quantities
-    ) -> dict[str, Scalar]:
-        among = _at_first_site(places)
-        layers = [places[i].layer for i in among]
-        return quantities.scalars({
-            f"best_layer_r2{end}": judgements[treatment, "ridge", self.target].best_layer(among, layers)
-            for treatment, end in ENDINGS.items()
-        })  # fmt: skip
-
-    def _beside(
-        self, places: Sequence[Layer], primary: int, clouds: Mapping[str, Cloud], setting: Setting,
-        quantities: Quantities,
-    ) -> dict[str, Scalar]:  # fmt: skip
+    def _beside(self, place: Layer, clouds: Mapping[str, Cloud], setting: Setting) -> dict[str, Estimates]:
         """What nuisances alone tell, and the weaker control by embeddings."""
         pool, first = setting.pool, setting.labels[KEPT]
         numbers = {**setting.surprisal, "token frequency": np.log2(occurrences(pool.rows["token"]))}
@@ -228,22 +210,19 @@ class ValueAxis(Probe):
         told = predicted_by_nuisances(labels, design, setting.halvings, setting.counted[KEPT])
         plain = nuisance_design(pool.rows, pool.levels("domain"), numbers, 2 * MIN_LEVEL)
         embedding = clouds["resid"].points[0] if "resid" in clouds else None
-        beyond = _beyond_embedding(places[primary], embedding, plain, setting)
-        return quantities.scalars({"nuisance_r2": told, "r2_beyond_embedding": beyond})
+        return {"nuisance_r2": told, "r2_beyond_embedding": _beyond_embedding(place, embedding, plain, setting)}
 
     def _controls(
-        self, judgements: Mapping[tuple[str, str, str], Judgement], places: Sequence[Layer], primary: int,
-        previous: Mapping[str, np.ndarray], setting: Setting, quantities: Quantities,
-    ) -> dict[str, Scalar]:  # fmt: skip
+        self, places: Sequence[Layer], primary: int, best: int, previous: Mapping[str, np.ndarray], setting: Setting
+    ) -> dict[str, Estimates]:
         """Beyond the tokens before the last one (there, and at the layer chosen most often), and within clusters."""
-        best = judgements[KEPT, "ridge", self.target].most_chosen(_at_first_site(places))
         found = {}
         if previous:
             read = {at: self._beyond_previous(places[at], at, previous, setting) for at in {primary, best}}
             found = {PREVIOUS: read[primary], f"best_layer_{PREVIOUS}": read[best]}
         if setting.pool.clusters is not None and setting.pool.one_row_each:
             found[WITHIN_CLUSTERS] = self._within_clusters(places[primary], setting)
-        return {name: quantities.scalar(name, of) for name, of in found.items()}
+        return found
 
     def _beyond_previous(
         self, place: Layer, at: int, previous: Mapping[str, np.ndarray], setting: Setting
@@ -304,17 +283,13 @@ def _read_alone(
     reason = "" if all(halving.is_usable for halving in halvings) else few
     counted = replace(counted, underpowered=[counted.underpowered[at]])
     read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
-    return Judgement("ridge", pool.target.name, treatment, labels, [read], counted, reason).r2
-
-
-def _at_first_site(places: Sequence[Layer]) -> list[int]:
-    return [i for i, place in enumerate(places) if place.site == places[0].site]
+    return Judgement(pool.target.name, treatment, labels, [read], counted, reason).r2
 
 
 def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str, str, str], Judgement]:
     return {
         (treatment, axis, target): Judgement(
-            axis, target, treatment, labels, [place.read[treatment, axis] for place in found],
+            target, treatment, labels, [place.read[treatment, axis] for place in found],
             setting.counted[treatment], setting.reason if treatment == WITHIN_TOKEN else "",
         )
         for treatment, labels in setting.labels.items() for axis in AXES for target in labels.targets
@@ -346,22 +321,17 @@ def _beyond_embedding(place: Layer, embedding: np.ndarray | None, plain: Design,
     return Estimates.halved(r2, UNEXPLAINED, why=why, about=about)
 
 
-def _self_test(
-    places: Sequence[Layer], within: Judgement, clouds: Mapping[str, Cloud], quantities: Quantities
-) -> dict[str, Scalar]:
+def _self_test(places: Sequence[Layer], within: Judgement, clouds: Mapping[str, Cloud]) -> Estimates:
     """What is read at depth 0 beyond the token; without a number where depth 0 holds more than the token."""
     at = next((i for i, place in enumerate(places) if (place.site, place.layer) == ("resid", 0)), None)
     if at is None:
-        found = Estimates.undefined(NO_STREAM, about=within.counted.about())
-    else:
-        found, rows, embedding = within.r2.at([at]), clouds["resid"].rows, clouds["resid"].points[0]
-        if not np.isnan(found.value[0]) and not _is_same_within(embedding, rows["token"]):
-            both = np.unique(np.stack([rows["token"], rows["position"]]), axis=1, return_inverse=True)[1]
-            holds = "positions" if _is_same_within(embedding, both.ravel()) else "more than token and position"
-            why = f"depth 0 of this model holds {holds} beside the token"
-            found = replace(found, value=np.array([np.nan]), why=why)
-    name = f"depth_0_r2{ENDINGS[WITHIN_TOKEN]}"
-    return {name: quantities.scalar(name, found)}
+        return Estimates.undefined(NO_STREAM, about=within.counted.about())
+    found, rows, embedding = within.r2.at([at]), clouds["resid"].rows, clouds["resid"].points[0]
+    if np.isnan(found.value[0]) or _is_same_within(embedding, rows["token"]):
+        return found
+    both = np.unique(np.stack([rows["token"], rows["position"]]), axis=1, return_inverse=True)[1]
+    holds = "positions" if _is_same_within(embedding, both.ravel()) else "more than token and position"
+    return replace(found, value=np.array([np.nan]), why=f"depth 0 of this model holds {holds} beside the token")
 
 
 def _is_same_within(rows: np.ndarray, groups: np.ndarray) -> bool:
@@ -370,24 +340,22 @@ def _is_same_within(rows: np.ndarray, groups: np.ndarray) -> bool:
 
 
 def _at_primary(
-    places: Sequence[Layer], primary: int, judgements: Mapping[tuple[str, str, str], Judgement], axis: AxisRead,
-    quantities: Quantities,
-) -> dict[str, Scalar]:  # fmt: skip
+    places: Sequence[Layer], primary: int, judgements: Mapping[tuple[str, str, str], Judgement],
+    axis: Mapping[str, Any],
+) -> dict[str, Estimates]:  # fmt: skip
     """The numbers at the primary place, and R² of the other sites at the same layer (in the residual stream, after it).
 
     Ridge bears no prefix, PC1 and the entropy of the exact posterior beside the model's do.
     """
-    first = next(iter(judgements.values())).target
-    found, at = {}, {}
+    first, found = next(iter(judgements.values())).target, {}
     for (treatment, reader, target), judged in judgements.items():
         prefix = ("bayes_" if target != first else "") + ("pc1_" if reader == "pc1" else "")
         end, r2 = ENDINGS[treatment], judged.r2
-        found |= {f"{prefix}r2{end}": r2, f"{prefix}correlation{end}": judged.correlation}
+        found |= {f"{prefix}r2{end}": r2.at([primary]), f"{prefix}correlation{end}": judged.correlation.at([primary])}
         if not prefix:
-            others = {f"{places[i].site}_r2{end}": i for i in at_same_layer(places, primary)}
-            found, at = found | dict.fromkeys(others, r2), at | others
-    found |= {"axis_cosine": axis.cosine, "selectivity": axis.selectivity, "stability": axis.stability}
-    return {name: quantities.scalar(name, of, at.get(name, primary)) for name, of in found.items()}
+            found |= {f"{places[i].site}_r2{end}": r2.at([i]) for i in at_same_layer(places, primary)}
+    columns = {"axis_cosine": "cosine", "selectivity": "selectivity", "stability": "stability"}
+    return found | {name: axis[column].at([primary]) for name, column in columns.items()}
 
 
 def _arrays(places: Sequence[Layer], found: Sequence[PlaceRead]) -> dict[str, np.ndarray]:

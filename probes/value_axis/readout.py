@@ -140,39 +140,29 @@ class PlaceRead:
 
 def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> PlaceRead:
     """Both axes under every treatment, in all half splits."""
-    found: dict[tuple[str, str], list[_Scores]] = {(t, axis): [] for t in splits for axis in AXES}
-    first = None
+    found: dict[tuple[str, str], list[np.ndarray]] = {(t, axis): [] for t in splits for axis in AXES}
+    void, first = dict.fromkeys(found, False), None
     for h, split in enumerate(splits[KEPT]):
         whole = HalfForm.of(rows, split.halving)
         first = whole if h == 0 else first
-        found[KEPT, "ridge"].append(_scores(whole, split, "ridge"))
-        found[KEPT, "pc1"].append(_scores(whole, split, "pc1"))
+        forms = {(KEPT, "ridge"): whole, (KEPT, "pc1"): whole}
         if WITHIN_TOKEN in splits:
-            within = splits[WITHIN_TOKEN][h]
-            along = rows.points[:, :0] if whole is None else whole.first
-            found[WITHIN_TOKEN, "ridge"].append(_scores(HalfForm.of(rows, within.halving), within, "ridge"))
-            alone = HalfForm.of(ScaledRows(along, None), within.halving)
-            found[WITHIN_TOKEN, "pc1"].append(_scores(alone, within, "pc1"))
-    read = {key: _together(scores) for key, scores in found.items()}
+            halving, along = splits[WITHIN_TOKEN][h].halving, rows.points[:, :0] if whole is None else whole.first
+            forms[WITHIN_TOKEN, "ridge"] = HalfForm.of(rows, halving)
+            forms[WITHIN_TOKEN, "pc1"] = HalfForm.of(ScaledRows(along, None), halving)
+        for (treatment, axis), form in forms.items():
+            mine = splits[treatment][h]
+            found[treatment, axis].append(_scores(form, mine, axis))
+            void[treatment, axis] |= form is None and mine.halving.is_usable
+    read = {key: Read(*np.stack(scores, axis=1), is_void=void[key]) for key, scores in found.items()}
     return _with_axes(read, first, splits[KEPT][0], rows)
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """One half split of a `Read`."""
-
-    r2: Float[np.ndarray, " label"]
-    correlation: Float[np.ndarray, " label"]
-    fit: Float[np.ndarray, " label"]
-    is_void: bool
-
-
-def _scores(form: HalfForm | None, split: Split, axis: str) -> _Scores:
+def _scores(form: HalfForm | None, split: Split, axis: str) -> Float[np.ndarray, "score label"]:
+    """R², correlation and expected R² of one half split."""
     if form is None:
-        nothing = np.full(sum(part.fitted.shape[1] for part in split.parts), np.nan)
-        return _Scores(nothing, nothing, nothing, split.halving.is_usable)
-    found = [_score(form, part, axis, split) for part in split.parts]
-    return _Scores(*(np.concatenate(x) for x in zip(*found, strict=True)), is_void=False)
+        return np.full((3, sum(part.fitted.shape[1] for part in split.parts)), np.nan)
+    return np.hstack([_score(form, part, axis, split) for part in split.parts])
 
 
 def _score(form: HalfForm, part: Part, axis: str, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -243,25 +233,18 @@ def _left_out(
     return np.array(error), of_none
 
 
-def _together(scores: Sequence[_Scores]) -> Read:
-    r2, correlation, fit = (np.array([getattr(s, name) for s in scores]) for name in ("r2", "correlation", "fit"))
-    return Read(r2, correlation, fit, any(s.is_void for s in scores))
-
-
 def _with_axes(
     read: Mapping[tuple[str, str], Read], form: HalfForm | None, split: Split, rows: ScaledRows
 ) -> PlaceRead:
-    """The axes of one form for the first label."""
     if form is None:
         return PlaceRead(read, {}, np.nan, 0.0, np.empty(0))
     true = split.parts[0]
-    axes, penalties = {}, {}
+    axes, penalty = {}, {}
     for axis in AXES:
-        found, _, penalty = _coefficients(form, axis, true, split)
+        found, _, penalty[axis] = _coefficients(form, axis, true, split)
         mine = found[:, 0]
         predicted = form.judged[:, : len(mine)] @ mine
         cosine = float(ratio(np.abs(mine[:1]), np.linalg.norm(mine)).item())
         axes[axis] = Axis(form.direction(mine, rows, split.halving), predicted, cosine)
-        penalties[axis] = float(penalty[0])
     squared = np.square(form.axes.singular)
-    return PlaceRead(read, axes, penalties["ridge"], float(squared.mean()), squared)
+    return PlaceRead(read, axes, float(penalty["ridge"][0]), float(squared.mean()), squared)

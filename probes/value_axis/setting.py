@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from interp.capture import Capture
 from interp.need import Need
@@ -45,27 +45,29 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
 
     Empty where no row of the capture is the last token of a text, as in a wind tunnel: its symbols are drawn.
     """
-    before, rows = base.rows_at(SURPRISAL.at), base.rows
-    if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
+    if not _are_texts(base):
         return {}
     known = finite(base, SURPRISAL).astype(np.float64)
-    of_prompt = np.full(1 + int(rows["prompt"].max()), known.mean())
-    of_prompt[before["prompt"]] = known
-    return {"surprisal of the last token": of_prompt[rows["prompt"]]}
+    return {"surprisal of the last token": _of_rows(base, known, known.mean())}
 
 
 def previous_of(base: Capture) -> dict[str, np.ndarray]:
     """The token before the last one of each text, and the one before that where it is known; empty of sequences."""
-    before, rows = base.rows_at(SURPRISAL.at), base.rows
-    if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
-        return {}
-    found = {}
-    for name, column in {"previous": "token", "second": "token_before"}.items():
-        if column in before:
-            of_prompt = np.full(1 + int(rows["prompt"].max()), -1)
-            of_prompt[before["prompt"]] = before[column]
-            found[name] = of_prompt[rows["prompt"]]
-    return found
+    before, names = base.rows_at(SURPRISAL.at), {"previous": "token", "second": "token_before"}
+    known = {name: before[column] for name, column in names.items() if column in before}
+    return {name: _of_rows(base, column, -1) for name, column in known.items()} if _are_texts(base) else {}
+
+
+def _are_texts(base: Capture) -> bool:
+    is_single = len(np.unique(base.rows["prompt"])) == base.rows.n_rows
+    return base.rows_at(SURPRISAL.at).n_rows > 0 and is_single
+
+
+def _of_rows(base: Capture, known: np.ndarray, otherwise: int | float) -> Shaped[np.ndarray, " row"]:
+    """What is known before the last token of some prompts, at the row of every prompt."""
+    of_prompt = np.full(1 + int(base.rows["prompt"].max()), otherwise)
+    of_prompt[base.rows_at(SURPRISAL.at)["prompt"]] = known
+    return of_prompt[base.rows["prompt"]]
 
 
 def labels_of(

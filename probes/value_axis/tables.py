@@ -11,7 +11,7 @@ from ..measures.cloud import Cloud
 from ..measures.halves import Halving
 from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
-from .judgement import AxisRead, Judgement
+from .judgement import Judgement
 from .quantities import QUANTITIES
 from .readout import Axis
 
@@ -21,7 +21,7 @@ BY_LAYER = (
     "give, and p over all layers and sites; `nuisances`: kept, or out with all that the last "
     "token determines. One place is primary and named beforehand; the others are exploratory."
 )
-AXES = (
+BY_AXIS = (
     "The ridge axis at every site and layer: |cos| with PC1, selectivity beside other random "
     "labellings, and |cos| between disjoint halves (mean, lowest, highest split) beside random "
     "directions of the same covariance. `penalty` is relative to the mean squared singular value."
@@ -41,16 +41,6 @@ def by_layer_table(places: Sequence[Layer], judgements: Mapping[tuple[str, str, 
         for (nuisances, axis, target), judged in judgements.items()
     ]  # fmt: skip
     return QUANTITIES.stacked(parts, BY_LAYER)
-
-
-def axes_table(places: Sequence[Layer], read: AxisRead) -> Table:
-    """One row for every place."""
-    columns = {
-        **layer_columns(places), "cosine": read.cosine, "selectivity": read.selectivity, "control_r2": read.control_r2,
-        "stability": read.stability, "stability_lowest": read.split_cosines.min(axis=1),
-        "stability_highest": read.split_cosines.max(axis=1), "penalty": read.penalty,
-    }  # fmt: skip
-    return QUANTITIES.table(columns, AXES)
 
 
 def held_out_table(pool: Cloud, halving: Halving, axis: Axis | None, capture: Capture) -> Table:

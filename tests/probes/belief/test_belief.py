@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.belief.clusters import Clusters, Gathered, gather, make_clusters
+from interp.probes.belief.clusters import Clusters, gather, make_clusters
 from interp.probes.belief.estimates import (
     baseline_estimate,
     score_estimates,
@@ -13,7 +13,7 @@ from interp.probes.belief.estimates import (
     subspace_estimates,
 )
 from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
-from interp.probes.belief.interchange import BASELINE, N_RANDOM, make_pairs, outcomes
+from interp.probes.belief.interchange import BASELINE, N_RANDOM, SUBSPACES, make_pairs, outcomes, turned_bits
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
 from interp.probes.belief.scores import MIXED_IN, Scores, output_distance, scores
@@ -597,9 +597,8 @@ def test_a_score_is_a_mean_over_rows_with_sequences_resampled():
 def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_group():
     states = np.zeros((3, 7), dtype=np.int64)
     clusters = Clusters(np.arange(7), states, np.zeros((4, 7), dtype=np.int64), 9, 2, "")
-    one = Gathered(np.array([0.5, 0.1, 0.2]), np.array([0.4, 0.5, 0.7, 0.6]))
-    none = Gathered(np.full(3, np.nan), np.full(4, np.nan))
-    found = silhouette_estimates([one, none], clusters, "n")
+    one = np.array([0.5, 0.1, 0.2, 0.4, 0.5, 0.7, 0.6])
+    found = silhouette_estimates(np.array([one, np.full(7, np.nan)]), clusters, "n")
     half = stats.t.ppf(0.975, 3) * np.sqrt(7**2 / (9 * 2 * 3) * 0.05)
     assert found.interval_at(0) == pytest.approx((0.5 - half, 0.5 + half)) and found.about_at(0) == {"n": 9}
     assert found.null[1:, 0] == pytest.approx([0.1025, 0.1975]) and found.p_at(0) == 1 / 3
@@ -612,9 +611,9 @@ def test_a_silhouette_without_some_sequences_is_that_of_the_others():
     pool, _ = setting_of(rng.standard_normal((n * per, 5)), rng.dirichlet(np.ones(3), n * per), n_scored=per)
     states = rng.integers(-1, 3, n * per)
     clusters = make_clusters(pool, states, 19, rng)
-    found = gather(pool.points[0], clusters)
-    assert clusters.n_deleted > 1 and len(found.without) == clusters.n_units // clusters.n_deleted
-    for group, without in zip(clusters.without, found.without, strict=True):
+    found = gather(pool.points[0], clusters)[len(clusters.states) :]
+    assert clusters.n_deleted > 1 and len(found) == clusters.n_units // clusters.n_deleted
+    for group, without in zip(clusters.without, found, strict=True):
         gone = np.unique(pool.units[(group < 0) & (states >= 0)])
         assert len(gone) == clusters.n_deleted
         left = ~np.isin(pool.units, gone) & (states >= 0)
@@ -694,12 +693,15 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     under["interchange at 2: all"] = under["interchange at 2: encoding"]
     for i in range(19):
         under[f"interchange at 2: random {i}"] = {"donor_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": own}
-    found = {s.subspace: s for s in outcomes(under, pairs, units, units)}
-    assert found["encoding"].by_unit == pytest.approx([1.5] * 4)
-    assert found["readout"].by_unit == pytest.approx([0.25, 1.25, 2.25, 3.25])
-    assert found["principal"].by_unit == pytest.approx([0.0] * 4), "nearer to both alike is no redirection"
-    assert found["encoding"].random == pytest.approx(0.05 * np.arange(19))
-    assert found["encoding"].redirected(20).p == 1 / 20, "1.5 bits, and no random subspace above .9"
+    code = np.repeat(np.arange(4), 2)
+    bits = {name: turned_bits(under[BASELINE], under[f"interchange at 2: {name}"], code) for name in SUBSPACES}
+    assert bits["encoding"] == pytest.approx([1.5] * 4)
+    assert bits["readout"] == pytest.approx([0.25, 1.25, 2.25, 3.25])
+    assert bits["principal"] == pytest.approx([0.0] * 4), "nearer to both alike is no redirection"
+    pool, _ = setting_of(np.random.default_rng(0).standard_normal((8, 3)), np.eye(2)[np.arange(8) % 2], n_scored=2)
+    found = outcomes(under, pairs, pool, 20)[2, "encoding"]["redirected_bits"]
+    assert found.value[0] == 1.5 and found.p[0] == 1 / 20, "no random subspace is above .9"
+    assert found.null[0, 0] == pytest.approx(0.05 * np.arange(19).mean())
 
 
 FIVES = [w for w in belief_trials().simulations if w.name.startswith("five")]

@@ -77,7 +77,7 @@ def test_silhouettes_are_averaged_over_the_rows_that_have_a_state():
     found = gather(points, replace(clusters, reason=""))
     # (b − a) / max(a, b) with a to the own state and b to the other one
     by_row = [1 - 1 / 5, 1 - 1 / 4, 1 - 2 / 3.5, 1 - 2 / 5.5]
-    assert found.values[0] == pytest.approx(np.mean(by_row)) and len(found.values) == 8
+    assert found[0] == pytest.approx(np.mean(by_row))
     # a row alone in its state has 0
     by_left_out = [
         [0, 1 - 2 / 3, 1 - 2 / 5],
@@ -86,7 +86,7 @@ def test_silhouettes_are_averaged_over_the_rows_that_have_a_state():
         [1 - 1 / 4, 1 - 1 / 3, 0],
     ]
     assert clusters.n_units == 4 and clusters.n_deleted == 1
-    np.testing.assert_allclose(found.without, np.mean(by_left_out, axis=1))
+    np.testing.assert_allclose(found[8:], np.mean(by_left_out, axis=1))
 
 
 def test_where_no_state_is_most_likely_alone_nothing_is_left_out():
@@ -95,7 +95,7 @@ def test_where_no_state_is_most_likely_alone_nothing_is_left_out():
     assert clusters.reason == "fewer than two states are ever the most likely one alone"
     assert clusters.n_units == 0 and clusters.without.shape == (0, 24)
     found = gather(points, clusters)
-    assert np.isnan(found.values).all() and len(found.values) == 8 and len(found.without) == 0
+    assert np.isnan(found).all() and len(found) == 8
 
 
 def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole():

@@ -2,25 +2,26 @@
 
 import numpy as np
 import pytest
-from interp.probes.manifold.collapse import Pool, fifth_of, third_of
+from interp.probes.manifold.collapse import Pool, Spectra, fifth_of, third_of
 from interp.probes.manifold.cross_projection import cross_projection, plane_shares
 
 
-def pool_of(seed, n=150):
+def pool_of(seed, n=150, per_fifth=8):
     rng = np.random.default_rng(seed)
     labels = np.array(["algebra", "botany", "code"])[np.arange(n) % 3]
-    return Pool(labels, fifth_of(rng.uniform(0, 8, n)), third_of(rng.integers(5, 30, n)), np.arange(n), rng.random(n))
+    fifths, thirds = fifth_of(rng.uniform(0, 8, n)), third_of(rng.integers(5, 30, n))
+    return Pool(labels, fifths, thirds, np.arange(n), rng.random(n), per_fifth)
 
 
 def found_in(rows, pool, seed=0, n_permutations=49):
-    return cross_projection(rows, pool, "centred", 8, n_permutations, np.random.default_rng(seed))
+    return cross_projection(pool, Spectra(rows, "centred"), n_permutations, np.random.default_rng(seed))
 
 
 def test_shares_equal_explicit_projections():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((40, 9)) * np.linspace(1, 4, 9)
     sets, first = np.arange(40).reshape(2, 20), np.arange(20) % 2 == 0
-    found = plane_shares(rows @ rows.T, sets, first[None]).shares
+    found = plane_shares(rows @ rows.T, sets, first[None])
     for a, plane_of in enumerate(sets):
         x = rows[plane_of[first]]
         plane = np.linalg.svd(x - x.mean(axis=0))[2][:2]
@@ -56,10 +57,10 @@ def test_equal_rows_give_a_note():
 
 
 def test_sets_take_the_first_and_last_of_every_domain_and_fifth_by_priority():
-    pool = pool_of(3)
+    pool = pool_of(3, per_fifth=4)
     labels = pool.exchanged(np.random.default_rng(0))
-    sets = pool.sets(labels, pool.quota(4))
-    assert sets.quota.tolist() == [4] * 5
+    sets = pool.sets(labels)
+    assert pool.quota.tolist() == [4] * 5
     mixed = []
     for d, domain in enumerate(pool.domains):
         members = []
@@ -69,8 +70,8 @@ def test_sets_take_the_first_and_last_of_every_domain_and_fifth_by_priority():
             members += mine[:4]
             # 4 = 1 + 1 + 2, the two from another domain in each fifth
             mixed += mine[-(2 if (d - fifth) % 3 == 0 else 1) :]
-        assert sets.members[domain].tolist() == members
-    assert sorted(sets.members["mixed"].tolist()) == sorted(mixed)
+        assert sets[1 + d].tolist() == members
+    assert sorted(sets[0].tolist()) == sorted(mixed)
 
 
 def test_p_counts_the_exchanges_that_share_as_little():

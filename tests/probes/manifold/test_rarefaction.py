@@ -11,7 +11,7 @@ FIFTHS = np.concatenate([np.arange(40) % 5, np.arange(80) % 5])
 
 def pool():
     rng = np.random.default_rng(0)
-    return Pool(LABELS, FIFTHS, np.zeros(120, dtype=np.int64), np.arange(120), rng.random(120))
+    return Pool(LABELS, FIFTHS, np.zeros(120, dtype=np.int64), np.arange(120), rng.random(120), 15)
 
 
 def test_every_beginning_holds_its_share_of_every_cell():
@@ -48,7 +48,7 @@ def test_orders_hold_the_prompts_of_their_set_spread_over_fifths_and_domains():
 def test_rows_run_to_the_poorest_domain_and_hold_shares_of_subsets():
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((120, 6)) * [4, 2, 1, 1, 1, 0.5]
-    table = rarefaction_table(pool(), Spectra(rows, "centred"), "centred", 8, np.random.default_rng(4))
+    table = rarefaction_table(pool(), Spectra(rows, "centred"), 8, np.random.default_rng(4))
     sizes = [n for n in SIZES if n <= 40]
     assert table["set"].tolist() == [s for s in (MIXED, "algebra", "botany", NOISE) for _ in sizes]
     assert table["n"].tolist() == sizes * 4

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from interp.probes.manifold.collapse import without_each_unit
 from interp.probes.manifold.quantities import QUANTITIES
 from interp.probes.manifold.robustness import (
     dropped_estimates,
     dropped_table,
     influence,
     stability_estimates,
-    without_each_unit,
     without_loudest,
 )
 from interp.probes.measures.cloud import Cloud
@@ -48,7 +48,7 @@ def test_a_plane_made_by_two_loud_columns_is_gone_without_them():
 def test_noise_without_its_loudest_columns_lies_in_the_band_at_the_nominal_rate():
     outside = 0
     for seed in range(100):
-        left = without_loudest(cloud_of(noise(40, 12, seed=seed)), 3)
+        left, _ = without_loudest(cloud_of(noise(40, 12, seed=seed)), 3)
         scalar = said("pc1_plus_pc2_share", dropped_estimates(left, "centred", seed)["pc1_plus_pc2_share"])
         outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
     assert outside <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
@@ -56,7 +56,7 @@ def test_noise_without_its_loudest_columns_lies_in_the_band_at_the_nominal_rate(
 
 def test_dropped_statistics_equal_those_of_what_stays():
     values = noise() * np.r_[np.ones(9), np.full(3, 9.0)]
-    left = without_loudest(cloud_of(values), 3)
+    left, _ = without_loudest(cloud_of(values), 3)
     found = dropped_estimates(left, "centred", 0)
     eigen = np.linalg.eigvalsh(np.cov(values[0][:, :9].T))
     assert found["pc1_plus_pc2_share"].value[0] == pytest.approx(eigen[-2:].sum() / eigen.sum())
@@ -129,9 +129,9 @@ def test_equal_rows_and_too_few_prompts_give_reasons():
 
 def test_the_share_that_goes_with_the_loudest_is_of_their_own_layer():
     rows = np.random.default_rng(7).standard_normal((2, 40, 5)) * np.array([[5, 1, 1, 3, 1], [1, 1, 4, 1, 2]])[:, None]
-    left = without_loudest(cloud_of(rows), 2)
+    left, share = without_loudest(cloud_of(rows), 2)
     variance = rows.var(axis=1)
     gone = [variance[0, [0, 3]].sum(), variance[1, [2, 4]].sum()]
-    np.testing.assert_allclose(left.variance_share, gone / variance.sum(axis=1), rtol=1e-6)
-    np.testing.assert_allclose(left.cloud.points[1], rows[1][:, [0, 1, 3]], rtol=1e-6)
+    np.testing.assert_allclose(share, gone / variance.sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(left.points[1], rows[1][:, [0, 1, 3]], rtol=1e-6)
     assert without_loudest(cloud_of(rows), 4) is None and without_loudest(cloud_of(rows), 3) is not None

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.qk_alignment.item_findings import _scalars, _table
-from interp.probes.qk_alignment.item_null import compare_with_relabelled
+from interp.probes.qk_alignment.item_findings import _scalars, _table, compare_with_relabelled
 from interp.probes.qk_alignment.items import attention_over_items, comparable_rows, outcome_positions
 
 from interp.information import kl_bits

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.qk_alignment.binding import BoundKeys, measure_binding
-from interp.probes.qk_alignment.item_null import compare_with_relabelled
+from interp.probes.qk_alignment.item_findings import compare_with_relabelled, item_findings
 from interp.probes.qk_alignment.items import attention_over_items
 from interp.probes.qk_alignment.probe import QKAlignment
 
@@ -200,6 +200,4 @@ def test_elimination_alone_has_no_comparable_row(tunnel):
 
 
 def item_note(capture):
-    from interp.probes.qk_alignment.item_findings import item_findings
-
     return " ".join(item_findings(capture, (9, 9), np.random.default_rng(0)).notes)

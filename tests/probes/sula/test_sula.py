@@ -327,7 +327,7 @@ def test_axes_are_judged_by_other_clusters_in_twenty_halvings(cluster):
     assert len(halved.judged) == 20 and 0 < halved.judged.mean() < 1
     for judged, along in zip(halved.judged, halved.coordinates, strict=True):
         assert not set(cluster[judged]) & set(cluster[~judged])
-        np.testing.assert_allclose(along, fit_axes(points, answers, ~judged).coordinates)
+        np.testing.assert_allclose(along, fit_axes(points, answers, ~judged)[1])
     unread = replace(halved, coordinates=np.where(halved.judged[:, None, None], halved.coordinates, 9.0))
     everywhere, draws = np.ones(60, dtype=bool), np.random.default_rng
     one, other = (movement_of_halves(each, answers, everywhere, 19, draws(2)) for each in (halved, unread))
@@ -372,8 +372,8 @@ def test_axes_are_fitted_on_the_fitting_rows_alone():
     fitting = np.arange(len(answers)) % 2 == 0
     spoilt = np.where(fitting[:, None], points, 1e6)
     one, other = (fit_axes(x, answers, fitting) for x in (points, spoilt))
-    np.testing.assert_array_equal(one.directions, other.directions)
-    scores = one.coordinates[:, :, fitting]
+    np.testing.assert_array_equal(one[0], other[0])
+    scores = one[1][:, :, fitting]
     np.testing.assert_allclose(scores.std(axis=-1), 1)
     np.testing.assert_allclose(scores.mean(axis=-1), 0, atol=1e-12)
 
@@ -402,10 +402,10 @@ def test_axes_are_the_first_principal_one_and_ridge_with_the_penalty_of_left_out
     expected = np.array([np.linalg.svd(x - x.mean(axis=0))[2][0], ridge(slice(None), min(PENALTIES, key=left_out))])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     expected *= np.sign(expected @ (x - x.mean(axis=0)).T @ (y - y.mean()))[:, None]
-    found = fit_axes(rows[None], answers, fitting)
-    np.testing.assert_allclose(found.directions[:, 0], expected, atol=1e-9)
+    directions, coordinates = fit_axes(rows[None], answers, fitting)
+    np.testing.assert_allclose(directions[:, 0], expected, atol=1e-9)
     along = (rows - x.mean(axis=0)) @ expected.T
-    np.testing.assert_allclose(found.coordinates[:, 0], (along / along[fitting].std(axis=0)).T, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(coordinates[:, 0], (along / along[fitting].std(axis=0)).T, rtol=1e-9, atol=1e-9)
 
 
 def test_a_common_trend_of_sequences_is_found():
@@ -583,8 +583,7 @@ def test_a_silent_layer_lies_at_zero():
     points = np.random.default_rng(10).standard_normal((2, 12, 4))
     points[0] = 3.0
     answers = pairs(12, seed=11)
-    axes = fit_axes(points, answers, np.arange(12) < 6)
-    coordinates = axes.coordinates
+    _, coordinates = fit_axes(points, answers, np.arange(12) < 6)
     assert not coordinates[:, 0].any() and np.isfinite(coordinates).all()
     np.testing.assert_allclose(coordinates[:, 1, :6].std(axis=1), 1)
     np.testing.assert_allclose(coordinates[:, 1, :6].mean(axis=1), 0, atol=1e-12)

@@ -414,7 +414,7 @@ def made_judgement(treatment=KEPT, reason=""):
     r2 = np.array([0.7, 0.3, 0.1, 0.1, -0.2, 0.4]) + 0.05 * rng.standard_normal((10, 6))
     nothing = np.full((10, 6), np.nan)
     reads = [Read(r2, np.sqrt(r2.clip(0.01)), r2, False), Read(nothing, nothing, nothing, True)]
-    return Judgement("ridge", "next_entropy_bits", treatment, labels, reads, COUNTED, reason), r2
+    return Judgement("next_entropy_bits", treatment, labels, reads, COUNTED, reason), r2
 
 
 def said(name, found):

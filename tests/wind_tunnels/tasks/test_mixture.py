@@ -115,15 +115,15 @@ def collapse(mixture: Mixture, seed: int) -> Collapse:
     drawn = mixture.sample(rng, 500)
     rows, at = np.arange(500), rng.integers(len(drawn.scored), size=500)
     entropy = drawn.columns["bayes_entropy_bits"][rows, at]
-    pool = Pool(drawn.domain, fifth_of(entropy), np.zeros(500, dtype=int), rows, rng.random(500))
-    assert pool.counts().min() >= 3  # both domains take part in every fifth of the entropy
-    return domain_collapse(pool, Spectra(drawn.posterior[rows, at], "centred"), 15, 60, rng)
+    pool = Pool(drawn.domain, fifth_of(entropy), np.zeros(500, dtype=int), rows, rng.random(500), 15)
+    assert pool.counts.min() >= 3  # both domains take part in every fifth of the entropy
+    return domain_collapse(pool, Spectra(drawn.posterior[rows, at], "centred"), 60, rng)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_different_geometry_collapses_into_regression_and_spreads_into_the_coin(seed):
     found = collapse(Mixture("different"), seed)
-    assert found.sets.domains == ["coin", "regression"]
+    assert found.pool.domains == ["coin", "regression"]
     (coin, _), (regression, ratio) = found.changes
     assert regression > 0.1 and ratio < 0 and found.p[1, 0] == pytest.approx(1 / 61)
     assert coin < 0 and found.p[0, 0] > 0.5
