@@ -63,7 +63,7 @@ from .interchange import (
     swaps,
 )
 from .quantities import QUANTITIES
-from .readout import N_CONTROLS, Reading, Setting, make_setting, read_belief
+from .readout import N_CONTROLS, Reading, Setting, beyond_token, make_setting, read_belief
 from .scores import MIXED_IN, output_distance, scores
 from .tables import by_layer_table, components_table, decoded_table
 from .target import ExactBelief
@@ -101,13 +101,17 @@ class Belief(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
-            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s; the last token "
-            "and position alone explain {token_r2}.",
+            "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
             limit="A model that was trained to predict it, as wind tunnels are, is expected to hold it in the last "
             "layer; the figure over depth shows the layers before. The output itself can be exact even if a linear "
             "readout is not. Decodable does not mean used.",
             target="the exact Bayesian posterior",
+            rest=" The last token and position alone explain {token_r2}; of what these two leave, a second readout "
+            "explains {r2_beyond_token}.",
+            open=" Whether that is more than the last token and position explain cannot be told: these two alone "
+            "explain {token_r2}, and of what they leave, a second readout explains {r2_beyond_token} (interval "
+            "{interval[r2_beyond_token]}).",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False
@@ -194,6 +198,9 @@ class Belief(Probe):
         by_place = {name: replace(of, about={**counted.everywhere, **of.about}) for name, of in by_place.items()}
         alone = {"position_r2": baseline_estimate(setting.position, setting)}
         alone["token_r2"] = baseline_estimate(setting.token, setting)
+        left = f"position and the last token predict {belief.slots['belief']} exactly"
+        left = left if belief.rank else still(belief)
+        alone["r2_beyond_token"] = share_estimates([beyond_token(places[primary].points, setting)], setting, left)
         if self.target is None:
             alone["output_tvd"] = self._output(base, setting)
         alone = {name: replace(of, about=counted.about()) for name, of in alone.items()}

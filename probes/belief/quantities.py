@@ -3,6 +3,9 @@
 Slots: `{belief}` and `{beliefs}`, the exact one or the column in its place; `{unit}`, what is resampled.
 """
 
+from typing import Any
+
+from interp.findings import Control
 from interp.statistics.quantities import Asks, Quantities, Quantity
 from interp.table import LABEL
 
@@ -14,11 +17,12 @@ _STILL = "no resample differs"
 _BASELINE = "a baseline for r2; the mean, fitted on other rows, has 0"
 _PERMUTED = "{beliefs} permuted between {unit}s, predictions kept"
 _PLACES = "layers and sites"
+_BEYOND = "r2_beyond_token"
 
 
-def _r2(meaning: str, is_headline: bool = False) -> Quantity:
+def _r2(meaning: str, **marks: Any) -> Quantity:
     null = "refitted after permuting {belief} between {unit}s"
-    return Quantity("fraction", meaning, null, _R2_METHOD, _STILL, p_over=_PLACES, is_headline=is_headline)
+    return Quantity("fraction", meaning, null, _R2_METHOD, _STILL, p_over=_PLACES, **marks)
 
 
 def _score(unit: str, meaning: str, asks: Asks, is_headline: bool = False) -> Quantity:
@@ -44,7 +48,8 @@ _R2 = {
 }
 QUANTITIES = Quantities(
     {
-        **{name: _r2(meaning, is_headline=True) for name, meaning in _R2.items()},
+        "r2": _r2(_R2["r2"], is_headline=True, controls=(Control("beyond the last token and position", _BEYOND),)),
+        "r2_beyond_position": _r2(_R2["r2_beyond_position"], is_headline=True),
         "selectivity": Quantity(
             "fraction",
             "R² of {belief} minus that of control tasks, in which each token at each position has another row's value, "
@@ -87,6 +92,12 @@ QUANTITIES = Quantities(
             "fraction",
             "Share of the variance of {belief} that {positions} alone predict: what a readout reaches from the last "
             "token, without those before it.", _BASELINE, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing",
+        ),
+        _BEYOND: Quantity(
+            "fraction",
+            "Share of the variance of {belief} that a linear readout predicts in held-out {unit}s beyond position and "
+            "the last token, which are removed from both.",
+            "refitted after permuting {belief} between {unit}s", _R2_METHOD, _STILL,
         ),
         "output_tvd": _score(
             "fraction",
