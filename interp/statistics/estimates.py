@@ -153,6 +153,10 @@ class Estimates:
         """Compared with a null that is known, with the p that is known."""
         return replace(self, null=self._where_defined(null), p=p)
 
+    def told(self, **words: Any) -> "Estimates":
+        """The same with these words too."""
+        return replace(self, words={**self.words, **words})
+
     def _where_defined(self, null: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(self.value), np.nan, null)
 
