@@ -35,10 +35,12 @@ from .depth_trend import MIN_DEPTHS, depth_trend, falling_share
 from .experts import ROUTED, experts
 from .posterior import posterior_divergence
 from .quantities import BLOCKS, QUANTITIES, QUIET
-from .updates import FinalShares, Sizes, final_shares, loudest_dimension, sizes
+from .updates import FinalShares, final_shares, loudest_dimension, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
+
+Rows = Float[np.ndarray, "layer row"]
 
 _SITES = ("resid", "attn_out", "mlp_out", "attn_logit", "mlp_logit", "lens_entropy", "lens_kl")
 
@@ -108,8 +110,8 @@ class Components(Probe):
         curves = {name: captured[name][..., 0].astype(np.float64) for name in ("lens_entropy", "lens_kl")}
         null = {}
         if drawn.posterior is not None and drawn[DECODED].shape[-1]:
-            divergence = posterior_divergence(drawn, DECODED, self.n_permutations, self.seed)
-            curves["posterior_kl"], null["posterior_kl"] = divergence.kl_bits, divergence.exchanged
+            both = posterior_divergence(drawn, DECODED, self.n_permutations, self.seed)
+            curves["posterior_kl"], null["posterior_kl"] = both
         by_depth = _by_depth(curves, null, units)
         found = _summed_shares(shares, units, "") | _summed_shares(quiet, units, QUIET)
         found |= {site: _mean(of.sum(axis=0, keepdims=True), units) for site, of in rows.items()}
@@ -146,7 +148,7 @@ class Components(Probe):
             "the output head does.",
             "Attribution holds the scale of the final norm at its value, and leaves out biases and any soft-cap.",
         ]
-        least = _least_p(shares)
+        least = shares.least_p
         if least > ALPHA:
             notes.append(
                 f"Shares of the final residual stream: {len(shares.share)} updates have too few patterns of sign for "
@@ -179,17 +181,12 @@ def _mean(rows: Float[np.ndarray, "place row"], units: Units) -> Estimates:
     return units.estimates(units.means(rows))
 
 
-def _least_p(shares: FinalShares) -> float:
-    """All signs alike, of all patterns."""
-    return 0.5 ** (len(shares.share) - 1)
-
-
 def _summed_shares(shares: FinalShares, units: Units, ending: str) -> dict[str, Estimates]:
     """What all attention, and all feed-forward, has written of the final stream, compared with random signs."""
     found = {}
     for block, parts in shares.blocks.items():
         mine, drawn = _mean(shares.share[parts].sum(axis=0, keepdims=True), units), shares.flipped[:, parts].sum(axis=1)
-        about = {**mine.about, "underpowered": mine.about["underpowered"] or _least_p(shares) > ALPHA}
+        about = {**mine.about, "underpowered": mine.about["underpowered"] or shares.least_p > ALPHA}
         p = largest_deviation_p(mine.value, drawn[:, None])
         name = f"{BLOCKS[block].replace('-', '_')}_share{ending}"
         why = "the final residual stream is zero" if np.isnan(mine.value[0]) else ""
@@ -204,20 +201,14 @@ def _trend(curves: Float[np.ndarray, "depth row"], units: Units) -> Estimates:
 
 
 def _by_layer(
-    size: Sizes, shares: FinalShares, logits: Mapping[str, Float[np.ndarray, "layer row"]], units: Units
+    sizes: Mapping[str, Rows], shares: FinalShares, logits: Mapping[str, Rows], units: Units
 ) -> dict[str, np.ndarray | Estimates]:
-    attention, feed_forward = size.relative()
-    rows = {
-        "attn_norm": size.attention, "mlp_norm": size.feed_forward, "stream_norm": size.stream,
-        "attn_relative": attention, "mlp_relative": feed_forward,
-        "attn_size_share": size.attention_share, "attn_mlp_cosine": size.cosine,
-        **{f"{block}_final_share": shares.share[parts] for block, parts in shares.blocks.items()}, **logits,
-    }  # fmt: skip
-    columns = {name: _mean(of, units) for name, of in rows.items()}
-    for block, parts in shares.blocks.items():
-        name = f"{block}_final_share"
-        columns[name] = columns[name].exchanged(shares.flipped[:, parts], asks="nothing")
-    return {"layer": np.arange(len(attention)), **columns}
+    final = {
+        f"{block}_final_share": _mean(shares.share[parts], units).exchanged(shares.flipped[:, parts], asks="nothing")
+        for block, parts in shares.blocks.items()
+    }
+    before, after = ({name: _mean(of, units) for name, of in rows.items()} for rows in (sizes, logits))
+    return {"layer": np.arange(len(logits["attn_logit"])), **before, **final, **after}
 
 
 def _by_depth(
