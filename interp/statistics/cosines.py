@@ -52,20 +52,17 @@ def cosine_measures(
     vectors -= vectors.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
     if absent is not None:
         np.copyto(vectors, 0.0, where=absent)
-    measured = np.concatenate([_mean_cosines(products, size), mean_cosines(vectors, size)], axis=-1)
+    centred = vectors @ np.swapaxes(vectors, -1, -2)
+    measured = np.concatenate([_mean_cosines(x, size) for x in (products, centred)], axis=-1)
     measured[..., 2:] = np.where(n_present[..., 0] >= 3, measured[..., 2:], np.nan)
     return measured
 
 
-def mean_cosines(
-    vectors: Float[np.ndarray, "*batch vector feature"], size: Float[np.ndarray, "*batch 1"]
-) -> Float[np.ndarray, "*batch 2"]:
-    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair."""
-    return _mean_cosines(vectors @ np.swapaxes(vectors, -1, -2), size)
-
-
 def _mean_cosines(products: Float[np.ndarray, "*batch vector other"], size: np.ndarray) -> np.ndarray:
-    """`mean_cosines` from all inner products, which are overwritten."""
+    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair.
+
+    From all inner products, which are overwritten.
+    """
     length = np.sqrt(_diagonal(products))
     alive = length > _DEAD * size
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=alive)

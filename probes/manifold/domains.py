@@ -61,7 +61,7 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Part:
     if refusal:
         return Part(notes=(f"No domain comparison: {refusal}.",))
     whole, is_one_each = cloud, cloud.one_row_each
-    cloud = cloud.one_of_each(np.random.default_rng([settings.seed, 5]))
+    cloud = cloud.one_of_each(cloud.prompts, np.random.default_rng([settings.seed, 5]))
     pool, kept, left_out = _taking_part(cloud, np.random.default_rng(settings.seed))
     if not _is_enough(pool, settings):
         reason = (
@@ -96,7 +96,7 @@ def within_token(cloud: Cloud, layer: int, settings: Settings) -> dict[str, Scal
     """
     if _refusal(cloud):
         return {}
-    cloud = cloud.one_of_each(np.random.default_rng([settings.seed, 5]))
+    cloud = cloud.one_of_each(cloud.prompts, np.random.default_rng([settings.seed, 5]))
     cloud = cloud.where(recurs(cloud.rows["token"]))
     pool, kept, _ = _taking_part(cloud, np.random.default_rng(settings.seed))
     if not _is_enough(pool, settings):
