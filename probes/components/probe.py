@@ -3,7 +3,7 @@
 Layer by layer: lengths of the two updates, their shares of the final stream (measures.updates), and what each adds to
 the logit of the predicted token (direct attribution, interp.reading.lens). Depth by depth: entropy of what the residual
 stream decodes to, its KL from the final prediction and, on wind tunnels, from the exact posterior, with the trend in
-depth (measures.depth_trend): the residual stream as a store of belief that is refined. Where a model computes both
+depth: the residual stream as a store of belief that is refined. Where a model computes both
 blocks from the same stream, neither comes after the other. Of a mixture of experts it can also ask whether they divide
 domains (`experts`).
 
@@ -23,6 +23,7 @@ from interp.findings import ALPHA, Findings
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout, Sentences
 from interp.reductions import NarrowRows
+from interp.statistics.correlation import unit_ranks
 from interp.statistics.cosines import largest_deviation_p
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
@@ -31,7 +32,6 @@ from interp.statistics.units import Units
 
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
-from .depth_trend import MIN_DEPTHS, depth_trend, falling_share
 from .experts import ROUTED, experts
 from .posterior import posterior_divergence
 from .quantities import BLOCKS, QUANTITIES, QUIET
@@ -194,8 +194,19 @@ def _summed_shares(shares: FinalShares, units: Units, ending: str) -> dict[str, 
     return found
 
 
+def depth_trend(curves: Float[np.ndarray, "depth row"]) -> Float[np.ndarray, " row"]:
+    """Spearman's ρ between depth and every row: −1 where it falls at every step; a flat one counts as 0."""
+    return unit_ranks(curves.T) @ unit_ranks(np.arange(len(curves))[None])[0]
+
+
+def falling_share(curves: Float[np.ndarray, "depth row"]) -> Float[np.ndarray, "depth row"]:
+    """1 where a row is lower than at the depth before, else 0; NaN at depth 0."""
+    return np.vstack([np.full(curves[:1].shape, np.nan), np.diff(curves, axis=0) < 0])
+
+
 def _trend(curves: Float[np.ndarray, "depth row"], units: Units) -> Estimates:
-    if len(curves) < MIN_DEPTHS:
+    """The mean over rows; over two depths every curve has one of −1 or 1. Why it has no p: `measures.depth_curve`."""
+    if len(curves) < 3:
         return Estimates.undefined(f"undefined (a trend over {len(curves)} depths)")
     return _mean(depth_trend(curves)[None], units)
 

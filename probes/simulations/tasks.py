@@ -101,15 +101,15 @@ def sula() -> Trials:
               nothing("slope", *_MOVES))
         for name, like in kinds.items()
     ]  # fmt: skip
-    shifted = _Problems(copies=5, first_differs=3.0)
-    alone = "prompts without evidence alone look different"
+    alone, shifted = "prompts without evidence alone look different", _Problems(copies=5, first_differs=3.0)
     simulations.append(Simulation("sula", alone, partial(_reader, shifted), _MOVES, _MOVES, (), "150 problems", small,
                                   nothing("entropy_movement_within")))  # fmt: skip
     moved = tuple(f"ρ = {_rho_of_values(float(k)):.2f}" for k in (1, 2, 3))
-    for name, copies in (("values move with the amount", 1), ("values of near-copies move with the amount", 5)):
-        make = partial(_reader, _Problems(copies=copies, moves=True))
-        truth = nothing(*_MOVES[:2])
-        simulations.append(Simulation("sula", name, make, _MOVES[:2], (), moved, "150 problems", small, truth))
+    simulations += [
+        Simulation("sula", name, partial(_reader, _Problems(copies=copies, moves=True)), _MOVES[:2], (), moved,
+              "150 problems", small, nothing(*_MOVES[:2]))
+        for name, copies in (("values move with the amount", 1), ("values of near-copies move with the amount", 5))
+    ]  # fmt: skip
     why = "the network predicts the exact posterior"
     return Trials(tuple(simulations), (Known("tunnel:bijection-gpt-neox", "skill", ("above",), why),))
 

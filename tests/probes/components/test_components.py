@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.components.depth_trend import depth_trend, falling_share
 from interp.probes.components.posterior import posterior_divergence
-from interp.probes.components.probe import DECODED, Components
+from interp.probes.components.probe import DECODED, Components, depth_trend, falling_share
 from interp.probes.components.updates import final_shares, sizes
 from scipy import stats
 
