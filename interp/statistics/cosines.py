@@ -13,16 +13,15 @@ A mean over sets is compared with draws of the same shape: k draws have the mean
 over m independent random sets falls within μ ± t(k − 1) s √(1/m + 1/k) in 95 of 100 cases.
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
 
-from interp.findings import Null
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import maximum_statistic_p, t_quantile
+from interp.statistics.ratio import ratio
 
 MEASURES = ("abs", "signed", "abs_centred", "signed_centred")
 """The four measures, in the order of the last axis of every array of them."""
@@ -53,20 +52,17 @@ def cosine_measures(
     vectors -= vectors.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
     if absent is not None:
         np.copyto(vectors, 0.0, where=absent)
-    measured = np.concatenate([_mean_cosines(products, size), mean_cosines(vectors, size)], axis=-1)
+    centred = vectors @ np.swapaxes(vectors, -1, -2)
+    measured = np.concatenate([_mean_cosines(x, size) for x in (products, centred)], axis=-1)
     measured[..., 2:] = np.where(n_present[..., 0] >= 3, measured[..., 2:], np.nan)
     return measured
 
 
-def mean_cosines(
-    vectors: Float[np.ndarray, "*batch vector feature"], size: Float[np.ndarray, "*batch 1"]
-) -> Float[np.ndarray, "*batch 2"]:
-    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair."""
-    return _mean_cosines(vectors @ np.swapaxes(vectors, -1, -2), size)
-
-
 def _mean_cosines(products: Float[np.ndarray, "*batch vector other"], size: np.ndarray) -> np.ndarray:
-    """`mean_cosines` from all inner products, which are overwritten."""
+    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair.
+
+    From all inner products, which are overwritten.
+    """
     length = np.sqrt(_diagonal(products))
     alive = length > _DEAD * size
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=alive)
@@ -117,13 +113,6 @@ def random_rotations(n_features: int, n: int, rng: np.random.Generator) -> Float
     return q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :]
 
 
-class Comparison(NamedTuple):
-    """A null with its band, and the two-sided p of a value against it."""
-
-    null: Null
-    p: float
-
-
 @dataclass(frozen=True)
 class Reference:
     """Draws of a statistic of one random set, and how a mean over independent sets is compared with them."""
@@ -131,27 +120,16 @@ class Reference:
     name: str
     draws: Float[np.ndarray, " draw"]
 
-    def compare(self, value: float, n_averaged: int, n_tests: int = 1) -> Comparison:
-        """The null of a mean over `n_averaged` sets, and its p, corrected for `n_tests` independent tests.
+    def compared(self, found: Estimates, n_averaged: int) -> Estimates:
+        """Every place compared, each a mean over `n_averaged` sets; p corrected for as many tests as places.
 
         The correction is Šidák's, 1 − (1 − p)ⁿ, exact for independent tests.
         """
-        k = len(self.draws)
-        mean = float(self.draws.mean())
+        k, mean = len(self.draws), self.draws.mean()
         error = float(self.draws.std(ddof=1)) * (1 / n_averaged + 1 / k) ** 0.5
-        half = t_quantile(k) * error
-        null = Null(self.name, mean, (mean - half, mean + half))
-        if not np.isfinite(value) or error == 0:
-            return Comparison(null, float("nan"))
-        single = min(1.0, max(SMALLEST_P, 2 * float(special.stdtr(k - 1, -abs(value - mean) / error))))
-        return Comparison(null, 1 - (1 - single) ** n_tests)
-
-    def compared(self, found: Estimates, n_averaged: int) -> Estimates:
-        """Every place compared, each a mean over `n_averaged` sets; p corrected for as many tests as places."""
-        each = [self.compare(value, n_averaged, len(found.value)) for value in found.value.tolist()]
-        null = np.array([(x.null.value, *x.null.band) for x in each]).T
-        named = replace(found, words={**found.words, "reference": self.name})
-        return named.against(null, np.array([x.p for x in each]))
+        null = mean + np.outer([0.0, -1.0, 1.0], np.full(len(found.value), t_quantile(k) * error))
+        p = (2 * special.stdtr(k - 1, -ratio(np.abs(found.value - mean), error))).clip(SMALLEST_P, 1)
+        return found.told(reference=self.name).against(null, 1 - (1 - p) ** len(p))
 
 
 def largest_deviation_p(

@@ -58,7 +58,8 @@ def intrinsic_dimension(
     value = two_nn(near.distance)
     groups = _linked(near) if len(np.unique(units)) == len(units) else np.unique(units[kept], return_inverse=True)[1]
     spectrum = eigenvalues(centred)
-    draws = np.array([_flat_dimension(cloud_of_same_covariance(spectrum, len(centred), rng)) for _ in range(n_null)])
+    flat = (cloud_of_same_covariance(spectrum, len(centred), rng) for _ in range(n_null))
+    draws = np.array([two_nn(nearest(distances(cloud), 2).distance) for cloud in flat])
     return Dimension(value, _jackknife(value, near, groups), draws)
 
 
@@ -89,8 +90,3 @@ def _jackknife(value: float, near: Nearest, groups: Int[np.ndarray, " row"]) -> 
     bounds = (value * np.exp(-half), value * np.exp(half)) if half > 0 else None
     method = f"jackknife over {n_groups} groups of neighbours, log scale"
     return Interval.of(bounds, method, f"fewer than {MIN_GROUPS} independent groups of neighbours")
-
-
-def _flat_dimension(cloud: np.ndarray) -> float:
-    """TwoNN of one flat cloud."""
-    return two_nn(nearest(distances(cloud), 2).distance)

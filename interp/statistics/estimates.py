@@ -153,47 +153,30 @@ class Estimates:
         """Compared with a null that is known, with the p that is known."""
         return replace(self, null=self._where_defined(null), p=p)
 
+    def told(self, **words: Any) -> "Estimates":
+        """The same with these words too."""
+        return replace(self, words={**self.words, **words})
+
     def _where_defined(self, null: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(self.value), np.nan, null)
 
     def at(self, places: Any) -> "Estimates":
-        """Some of the places, in this order; p stays corrected over all."""
+        """Some of the places, in this order, or one with its own words; p stays corrected over all."""
+        several = [places] if isinstance(places, int | np.integer) else places
+
+        def of_places(x: Any) -> Any:
+            if x is None or np.isscalar(x):
+                return x
+            return [x[i] for i in several] if several is places else x[places]
 
         def some(of: Mapping[str, Any]) -> dict[str, Any]:
-            return {name: x if _is_one(x) else [x[i] for i in places] for name, x in of.items()}
+            return {name: of_places(x) for name, x in of.items()}
 
         numbers = {name: getattr(self, name) for name in ("value", "interval", "null", "p")}
-        numbers = {name: None if x is None else x[..., places] for name, x in numbers.items()}
-        texts = {"about": some(self.about), "words": some(self.words)}
-        return replace(self, **numbers, **some({"why": self.why}), **texts)
+        numbers = {name: None if x is None else x[..., several] for name, x in numbers.items()}
+        texts = {"why": of_places(self.why), "about": some(self.about), "words": some(self.words)}
+        return replace(self, **numbers, **texts)
 
     def columns(self, name: str) -> dict[str, np.ndarray]:
         """As columns of a table, by this name and `interp.table.ENDINGS`."""
         return number_columns(name, self.value, self.interval, self.null, self.p)
-
-    def interval_at(self, place: int) -> tuple[float, float]:
-        low, high = _NO_BOUNDS if self.interval is None else self.interval[:, place].tolist()
-        return low, high
-
-    def null_at(self, place: int) -> tuple[float, tuple[float, float]] | None:
-        """The value of the null and its band; None where there is none."""
-        if self.null is None or np.isnan(self.null[0, place]):
-            return None
-        value, low, high = self.null[:, place].tolist()
-        return value, (low, high)
-
-    def p_at(self, place: int) -> float:
-        return np.nan if self.p is None else float(self.p[place])
-
-    def why_at(self, place: int) -> str:
-        return self.why if isinstance(self.why, str) else self.why[place]
-
-    def about_at(self, place: int) -> dict[str, Any]:
-        return {name: x if _is_one(x) else x[place] for name, x in self.about.items()}
-
-    def words_at(self, place: int) -> dict[str, str]:
-        return {name: x if _is_one(x) else x[place] for name, x in self.words.items()}
-
-
-def _is_one(x: Any) -> bool:
-    return x is None or np.isscalar(x)

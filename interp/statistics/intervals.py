@@ -83,20 +83,6 @@ def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "
     return np.where(nothing, np.nan, np.nanquantile(np.where(nothing, 0.0, replicates), TAILS, axis=0))
 
 
-def mean_and_band(draws: Float[np.ndarray, "draw *rest"]) -> Float[np.ndarray, "mean_low_high *rest"]:
-    """The mean of draws and their central 95 %, as the null of a column has them."""
-    return np.stack([draws.mean(axis=0), *band(draws)])
-
-
-def percentile_interval(value: float, replicates: Float[np.ndarray, " resample"]) -> Bounds | None:
-    """The central 95 % of bootstrap replicates, never without the number itself; None where it is undefined.
-
-    A rank correlation that is ±1 by luck has replicates that are all smaller.
-    """
-    low, high = band(replicates)
-    return None if np.isnan(low) or np.isnan(value) else (min(value, float(low)), max(value, float(high)))
-
-
 def normal_interval(
     value: float, replicates: Float[np.ndarray, " resample"], scale: Scale = PLAIN, least: float = 0.0
 ) -> Bounds | None:

@@ -67,18 +67,22 @@ class Quantity:
 
     def scalar(self, found: "Estimates", place: int = 0) -> Scalar:
         """The number at one place, with all that is known of it."""
-        mine = self.filled(**found.words_at(place))
-        value, why, about = float(found.value[place]), found.why_at(place), found.about_at(place)
-        about |= {"meaning": mine.in_words(mine.meaning)}
+        one = found.at(place)
+        mine, value, why = self.filled(**one.words), float(one.value[0]), str(one.why)
+        about: dict[str, Any] = {**one.about, "meaning": mine.in_words(mine.meaning)}
         if np.isnan(value):
             return Scalar.undefined(why, self.unit, **about | {"underpowered": True, "enough": None})
         method = mine.in_words(mine.method)
-        band, p = found.null_at(place), found.p_at(place)
+        bounds = (np.nan, np.nan) if one.interval is None else one.interval[:, 0].tolist()
+        null, *band = (np.nan, np.nan, np.nan) if one.null is None else one.null[:, 0].tolist()
+        p = np.nan if one.p is None else float(one.p[0])
         return Scalar.of(
             value,
             self.unit,
-            Interval.of(found.interval_at(place), method, why or mine.in_words(mine.no_interval) or method),
-            why or mine.in_words(mine.null) if band is None else Null(mine.in_words(mine.null), *band, found.n_draws),
+            Interval.of(bounds, method, why or mine.in_words(mine.no_interval) or method),
+            why or mine.in_words(mine.null)
+            if np.isnan(null)
+            else Null(mine.in_words(mine.null), null, (band[0], band[1]), one.n_draws),
             p=p,
             p_over=self.p_over if np.isfinite(p) else "",
             reference=self.reference,

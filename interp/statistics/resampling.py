@@ -6,7 +6,7 @@ resamples repeat whole units. What the units themselves explain then stays in th
 """
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 MIN_ALIKE = 5
 """Units of one size that are exchanged among themselves; of fewer, the next sizes join them."""
@@ -51,6 +51,16 @@ def _of_like_size(members: list[np.ndarray]) -> list[list[np.ndarray]]:
 def random_orders(n_items: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, "permutation item"]:
     """`n` random orders of so many items."""
     return rng.permuted(np.tile(np.arange(n_items), (n, 1)), axis=1)
+
+
+def ordered_within(
+    groups: Shaped[np.ndarray, " row"], keys: Float[np.ndarray, "permutation row"]
+) -> Int[np.ndarray, "permutation row"]:
+    """Orders of the rows in which those of each group stand in the order of their keys."""
+    code = np.unique(groups, return_inverse=True)[1]
+    orders = np.empty(keys.shape, dtype=np.int64)
+    orders[:, np.argsort(code, kind="stable")] = np.lexsort((keys, np.broadcast_to(code, keys.shape)), axis=1)
+    return orders
 
 
 def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit member"]]:

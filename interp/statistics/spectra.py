@@ -147,18 +147,3 @@ def gram_statistics(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarr
     scale = np.stack([total, total, squares], axis=-1)
     found = np.divide(statistics, scale, out=np.full_like(statistics, np.nan), where=scale > 0)
     return found.reshape(*gram.shape[:-2], len(SPECTRAL))
-
-
-def readout_direction(rows: np.ndarray, direction: np.ndarray, scaling: Scaling) -> Float[np.ndarray, " feature"]:
-    """The unit vector w in raw coordinates for which (row − mean)·w is proportional to the score along `direction`.
-
-    For centred rows it is the direction itself; for z-scored ones every entry is divided by its column's deviation.
-    It reads the coordinate; moving along it is another matter where the columns were standardised.
-    """
-    if scaling == "centred":
-        return direction
-    deviation = np.asarray(rows, dtype=np.float64).std(axis=0)
-    deviation[constant_columns(rows)] = 0.0
-    raw = np.divide(direction, deviation, out=np.zeros_like(direction), where=deviation > 0)
-    length = float(np.linalg.norm(raw))
-    return raw / length if length > 0 else raw

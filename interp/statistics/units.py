@@ -5,7 +5,7 @@ many rows it has. Every statistic of a probe meets the same resamples, of whole 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -102,8 +102,12 @@ class Units:
     def estimates(self, values: Float[np.ndarray, "unit *place"], **words: Any) -> Estimates:
         """The means over units with bootstrap intervals; places of several axes in their order."""
         flat = values.reshape(self.n, -1)
-        about, words = self.counted, {"unit": self.name, "drawn": self.drawn, **words}
-        return Estimates.resampled(mean_of_units(flat), self.resampled(flat), about=about, words=words)
+        return self.about(Estimates.resampled(mean_of_units(flat), self.resampled(flat)), **words)
+
+    def about(self, found: Estimates, **words: Any) -> Estimates:
+        """Numbers over these units, with what they count."""
+        words = {"unit": self.name, "drawn": self.drawn, **found.words, **words}
+        return replace(found, about=self.counted, words=words)
 
 
 def mean_bounds(

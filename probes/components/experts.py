@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import sparse
 
 from interp.capture import Capture
 from interp.need import Need
@@ -21,6 +20,7 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import NORMAL, maximum_statistic_p
 from interp.statistics.units import FEW_UNITS, clusters_of, counted, resampled_unit
 
+from ..measures.halves import Groups, orders_within
 from .quantities import EXPERTS
 
 ROUTED = Need("router_weight")
@@ -43,12 +43,12 @@ def division(
         return None
     q = np.moveaxis(routing[:, chosen].astype(np.float64), 0, 1)  # [row, layer, expert]
     q = q / q.sum(axis=-1, keepdims=True)
-    _, strata = np.unique(stratum[chosen], return_inverse=True)
-    _, cells = np.unique(np.stack([strata, np.unique(domain[chosen], return_inverse=True)[1]]), axis=1,
-                         return_inverse=True)  # fmt: skip
+    strata = stratum[chosen]
+    cells = np.unique(np.stack([strata, np.unique(domain[chosen], return_inverse=True)[1]]), axis=1,
+                      return_inverse=True)[1]  # fmt: skip
     pointwise = _pointwise(q, strata, cells)  # [row, layer]
-    exchanged = np.array([_pointwise(q[_within(strata, rng)], strata, cells).mean(axis=0)
-                          for _ in range(n_permutations)])  # fmt: skip
+    orders = orders_within(strata, n_permutations, rng)
+    exchanged = np.array([_pointwise(q[order], strata, cells).mean(axis=0) for order in orders])
     with_mean = [np.concatenate([x, x.mean(axis=1, keepdims=True)], axis=1) for x in (pointwise, exchanged)]
     bias = with_mean[1].mean(axis=0)
     half = NORMAL * np.sqrt(with_mean[0].var(axis=0, ddof=1) / len(q) + with_mean[1].var(axis=0, ddof=1))
@@ -72,13 +72,6 @@ def _one_row_each(
     return np.sort(usable[np.unique(cluster[usable], return_index=True)[1]])
 
 
-def _within(strata: Int[np.ndarray, " row"], rng: np.random.Generator) -> Int[np.ndarray, " row"]:
-    """A random order of rows in which each has received one of its own stratum."""
-    order = np.empty(len(strata), dtype=np.int64)
-    order[np.argsort(strata, kind="stable")] = np.lexsort((rng.random(len(strata)), strata))
-    return order
-
-
 def _pointwise(
     q: Float[np.ndarray, "row layer expert"], strata: Int[np.ndarray, " row"], cells: Int[np.ndarray, " row"]
 ) -> Float[np.ndarray, "row layer"]:
@@ -91,10 +84,8 @@ def _pointwise(
 def _mean_of_group(
     q: Float[np.ndarray, "row layer expert"], group: Int[np.ndarray, " row"]
 ) -> Float[np.ndarray, "row layer expert"]:
-    n = len(group)
-    member = sparse.csr_matrix((np.ones(n), (group, np.arange(n))), shape=(int(group.max()) + 1, n))
-    means = (member @ q.reshape(n, -1)) / np.asarray(member.sum(axis=1))
-    return means[group].reshape(q.shape)
+    of = Groups.of(group)
+    return (of.mean @ q.reshape(len(q), -1))[of.code].reshape(q.shape)
 
 
 def experts(drawn: Capture, n_permutations: int, seed: int) -> dict[str, Estimates]:

@@ -5,36 +5,25 @@ counts against it. Null: the posteriors of whole sequences (clusters of prompts)
 alone says about the posterior (how many values are left) stays in it.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.errors import PromptError
 from interp.information import cross_entropy_bits, entropy_bits
 from interp.need import Need
 from interp.statistics.resampling import shuffles
 from interp.statistics.units import clusters_of
 
 
-@dataclass(frozen=True)
-class PosteriorDivergence:
-    """KL at every depth and row, and its mean over rows for every exchange of the posteriors."""
+def posterior_divergence(
+    capture: Capture, need: Need, n_permutations: int, seed: int
+) -> tuple[Float[np.ndarray, "depth row"], Float[np.ndarray, "permutation depth"]]:
+    """KL at every depth and row, and its mean over rows for every exchange of the posteriors.
 
-    kl_bits: Float[np.ndarray, "depth row"]
-    exchanged: Float[np.ndarray, "permutation depth"]
-
-
-def posterior_divergence(capture: Capture, need: Need, n_permutations: int, seed: int) -> PosteriorDivergence:
-    """The divergences of the log-probabilities (bits) that `need` holds, `[depth, row, vocab]`."""
+    Of the log-probabilities (bits) that `need` holds, `[depth, row, vocab]`.
+    """
     posterior, outcomes = capture.posterior, capture.outcomes
-    if posterior is None or outcomes is None:
-        raise PromptError(
-            asked=f"the exact posterior of {capture.prompts.name}",
-            found="these prompts have none",
-            fix="Only a wind tunnel's own sequences do.",
-        )
+    assert posterior is not None and outcomes is not None
     log_q = np.take_along_axis(capture[need], outcomes[None], axis=-1).astype(np.float64)
     certainty = -entropy_bits(posterior)
     kl = certainty + cross_entropy_bits(posterior, log_q)
@@ -42,4 +31,4 @@ def posterior_divergence(capture: Capture, need: Need, n_permutations: int, seed
     flat = log_q.reshape(len(log_q), -1)
     # the posteriors' own entropies only change places, so their mean stays
     exchanged = np.array([certainty.mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders])
-    return PosteriorDivergence(kl, exchanged)
+    return kl, exchanged

@@ -3,7 +3,7 @@
 Layer by layer: lengths of the two updates, their shares of the final stream (measures.updates), and what each adds to
 the logit of the predicted token (direct attribution, interp.reading.lens). Depth by depth: entropy of what the residual
 stream decodes to, its KL from the final prediction and, on wind tunnels, from the exact posterior, with the trend in
-depth (measures.depth_trend): the residual stream as a store of belief that is refined. Where a model computes both
+depth: the residual stream as a store of belief that is refined. Where a model computes both
 blocks from the same stream, neither comes after the other. Of a mixture of experts it can also ask whether they divide
 domains (`experts`).
 
@@ -23,6 +23,7 @@ from interp.findings import ALPHA, Findings
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout, Sentences
 from interp.reductions import NarrowRows
+from interp.statistics.correlation import unit_ranks
 from interp.statistics.cosines import largest_deviation_p
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
@@ -31,14 +32,15 @@ from interp.statistics.units import Units
 
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
-from .depth_trend import MIN_DEPTHS, depth_trend, falling_share
 from .experts import ROUTED, experts
 from .posterior import posterior_divergence
 from .quantities import BLOCKS, QUANTITIES, QUIET
-from .updates import FinalShares, Sizes, final_shares, loudest_dimension, sizes
+from .updates import FinalShares, final_shares, loudest_dimension, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
+
+Rows = Float[np.ndarray, "layer row"]
 
 _SITES = ("resid", "attn_out", "mlp_out", "attn_logit", "mlp_logit", "lens_entropy", "lens_kl")
 
@@ -108,8 +110,8 @@ class Components(Probe):
         curves = {name: captured[name][..., 0].astype(np.float64) for name in ("lens_entropy", "lens_kl")}
         null = {}
         if drawn.posterior is not None and drawn[DECODED].shape[-1]:
-            divergence = posterior_divergence(drawn, DECODED, self.n_permutations, self.seed)
-            curves["posterior_kl"], null["posterior_kl"] = divergence.kl_bits, divergence.exchanged
+            both = posterior_divergence(drawn, DECODED, self.n_permutations, self.seed)
+            curves["posterior_kl"], null["posterior_kl"] = both
         by_depth = _by_depth(curves, null, units)
         found = _summed_shares(shares, units, "") | _summed_shares(quiet, units, QUIET)
         found |= {site: _mean(of.sum(axis=0, keepdims=True), units) for site, of in rows.items()}
@@ -146,7 +148,7 @@ class Components(Probe):
             "the output head does.",
             "Attribution holds the scale of the final norm at its value, and leaves out biases and any soft-cap.",
         ]
-        least = _least_p(shares)
+        least = shares.least_p
         if least > ALPHA:
             notes.append(
                 f"Shares of the final residual stream: {len(shares.share)} updates have too few patterns of sign for "
@@ -179,17 +181,12 @@ def _mean(rows: Float[np.ndarray, "place row"], units: Units) -> Estimates:
     return units.estimates(units.means(rows))
 
 
-def _least_p(shares: FinalShares) -> float:
-    """All signs alike, of all patterns."""
-    return 0.5 ** (len(shares.share) - 1)
-
-
 def _summed_shares(shares: FinalShares, units: Units, ending: str) -> dict[str, Estimates]:
     """What all attention, and all feed-forward, has written of the final stream, compared with random signs."""
     found = {}
     for block, parts in shares.blocks.items():
         mine, drawn = _mean(shares.share[parts].sum(axis=0, keepdims=True), units), shares.flipped[:, parts].sum(axis=1)
-        about = {**mine.about, "underpowered": mine.about["underpowered"] or _least_p(shares) > ALPHA}
+        about = {**mine.about, "underpowered": mine.about["underpowered"] or shares.least_p > ALPHA}
         p = largest_deviation_p(mine.value, drawn[:, None])
         name = f"{BLOCKS[block].replace('-', '_')}_share{ending}"
         why = "the final residual stream is zero" if np.isnan(mine.value[0]) else ""
@@ -197,27 +194,32 @@ def _summed_shares(shares: FinalShares, units: Units, ending: str) -> dict[str, 
     return found
 
 
+def depth_trend(curves: Float[np.ndarray, "depth row"]) -> Float[np.ndarray, " row"]:
+    """Spearman's ρ between depth and every row: −1 where it falls at every step; a flat one counts as 0."""
+    return unit_ranks(curves.T) @ unit_ranks(np.arange(len(curves))[None])[0]
+
+
+def falling_share(curves: Float[np.ndarray, "depth row"]) -> Float[np.ndarray, "depth row"]:
+    """1 where a row is lower than at the depth before, else 0; NaN at depth 0."""
+    return np.vstack([np.full(curves[:1].shape, np.nan), np.diff(curves, axis=0) < 0])
+
+
 def _trend(curves: Float[np.ndarray, "depth row"], units: Units) -> Estimates:
-    if len(curves) < MIN_DEPTHS:
+    """The mean over rows; over two depths every curve has one of −1 or 1. Why it has no p: `measures.depth_curve`."""
+    if len(curves) < 3:
         return Estimates.undefined(f"undefined (a trend over {len(curves)} depths)")
     return _mean(depth_trend(curves)[None], units)
 
 
 def _by_layer(
-    size: Sizes, shares: FinalShares, logits: Mapping[str, Float[np.ndarray, "layer row"]], units: Units
+    sizes: Mapping[str, Rows], shares: FinalShares, logits: Mapping[str, Rows], units: Units
 ) -> dict[str, np.ndarray | Estimates]:
-    attention, feed_forward = size.relative()
-    rows = {
-        "attn_norm": size.attention, "mlp_norm": size.feed_forward, "stream_norm": size.stream,
-        "attn_relative": attention, "mlp_relative": feed_forward,
-        "attn_size_share": size.attention_share, "attn_mlp_cosine": size.cosine,
-        **{f"{block}_final_share": shares.share[parts] for block, parts in shares.blocks.items()}, **logits,
-    }  # fmt: skip
-    columns = {name: _mean(of, units) for name, of in rows.items()}
-    for block, parts in shares.blocks.items():
-        name = f"{block}_final_share"
-        columns[name] = columns[name].exchanged(shares.flipped[:, parts], asks="nothing")
-    return {"layer": np.arange(len(attention)), **columns}
+    final = {
+        f"{block}_final_share": _mean(shares.share[parts], units).exchanged(shares.flipped[:, parts], asks="nothing")
+        for block, parts in shares.blocks.items()
+    }
+    before, after = ({name: _mean(of, units) for name, of in rows.items()} for rows in (sizes, logits))
+    return {"layer": np.arange(len(logits["attn_logit"])), **before, **final, **after}
 
 
 def _by_depth(

@@ -31,6 +31,11 @@ class FinalShares:
     missing: float
 
     @property
+    def least_p(self) -> float:
+        """All signs alike, of all patterns."""
+        return 0.5 ** (len(self.share) - 1)
+
+    @property
     def blocks(self) -> dict[str, slice]:
         """Which parts are updates of attention, and which of feed-forward."""
         n_layers = len(self.share) // 2
@@ -76,38 +81,24 @@ def _flipped(
     return ratio(along, along.sum(axis=-1, keepdims=True)).sum(axis=0)
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Lengths of the updates of every layer and row, and of the stream they are added to."""
-
-    attention: Float[np.ndarray, "layer row"]
-    feed_forward: Float[np.ndarray, "layer row"]
-    stream: Float[np.ndarray, "layer row"]
-    cosine: Float[np.ndarray, "layer row"]
-
-    @property
-    def attention_share(self) -> Float[np.ndarray, "layer row"]:
-        """The attention's part of the squared lengths, ‖a‖² / (‖a‖² + ‖m‖²)."""
-        squares = np.square(self.attention)
-        return ratio(squares, squares + np.square(self.feed_forward))
-
-    def relative(self) -> tuple[Float[np.ndarray, "layer row"], Float[np.ndarray, "layer row"]]:
-        """Both lengths over that of the stream before the layer."""
-        return ratio(self.attention, self.stream), ratio(self.feed_forward, self.stream)
-
-
 def sizes(
     resid: Num[np.ndarray, "depth row d_model"],
     attention: Num[np.ndarray, "layer row d_model"],
     feed_forward: Num[np.ndarray, "layer row d_model"],
-) -> Sizes:
-    """Lengths, and the cosine between the two updates of a layer; NaN where one of them is nothing."""
+) -> dict[str, Float[np.ndarray, "layer row"]]:
+    """Lengths of the updates and of the stream before the layer, their ratios, ‖a‖² / (‖a‖² + ‖m‖²), and the cosine.
+
+    By the names of the table; NaN where one of the two is nothing.
+    """
     a, m, r = (np.array([_lengths(layer) for layer in x]) for x in (attention, feed_forward, resid[:-1]))
     products = [
         np.einsum("rd,rd->r", x.astype(np.float64), y.astype(np.float64))
         for x, y in zip(attention, feed_forward, strict=True)
     ]
-    return Sizes(a, m, r, ratio(np.array(products), a * m))
+    return {
+        "attn_norm": a, "mlp_norm": m, "stream_norm": r, "attn_relative": ratio(a, r), "mlp_relative": ratio(m, r),
+        "attn_size_share": ratio(a**2, a**2 + m**2), "attn_mlp_cosine": ratio(np.array(products), a * m),
+    }  # fmt: skip
 
 
 def _lengths(vectors: Num[np.ndarray, "row d_model"]) -> Float[np.ndarray, " row"]:

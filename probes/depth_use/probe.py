@@ -14,7 +14,7 @@ Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), d
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -135,8 +135,6 @@ class DepthUse(Probe):
             return QUANTITIES.findings(self.name, QUANTITIES.scalars({"last_layer": _NOTHING_TRIED}), {})
         measures, copies, whole = measures_of(base.prompts), self._copies(base), base.model.n_layers
         scores = {c: self._scores(base, under, c) for c in (0, *copies)}
-        rngs = {c: np.random.default_rng([self.seed, 5, c]) for c in scores}
-        signs = {c: s.units.signs(self.n_permutations, rngs[c]) for c, s in scores.items()}
         asked = {"last_layer": (0, (0, whole - 1), (0, whole))}
         if copies:
             most = copies[-1]
@@ -145,10 +143,10 @@ class DepthUse(Probe):
         words = {"most": str(copies[-1] if copies else 1), "n_shown": str(self._n_shown(base)), "last": str(whole - 1)}
         quantities = QUANTITIES.filled(**words, measure=measures[0])
         scalars = {
-            name: quantities.scalar(name, _difference(scores[c], signs[c], (_name(*more), _name(*fewer)), measures[0]))
+            name: quantities.scalar(name, _difference(scores[c], (_name(*more), _name(*fewer)), measures[0]))
             for name, (c, more, fewer) in asked.items()
         }
-        parts = [_columns(scores[c], signs[c], c, self._n_shown(base) if c else 0, whole, measures) for c in scores]
+        parts = [_columns(scores[c], c, self._n_shown(base) if c else 0, whole, measures) for c in scores]
         table = quantities.stacked(parts, BY_DEPTH, **dict.fromkeys(measures, "bits"))
         return quantities.findings(
             self.name, scalars, {"by_depth": table}, notes=self._notes(base, scores[0], copies)
@@ -178,9 +176,11 @@ class DepthUse(Probe):
     def _scores(self, base: Capture, under: Mapping[str, Readout], copies: int) -> Scores:
         rng, unedited = np.random.default_rng([self.seed, 4, copies]), _name(copies, base.model.n_layers)
         if copies:
-            return Scores(under, unedited, other_units(under[unedited], "sequence", self.n_bootstrap, rng))
-        chosen = choose_prompts(base, self.n_prompts, self.seed)
-        return Scores(under, unedited, units_of(base, chosen, self.n_bootstrap, rng))
+            units = other_units(under[unedited], "sequence", self.n_bootstrap, rng)
+        else:
+            units = units_of(base, choose_prompts(base, self.n_prompts, self.seed), self.n_bootstrap, rng)
+        signs = units.signs(self.n_permutations, np.random.default_rng([self.seed, 5, copies]))
+        return Scores(under, unedited, units, signs)
 
     def _notes(self, base: Capture, scores: Scores, copies: tuple[int, ...]) -> tuple[str, ...]:
         notes = [
@@ -206,18 +206,18 @@ def _name(copies: int, depth: int) -> str:
     return f"{depth} layers, " + (f"context shown {copies} times" if copies else "as drawn")
 
 
-def _difference(scores: Scores, signs: np.ndarray, names: tuple[str, str], measure: str) -> Estimates:
+def _difference(scores: Scores, names: tuple[str, str], measure: str) -> Estimates:
     """Error under the first condition minus that under the second, paired by prompt. Null: signs flipped."""
     by_unit = (scores.score(names[0], measure) - scores.score(names[1], measure))[:, None]
-    found = harm_estimates(by_unit, scores.units, signs if measure in SIGNED else None)
+    found = scores.harm(by_unit, measure)
     if measure not in SIGNED:
-        return replace(found, words={**found.words, "null": _DIVERGENCE})
-    found = replace(found, words={**found.words, "null": f"signs of whole {scores.units.drawn}s flipped"})
-    return found.exchanged(flipped_means(by_unit, signs), found.p)
+        return found.told(null=_DIVERGENCE)
+    named = found.told(null=f"signs of whole {scores.units.drawn}s flipped")
+    return named.exchanged(flipped_means(by_unit, scores.signs), found.p)
 
 
 def _columns(
-    scores: Scores, signs: np.ndarray, copies: int, n_shown: int, n_layers: int, measures: Sequence[str]
+    scores: Scores, copies: int, n_shown: int, n_layers: int, measures: Sequence[str]
 ) -> dict[str, np.ndarray | Estimates]:
     """One row a depth, 0 layers first."""
     n = n_layers + 1
@@ -229,5 +229,5 @@ def _columns(
     }
     columns |= {m: scores.units.estimates(scores.scores(names, m)) for m in measures}
     errors = scores.scores(names, measures[0])
-    gain = harm_estimates(errors[:, :-1] - errors[:, 1:], scores.units, signs).columns("gain")
+    gain = harm_estimates(errors[:, :-1] - errors[:, 1:], scores.units, scores.signs).columns("gain")
     return columns | {name: np.r_[np.nan, values] for name, values in gain.items()}

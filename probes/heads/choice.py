@@ -20,7 +20,6 @@ from jaxtyping import Float, Int
 from interp.probe import Readout
 from interp.statistics.units import mean_of_units
 
-from ..measures.prompt_effects import StandsFor
 from .edits import N_DOUBTED, How, Plan
 
 
@@ -50,15 +49,15 @@ class Choice:
         return cls(plan, found, tuple(sorted(np.argsort(together - off, kind="stable")[:N_DOUBTED].tolist())))
 
     def chosen(self, how: How) -> Int[np.ndarray, " head"]:
-        """The heads that the screen ranks highest for one kind of ablation, and those of the layers in doubt."""
+        """Those that the screen ranks highest for one ablation, and of the layers in doubt; without a screen all."""
+        if not self.plan.is_screened:
+            return np.arange(self.plan.n_all)
         order = np.argsort(-mean_of_units(self.estimates[how]), kind="stable")
         doubted = [layer * self.plan.n_heads + head for layer in self.doubted for head in range(self.plan.n_heads)]
         return np.union1d(order[: self.plan.n_screened], np.array(doubted, dtype=np.int64))
 
     def measured(self, how: How) -> Int[np.ndarray, " head"]:
         """The heads that are ablated so; the random sample by the primary ablation alone."""
-        if not self.plan.is_screened:
-            return np.arange(self.plan.n_all)
         return np.union1d(self.chosen(how), self.plan.sample) if self.is_primary(how) else self.chosen(how)
 
     def is_primary(self, how: str) -> bool:
@@ -78,19 +77,19 @@ class Choice:
         """Whether the measured heads tell the sum over all."""
         return len(self.measured(how)) == self.plan.n_all or (self.is_primary(how) and len(self.passed_over) > 0)
 
-    def stands_for(self, n_resamples: int, rng: np.random.Generator) -> StandsFor:
-        """Of the primary ablation: a chosen head stands for itself, the sample of the others for all others."""
+    def stands_for(self, n_resamples: int, rng: np.random.Generator) -> Float[np.ndarray, "one_and_resamples head"]:
+        """For how many heads each that has the primary ablation stands, and in every resample of the random sample.
+
+        A chosen head stands for itself, the sample of the others for all others.
+        """
         heads = self.measured(self.plan.how[0])
-        if not self.plan.is_screened:
-            return StandsFor.themselves(len(heads), n_resamples)
-        is_other = np.isin(heads, self.passed_over)
-        n_others, n_drawn = self.plan.n_all - int((~is_other).sum()), int(is_other.sum())
-        value, replicates = np.ones(len(heads)), np.ones((n_resamples, len(heads)))
-        if n_drawn:
-            value[is_other] = n_others / n_drawn
-            counts = rng.multinomial(n_drawn, np.full(n_drawn, 1 / n_drawn), size=n_resamples)
-            replicates[:, is_other] = counts * n_others / n_drawn
-        return StandsFor(value, replicates)
+        found, is_other = np.ones((1 + n_resamples, len(heads))), np.isin(heads, self.passed_over)
+        n = int(is_other.sum())
+        if n:
+            counts = rng.multinomial(n, np.full(n, 1 / n), size=n_resamples)
+            n_others = self.plan.n_all - len(heads) + n
+            found[:, is_other] = np.vstack([np.ones(n, dtype=np.int64), counts]) * n_others / n
+        return found
 
     def in_words(self, how: How) -> str:
         """Over which heads a number is taken, to follow its meaning; nothing where it is all."""

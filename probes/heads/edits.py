@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from interp.capture import ModelInfo
 from interp.edit import Edit
 from interp.edits import AblateHeads, AttentionOff, BypassLayer, FeedForwardOff, RemoveAxis
 from interp.statistics.cosines import random_subspace
@@ -45,15 +44,6 @@ class Plan:
     seed: int
     n_screened: int = 0
     n_sampled: int = 0
-
-    @classmethod
-    def of(
-        cls, model: ModelInfo, how: tuple[How, ...], n_donors: int, n_random: int, n_sets: int, seed: int,
-        n_screened: int = 0, n_sampled: int = 0,
-    ) -> "Plan":  # fmt: skip
-        how = tuple(dict.fromkeys(how))
-        shape = (model.n_layers, model.n_heads, model.d_head)
-        return cls(*shape, how, n_donors, n_random, n_sets, seed, n_screened, n_sampled)
 
     @property
     def n_all(self) -> int:
@@ -114,34 +104,23 @@ class Plan:
     def part(self, part: str, layer: int) -> str:
         return f"{part} {layer}"
 
-    def counted(self) -> dict[int, int]:
+    def counted(self, *, on_sula: bool = False) -> dict[int, int]:
         """How many edits there are by the first layer that they change, those of `cumulative` included.
 
         Which heads a screen chooses is not known before: they are taken to be spread over the layers, none of them
-        drawn too, and the random subspaces to be those of layer 0.
+        drawn too, and the random subspaces to be those of layer 0. On SULA problems there are parts of layers, and
+        heads by the primary ablation.
         """
-        n_draws, n_chosen = len(self.kinds), self.n_screened + N_DOUBTED * self.n_heads
-        singles = n_chosen * n_draws + len(self.sample) if self.is_screened else self.n_all * n_draws
-        counts = self._counted(singles)
-        if self.n_heads > 1:
-            for layer in range(1 if self.is_screened else self.n_layers):
-                counts[layer] += self.n_random
-        counts[0] += len(self.set_sizes) * (self.n_sets + 1)
-        return counts
-
-    def counted_on_sula(self) -> dict[int, int]:
-        """The same of edits on SULA problems: parts of layers, and heads by the primary ablation."""
-        return self._counted(
-            self.n_screened + N_DOUBTED * self.n_heads + len(self.sample) if self.is_screened else self.n_all
-        )
-
-    def _counted(self, n_heads: int) -> dict[int, int]:
-        """Parts of layers, and so many ablations of heads."""
-        counts = {layer: len(self.parts) + n_heads // self.n_layers for layer in range(self.n_layers)}
-        for layer in range(n_heads % self.n_layers):
-            counts[layer] += 1
+        n_draws, n_chosen = 1 if on_sula else len(self.kinds), self.n_screened + N_DOUBTED * self.n_heads
+        n = n_chosen * n_draws + len(self.sample) if self.is_screened else self.n_all * n_draws
+        layers = range(self.n_layers)
+        counts = {layer: len(self.parts) + n // self.n_layers + (layer < n % self.n_layers) for layer in layers}
         if self.n_heads:
             counts[self.late_layers[0]] += 1
+        if not on_sula:
+            for layer in layers[: 1 if self.is_screened else None] if self.n_heads > 1 else ():
+                counts[layer] += self.n_random
+            counts[0] += len(self.set_sizes) * (self.n_sets + 1)
         return counts
 
     def sets(self, size: int) -> list[np.ndarray]:

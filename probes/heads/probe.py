@@ -16,8 +16,8 @@ beside a random sample that says how far it can be trusted (`screen`, see `choic
 Source: Paper I (arXiv 2512.22471), head ablation and layer bypass on wind tunnels.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen, Sentences
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
-from interp.statistics.units import mean_of_units
+from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
@@ -58,14 +58,14 @@ from .estimates import (
     NOTHING_TRIED,
     agreement,
     bypass,
-    compounding_estimates,
+    compounding,
     late_attention,
     missed,
     top_effect,
     top_head_estimates,
 )
 from .quantities import QUANTITIES
-from .tables import Signs, by_head_table, by_layer_table, head_effects, sets_table
+from .tables import by_draw, by_head_table, by_layer_table, sets_table
 
 SULA = "sula: "
 """What the names of conditions on SULA prompts begin with."""
@@ -128,7 +128,7 @@ class Heads(Probe):
 
     def screening(self, base: Capture) -> Screen | None:
         """All heads by every kind of ablation, where the heads that are ablated are to be chosen."""
-        plan = self._plan(base)
+        plan = self._plan(base.model)
         if not plan.is_screened:
             return None
         heads = range(plan.n_all)
@@ -139,8 +139,13 @@ class Heads(Probe):
         """The unedited model, layers and sets; single heads and random subspaces where no screen chooses them."""
         self.refuse_fields(base.model.n_layers)
         chosen_measure(self.measure, base.prompts)
-        plan, chosen = self._plan(base), self._chosen(base)
-        self._refuse_lonely(chosen)
+        plan, chosen = self._plan(base.model), self._chosen(base)
+        if len(chosen) < 2:
+            raise PromptError(
+                asked="the effect of ablations over prompts",
+                found=f"there is {len(chosen)} prompt to try them on",
+                fix="Give at least 2; the statistics want twenty or more.",
+            )
         edits: list[Named] = [(UNEDITED, ()), *plan.layers()]
         if not plan.is_screened:
             edits += [one for how in plan.how for one in plan.heads(how, range(plan.n_all))]
@@ -158,14 +163,14 @@ class Heads(Probe):
         A pass back through the model takes as long as one forward.
         """
         self.refuse_fields(info.n_layers)
-        plan = self._plan_of(info)
+        plan = self._plan(info)
         n = min(n_prompts, default_n_prompts(not is_text) if self.n_prompts is None else self.n_prompts)
         needs = needs_where(not is_text)
         if plan.is_screened:
             yield Planned(2 + self.n_draws + (self.measure not in ("auto", "next_kl") or not is_text), n, 0, needs)
         yield from (Planned(count, n, layer, needs) for layer, count in plan.counted().items())
         if self.n_sula:
-            for layer, count in plan.counted_on_sula().items():
+            for layer, count in plan.counted(on_sula=True).items():
                 yield Planned(count, self.n_sula, layer, needs_where(True), "sula")
 
     def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
@@ -173,7 +178,7 @@ class Heads(Probe):
 
         With a screen random subspaces are those of the most harmful head's layer.
         """
-        plan = self._plan(base)
+        plan = self._plan(base.model)
         measure = chosen_measure(self.measure, base.prompts)
         choice = Choice.of(plan, under, measure)
         heads = [one for how in plan.how for one in plan.heads(how, choice.measured(how))]
@@ -185,7 +190,7 @@ class Heads(Probe):
         if not plan.set_sizes or any(name not in under for name, _ in heads):
             return
         scores, primary = self._scores(base, under), plan.how[0]
-        effects = head_effects(scores, choice, primary, measure)
+        effects = by_draw(scores, choice, primary, measure).mean(axis=0)
         if plan.is_screened:
             top = int(choice.measured(primary)[mean_of_units(effects).argmax()])
             yield from self._conditions(base, plan.subspaces([top // plan.n_heads]))
@@ -203,21 +208,24 @@ class Heads(Probe):
         self.refuse_fields(base.model.n_layers)
         if UNEDITED not in under:
             return QUANTITIES.findings(self.name, QUANTITIES.scalars({"top_head_ratio": NOTHING_TRIED}), {})
-        plan, scores = self._plan(base), self._scores(base, under)
+        plan, scores = self._plan(base.model), self._scores(base, under)
         primary, error = chosen_measure(self.measure, base.prompts), error_of(base.prompts)
         choice = Choice.of(plan, under, primary)
         measures = measures_of(base.prompts)
-        signs = self._signs(scores)
         found = {measure: scores.units.estimates(scores.baseline(measure)) for measure in measures if measure in SIGNED}
-        found |= self._layers(scores, plan, measures, error, signs)
-        tables = {"by_layer": by_layer_table(scores, plan, measures, error, signs)}
+        for measure in found.copy():  # that of the paper without an ending
+            ending = "" if measure == error else f"_{measure}"
+            found[f"bypass_ratio_min{ending}"] = bypass(scores, plan, measure)
+            if plan.n_heads:
+                found[f"late_attention_off{ending}"] = late_attention(scores, plan, measure)
+        tables = {"by_layer": by_layer_table(scores, plan, measures, error)}
         notes = self._notes(base, choice, scores, primary)
         if plan.n_all > 1:
-            found |= self._heads(scores, choice, primary, error, signs)
-            tables["by_head"] = by_head_table(scores, choice, measures, primary, signs)
+            found |= self._heads(scores, choice, primary, error)
+            tables["by_head"] = by_head_table(scores, choice, measures, primary)
         if plan.set_sizes:
-            found["compounding"] = compounding_estimates(scores, choice, primary, signs)
-            tables["sets"] = sets_table(scores, choice, primary, self._judged(scores), signs)
+            found["compounding"] = compounding(scores, choice, primary)
+            tables["sets"] = sets_table(scores, choice, primary, self._judged(scores))
         if SULA + UNEDITED in under:
             of_sula, more = self._sula_findings(choice, under)
             found, tables = found | of_sula, tables | more
@@ -228,19 +236,7 @@ class Heads(Probe):
 
         return heads_figures(findings)
 
-    def _layers(
-        self, scores: Scores, plan: Plan, measures: Sequence[str], error: str, signs: Signs
-    ) -> dict[str, Estimates]:
-        """Numbers of the paper's measure, and under their own names of the others that have a baseline."""
-        found = {}
-        for measure in (m for m in measures if m in SIGNED):
-            suffix = "" if measure == error else f"_{measure}"
-            found[f"bypass_ratio_min{suffix}"] = bypass(scores, plan, measure, signs)
-            if plan.n_heads:
-                found[f"late_attention_off{suffix}"] = late_attention(scores, plan, measure, signs)
-        return found
-
-    def _heads(self, scores: Scores, choice: Choice, primary: str, error: str, signs: Signs) -> dict[str, Estimates]:
+    def _heads(self, scores: Scores, choice: Choice, primary: str, error: str) -> dict[str, Estimates]:
         """The primary ablation by both measures, and the other ablations by the primary one."""
         found: dict[str, Estimates] = {}
         plan = choice.plan
@@ -251,8 +247,8 @@ class Heads(Probe):
         if error != primary:
             asked.append((plan.how[0], error, f"_{error}"))
         for how, measure, suffix in asked:
-            effects = head_effects(scores, choice, how, measure)
-            top = top_head(effects, scores.units, signs, stands_for if choice.is_primary(how) else None)
+            effects = by_draw(scores, choice, how, measure).mean(axis=0)
+            top = top_head(effects, scores.units, scores.signs, stands_for if choice.is_primary(how) else 1.0)
             named = top_head_estimates(scores, choice, top, how, measure)
             found |= {f"top_head_{name}{suffix}": of for name, of in named.items()}
             if not suffix:
@@ -282,23 +278,20 @@ class Heads(Probe):
     ) -> tuple[dict[str, Estimates], dict[str, Table]]:
         rng = np.random.default_rng([self.seed, 7])
         units = other_units(under[SULA + UNEDITED], "problem", self.n_bootstrap, rng)
-        scores = Scores(under, SULA + UNEDITED, units)
-        signs, measures = self._signs(scores), ("posterior_kl", "entropy_error", "next_kl")
+        scores = Scores(under, UNEDITED, units, self._signs(units), SULA)
+        measures = ("posterior_kl", "entropy_error", "next_kl")
         found = {f"sula_{measure}": units.estimates(scores.baseline(measure)) for measure in measures[:2]}
-        tables = {"sula_by_layer": by_layer_table(scores, choice.plan, measures, "entropy_error", signs, SULA)}
+        tables = {"sula_by_layer": by_layer_table(scores, choice.plan, measures, "entropy_error")}
         if choice.plan.n_all:
-            tables["sula_by_head"] = by_head_table(scores, choice, measures, measures[0], signs, SULA)
+            tables["sula_by_head"] = by_head_table(scores, choice, measures, measures[0])
         return found, tables
 
-    def _plan(self, base: Capture) -> Plan:
-        return self._plan_of(base.model)
-
-    def _plan_of(self, info: ModelInfo) -> Plan:
-        drawn = (self.n_donors, self.n_random, self.n_sets, self.seed)
-        everything = Plan.of(info, self.how, *drawn)
+    def _plan(self, info: ModelInfo) -> Plan:
+        shape, how = (info.n_layers, info.n_heads, info.d_head), tuple(dict.fromkeys(self.how))
+        everything = Plan(*shape, how, self.n_donors, self.n_random, self.n_sets, self.seed)
         if everything.n_all < 2 or self.screen == "off":
             return everything
-        screened = Plan.of(info, self.how, *drawn, self.n_screened, self.n_sampled)
+        screened = replace(everything, n_screened=self.n_screened, n_sampled=self.n_sampled)
         can = self.measure != "entropy_error" and "offloaded" not in info.device
         leaves_out = everything.n_all > self.n_screened + self.n_sampled
         saves = leaves_out and 2 * sum(screened.counted().values()) < sum(everything.counted().values())
@@ -320,11 +313,11 @@ class Heads(Probe):
 
     def _scores(self, base: Capture, under: Mapping[str, Readout]) -> Scores:
         rng = np.random.default_rng([self.seed, 4])
-        return Scores(under, UNEDITED, units_of(base, self._chosen(base), self.n_bootstrap, rng))
+        units = units_of(base, self._chosen(base), self.n_bootstrap, rng)
+        return Scores(under, UNEDITED, units, self._signs(units))
 
-    def _signs(self, scores: Scores) -> Signs:
-        rng = np.random.default_rng([self.seed, 5])
-        return scores.units.signs(self.n_permutations, rng)
+    def _signs(self, units: Units) -> np.ndarray:
+        return units.signs(self.n_permutations, np.random.default_rng([self.seed, 5]))
 
     def _judged(self, scores: Scores) -> np.ndarray:
         """The units of a random half of the clusters; heads are ranked on the other."""
@@ -342,14 +335,6 @@ class Heads(Probe):
             )
         if self.n_sula < 0:
             raise UsageError(asked=f"heads.n_sula = {self.n_sula}", found="it counts problems", fix="Choose 0 or more.")
-
-    def _refuse_lonely(self, chosen: np.ndarray) -> None:
-        if len(chosen) < 2:
-            raise PromptError(
-                asked="the effect of ablations over prompts",
-                found=f"there is {len(chosen)} prompt to try them on",
-                fix="Give at least 2; the statistics want twenty or more.",
-            )
 
     def _notes(self, base: Capture, choice: Choice, scores: Scores, primary: str) -> tuple[str, ...]:
         plan = choice.plan

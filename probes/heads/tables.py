@@ -8,14 +8,12 @@ from jaxtyping import Float
 from interp.statistics.units import mean_of_units
 from interp.table import Table, number_columns
 
-from ..measures.harm import SIGNED, Scores
+from ..measures.harm import Scores
 from ..measures.profiles import head_columns
-from ..measures.prompt_effects import Compounding, error_ratio, harm_estimates
+from ..measures.prompt_effects import error_ratio, harm_estimates
 from .choice import Choice
 from .edits import How, Plan
 from .quantities import QUANTITIES
-
-Signs = Float[np.ndarray, "permutation unit"]
 
 BY_HEAD = (
     "Bits of harm when one head's output is replaced (0 is none, below 0 the model does better), with 95 % bootstrap "
@@ -38,56 +36,36 @@ SETS = (
 )
 
 
-def head_effects(
-    scores: Scores, choice: Choice, how: How, measure: str, prefix: str = ""
-) -> Float[np.ndarray, "unit measured"]:
-    """Harm of every measured head, the mean over donors' draws."""
-    return np.mean(by_draw(scores, choice, how, measure, prefix), axis=0)
+def by_draw(scores: Scores, choice: Choice, how: How, measure: str) -> Float[np.ndarray, "draw unit measured"]:
+    """Harm of every measured head by donors' draw; of another prompt set there is one draw."""
+    plan, heads = choice.plan, choice.measured(how).tolist()
+    draws = range(1 if scores.prefix else plan.draws(how))
+    return np.stack([scores.changes([plan.single(how, head, draw) for head in heads], measure) for draw in draws])
 
 
-def by_draw(
-    scores: Scores, choice: Choice, how: How, measure: str, prefix: str = ""
-) -> Float[np.ndarray, "draw unit measured"]:
-    """Harm of every measured head by draw; of another prompt set (`prefix`) there is one draw."""
-    plan, heads = choice.plan, choice.measured(how)
-    n_draws = 1 if prefix else plan.draws(how)
-    names = [[prefix + plan.single(how, head, draw) for head in heads.tolist()] for draw in range(n_draws)]
-    return np.stack([scores.changes(of_draw, measure) for of_draw in names])
-
-
-def by_head_table(
-    scores: Scores, choice: Choice, measures: Sequence[str], primary: str, signs: Signs, prefix: str = ""
-) -> Table:
+def by_head_table(scores: Scores, choice: Choice, measures: Sequence[str], primary: str) -> Table:
     """One row for every head and kind of ablation, NaN for heads that were not measured."""
-    plan, parts = choice.plan, []
-    for how in plan.how[:1] if prefix else plan.how:
+    plan, is_main, parts = choice.plan, not scores.prefix, []
+    for how in plan.how if is_main else plan.how[:1]:
         heads, found = choice.measured(how), {}
         for measure in measures:
-            found |= _columns(measure, head_effects(scores, choice, how, measure, prefix), scores, signs)
-        found |= {name: _for_all(p, plan.n_all) for name, p in found.items() if name.endswith("_p")}
-        found["size"] = scores.sizes([prefix + plan.single(how, head) for head in heads.tolist()])
-        if not prefix:
+            found |= scores.harm(by_draw(scores, choice, how, measure).mean(axis=0), measure).columns(measure)
+        found["size"] = scores.sizes([plan.single(how, head) for head in heads.tolist()])
+        if is_main:
             draws = by_draw(scores, choice, how, primary).mean(axis=1)
             found["donor_sd"] = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.full(len(heads), np.nan)
         columns = {"how": np.full(plan.n_all, how), **head_columns(plan.n_layers, plan.n_heads)}
-        columns |= {name: _among_all(column, heads, plan.n_all) for name, column in found.items()}
-        if not prefix:
+        for name, column in found.items():
+            if name.endswith("_p") and len(heads) < plan.n_all:  # the others were left out for doing less
+                column = 1 - (1 - column) ** (plan.n_all / len(heads))
+            columns[name] = np.full(plan.n_all, np.nan)
+            columns[name][heads] = column
+        if is_main:
             columns |= _null_columns(scores, plan, how, primary)
-        if plan.is_screened and not prefix:
+        if plan.is_screened and is_main:
             columns |= {"chosen": choice.labels(how), "screened": mean_of_units(choice.estimates[how])}
         parts.append(columns)
     return QUANTITIES.stacked(parts, BY_HEAD + (SCREENED if plan.is_screened else ""))
-
-
-def _among_all(column: np.ndarray, heads: np.ndarray, n_all: int) -> np.ndarray:
-    found = np.full(n_all, np.nan)
-    found[heads] = column
-    return found
-
-
-def _for_all(p: np.ndarray, n_all: int) -> np.ndarray:
-    """p that is corrected over some heads, corrected over all: the others were left out for doing less."""
-    return p if len(p) == n_all else 1 - (1 - p) ** (n_all / len(p))
 
 
 def random_effects(scores: Scores, plan: Plan, layer: int, measure: str) -> Float[np.ndarray, " draw"]:
@@ -95,9 +73,9 @@ def random_effects(scores: Scores, plan: Plan, layer: int, measure: str) -> Floa
     return mean_of_units(scores.changes(plan.random(layer), measure))
 
 
-def range_of(draws: Float[np.ndarray, " draw"]) -> tuple[float, tuple[float, float]]:
+def range_of(draws: Float[np.ndarray, " draw"]) -> Float[np.ndarray, " mean_low_high"]:
     """Mean and range: of 39 draws the range is a 95 % interval for one more, whatever their distribution."""
-    return float(draws.mean()), (float(draws.min()), float(draws.max()))
+    return np.array([draws.mean(), draws.min(), draws.max()])
 
 
 def _null_columns(scores: Scores, plan: Plan, how: How, measure: str) -> dict[str, np.ndarray]:
@@ -105,59 +83,53 @@ def _null_columns(scores: Scores, plan: Plan, how: How, measure: str) -> dict[st
     bounds = np.full((plan.n_layers, 3), np.nan)
     if how == "zero" and plan.n_random and plan.n_heads > 1:
         for layer in (each for each in range(plan.n_layers) if plan.random(each)[0] in scores.under):
-            mean, band = range_of(random_effects(scores, plan, layer, measure))
-            bounds[layer] = [mean, *band]
+            bounds[layer] = range_of(random_effects(scores, plan, layer, measure))
     value, *band = np.repeat(bounds, plan.n_heads, axis=0).T
     return number_columns("null", value, band)
 
 
-def by_layer_table(
-    scores: Scores, plan: Plan, measures: Sequence[str], error: str, signs: Signs, prefix: str = ""
-) -> Table:
+def by_layer_table(scores: Scores, plan: Plan, measures: Sequence[str], error: str) -> Table:
     """One row for every layer and part of it."""
     parts = []
     for part in plan.parts:
-        names = [prefix + plan.part(part, layer) for layer in range(plan.n_layers)]
+        names = [plan.part(part, layer) for layer in range(plan.n_layers)]
         columns: dict[str, np.ndarray] = {"part": np.full(plan.n_layers, part), "layer": np.arange(plan.n_layers)}
         for measure in measures:
-            columns |= _columns(measure, scores.changes(names, measure), scores, signs)
-        found = error_ratio(scores.scores(names, error), scores.baseline(error), scores.units, signs)
-        columns |= number_columns("ratio", found.ratio, (found.low, found.high))
+            columns |= scores.harm(scores.changes(names, measure), measure).columns(measure)
+        found = error_ratio(scores.scores(names, error), scores.baseline(error), scores.units, scores.signs)
+        columns |= number_columns("ratio", found.value, found.interval)
         parts.append(columns | {"size": scores.sizes(names)})
     return QUANTITIES.stacked(parts, BY_LAYER)
 
 
-def compounding(scores: Scores, choice: Choice, size: int, measure: str) -> Compounding:
-    """Random sets of one size beside their members, all by the primary ablation with the same donors."""
-    plan = choice.plan
-    how = plan.how[0]
+def sets_harm(
+    scores: Scores, choice: Choice, size: int, measure: str
+) -> tuple[Float[np.ndarray, "unit set"], Float[np.ndarray, "unit set"]]:
+    """Harm of random sets of one size, and the sum of their members' own, all by the primary ablation and draw."""
+    plan, how = choice.plan, choice.plan.how[0]
     joint = scores.changes([plan.set_of(size, i) for i in range(plan.n_sets)], measure)
     members = np.stack([np.isin(choice.measured(how), chosen) for chosen in plan.sets(size)])
-    return Compounding.of(joint, by_draw(scores, choice, how, measure)[0], members)
+    return joint, by_draw(scores, choice, how, measure)[0] @ members.T.astype(np.float64)
 
 
-def sets_table(scores: Scores, choice: Choice, measure: str, judged: np.ndarray, signs: Signs) -> Table:
+def sets_table(scores: Scores, choice: Choice, measure: str, judged: np.ndarray) -> Table:
     """One row for every size of set; `judged` are the units that the order of `top` was not found on."""
-    plan, rows = choice.plan, []
+    plan, parts = choice.plan, []
     for size in plan.set_sizes:
-        found = compounding(scores, choice, size, measure)
-        means = mean_of_units(found.joint)
-        by_unit = {"joint": found.joint.mean(axis=1), "summed": found.summed.mean(axis=1), "excess": found.excess}
-        row: dict[str, object] = {"n_heads": size, "joint_least": means.min(), "joint_most": means.max()}
-        for name, values in by_unit.items():
-            entry = harm_estimates(values[:, None], scores.units, signs if name == "excess" else None)
-            row |= {column: value[0] for column, value in entry.columns(name).items()}
-        rows.append(row | _top(scores, plan, size, measure, judged))
-    return QUANTITIES.from_rows(rows, list(rows[0]), SETS)
+        joint, summed = sets_harm(scores, choice, size, measure)
+        means = mean_of_units(joint)
+        part = {"n_heads": np.array([size]), "joint_least": means.min(keepdims=True),
+                "joint_most": means.max(keepdims=True)}  # fmt: skip
+        for name, values in (("joint", joint), ("summed", summed), ("excess", joint - summed)):
+            signs = scores.signs if name == "excess" else None
+            part |= harm_estimates(values.mean(axis=1, keepdims=True), scores.units, signs).columns(name)
+        parts.append(part | _top(scores, plan, size, measure, judged))
+    return QUANTITIES.stacked(parts, SETS)
 
 
-def _top(scores: Scores, plan: Plan, size: int, measure: str, judged: np.ndarray) -> dict[str, object]:
-    if plan.top(size) not in scores.under:
-        return number_columns("top", np.nan, (np.nan, np.nan))
-    change = scores.changes([plan.top(size)], measure)
-    found = harm_estimates(np.where(judged[:, None], change, np.nan), scores.units, None)
-    return {column: value[0] for column, value in found.columns("top").items()}
-
-
-def _columns(name: str, effects: np.ndarray, scores: Scores, signs: Signs) -> dict[str, np.ndarray]:
-    return harm_estimates(effects, scores.units, signs if name in SIGNED else None).columns(name)
+def _top(scores: Scores, plan: Plan, size: int, measure: str, judged: np.ndarray) -> dict[str, np.ndarray]:
+    if scores.prefix + plan.top(size) in scores.under:
+        change = np.where(judged[:, None], scores.changes([plan.top(size)], measure), np.nan)
+    else:
+        change = np.full((scores.units.n, 1), np.nan)
+    return harm_estimates(change, scores.units, None).columns("top")

@@ -70,7 +70,7 @@ def _compared(
         return "the prompts have no column `domain`"
     if len(np.unique(cloud.rows["domain"])) < 2:
         return "all prompts are of one domain"
-    cloud = cloud.one_of_each(np.random.default_rng([settings.seed, 5]))
+    cloud = cloud.one_of_each(cloud.prompts, np.random.default_rng([settings.seed, 5]))
     if is_within_token:
         cloud = cloud.where(recurs(cloud.rows["token"]))
     pool, kept = _taking_part(cloud, settings)

@@ -28,7 +28,7 @@ from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.quantities import Quantities
-from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
+from interp.statistics.spectra import Axes, Scaling, scaled
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
@@ -36,6 +36,7 @@ from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, c
 from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
+from ..measures.layers import Scale
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
 from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
@@ -293,5 +294,5 @@ def _joined(parts: list[Callable[[], Mapping[str, Estimates]]]) -> dict[str, Est
 
 def _directions(cloud: Cloud, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:
     """PC1 of every layer as a unit vector in raw coordinates, and the mean it is measured from."""
-    first = [readout_direction(points, a.directions[0], scaling) for points, a in zip(cloud.points, axes, strict=True)]
+    first = [Scale.of(points, scaling).readout(a.directions[0]) for points, a in zip(cloud.points, axes, strict=True)]
     return {"pc1_axis": np.array(first), "mean": cloud.points.mean(axis=1, dtype=np.float64)}

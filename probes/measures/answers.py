@@ -4,7 +4,7 @@ The outcomes of every row are put in the order of their token ids, so that two p
 swapped roles are compared with one another word by word.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,10 +30,6 @@ MAIN = ("main", "worked")
 
 N_CONDITIONS = 7
 """In how many conditions the set `sula` writes every problem; the first is the one that counts."""
-
-_BY_ROW = ("posterior", "log_q", "outcomes", "condition", "evidence", "stratum", "unit", "cluster", "noise")
-
-_ALIKE = ("n_steps", "k", "evidence", "position", "slice")
 
 
 @dataclass(frozen=True)
@@ -98,8 +94,8 @@ class Answers:
 
     def where(self, keep: Bool[np.ndarray, " row"]) -> "Answers":
         """The rows that a mask picks."""
-        arrays = {name: x[keep] for name, x in vars(self).items() if name in _BY_ROW and x is not None}
-        return replace(self, **arrays)
+        by_name = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: x[keep] for name, x in by_name.items() if isinstance(x, np.ndarray)})
 
     def __len__(self) -> int:
         return len(self.posterior)
@@ -192,8 +188,8 @@ def _joined(unit: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"]) -> 
 
 
 def _strata(rows: Table, outcomes: Int[np.ndarray, "row outcome"]) -> Int[np.ndarray, " row"]:
-    keys = [np.unique(rows[name], return_inverse=True)[1] for name in _ALIKE if name in rows and name != "position"]
-    if len(np.unique(rows["prompt"])) < rows.n_rows:
-        keys.append(np.unique(rows["position"], return_inverse=True)[1])
+    is_sequence = len(np.unique(rows["prompt"])) < rows.n_rows
+    names = [name for name in (*EVIDENCE, "slice", *["position"] * is_sequence) if name in rows]
+    keys = [np.unique(rows[name], return_inverse=True)[1] for name in names]
     keys.append(np.unique(outcomes, axis=0, return_inverse=True)[1].ravel())
     return np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)[1].ravel()

@@ -16,12 +16,13 @@ the row. Null: posteriors permuted between prompts that were shown equally much 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from interp.information import entropy_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Asks, Quantity
+from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import FEW_UNITS
 
@@ -75,10 +76,6 @@ CALIBRATION = {
 """The numbers, headlines first; slots: `{unit}` what is resampled, `{amount}` the column that counts the evidence."""
 
 
-Held = tuple[Estimates, Float[np.ndarray, " permutation"] | None]
-"""A number with its interval, and the same with posteriors exchanged, where that is asked."""
-
-
 @dataclass(frozen=True)
 class Constants:
     """The entropies that a reader without skill would always name: the mean, the median, and everything open."""
@@ -108,27 +105,47 @@ class Resamples:
 
 
 def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict[str, Estimates]:
-    """Every number of `CALIBRATION` for the rows of one condition."""
-    weights = resamples.weights / resamples.weights.sum(axis=1, keepdims=True)
-    exact, model, orders = answers.entropy_exact, answers.entropy_model, resamples.orders
+    """Every number of `CALIBRATION` for the rows of one condition, compared with permuted posteriors where they say."""
+    counts, orders = resamples.weights.astype(np.float64), resamples.orders
+    weights, once = counts / counts.sum(axis=1, keepdims=True), np.ones((1, len(answers)))
+    exact, model, best = answers.entropy_exact, answers.entropy_model, kl_of_best_single(answers)
     error, constant = np.abs(model - exact), np.abs(Constants.of(answers).best - exact)
-    errors = np.array([np.abs(model - exact[order]).mean() for order in orders])
-    divergence = np.array([_expected(answers.posterior[order], answers.log_restricted) for order in orders])
-    divergence = -entropy_bits(answers.posterior).mean() - divergence
+    slopes, even = Slopes(answers), "the exact odds never differ between possible outcomes: there is nothing to weigh"
+    slope = _resampled(slopes.value(), slopes.resampled(counts), even)
+    if slopes.is_one_pair:
+        bias = _resampled(slopes.intercept(once)[0], slopes.intercept(counts), even)
+    else:
+        several = "defined for one pair of outcomes, the same in all prompts"
+        bias = _resampled(np.nan, counts[:, 0], even if np.isnan(slope.value[0]) else several)
+    x, y = unit_length(np.stack([steady(model), exact]))
+    rho, of_rho = x @ y if x.any() and y.any() else np.nan, resampled_correlations(x[None], y, resamples.weights)[0]
     mass, share = np.exp2(answers.log_mass), answers.posterior.shape[1] / vocab_size
-    slope, bias = _slope_and_bias(answers, resamples)
     found = {
-        "entropy_error": _mean(error, weights, errors),
-        "skill": _share(error, constant, errors, resamples.weights),
-        "kl": _mean(answers.kl, weights, divergence),
-        "kl_skill": _share(answers.kl, kl_of_best_single(answers), divergence, resamples.weights),
+        "entropy_error": _resampled(error.mean(), weights @ error),
+        "skill": _skill(error, constant, counts),
+        "kl": _resampled(answers.kl.mean(), weights @ answers.kl),
+        "kl_skill": _skill(answers.kl, best, counts),
         "slope": slope,
         "label_bias": bias,
-        "outcome_mass": (_mean(mass, weights)[0].against(np.full((3, 1), share)), None),
-        "entropy_correlation": _correlation(model, exact, resamples),
+        "outcome_mass": _resampled(mass.mean(), weights @ mass).against(np.full((3, 1), share)),
+        "entropy_correlation": _resampled(rho, of_rho, "one of the two entropies never varies"),
     }
+    errors = np.array([np.abs(model - exact[order]).mean() for order in orders])
+    crossed = np.array([_expected(answers.posterior[order], answers.log_restricted) for order in orders])
+    divergence = -entropy_bits(answers.posterior).mean() - crossed
+    exchanged = {
+        "entropy_error": errors, "skill": 1 - ratio(errors, constant.mean()),
+        "kl": divergence, "kl_skill": 1 - ratio(divergence, best.mean()),
+        "slope": np.array([Slopes(answers, order).value() for order in orders]),
+        "entropy_correlation": y[orders] @ x,
+    }  # fmt: skip
     about = answers.counted | {"underpowered": answers.n_clusters < FEW_UNITS}
-    return {name: replace(_tested(CALIBRATION[name], number), about=about) for name, number in found.items()}
+    for name, of in found.items():
+        if name in exchanged and not np.isnan(of.value[0]):
+            found[name] = of.exchanged(exchanged[name][:, None], asks=CALIBRATION[name].asks)
+        else:
+            found[name] = replace(of, p=np.array([np.nan]))
+    return {name: replace(of, about=about) for name, of in found.items()}
 
 
 class Slopes:
@@ -148,21 +165,18 @@ class Slopes:
 
     def value(self) -> float:
         """NaN where nothing varies."""
-        return float(self._slope(np.ones((1, len(self.groups))))[0])
-
-    def resampled(self, weights: Int[np.ndarray, "resample row"]) -> Float[np.ndarray, " resample"]:
-        return self._slope(weights.astype(np.float64))
+        return float(self.resampled(np.ones((1, len(self.groups))))[0])
 
     def intercept(self, weights: np.ndarray) -> Float[np.ndarray, " resample"]:
         """The model's log-odds at even evidence, of one pair of outcomes."""
         total = weights.sum(axis=1)
-        return (weights @ self.y - self._slope(weights) * (weights @ self.x)) / total
+        return (weights @ self.y - self.resampled(weights) * (weights @ self.x)) / total
 
     @property
     def is_one_pair(self) -> bool:
         return self.is_pair and not self.groups.any()
 
-    def _slope(self, weights: Float[np.ndarray, "resample row"]) -> Float[np.ndarray, " resample"]:
+    def resampled(self, weights: Num[np.ndarray, "resample row"]) -> Float[np.ndarray, " resample"]:
         if not self.is_pair:
             return _quotient(weights @ self.products, weights @ self.squares)
         shared, spread = np.zeros(len(weights)), np.zeros(len(weights))
@@ -202,50 +216,15 @@ def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 1e-9)
 
 
-def _slope_and_bias(answers: Answers, resamples: Resamples) -> tuple[Held, Held]:
-    slopes = Slopes(answers)
-    value = slopes.value()
-    if np.isnan(value):
-        nothing = _undefined("the exact odds never differ between possible outcomes: there is nothing to weigh")
-        return nothing, nothing
-    exchanged = np.array([Slopes(answers, order).value() for order in resamples.orders])
-    slope = _resampled(value, slopes.resampled(resamples.weights), exchanged)
-    if not slopes.is_one_pair:
-        return slope, _undefined("defined for one pair of outcomes, the same in all prompts")
-    even = float(slopes.intercept(np.ones((1, len(slopes.groups))))[0])
-    return slope, _resampled(even, slopes.intercept(resamples.weights.astype(np.float64)))
-
-
-def _correlation(model: np.ndarray, exact: np.ndarray, resamples: Resamples) -> Held:
-    x, y = unit_length(np.stack([steady(model), exact]))
-    if not x.any() or not y.any():
-        return _undefined("one of the two entropies never varies")
-    replicates = resampled_correlations(x[None], y, resamples.weights)[0]
-    return _resampled(float(x @ y), replicates, y[resamples.orders] @ x)
-
-
-def _mean(values: np.ndarray, weights: np.ndarray, exchanged: np.ndarray | None = None) -> Held:
-    return _resampled(values.mean(), weights @ values, exchanged)
-
-
-def _share(errors: np.ndarray, totals: np.ndarray, exchanged: np.ndarray, weights: np.ndarray) -> Held:
+def _skill(errors: np.ndarray, totals: np.ndarray, counts: np.ndarray) -> Estimates:
     """1 − Σ errors / Σ totals."""
     if totals.sum() <= 1e-9:
-        return _undefined("the exact posterior is always the same: a constant makes no error")
-    return Estimates.shares(errors[:, None], totals[:, None], weights), 1 - exchanged / totals.mean()
+        return _resampled(np.nan, counts[:, 0], "the exact posterior is always the same: a constant makes no error")
+    return Estimates.shares(errors[:, None], totals[:, None], counts)
 
 
-def _resampled(value: float, replicates: np.ndarray, exchanged: np.ndarray | None = None) -> Held:
-    return Estimates.resampled(np.array([float(value)]), replicates[:, None]), exchanged
-
-
-def _undefined(why: str) -> Held:
-    return Estimates.bare(np.array([np.nan]), why=why), None
-
-
-def _tested(quantity: Quantity, held: Held) -> Estimates:
-    """Compared with permuted posteriors, where the number has them; p is of the side that is asked about."""
-    found, exchanged = held
-    if exchanged is None:
-        return replace(found, p=np.array([np.nan]))
-    return found.exchanged(exchanged[:, None], asks=quantity.asks)
+def _resampled(value: float, replicates: Float[np.ndarray, " resample"], why: str = "") -> Estimates:
+    """One number with its bootstrap interval, or why there is none."""
+    if np.isnan(value):
+        return Estimates.bare(np.array([np.nan]), why=why)
+    return Estimates.resampled(np.array([float(value)]), replicates[:, None])

@@ -132,26 +132,16 @@ class Cloud:
         """Whether every prompt has one row, as texts have that are read at their last token."""
         return len(np.unique(self.prompts)) == self.rows.n_rows
 
-    def one_of_each(self, rng: np.random.Generator) -> "Cloud":
-        """One row of every prompt, drawn at random; the cloud itself where there is no more."""
-        if self.one_row_each:
+    def one_of_each(self, names: Num[np.ndarray, " row"], rng: np.random.Generator) -> "Cloud":
+        """One row of every prompt or cluster that rows are named by, drawn at random; itself where there is no more."""
+        if len(np.unique(names)) == len(names):
             return self
-        order = rng.permutation(self.rows.n_rows)
-        _, first = np.unique(self.prompts[order], return_index=True)
-        keep = np.zeros(self.rows.n_rows, dtype=bool)
-        keep[order[first]] = True
-        return self.where(keep)
+        order = rng.permutation(len(names))
+        return self.where(np.sort(order[np.unique(names[order], return_index=True)[1]]))
 
     def gaussian(self, n_draws: int, seed: int) -> GaussianClouds:
         """Gaussian clouds of as many rows and columns, in the same clusters."""
         return GaussianClouds(self.rows.n_rows, self.points.shape[2], n_draws, seed, self.clusters)
-
-    def one_of_each_cluster(self, rng: np.random.Generator) -> "Cloud":
-        """One prompt of every cluster, drawn at random: others of it would be its nearest neighbours."""
-        if not self.counted["n_clusters"]:
-            return self
-        order = rng.permutation(self.rows.n_rows)
-        return self.where(np.sort(order[np.unique(self.units[order], return_index=True)[1]]))
 
     def where(self, keep: Bool[np.ndarray, " row"] | Int[np.ndarray, " kept"]) -> "Cloud":
         return replace(self, points=self.points[:, keep], rows=self.rows.where(keep))

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.statistics.intervals import band
-from interp.statistics.resampling import bootstrap_weights, n_before, random_orders, shuffles
+from interp.statistics.resampling import bootstrap_weights, n_before, ordered_within, random_orders, shuffles
 
 
 def exchange_within(
@@ -27,17 +27,12 @@ def exchange_within(
         of_slot = np.repeat(np.arange(counts.shape[1]), counts.max(axis=0))  # as many slots as any has of a stratum
         number, in_cluster = n_before(of_slot), counts[:, of_slot]
         first = (np.cumsum(counts, axis=1) - counts)[:, of_slot]
-        over_again = np.take_along_axis(_padded(members), first + number % in_cluster, axis=1)
+        padded = np.array([np.resize(rows, max(map(len, members))) for rows in members])  # beyond its end nobody reads
+        over_again = np.take_along_axis(padded, first + number % in_cluster, axis=1)
         received = random_orders(len(members), n, rng)
         for i, rows in enumerate(members):
             orders[:, rows] = over_again[received[:, i]][:, number < in_cluster[i]]
     return orders
-
-
-def _padded(members: list[np.ndarray]) -> Int[np.ndarray, "cluster member"]:
-    """Rows of clusters side by side; what stands behind the last one of a shorter cluster is never read."""
-    longest = max(map(len, members))
-    return np.array([np.resize(rows, longest) for rows in members])
 
 
 def rearranged_within(
@@ -49,11 +44,8 @@ def rearranged_within(
     """
     if len(np.unique(unit)) == len(unit):
         return shuffles(cluster, n, rng)
-    orders = np.empty((n, len(unit)), dtype=np.int64)
     cell = np.unique(np.stack([cluster, n_before(unit)]), axis=1, return_inverse=True)[1]
-    keys = rng.random((n, int(cell.max()) + 1))[:, cell]
-    orders[:, np.argsort(unit, kind="stable")] = np.lexsort((keys, np.broadcast_to(unit, keys.shape)), axis=1)
-    return orders
+    return ordered_within(unit, rng.random((n, int(cell.max()) + 1))[:, cell])
 
 
 def mean_bands(

@@ -54,18 +54,16 @@ def spectrum_table(points: np.ndarray, scaling: Scaling, clouds: GaussianClouds)
     n = min(N_SHOWN, len(shares), null_shares.shape[1])
     share = Estimates(shares[:n]).drawn(null_shares[:, :n])
     assert share.null is not None
-    columns = {
-        "component": np.arange(1, n + 1),
-        "share": shares[:n],
-        **number_columns("null", share.null[0], share.null[1:]),
-    }
+    columns = {"component": np.arange(1, n + 1), "share": shares[:n]}
+    columns |= number_columns("null", share.null[0], share.null[1:])
     units = {"component": "component", "share": "fraction", "null": "fraction"}
     return Table(columns, units, f"Variance shares of the first {n} principal components at the primary layer.")
 
 
 def dimension_estimates(cloud: Cloud, scaling: Scaling, seed: int) -> Estimates:
     """TwoNN at every layer, of one prompt of each cluster; every layer meets the same random draws."""
-    cloud = cloud.one_of_each_cluster(np.random.default_rng([seed, 2]))
+    if cloud.clusters is not None:  # others of its cluster would be the nearest neighbours of a prompt
+        cloud = cloud.one_of_each(cloud.clusters, np.random.default_rng([seed, 2]))
     rows = (points if scaling == "centred" else scaled(points, scaling) for points in cloud.points)
     found = [intrinsic_dimension(x, cloud.units, N_DIMENSION_NULLS, np.random.default_rng(seed)) for x in rows]
     nothing, none = np.full(N_DIMENSION_NULLS, np.nan), Interval(np.nan, np.nan, "none")

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, Shaped
 from scipy import sparse
 
 from interp.errors import PromptError
-from interp.statistics.resampling import shuffles, split_rows
+from interp.statistics.resampling import ordered_within, shuffles, split_rows
 
 from .cloud import Cloud
 from .nuisances import orthonormal
@@ -171,9 +171,4 @@ def orders_within(
     groups: Shaped[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
     """`n` orders of the rows that exchange rows of one group, each by itself."""
-    code = np.unique(groups, return_inverse=True)[1]
-    orders = np.empty((n, len(code)), dtype=np.int64)
-    in_order = np.argsort(code, kind="stable")
-    for order in orders:
-        order[in_order] = np.lexsort((rng.random(len(code)), code))
-    return orders
+    return ordered_within(groups, rng.random((n, len(groups))))

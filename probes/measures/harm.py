@@ -19,11 +19,13 @@ from interp.errors import UsageError
 from interp.need import Need
 from interp.probe import Readout
 from interp.prompt import PromptSet
+from interp.statistics.estimates import Estimates
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import Units, clusters_of
 
 from .answers import MAIN, Answers
+from .prompt_effects import harm_estimates
 
 OUTCOME = Need("outcome_log_prob")
 CHANGED = Need("next_kl")
@@ -149,14 +151,19 @@ def other_units(read: Readout, name: str, n_bootstrap: int, rng: np.random.Gener
 
 @dataclass(frozen=True)
 class Scores:
-    """What conditions read, by prompt; `unedited` is the condition that changes are measured from."""
+    """What conditions read, by prompt; `unedited` is the condition that changes are measured from.
+
+    `signs` flip the changes of whole clusters. Names of conditions stand behind `prefix`, that of their prompt set.
+    """
 
     under: Mapping[str, Readout]
     unedited: str
     units: Units
+    signs: Float[np.ndarray, "permutation unit"]
+    prefix: str = ""
 
     def score(self, name: str, measure: str) -> Float[np.ndarray, " unit"]:
-        return np.asarray(self.under[name][measure], dtype=np.float64)
+        return np.asarray(self.under[self.prefix + name][measure], dtype=np.float64)
 
     def scores(self, names: Sequence[str], measure: str) -> Float[np.ndarray, "unit condition"]:
         return np.stack([self.score(name, measure) for name in names], axis=1)
@@ -170,4 +177,8 @@ class Scores:
 
     def sizes(self, names: Sequence[str]) -> Float[np.ndarray, " condition"]:
         """|change| / |tensor| of each edit, mean over prompts."""
-        return np.array([float(np.mean(self.under[name]["size"])) for name in names])
+        return np.array([self.score(name, "size").mean() for name in names])
+
+    def harm(self, changes: Float[np.ndarray, "unit entry"], measure: str) -> Estimates:
+        """`harm_estimates` of changes in a measure, tested where it can go either way."""
+        return harm_estimates(changes, self.units, self.signs if measure in SIGNED else None)

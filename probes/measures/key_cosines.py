@@ -110,7 +110,7 @@ def head_keys(
 def _turned(units: Units, value: np.ndarray, resampled: np.ndarray, draws: np.ndarray) -> Estimates:
     is_known = np.isfinite(value) & np.isfinite(draws).all(axis=0)
     why = np.where(is_known, "", _NO_DIRECTION).tolist()
-    found = Estimates.resampled(value, resampled, why=why, about=units.counted, words={"drawn": units.drawn})
+    found = units.about(Estimates.resampled(value, resampled, why=why))
     return found.exchanged(np.where(is_known, draws, np.nan), largest_deviation_p(value, draws))
 
 

@@ -35,15 +35,19 @@ def cloud_axes(cloud: Cloud, scaling: Scaling, n_axes: int = N_AXES) -> list[Axe
 def points_table(cloud: Cloud, axes: Sequence[Axes], capture: Capture) -> Table:
     """One row for every layer and row of the cloud."""
     n_layers, n_rows = len(axes), cloud.rows.n_rows
-    columns: dict[str, np.ndarray] = {"layer": np.repeat(np.arange(n_layers), n_rows)}
-    units = {"layer": "layer"}
-    for i in range(axes[0].scores.shape[1]):
-        columns[f"pc{i + 1}"], units[f"pc{i + 1}"] = np.concatenate([a.scores[:, i] for a in axes]), "activation"
-    for name in dict.fromkeys(("prompt", "position", NEXT_ENTROPY, EXACT_ENTROPY, cloud.target.name, "domain")):
-        if name in cloud.rows:
-            columns[name], units[name] = np.tile(cloud.rows[name], n_layers), cloud.rows.units[name]
-    columns["text"], units["text"] = np.tile(snippets(cloud.rows, capture), n_layers), LABEL
-    return Table(columns, units, POINTS_CAPTION)
+    scores = np.concatenate([a.scores for a in axes]).T
+    columns = {"layer": np.repeat(np.arange(n_layers), n_rows), **{f"pc{i + 1}": x for i, x in enumerate(scores)}}
+    rows = _described(cloud, capture, EXACT_ENTROPY)
+    columns |= {name: np.tile(column, n_layers) for name, column in rows.columns.items()}
+    return Table(columns, {**dict.fromkeys(columns, "activation"), "layer": "layer", **rows.units}, POINTS_CAPTION)
+
+
+def _described(cloud: Cloud, capture: Capture, *more: str) -> Table:
+    """What each row was."""
+    names = dict.fromkeys(("prompt", "position", NEXT_ENTROPY, *more, cloud.target.name, "domain"))
+    columns = {name: cloud.rows[name] for name in names if name in cloud.rows}
+    columns["text"] = snippets(cloud.rows, capture)
+    return Table(columns, {name: cloud.rows.units.get(name, LABEL) for name in columns})
 
 
 def snippets(rows: Table, capture: Capture) -> np.ndarray:
@@ -62,13 +66,9 @@ def _snippet(capture: Capture, prompt: int, position: int) -> str:
 
 def null_points_table(points: np.ndarray, scaling: Scaling, seed: int) -> Table:
     """A Gaussian cloud matched to one layer, on its own first two axes."""
-    cloud = np.random.default_rng(seed).standard_normal(points.shape)
-    if scaling == "centred":
-        cloud = cloud * np.asarray(points, dtype=np.float64).std(axis=0)
-    else:
-        cloud = cloud[:, ~constant_columns(points)] if not constant_columns(points).all() else cloud * 0
-    scores = principal_axes(scaled(cloud, scaling), 2).scores
-    columns = {f"pc{i + 1}": scores[:, i] for i in range(scores.shape[1])}
+    loud = np.std(points, axis=0, dtype=np.float64) if scaling == "centred" else ~constant_columns(points)
+    cloud = np.random.default_rng(seed).standard_normal(points.shape) * loud
+    columns = {f"pc{i + 1}": x for i, x in enumerate(principal_axes(scaled(cloud, scaling), 2).scores.T)}
     return Table(columns, dict.fromkeys(columns, "activation"), NULL_CAPTION)
 
 
@@ -83,9 +83,6 @@ def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, capture: C
     embedding = umap.UMAP(n_components=2, n_neighbors=n_neighbors, init="random", n_jobs=1, random_state=seed)
     with one_thread():  # numba would leave torch the number of threads that it takes itself
         placed = np.asarray(embedding.fit_transform(scaled(cloud.points[layer], scaling)), dtype=np.float64)
-    columns, units = {"umap1": placed[:, 0], "umap2": placed[:, 1]}, {"umap1": "1", "umap2": "1"}
-    for name in dict.fromkeys(("prompt", "position", NEXT_ENTROPY, cloud.target.name, "domain")):
-        if name in cloud.rows:
-            columns[name], units[name] = cloud.rows[name], cloud.rows.units[name]
-    columns["text"], units["text"] = snippets(cloud.rows, capture), LABEL
-    return Table(columns, units, "UMAP embedding: an illustration.")
+    rows = _described(cloud, capture)
+    columns = {"umap1": placed[:, 0], "umap2": placed[:, 1], **rows.columns}
+    return Table(columns, {"umap1": "1", "umap2": "1", **rows.units}, "UMAP embedding: an illustration.")

@@ -4,7 +4,7 @@ A direction orders rows, so the values are numbers: a numeric column as it is, o
 column has that value and 0 elsewhere (one value against the rest).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,8 +102,8 @@ class Target:
         if column in prompts.units:
             values = [p.scored_columns.get(column) or (p.columns[column],) for p in prompts]
             units = np.repeat(np.arange(len(prompts)), [len(of_prompt) for of_prompt in values])
-            found = _as_array([value for of_prompt in values for value in of_prompt])
-            self._checked(found, level, units, is_label=prompts.units[column] == LABEL)
+            found = [np.nan if value is None else value for of_prompt in values for value in of_prompt]
+            self._checked(np.array(found), level, units, is_label=prompts.units[column] == LABEL)
 
     def added_to(self, rows: Table) -> Table:
         """The rows with the target's numbers in a column of its name; `PromptError` where they cannot be sought.
@@ -178,21 +178,17 @@ class Target:
                 "them at once.",
             )
         found = values.astype(np.float64 if is_number else str)
-        self._refuse_still(found, units)
-        return found
-
-    def _refuse_still(self, values: Shaped[np.ndarray, " row"], units: Shaped[np.ndarray, " row"]) -> None:
-        """Raise `PromptError` where hardly a prompt departs from the value that most have."""
-        names, code = np.unique(values, return_inverse=True)
+        names, code = np.unique(found, return_inverse=True)
         common = np.bincount(code).argmax()
         if len(names) == 1:
-            raise self._refused(f"it is {_written(values.tolist()[0])} everywhere", "Name a column that varies.")
+            raise self._refused(f"it is {_written(names.tolist()[0])} everywhere", "Name a column that varies.")
         n_others, n = len(np.unique(units[code != common])), len(np.unique(units))
         if n_others < MIN_LEVEL:
             raise self._refused(
                 f"only {n_others} of {n} prompts have another value than {_written(names.tolist()[common])}",
                 f"Give at least {MIN_LEVEL} that have; the statistics want two hundred prompts or more.",
             )
+        return found
 
     def _refused(self, found: str, fix: str) -> PromptError:
         return PromptError(asked=f"the target {self.name!r}", found=found, fix=fix)
@@ -205,11 +201,6 @@ def steady(entropies: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
 
 OWN_ENTROPY = Target()
 """The entropy of the model's next token."""
-
-
-def _as_array(values: Sequence[Any]) -> np.ndarray:
-    """Values of prompts as a column of rows has them; what is missing among numbers is NaN."""
-    return np.array([np.nan if value is None else value for value in values])
 
 
 def _written(value: Any) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from interp.capture import Capture
-from interp.prompt import PromptSet
 from interp.statistics.cosines import MEASURES, Reference, cosine_measures
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import t_quantile
@@ -113,12 +112,6 @@ def no_token_sets(base: Capture) -> str:
         return ""
     if len(np.unique(base.rows["position"])) > 1:
         return "the prompts end at different positions: use the prompts `vocabulary`"
-    if not differ_in_last_word(base.prompts):
+    if len({(p.text or "").rstrip().rpartition(" ")[0] for p in base.prompts}) > 1:
         return "the prompts differ in more than their last word: use the prompts `vocabulary`"
     return ""
-
-
-def differ_in_last_word(prompts: PromptSet) -> bool:
-    """Whether all texts are one frame with another word at its end."""
-    frames = {(p.text or "").rstrip().rpartition(" ")[0] for p in prompts}
-    return len(frames) == 1

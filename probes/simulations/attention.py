@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.certificates import simulations
-from interp.certificates.simulations import Grouping, Known, Simulation, Trials, grouped, in_common, noise, of_model
+from interp.certificates.simulations import Grouping, Known, Simulation, Trials, grouped, noise, nothing, of_model
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
+
+from .prompts import noise_of
 
 if TYPE_CHECKING:
     from interp.hooks.pattern import AttentionCall
@@ -34,13 +35,6 @@ class Heads:
     closing: bool = False
     """Prompts of unequal length end in the same tokens, by which all of them ask."""
 
-    def grouped(self, rng: np.random.Generator) -> np.ndarray:
-        """The cluster of each prompt: fewer of several prompts, but more than the twenty that a number needs."""
-        return grouped(self.clusters, _N if self.clusters == "alone" else _N // 2, rng)
-
-    def lengths(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return np.sort(rng.integers(8, _KEYS + 1, n)) if self.closing else np.full(n, _KEYS)
-
     def sharpness(self, rng: np.random.Generator) -> np.ndarray:
         """`[layer, head]`"""
         if self.walks:
@@ -61,7 +55,7 @@ class Heads:
         matched = rng.integers(1, length - _CLOSING * self.closing)
         for layer in range(_LAYERS):
             k = noise(rng, (n, _HEADS, _KEYS, _D), self.heavy)
-            q = in_common(lambda k: noise(rng, (k, _HEADS, _D), self.heavy), cluster, 0.5 * (self.clusters != "alone"))
+            q = noise_of(cluster, rng, 0.5, heavy=self.heavy)(_HEADS, _D)
             if self.closing:
                 q[:] = q[0]
                 for i in range(n):
@@ -107,21 +101,21 @@ def _trials(probe: str, number: str, more: Mapping[str, Any]) -> Trials:
         Known("program:lookup", number, ("above",), _BY_CONTENT),
         Known("tunnel:recall-gpt-neox", number, ("above",), _RECALL),
     )
-    return Trials(_simulations(probe, number, more), known)
-
-
-def _simulations(probe: str, number: str, more: Mapping[str, Any]) -> tuple[Simulation, ...]:
     planted = tuple(f"queries hold {_STEP * k:g} of a key" for k in (1, 2, 3))
-    return tuple(
+    simulations = (
         Simulation(probe, name, partial(_rows, heads), (number,), (), planted, "60 prompts or more", {**_SMALL, **more},
-              simulations.nothing(number))
+              nothing(number))
         for name, heads in HEADS.items()
     )  # fmt: skip
+    return Trials(tuple(simulations), known)
 
 
 def _rows(heads: Heads, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    cluster = heads.grouped(rng)
-    length = heads.lengths(len(cluster), rng)
+    # clusters of several prompts are fewer, but more than the twenty that a number needs
+    cluster = grouped(heads.clusters, _N if heads.clusters == "alone" else _N // 2, rng)
+    length = np.full(len(cluster), _KEYS)
+    if heads.closing:
+        length = np.sort(rng.integers(8, _KEYS + 1, len(cluster)))
     by_length = heads.calls(rng, heads.sharpness(of_model(seed)), _STEP * size, cluster, length)
     sites = [need.site for need in made.needs if need.described.source == "pattern" and need.at == "scored"]
     rows = {site: np.concatenate([_read(calls, site) for calls in by_length], axis=1) for site in dict.fromkeys(sites)}

@@ -1,13 +1,12 @@
 """Simulations of readouts under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from interp.certificates.simulations import Grouping, Simulation, Trials, Truth, grouped, in_common, noise, nothing
+from interp.certificates.simulations import Simulation, Trials, Truth, nothing
 from interp.edit import Edit
 from interp.edits import AblateHeads
 from interp.findings import Findings
@@ -17,26 +16,10 @@ from interp.table import LABEL, Table
 from interp.testing import Shape, synthetic_capture
 
 from ..dynamics.exchange import Exchange, exchange_numbers
+from .prompts import KINDS, Prompts
 
-
-@dataclass(frozen=True)
-class _Sequences:
-    """What sequences are like: heavy tails, the share that the edits of one have in common, clusters of near-copies."""
-
-    heavy: bool = False
-    alike: float = 0.0
-    clusters: Grouping = "alone"
-
-
-_KINDS = {
-    "as assumed": _Sequences(), "heavy tails": _Sequences(heavy=True),
-    "edits of a prompt alike, .8": _Sequences(alike=0.8),
-    "five near-copies of each prompt": _Sequences(clusters="fives"),
-    "templates of unequal size": _Sequences(clusters="templates"),
-}  # fmt: skip
-
-_N, _NEAR = 60, 0.95
-"""Sequences, or clusters of them; and the share of all variance that those of a cluster have in common."""
+_N = 60
+"""Sequences, or clusters of them."""
 
 TIED = ((0, 1), (1, 2))
 """Layer and index of the two heads whose removal harms most, where two are planted; the second leads."""
@@ -51,9 +34,9 @@ def heads() -> Trials:
     alike = _edited("heads", ("bypass_ratio_min", "late_attention_off", "compounding"), small, nothing("compounding"))
     effects = tuple(f"one head harms by {0.02 * k:.2f} bits more than the next" for k in (1, 2, 3))
     lead = tuple(
-        Simulation("heads", f"two heads harm, {name}", partial(_read_outs, kind, _two_harm), ("top_head_ratio",), (),
-              effects, "60 sequences or clusters", small, _no_lead)
-        for name, kind in _KINDS.items() if not kind.alike  # what edits have in common is in no difference
+        Simulation("heads", f"two heads harm, {name}", partial(_read_outs, kind, 0.0, _two_harm), ("top_head_ratio",),
+              (), effects, "60 sequences or clusters", small, _no_lead)
+        for name, kind in KINDS.items()
     )  # fmt: skip
     return Trials((*alike.simulations, *lead))
 
@@ -88,30 +71,30 @@ def _last_layer(seed: int, size: float) -> Mapping[str, float]:
 def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], truth: Truth) -> Trials:
     """Planted is harm that all edits do alike."""
     effects = tuple(f"each edit harms by {0.01 * k:.2f} bits" for k in (1, 2, 3))
+    kinds = [*((name, kind, 0.0) for name, kind in KINDS.items()), ("edits of a prompt alike, .8", Prompts(), 0.8)]
     simulations = (
-        Simulation(probe, name, partial(_read_outs, kind, _all_harm), numbers, (), effects, "60 sequences or clusters",
-              small, truth)
-        for name, kind in _KINDS.items()
+        Simulation(probe, name, partial(_read_outs, kind, alike, _all_harm), numbers, (), effects,
+              "60 sequences or clusters", small, truth)
+        for name, kind, alike in kinds
     )  # fmt: skip
     return Trials(tuple(simulations))
 
 
 def _read_outs(
-    like: _Sequences, harms: Harms, made: Probe, rng: np.random.Generator, seed: int, size: float
+    like: Prompts, alike: float, harms: Harms, made: Probe, rng: np.random.Generator, seed: int, size: float
 ) -> Findings:
-    """Simulated readouts: every edit adds an error that is 0 on average, and what it harms by."""
-    cluster = grouped(like.clusters, _N, rng)
+    """Simulated readouts: every edit adds an error that is 0 on average, and what it harms by.
+
+    The errors that edits add to one prompt have the share `alike` in common.
+    """
+    cluster, drawn = like.drawn(_N, rng)
     shape, n = Shape(len(cluster), n_scored=4), len(cluster)
     base = synthetic_capture(made.needs, shape, columns={"cluster": np.repeat(cluster, 4)}, seed=seed)
-
-    def drawn() -> np.ndarray:
-        return in_common(lambda k: noise(rng, (k,), like.heavy), cluster, _NEAR * (like.clusters != "alone"))
-
     common, plain = drawn(), 1 + 0.2 * rng.random(n)[cluster]
 
     def read(condition: Condition) -> dict[str, np.ndarray]:
         chosen = condition.prompts if condition.prompts is not None else np.arange(n)
-        more = 0.05 * (like.alike**0.5 * common + (1 - like.alike) ** 0.5 * drawn())[chosen]
+        more = 0.05 * (alike**0.5 * common + (1 - alike) ** 0.5 * drawn())[chosen]
         more = more * bool(condition.edits) + max((harms(edit, size) for edit in condition.edits), default=0.0)
         error = plain[chosen] + more
         read_out = dict.fromkeys(("posterior_kl", "entropy_error", "next_loss", "loss"), error)
@@ -127,20 +110,19 @@ def dynamics() -> Trials:
     simulations = tuple(
         Simulation("dynamics", name, partial(_course, kind), ("exchange_lead",), (), effects,
               "40 sequences or clusters", {"n_bootstrap": 299, "n_permutations": 199}, nothing("exchange_lead"))
-        for name, kind in _KINDS.items() if not kind.alike  # what both lack is in no difference
+        for name, kind in KINDS.items()
     )  # fmt: skip
     return Trials(simulations)
 
 
-def _course(like: _Sequences, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:
+def _course(like: Prompts, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:
     """Errors of exchanged networks; patterns and the rest of a checkpoint lack as much, each on prompts of its own."""
-    cluster = grouped(like.clusters, 40, rng)
+    cluster, noise = like.drawn(40, rng)
     n = len(cluster)
 
     def drawn(*width: int) -> np.ndarray:
         """Positive, heavy tails cut off."""
-        share = _NEAR * (like.clusters != "alone")
-        return np.exp(np.minimum(in_common(lambda k: noise(rng, (k, *width), like.heavy), cluster, share).T, 4))
+        return np.exp(np.minimum(noise(*width).T, 4))
 
     rows = Table({"prompt": np.arange(n), "stratum": np.zeros(n, dtype=int), "cluster": cluster},
                  {"prompt": "index", "stratum": LABEL, "cluster": "index"})  # fmt: skip

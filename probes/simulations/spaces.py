@@ -1,44 +1,32 @@
 """Simulations of `workspace`: a stream that tells what survives and how uncertain that is, and a J-space beside it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from scipy import stats
 
-from interp.certificates.simulations import Grouping, Simulation, Trials, grouped, in_common, noise, nothing
+from interp.certificates.simulations import Simulation, Trials, noise, nothing
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.testing import Shape, synthetic_capture
 
 from ..measures.sample_sizes import FEW_HALVES
+from .prompts import KINDS, Prompts
 
 _N, _WIDTH, _RANK, _OUTCOMES, _LEAN = FEW_HALVES + 20, 24, 6, 6, 0.2
 
 
-@dataclass(frozen=True)
-class _Space:
-    """Tails are heavy, prompts cluster, or J-space and loud directions lie along coordinates."""
-
-    heavy: bool = False
-    clusters: Grouping = "alone"
-    by_coordinate: bool = False
-
-
 def workspace() -> Trials:
-    kinds = {
-        "as assumed": _Space(), "heavy tails": _Space(heavy=True),
-        "J-space and loud directions along coordinates": _Space(by_coordinate=True),
-        "five near-copies of each prompt": _Space(clusters="fives"),
-        "templates of unequal size": _Space(clusters="templates"),
-    }  # fmt: skip
+    kinds = [*((name, kind, False) for name, kind in KINDS.items()),
+             ("J-space and loud directions along coordinates", Prompts(), True)]  # fmt: skip
     numbers = ("overlap", "survivors_accuracy", "uncertainty_r2", "axis_share")
     effects = tuple(f"the J-space leans by {_LEAN * k:.1f} towards the hypotheses" for k in (1, 2, 3))
     return Trials(tuple(
-        Simulation("workspace", name, partial(_read, kind), numbers, (), effects, f"{_N} prompts or clusters",
-              {"n_null": 39}, _share_of_random if not (kind.heavy or kind.by_coordinate) else nothing())
-        for name, kind in kinds.items()
+        Simulation("workspace", name, partial(_read, kind, by_coordinate), numbers, (), effects,
+              f"{_N} prompts or clusters", {"n_null": 39},
+              _share_of_random if not (kind.heavy or by_coordinate) else nothing())
+        for name, kind, by_coordinate in kinds
     ))  # fmt: skip
 
 
@@ -46,17 +34,18 @@ def _share_of_random(seed: int, size: float) -> Mapping[str, float]:
     return {} if size else {"overlap": _RANK / _WIDTH}
 
 
-def _read(like: _Space, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Embeddings of what survives add up before the last block, and their mean tells the entropy; J lies anywhere."""
-    cluster = grouped(like.clusters, _N, rng)
-    n, share = len(cluster), 0.95 * (like.clusters != "alone")
+def _read(
+    like: Prompts, by_coordinate: bool, made: Probe, rng: np.random.Generator, seed: int, size: float
+) -> Findings:
+    """Embeddings of what survives add up before the last block, and their mean tells the entropy; J lies anywhere.
 
-    def drawn(*sizes: int) -> np.ndarray:
-        return in_common(lambda k: noise(rng, (k, *sizes), like.heavy), cluster, share)
-
+    Or, as loud directions do, along coordinates.
+    """
+    cluster, drawn = like.drawn(_N, rng)
+    n = len(cluster)
     possible = (rng.random((n, _OUTCOMES)) < 0.5)[cluster]
     possible[~possible.any(axis=1), 0] = True
-    loud = np.exp(rng.standard_normal(_WIDTH)) if like.by_coordinate else np.ones(_WIDTH)
+    loud = np.exp(rng.standard_normal(_WIDTH)) if by_coordinate else np.ones(_WIDTH)
     embedding = noise(rng, (_OUTCOMES, _WIDTH), like.heavy) * loud
     stream = np.stack([drawn(_WIDTH) * loud for _ in range(2)])
     stream[0] += 0.5 * possible @ embedding
@@ -64,7 +53,7 @@ def _read(like: _Space, made: Probe, rng: np.random.Generator, seed: int, size: 
     along /= np.linalg.norm(along)
     told = stats.zscore(entropy + 0.3 * drawn())  # as loud as what else lies in that direction, in its place
     stream[0] += np.outer(told * (stream[0] @ along).std() - stream[0] @ along, along)
-    spaces = [_j_space(like, rng, lean * size * embedding) for lean in (_LEAN, 0.0)]
+    spaces = [_j_space(by_coordinate, rng, lean * size * embedding) for lean in (_LEAN, 0.0)]
     shape = Shape(n, n_layers=1, d_model=_WIDTH, n_outcomes=_OUTCOMES)
     planted = {"resid": stream, "readout_gram": np.stack([axes @ axes.T for axes in spaces])}
     columns = {"cluster": cluster, "next_entropy_bits": entropy}
@@ -75,10 +64,8 @@ def _read(like: _Space, made: Probe, rng: np.random.Generator, seed: int, size: 
     return made.analyse(capture, {})
 
 
-def _j_space(like: _Space, rng: np.random.Generator, lean: np.ndarray) -> np.ndarray:
+def _j_space(by_coordinate: bool, rng: np.random.Generator, lean: np.ndarray) -> np.ndarray:
     """Orthonormal axes `[feature, axis]` of a random subspace, or of random coordinates, each leaning to one vector."""
-    axes = (
-        np.eye(_WIDTH)[rng.permutation(_WIDTH)[:_RANK]] if like.by_coordinate else rng.standard_normal((_RANK, _WIDTH))
-    )
+    axes = np.eye(_WIDTH)[rng.permutation(_WIDTH)[:_RANK]] if by_coordinate else rng.standard_normal((_RANK, _WIDTH))
     axes = axes / np.linalg.norm(axes, axis=1, keepdims=True)
     return np.linalg.qr((axes + lean[:_RANK]).T)[0]

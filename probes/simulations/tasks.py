@@ -5,12 +5,14 @@ from functools import partial
 
 import numpy as np
 
-from interp.certificates.simulations import Grouping, Known, Simulation, Trials, grouped, in_common, noise, nothing
+from interp.certificates.simulations import Known, Simulation, Trials, nothing
 from interp.findings import Findings
 from interp.information import entropy_bits
 from interp.probe import Probe
 from interp.statistics.correlation import unit_ranks
 from interp.testing import Shape, synthetic_capture
+
+from .prompts import Prompts, noise_of
 
 # --- belief ----------------------------------------------------------------------------------------------------------
 
@@ -18,11 +20,12 @@ from interp.testing import Shape, synthetic_capture
 def belief() -> Trials:
     small = {"interchange": False, "n_permutations": 49, "n_bootstrap": 199, "sites": ("resid",)}
     effects = tuple(f"belief written at {0.2 * k:.1f} of the noise" for k in (1, 2, 3))
-    kinds: dict[str, tuple[float, bool, Grouping, float]] = {
-        "as assumed": (0.0, False, "alone", 0.0), "rows of a sequence alike, .8": (0.8, False, "alone", 0.0),
-        "heavy tails": (0.0, True, "alone", 0.0), "five near-copies of each sequence": (0.0, False, "fives", 0.95),
-        "five sequences of a document": (0.0, False, "fives", 0.5),
-        "templates of unequal size": (0.0, False, "templates", 0.7),
+    kinds = {
+        "as assumed": (Prompts(), 0.0), "rows of a sequence alike, .8": (Prompts(), 0.8),
+        "heavy tails": (Prompts(heavy=True), 0.0),
+        "five near-copies of each sequence": (Prompts(clusters="fives"), 0.0),
+        "five sequences of a document": (Prompts(clusters="fives", alike=0.5), 0.0),
+        "templates of unequal size": (Prompts(clusters="templates", alike=0.7), 0.0),
     }  # fmt: skip
     simulations = tuple(
         Simulation("belief", name, partial(_belief, *kind), ("r2", "r2_beyond_position", "silhouette"),
@@ -35,22 +38,18 @@ def belief() -> Trials:
     return Trials(simulations, tuple(known))
 
 
-def _belief(
-    serial: float, heavy: bool, clusters: Grouping, alike: float, made: Probe, rng: np.random.Generator, seed: int,
-    size: float,
-) -> Findings:  # fmt: skip
+def _belief(like: Prompts, serial: float, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
     """Rows of a sequence depend on one another, in the belief and in the activations, but not on each other.
 
-    So do sequences of a cluster, which have the share `alike` of all in common.
+    So do sequences of a cluster.
     """
     from scipy import signal
 
     n_scored = 3
-    cluster = grouped(clusters, 230, rng)
+    cluster, drawn = like.drawn(230, rng)
 
     def course(width: int) -> np.ndarray:
-        drawn = in_common(lambda n: noise(rng, (n, n_scored, width), heavy), cluster, alike)
-        return np.asarray(signal.lfilter([1.0], [1.0, -serial], drawn, axis=1)).reshape(-1, width)
+        return np.asarray(signal.lfilter([1.0], [1.0, -serial], drawn(n_scored, width), axis=1)).reshape(-1, width)
 
     logits, points = course(3), course(8)
     believed = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -102,26 +101,15 @@ def sula() -> Trials:
               nothing("slope", *_MOVES))
         for name, like in kinds.items()
     ]  # fmt: skip
-    shifted = _Problems(copies=5, first_differs=3.0)
-    alone = "prompts without evidence alone look different"
-    simulations.append(
-        Simulation(
-            "sula",
-            alone,
-            partial(_reader, shifted),
-            _MOVES,
-            _MOVES,
-            (),
-            "150 problems",
-            small,
-            nothing("entropy_movement_within"),
-        )
-    )
+    alone, shifted = "prompts without evidence alone look different", _Problems(copies=5, first_differs=3.0)
+    simulations.append(Simulation("sula", alone, partial(_reader, shifted), _MOVES, _MOVES, (), "150 problems", small,
+                                  nothing("entropy_movement_within")))  # fmt: skip
     moved = tuple(f"ρ = {_rho_of_values(float(k)):.2f}" for k in (1, 2, 3))
-    for name, copies in (("values move with the amount", 1), ("values of near-copies move with the amount", 5)):
-        make = partial(_reader, _Problems(copies=copies, moves=True))
-        truth = nothing(*_MOVES[:2])
-        simulations.append(Simulation("sula", name, make, _MOVES[:2], (), moved, "150 problems", small, truth))
+    simulations += [
+        Simulation("sula", name, partial(_reader, _Problems(copies=copies, moves=True)), _MOVES[:2], (), moved,
+              "150 problems", small, nothing(*_MOVES[:2]))
+        for name, copies in (("values move with the amount", 1), ("values of near-copies move with the amount", 5))
+    ]  # fmt: skip
     why = "the network predicts the exact posterior"
     return Trials(tuple(simulations), (Known("tunnel:bijection-gpt-neox", "skill", ("above",), why),))
 
@@ -134,11 +122,7 @@ def _reader(like: _Problems, made: Probe, rng: np.random.Generator, seed: int, s
     if like.templates:
         cluster = rng.choice(like.templates, n, p=rng.dirichlet(np.full(like.templates, 3.0)))
 
-    def alike(*width: int) -> np.ndarray:
-        """Noise of all prompts, which those of a cluster share but for a twentieth."""
-        share = 0.95 * (len(np.unique(cluster)) < n)
-        return in_common(lambda k: noise(rng, (k, *width), like.heavy), cluster, share)
-
+    alike = noise_of(cluster, rng, heavy=like.heavy)
     drawn = alike() + like.by_evidence * log_odds * alike()
     answered = _posterior(0.15 * size * (not like.moves) * log_odds + np.where(swapped, -0.5, 0.5) + drawn)
     exact, values = _posterior(log_odds), alike(16)

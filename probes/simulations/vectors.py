@@ -1,41 +1,28 @@
 """Simulations of updates and keys: `components` and `orthogonality`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from interp.certificates.simulations import Grouping, Simulation, Trials, grouped, in_common, noise, nothing, of_model
+from interp.certificates.simulations import Simulation, Trials, noise, nothing, of_model
 from interp.findings import Findings
 from interp.probe import Probe
 from interp.prompt import Prompt
 from interp.testing import Shape, synthetic_capture
 
-
-@dataclass(frozen=True)
-class _Updates:
-    """What blocks write: sizes walk over layers, tails are heavy, prompts cluster, attention has a loud dimension."""
-
-    walks: bool = False
-    heavy: bool = False
-    clusters: Grouping = "alone"
-    is_loud: bool = False
+from .prompts import KINDS, Prompts, noise_of
 
 
 def components() -> Trials:
     effects = tuple(f"attention writes {0.2 * k:.1f} of the noise in one direction" for k in (1, 2, 3))
-    kinds = {
-        "as assumed": _Updates(), "sizes walk over layers": _Updates(walks=True), "heavy tails": _Updates(heavy=True),
-        "five near-copies of each prompt": _Updates(clusters="fives"),
-        "templates of unequal size": _Updates(clusters="templates"),
-        "attention writes one loud dimension": _Updates(is_loud=True),
-    }  # fmt: skip
+    walks, loud = "sizes walk over layers", "attention writes one loud dimension"
     simulations = tuple(
-        Simulation("components", name, partial(_updates, kind), ("attention_share",), effects=effects,
-              n="60 prompts or clusters", small={"n_permutations": 99, "n_bootstrap": 299},
-              truth=_equal_shares if not (kind.walks or kind.is_loud) else nothing())
-        for name, kind in kinds.items()
+        Simulation("components", name, partial(_updates, kind, name == walks, name == loud), ("attention_share",),
+              effects=effects, n="60 prompts or clusters", small={"n_permutations": 99, "n_bootstrap": 299},
+              truth=_equal_shares if name in KINDS else nothing())
+        for name, kind in {**KINDS, walks: Prompts(), loud: Prompts()}.items()
     )  # fmt: skip
     divided = tuple(f"experts follow the domain by {k} of the noise" for k in (2, 4, 8))
     followed = {"the token alone": ("token", 1), "habits of each prompt": ("habit", 1),
@@ -75,22 +62,18 @@ def _routed(kind: str, copies: int, made: Probe, rng: np.random.Generator, seed:
                                           seed=seed), {})  # fmt: skip
 
 
-def _updates(like: _Updates, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    cluster, n_layers, width = grouped(like.clusters, 60, rng), 6, 12
+def _updates(
+    like: Prompts, walks: bool, is_loud: bool, made: Probe, rng: np.random.Generator, seed: int, size: float
+) -> Findings:
+    """What blocks write: its size may walk over layers, and attention may have a loud dimension."""
+    (cluster, drawn), n_layers, width = like.drawn(60, rng), 6, 12
     shape = Shape(len(cluster), n_layers=n_layers, d_model=width)
-
-    def written(*before: int) -> np.ndarray:
-        """Noise of all prompts, which those of a cluster share but for a twentieth."""
-        share = 0.95 * (like.clusters != "alone")
-        drawn = in_common(lambda n: noise(rng, (n, *before, width), like.heavy), cluster, share)
-        return np.moveaxis(drawn, 0, -2)
-
-    attention, feed_forward = written(2, n_layers)
-    if like.walks:
+    attention, feed_forward = np.moveaxis(drawn(2, n_layers, width), 0, -2)
+    if walks:
         attention *= np.exp(np.cumsum(0.3 * of_model(seed).standard_normal(n_layers)))[:, None, None]
-    attention[..., 0] += 3.0 * like.is_loud
+    attention[..., 0] += 3.0 * is_loud
     attention += 0.2 * size * np.random.default_rng(1).standard_normal(width)
-    steps = np.concatenate([written(1), attention + feed_forward])
+    steps = np.concatenate([np.moveaxis(drawn(1, width), 0, -2), attention + feed_forward])
     rows = {"resid": np.cumsum(steps, axis=0), "attn_out": attention, "mlp_out": feed_forward}
     columns = {"cluster": cluster}
     return made.analyse(synthetic_capture(made.needs, shape, planted=rows, columns=columns, seed=seed), {})
@@ -129,12 +112,8 @@ def _keys(like: tuple[bool, int, bool], made: Probe, rng: np.random.Generator, s
     `like`: heavy tails, of weights too; how many prompts each token has; whether heads share the part, and not tokens.
     """
     heavy, n_prompts, heads_share = like
-    token = np.arange(_N_TOKENS).repeat(n_prompts)
-
-    def drawn(*sizes: int) -> np.ndarray:
-        return in_common(lambda n: noise(rng, (n, *sizes), heavy), token, 0.5 * (n_prompts > 1))
-
-    rows = {}
+    token, rows = np.arange(_N_TOKENS).repeat(n_prompts), {}
+    drawn = noise_of(token, rng, 0.5, heavy=heavy)
     for site, sizes in _SIZES.items():
         rows[site] = np.moveaxis(drawn(*sizes), 0, 1)
         if not heads_share:

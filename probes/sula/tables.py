@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float
 
 from interp.capture import Capture
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import mean_and_band
 from interp.table import Table
 
 from ..measures.answers import Answers
@@ -141,7 +140,7 @@ def trajectory_table(
             parts.append({
                 "condition": np.full(len(names), condition), "axis": np.array(names),
                 "evidence": np.full(len(names), amount), "n": np.full(len(names), at.sum()),
-                "coordinate": Estimates(here.mean(axis=1), bounds, mean_and_band(null.T)),
+                "coordinate": Estimates(here.mean(axis=1), bounds).exchanged(null.T, asks="nothing"),
             })  # fmt: skip
     return QUANTITIES.stacked(
         parts,

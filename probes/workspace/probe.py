@@ -29,7 +29,7 @@ from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout, Sentences
 from interp.statistics.cosines import random_subspace
 from interp.statistics.estimates import Estimates
-from interp.statistics.intervals import UNEXPLAINED, t_mean
+from interp.statistics.intervals import UNEXPLAINED, t_half_width
 from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
 from interp.statistics.quantities import Quantities, Quantity
 from interp.statistics.ratio import ratio
@@ -284,11 +284,10 @@ class _Setting:
     def _overlap(self, found: "list[_Depth]", drawn: "list[list[_Held]]") -> Estimates:
         if not len(self.frame):
             return Estimates.bare(np.full(len(found), np.nan), why=_NO_OUTCOMES)
-        means = [t_mean(each.own.overlap) for each in found]
+        overlap = np.array([each.own.overlap for each in found])
+        mean, half = overlap.mean(axis=1), t_half_width(overlap)
         about = {"n": len(self.frame), "n_unit": "hypothesis"}
-        own = Estimates(
-            np.array([m.value for m in means]), np.array([(m.low, m.high) for m in means]).T.clip(0, 1), about=about
-        )
+        own = Estimates(mean, np.array([mean - half, mean + half]).clip(0, 1), about=about)
         return own.exchanged(np.array([[each.overlap.mean() for each in draw] for draw in drawn]))
 
 

@@ -12,7 +12,6 @@ from interp.statistics.spectra import (
     gram_statistics,
     leading_vectors,
     principal_axes,
-    readout_direction,
     scaled,
     spectral_statistics,
 )
@@ -80,16 +79,6 @@ def test_sign_of_an_axis_makes_its_largest_loading_positive() -> None:
     rows = scaled(np.outer(np.arange(5.0), [1.0, -4.0, 2.0]), "centred")
     direction = principal_axes(rows, 1).directions[0]
     np.testing.assert_allclose(direction, np.array([-1, 4, -2]) / np.sqrt(21))
-
-
-def test_readout_direction_reads_the_z_scored_coordinate_from_raw_rows() -> None:
-    rng = np.random.default_rng(4)
-    rows = rng.standard_normal((50, 6)) * [1, 5, 0, 2, 30, 0.1] + 7
-    axes = principal_axes(scaled(rows, "zscored"), 1)
-    raw = readout_direction(rows, axes.directions[0], "zscored")
-    read = (rows - rows.mean(axis=0)) @ raw
-    assert np.linalg.norm(raw) == pytest.approx(1)
-    assert np.corrcoef(read, axes.scores[:, 0])[0, 1] == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("n_rows", [12, 120])  # fewer and more than are decomposed as a whole

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from interp.statistics.intervals import band, percentile_interval
+from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import band
 from interp.statistics.units import Units, mean_bounds, mean_of_units
 from interp.table import Table
 
@@ -60,9 +61,7 @@ def test_bands_hold_the_central_ninety_five_per_cent_of_what_is_defined():
 
 
 def test_an_interval_holds_its_value_or_is_none():
-    drawn = np.arange(201.0)
-    assert percentile_interval(100.0, drawn) == pytest.approx((5, 195))
-    assert percentile_interval(1.0, drawn) == pytest.approx((1, 195)) and percentile_interval(
-        200.0, drawn
-    ) == pytest.approx((5, 200))
-    assert percentile_interval(NAN, drawn) is None and percentile_interval(3.0, np.full(4, NAN)) is None
+    drawn = np.repeat(np.arange(201.0)[:, None], 4, axis=1)
+    held = Estimates.resampled(np.array([100.0, 1.0, 200.0, NAN]), drawn).interval
+    np.testing.assert_allclose(held, [[5, 1, 5, NAN], [195, 195, 200, NAN]])
+    assert np.isnan(Estimates.resampled(np.array([3.0]), np.full((4, 1), NAN)).interval).all()

@@ -541,7 +541,7 @@ def test_selectivity_is_the_share_above_that_of_control_tasks():
         own = 1 - (w @ reading.kept.errors).sum() / (w @ reading.kept.totals).sum()
         others = 1 - (w @ reading.control_errors) / (w @ reading.control_totals)
         drawn.append(own - others.mean())
-    assert found.interval_at(0) == normal(found.value[0], drawn)
+    assert tuple(found.interval[:, 0]) == normal(found.value[0], drawn)
     # each control task less the mean of the two others
     null = np.array([0.1 - 0.15, 0.0 - 0.2, 0.3 - 0.05])
     half = stats.t.ppf(0.975, 2) * null.std(ddof=1) * np.sqrt(4 / 3)
@@ -564,7 +564,7 @@ def test_baselines_are_the_shares_that_position_and_token_hold(of_position, of_t
     assert by_position.value == pytest.approx(of_position / of_all, abs=0.03)
     assert by_token.value == pytest.approx((of_position + of_token) / of_all, abs=0.03)
     assert [name.split(" (")[0] for name in setting.token.names] == ["position", "last token"]
-    low, high = by_token.interval_at(0)
+    low, high = tuple(by_token.interval[:, 0])
     assert low < by_token.value < high < low + 0.1
 
 
@@ -573,14 +573,14 @@ def test_a_baseline_of_nothing_that_varies_says_so():
     columns = {"length": np.full(40, 9), "position": np.full(40, 8), "token": np.full(40, 2)}
     _, setting = setting_of(rng.standard_normal((40, 3)), rng.dirichlet(np.ones(3), 40), **columns)
     found = baseline_estimate(setting.token, setting)
-    assert np.isnan(found.value).all() and found.why_at(0) == "neither position nor last token varies"
+    assert np.isnan(found.value).all() and found.at(0).why == "neither position nor last token varies"
 
 
 def test_random_subspaces_have_the_interval_of_their_mean():
     setting = made_setting()
     found = subspace_estimates([made_reading(setting)], setting, "sequence")
     half = stats.t.ppf(0.975, 2) * np.std([0.1, 0.2, 0.6], ddof=1) / np.sqrt(3)
-    assert found.value == pytest.approx(0.3) and found.interval_at(0) == pytest.approx((0.3 - half, 0.3 + half))
+    assert found.value == pytest.approx(0.3) and tuple(found.interval[:, 0]) == pytest.approx((0.3 - half, 0.3 + half))
 
 
 def test_a_score_is_a_mean_over_rows_with_sequences_resampled():
@@ -588,10 +588,10 @@ def test_a_score_is_a_mean_over_rows_with_sequences_resampled():
     infinite = Scores(np.append(by_row[1:], np.inf), by_row, np.array([4.0, 8.0]))
     found = score_estimates([Scores(by_row, by_row + 1, np.array([4.0, 8.0])), infinite], setting)
     sums, counts = np.array([1, 6, 15, 5]), np.array([1, 2, 3, 1])
-    assert found.value[0] == pytest.approx(27 / 7) and found.words_at(0)["position"] == "4.86"
-    assert found.interval_at(0) == normal(27 / 7, [(w @ sums) / (w @ counts) for w in setting.weights])
+    assert found.value[0] == pytest.approx(27 / 7) and found.at(0).words["position"] == "4.86"
+    assert tuple(found.interval[:, 0]) == normal(27 / 7, [(w @ sums) / (w @ counts) for w in setting.weights])
     assert found.null[:, 0] == pytest.approx([6, 4.1, 7.9])
-    assert np.isnan(found.value[1]) and "decoded as impossible" in found.why_at(1)
+    assert np.isnan(found.value[1]) and "decoded as impossible" in found.at(1).why
 
 
 def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_group():
@@ -600,9 +600,9 @@ def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_gr
     one = np.array([0.5, 0.1, 0.2, 0.4, 0.5, 0.7, 0.6])
     found = silhouette_estimates(np.array([one, np.full(7, np.nan)]), clusters, "n")
     half = stats.t.ppf(0.975, 3) * np.sqrt(7**2 / (9 * 2 * 3) * 0.05)
-    assert found.interval_at(0) == pytest.approx((0.5 - half, 0.5 + half)) and found.about_at(0) == {"n": 9}
-    assert found.null[1:, 0] == pytest.approx([0.1025, 0.1975]) and found.p_at(0) == 1 / 3
-    assert np.isnan(found.value[1]) and found.why_at(1) == "nothing varies in these activations"
+    assert tuple(found.interval[:, 0]) == pytest.approx((0.5 - half, 0.5 + half)) and found.at(0).about == {"n": 9}
+    assert found.null[1:, 0] == pytest.approx([0.1025, 0.1975]) and found.p[0] == 1 / 3
+    assert np.isnan(found.value[1]) and found.at(1).why == "nothing varies in these activations"
 
 
 def test_a_silhouette_without_some_sequences_is_that_of_the_others():

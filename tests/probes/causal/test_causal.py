@@ -268,14 +268,14 @@ def test_effect_z_and_rank():
     assert effects.effect.value[0] == pytest.approx(9 * shift) and kl.unedited == 0
     assert effects.z.value[0] == pytest.approx((9 - np.mean(values[1:])) / np.std(values[1:], ddof=1))
     assert effects.p[0] == 1 / 20 and effects.beyond.value[0] == pytest.approx(6 * shift)
-    low, high = effects.effect.interval_at(0)
+    low, high = tuple(effects.effect.interval[:, 0])
     assert low < effects.effect.value[0] < high and high - low == pytest.approx(4 * 9 * 0.1 / np.sqrt(12), rel=0.4)
     assert kl.by("top")[0] == pytest.approx(7 * shift)
     for i, z in enumerate(kl.control_z):
         others = np.delete(kl.controls, i)
         assert z == pytest.approx((kl.controls[i] - others.mean()) / others.std(ddof=1))
     assert effects.effect.value[1] == pytest.approx(-0.9) and r2.unedited == pytest.approx(0.9), "both layers"
-    assert np.isnan(effects.effect.interval_at(1)).all(), "no resample differs"
+    assert np.isnan(tuple(effects.effect.interval[:, 1])).all(), "no resample differs"
     assert np.isnan(effects.p_family[0]) and effects.p_family[1] == effects.p[1]
     assert effects.beyond.p.tolist() == [effects.p[0], effects.p_family[1]] and effects.beyond.n_draws == 19
 

@@ -121,7 +121,7 @@ def effect(axis, *controls):
 def test_resamples_whose_controls_are_all_alike_have_no_z():
     found = effect([5.0, 4.0, 5.0, 50.0], [1, 1, 2, 2], [2, 2, 3, 2], [3, 3, 1, 2])
     assert found.z[:3] == pytest.approx([3.0, 2.0, 3.0]) and np.isnan(found.z[3]), "no spread to be measured in"
-    bounds = resampled(found.z[None]).interval_at(0)
+    bounds = tuple(resampled(found.z[None]).interval[:, 0])
     assert bounds == pytest.approx(np.quantile([2.0, 3.0], [0.025, 0.975]), abs=0.03) and bounds[1] == 3.0
     alike = effect([5.0, 4.0, 3.0], [2, 2, 2], [2, 2, 2])
     assert np.isnan(alike.z).all() and np.isnan(resampled(alike.z[None]).interval).all()
@@ -131,7 +131,7 @@ def test_what_is_beyond_the_controls_is_resampled_with_them():
     found = effect([5.0, 4.0, 5.0, 7.0], [2, 1.5, 2, 3], [3, 2.5, 3, 3])
     assert found.beyond("control") == pytest.approx([2.5, 2.0, 2.5, 4.0])
     beyond = resampled(found.beyond("control")[None])
-    assert beyond.value == [2.5] and beyond.interval_at(0) == pytest.approx(
+    assert beyond.value == [2.5] and tuple(beyond.interval[:, 0]) == pytest.approx(
         np.quantile([2.0, 2.5, 4.0], [0.025, 0.975])
     )
     still = resampled(np.array([[5.0, 5.0, 5.0 + 1e-14]]))

@@ -38,7 +38,7 @@ def rounds(probe, base, harm, noise=0.0):
     """Every condition that a run asks for, in rounds, and what was read under it."""
     rng = np.random.default_rng(0)
     under, asked = read_screens(probe, base, harm) if probe.screening(base) else {}, []
-    plan = probe._plan(base)
+    plan = probe._plan(base.model)
     own = {plan.single(how, head, draw): harm[head] for how, draw in plan.kinds for head in range(plan.n_all)}
     error = rng.gamma(4, 0.05, len(base.prompts))
     following = list(probe.conditions(base))
@@ -81,7 +81,7 @@ def test_the_heads_of_a_small_model_are_all_measured_and_those_of_a_large_one_sc
 def test_rounds_ask_for_the_screens_choice_and_the_sample_then_for_subspaces_of_the_worst_heads_layer():
     base, harm = synthetic_capture(SMALL.needs, Shape(n_prompts=30)), harms()
     (first, second, third), _ = rounds(SCREENED, base, harm)
-    plan = SCREENED._plan(base)
+    plan = SCREENED._plan(base.model)
     assert not any("draw" in name or "subspace" in name for name in first)
     chosen = those_chosen(harm)
     measured = [plan.single("zero", h) for h in np.union1d(chosen, plan.sample).tolist()]
@@ -101,14 +101,14 @@ def test_what_is_planned_is_what_is_asked_for_but_for_heads_that_are_drawn_and_c
         assert (
             real
             <= sum(each.n for each in planned)
-            <= real + (9 + len(probe._plan(base).kinds) * 3) * (probe.screen == "on")
+            <= real + (9 + len(probe._plan(base.model).kinds) * 3) * (probe.screen == "on")
         )
 
 
 def test_of_random_sets_every_member_is_measured():
     base, harm = synthetic_capture(SMALL.needs, Shape(n_prompts=30)), harms()
     _, under = rounds(SCREENED, base, harm)
-    plan, found = SCREENED._plan(base), SCREENED.analyse(base, under)
+    plan, found = SCREENED._plan(base.model), SCREENED.analyse(base, under)
     assert plan.set_sizes == (2, 4) and all(np.isin(s, plan.sample).all() for s in plan.sets(4))
     summed = np.mean([harm[s].sum() for s in plan.sets(4)])
     assert found.tables["sets"]["summed"][1] == pytest.approx(summed)
@@ -118,7 +118,7 @@ def test_of_random_sets_every_member_is_measured():
 def test_findings_say_what_they_are_taken_over():
     base, harm = synthetic_capture(SMALL.needs, Shape(n_prompts=30)), harms()
     _, under = rounds(SCREENED, base, harm)
-    found, plan = SCREENED.analyse(base, under), SCREENED._plan(base)
+    found, plan = SCREENED.analyse(base, under), SCREENED._plan(base.model)
     table = found.tables["by_head"].where(found.tables["by_head"]["how"] == "zero")
     measured = np.union1d(those_chosen(harm), plan.sample)
     np.testing.assert_array_equal(np.flatnonzero(np.isfinite(table["posterior_kl"])), measured)
@@ -151,7 +151,7 @@ def test_the_layer_with_random_subspaces_is_named():
 def test_on_sula_the_heads_of_the_primary_ablation_are_tried():
     probe, base = replace(SCREENED, n_sula=12), text_capture()
     asked, under = rounds(probe, base, harms())
-    plan = probe._plan(base)
+    plan = probe._plan(base.model)
     on_sula = [name for name in asked[1] if name.startswith(SULA)]
     assert on_sula == [
         SULA + name for name, _ in plan.heads("zero", Choice.of(plan, under, "next_kl").measured("zero"), 1)
@@ -181,7 +181,7 @@ def ranks(values):
 
 def test_agreement_in_rank_is_that_of_all_heads_and_its_interval_covers_it():
     errors, covered = [], 0
-    scores = Scores({}, UNEDITED, units(4))
+    scores = Scores({}, UNEDITED, units(4), flips(4))
     for seed in range(300):
         harm, screened, choice, effects = world(seed, 1.0)
         counts = np.random.default_rng(seed).multinomial(N_SAMPLED, np.full(N_SAMPLED, 1 / N_SAMPLED), 300)
@@ -198,11 +198,11 @@ def test_the_share_counts_all_heads_without_bias_and_its_interval_covers_the_tru
         harm, _, choice, effects = world(seed, 0.7)
         stands_for = choice.stands_for(300, np.random.default_rng(seed))
         found = top_head(effects, units(4, 300), flips(4), stands_for)
-        sums.append(effects[0] @ stands_for.value / harm.sum())
+        sums.append(effects[0] @ stands_for[0] / harm.sum())
         truth = effects[0, found.top] / harm.sum()
-        low, high = np.quantile(found.share_replicates, [0.025, 0.975])
+        low, high = np.quantile(found.share[1:], [0.025, 0.975])
         covered += low <= truth <= high
-        assert stands_for.value.sum() == pytest.approx(N_ALL)
+        assert stands_for[0].sum() == pytest.approx(N_ALL)
     assert abs(np.mean(sums) - 1) < 3 * np.std(sums) / 300**0.5 and covered / 300 > 0.88
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 
 from interp.need import Need
 from interp.statistics.cosines import MEASURES, cosine_measures
+from interp.statistics.estimates import Estimates
 from interp.testing import Shape, synthetic_capture
 
 POSITION = np.tile([5, 2, 9], 8)
@@ -89,8 +90,9 @@ def test_scalars_have_the_jackknife_over_prompts_and_the_gaussian_null(n_layers)
             scalar = Orthogonality.quantities.scalar("token_keys", found[measure], layer)
             assert scalar.value == pytest.approx(value[i])
             assert scalar.interval == pytest.approx((value[i] - error[i], value[i] + error[i]))
-            compared = references[measure].compare(float(value[i]), 1, n_layers)
-            assert scalar.p == pytest.approx(compared.p) and scalar.null == compared.null
+            compared = references[measure].compared(Estimates(np.full(n_layers, value[i])), 1)
+            assert scalar.p == pytest.approx(compared.p[0])
+            assert [scalar.null.value, *scalar.null.band] == pytest.approx(compared.null[:, 0])
             assert (scalar.n, scalar.n_unit, scalar.n_distinct_rows) == (12, "sequence", 4) and not scalar.underpowered
 
 

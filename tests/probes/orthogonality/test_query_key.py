@@ -5,6 +5,7 @@ import pytest
 from interp.probes.orthogonality.query_key import SPECTRAL, QueryKey, product_singular_values, spectral
 
 from interp.statistics.cosines import Reference
+from interp.statistics.estimates import Estimates
 
 
 def test_the_statistics_of_a_spectrum_by_hand():
@@ -36,13 +37,13 @@ def test_means_are_held_against_as_many_independent_heads_as_there_are_kv_heads(
     for i, name in enumerate(SPECTRAL):
         values, reference = spectral(found.singular)[..., i], Reference("", spectral(found.null)[:, i])
         by_layer, over = (means[f"w_qk_{name}"] for means in found.means())
-        compared = reference.compare(float(values.mean()), 2 * 3, 1)
-        assert (over.value[0], over.p_at(0), over.about["n"]) == pytest.approx((values.mean(), compared.p, 12))
-        assert over.null[1:, 0] == pytest.approx(compared.null.band)
-        for layer in range(3):
-            compared = reference.compare(float(values[layer].mean()), 2, 3)
-            assert (by_layer.value[layer], by_layer.p[layer]) == pytest.approx((values[layer].mean(), compared.p))
-            assert by_layer.null[1:, layer] == pytest.approx(compared.null.band)
+        compared = reference.compared(Estimates(values.mean(keepdims=True).ravel()), 2 * 3)
+        assert (over.value[0], over.p[0], over.about["n"]) == pytest.approx((values.mean(), compared.p[0], 12))
+        np.testing.assert_allclose(over.null, compared.null)
+        compared = reference.compared(Estimates(values.mean(axis=1)), 2)
+        np.testing.assert_allclose(by_layer.value, compared.value)
+        np.testing.assert_allclose(by_layer.p, compared.p)
+        np.testing.assert_allclose(by_layer.null, compared.null)
     table = found.spectrum_table()
     shares = np.square(found.singular) / np.square(found.singular).sum(axis=-1, keepdims=True)
     mine = table.where(table["layer"] == 1)
