@@ -34,7 +34,6 @@ from interp.errors import UnknownName
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
 
-from ..validation import check_words
 from .shipped_task import ShippedTask
 
 Components = Sequence[Mapping[str, Any]]
@@ -74,7 +73,7 @@ class Mixture(ShippedTask):
         else:
             self._check_entries(self.components)
             object.__setattr__(self, "components", _settled(self.components))
-        check_words("the mixture task", self)
+        super().__post_init__()
         self._check_alike()
 
     def _check_entries(self, entries: object) -> None:
