@@ -34,7 +34,7 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.system.float64 import double
 from interp.tunnel import Task
 
-from .architectures import Network, architecture
+from .architectures import ATTENTION, Network, architecture
 from .feedforward import MLPConfig
 from .recurrent import LSTMConfig, initialise_lstm
 from .selective_scan import scan_quickly
@@ -59,7 +59,7 @@ class ModelBuilder:
     bare: tuple[str, ...] = ()
 
     def config(self, network: Network, task: Task) -> PreTrainedConfig:
-        common = _attending if architecture(network.arch).has_attention else _common
+        common = _attending if ATTENTION in architecture(network.arch) else _common
         return self.kind(**common(network, task), **self.fields(network, task))
 
 

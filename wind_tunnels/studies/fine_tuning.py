@@ -27,7 +27,7 @@ from interp.study import Study
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table
 
-from ..validation import check_distinct, check_sizes
+from ..validation import check_sizes
 
 ARMS = ("same", "shifted", "memorised")
 MEASURES = {
@@ -91,11 +91,10 @@ class FineTuning(Study):
         from ..plans.train_tunnel import make_plan, train_tunnels
         from .over_seeds import fingerprint_table, plans_over_seeds
 
-        check_distinct(self.name, "seeds", self.seeds)
         check_sizes(self.name, vars(self), {"n_distinct": 1, "n_further": 1, "n_pool": 50})
         n, n_arms = len(self.seeds), len(ARMS) * len(self.seeds)
         total = 2 * (n + n_arms)
-        plans = plans_over_seeds(self.task, self.settings, self.seeds)
+        plans = plans_over_seeds(self)
         bases = [training.folder for training in train_tunnels(plans, work, part_of(progress, total))]
         given = read_settings(self.settings)
         further = {name: value for name, value in given.items() if name not in vars(Shape())}
