@@ -78,7 +78,8 @@ def read_checkpoint(
     found["value_distance"] = units.means(_value_distance(cloud, end))
     found |= {f"error.{name}": values for name, values in errors(capture, final).items()}
     found |= _of_weights(capture, before, final)
-    found |= {f"stat.{name}": _entries(profile) for name, profile in _profiles(capture, cloud, final, sizes).items()}
+    profiles = _profiles(capture, cloud, final, sizes)
+    found |= {f"stat.{name}": _entries(profile, len(cloud.points)) for name, profile in profiles.items()}
     primary = end.layer_index(layer)
     return found | {"coordinates": _coordinates(cloud, end, primary), "map": _map(capture, final, primary)}
 
@@ -199,13 +200,14 @@ def _keys(capture: Capture, cloud: Cloud, seed: int) -> dict[str, Estimates]:
     return found
 
 
-def _entries(found: np.ndarray | Estimates) -> Float[np.ndarray, "entry layer"]:
-    if isinstance(found, np.ndarray):
-        return found
-    n = len(found.value)
-    interval = np.full((2, n), np.nan) if found.interval is None else found.interval
-    null = np.full((3, n), np.nan) if found.null is None else found.null
-    return np.vstack([found.value, interval, null])
+def _entries(found: np.ndarray | Estimates, n_layers: int) -> Float[np.ndarray, "entry layer"]:
+    """Value, interval, null and its band; NaN at layers where a statistic is not defined (token keys above layer 0)."""
+    if isinstance(found, Estimates):
+        n = len(found.value)
+        interval = np.full((2, n), np.nan) if found.interval is None else found.interval
+        null = np.full((3, n), np.nan) if found.null is None else found.null
+        found = np.vstack([found.value, interval, null])
+    return np.pad(found, ((0, 0), (0, n_layers - found.shape[1])), constant_values=np.nan)
 
 
 def shown_rows(final: Capture) -> np.ndarray:
