@@ -14,7 +14,7 @@ from .frame import MATRICES, product_of_random
 from .quantities import QUANTITIES
 from .read import reference_entropy, shown_rows
 from .training import FRAME, Training
-from .training_curves import epsilons, interval_of, resampled, settled
+from .training_curves import EPSILONS, interval_of, resampled, settled
 
 Columns = dict[str, np.ndarray | Estimates]
 
@@ -72,7 +72,7 @@ def settled_table(training: Training, epsilon: float) -> Table:
     courses = training.courses()
     if training.frame is not None:
         courses = {FRAME: training.frame, **courses, **training.frame_by_layer()}
-    steps, fractions, parts = training.steps, sorted({*epsilons(courses), epsilon}, reverse=True), []
+    steps, fractions, parts = training.steps, sorted({*EPSILONS, epsilon}, reverse=True), []
     for name, course in courses.items():
         curve, resamples = course.distance.mean(axis=0), resampled(course, training.units.weights)
         step = np.array([float(settled(steps, curve, fraction)) for fraction in fractions])

@@ -25,6 +25,9 @@ from interp.tunnel import REQUIRED_UNITS, Sequences
 from ..validation import check_sizes
 from .shipped_task import ShippedTask, random_permutations
 
+Pairs = Int[np.ndarray, "sequence asked"]
+"""A number for every pair: its key, its value."""
+
 
 @dataclass(frozen=True)
 class Bijection(ShippedTask):
@@ -107,7 +110,7 @@ class Bijection(ShippedTask):
         n_observations = n_pairs + (self.layout == "sepvocab")
         return replace(self, L=n_observations).encode(*asked).last
 
-    def encode(self, keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"]) -> Sequences:
+    def encode(self, keys: Pairs, values: Pairs) -> Sequences:
         """The sequences that show these pairs, with the exact posterior.
 
         In the layout `paired` the last pair is the final query and its answer, which is not shown.
@@ -137,25 +140,22 @@ class Bijection(ShippedTask):
 
 
 def exact_posterior(
-    keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"], n_symbols: int
-) -> tuple[
-    Float[np.ndarray, "sequence asked symbol"],
-    Bool[np.ndarray, "sequence asked"],
-    Int[np.ndarray, "sequence asked"],
-]:
-    """What is known of each value when its key is read: distribution, whether the key came before, distinct
-    keys before.
+    keys: Pairs, values: Pairs, n_symbols: int, cues: Pairs | None = None
+) -> tuple[Float[np.ndarray, "sequence asked symbol"], Bool[np.ndarray, "sequence asked"], Pairs]:
+    """What is known of the value of each cue (the key that is read, if none are given) from the pairs before it.
 
-    The pairs before are shown with certainty and every bijection that agrees with them is equally likely,
-    so the value of a new key is uniform over the values not taken.
+    The distribution, whether the cue came before as a key, and how many distinct keys did. The pairs before are shown
+    with certainty and every bijection that agrees with them is equally likely, so the value of a new key is uniform
+    over the values not taken.
     """
-    symbols = np.arange(n_symbols)
-    taken = _before(values[..., None] == symbols)  # [sequence, asked, symbol]
-    is_repeat = np.take_along_axis(_before(keys[..., None] == symbols), keys[..., None], axis=2)[..., 0]
-    n_distinct = taken.sum(axis=2)
+    is_value = values[..., None] == np.arange(n_symbols)  # [sequence, asked, symbol]
+    taken = _before(is_value)
+    cues, at = keys if cues is None else cues, np.arange(keys.shape[1])
+    same = (cues[:, :, None] == keys[:, None]) & (at[:, None] > at)  # [sequence, asked, pair before]
+    n_distinct, is_repeat = taken.sum(axis=2), same.any(axis=2)
     free = ~taken / np.maximum(n_symbols - n_distinct, 1)[..., None]
-    posterior = np.where(is_repeat[..., None], values[..., None] == symbols, free)
-    return posterior, is_repeat, n_distinct
+    recalled = same.astype(np.float64) @ is_value > 0
+    return np.where(is_repeat[..., None], recalled, free), is_repeat, n_distinct
 
 
 def _before(happens: Bool[np.ndarray, "sequence asked symbol"]) -> Bool[np.ndarray, "sequence asked symbol"]:

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from .filtering import WINDOWS, Filtered, filter_states, filter_window
+from .filtering import WINDOWS, Emission, Filtered, Steps, Transition, filter_states, filter_window
 from .shipped_task import ShippedTask
 
 Question = Literal["state", "symbol", "both"]
@@ -59,13 +59,9 @@ class HiddenMarkovTask(ShippedTask):
         return np.full(self.S, 1.0 / self.S)
 
     def sequences(
-        self,
-        header: Int[np.ndarray, "sequence header"],
-        states: Int[np.ndarray, "sequence step"],
-        symbols: Int[np.ndarray, "sequence step"],
-        transition: Float[np.ndarray, "#sequence state state"],
-        emission: Float[np.ndarray, "#sequence state symbol"],
-    ) -> Sequences:
+        self, header: Int[np.ndarray, "sequence header"], states: Steps, symbols: Steps, transition: Transition,
+        emission: Emission,
+    ) -> Sequences:  # fmt: skip
         """The sequences that show these symbols, what is asked of them, and the exact beliefs.
 
         Readers of the last symbols know the parameters too. There are none where a transition is impossible: there

@@ -30,6 +30,10 @@ MOST_HIDDEN = 6
 """Images that may be hidden without a scratchpad: 720 ways to fill them in."""
 
 
+Symbols = Int[np.ndarray, "sequence symbol"]
+Posterior = Float[np.ndarray, "sequence asked symbol"]
+
+
 @dataclass(frozen=True)
 class IteratedPermutation(ShippedTask):
     """`depth` steps (K) of a permutation of `V` symbols, the images of `n_shown` of them (R) given in the prompt.
@@ -92,12 +96,7 @@ class IteratedPermutation(ShippedTask):
     def relabelled(self, copy, shift, symbols, images, start) -> tuple[np.ndarray, ...]:
         return (symbols + shift) % self.V, (images + shift) % self.V, (start + shift[:, 0]) % self.V
 
-    def encode(
-        self,
-        symbols: Int[np.ndarray, "sequence symbol"],
-        images: Int[np.ndarray, "sequence symbol"],
-        start: Int[np.ndarray, " sequence"],
-    ) -> Sequences:
+    def encode(self, symbols: Symbols, images: Symbols, start: Int[np.ndarray, " sequence"]) -> Sequences:
         """The sequences of these permutations, with the exact posterior; the first `n_shown` images are shown."""
         n, first_asked = len(start), 2 * self.n_shown + 1
         rows = np.arange(n)
@@ -129,7 +128,7 @@ class IteratedPermutation(ShippedTask):
             windows={0: start_posterior(start, self.V, self.depth)},
         )  # fmt: skip
 
-    def shown_in(self, tokens: Int[np.ndarray, "sequence pos"]) -> Int[np.ndarray, "sequence symbol"]:
+    def shown_in(self, tokens: Int[np.ndarray, "sequence pos"]) -> Symbols:
         """The images that the pairs of these sequences show, by symbol; −1 where they show none."""
         shown = np.full((len(tokens), self.V), -1)
         pairs = tokens[:, : 2 * self.n_shown]
@@ -142,9 +141,7 @@ class IteratedPermutation(ShippedTask):
         return symbols, images, rng.integers(self.V, size=n)
 
 
-def step_posterior(
-    shown: Int[np.ndarray, "sequence symbol"], chain: Int[np.ndarray, "sequence written"]
-) -> Float[np.ndarray, "sequence asked symbol"]:
+def step_posterior(shown: Symbols, chain: Int[np.ndarray, "sequence written"]) -> Posterior:
     """The next symbol of a chain, given the images `shown` (−1 where hidden) and those that the chain has written."""
     known, n_symbols, rows = shown.copy(), shown.shape[1], np.arange(len(shown))
     posterior = np.empty((len(shown), chain.shape[1] - 1, n_symbols))
@@ -157,9 +154,7 @@ def step_posterior(
     return posterior
 
 
-def answer_posterior(
-    shown: Int[np.ndarray, "sequence symbol"], start: Int[np.ndarray, " sequence"], depth: int
-) -> Float[np.ndarray, "sequence asked symbol"]:
+def answer_posterior(shown: Symbols, start: Int[np.ndarray, " sequence"], depth: int) -> Posterior:
     """π(s), π²(s), … of `depth` steps, given the images `shown` alone (−1 where hidden, as many in every sequence)."""
     (n, n_symbols), rows = shown.shape, np.arange(len(shown))
     symbols = np.arange(n_symbols)
@@ -178,9 +173,7 @@ def answer_posterior(
     return counts / counts.sum(axis=2, keepdims=True)
 
 
-def start_posterior(
-    start: Int[np.ndarray, " sequence"], n_symbols: int, depth: int
-) -> Float[np.ndarray, "sequence asked symbol"]:
+def start_posterior(start: Int[np.ndarray, " sequence"], n_symbols: int, depth: int) -> Posterior:
     """The same for a reader who sees the start and the number of steps alone."""
     steps = np.arange(1, depth + 1)
     n_divisors = (steps[:, None] % np.arange(1, n_symbols + 1) == 0).sum(axis=1)

@@ -36,6 +36,10 @@ _PAIR = {"plain": [_KEY, _VALUE], "marked": [STORE, _KEY, SEP, _VALUE]}
 _QUERY = {"plain": [_CUE], "marked": [QUERY, _CUE, PAD]}
 
 
+Pairs = Int[np.ndarray, "sequence pair"]
+Queries = Int[np.ndarray, "sequence query"]
+
+
 @dataclass(frozen=True)
 class Recall(ShippedTask):
     """Recall of `n_pairs` pairs at `n_queries` cues, out of `n_keys` keys and `n_values` values.
@@ -94,13 +98,7 @@ class Recall(ShippedTask):
     def relabelled(self, copy, shift, keys, values, items, cues) -> tuple[np.ndarray, ...]:
         return keys, (values + shift) % self.n_values, items, cues
 
-    def encode(
-        self,
-        keys: Int[np.ndarray, "sequence pair"],
-        values: Int[np.ndarray, "sequence pair"],
-        items: Int[np.ndarray, "sequence query"],
-        cues: Int[np.ndarray, "sequence query"],
-    ) -> Sequences:
+    def encode(self, keys: Pairs, values: Pairs, items: Queries, cues: Queries) -> Sequences:
         """The sequences that store these pairs and ask for these items by these cues, with the exact posterior."""
         template = self._template()
         tokens = np.tile(np.where(template < 0, PAD, template), (len(keys), 1))
@@ -145,12 +143,7 @@ class Recall(ShippedTask):
 
 
 def answer_posterior(
-    keys: Int[np.ndarray, "sequence pair"],
-    values: Int[np.ndarray, "sequence pair"],
-    cues: Int[np.ndarray, "sequence query"],
-    noise: float,
-    n_keys: int,
-    n_values: int,
+    keys: Pairs, values: Pairs, cues: Queries, noise: float, n_keys: int, n_values: int
 ) -> Float[np.ndarray, "sequence query value"]:
     """Bayes' rule for the item behind each cue under the symmetric channel, by the value of the item."""
     hit: Bool[np.ndarray, "sequence query pair"] = cues[:, :, None] == keys[:, None, :]
@@ -161,7 +154,7 @@ def answer_posterior(
     return posterior
 
 
-def unused_values(values: Int[np.ndarray, "sequence pair"], n_values: int) -> Float[np.ndarray, "sequence pair value"]:
+def unused_values(values: Pairs, n_values: int) -> Float[np.ndarray, "sequence pair value"]:
     """What is known of a value about to be stored: uniform over those that no earlier pair has."""
     is_shown = values[:, :, None] == np.arange(n_values)
     is_taken = np.cumsum(is_shown, axis=1) - is_shown > 0

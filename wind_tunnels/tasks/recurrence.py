@@ -30,6 +30,9 @@ Symbols = Literal["integers", "fixed", "fresh"]
 Prefixes = Literal["all", "trained", "held_out"]
 Values = Int[np.ndarray, "sequence token"]
 
+Inferred = tuple[Float[np.ndarray, "sequence seen"], Float[np.ndarray, "sequence seen next"]]
+
+
 N_BUCKETS = 5
 """Prefixes of three tokens fall into so many buckets, of which the last is held out."""
 
@@ -133,9 +136,7 @@ class Recurrence(ShippedTask):
         return joint[0].sum(axis=-1, keepdims=True) / total, joint.sum(axis=0) / total
 
 
-def programs(
-    values: Values, p: int
-) -> tuple[Float[np.ndarray, "sequence seen"], Float[np.ndarray, "sequence seen next"]]:
+def programs(values: Values, p: int) -> Inferred:
     """After 0, 1, 2 … values: log of the Bayes factor of programs over noise, and what programs predict."""
     step, seen = np.diff(values, axis=1) % p, np.arange(values.shape[1])
     inverse = np.array([0, *(pow(d, -1, p) for d in range(1, p))])
@@ -161,9 +162,7 @@ def shapes(p: int) -> dict[tuple[int, int], float]:
     return found
 
 
-def programs_of_symbols(
-    symbols: Values, p: int
-) -> tuple[Float[np.ndarray, "sequence seen"], Float[np.ndarray, "sequence seen next"]]:
+def programs_of_symbols(symbols: Values, p: int) -> Inferred:
     """The same where the symbols were relabelled: a sum over the shapes."""
     seen = np.arange(symbols.shape[1])
     first = (symbols[:, :, None] == symbols[:, None, :]).argmax(axis=2)  # where each symbol came first

@@ -34,6 +34,9 @@ PRIOR_REACH = 3.0
 """The slopes reach so many prior standard deviations to either side."""
 
 
+Pairs = Int[np.ndarray, "sequence pair"]
+
+
 @dataclass(frozen=True)
 class Regression(ShippedTask):
     """`L` pairs (x, y) of a line through the origin; tokens x1 y1 x2 y2 … xL, scored at every x.
@@ -91,12 +94,7 @@ class Regression(ShippedTask):
             np.where(in_y[:, None], self.n_y - 1 - y, y),
         )
 
-    def encode(
-        self,
-        w: Int[np.ndarray, " sequence"],
-        x: Int[np.ndarray, "sequence pair"],
-        y: Int[np.ndarray, "sequence pair"],
-    ) -> Sequences:
+    def encode(self, w: Int[np.ndarray, " sequence"], x: Pairs, y: Pairs) -> Sequences:
         """The sequences of these slopes, inputs and outputs (places on their grids), with the exact posterior.
 
         The last output is the answer at the last input, and is not shown.
@@ -121,9 +119,7 @@ class Regression(ShippedTask):
             tokens, 2 * n_before, y + self.n_x, posterior, slice_ids, n_before, columns, belief=belief
         )
 
-    def slope_posterior(
-        self, x: Int[np.ndarray, "sequence pair"], y: Int[np.ndarray, "sequence pair"]
-    ) -> Float[np.ndarray, "sequence pair slope"]:
+    def slope_posterior(self, x: Pairs, y: Pairs) -> Float[np.ndarray, "sequence pair slope"]:
         """What is known of the slope before each output is shown."""
         with np.errstate(divide="ignore"):  # a cell out of a slope's reach has mass 0 in float64
             log_mass = np.log(self._cell_masses)[x[:, :-1], y[:, :-1]]  # [sequence, pair, slope]

@@ -36,6 +36,9 @@ Images = Int[np.ndarray, "*any symbol"]
 """What is known of maps: the image of every symbol, −1 where no pair shows it."""
 
 
+Pairs = Int[np.ndarray, "sequence pair"]
+
+
 @dataclass(frozen=True)
 class Selection(ShippedTask):
     """Maps of `V` symbols of the class `first` or of the class `second`, shown in `L` pairs START x1 f(x1) … xL.
@@ -85,12 +88,7 @@ class Selection(ShippedTask):
     def relabelled(self, copy, shift, keys, values, is_first) -> tuple[np.ndarray, ...]:
         return (keys + shift) % self.V, (values + shift) % self.V, is_first
 
-    def encode(
-        self,
-        keys: Int[np.ndarray, "sequence pair"],
-        values: Int[np.ndarray, "sequence pair"],
-        is_first: Bool[np.ndarray, " sequence"],
-    ) -> Sequences:
+    def encode(self, keys: Pairs, values: Pairs, is_first: Bool[np.ndarray, " sequence"]) -> Sequences:
         """The sequences that show these pairs, with the exact posterior of values and classes."""
         n, (V, L) = len(keys), (self.V, self.L)
         shown = np.full((n, L + 1, V), -1)  # [sequence, pairs seen, symbol]
