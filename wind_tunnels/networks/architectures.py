@@ -17,7 +17,7 @@ DEFAULT_HEADS = 4
 DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
 ATTENTION, FEED_FORWARD, GATE, EXPERTS = "attention", "feed-forward of its own", "gate", "experts"
 BARE = "layers without residual connections"
-_TRANSFORMER = frozenset({ATTENTION, FEED_FORWARD})
+_TRANSFORMER = frozenset({ATTENTION, "heads", FEED_FORWARD})
 
 Layers = Sequence[int] | int | str
 """Layers as a list, a single number, or `0,1`; a network keeps them as a sorted tuple."""
@@ -37,7 +37,7 @@ ARCHITECTURES: Mapping[str, frozenset[str]] = {
 """What each architecture has or leaves to choose."""
 
 NEEDED: Mapping[str, str] = {
-    "n_heads": ATTENTION,
+    "n_heads": "heads",
     "attention_layers": ATTENTION,
     "n_kv_heads": "grouped heads",
     "window": "window",
