@@ -71,7 +71,7 @@ class GradientLaws(Study):
     question: ClassVar[str] = "Do attention's gradients obey their laws, and does attention move to better values?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.hooks.layer_gradients import in_float64, queries_and_keys, step_all_weights
+        from interp.hooks.layer_gradients import in_float64, layer_gradients, queries_and_keys, step_all_weights
         from interp.hooks.weight_gradients import projections, weight_gradients
         from interp.loading.load import load
 
@@ -86,7 +86,13 @@ class GradientLaws(Study):
         n_parts = len(sequences) * (2 if self.is_whole else 1)
         aligned = Aligned(_as_arrays(projections(model, layer)))
         for i, sequence in enumerate(sequences):
-            found.append(self._gradients(model, layer, sequence))
+            found.append(layer_gradients(model, layer, sequence))
+            if not found[-1].d_scores.any():
+                raise UsageError(
+                    asked=f"the gradients at layer {layer} of {model.name}",
+                    found="the loss does not depend on what this layer attends to, so there is no gradient to explain",
+                    fix="Choose another layer, or a model whose attention is not switched off there.",
+                )
             first_order.append(self._first_order(model, layer, sequence, found[-1], rng))
             aligned.add(_as_arrays(weight_gradients(model, layer, sequence)))
             progress(i + 1, n_parts)
@@ -138,18 +144,6 @@ class GradientLaws(Study):
         from .figures import gradient_figures
 
         return gradient_figures(findings)
-
-    def _gradients(self, model: "Model", layer: int, sequence: "ScoredSequence") -> "LayerGradients":
-        from interp.hooks.layer_gradients import layer_gradients
-
-        found = layer_gradients(model, layer, sequence)
-        if not found.d_scores.any():
-            raise UsageError(
-                asked=f"the gradients at layer {layer} of {model.name}",
-                found="the loss does not depend on what this layer attends to, so there is no gradient to explain",
-                fix="Choose another layer, or a model whose attention is not switched off there.",
-            )
-        return found
 
     def _first_order(
         self, model: "Model", layer: int, sequence: "ScoredSequence", found: "LayerGradients", rng: np.random.Generator

@@ -184,7 +184,8 @@ class Program(ShippedTask):
         for name in (*self.columns, "answer"):
             source = output if name == "answer" else name
             values = [[row[source][p - 1] for p in scored] for row in found]
-            if self._is_numeric(source):
+            known = self.card["variables"][source]["values"]
+            if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
                 columns[name] = np.array(values, dtype=np.float64)
             else:
                 columns[name] = np.array([[str(value) for value in row] for row in values])
@@ -193,8 +194,3 @@ class Program(ShippedTask):
             tokens, scored, index + first, posterior, first + np.arange(len(self.answers)), scored, columns
         )
         return replace(made, domain=np.full(len(inputs), self.program))
-
-    def _is_numeric(self, name: str) -> bool:
-        return all(
-            isinstance(v, int | float) and not isinstance(v, bool) for v in self.card["variables"][name]["values"]
-        )
