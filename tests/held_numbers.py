@@ -131,8 +131,8 @@ def training() -> Arrays:
         recipe = Recipe(n_steps=8, batch=16, n_copies=4, n_warmup=3)
         model = train(TrainingPlan(task, Network(arch=arch, n_layers=2, n_heads=2, d_model=16), recipe)).model
         yield from ((f"{arch}.{name}", weight.numpy()) for name, weight in model.state_dict().items())
-        for found in (evaluate_model(model, task, n=40), evaluate_longer(model, task, 5, n=40)):
-            yield from _plain(f"{arch}.{type(found).__name__}", vars(found))
+        yield from _plain(f"{arch}.Evaluation", vars(evaluate_model(model, task, n=40)))
+        yield from _plain(f"{arch}.longer", vars(evaluate_longer(model, task, 5, n=40)))
 
 
 def reading() -> Arrays:

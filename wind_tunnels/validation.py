@@ -2,9 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeGuard, get_args, get_origin, get_type_hints
+from dataclasses import fields
+from typing import TYPE_CHECKING, Literal, TypeGuard, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def check_sizes(asked: str, given: Mapping[str, object], least: Mapping[str, int]) -> None:
@@ -29,10 +33,11 @@ def check_fraction(asked: str, name: str, value: object) -> None:
         raise UsageError(asked=asked, found=f"{name} = {value!r}", fix="It is a number from 0 to below 1.")
 
 
-def check_words(asked: str, given: object) -> None:
+def check_words(asked: str, given: "DataclassInstance") -> None:
     """Fields annotated as a `Literal` hold one of its words (an unknown one lists the nearest), those of `bool` one."""
-    for name, hint in get_type_hints(type(given)).items():
-        value = getattr(given, name)
+    hints = get_type_hints(type(given))
+    for name in (field.name for field in fields(given)):
+        hint, value = hints[name], getattr(given, name)
         words = [hint, *get_args(hint)]
         known = [word for each in words if get_origin(each) is Literal for word in get_args(each)]
         if known and value not in known and not (value is None and type(None) in words):

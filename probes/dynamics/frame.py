@@ -89,9 +89,9 @@ def _inner(a: Weights, b: Weights, matrix: str) -> Float[np.ndarray, "layer _hea
         return np.array(
             [np.einsum("hij,hij->h", x.astype(np.float64), y) for x, y in zip(a[matrix], b[matrix], strict=True)]
         )
-    return np.array([_inner_qk(*layer) for layer in zip(a["q"], a["k"], b["q"], b["k"], strict=True)])
-
-
-def _inner_qk(qa: np.ndarray, ka: np.ndarray, qb: np.ndarray, kb: np.ndarray) -> Float[np.ndarray, " head"]:
-    queries, keys = (np.swapaxes(x.astype(np.float64), 1, 2) @ y for x, y in ((qa, qb), (ka, kb)))
-    return np.sum(queries * np.repeat(keys, len(queries) // len(keys), axis=0), axis=(1, 2))
+    found = []
+    for layer in zip(a["q"], a["k"], b["q"], b["k"], strict=True):
+        qa, ka, qb, kb = (x.astype(np.float64) for x in layer)
+        queries, keys = qa.swapaxes(1, 2) @ qb, ka.swapaxes(1, 2) @ kb
+        found.append(np.sum(queries * np.repeat(keys, len(queries) // len(keys), axis=0), axis=(1, 2)))
+    return np.array(found)

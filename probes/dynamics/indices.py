@@ -100,8 +100,8 @@ def _step(course: Curve, training: Training, epsilon: float) -> Estimates:
 def _of_weights(training: Training, epsilon: float) -> dict[str, Estimates]:
     """The index of W_QK against W_V: distances from the end, all layers together."""
     steps, names = training.steps, {"qk": "W_QK", "v": "W_V"}
-    curves = {name: np.sqrt(np.square(training.of_weights[f"away.{m}"]).sum(axis=1)) for m, name in names.items()}
-    about = {"n": training.of_weights["drift"][0].size, "n_unit": "head"}
+    curves = {name: np.sqrt(np.square(training.read[f"away.{m}"]).sum(axis=1)) for m, name in names.items()}
+    about = {"n": training.read["drift"][0].size, "n_unit": "head"}
     for name, curve in curves.items():
         if np.isnan(settled(steps, curve, epsilon)):
             why = _why_unsettled(steps, curve, epsilon, f"the distance of {name} from its end")

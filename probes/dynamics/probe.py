@@ -41,7 +41,7 @@ from ..measures.field_checks import refuse_too_few
 from .exchange import exchange_numbers, exchange_table, unexchanged
 from .indices import indices, undefined_index
 from .quantities import QUANTITIES
-from .read import EXCHANGED, NEEDS, Sizes, errors, read_checkpoint, read_exchanged
+from .read import EXCHANGED, NEEDS, errors, read_checkpoint, read_exchanged
 from .tables import attention_table, points_table, settled_table, step_layer_table, step_table, updates_table
 from .training import Training
 
@@ -97,9 +97,7 @@ class Dynamics(Probe):
 
     def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
         self.refuse_fields(final.model.n_layers)
-        return read_checkpoint(
-            capture, before, final, self.layer, Sizes(self.n_permutations, self.n_permutations, self.seed)
-        )
+        return read_checkpoint(capture, before, final, self.layer, self.n_permutations, self.seed)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)

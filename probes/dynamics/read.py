@@ -11,8 +11,6 @@ Layers and heads keep their axes; what is shown to the eye is of the primary lay
     for the eye   `coordinates` [point, 2] in the first plane of the end's values; `map` [row, key] of attention
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float
 
@@ -59,26 +57,18 @@ MAX_POINTS = 300
 _N_CLOUDS, _N_SETS, _N_TOKENS = 20, 30, 100
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Draws of the nulls and resamples of the intervals that each checkpoint has of its own."""
-
-    n_permutations: int
-    n_bootstrap: int
-    seed: int
-
-
 def read_checkpoint(
-    capture: Capture, before: Capture | None, final: Capture, layer: int, sizes: Sizes
+    capture: Capture, before: Capture | None, final: Capture, layer: int, n_draws: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """Everything above of one checkpoint."""
+    """Everything above of one checkpoint, with `n_draws` of every null and interval that it has of its own."""
     units = Units.of(final.rows, final.prompts.unit, 0, np.random.default_rng(0))
     cloud, end = Cloud.of(capture, VALUES), Cloud.of(final, VALUES)
     found = _frame(capture, final, units)
     found["value_distance"] = units.means(_value_distance(cloud, end))
     found |= {f"error.{name}": values for name, values in errors(capture, final).items()}
     found |= _of_weights(capture, before, final)
-    found |= {f"stat.{name}": _entries(profile) for name, profile in _profiles(capture, cloud, final, sizes).items()}
+    profiles = _profiles(capture, cloud, final, n_draws, seed)
+    found |= {f"stat.{name}": _entries(profile, len(cloud.points)) for name, profile in profiles.items()}
     primary = end.layer_index(layer)
     return found | {"coordinates": _coordinates(cloud, end, primary), "map": _map(capture, final, primary)}
 
@@ -102,16 +92,12 @@ def errors(capture: Capture, final: Capture) -> dict[str, Float[np.ndarray, " pr
 
 def read_exchanged(with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> dict[str, np.ndarray]:
     """The error of both exchanges, by prompt, and the numbers of these prompts among those that are followed."""
-    both = {"patterns": with_patterns, "network": of_network}
-    errors = {f"exchange.{name}": _exchanged_error(capture) for name, capture in both.items()}
-    return errors | {"exchange.prompts": prompts}
-
-
-def _exchanged_error(capture: Capture) -> Float[np.ndarray, " prompt"]:
-    units = Units.of(capture.rows, capture.prompts.unit, 0, np.random.default_rng(0))
-    if capture.posterior is None:
-        return _losses(capture, units)
-    return units.means(_kl(capture)[None])[:, 0]
+    found = {"exchange.prompts": prompts}
+    for name, capture in {"patterns": with_patterns, "network": of_network}.items():
+        units = Units.of(capture.rows, capture.prompts.unit, 0, np.random.default_rng(0))
+        is_exact = capture.posterior is not None
+        found[f"exchange.{name}"] = units.means(_kl(capture)[None])[:, 0] if is_exact else _losses(capture, units)
+    return found
 
 
 def _kl(capture: Capture) -> Float[np.ndarray, " row"]:
@@ -162,19 +148,21 @@ def _weights(capture: Capture) -> Weights:
     return {letter: capture[need] for letter, need in WEIGHTS.items()}
 
 
-def _profiles(capture: Capture, cloud: Cloud, final: Capture, sizes: Sizes) -> dict[str, np.ndarray | Estimates]:
+def _profiles(
+    capture: Capture, cloud: Cloud, final: Capture, n_draws: int, seed: int
+) -> dict[str, np.ndarray | Estimates]:
     """The finished statistics of every layer."""
-    clouds = cloud.gaussian(_N_CLOUDS, sizes.seed)
+    clouds = cloud.gaussian(_N_CLOUDS, seed)
     found: dict[str, np.ndarray | Estimates] = dict(spectral_estimates(cloud, "centred", clouds))
     first = np.array([axes.scores[:, 0] for axes in cloud_axes(cloud, "centred", 1)])
-    resampled = Resampled.of(cloud, sizes.n_permutations, sizes.n_bootstrap, sizes.seed)
+    resampled = Resampled.of(cloud, n_draws, n_draws, seed)
     for column, name in (("next", "entropy_correlation"), ("bayes", "bayes_entropy_correlation")):
         if f"{column}_entropy_bits" in cloud.rows:
             found[name] = correlation_estimates(first, f"{column}_entropy_bits", cloud, resampled)
     order = EntropyOrder.of(reference_entropy(final), cloud.n_units)
-    ordered = np.array([ordered_statistics(x, order, cloud.units, _N_CLOUDS, sizes.seed) for x in cloud.points])
+    ordered = np.array([ordered_statistics(x, order, cloud.units, _N_CLOUDS, seed) for x in cloud.points])
     found |= {name: ordered[:, i].T for i, name in enumerate(ORDERED)}
-    return found | _keys(capture, cloud, sizes.seed)
+    return found | _keys(capture, cloud, seed)
 
 
 def reference_entropy(final: Capture) -> Float[np.ndarray, " row"]:
@@ -199,13 +187,14 @@ def _keys(capture: Capture, cloud: Cloud, seed: int) -> dict[str, Estimates]:
     return found
 
 
-def _entries(found: np.ndarray | Estimates) -> Float[np.ndarray, "entry layer"]:
-    if isinstance(found, np.ndarray):
-        return found
-    n = len(found.value)
-    interval = np.full((2, n), np.nan) if found.interval is None else found.interval
-    null = np.full((3, n), np.nan) if found.null is None else found.null
-    return np.vstack([found.value, interval, null])
+def _entries(found: np.ndarray | Estimates, n_layers: int) -> Float[np.ndarray, "entry layer"]:
+    """Value, interval, null and its band; NaN at layers where a statistic is not defined (token keys above layer 0)."""
+    if isinstance(found, Estimates):
+        n = len(found.value)
+        interval = np.full((2, n), np.nan) if found.interval is None else found.interval
+        null = np.full((3, n), np.nan) if found.null is None else found.null
+        found = np.vstack([found.value, interval, null])
+    return np.pad(found, ((0, 0), (0, n_layers - found.shape[1])), constant_values=np.nan)
 
 
 def shown_rows(final: Capture) -> np.ndarray:

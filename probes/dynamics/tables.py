@@ -14,7 +14,7 @@ from .frame import MATRICES, product_of_random
 from .quantities import QUANTITIES
 from .read import reference_entropy, shown_rows
 from .training import FRAME, Training
-from .training_curves import epsilons, interval_of, resampled, settled
+from .training_curves import EPSILONS, interval_of, resampled, settled
 
 Columns = dict[str, np.ndarray | Estimates]
 
@@ -42,14 +42,14 @@ def _finished(found: np.ndarray) -> Estimates:
 
 def step_table(training: Training) -> Table:
     """One row a checkpoint; statistics at the primary layer, keys of tokens at layer 0."""
-    layer, drift = training.layer, training.of_weights["drift"]
+    layer, drift = training.layer, training.read["drift"]
     columns: Columns = {
         "step": training.steps,
-        **_means(training, {name: training.by_prompt[read].mean(axis=(2, 3)) for name, read in MEANS.items()}),
+        **_means(training, {name: training.read[read].mean(axis=(2, 3)) for name, read in MEANS.items()}),
         "wqk_drift": drift.mean(axis=(1, 2)), "wqk_drift_min": drift.min(axis=(1, 2)),
         "wqk_drift_max": drift.max(axis=(1, 2)),
-        **_means(training, {"value_distance": training.by_prompt["value_distance"][..., layer], **training.errors}),
-        **{name: _finished(x[:, :, 0 if name == "token_keys" else layer]) for name, x in training.finished.items()},
+        **_means(training, {"value_distance": training.read["value_distance"][..., layer], **training.errors}),
+        **{name: _finished(x[:, :, 0 if name == "token_keys" else layer]) for name, x in training.statistics.items()},
     }  # fmt: skip
     return QUANTITIES.table(columns, _STEP_CAPTION)
 
@@ -59,10 +59,10 @@ def step_layer_table(training: Training) -> Table:
     n = training.n_layers
     columns: Columns = {
         "step": np.repeat(training.steps, n), "layer": np.tile(np.arange(n), len(training.steps)),
-        **_means(training, {name: training.by_prompt[read].mean(axis=3) for name, read in MEANS.items()}),
-        "wqk_drift": training.of_weights["drift"].mean(axis=2).ravel(),
-        **_means(training, {"value_distance": training.by_prompt["value_distance"]}),
-        **{name: _finished(x) for name, x in training.finished.items()},
+        **_means(training, {name: training.read[read].mean(axis=3) for name, read in MEANS.items()}),
+        "wqk_drift": training.read["drift"].mean(axis=2).ravel(),
+        **_means(training, {"value_distance": training.read["value_distance"]}),
+        **{name: _finished(x) for name, x in training.statistics.items()},
     }  # fmt: skip
     return QUANTITIES.table(columns, _LAYER_CAPTION)
 
@@ -72,7 +72,7 @@ def settled_table(training: Training, epsilon: float) -> Table:
     courses = training.courses()
     if training.frame is not None:
         courses = {FRAME: training.frame, **courses, **training.frame_by_layer()}
-    steps, fractions, parts = training.steps, sorted({*epsilons(courses), epsilon}, reverse=True), []
+    steps, fractions, parts = training.steps, sorted({*EPSILONS, epsilon}, reverse=True), []
     for name, course in courses.items():
         curve, resamples = course.distance.mean(axis=0), resampled(course, training.units.weights)
         step = np.array([float(settled(steps, curve, fraction)) for fraction in fractions])
@@ -92,7 +92,7 @@ def settled_table(training: Training, epsilon: float) -> Table:
 def updates_table(training: Training) -> Table:
     """One row for every checkpoint after the first, and layer: relative updates of the weights."""
     n, later = training.n_layers, training.steps[1:]
-    moved = {f"w_{matrix}": training.of_weights[f"update.{matrix}"][1:].ravel() for matrix in MATRICES}
+    moved = {f"w_{matrix}": training.read[f"update.{matrix}"][1:].ravel() for matrix in MATRICES}
     columns: Columns = {
         "step_from": np.repeat(training.steps[:-1], n), "step": np.repeat(later, n),
         "layer": np.tile(np.arange(n), len(later)), **moved, "w_qk_expected": product_of_random(moved["w_v"]),
@@ -107,7 +107,7 @@ def updates_table(training: Training) -> Table:
 def points_table(training: Training, final: Capture) -> Table:
     """Where the shown rows' values lie in the end's first plane, at every checkpoint."""
     shown = shown_rows(final)
-    coordinates = training.shown["coordinates"]
+    coordinates = training.read["coordinates"]
     n = len(training.steps)
     columns = {
         "step": np.repeat(training.steps, shown.sum()),
@@ -127,7 +127,7 @@ def points_table(training: Training, final: Capture) -> Table:
 
 def attention_table(training: Training, final: Capture) -> Table:
     """The attention map of the first sequence at every checkpoint; keys it cannot see are left out."""
-    maps = training.shown["map"]
+    maps = training.read["map"]
     n_steps, n_rows, n_keys = maps.shape
     mine = final.rows["prompt"] == final.rows["prompt"][0]
     is_sequence = bool(mine.sum() > 1)

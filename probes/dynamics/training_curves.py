@@ -14,7 +14,6 @@ settles in the last interval whatever it is, since distances are from the end: a
 interval, rests on the interpolation alone and is underpowered.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +22,8 @@ from jaxtyping import Float, Int
 from interp.statistics.ratio import ratio
 
 Curves = Float[np.ndarray, "*batch checkpoint"]
+EPSILONS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
+"""The fractions of the first distance at which every course is looked up."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,3 @@ def compare(
 def _index(steps: np.ndarray, a: Curves, b: Curves, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
     first, second = settled(steps, a, epsilon), settled(steps, b, epsilon)
     return np.asarray(first / second), value_at(steps, a, second)
-
-
-def epsilons(courses: Mapping[str, Curve]) -> tuple[float, ...]:
-    """The fractions of the first distance at which every course is looked up."""
-    return (0.5, 0.3, 0.2, 0.1, 0.05, 0.02) if courses else ()

@@ -28,13 +28,16 @@ from ..measures.sign_flips import flip_p, flipped_means
 MEASURES = ("moved", "signs", "rho")
 
 
+Values = Float[np.ndarray, "head pair"]
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Advantages and changes of the pairs of one sequence, row by row; `row` is sorted."""
 
     row: Int[np.ndarray, " pair"]
-    advantage: Float[np.ndarray, "head pair"]
-    change: Float[np.ndarray, "head pair"]
+    advantage: Values
+    change: Values
 
     @classmethod
     def of(
@@ -50,9 +53,7 @@ class Pairs:
         return cls(row, advantage[:, row, key], change[:, row, key])
 
 
-def agreement(
-    advantage: Float[np.ndarray, "head pair"], change: Float[np.ndarray, "head pair"]
-) -> Float[np.ndarray, "measure head"]:
+def agreement(advantage: Values, change: Values) -> Float[np.ndarray, "measure head"]:
     """The three measures of every head, in the order of `MEASURES`; NaN where no attention moved."""
     return _measures(advantage > 0, advantage < 0, unit_ranks(advantage), change, unit_ranks(change))
 

@@ -10,25 +10,28 @@ a finding.
 Source: Paper II (arXiv 2512.22473).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from jaxtyping import Float
 
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Figure
+from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
+from interp.statistics.resampling import bootstrap_weights
 from interp.study import Study
 from interp.system.progress import Report
+from interp.table import Table
 
 from ..measures.field_checks import refuse_too_few
-from .alignment import Aligned
-from .findings import Measured, findings_of
-from .quantities import QUANTITIES
-from .routing import Pairs, Routed
+from .alignment import Aligned, alignments
+from .quantities import LAWS, QUANTITIES
+from .routing import MEASURES, Pairs, Routed, sampled_pairs
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +41,10 @@ if TYPE_CHECKING:
 
 _LEAST = {"n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
 _LENGTH_OF_STEP = (0.0, 0.1)
+_N_SHOWN = 1500
+
+Residuals = Sequence[Mapping[str, float]]
+"""Of every sequence the residuals by law."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class GradientLaws(Study):
     question: ClassVar[str] = "Do attention's gradients obey their laws, and does attention move to better values?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.hooks.layer_gradients import in_float64, queries_and_keys, step_all_weights
+        from interp.hooks.layer_gradients import in_float64, layer_gradients, queries_and_keys, step_all_weights
         from interp.hooks.weight_gradients import projections, weight_gradients
         from interp.loading.load import load
 
@@ -79,7 +86,13 @@ class GradientLaws(Study):
         n_parts = len(sequences) * (2 if self.is_whole else 1)
         aligned = Aligned(_as_arrays(projections(model, layer)))
         for i, sequence in enumerate(sequences):
-            found.append(self._gradients(model, layer, sequence))
+            found.append(layer_gradients(model, layer, sequence))
+            if not found[-1].d_scores.any():
+                raise UsageError(
+                    asked=f"the gradients at layer {layer} of {model.name}",
+                    found="the loss does not depend on what this layer attends to, so there is no gradient to explain",
+                    fix="Choose another layer, or a model whose attention is not switched off there.",
+                )
             first_order.append(self._first_order(model, layer, sequence, found[-1], rng))
             aligned.add(_as_arrays(weight_gradients(model, layer, sequence)))
             progress(i + 1, n_parts)
@@ -94,32 +107,43 @@ class GradientLaws(Study):
             name: [_pairs(g, a, heads) for g, a in zip(found, alphas, strict=True)] for name, alphas in after.items()
         }
         routed = {name: Routed.of(mine, self.n_permutations, rng) for name, mine in pairs.items()}
-        return findings_of(
-            Measured(
-                model=model.info.name, layer=layer, heads=tuple(heads), unit=unit, first_order=np.array(first_order),
-                residuals=[each.residuals() for each in found],
-                wrong=[each.residuals_of_wrong_laws() for each in found],
-                loss_bits=np.array([each.loss_bits for each in found]), aligned=aligned, routed=routed, pairs=pairs,
+        n = len(found)
+        weights = bootstrap_weights(np.arange(n), None, self.n_bootstrap, rng)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        right, wrong = ([each.residuals() for each in found], [each.residuals_of_wrong_laws() for each in found])
+        laws = _laws_table(right, wrong, f"Layer {layer}: largest residual of each law over {n} {unit}s")
+        numbers = {f"residual_{law}": _residual(right, wrong, law) for law in LAWS}
+        ratios, random = np.array(first_order).T[:, :, None]
+        numbers["first_order_values"] = _mean(ratios, weights).exchanged(random, asks="nothing")
+        for step, by_head in routed.items():
+            numbers |= {f"{name}_{step}": _agreement(by_head, i, weights, unit) for i, name in enumerate(MEASURES)}
+        of_weights, alignment = alignments(aligned, weights, unit, rng)
+        about, quantities = {"n": n, "n_unit": unit}, QUANTITIES.filled(unit=unit)
+        shown = f"Advantage of a key and change of the attention to it: up to {_N_SHOWN} random pairs of each step."
+        by_head = _by_head_table(routed, np.array(heads), weights, f"Layer {layer}, head by head")
+        loss_bits = np.mean([each.loss_bits for each in found])
+        return quantities.findings(
+            self.name,
+            quantities.scalars({name: replace(of, about=about) for name, of in (numbers | of_weights).items()}),
+            {
+                "laws": laws, "by_head": by_head, "alignment": alignment,
+                "pairs": quantities.table(sampled_pairs(pairs, _N_SHOWN, rng), shown),
+            },
+            notes=(
+                f"Layer {layer} of {model.info.name}, {n} {unit}s with a mean loss of {loss_bits:.4f} bits; a copy of "
+                "the model in float64, gradients through its own kernel.",
+                "Residuals are of identities: above about 1e-10 something is read wrongly. They are no evidence for "
+                "any account of what training does.",
+                "The law is of scores. A step on weights or on queries and keys moves all scores of a key together, "
+                "and α is renormalised, so agreement below 1 is no fault.",
+                "Primary: moved. signs and rho are exploratory.",
             ),
-            self.n_bootstrap, rng,
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import gradient_figures
 
         return gradient_figures(findings)
-
-    def _gradients(self, model: "Model", layer: int, sequence: "ScoredSequence") -> "LayerGradients":
-        from interp.hooks.layer_gradients import layer_gradients
-
-        found = layer_gradients(model, layer, sequence)
-        if not found.d_scores.any():
-            raise UsageError(
-                asked=f"the gradients at layer {layer} of {model.name}",
-                found="the loss does not depend on what this layer attends to, so there is no gradient to explain",
-                fix="Choose another layer, or a model whose attention is not switched off there.",
-            )
-        return found
 
     def _first_order(
         self, model: "Model", layer: int, sequence: "ScoredSequence", found: "LayerGradients", rng: np.random.Generator
@@ -208,3 +232,50 @@ def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: "range | tuple
     return Pairs.of(
         found.advantage[mine].cpu().numpy(), (after - found.alpha)[mine].cpu().numpy(), found.visible[0].cpu().numpy()
     )
+
+
+def _mean(by_unit: Float[np.ndarray, "unit place"], weights: np.ndarray) -> Estimates:
+    """Means over sequences with their bootstrap intervals."""
+    return Estimates.resampled(by_unit.mean(axis=0), weights @ by_unit)
+
+
+def _residual(right: Residuals, wrong: Residuals, law: str) -> Estimates:
+    null = np.array([each[law] for each in wrong])
+    value = np.array([max(each[law] for each in right)])
+    return Estimates(value).against(np.array([[null.mean()], [null.min()], [null.max()]]))
+
+
+def _agreement(routed: Routed, measure: int, weights: np.ndarray, unit: str) -> Estimates:
+    """The mean over heads."""
+    by_unit, expected = (each[:, measure].mean(axis=1, keepdims=True) for each in (routed.observed, routed.expected))
+    if np.isnan(by_unit).any():
+        return Estimates.undefined(f"in some {unit}s no attention moved")
+    p, flipped = routed.test(by_unit, expected)
+    return _mean(by_unit, weights).exchanged(flipped, p)
+
+
+def _laws_table(right: Residuals, wrong: Residuals, what: str) -> Table:
+    rows = [
+        {
+            "law": law, "formula": formula, "residual": max(each[law] for each in right),
+            "wrong_law": min(each[law] for each in wrong),
+        }
+        for law, formula in LAWS.items()
+    ]  # fmt: skip
+    caption = (
+        f"{what}, relative to the largest gradient, and the smallest one of a law that is nearly right (b not centred; "
+        "even attention)."
+    )
+    return QUANTITIES.from_rows(rows, list(rows[0]), caption)
+
+
+def _by_head_table(steps: Mapping[str, Routed], heads: np.ndarray, weights: np.ndarray, what: str) -> Table:
+    """Every measure by step and head; p over the largest of all heads of a step, under the same signs."""
+    parts = []
+    for step, routed in steps.items():
+        columns: dict[str, np.ndarray | Estimates] = {"step": np.full(len(heads), step), "head": heads}
+        for i, name in enumerate(MEASURES):
+            p, flipped = routed.test(routed.observed[:, i], routed.expected[:, i])
+            columns[name] = _mean(routed.observed[:, i], weights).exchanged(flipped, p)
+        parts.append(columns)
+    return QUANTITIES.stacked(parts, f"{what}; p corrected over the heads of a step (flipped signs).", head="index")

@@ -46,7 +46,7 @@ N_NAMED = 20
 
 STATED, RANDOM = "stated", "random"
 FAMILY = "program"
-_PREFIX = "program"
+_PREFIX, _OTHER = "program", "of "
 
 SWAPS = (
     "Directions of the residual stream swapped with a donor's at each depth where a variable stands, at the scored "
@@ -143,11 +143,11 @@ class Swaps:
             n_random = N_RANDOM if depth == next(iter(found)) else N_ELSEWHERE
             random = {f"{RANDOM} {k} {i}": Directions(random_subspace(points.shape[1], k, rng).T)
                       for k in sizes for i in range(n_random)}  # fmt: skip
-            named = {**of_depth, **stated, **{_other(name): one for name, one in others.items()}, **random}
+            named = {**of_depth, **stated, **{f"{_OTHER}{name}": one for name, one in others.items()}, **random}
             for name, directions in named.items():
                 edit = directions.edit(depth, points)
-                yield Condition(_name(depth, name, len(directions.covectors)), (edit,), (OUTPUT,), _answers,
-                                self.prompts)  # fmt: skip
+                label = f"{_PREFIX}|{depth}|{name}|{len(directions.covectors)}"
+                yield Condition(label, (edit,), (OUTPUT,), _answers, self.prompts)
 
 
 @dataclass(frozen=True)
@@ -281,17 +281,9 @@ def _rows_of(base: Capture, prompts: Int[np.ndarray, " chosen"]) -> Int[np.ndarr
     return np.concatenate([np.flatnonzero(base.rows["prompt"] == prompt) for prompt in prompts])
 
 
-def _name(depth: int, directions: str, n: int) -> str:
-    return f"{_PREFIX}|{depth}|{directions}|{n}"
-
-
-def _other(variable: str) -> str:
-    return f"of {variable}"
-
-
 def _variable(directions: str) -> str | None:
     """The variable whose stated directions these are, where it is another than the one that is sought."""
-    return directions.removeprefix("of ") if directions.startswith("of ") else None
+    return directions.removeprefix(_OTHER) if directions.startswith(_OTHER) else None
 
 
 def _mean(

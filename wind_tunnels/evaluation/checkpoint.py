@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from transformers import PreTrainedModel
 
 from interp.errors import ModelError, UnknownName
@@ -28,7 +27,7 @@ from ..training.plan import TrainingPlan
 from ..training.sampling import evaluation_generators, share_seen
 from ..training.state import CurvePoint, TrainingState
 from .baselines import by_predictor
-from .evaluation import FIGURE_UNITS, Evaluation, Extrapolation, evaluate, extrapolate, longer
+from .evaluation import FIGURE_UNITS, Evaluation, LogProbs, evaluate, extrapolate, longer
 
 EVAL_SEED = 20_000
 N_EVAL = 4000
@@ -53,10 +52,7 @@ def evaluate_model(
 
 
 def evaluate_sides(
-    log_probs: Float[np.ndarray, "sequence scored vocab"],
-    sequences: Sequences,
-    resamples: np.random.Generator,
-    horizon: int | None,
+    log_probs: LogProbs, sequences: Sequences, resamples: np.random.Generator, horizon: int | None
 ) -> Evaluation:
     """Hold predictions against the posterior, and with a `horizon` also those within and beyond it."""
     found = evaluate(log_probs, sequences, resamples)
@@ -70,7 +66,7 @@ def evaluate_sides(
 
 def evaluate_longer(
     model: PreTrainedModel, task: Task, n_observations: int, *, n: int = N_EVAL, seed: int = EVAL_SEED
-) -> Extrapolation:
+) -> Evaluation:
     """The same on sequences of more observations than the task of its training has."""
     draws, resamples = evaluation_generators(seed)
     sequences = longer(task, n_observations).sample(draws, n)

@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from interp.errors import UsageError
 from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, total_variation
@@ -49,6 +49,8 @@ N_RESAMPLES = 1000
 
 Scores = Mapping[str, Float[np.ndarray, "sequence scored"]]
 Weights = Float[np.ndarray, "resample sequence"]
+LogProbs = Float[np.ndarray, "sequence scored vocab"]
+Resampled = Float[np.ndarray, " resample"]
 
 BEYOND_WINDOW = "kl_bits_beyond_window"
 TO_WINDOW_2 = "kl_to_window_2"
@@ -90,11 +92,7 @@ class Evaluation:
     notes: tuple[str, ...] = ()
 
 
-def evaluate(
-    log_probs: Float[np.ndarray, "sequence scored vocab"],
-    sequences: Sequences,
-    rng: np.random.Generator,
-) -> Evaluation:
+def evaluate(log_probs: LogProbs, sequences: Sequences, rng: np.random.Generator) -> Evaluation:
     """Hold predictions (natural log-probabilities over the vocabulary) against the posterior; `rng` resamples."""
     weights = resampled(len(sequences), rng)
     if sequences.scored_slice is None:
@@ -114,9 +112,7 @@ def evaluate(
     )
 
 
-def primary_slice(
-    log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequences
-) -> tuple[Float[np.ndarray, "sequence asked vocab"], Sequences]:
+def primary_slice(log_probs: LogProbs, sequences: Sequences) -> tuple[np.ndarray, Sequences]:
     """Predictions and sequences where the primary slice is asked for; all of them where slices have no names."""
     if sequences.scored_slice is None:
         return log_probs, sequences
@@ -130,22 +126,18 @@ def resampled(n: int, rng: np.random.Generator) -> Weights:
     return np.concatenate([np.full((1, n), 1.0 / n), draws])
 
 
-def figure_of(values: Float[np.ndarray, " resample"], unit: str) -> Figure:
+def figure_of(values: Resampled, unit: str) -> Figure:
     """A figure from its values under `resampled` weights."""
     low, high = band(values[1:])
     return Figure(float(values[0]), unit, float(low), float(high))
 
 
-def ratio(
-    above: Float[np.ndarray, " resample"], below: Float[np.ndarray, " resample"]
-) -> Float[np.ndarray, " resample"]:
+def ratio(above: Resampled, below: Resampled) -> Resampled:
     """The quotient under every resample; NaN, which no interval counts, where there is nothing to divide by."""
     return np.divide(above, below, out=np.full_like(below, np.nan), where=below > 0)
 
 
-def _evaluate_slice(
-    log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequences, weights: Weights
-) -> Evaluation:
+def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights) -> Evaluation:
     scored = score(log_probs, sequences)
     means = {name: weights @ each for name, each in scored.items()}
     values = _overall(means)
@@ -181,7 +173,7 @@ def _never_exact(share: Figure, n: int) -> Figure:
     return replace(share, high=share_bounds(0, n)[1]) if share.value == 0.0 else share
 
 
-def score(log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequences) -> Scores:
+def score(log_probs: LogProbs, sequences: Sequences) -> Scores:
     """Every quantity of the module's table at every scored position; `entropy_error_bits` keeps its sign."""
     p = sequences.posterior
     bayes_bits = entropy_bits(p)
@@ -211,9 +203,7 @@ def score(log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequ
     }
 
 
-def _overall(
-    position_means: Mapping[str, Float[np.ndarray, "resample scored"]],
-) -> dict[str, Float[np.ndarray, " resample"]]:
+def _overall(position_means: Mapping[str, Float[np.ndarray, "resample scored"]]) -> dict[str, Resampled]:
     """The figures, from the mean of every score at every position: all of them are functions of those."""
     overall = {name: means.mean(axis=-1) for name, means in position_means.items()}
     return {
@@ -252,14 +242,6 @@ def _stacked(tables: Mapping[str, Table]) -> Table:
     return Table({"slice": names, **columns}, {"slice": LABEL, **first.units}, first.caption)
 
 
-@dataclass(frozen=True)
-class Extrapolation:
-    """An evaluation on longer sequences; `figures` compare what lies up to and beyond the trained length."""
-
-    evaluation: Evaluation
-    figures: Mapping[str, Figure]
-
-
 def longer(task: Task, n_observations: int) -> Task:
     """The task over more observations than a network was trained on; refused where it is no longer at all."""
     lengthened = task.lengthened(n_observations)
@@ -280,15 +262,10 @@ def longer(task: Task, n_observations: int) -> Task:
     return lengthened
 
 
-def extrapolate(
-    log_probs: Float[np.ndarray, "sequence scored vocab"],
-    sequences: Sequences,
-    n_trained: int,
-    rng: np.random.Generator,
-) -> Extrapolation:
+def extrapolate(log_probs: LogProbs, sequences: Sequences, n_trained: int, rng: np.random.Generator) -> Evaluation:
     """Hold predictions on lengthened sequences against the posterior; `n_trained` is the trained length in tokens.
 
-    With named slices the comparison is that of the primary one; the evaluation has the curves of all.
+    Its figures compare what lies up to and beyond that length, in the primary slice; the curves are of all slices.
     """
     evaluation = evaluate(log_probs, sequences, rng)
     weights = resampled(len(sequences), rng)
@@ -297,23 +274,16 @@ def extrapolate(
     is_beyond = sequences.scored >= n_trained
     if is_beyond.all() or not is_beyond.any():
         raise ValueError(f"scored positions {sequences.scored} all lie on one side of the trained length {n_trained}")
-    uniform = weights @ baseline_kl(sequences)["uniform"]
+    first, kl = int(np.argmax(is_beyond)), weights @ scored["kl_bits"]  # scored positions rise
     figures: dict[str, Figure] = {}
-    for name, key in (("kl_bits", "kl_bits"), ("mae_per_sequence_bits", "absolute_entropy_error_bits")):
-        figures |= _compared(name, weights @ scored[key], is_beyond)
-    blind = uniform[:, is_beyond].mean(axis=1)
-    beyond = (weights @ scored["kl_bits"])[:, is_beyond].mean(axis=1)
-    figures["kl_bits_beyond_to_uniform"] = figure_of(ratio(beyond, blind), "1")
-    return Extrapolation(evaluation, figures)
-
-
-def _compared(
-    name: str, curve: Float[np.ndarray, "resample scored"], is_beyond: Bool[np.ndarray, " scored"]
-) -> dict[str, Figure]:
-    """One error within and beyond the trained length; scored positions rise."""
-    first = int(np.argmax(is_beyond))
-    return {
-        f"{name}_within": figure_of(curve[:, ~is_beyond].mean(axis=1), "bits"),
-        f"{name}_beyond": figure_of(curve[:, is_beyond].mean(axis=1), "bits"),
-        f"{name}_jump": figure_of(ratio(curve[:, first], curve[:, first - 1]), "1"),
-    }
+    for name, curve in {
+        "kl_bits": kl, "mae_per_sequence_bits": weights @ scored["absolute_entropy_error_bits"]
+    }.items():  # fmt: skip
+        figures |= {
+            f"{name}_within": figure_of(curve[:, ~is_beyond].mean(axis=1), "bits"),
+            f"{name}_beyond": figure_of(curve[:, is_beyond].mean(axis=1), "bits"),
+            f"{name}_jump": figure_of(ratio(curve[:, first], curve[:, first - 1]), "1"),
+        }
+    blind = (weights @ baseline_kl(sequences)["uniform"])[:, is_beyond].mean(axis=1)
+    figures["kl_bits_beyond_to_uniform"] = figure_of(ratio(kl[:, is_beyond].mean(axis=1), blind), "1")
+    return replace(evaluation, figures=figures)

@@ -15,60 +15,54 @@ from ..validation import check_positive, check_sizes
 
 DEFAULT_HEADS = 4
 DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
+ATTENTION, FEED_FORWARD, GATE, EXPERTS = "attention", "feed-forward of its own", "gate", "experts"
+BARE = "layers without residual connections"
+_TRANSFORMER = frozenset({ATTENTION, "heads", FEED_FORWARD})
 
 Layers = Sequence[int] | int | str
 """Layers as a list, a single number, or `0,1`; a network keeps them as a sorted tuple."""
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """Which choices an architecture leaves."""
-
-    has_attention: bool = True
-    has_feed_forward: bool = True
-    has_gate: bool = False
-    """The feed-forward has three matrices where others have two."""
-    can_group_heads: bool = False
-    can_have_window: bool = False
-    can_drop_residual: bool = False
-    has_experts: bool = False
-
-    @property
-    def feed_forward_step(self) -> int:
-        """The step in which its width grows: rows of experts' matrices have to be whole multiples of 16 bytes."""
-        return 4 if self.has_experts else 1
-
-
-ARCHITECTURES: Mapping[str, Architecture] = {
-    "gpt-neox": Architecture(),
-    "phi": Architecture(),
-    "llama": Architecture(has_gate=True, can_group_heads=True),
-    "mistral": Architecture(has_gate=True, can_group_heads=True, can_have_window=True),
-    "mixtral": Architecture(has_gate=True, can_group_heads=True, has_experts=True),
-    "lstm": Architecture(has_attention=False, has_feed_forward=False, can_drop_residual=True),
-    "mlp-position": Architecture(has_attention=False),
-    "mlp-context": Architecture(has_attention=False),
-    "mamba": Architecture(has_attention=False, has_feed_forward=False),
+ARCHITECTURES: Mapping[str, frozenset[str]] = {
+    "gpt-neox": _TRANSFORMER,
+    "phi": _TRANSFORMER,
+    "llama": _TRANSFORMER | {GATE, "grouped heads"},
+    "mistral": _TRANSFORMER | {GATE, "grouped heads", "window"},
+    "mixtral": _TRANSFORMER | {GATE, "grouped heads", EXPERTS},
+    "lstm": frozenset({BARE}),
+    "mlp-position": frozenset({FEED_FORWARD}),
+    "mlp-context": frozenset({FEED_FORWARD}),
+    "mamba": frozenset(),
 }
+"""What each architecture has or leaves to choose."""
 
-
-NEEDED: Mapping[str, tuple[str, str]] = {
-    "n_heads": ("has_attention", "heads"),
-    "attention_layers": ("has_attention", "attention"),
-    "n_kv_heads": ("can_group_heads", "grouped heads"),
-    "window": ("can_have_window", "window"),
-    "d_mlp": ("has_feed_forward", "feed-forward of its own"),
-    "n_experts": ("has_experts", "experts"),
-    "n_active": ("has_experts", "experts"),
+NEEDED: Mapping[str, str] = {
+    "n_heads": "heads",
+    "attention_layers": ATTENTION,
+    "n_kv_heads": "grouped heads",
+    "window": "window",
+    "d_mlp": FEED_FORWARD,
+    "n_experts": EXPERTS,
+    "n_active": EXPERTS,
 }
-"""Settings that only some architectures have: by which mark, and what that is in words."""
+"""Settings that only some architectures have, and what these have."""
 
 
-def architecture(arch: str) -> Architecture:
-    """The architecture of this name; an unknown one lists the nearest."""
+def architecture(arch: str) -> frozenset[str]:
+    """What the architecture of this name has; an unknown one lists the nearest."""
     if arch not in ARCHITECTURES:
         raise UnknownName("architecture", arch, ARCHITECTURES)
     return ARCHITECTURES[arch]
+
+
+def has(arch: str, setting: str) -> bool:
+    """Whether this setting means anything to the architecture."""
+    return setting not in NEEDED or NEEDED[setting] in architecture(arch)
+
+
+def feed_forward_step(arch: str) -> int:
+    """The step in which its width grows: rows of experts' matrices have to be whole multiples of 16 bytes."""
+    return 4 if EXPERTS in ARCHITECTURES[arch] else 1
 
 
 @dataclass(frozen=True)
@@ -106,26 +100,25 @@ class Network:
 
     def __post_init__(self) -> None:
         kind = architecture(self.arch)
-        if kind.has_attention and self.n_heads is None:
+        if ATTENTION in kind and self.n_heads is None:
             object.__setattr__(self, "n_heads", DEFAULT_HEADS)
-        if kind.has_experts:
+        if EXPERTS in kind:
             object.__setattr__(self, "n_experts", self.n_experts or DEFAULT_EXPERTS)
             object.__setattr__(self, "n_active", self.n_active or min(DEFAULT_ACTIVE, self.n_experts or 1))
         if self.attention_layers is not None:
             object.__setattr__(self, "attention_layers", _layers(self.attention_layers))
         self._check_numbers()
         self._check_choices(kind)
-        if kind.has_attention:
+        if ATTENTION in kind:
             self._check_attention()
 
     @property
     def d_feed_forward(self) -> int:
         """The width of the feed-forward: `d_mlp`, or the one that matches between gated and plain."""
-        kind = architecture(self.arch)
         if self.d_mlp is not None:
             return self.d_mlp
-        width = 8 * self.d_model // 3 if kind.has_gate else 4 * self.d_model
-        return width - width % kind.feed_forward_step
+        width = 8 * self.d_model // 3 if GATE in architecture(self.arch) else 4 * self.d_model
+        return width - width % feed_forward_step(self.arch)
 
     @property
     def silent_layers(self) -> tuple[int, ...]:
@@ -142,22 +135,21 @@ class Network:
         check_sizes(asked, given, dict.fromkeys(sizes, 1))
         check_positive(asked, given, ("init_std", "embedding_std", "residual_scale"))
 
-    def _check_choices(self, kind: Architecture) -> None:
-        """Refuse what this architecture does not have."""
-        for name, (mark, what) in NEEDED.items():
-            if getattr(self, name) != getattr(Network, name) and not getattr(kind, mark):
-                others = " or ".join(arch for arch, other in ARCHITECTURES.items() if getattr(other, mark))
+    def _check_choices(self, kind: frozenset[str]) -> None:
+        for name, what in NEEDED.items():
+            if getattr(self, name) != getattr(Network, name) and what not in kind:
+                others = " or ".join(arch for arch, other in ARCHITECTURES.items() if what in other)
                 raise self._refusal(f"{self.arch} has no {what}", f"Use {others}, or leave {name} out.")
         if self.n_experts is not None and self.n_active is not None and self.n_active > self.n_experts:
             raise self._refusal(
                 f"{self.n_active} active experts of {self.n_experts}", "A token passes as many as there are at most."
             )
-        if self.d_feed_forward % kind.feed_forward_step:
+        if self.d_feed_forward % feed_forward_step(self.arch):
             raise self._refusal(
                 f"experts of width {self.d_mlp}",
-                f"Torch multiplies all experts at once: take a multiple of {kind.feed_forward_step}.",
+                f"Torch multiplies all experts at once: take a multiple of {feed_forward_step(self.arch)}.",
             )
-        if not self.has_residual and not kind.can_drop_residual:
+        if not self.has_residual and BARE not in kind:
             raise self._refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")
 
     def _check_attention(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from interp.errors import UsageError
 from interp.tunnel import Task
 
-from .architectures import Network, architecture
+from .architectures import FEED_FORWARD, Network, architecture, feed_forward_step
 from .networks import count_parameters
 
 TOLERANCE = 0.02
@@ -70,10 +70,9 @@ def widest_not_above(network: Network, task: Task, target: int) -> int:
 
 def _with_feed_forward(network: Network, task: Task, target: int) -> Network:
     """The same with the feed-forward made as wide as comes closest; parameters grow evenly with its width."""
-    kind = architecture(network.arch)
-    if not kind.has_feed_forward:
+    if FEED_FORWARD not in architecture(network.arch):
         return network
-    step, width = kind.feed_forward_step, network.d_feed_forward
+    step, width = feed_forward_step(network.arch), network.d_feed_forward
     count = count_parameters(network, task)
     per_step = count_parameters(replace(network, d_mlp=width + step), task) - count
     return replace(network, d_mlp=max(step, width + step * round((target - count) / per_step)))

@@ -34,7 +34,7 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.system.float64 import double
 from interp.tunnel import Task
 
-from .architectures import Network, architecture
+from .architectures import ATTENTION, Network, architecture
 from .feedforward import MLPConfig
 from .recurrent import LSTMConfig, initialise_lstm
 from .selective_scan import scan_quickly
@@ -59,7 +59,7 @@ class ModelBuilder:
     bare: tuple[str, ...] = ()
 
     def config(self, network: Network, task: Task) -> PreTrainedConfig:
-        common = _attending if architecture(network.arch).has_attention else _common
+        common = _attending if ATTENTION in architecture(network.arch) else _common
         return self.kind(**common(network, task), **self.fields(network, task))
 
 
@@ -94,23 +94,23 @@ def switch_off_attention(model: PreTrainedModel, network: Network) -> None:
 @torch.no_grad()
 def _initialise(model: PreTrainedModel, network: Network, generator: torch.Generator) -> None:
     builder = BUILDERS[network.arch]
+
+    def draw(name: str, weight: torch.Tensor) -> None:
+        scale = network.residual_scale if name.endswith(builder.residual_writers or "-") else 1.0
+        weight.normal_(0.0, network.init_std * scale, generator=generator)
+
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding):
             module.weight.normal_(0.0, network.embedding_std, generator=generator)
         elif isinstance(module, nn.LSTM):
             initialise_lstm(module, network.init_std, generator)
         elif isinstance(module, nn.Linear) and not name.endswith(builder.keeps or "-"):
-            module.weight.normal_(0.0, _spread(name, network, builder), generator=generator)
+            draw(name, module.weight)
             if module.bias is not None:
                 module.bias.zero_()
     for name, parameter in model.named_parameters():
         if name.endswith(builder.bare or "-"):
-            parameter.normal_(0.0, _spread(name, network, builder), generator=generator)
-
-
-def _spread(name: str, network: Network, builder: ModelBuilder) -> float:
-    is_writer = name.endswith(builder.residual_writers or "-")
-    return network.init_std * (network.residual_scale if is_writer else 1.0)
+            draw(name, parameter)
 
 
 def logits_at(

@@ -21,7 +21,7 @@ from interp.statistics.intervals import t_mean
 from interp.system.whole_files import begins_with, telling, writing
 from interp.tunnel import Task
 
-from ..networks.architectures import NEEDED, architecture
+from ..networks.architectures import NEEDED, has
 from ..training.plan import TrainingPlan
 from ..training.state import OnStep
 from .train_tunnel import FinishedTraining, Keep, make_plan, side_by_side, train_tunnel
@@ -110,27 +110,23 @@ def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iter
     common = {name: each[0] for name, each in values.items() if name != "arch"}
 
     def reference(arch: str) -> dict[str, Any]:
-        mine = {name: value for name, value in common.items() if _has(arch, name)}
+        mine = {name: value for name, value in common.items() if has(arch, name)}
         return {**({"arch": arch} if named else {}), **mine}
 
     first = _label(reference(archs[0]), common)
     for arch in archs:
         yield Cell(reference(arch), _label(reference(arch), common), first)
     for name in common:
-        home = next((arch for arch in archs if _has(arch, name)), None)
+        home = next((arch for arch in archs if has(arch, name)), None)
         if home is None:
             raise UsageError(
                 asked=f"a sweep over {name} with {', '.join(archs)}",
-                found=f"of these none has {NEEDED[name][1]}",
+                found=f"of these none has {NEEDED[name]}",
                 fix="Name an architecture that has it among --arch, or leave this setting out.",
             )
         for value in values[name][1:]:
             settings = {**reference(home), name: value}
             yield Cell(settings, _label(settings, common), _label(reference(home), common))
-
-
-def _has(arch: str, name: str) -> bool:
-    return name not in NEEDED or bool(getattr(architecture(arch), NEEDED[name][0]))
 
 
 def _label(settings: Settings, unsaid: Settings) -> str:

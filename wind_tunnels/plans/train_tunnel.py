@@ -69,7 +69,8 @@ def make_plan(
     mine = {owner: {n: v for n, v in settings.items() if owners[n] is owner} for owner in (kind, Network, Recipe)}
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
     check_limits(task, limits or {})
-    steps = _log_spaced(recipe) if isinstance(keep, str) else keep
+    doubling = dataclasses.replace(recipe, checkpoints_per_doubling=1)
+    steps = doubling.checkpoint_steps()[:-1] if isinstance(keep, str) else keep
     if init is None:
         return TrainingPlan(task, Network(**mine[Network]), recipe, None, variant, limits or {}, steps)
     if mine[Network]:
@@ -80,10 +81,6 @@ def make_plan(
         )
     origin = open_tunnel(init)
     return TrainingPlan(task, origin.network, recipe, init_from(origin, task), variant, limits or {}, steps)
-
-
-def _log_spaced(recipe: Recipe) -> tuple[int, ...]:
-    return dataclasses.replace(recipe, checkpoints_per_doubling=1).checkpoint_steps()[:-1]
 
 
 def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None = None) -> TunnelCard:

@@ -5,7 +5,7 @@ The rules of its card say which answer is exact (`rules`), and how the network c
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,9 +16,9 @@ from safetensors.numpy import save
 
 from interp.capture import Mechanism
 from interp.errors import UnknownName
-from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..tasks.shipped_task import required_columns
+from ..tasks.shipped_task import ShippedTask
 from .rules import CARD, TRUTH, evaluate, read_card, same_value, true_directions, words_of
 
 EMBEDDED = ("tokens", "indices")
@@ -115,7 +115,7 @@ def _first_scored(program: str) -> int:
 
 
 @dataclass(frozen=True)
-class Program(Task):
+class Program(ShippedTask):
     """Sequences of a compiled program, tokens drawn uniformly, scored where every variable has a value.
 
     `program` is its name. The answer at a position is certain, so the exact posterior has no entropy; what varies are
@@ -167,7 +167,7 @@ class Program(Task):
     def n_positions(self) -> int:
         return self.card["length"] + 1
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
         return self.encode(_drawn(self.card, rng, n))
 
     def encode(self, inputs: Sequence[Sequence[Any]]) -> Sequences:
@@ -180,21 +180,17 @@ class Program(Task):
         places = {same_value(answer): i for i, answer in enumerate(self.answers)}
         index = np.array([[places[same_value(row[output][p - 1])] for p in scored] for row in found]).reshape(shape)
         posterior = np.eye(len(self.answers))[index]
-        columns = required_columns(scored, scored, posterior)
+        columns: dict[str, np.ndarray] = {}
         for name in (*self.columns, "answer"):
             source = output if name == "answer" else name
             values = [[row[source][p - 1] for p in scored] for row in found]
-            if self._is_numeric(source):
+            known = self.card["variables"][source]["values"]
+            if all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
                 columns[name] = np.array(values, dtype=np.float64)
             else:
                 columns[name] = np.array([[str(value) for value in row] for row in values])
         tokens = np.array([[words.index(t) for t in (BEGINNING, *row)] for row in inputs])
-        domain = np.full(len(inputs), self.program)
-        return Sequences(
-            tokens, scored, index + first, posterior, first + np.arange(len(self.answers)), columns, domain
+        made = self._sequences(
+            tokens, scored, index + first, posterior, first + np.arange(len(self.answers)), scored, columns
         )
-
-    def _is_numeric(self, name: str) -> bool:
-        return all(
-            isinstance(v, int | float) and not isinstance(v, bool) for v in self.card["variables"][name]["values"]
-        )
+        return replace(made, domain=np.full(len(inputs), self.program))

@@ -7,19 +7,17 @@ between sequences give.
 Source: Paper I (arXiv 2512.22471), which shows five clusters in one Mamba.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from interp.findings import Findings, Scalar
+from interp.findings import Findings
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import LABEL, Table, number_columns
-
-from ..validation import check_distinct
+from interp.table import LABEL
 
 SHOWN: Mapping[str, tuple[str, str, str]] = {
     "silhouette": ("belief", "silhouette", "how clearly the final stream gathers by the most likely state: 1 in tight, "
@@ -51,54 +49,40 @@ class BeliefClusters(Study):
     )
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds, read_by_probes
+        from .over_seeds import difference_scalar, mean_over_seeds, plans_over_seeds, read_by_probes, scalars_table
 
-        check_distinct(self.name, "seeds", self.seeds)
-        plans = plans_over_seeds(self.task, self.settings, self.seeds)
-        trainings, read = read_by_probes(plans, work, progress, self._asked(), self.n_pool)
+        # means over networks are taken: draws behind other nulls of one network may be few
+        few = {"n_permutations": 50}
+        asked: dict[str, dict[str, Any]] = {
+            "belief": {"sites": "resid", "interchange": False, "n_permutations": self.n_permutations},
+            "manifold": {"site": "resid", **few},
+            "value_axis": {"sites": "resid", **few},
+        }
+        read, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, asked, self.n_pool)
         found = [{name: of[probe][field] for name, (probe, field, _) in SHOWN.items()} for of in read]
-        silhouettes = [scalars["silhouette"] for scalars in found]
-        nulls = [scalar.null.value if scalar.null else np.nan for scalar in silhouettes]
-        kl_bits = [training.card.figures["kl_bits"].value for training in trainings]
+        values = {name: [scalars[name].value for scalars in found] for name in SHOWN}
+        nulls = [null.value if (null := scalars["silhouette"].null) else np.nan for scalars in found]
         shown = {
-            name: mean_over_seeds([s[name].value for s in found], found[0][name].unit, BY_ITSELF, meaning)
+            name: mean_over_seeds(values[name], found[0][name].unit, BY_ITSELF, meaning)
             for name, (_, _, meaning) in SHOWN.items()
         }
+        rows = [
+            {"seed": seed, **scalars, "silhouette_null": null}
+            for seed, scalars, null in zip(self.seeds, found, nulls, strict=True)
+        ]
+        units = {"seed": LABEL} | dict.fromkeys((*SHOWN, "silhouette_null"), "1")
         return Findings(
             self.name,
             shown
             | {
                 "silhouette_beyond_null": difference_scalar(
-                    [s.value for s in silhouettes], nulls, "1",
+                    values["silhouette"], nulls, "1",
                     "silhouette by the most likely state, less that by the states of other sequences",
                 ),
                 "kl_bits": mean_over_seeds(kl_bits, "bits", BY_ITSELF, "KL(exact posterior || prediction)"),
             },
-            {
-                "seeds": _seeds_table(dict(zip(self.seeds, found, strict=True)), nulls),
-                "models": models_table(trainings),
-            },
+            {"seeds": scalars_table(rows, units, "Each network by itself; intervals are over sequences."),
+             "models": models},
             notes=("Intervals are over seeds of the training; the table has every network by itself.",),
             headline=("silhouette", "silhouette_beyond_null"),
         )  # fmt: skip
-
-    def _asked(self) -> dict[str, dict[str, Any]]:
-        """Means over networks are taken: draws behind other nulls of one network may be few."""
-        few = {"n_permutations": 50}
-        return {
-            "belief": {"sites": "resid", "interchange": False, "n_permutations": self.n_permutations},
-            "manifold": {"site": "resid", **few},
-            "value_axis": {"sites": "resid", **few},
-        }
-
-
-def _seeds_table(found: Mapping[int, Mapping[str, Scalar]], nulls: Sequence[float]) -> Table:
-    """A row for every network: its numbers with their intervals over sequences, and the null of its silhouette."""
-    rows = []
-    for (seed, scalars), null in zip(found.items(), nulls, strict=True):
-        row: dict[str, object] = {"seed": seed}
-        for name, scalar in scalars.items():
-            row |= number_columns(name, scalar.value, scalar.interval or (np.nan, np.nan))
-        rows.append(row | {"silhouette_null": null})
-    units = {"seed": LABEL} | dict.fromkeys((*SHOWN, "silhouette_null"), "1")
-    return Table.from_rows(rows, units, "Each network by itself; intervals are over sequences.")

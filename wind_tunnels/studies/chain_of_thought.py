@@ -48,6 +48,10 @@ ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, 
 Read = Callable[[Int[np.ndarray, "sequence pos"], int], Float[np.ndarray, "sequence symbol"]]
 """What a network says of the symbol at a step: probabilities, from sequences that are written up to there."""
 
+Said = Float[np.ndarray, "sequence step symbol"]
+Way = Int[np.ndarray, "sequence step"]
+
+
 BY_DEPTH: Mapping[str, str] = {
     "right": "fraction",
     "greedy": "fraction",
@@ -309,9 +313,7 @@ def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> di
     }
 
 
-def entropy_tracking(
-    said: Float[np.ndarray, "sequence step symbol"], exact: Float[np.ndarray, "sequence step symbol"]
-) -> Float[np.ndarray, " step"]:
+def entropy_tracking(said: Said, exact: Said) -> Float[np.ndarray, " step"]:
     """1 less the entropy error over that of the best single number, step by step; NaN where it never varies."""
     true = entropy_bits(exact)
     blind = np.abs(true - np.median(true, axis=0)).mean(axis=0)
@@ -330,7 +332,7 @@ def calibration_error(
 
 def written(
     read: Read, task: IteratedPermutation, tokens: Int[np.ndarray, "sequence pos"]
-) -> tuple[Int[np.ndarray, "sequence step"], Float[np.ndarray, "sequence step"]]:
+) -> tuple[Way, Float[np.ndarray, "sequence step"]]:
     """The likeliest symbols and their probabilities; with a scratchpad each is written before the next is read."""
     tokens, answers, confidence = tokens.copy(), [], []
     for k in range(task.depth):
@@ -342,9 +344,7 @@ def written(
     return np.stack(answers, axis=1), np.stack(confidence, axis=1)
 
 
-def ways(
-    shown: Int[np.ndarray, "sequence symbol"], start: Int[np.ndarray, " sequence"], n_steps: int
-) -> Int[np.ndarray, "sequence step"]:
+def ways(shown: Int[np.ndarray, "sequence symbol"], start: Int[np.ndarray, " sequence"], n_steps: int) -> Way:
     """Where the images that are shown lead from each start, step by step; −1 from the first that is hidden on."""
     at, way = start, []
     for _ in range(n_steps):
@@ -353,7 +353,7 @@ def ways(
     return np.stack(way, axis=1)
 
 
-def way_probability(said: Float[np.ndarray, "sequence step symbol"], way: Int[np.ndarray, "sequence step"]) -> float:
+def way_probability(said: Said, way: Way) -> float:
     """Mean probability of a way as far as it is known, symbol after symbol; of those whose first step is known."""
     each = np.take_along_axis(said, np.maximum(way, 0)[..., None], axis=2)[..., 0]
     return float(np.where(way >= 0, each, 1.0).prod(axis=1).mean(where=way[:, 0] >= 0))

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from interp.errors import UsageError
 from interp.findings import Findings, Null
@@ -30,6 +29,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
+from ..tasks.bijection import exact_posterior
 from ..validation import check_sizes
 from .key_frame import key_frame
 
@@ -203,21 +203,6 @@ class ComponentRoles(Study):
         return found, components
 
 
-def addressed(
-    keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence shown"],
-    cues: Int[np.ndarray, "sequence asked"], n_symbols: int,
-) -> Float[np.ndarray, "sequence asked symbol"]:  # fmt: skip
-    """The exact posterior of the value of `cues[:, i]` after the pairs before i: its own value, else any not taken."""
-    posterior = np.zeros((*keys.shape, n_symbols))
-    for i in range(keys.shape[1]):
-        taken = (values[:, :i, None] == np.arange(n_symbols)).any(axis=1)  # [sequence, symbol]
-        same = keys[:, :i] == cues[:, i : i + 1]
-        recalled = ((values[:, :i, None] == np.arange(n_symbols)) & same[..., None]).any(axis=1)
-        free = ~taken / np.maximum((~taken).sum(axis=1, keepdims=True), 1)
-        posterior[:, i] = np.where(same.any(axis=1, keepdims=True), recalled, free)
-    return posterior
-
-
 def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tuple[float, float]:
     """How far the prediction becomes the posterior for the next sequence's keys, given that one's queries.
 
@@ -227,7 +212,8 @@ def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tupl
     import interp
 
     tokens = np.array([prompt.token_ids for prompt in prompts.prompts])
-    keys, values = tokens[:, 0::2], tokens[:, 1::2] - model.task.V  # pyrefly: ignore[missing-attribute]
+    values = tokens[:, 1::2] - model.task.V  # pyrefly: ignore[missing-attribute]
+    keys, values = tokens[:, 0::2], np.pad(values, ((0, 0), (0, 1)), constant_values=-1)  # the last is not shown
     posterior = read.posterior
     assert posterior is not None, "a tunnel's prompts have one"
     donor = np.roll(np.arange(posterior.size // posterior.shape[-1]), -keys.shape[1])  # the next sequence, same place
@@ -240,7 +226,8 @@ def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tupl
     before, after = (np.exp2(restricted(each[OUTCOMES])) for each in (read, exchanged))
     shares = []
     for shift in (-1, -2):
-        sought = addressed(keys, values, np.roll(keys, shift, axis=0), posterior.shape[-1]).reshape(posterior.shape)
+        sought = exact_posterior(keys, values, posterior.shape[-1], np.roll(keys, shift, axis=0))[0]
+        sought = sought.reshape(posterior.shape)
         asks = total_variation(sought, posterior) > 0
         left, distance = (total_variation(sought[asks], q[asks]).mean() for q in (after, before))
         shares.append(float(1 - left / distance))

@@ -20,8 +20,6 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..validation import check_distinct
-
 TRENDS: Mapping[str, tuple[str, str, str]] = {
     "entropy_trend": ("attention_entropy", "correlation", "of attention entropy with depth"),
     "max_weight_trend": ("qk_alignment", "max_weight_correlation", "of the largest attention weight with depth"),
@@ -67,16 +65,16 @@ class DepthProfiles(Study):
     question: ClassVar[str] = "What changes from layer to layer, in one deep network as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import models_table, plans_over_seeds, read_by_probes
+        from .over_seeds import plans_over_seeds, read_by_probes
 
-        check_distinct(self.name, "seeds", self.seeds)
-        plans = plans_over_seeds(self.task, self.settings, self.seeds)
-        trainings, found = read_by_probes(plans, work, progress, self._asked(), self.n_pool)
-        figures = [training.card.figures["kl_bits"].value for training in trainings]
+        # only means by layer are taken, so that the draws behind nulls of one network may be few
+        asked: dict[str, dict[str, object]] = {probe: {"n_permutations": 50, "n_bootstrap": 50} for probe in PROBES}
+        asked["heads"] |= {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
+        found, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, asked, self.n_pool)
         return Findings(
             self.name,
-            depth_scalars(found, figures),
-            {"layers": layers_table(dict(zip(self.seeds, found, strict=True))), "models": models_table(trainings)},
+            depth_scalars(found, kl_bits),
+            {"layers": layers_table(dict(zip(self.seeds, found, strict=True))), "models": models},
             notes=(
                 "A trend has its interval over networks; within one network neighbouring layers resemble one another, "
                 "and dealing layers at random is no null. Decoding early layers with the last norm and head "
@@ -84,12 +82,6 @@ class DepthProfiles(Study):
             ),
             headline=("attention_reduction", *TRENDS, "layers_needed"),
         )
-
-    def _asked(self) -> dict[str, dict[str, object]]:
-        """Only means by layer are taken, so that the draws behind nulls of one network may be few."""
-        few: dict[str, object] = {"n_permutations": 50, "n_bootstrap": 50}
-        removed = {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
-        return {probe: few | (removed if probe == "heads" else {}) for probe in PROBES}
 
 
 def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[float]) -> dict[str, Scalar]:

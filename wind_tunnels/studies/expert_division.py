@@ -20,8 +20,6 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table, number_columns
 
-from ..validation import check_distinct
-
 _BIJECTION = {"task": "bijection", "V": 8, "L": 10}
 
 DOMAINS: Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]] = {
@@ -57,48 +55,46 @@ class ExpertDivision(Study):
     question: ClassVar[str] = "Do the experts of a mixture divide domains between them, in one network as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds, read_by_probes
+        from .over_seeds import difference_scalar, mean_over_seeds, plans_over_seeds, read_by_probes
 
-        check_distinct(self.name, "seeds", self.seeds)
         plans = [
             plan
             for domains, (_, tasks) in DOMAINS.items()
             for plan in plans_over_seeds(
-                "mixture", self.settings, self.seeds,
-                fixed={"components": list(tasks), "symbols": "shared"}, variant=f"{domains}-",
+                self, "mixture", fixed={"components": list(tasks), "symbols": "shared"}, variant=f"{domains}-"
             )
-        ]  # fmt: skip
+        ]
         settings = {"components": {"experts": True, "n_permutations": self.n_permutations}}
-        trainings, read = read_by_probes(plans, work, progress, settings, self.n_pool)
+        read, kl_bits, models = read_by_probes(plans, work, progress, settings, self.n_pool)
         asked = [(domains, seed) for domains in DOMAINS for seed in self.seeds]
         rows = [_row(*of, findings["components"]) for of, findings in zip(asked, read, strict=True)]
+        networks = Table.from_rows(
+            rows, {"domains": LABEL, "seed": LABEL} | dict.fromkeys(SHOWN, "bits"),
+            "Each network by itself; intervals are over sequences.",
+        )  # fmt: skip
+
+        def values(name: str, domains: str) -> list[float]:
+            return networks.where(networks["domains"] == domains)[name].tolist()
+
         scalars: dict[str, Scalar] = {}
         for domains, (what, _) in DOMAINS.items():
-            kl_bits = [
-                training.card.figures["kl_bits"].value
-                for training, (of, _) in zip(trainings, asked, strict=True)
-                if of == domains
-            ]
             for name, (_, within) in SHOWN.items():
                 null = Null(f"routing permuted between sequences within {within}", 0.0, (0.0, 0.0))
                 scalars[f"{name}_{domains}"] = mean_over_seeds(
-                    _values(rows, name, domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
+                    values(name, domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
                 )
-            scalars[f"kl_bits_{domains}"] = mean_over_seeds(
-                kl_bits, "bits", BY_ITSELF, f"KL from the posterior, {what}"
-            )
+            mine = [bits for bits, (of, _) in zip(kl_bits, asked, strict=True) if of == domains]
+            scalars[f"kl_bits_{domains}"] = mean_over_seeds(mine, "bits", BY_ITSELF, f"KL from the posterior, {what}")
         for name, (_, within) in SHOWN.items():
-            different, same = (_values(rows, name, domains) for domains in DOMAINS)
+            different, same = (values(name, domains) for domains in DOMAINS)
             scalars[f"{name}_gained"] = difference_scalar(
                 different, same, "bits",
                 f"{_SAYS} at a given {within}, domains that differ less one task under two domain tokens",
             )  # fmt: skip
-        units = {"domains": LABEL, "seed": LABEL} | dict.fromkeys(SHOWN, "bits")
-        caption = "Each network by itself; intervals are over sequences."
         return Findings(
             self.name,
             scalars,
-            {"seeds": Table.from_rows(rows, units, caption), "models": models_table(trainings)},
+            {"seeds": networks, "models": models},
             notes=("Intervals are over seeds of the training; the table has every network by itself.",),
             headline=tuple(f"experts_beyond_token_{end}" for end in (*DOMAINS, "gained")),
         )
@@ -110,7 +106,3 @@ def _row(domains: str, seed: int, read: Findings) -> dict[str, object]:
         scalar = read[number]
         row |= number_columns(name, scalar.value, scalar.interval or (np.nan, np.nan), p=scalar.p)
     return row
-
-
-def _values(rows: Sequence[Mapping[str, Any]], name: str, domains: str) -> list[float]:
-    return [row[name] for row in rows if row["domains"] == domains]

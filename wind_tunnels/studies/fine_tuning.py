@@ -27,7 +27,7 @@ from interp.study import Study
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table
 
-from ..validation import check_distinct, check_sizes
+from ..validation import check_sizes
 
 ARMS = ("same", "shifted", "memorised")
 MEASURES = {
@@ -91,11 +91,10 @@ class FineTuning(Study):
         from ..plans.train_tunnel import make_plan, train_tunnels
         from .over_seeds import fingerprint_table, plans_over_seeds
 
-        check_distinct(self.name, "seeds", self.seeds)
         check_sizes(self.name, vars(self), {"n_distinct": 1, "n_further": 1, "n_pool": 50})
         n, n_arms = len(self.seeds), len(ARMS) * len(self.seeds)
         total = 2 * (n + n_arms)
-        plans = plans_over_seeds(self.task, self.settings, self.seeds)
+        plans = plans_over_seeds(self)
         bases = [training.folder for training in train_tunnels(plans, work, part_of(progress, total))]
         given = read_settings(self.settings)
         further = {name: value for name, value in given.items() if name not in vars(Shape())}
@@ -113,12 +112,24 @@ class FineTuning(Study):
             folders = {"before": base} | {arm: next(others) for arm in ARMS}
             found[seed] = {arm: self._read(folder, base) for arm, folder in folders.items()}
             progress(n + n_arms + len(found) * (1 + len(ARMS)), total)
-        networks = [each for of_seed in found.values() for each in of_seed.values()]
+        networks = [(seed, arm, each) for seed, of_seed in found.items() for arm, each in of_seed.items()]
+        named = {"seed": LABEL, "data": LABEL}
+        moved = Table.from_rows(
+            [{"seed": seed, "data": arm, **each.moved(found[seed]["before"])} for seed, arm, each in networks
+             if arm != "before"], named | dict.fromkeys(MEASURES, "1"),
+            "Distances of each network from the one before, on the same sequences.",
+        )  # fmt: skip
+        table = Table.from_rows(
+            [{"seed": seed, "data": arm, "keys": float(np.abs(each.cosines).mean()), "bayes_r2": each.bayes_r2,
+              "kl_bits": each.kl_bits} for seed, arm, each in networks],
+            named | {"keys": "1", "bayes_r2": "fraction", "kl_bits": "bits"},
+            "Each network on the first task: keys' |cosine|, R² of the exact entropy, KL from the posterior.",
+        )  # fmt: skip
         return Findings(
             self.name,
             moved_scalars(list(found.values())),
-            {"moved": _moved_table(found), "networks": _networks_table(found),
-             "models": fingerprint_table((each.name, each.fingerprint) for each in networks)},
+            {"moved": moved, "networks": table,
+             "models": fingerprint_table((each.name, each.fingerprint) for *_, each in networks)},
             notes=(
                 f"{self.n_further} further steps at the rates of a training of that length. All networks are read on "
                 "the same sequences of the first task; intervals are over seeds, ratios paired by seed.",
@@ -179,23 +190,3 @@ def moved_scalars(found: Sequence[Mapping[str, Network]]) -> dict[str, Scalar]:
             f"KL from the first task's posterior after {data}, less that after further steps on the same task",
         )  # fmt: skip
     return scalars
-
-
-def _moved_table(found: Mapping[int, Mapping[str, Network]]) -> Table:
-    rows = [
-        {"seed": seed, "data": arm, **each[arm].moved(each["before"])} for seed, each in found.items() for arm in ARMS
-    ]
-    units = {"seed": LABEL, "data": LABEL} | dict.fromkeys(MEASURES, "1")
-    return Table.from_rows(rows, units, "Distances of each network from the one before, on the same sequences.")
-
-
-def _networks_table(found: Mapping[int, Mapping[str, Network]]) -> Table:
-    rows = [
-        {"seed": seed, "data": arm, "keys": float(np.abs(of.cosines).mean()), "bayes_r2": of.bayes_r2,
-         "kl_bits": of.kl_bits}
-        for seed, each in found.items()
-        for arm, of in each.items()
-    ]  # fmt: skip
-    units = {"seed": LABEL, "data": LABEL, "keys": "1", "bayes_r2": "fraction", "kl_bits": "bits"}
-    caption = "Each network on the first task: keys' |cosine|, R² of the exact entropy, KL from the posterior."
-    return Table.from_rows(rows, units, caption)

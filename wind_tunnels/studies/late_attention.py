@@ -7,14 +7,12 @@ sequences.
 Source: Paper I (arXiv 2512.22471), which trains at K = 20 and reads at K = 50 with the top two of nine layers off.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
-from interp.records.tunnel_card import Figure
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
@@ -49,7 +47,7 @@ class LateAttention(Study):
         from ..evaluation.checkpoint import evaluate_longer
         from ..networks.weights import load_weights
         from ..plans.train_tunnel import train_tunnels
-        from .over_seeds import models_table
+        from .over_seeds import mean_scalar, models_table, ratio_scalar
         from .primitives.plans import REFERENCE, plan_of
 
         check_distinct(self.name, "seeds", self.seeds)
@@ -73,11 +71,6 @@ class LateAttention(Study):
             key: evaluate_longer(load_weights(training.folder), plan.task, self.length, n=self.n).figures
             for (key, plan), training in zip(plans.items(), trainings, strict=True)
         }
-        return self._findings(found, models_table(trainings))
-
-    def _findings(self, found: Mapping[tuple[str, int], Mapping[str, Figure]], models: Table) -> Findings:
-        from .over_seeds import mean_scalar, ratio_scalar
-
         scalars: dict[str, Scalar] = {}
         none = Null("the exact posterior", 0.0, (0.0, 0.0))
         places = {"within": "up to the trained length", "beyond": "beyond it"}
@@ -100,7 +93,10 @@ class LateAttention(Study):
         return Findings(
             self.name,
             scalars,
-            {"runs": Table.from_rows(rows, units, "Every training, read on longer sequences."), "models": models},
+            {
+                "runs": Table.from_rows(rows, units, "Every training, read on longer sequences."),
+                "models": models_table(trainings),
+            },
             notes=(
                 f"Read on {self.length} symbols; intervals are over seeds of the training. Rotary embedding, not "
                 "learned positions as in the paper: positions beyond the trained length are no untrained vectors here.",

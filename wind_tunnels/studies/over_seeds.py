@@ -13,11 +13,12 @@ from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.registry import load_entry
 from interp.statistics.intervals import TMean, t_mean
 from interp.system.progress import Report, part_of
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
 from ..networks.weights import weights_fingerprint
 from ..plans.settings import read_settings
 from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan, make_plan, train_tunnels
+from ..validation import check_distinct
 
 if TYPE_CHECKING:
     from interp.model import Model
@@ -27,27 +28,22 @@ ALIKE = "all seeds give the same"
 
 
 def plans_over_seeds(
-    task: str,
-    settings: Iterable[str],
-    seeds: Iterable[int],
-    *,
-    fixed: Mapping[str, Any] | None = None,
-    variant: str = "",
-    keep: Keep = (),
+    study: Any, task: str = "", *, fixed: Mapping[str, Any] | None = None, variant: str = "", keep: Keep = ()
 ) -> list[TrainingPlan]:
-    """One training of a task for every seed.
+    """One training of a task (the study's, if it is not named) for every seed of a study, with its `settings`.
 
-    `settings` are field=value as a user gives them, `fixed` what the study sets itself, and `variant` begins the name
-    that the seed ends. `UsageError` for settings that make no sense, and for a seed among them.
+    `fixed` is what the study sets itself, and `variant` begins the name that the seed ends. `UsageError` for settings
+    that make no sense, for a seed among them, and for one that is named twice.
     """
-    kind, given = load_entry("tunnel", task), read_settings(settings) | dict(fixed or {})
+    check_distinct(study.name, "seeds", study.seeds)
+    kind, given = load_entry("tunnel", task or study.task), read_settings(study.settings) | dict(fixed or {})
     if "seed" in given:
         raise UsageError(
             asked=f"trainings from several seeds with seed={given['seed']} among their settings",
             found="their seeds are named by themselves",
             fix=f"Write seeds={given['seed']} instead.",
         )
-    return [make_plan(kind, {**given, "seed": seed}, variant=f"{variant}seed{seed}", keep=keep) for seed in seeds]
+    return [make_plan(kind, {**given, "seed": n}, variant=f"{variant}seed{n}", keep=keep) for n in study.seeds]
 
 
 def trained(plans: Sequence[TrainingPlan], work: Path, progress: Report) -> Iterator[FinishedTraining]:
@@ -60,16 +56,29 @@ def trained(plans: Sequence[TrainingPlan], work: Path, progress: Report) -> Iter
 
 def read_by_probes(
     plans: Sequence[TrainingPlan], work: Path, progress: Report, asked: Mapping[str, Mapping[str, Any]], n_pool: int
-) -> tuple[list[FinishedTraining], list[Mapping[str, Findings]]]:
-    """Train all, then run the probes that are `asked`, with their settings, over each."""
+) -> tuple[list[Mapping[str, Findings]], list[float], Table]:
+    """Train all, then run the probes that are `asked` over each: their findings, the KL of each, and the models."""
     from interp.running.run import run
 
-    finished, found = [], []
+    settings, finished, found = {probe: dict(given) for probe, given in asked.items()}, [], []
     for training in trained(plans, work, progress):
-        folder, settings = str(training.folder), {probe: dict(given) for probe, given in asked.items()}
+        folder = str(training.folder)
         found.append(run(folder, probes=list(asked), settings=settings, n_pool=n_pool, out=None, quiet=True).findings)
         finished.append(training)
-    return finished, found
+    kl_bits = [training.card.figures["kl_bits"].value for training in finished]
+    return found, kl_bits, models_table(finished)
+
+
+def scalars_table(rows: Iterable[Mapping[str, Any]], units: Mapping[str, str], caption: str) -> Table:
+    """A row for every network: what names it, and its numbers with their intervals, NaN where it lacks one."""
+
+    def columns(name: str, given: Any) -> dict[str, Any]:
+        if isinstance(given, Scalar):
+            return number_columns(name, given.value, given.interval or (np.nan, np.nan))
+        return {name: given} if given is not None else number_columns(name, np.nan, (np.nan, np.nan))
+
+    found = [{k: v for name in units for k, v in columns(name, row.get(name)).items()} for row in rows]
+    return Table.from_rows(found, units, caption)
 
 
 def models_table(trainings: Iterable[FinishedTraining]) -> Table:
@@ -104,30 +113,28 @@ def mean_over_seeds(values: Sequence[float], unit: str, null: Null | str, meanin
     """The mean, one value a seed, with the p of the t test against 0 where there is a null."""
     found = t_mean(values)
     found = replace(found, p=np.nan) if isinstance(null, str) else found
-    scalar = scalar_over_seeds(found, unit, null, len(values), meaning)
-    return replace(scalar, underpowered=scalar.interval is None)
+    return _powered(scalar_over_seeds(found, unit, null, len(values), meaning))
 
 
 def difference_scalar(first: Sequence[float], second: Sequence[float], unit: str, meaning: str) -> Scalar:
     """The mean of `first` minus `second`, paired by seed, with the p of the paired t test; null: no difference."""
-    found = t_mean(np.subtract(first, second))
-    return _paired(found, unit, Null("no difference", 0.0, (0.0, 0.0)), len(first), meaning)
+    found, null = t_mean(np.subtract(first, second)), Null("no difference", 0.0, (0.0, 0.0))
+    return _powered(scalar_over_seeds(found, unit, null, len(first), meaning, method=f"{METHOD}, paired"))
 
 
 def ratio_scalar(first: Sequence[float], second: Sequence[float], meaning: str) -> Scalar:
     """The geometric mean of `first` over `second`, paired by seed; the interval and the test are of its logarithm."""
-    found = geometric(t_mean(np.log(np.divide(first, second))))
-    return _paired(found, "1", Null("no difference", 1.0, (1.0, 1.0)), len(first), meaning)
+    found, null = geometric(t_mean(np.log(np.divide(first, second)))), Null("no difference", 1.0, (1.0, 1.0))
+    return _powered(scalar_over_seeds(found, "1", null, len(first), meaning, method=f"{METHOD}, paired"))
+
+
+def _powered(scalar: Scalar) -> Scalar:
+    return replace(scalar, underpowered=scalar.interval is None)
 
 
 def geometric(logs: TMean) -> TMean:
     """A mean of logarithms as a geometric mean."""
     return TMean(float(np.exp(logs.value)), float(np.exp(logs.low)), float(np.exp(logs.high)), logs.p)
-
-
-def _paired(found: TMean, unit: str, null: Null | str, n: int, meaning: str) -> Scalar:
-    scalar = scalar_over_seeds(found, unit, null, n, meaning, method=f"{METHOD}, paired")
-    return replace(scalar, underpowered=scalar.interval is None)
 
 
 def beside_null(

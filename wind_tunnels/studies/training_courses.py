@@ -18,9 +18,7 @@ import numpy as np
 from interp.findings import Findings, Null, Scalar
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import LABEL, Table, number_columns
-
-from ..validation import check_distinct
+from interp.table import LABEL, Table
 
 PROBE = "dynamics"
 EXCHANGED = {
@@ -54,20 +52,24 @@ class TrainingCourses(Study):
     question: ClassVar[str] = "Does attention settle before precision does, in one training as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import models_table, plans_over_seeds, read_by_probes
+        from .over_seeds import plans_over_seeds, read_by_probes, scalars_table
 
-        check_distinct(self.name, "seeds", self.seeds)
-        plans = plans_over_seeds(self.task, self.settings, self.seeds, keep="log")
         asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap,
                          "n_exchanged": self.n_pool}}  # fmt: skip
-        trainings, read = read_by_probes(plans, work, progress, asked, self.n_pool)
+        plans = plans_over_seeds(self, keep="log")
+        read, _, models = read_by_probes(plans, work, progress, asked, self.n_pool)
         found = [findings[PROBE] for findings in read]
         by_seed = dict(zip(self.seeds, found, strict=True))
+        units = {"seed": LABEL} | dict.fromkeys((*_SHARES, *INDICES), "1") | dict.fromkeys(_STEPS, "steps")
+        seeds = scalars_table(
+            ({"seed": seed, **findings.scalars} for seed, findings in by_seed.items()), units,
+            "Each training by itself; intervals are over sequences, checkpoints held fixed.",
+        )  # fmt: skip
         return Findings(
             self.name,
             {name: exchange_over_seeds(name, found) for name in EXCHANGED}
             | {name: index_over_seeds(name, found) for name in INDICES},
-            {"seeds": _seeds_table(by_seed), "courses": courses_table(by_seed), "models": models_table(trainings)},
+            {"seeds": seeds, "courses": courses_table(by_seed), "models": models},
             notes=(
                 "Every training is read at its own checkpoints, and distances are from its own end. A course of which "
                 "a seed does not say between which checkpoints it settles leaves its index underpowered. Indices "
@@ -96,33 +98,14 @@ def exchange_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
     """The mean of a share over trainings with its t interval; the lead has the null 0, shares have none."""
     from .over_seeds import mean_over_seeds
 
-    values = [_share(name, findings) for findings in found]
+    is_lead = name == "exchange_lead_share"
+    shares = [{of: findings[of].value for of in _SHARES} for findings in found]
+    values = [each["network_share"] - each["patterns_share"] if is_lead else each[name] for each in shares]
     if not np.isfinite(values).all():
         reason = "in a training no checkpoint is clearly worse than the end"
         return Scalar.undefined(reason, underpowered=True, n=len(values), n_unit="seed", meaning=EXCHANGED[name])
-    null = Null("patterns and the rest equally far", 0.0, (0.0, 0.0)) if name == "exchange_lead_share" else SHARE
+    null = Null("patterns and the rest equally far", 0.0, (0.0, 0.0)) if is_lead else SHARE
     return mean_over_seeds(values, "1", null, EXCHANGED[name])
-
-
-def _share(name: str, findings: Findings) -> float:
-    if name != "exchange_lead_share":
-        return findings[name].value
-    return findings["network_share"].value - findings["patterns_share"].value
-
-
-def _seeds_table(found: Mapping[int, Findings]) -> Table:
-    """A row for every training: its indices with their intervals over sequences, and when its courses settle."""
-    rows = []
-    for seed, findings in found.items():
-        row: dict[str, object] = {"seed": seed}
-        for name in (*_SHARES, *INDICES, *_STEPS):
-            s = findings.scalars.get(name)
-            row |= number_columns(name, s.value if s else np.nan, (s.interval if s else None) or (np.nan, np.nan))
-        rows.append(row)
-    units = {"seed": LABEL} | dict.fromkeys((*_SHARES, *INDICES), "1") | dict.fromkeys(_STEPS, "steps")
-    return Table.from_rows(
-        rows, units, "Each training by itself; intervals are over sequences, checkpoints held fixed."
-    )
 
 
 def courses_table(found: Mapping[int, Findings]) -> Table:

@@ -101,7 +101,7 @@ class TunnelEvaluation(Study):
         }
         if longer:
             scalars |= figure_scalars(longer.figures, {}, self.n)
-            tables["by_position_longer"] = longer.evaluation.by_position
+            tables["by_position_longer"] = longer.by_position
         info = model.info
         off = f", attention off in layers {', '.join(map(str, self.attention_off))}" if edits else ""
         notes.append(

@@ -17,7 +17,6 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 from ..evaluation.scalars import figure_scalars, uniform_nulls
-from ..validation import check_distinct
 
 if TYPE_CHECKING:
     from ..evaluation.evaluation import Evaluation
@@ -39,8 +38,7 @@ class TunnelTraining(Study):
         from ..networks.weights import load_weights
         from .over_seeds import models_table, plans_over_seeds, trained
 
-        check_distinct(self.name, "seeds", self.seeds)
-        plans = plans_over_seeds(self.task, self.settings, self.seeds)
+        plans = plans_over_seeds(self)
         trainings = [*trained(plans, work, progress)]
         found = [
             evaluate_model(load_weights(training.folder), plan.task, horizon=plan.recipe.horizon)

@@ -98,9 +98,15 @@ class UpdateCourses(Study):
                f"share of the relative updates of {name} that comes after the first quarter, mean over layers")
                for name in MATRICES},
         }  # fmt: skip
+        by_step = Table.from_rows(
+            [{"network": each.name, "step": step, "moved": float(moved), "expected": float(expected)} for each in found
+             for step, moved, expected in zip(each.steps, each.moved, each.expected, strict=True)],
+            {"network": LABEL, "step": "steps", "moved": "fraction", "expected": "fraction"},
+            "Share of the attention that moved to values of positive advantage; expected: advantages permuted.",
+        )  # fmt: skip
         return Findings(
             self.name, scalars,
-            {"by_step": _by_step(found), "by_layer": _by_layer(found),
+            {"by_step": by_step, "by_layer": _by_layer(found),
              "models": fingerprint_table((each.name, each.fingerprint) for each in found)},
             notes=(
                 "Advantages and changes of attention are of the last layer, updates of all. A rate that falls to 0, "
@@ -153,18 +159,6 @@ def _relative(before: np.ndarray, after: np.ndarray) -> Float[np.ndarray, " laye
     """‖ΔW‖ / ‖W‖, Frobenius norms over the heads of a layer."""
     axes = (1, 2, 3)
     return np.sqrt(np.square(after - before).sum(axis=axes) / np.square(before).sum(axis=axes))
-
-
-def _by_step(found: Sequence[Course]) -> Table:
-    rows = [
-        {"network": each.name, "step": step, "moved": float(moved), "expected": float(expected)}
-        for each in found
-        for step, moved, expected in zip(each.steps, each.moved, each.expected, strict=True)
-    ]
-    units = {"network": LABEL, "step": "steps", "moved": "fraction", "expected": "fraction"}
-    return Table.from_rows(
-        rows, units, "Share of the attention that moved to values of positive advantage; expected: advantages permuted."
-    )
 
 
 def _by_layer(found: Sequence[Course]) -> Table:

@@ -1,3 +1,3 @@
 """The generative processes, each with its exact posterior."""
 
-__all__ = ["filtering", "permutation", "shipped_task"]
+__all__ = ["bijection", "filtering", "permutation", "shipped_task"]

@@ -22,8 +22,11 @@ from jaxtyping import Bool, Float, Int
 from interp.errors import UsageError
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_sizes, check_words
-from .shipped_task import ShippedTask, required_columns
+from ..validation import check_sizes
+from .shipped_task import ShippedTask, random_permutations
+
+Pairs = Int[np.ndarray, "sequence asked"]
+"""A number for every pair: its key, its value."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Bijection(ShippedTask):
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
     length_field: ClassVar[str] = "L"
+    least: ClassVar[Mapping[str, int]] = {"V": 2, "L": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -53,10 +57,9 @@ class Bijection(ShippedTask):
     }
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         n_keys = self.V if self.key_pool is None else self.key_pool
-        given = vars(self) | {"key_pool": n_keys}
-        check_sizes("the bijection task", given, {"V": 2, "L": 1, "key_pool": 1})
-        check_words("the bijection task", self)
+        check_sizes("the bijection task", {"key_pool": n_keys}, {"key_pool": 1})
         if n_keys > self.V:
             raise self.refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
         if not self.replacement and n_keys < self.L:
@@ -73,20 +76,13 @@ class Bijection(ShippedTask):
     def n_positions(self) -> int:
         return 2 * self.L - 1 if self.layout == "sepvocab" else 2 * self.L + 1
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.encode(*self._draw(rng, n))
+    @property
+    def most_copies(self) -> int:
+        """The values may be shifted; in a full orbit each is the answer to every unseen key equally often."""
+        return self.V
 
-    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of `n_copies` sequences, at most V, that differ by a cyclic shift of the values; the last may be cut.
-
-        A shifted uniform bijection is uniform, so each sequence alone is an ordinary draw; in a full group of V every
-        value is the answer to every unseen key equally often.
-        """
-        n_copies = min(n_copies, self.V)
-        keys, values = self._draw(rng, -(-n // n_copies))
-        shifts = np.arange(n_copies) * self.V // n_copies
-        shifted = ((values[:, None, :] + shifts[None, :, None]) % self.V).reshape(-1, values.shape[1])
-        return self.encode(np.repeat(keys, n_copies, axis=0)[:n], shifted[:n])
+    def relabelled(self, copy, shift, keys, values) -> tuple[np.ndarray, ...]:
+        return keys, (values + shift) % self.V
 
     def curriculum(self) -> tuple["Bijection", ...]:
         """With replacement from three keys to all V, so that recall pays at once; otherwise one stage."""
@@ -114,36 +110,25 @@ class Bijection(ShippedTask):
         n_observations = n_pairs + (self.layout == "sepvocab")
         return replace(self, L=n_observations).encode(*asked).last
 
-    def encode(self, keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"]) -> Sequences:
+    def encode(self, keys: Pairs, values: Pairs) -> Sequences:
         """The sequences that show these pairs, with the exact posterior.
 
         In the layout `paired` the last pair is the final query and its answer, which is not shown.
         """
-        n, n_asked = keys.shape
-        tokens = np.empty((n, self.n_positions), dtype=np.int64)
+        tokens = np.empty((len(keys), self.n_positions), dtype=np.int64)
         first_value = self.vocab_size - self.V
         tokens[:, 0::2] = keys
         tokens[:, 1::2] = values[:, :-1] + first_value
         posterior, is_repeat, n_distinct = exact_posterior(keys, values, self.V)
-        n_before = np.arange(n_asked)
-        columns = {
-            **required_columns(2 * n_before, n_before, posterior),
-            "n_distinct": n_distinct,
-            "is_repeat": is_repeat,
-        }
-        slice_ids = first_value + np.arange(self.V)
-        domain = np.full(n, self.name)
-        free = ~_before(values[..., None] == np.arange(self.V))
-        return Sequences(
-            tokens, 2 * n_before, values + first_value, posterior, slice_ids, columns, domain,
-            belief=free.astype(np.float64),
+        n_before, symbols = np.arange(keys.shape[1]), np.arange(self.V)
+        free = ~_before(values[..., None] == symbols)
+        return self._sequences(
+            tokens, 2 * n_before, values + first_value, posterior, first_value + symbols, n_before,
+            {"n_distinct": n_distinct, "is_repeat": is_repeat}, belief=free.astype(np.float64),
         )  # fmt: skip
 
-    def _draw(
-        self, rng: np.random.Generator, n: int
-    ) -> tuple[Int[np.ndarray, "sequence asked"], Int[np.ndarray, "sequence asked"]]:
-        symbols = np.tile(np.arange(self.V), (n, 1))
-        pool = rng.permuted(symbols, axis=1)[:, : self.key_pool]
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
+        pool = random_permutations(rng, n, self.V)[:, : self.key_pool]
         if self.replacement:
             keys = np.take_along_axis(pool, rng.integers(pool.shape[1], size=(n, self.L)), axis=1)
         else:
@@ -151,30 +136,26 @@ class Bijection(ShippedTask):
         if self.layout == "paired":
             query = np.take_along_axis(keys, rng.integers(self.L, size=(n, 1)), axis=1)
             keys = np.concatenate([keys, query], axis=1)
-        bijection = rng.permuted(symbols, axis=1)
-        return keys, np.take_along_axis(bijection, keys, axis=1)
+        return keys, np.take_along_axis(random_permutations(rng, n, self.V), keys, axis=1)
 
 
 def exact_posterior(
-    keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"], n_symbols: int
-) -> tuple[
-    Float[np.ndarray, "sequence asked symbol"],
-    Bool[np.ndarray, "sequence asked"],
-    Int[np.ndarray, "sequence asked"],
-]:
-    """What is known of each value when its key is read: distribution, whether the key came before, distinct
-    keys before.
+    keys: Pairs, values: Pairs, n_symbols: int, cues: Pairs | None = None
+) -> tuple[Float[np.ndarray, "sequence asked symbol"], Bool[np.ndarray, "sequence asked"], Pairs]:
+    """What is known of the value of each cue (the key that is read, if none are given) from the pairs before it.
 
-    The pairs before are shown with certainty and every bijection that agrees with them is equally likely,
-    so the value of a new key is uniform over the values not taken.
+    The distribution, whether the cue came before as a key, and how many distinct keys did. The pairs before are shown
+    with certainty and every bijection that agrees with them is equally likely, so the value of a new key is uniform
+    over the values not taken.
     """
-    symbols = np.arange(n_symbols)
-    taken = _before(values[..., None] == symbols)  # [sequence, asked, symbol]
-    is_repeat = np.take_along_axis(_before(keys[..., None] == symbols), keys[..., None], axis=2)[..., 0]
-    n_distinct = taken.sum(axis=2)
+    is_value = values[..., None] == np.arange(n_symbols)  # [sequence, asked, symbol]
+    taken = _before(is_value)
+    cues, at = keys if cues is None else cues, np.arange(keys.shape[1])
+    same = (cues[:, :, None] == keys[:, None]) & (at[:, None] > at)  # [sequence, asked, pair before]
+    n_distinct, is_repeat = taken.sum(axis=2), same.any(axis=2)
     free = ~taken / np.maximum(n_symbols - n_distinct, 1)[..., None]
-    posterior = np.where(is_repeat[..., None], values[..., None] == symbols, free)
-    return posterior, is_repeat, n_distinct
+    recalled = same.astype(np.float64) @ is_value > 0
+    return np.where(is_repeat[..., None], recalled, free), is_repeat, n_distinct
 
 
 def _before(happens: Bool[np.ndarray, "sequence asked symbol"]) -> Bool[np.ndarray, "sequence asked symbol"]:

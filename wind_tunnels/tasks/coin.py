@@ -15,7 +15,7 @@ predict the same next toss and differ in how soon another prediction would be be
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -23,8 +23,8 @@ from jaxtyping import Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_positive, check_sizes, check_words
-from .shipped_task import ShippedTask, required_columns
+from ..validation import check_positive
+from .shipped_task import ShippedTask
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Coin(ShippedTask):
     name: ClassVar[str] = "coin"
     question: ClassVar[str] = "Does the network count, and let its doubt shrink with the evidence?"
     length_field: ClassVar[str] = "n_tosses"
+    least: ClassVar[Mapping[str, int]] = {"n_tosses": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "tosses",
@@ -51,8 +52,7 @@ class Coin(ShippedTask):
     }
 
     def __post_init__(self) -> None:
-        check_sizes("the coin task", asdict(self), {"n_tosses": 1})
-        check_words("the coin task", self)
+        super().__post_init__()
         if isinstance(self.concentration, str) or not isinstance(self.concentration, Sequence):
             raise self.refusal(f"concentration = {self.concentration!r}", "It is a list of numbers: [1, 1] is a coin.")
         if len(self.concentration) < 2:
@@ -76,18 +76,14 @@ class Coin(ShippedTask):
     def n_positions(self) -> int:
         return 2 * self.n_tosses - 1 if self.layout == "marked" else self.n_tosses
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.encode(*self._draw(rng, n))
+    @property
+    def most_copies(self) -> int:
+        """Outcomes may be shifted where the prior knows no difference between them."""
+        return 1 if len(set(self.concentration)) > 1 else self.n_outcomes
 
-    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of up to O sequences that differ by a cyclic shift of the outcomes, where the prior allows it."""
-        if len(set(self.concentration)) > 1:
-            return self.sample(rng, n)
-        n_copies = min(n_copies, self.n_outcomes)
-        bias, tosses = (np.repeat(drawn, n_copies, axis=0)[:n] for drawn in self._draw(rng, -(-n // n_copies)))
-        shift = (np.arange(n) % n_copies * self.n_outcomes // n_copies)[:, None]
+    def relabelled(self, copy, shift, bias, tosses) -> tuple[np.ndarray, ...]:
         shifted_bias = np.take_along_axis(bias, (np.arange(self.n_outcomes) - shift) % self.n_outcomes, axis=1)
-        return self.encode(shifted_bias, (tosses + shift) % self.n_outcomes)
+        return shifted_bias, (tosses + shift) % self.n_outcomes
 
     def encode(
         self, bias: Float[np.ndarray, "sequence outcome"], tosses: Int[np.ndarray, "sequence toss"]
@@ -104,17 +100,14 @@ class Coin(ShippedTask):
         posterior = weight / total[..., None]
         first = posterior[..., 0]
         columns = {
-            **required_columns(scored, np.arange(self.n_tosses), posterior),
-            "n_first": counts[..., 0],
-            "bias": np.broadcast_to(bias[:, :1], tosses.shape),
-            "bias_sd": np.sqrt(first * (1.0 - first) / (total + 1.0)),
-        }
-        slice_ids, domain = np.arange(self.n_outcomes), np.full(len(tosses), self.name)
-        return Sequences(tokens, scored, tosses, posterior, slice_ids, columns, domain, next_two(weight))
+            "n_first": counts[..., 0], "bias": bias[:, :1], "bias_sd": np.sqrt(first * (1.0 - first) / (total + 1.0)),
+        }  # fmt: skip
+        return self._sequences(
+            tokens, scored, tosses, posterior, np.arange(self.n_outcomes), np.arange(self.n_tosses), columns,
+            belief=next_two(weight),
+        )  # fmt: skip
 
-    def _draw(
-        self, rng: np.random.Generator, n: int
-    ) -> tuple[Float[np.ndarray, "sequence outcome"], Int[np.ndarray, "sequence toss"]]:
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         bias = rng.dirichlet(self.concentration, size=n)
         cumulative = np.cumsum(bias, axis=1)[:, None, :-1]
         return bias, (rng.random((n, self.n_tosses, 1)) > cumulative).sum(axis=2)

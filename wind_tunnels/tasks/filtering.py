@@ -23,6 +23,11 @@ WINDOWS = (1, 2, 3)
 """How many symbols the readers see that a network is compared with."""
 
 
+Transition = Float[np.ndarray, "#sequence state state"]
+Emission = Float[np.ndarray, "#sequence state symbol"]
+Steps = Int[np.ndarray, "sequence step"]
+
+
 @dataclass(frozen=True)
 class Filtered:
     """The exact beliefs along a sequence: over states `before` and `after` each symbol, and over that `symbol`."""
@@ -33,10 +38,7 @@ class Filtered:
 
 
 def filter_states(
-    initial: Float[np.ndarray, " state"],
-    transition: Float[np.ndarray, "#sequence state state"],
-    emission: Float[np.ndarray, "#sequence state symbol"],
-    symbols: Int[np.ndarray, "sequence step"],
+    initial: Float[np.ndarray, " state"], transition: Transition, emission: Emission, symbols: Steps
 ) -> Filtered:
     """The forward recursion; `ValueError` where a symbol comes that the parameters rule out."""
     n_steps = symbols.shape[1]
@@ -55,11 +57,7 @@ def filter_states(
 
 
 def filter_window(
-    initial: Float[np.ndarray, " state"],
-    transition: Float[np.ndarray, "#sequence state state"],
-    emission: Float[np.ndarray, "#sequence state symbol"],
-    symbols: Int[np.ndarray, "sequence step"],
-    window: int,
+    initial: Float[np.ndarray, " state"], transition: Transition, emission: Emission, symbols: Steps, window: int
 ) -> Filtered:
     """The beliefs of a reader who sees the last `window` symbols alone; every state has to be reached from every other.
 
@@ -86,20 +84,15 @@ def stationary(transition: Float[np.ndarray, "chain state state"]) -> Float[np.n
     return np.linalg.solve(matrix, np.ones((len(transition), n_states, 1)))[..., 0]
 
 
-def _likelihood(
-    emission: Float[np.ndarray, "#sequence state symbol"], symbols: Int[np.ndarray, "sequence step"]
-) -> Float[np.ndarray, "sequence step state"]:
+def _likelihood(emission: Emission, symbols: Steps) -> Float[np.ndarray, "sequence step state"]:
     rows = np.arange(len(symbols))[:, None] if len(emission) > 1 else np.zeros((1, 1), dtype=np.int64)
     return emission.swapaxes(1, 2)[rows, symbols]
 
 
 def draw_chains(
-    rng: np.random.Generator,
-    initial: Float[np.ndarray, " state"],
-    transition: Float[np.ndarray, "#sequence state state"],
-    emission: Float[np.ndarray, "#sequence state symbol"],
+    rng: np.random.Generator, initial: Float[np.ndarray, " state"], transition: Transition, emission: Emission,
     size: tuple[int, int],
-) -> tuple[Int[np.ndarray, "sequence step"], Int[np.ndarray, "sequence step"]]:
+) -> tuple[Steps, Steps]:  # fmt: skip
     """States and symbols of `size` = (sequences, steps), by inversion of the cumulative probabilities."""
     n, n_steps = size
     uniform = rng.random((2, n, n_steps))

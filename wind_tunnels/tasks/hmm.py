@@ -11,7 +11,7 @@ decimals, uniform initial state, K = 20, tests at K = 30 and 50. There a head of
 """
 
 from dataclasses import dataclass
-from math import gcd, lcm
+from math import lcm
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -29,29 +29,6 @@ Header = Literal["entries", "rows"]
 
 MOST_ROW_IDS = 10_000
 """How many ids a header of rows may have at most: each is an embedding of its own, which has to be learnt."""
-
-
-@dataclass(frozen=True)
-class Chains:
-    """Drawn chains with their own parameters; the matrices in steps of the grid."""
-
-    transition: Int[np.ndarray, "sequence state state"]
-    emission: Int[np.ndarray, "sequence state symbol"]
-    states: Int[np.ndarray, "sequence step"]
-    symbols: Int[np.ndarray, "sequence step"]
-
-    def relabelled(
-        self, state_labels: Int[np.ndarray, "sequence state"], symbol_labels: Int[np.ndarray, "sequence symbol"]
-    ) -> "Chains":
-        """The same chains after state i became `state_labels[i]` and symbol j `symbol_labels[j]` throughout."""
-        rows = np.arange(len(self.states))[:, None, None]
-        old_state, old_symbol = np.argsort(state_labels, axis=1), np.argsort(symbol_labels, axis=1)
-        return Chains(
-            self.transition[rows, old_state[:, :, None], old_state[:, None, :]],
-            self.emission[rows, old_state[:, :, None], old_symbol[:, None, :]],
-            np.take_along_axis(state_labels, self.states, axis=1),
-            np.take_along_axis(symbol_labels, self.symbols, axis=1),
-        )
 
 
 @dataclass(frozen=True)
@@ -102,53 +79,58 @@ class HMM(HiddenMarkovTask):
         """How many different rows there are at each of the 2 S places of a header of rows."""
         return [self.probability_grid.n_rows(width) for width in (self.S, self.O) for _ in range(self.S)]
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.encode(self.draw(rng, n))
+    @property
+    def most_copies(self) -> int:
+        """Cyclic shifts of states and symbols: relabelling leaves the law of parameters and chain as it is.
 
-    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of `n_copies` sequences, at most S · O, that differ by cyclic shifts of states and symbols.
-
-        Relabelling leaves the law of the parameters and of the chain as it is, so each sequence alone is an ordinary
-        draw; in a full group every state is the label of every position equally often.
+        In a full orbit every state is the label of every position equally often.
         """
-        n_copies = min(n_copies, self.S * self.O)
-        chains = self.draw(rng, -(-n // n_copies))
-        repeated = Chains(*(np.repeat(part, n_copies, axis=0)[:n] for part in vars(chains).values()))
-        state_shift, symbol_shift = (np.resize(shift, n)[:, None] for shift in _shifts(self.S, self.O, n_copies))
-        return self.encode(
-            repeated.relabelled((state_shift + np.arange(self.S)) % self.S, (symbol_shift + np.arange(self.O)) % self.O)
-        )
+        return self.S * self.O
 
-    def draw(self, rng: np.random.Generator, n: int) -> Chains:
-        """Parameters, states and symbols of `n` independent sequences."""
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
+        """Both matrices in steps of the grid, states and symbols of `n` independent sequences."""
         grid = self.probability_grid
         transition = grid.draw(rng, (n, self.S, self.S), stay=self.stay)
         emission = grid.draw(rng, (n, self.S, self.O))
-        states, symbols = draw_chains(
-            rng, self.initial, grid.probabilities(transition), grid.probabilities(emission), (n, self.K)
-        )
-        return Chains(transition, emission, states, symbols)
+        process = grid.probabilities(transition), grid.probabilities(emission)
+        return transition, emission, *draw_chains(rng, self.initial, *process, (n, self.K))
 
-    def encode(self, chains: Chains) -> Sequences:
-        """The sequences that show these chains, with the exact beliefs."""
-        grid, n = self.probability_grid, len(chains.states)
-        process = grid.probabilities(chains.transition), grid.probabilities(chains.emission)
-        trans, emit, sep = (np.full((n, 1), self.marker - 3 + i) for i in range(3))
-        shown = self._shown(chains)
+    def relabelled(self, copy, shift, *chains) -> tuple[np.ndarray, ...]:
+        """Pairs of cyclic shifts, none twice, that go through the states and through the symbols evenly."""
+        state_shift, symbol_shift = copy[:, None], (copy + copy // lcm(self.S, self.O))[:, None]
+        states, symbols = (state_shift + np.arange(self.S)) % self.S, (symbol_shift + np.arange(self.O)) % self.O
+        return with_labels(states, symbols, *chains)
+
+    def encode(
+        self, transition: Int[np.ndarray, "sequence state state"], emission: Int[np.ndarray, "sequence state symbol"],
+        states: Int[np.ndarray, "sequence step"], symbols: Int[np.ndarray, "sequence step"],
+    ) -> Sequences:  # fmt: skip
+        """The sequences that show these chains, whose matrices are in steps of the grid, with the exact beliefs."""
+        trans, emit, sep = (np.full((len(states), 1), self.marker - 3 + i) for i in range(3))
+        shown, grid = self._shown(transition, emission), self.probability_grid
         header = np.concatenate([trans, shown[0], emit, shown[1], sep], axis=1)
-        return self.sequences(header, chains.states, chains.symbols, *process)
+        process = grid.probabilities(transition), grid.probabilities(emission)
+        return self.sequences(header, states, symbols, *process)
 
-    def _shown(self, chains: Chains) -> list[Int[np.ndarray, "sequence token"]]:
+    def _shown(self, *matrices: np.ndarray) -> list[Int[np.ndarray, "sequence token"]]:
         """The tokens of both matrices."""
-        grid, matrices = self.probability_grid, (chains.transition, chains.emission)
+        grid = self.probability_grid
         if self.header == "entries":
             return [(steps - grid.least).reshape(len(steps), -1) for steps in matrices]
         first = np.cumsum([0, *self._rows_by_place])[:-1].reshape(2, self.S)  # [matrix, row]
         return [ids + grid.rank(steps) for ids, steps in zip(first, matrices, strict=True)]
 
 
-def _shifts(n_states: int, n_symbols: int, n_copies: int) -> tuple[Int[np.ndarray, " copy"], Int[np.ndarray, " copy"]]:
-    """Pairs of cyclic shifts, none twice, that go through the states and through the symbols evenly."""
-    copy = np.arange(n_copies)
-    assert n_copies <= n_states * n_symbols == lcm(n_states, n_symbols) * gcd(n_states, n_symbols)
-    return copy % n_states, (copy + copy // lcm(n_states, n_symbols)) % n_symbols
+def with_labels(
+    state_labels: Int[np.ndarray, "sequence state"], symbol_labels: Int[np.ndarray, "sequence symbol"],
+    transition: np.ndarray, emission: np.ndarray, states: np.ndarray, symbols: np.ndarray,
+) -> tuple[np.ndarray, ...]:  # fmt: skip
+    """The same chains after state i became `state_labels[i]` and symbol j `symbol_labels[j]` throughout."""
+    rows = np.arange(len(states))[:, None, None]
+    old_state, old_symbol = np.argsort(state_labels, axis=1), np.argsort(symbol_labels, axis=1)
+    return (
+        transition[rows, old_state[:, :, None], old_state[:, None, :]],
+        emission[rows, old_state[:, :, None], old_symbol[:, None, :]],
+        np.take_along_axis(state_labels, states, axis=1),
+        np.take_along_axis(symbol_labels, symbols, axis=1),
+    )

@@ -4,15 +4,16 @@ The easier relative of `hmm`: the recursion has to be carried out, and not for p
 `OBS, o_t` K times, without a header.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from interp.tunnel import Sequences
 
-from ..validation import check_fraction, check_sizes
+from ..validation import check_fraction
 from .filtering import draw_chains
 from .hmm_layout import HiddenMarkovTask, Question
 from .probability_grid import ProbabilityGrid
@@ -34,13 +35,13 @@ class FixedHMM(HiddenMarkovTask):
     floor: float = 0.05
     grid: float = 0.01
 
+    least: ClassVar[Mapping[str, int]] = {**HiddenMarkovTask.least, "parameters_seed": 0}
     name: ClassVar[str] = "hmm-fixed"
     question: ClassVar[str] = "Does the network filter the hidden states of a process it has learnt?"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         asked = "the hmm-fixed task"
-        check_sizes(asked, vars(self), {"parameters_seed": 0})
         check_fraction(asked, "stay", self.stay)
         ProbabilityGrid(self.grid, self.floor).check(asked, max(self.S, self.O))
 
@@ -54,10 +55,14 @@ class FixedHMM(HiddenMarkovTask):
         """p(symbol | state), rows sum to 1."""
         return self._matrices()[1]
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+    def encode(self, states: Int[np.ndarray, "sequence step"], symbols: Int[np.ndarray, "sequence step"]) -> Sequences:
+        """The sequences that show these chains, with the exact beliefs."""
+        header = np.empty((len(states), 0), dtype=np.int64)
+        return self.sequences(header, states, symbols, *(matrix[None] for matrix in self._matrices()))
+
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         transition, emission = (matrix[None] for matrix in self._matrices())
-        states, symbols = draw_chains(rng, self.initial, transition, emission, (n, self.K))
-        return self.sequences(np.empty((n, 0), dtype=np.int64), states, symbols, transition, emission)
+        return draw_chains(rng, self.initial, transition, emission, (n, self.K))
 
     def _matrices(self) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state symbol"]]:
         grid, rng = ProbabilityGrid(self.grid, self.floor), np.random.default_rng(self.parameters_seed)

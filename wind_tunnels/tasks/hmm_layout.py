@@ -15,9 +15,8 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_sizes, check_words
-from .filtering import WINDOWS, Filtered, filter_states, filter_window
-from .shipped_task import ShippedTask, required_columns
+from .filtering import WINDOWS, Emission, Filtered, Steps, Transition, filter_states, filter_window
+from .shipped_task import ShippedTask
 
 Question = Literal["state", "symbol", "both"]
 
@@ -36,10 +35,7 @@ class HiddenMarkovTask(ShippedTask):
 
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
     length_field: ClassVar[str] = "K"
-
-    def __post_init__(self) -> None:
-        check_sizes(f"the {self.name} task", vars(self), {"S": 2, "O": 2, "K": 1})
-        check_words(f"the {self.name} task", self)
+    least: ClassVar[Mapping[str, int]] = {"S": 2, "O": 2, "K": 1}
 
     @property
     def marker(self) -> int:
@@ -63,45 +59,30 @@ class HiddenMarkovTask(ShippedTask):
         return np.full(self.S, 1.0 / self.S)
 
     def sequences(
-        self,
-        header: Int[np.ndarray, "sequence header"],
-        states: Int[np.ndarray, "sequence step"],
-        symbols: Int[np.ndarray, "sequence step"],
-        transition: Float[np.ndarray, "#sequence state state"],
-        emission: Float[np.ndarray, "#sequence state symbol"],
-    ) -> Sequences:
+        self, header: Int[np.ndarray, "sequence header"], states: Steps, symbols: Steps, transition: Transition,
+        emission: Emission,
+    ) -> Sequences:  # fmt: skip
         """The sequences that show these symbols, what is asked of them, and the exact beliefs.
 
         Readers of the last symbols know the parameters too. There are none where a transition is impossible: there
         the chain may fall apart, and have no stationary distribution to begin with.
         `evidence` counts the observations that the posterior rests on: the symbol just read is one of them.
         """
-        n, n_steps = symbols.shape
+        n_steps = symbols.shape[1]
         process = self.initial, transition, emission
         filtered = filter_states(*process, symbols)
         windows = {w: filter_window(*process, symbols, w) for w in WINDOWS} if transition.all() else {}
         ids = self.marker + 1 + np.arange(self.O + self.S)
         shown = ids[symbols]
-        scored = self.n_header + np.arange(2 * n_steps)
-        posterior = _answers(filtered)
         belief = _interleave(filtered.before, filtered.after)  # [sequence, scored, state]
-        columns = {
-            **required_columns(scored, (1 + np.arange(2 * n_steps)) // 2, posterior),
-            "belief_entropy_bits": entropy_bits(belief),
-        }
-        sequences = Sequences(
-            tokens=np.concatenate([header, _interleave(np.full_like(symbols, self.marker), shown)], axis=1),
-            scored=scored,
-            targets=_interleave(shown, ids[self.O :][states]),
-            posterior=posterior,
-            slice_ids=np.roll(ids, self.S),
-            columns=columns,
-            domain=np.full(n, self.name),
-            belief=belief,
+        sequences = self._sequences(
+            np.concatenate([header, _interleave(np.full_like(symbols, self.marker), shown)], axis=1),
+            self.n_header + np.arange(2 * n_steps), _interleave(shown, ids[self.O :][states]), _answers(filtered),
+            np.roll(ids, self.S), (1 + np.arange(2 * n_steps)) // 2, {"belief_entropy_bits": entropy_bits(belief)},
+            belief=belief, windows={w: _answers(seen) for w, seen in windows.items()},
             outcome_slice=np.repeat(["state", "symbol"], [self.S, self.O]),
             scored_slice=np.tile(["symbol", "state"], n_steps),
-            windows={w: _answers(seen) for w, seen in windows.items()},
-        )
+        )  # fmt: skip
         return sequences if self.predict == "both" else sequences.only(self.predict)
 
 

@@ -21,9 +21,8 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_sizes
 from .filtering import WINDOWS, draw_chains, filter_states, filter_window
-from .shipped_task import ShippedTask, required_columns
+from .shipped_task import ShippedTask
 
 N = 3
 START = 3
@@ -43,10 +42,11 @@ class Mess3(ShippedTask):
     name: ClassVar[str] = "mess3"
     question: ClassVar[str] = "Does the network carry a belief about the hidden state where only symbols are asked for?"
     length_field: ClassVar[str] = "K"
+    least: ClassVar[Mapping[str, int]] = {"K": 1}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
 
     def __post_init__(self) -> None:
-        check_sizes("the mess3 task", vars(self), {"K": 1})
+        super().__post_init__()
         numbers = {"x": (self.x, 0.5), "a": (self.a, 1.0)}
         for name, (value, most) in numbers.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= most:
@@ -70,14 +70,13 @@ class Mess3(ShippedTask):
         """p(symbol | state)."""
         return np.where(np.eye(N, dtype=bool), self.a, (1.0 - self.a) / 2.0)
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.encode(self._draw(rng, n))
+    @property
+    def most_copies(self) -> int:
+        """States and symbols are all alike: any relabelling of both is as likely."""
+        return len(RELABELLINGS)
 
-    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of `n_copies` sequences, at most 6, that differ by a relabelling; states and symbols are all alike."""
-        n_copies = min(n_copies, len(RELABELLINGS))
-        symbols = np.repeat(self._draw(rng, -(-n // n_copies)), n_copies, axis=0)[:n]
-        return self.encode(RELABELLINGS[np.arange(n) % n_copies][np.arange(n)[:, None], symbols])
+    def relabelled(self, copy, shift, symbols) -> tuple[np.ndarray, ...]:
+        return (RELABELLINGS[copy[:, None], symbols],)
 
     def encode(self, symbols: Int[np.ndarray, "sequence step"]) -> Sequences:
         """The sequences that show these symbols; the last is only asked for."""
@@ -86,20 +85,11 @@ class Mess3(ShippedTask):
         filtered = filter_states(*process, symbols)
         belief = np.concatenate([np.tile(STATIONARY, (n, 1, 1)), filtered.after[:, :-1]], axis=1)
         steps = np.arange(self.K)
-        return Sequences(
-            tokens=np.concatenate([np.full((n, 1), START), symbols[:, :-1]], axis=1),
-            scored=steps,
-            targets=symbols,
-            posterior=filtered.symbol,
-            slice_ids=np.arange(N),
-            columns={
-                **required_columns(steps, steps, filtered.symbol),
-                "belief_entropy_bits": entropy_bits(belief),
-            },
-            domain=np.full(n, self.name),
-            belief=belief,
-            windows={w: filter_window(*process, symbols, w).symbol for w in WINDOWS},
-        )
+        return self._sequences(
+            np.concatenate([np.full((n, 1), START), symbols[:, :-1]], axis=1), steps, symbols, filtered.symbol,
+            np.arange(N), steps, {"belief_entropy_bits": entropy_bits(belief)},
+            belief=belief, windows={w: filter_window(*process, symbols, w).symbol for w in WINDOWS},
+        )  # fmt: skip
 
-    def _draw(self, rng: np.random.Generator, n: int) -> Int[np.ndarray, "sequence step"]:
-        return draw_chains(rng, STATIONARY, self.transition[None], self.emission[None], (n, self.K))[1]
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
+        return draw_chains(rng, STATIONARY, self.transition[None], self.emission[None], (n, self.K))[1:]

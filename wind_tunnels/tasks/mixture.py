@@ -34,7 +34,6 @@ from interp.errors import UnknownName
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
 
-from ..validation import check_words
 from .shipped_task import ShippedTask
 
 Components = Sequence[Mapping[str, Any]]
@@ -72,19 +71,17 @@ class Mixture(ShippedTask):
             if self.components not in PRESETS:
                 raise UnknownName("mixture", self.components, PRESETS)
         else:
-            self._check_entries(self.components)
+            entries: object = self.components
+            if not isinstance(entries, Sequence) or not all(isinstance(e, Mapping) and "task" in e for e in entries):
+                raise self.refusal(
+                    f"components = {entries!r}",
+                    'Give a preset (different, same) or a list such as [{"task": "coin"}, {"task": "regression"}].',
+                )
+            if len(entries) < 2:
+                raise self.refusal(f"{len(entries)} component", "A mixture has two or more.")
             object.__setattr__(self, "components", _settled(self.components))
-        check_words("the mixture task", self)
+        super().__post_init__()
         self._check_alike()
-
-    def _check_entries(self, entries: object) -> None:
-        if not isinstance(entries, Sequence) or not all(isinstance(e, Mapping) and "task" in e for e in entries):
-            raise self.refusal(
-                f"components = {entries!r}",
-                'Give a preset (different, same) or a list such as [{"task": "coin"}, {"task": "regression"}].',
-            )
-        if len(entries) < 2:
-            raise self.refusal(f"{len(entries)} component", "A mixture has two or more.")
 
     def _check_alike(self) -> None:
         """One network reads all components at the same places."""
@@ -184,7 +181,8 @@ class Mixture(ShippedTask):
         tokens[:, 0] = component
         targets = np.empty((n, n_scored), dtype=np.int64)
         posterior = np.zeros((n, n_scored, len(slice_ids)))
-        columns = {name: np.empty((n, n_scored), dtype=self._dtype(name)) for name in self.units}
+        kinds = {name: np.result_type(*(example.columns[name] for example in self._examples)) for name in self.units}
+        columns = {name: np.empty((n, n_scored), dtype=kind) for name, kind in kinds.items()}
         widths = [_belief(example).shape[-1] for example in self._examples]
         belief = np.zeros((n, n_scored, sum(widths)))
         for i, part in enumerate(parts):
@@ -200,9 +198,6 @@ class Mixture(ShippedTask):
             tokens, 1 + self._examples[0].scored, targets, posterior, slice_ids, columns,
             np.array(self.domains)[component], belief if has_belief else None,
         )  # fmt: skip
-
-    def _dtype(self, name: str) -> np.dtype:
-        return np.result_type(*(example.columns[name] for example in self._examples))
 
 
 def _settled(value: Any) -> Any:

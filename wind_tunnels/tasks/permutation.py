@@ -15,7 +15,7 @@ probability, so it gives s as many of V parts as k has divisors up to V, and the
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar
 
@@ -24,11 +24,14 @@ from jaxtyping import Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
-from ..validation import check_sizes, check_words
-from .shipped_task import ShippedTask, random_permutations, required_columns
+from .shipped_task import ShippedTask, random_permutations
 
 MOST_HIDDEN = 6
 """Images that may be hidden without a scratchpad: 720 ways to fill them in."""
+
+
+Symbols = Int[np.ndarray, "sequence symbol"]
+Posterior = Float[np.ndarray, "sequence asked symbol"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class IteratedPermutation(ShippedTask):
     name: ClassVar[str] = "permutation"
     question: ClassVar[str] = "Does the network follow a permutation for more steps than it has layers?"
     length_field: ClassVar[str] = "depth"
+    least: ClassVar[Mapping[str, int]] = {"V": 2, "n_shown": 0, "depth": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "images",
@@ -56,8 +60,7 @@ class IteratedPermutation(ShippedTask):
     }
 
     def __post_init__(self) -> None:
-        check_sizes("the permutation task", asdict(self), {"V": 2, "n_shown": 0, "depth": 1})
-        check_words("the permutation task", self)
+        super().__post_init__()
         if self.n_shown > self.V:
             raise self.refusal(f"n_shown = {self.n_shown} of V = {self.V} images", f"Choose n_shown up to {self.V}.")
         if not self.scratchpad and self.n_hidden > MOST_HIDDEN:
@@ -85,22 +88,15 @@ class IteratedPermutation(ShippedTask):
             return Task.lengthened(self, n_observations)
         return super().lengthened(n_observations)
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.encode(*self._draw(rng, n))
+    @property
+    def most_copies(self) -> int:
+        """All symbols may be shifted alike."""
+        return self.V
 
-    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of `n_copies` sequences, at most V, in which all symbols are shifted alike."""
-        n_copies = min(n_copies, self.V)
-        shift = (np.arange(n) % n_copies * self.V // n_copies)[:, None]
-        symbols, images, start = (np.repeat(d, n_copies, axis=0)[:n] for d in self._draw(rng, -(-n // n_copies)))
-        return self.encode((symbols + shift) % self.V, (images + shift) % self.V, (start + shift[:, 0]) % self.V)
+    def relabelled(self, copy, shift, symbols, images, start) -> tuple[np.ndarray, ...]:
+        return (symbols + shift) % self.V, (images + shift) % self.V, (start + shift[:, 0]) % self.V
 
-    def encode(
-        self,
-        symbols: Int[np.ndarray, "sequence symbol"],
-        images: Int[np.ndarray, "sequence symbol"],
-        start: Int[np.ndarray, " sequence"],
-    ) -> Sequences:
+    def encode(self, symbols: Symbols, images: Symbols, start: Int[np.ndarray, " sequence"]) -> Sequences:
         """The sequences of these permutations, with the exact posterior; the first `n_shown` images are shown."""
         n, first_asked = len(start), 2 * self.n_shown + 1
         rows = np.arange(n)
@@ -122,35 +118,30 @@ class IteratedPermutation(ShippedTask):
         steps, scored = np.arange(1, self.depth + 1), first_asked + np.arange(self.depth)
         is_step_shown = np.take_along_axis(shown, chain[:, :-1], axis=1) >= 0
         columns = {
-            **required_columns(scored, self.n_shown + (steps - 1) * self.scratchpad, posterior),
-            "n_steps_asked": np.broadcast_to(steps, (n, self.depth)),
+            "n_steps_asked": steps,
             "is_way_shown": np.logical_and.accumulate(is_step_shown, axis=1),
             "is_return": np.stack([(chain[:, :k] == chain[:, [k]]).any(axis=1) for k in steps], axis=1),
         }
-        slice_ids, domain = self.V + np.arange(self.V), np.full(n, self.name)
-        return Sequences(
-            tokens, scored, chain[:, 1:] + self.V, posterior, slice_ids, columns, domain,
+        return self._sequences(
+            tokens, scored, chain[:, 1:] + self.V, posterior, self.V + np.arange(self.V),
+            self.n_shown + (steps - 1) * self.scratchpad, columns,
             windows={0: start_posterior(start, self.V, self.depth)},
         )  # fmt: skip
 
-    def shown_in(self, tokens: Int[np.ndarray, "sequence pos"]) -> Int[np.ndarray, "sequence symbol"]:
+    def shown_in(self, tokens: Int[np.ndarray, "sequence pos"]) -> Symbols:
         """The images that the pairs of these sequences show, by symbol; −1 where they show none."""
         shown = np.full((len(tokens), self.V), -1)
         pairs = tokens[:, : 2 * self.n_shown]
         np.put_along_axis(shown, pairs[:, 0::2], pairs[:, 1::2] - self.V, axis=1)
         return shown
 
-    def _draw(
-        self, rng: np.random.Generator, n: int
-    ) -> tuple[Int[np.ndarray, "sequence symbol"], Int[np.ndarray, "sequence symbol"], Int[np.ndarray, " sequence"]]:
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         """Symbols in random order, the images of each, and where to start."""
         symbols, images = (random_permutations(rng, n, self.V) for _ in range(2))
         return symbols, images, rng.integers(self.V, size=n)
 
 
-def step_posterior(
-    shown: Int[np.ndarray, "sequence symbol"], chain: Int[np.ndarray, "sequence written"]
-) -> Float[np.ndarray, "sequence asked symbol"]:
+def step_posterior(shown: Symbols, chain: Int[np.ndarray, "sequence written"]) -> Posterior:
     """The next symbol of a chain, given the images `shown` (−1 where hidden) and those that the chain has written."""
     known, n_symbols, rows = shown.copy(), shown.shape[1], np.arange(len(shown))
     posterior = np.empty((len(shown), chain.shape[1] - 1, n_symbols))
@@ -163,9 +154,7 @@ def step_posterior(
     return posterior
 
 
-def answer_posterior(
-    shown: Int[np.ndarray, "sequence symbol"], start: Int[np.ndarray, " sequence"], depth: int
-) -> Float[np.ndarray, "sequence asked symbol"]:
+def answer_posterior(shown: Symbols, start: Int[np.ndarray, " sequence"], depth: int) -> Posterior:
     """π(s), π²(s), … of `depth` steps, given the images `shown` alone (−1 where hidden, as many in every sequence)."""
     (n, n_symbols), rows = shown.shape, np.arange(len(shown))
     symbols = np.arange(n_symbols)
@@ -184,9 +173,7 @@ def answer_posterior(
     return counts / counts.sum(axis=2, keepdims=True)
 
 
-def start_posterior(
-    start: Int[np.ndarray, " sequence"], n_symbols: int, depth: int
-) -> Float[np.ndarray, "sequence asked symbol"]:
+def start_posterior(start: Int[np.ndarray, " sequence"], n_symbols: int, depth: int) -> Posterior:
     """The same for a reader who sees the start and the number of steps alone."""
     steps = np.arange(1, depth + 1)
     n_divisors = (steps[:, None] % np.arange(1, n_symbols + 1) == 0).sum(axis=1)

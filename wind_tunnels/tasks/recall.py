@@ -18,7 +18,7 @@ Source: Paper I v3 (arXiv 2512.22471), associative recall, in the layout of its 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -26,14 +26,18 @@ from jaxtyping import Bool, Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_fraction, check_sizes, check_words
-from .shipped_task import ShippedTask, random_permutations, required_columns
+from ..validation import check_fraction
+from .shipped_task import ShippedTask, random_permutations
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
 FIRST_KEY = 10
 _KEY, _VALUE, _CUE = -1, -2, -3
 _PAIR = {"plain": [_KEY, _VALUE], "marked": [STORE, _KEY, SEP, _VALUE]}
 _QUERY = {"plain": [_CUE], "marked": [QUERY, _CUE, PAD]}
+
+
+Pairs = Int[np.ndarray, "sequence pair"]
+Queries = Int[np.ndarray, "sequence query"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Recall(ShippedTask):
 
     name: ClassVar[str] = "recall"
     question: ClassVar[str] = "Does the network find the value that was stored with a key, and doubt a corrupted cue?"
+    least: ClassVar[Mapping[str, int]] = {"n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -66,10 +71,7 @@ class Recall(ShippedTask):
     }
 
     def __post_init__(self) -> None:
-        least = {"n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0}
-        given = asdict(self)
-        check_sizes("the recall task", given, least)
-        check_words("the recall task", self)
+        super().__post_init__()
         for name in ("n_keys", "n_values"):
             if getattr(self, name) < self.n_pairs:
                 raise self.refusal(
@@ -88,25 +90,15 @@ class Recall(ShippedTask):
     def n_positions(self) -> int:
         return len(self._template())
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.encode(*self._draw(rng, n))
+    @property
+    def most_copies(self) -> int:
+        """The values may be shifted."""
+        return self.n_values
 
-    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of `n_copies` sequences, at most `n_values`, that differ by a cyclic shift of the values."""
-        n_copies = min(n_copies, self.n_values)
-        keys, values, items, cues = self._draw(rng, -(-n // n_copies))
-        shifts = np.arange(n_copies) * self.n_values // n_copies
-        shifted = ((values[:, None, :] + shifts[None, :, None]) % self.n_values).reshape(-1, self.n_pairs)
-        keys, items, cues = (np.repeat(drawn, n_copies, axis=0)[:n] for drawn in (keys, items, cues))
-        return self.encode(keys, shifted[:n], items, cues)
+    def relabelled(self, copy, shift, keys, values, items, cues) -> tuple[np.ndarray, ...]:
+        return keys, (values + shift) % self.n_values, items, cues
 
-    def encode(
-        self,
-        keys: Int[np.ndarray, "sequence pair"],
-        values: Int[np.ndarray, "sequence pair"],
-        items: Int[np.ndarray, "sequence query"],
-        cues: Int[np.ndarray, "sequence query"],
-    ) -> Sequences:
+    def encode(self, keys: Pairs, values: Pairs, items: Queries, cues: Queries) -> Sequences:
         """The sequences that store these pairs and ask for these items by these cues, with the exact posterior."""
         template = self._template()
         tokens = np.tile(np.where(template < 0, PAD, template), (len(keys), 1))
@@ -124,14 +116,10 @@ class Recall(ShippedTask):
             posterior = np.concatenate([unused_values(values, self.n_values), posterior], axis=1)
             is_stored = np.concatenate([np.zeros(keys.shape, dtype=bool), is_stored], axis=1)
             evidence = np.concatenate([np.arange(self.n_pairs), evidence])
-        columns = {
-            **required_columns(scored, evidence, posterior),
-            "is_query": np.broadcast_to(template[scored] == _CUE, targets.shape),
-            "is_stored": is_stored,
-        }
-        first_value, domain = self._first_value, np.full(len(keys), self.name)
-        slice_ids = first_value + np.arange(self.n_values)
-        return Sequences(tokens, scored, targets + first_value, posterior, slice_ids, columns, domain)
+        return self._sequences(
+            tokens, scored, targets + self._first_value, posterior, self._first_value + np.arange(self.n_values),
+            evidence, {"is_query": template[scored] == _CUE, "is_stored": is_stored},
+        )  # fmt: skip
 
     @property
     def _first_value(self) -> int:
@@ -143,14 +131,7 @@ class Recall(ShippedTask):
         queries = query + (gap + query) * (self.n_queries - 1)
         return np.array(_PAIR[self.layout] * self.n_pairs + [FILLER] * self.n_fillers + queries)
 
-    def _draw(
-        self, rng: np.random.Generator, n: int
-    ) -> tuple[
-        Int[np.ndarray, "sequence pair"],
-        Int[np.ndarray, "sequence pair"],
-        Int[np.ndarray, "sequence query"],
-        Int[np.ndarray, "sequence query"],
-    ]:
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         """Keys, values, which item each query asks for, and by which cue."""
         keys, values = (random_permutations(rng, n, size)[:, : self.n_pairs] for size in (self.n_keys, self.n_values))
         items = rng.integers(self.n_pairs, size=(n, self.n_queries))
@@ -162,12 +143,7 @@ class Recall(ShippedTask):
 
 
 def answer_posterior(
-    keys: Int[np.ndarray, "sequence pair"],
-    values: Int[np.ndarray, "sequence pair"],
-    cues: Int[np.ndarray, "sequence query"],
-    noise: float,
-    n_keys: int,
-    n_values: int,
+    keys: Pairs, values: Pairs, cues: Queries, noise: float, n_keys: int, n_values: int
 ) -> Float[np.ndarray, "sequence query value"]:
     """Bayes' rule for the item behind each cue under the symmetric channel, by the value of the item."""
     hit: Bool[np.ndarray, "sequence query pair"] = cues[:, :, None] == keys[:, None, :]
@@ -178,7 +154,7 @@ def answer_posterior(
     return posterior
 
 
-def unused_values(values: Int[np.ndarray, "sequence pair"], n_values: int) -> Float[np.ndarray, "sequence pair value"]:
+def unused_values(values: Pairs, n_values: int) -> Float[np.ndarray, "sequence pair value"]:
     """What is known of a value about to be stored: uniform over those that no earlier pair has."""
     is_shown = values[:, :, None] == np.arange(n_values)
     is_taken = np.cumsum(is_shown, axis=1) - is_shown > 0

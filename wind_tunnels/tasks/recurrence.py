@@ -14,7 +14,7 @@ Source: the authors' `construction_boundary` experiments (2026; p = 17, 16 token
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -23,12 +23,15 @@ from scipy.special import expit, gammaln
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_sizes, check_words, is_prime
-from .shipped_task import ShippedTask, random_permutations, required_columns
+from ..validation import is_prime
+from .shipped_task import ShippedTask, random_permutations
 
 Symbols = Literal["integers", "fixed", "fresh"]
 Prefixes = Literal["all", "trained", "held_out"]
 Values = Int[np.ndarray, "sequence token"]
+
+Inferred = tuple[Float[np.ndarray, "sequence seen"], Float[np.ndarray, "sequence seen next"]]
+
 
 N_BUCKETS = 5
 """Prefixes of three tokens fall into so many buckets, of which the last is held out."""
@@ -52,11 +55,11 @@ class Recurrence(ShippedTask):
     name: ClassVar[str] = "recurrence"
     question: ClassVar[str] = "Does the network infer a computation, beyond the positions that were trained?"
     length_field: ClassVar[str] = "length"
+    least: ClassVar[Mapping[str, int]] = {"p": 3, "length": 4}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_program": "boolean", "p_program": "probability"}
 
     def __post_init__(self) -> None:
-        check_sizes("the recurrence task", asdict(self), {"p": 3, "length": 4})
-        check_words("the recurrence task", self)
+        super().__post_init__()
         if not is_prime(self.p):
             raise self.refusal(f"p = {self.p}", "It is a prime number: 7, 11, 17.")
         if self.symbols == "fresh" and self.prefixes != "all":
@@ -73,20 +76,13 @@ class Recurrence(ShippedTask):
     def n_positions(self) -> int:
         return self.length
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self._relabelled(rng, *self._draw(rng, n))
-
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
         """Groups of up to p sequences that differ by a shift of all values, where the prefixes allow it."""
         n_copies = min(n_copies, self.p) if self.prefixes == "all" else 1
         values, is_program = (np.repeat(part, n_copies, axis=0)[:n] for part in self._draw(rng, -(-n // n_copies)))
-        shift = np.arange(n) % n_copies * self.p // n_copies
-        return self._relabelled(rng, (values + shift[:, None]) % self.p, is_program)
-
-    def _relabelled(self, rng: np.random.Generator, values: Values, is_program: Bool[np.ndarray, " sequence"]):
+        values = (values + (np.arange(n) % n_copies * self.p // n_copies)[:, None]) % self.p
         if self.symbols == "fresh":
-            labels = random_permutations(rng, len(values), self.p)
-            values = np.take_along_axis(labels, values, axis=1)
+            values = np.take_along_axis(random_permutations(rng, n, self.p), values, axis=1)
         return self.encode(values, is_program)
 
     def encode(self, values: Values, is_program: Bool[np.ndarray, " sequence"]) -> Sequences:
@@ -100,15 +96,11 @@ class Recurrence(ShippedTask):
             label = np.random.default_rng(self.p).permutation(self.p)
             values, posterior = label[values], posterior[..., np.argsort(label)]
         scored = np.arange(self.n_positions)
-        columns = {
-            **required_columns(scored, scored, posterior),
-            "is_program": np.broadcast_to(is_program[:, None], values.shape),
-            "p_program": p_program[..., 0],
-        }
         tokens = np.concatenate([np.full_like(values[:, :1], self.p), values[:, :-1]], axis=1)
-        return Sequences(
-            tokens, scored, values, posterior, np.arange(self.p), columns,
-            np.full(len(values), self.name), belief=np.concatenate([p_program, 1.0 - p_program], axis=-1),
+        return self._sequences(
+            tokens, scored, values, posterior, np.arange(self.p), scored,
+            {"is_program": is_program[:, None], "p_program": p_program[..., 0]},
+            belief=np.concatenate([p_program, 1.0 - p_program], axis=-1),
         )  # fmt: skip
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[Values, Bool[np.ndarray, " sequence"]]:
@@ -144,9 +136,7 @@ class Recurrence(ShippedTask):
         return joint[0].sum(axis=-1, keepdims=True) / total, joint.sum(axis=0) / total
 
 
-def programs(
-    values: Values, p: int
-) -> tuple[Float[np.ndarray, "sequence seen"], Float[np.ndarray, "sequence seen next"]]:
+def programs(values: Values, p: int) -> Inferred:
     """After 0, 1, 2 … values: log of the Bayes factor of programs over noise, and what programs predict."""
     step, seen = np.diff(values, axis=1) % p, np.arange(values.shape[1])
     inverse = np.array([0, *(pow(d, -1, p) for d in range(1, p))])
@@ -172,9 +162,7 @@ def shapes(p: int) -> dict[tuple[int, int], float]:
     return found
 
 
-def programs_of_symbols(
-    symbols: Values, p: int
-) -> tuple[Float[np.ndarray, "sequence seen"], Float[np.ndarray, "sequence seen next"]]:
+def programs_of_symbols(symbols: Values, p: int) -> Inferred:
     """The same where the symbols were relabelled: a sum over the shapes."""
     seen = np.arange(symbols.shape[1])
     first = (symbols[:, :, None] == symbols[:, None, :]).argmax(axis=2)  # where each symbol came first

@@ -17,7 +17,7 @@ The task is named by third parties in Paper I v3 and later (arXiv 2512.22471), w
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -27,11 +27,14 @@ from scipy.special import ndtr
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_positive, check_sizes
-from .shipped_task import ShippedTask, required_columns
+from ..validation import check_positive
+from .shipped_task import ShippedTask
 
 PRIOR_REACH = 3.0
 """The slopes reach so many prior standard deviations to either side."""
+
+
+Pairs = Int[np.ndarray, "sequence pair"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Regression(ShippedTask):
     name: ClassVar[str] = "regression"
     question: ClassVar[str] = "Does the network infer a slope from noisy pairs, and know how well it knows it?"
     length_field: ClassVar[str] = "L"
+    least: ClassVar[Mapping[str, int]] = {"L": 1, "n_x": 2, "n_y": 2, "n_w": 2}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -63,9 +67,8 @@ class Regression(ShippedTask):
     }
 
     def __post_init__(self) -> None:
-        given = asdict(self)
-        check_sizes("the regression task", given, {"L": 1, "n_x": 2, "n_y": 2, "n_w": 2})
-        check_positive("the regression task", given, ("noise", "prior_sd", "y_max"))
+        super().__post_init__()
+        check_positive("the regression task", vars(self), ("noise", "prior_sd", "y_max"))
 
     @property
     def vocab_size(self) -> int:
@@ -75,30 +78,23 @@ class Regression(ShippedTask):
     def n_positions(self) -> int:
         return 2 * self.L - 1
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.encode(*self._draw(rng, n))
-
-    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of up to four: a sequence and its mirror images in x, in y, and in both.
+    @property
+    def most_copies(self) -> int:
+        """A sequence and its mirror images in x, in y, and in both.
 
         The slope changes sign with either mirror, and prior, grids and noise are symmetric.
         """
-        n_copies = min(n_copies, 4)
-        w, x, y = (np.repeat(drawn, n_copies, axis=0)[:n] for drawn in self._draw(rng, -(-n // n_copies)))
-        copy = np.arange(n) % n_copies
+        return 4
+
+    def relabelled(self, copy, shift, w, x, y) -> tuple[np.ndarray, ...]:
         in_x, in_y = np.isin(copy, (1, 3)), np.isin(copy, (2, 3))
-        return self.encode(
+        return (
             np.where(in_x != in_y, self.n_w - 1 - w, w),
             np.where(in_x[:, None], self.n_x - 1 - x, x),
             np.where(in_y[:, None], self.n_y - 1 - y, y),
         )
 
-    def encode(
-        self,
-        w: Int[np.ndarray, " sequence"],
-        x: Int[np.ndarray, "sequence pair"],
-        y: Int[np.ndarray, "sequence pair"],
-    ) -> Sequences:
+    def encode(self, w: Int[np.ndarray, " sequence"], x: Pairs, y: Pairs) -> Sequences:
         """The sequences of these slopes, inputs and outputs (places on their grids), with the exact posterior.
 
         The last output is the answer at the last input, and is not shown.
@@ -113,18 +109,17 @@ class Regression(ShippedTask):
         n_before = np.arange(self.L)
         mean = belief @ self.slopes
         columns = {
-            **required_columns(2 * n_before, n_before, posterior),
             "x": self.inputs[x],
-            "slope": np.broadcast_to(self.slopes[w][:, None], x.shape),
+            "slope": self.slopes[w][:, None],
             "slope_mean": mean,
             "slope_sd": np.sqrt((belief * np.square(self.slopes - mean[..., None])).sum(axis=2)),
         }
-        domain, slice_ids = np.full(len(w), self.name), self.n_x + np.arange(self.n_y)
-        return Sequences(tokens, 2 * n_before, y + self.n_x, posterior, slice_ids, columns, domain, belief)
+        slice_ids = self.n_x + np.arange(self.n_y)
+        return self._sequences(
+            tokens, 2 * n_before, y + self.n_x, posterior, slice_ids, n_before, columns, belief=belief
+        )
 
-    def slope_posterior(
-        self, x: Int[np.ndarray, "sequence pair"], y: Int[np.ndarray, "sequence pair"]
-    ) -> Float[np.ndarray, "sequence pair slope"]:
+    def slope_posterior(self, x: Pairs, y: Pairs) -> Float[np.ndarray, "sequence pair slope"]:
         """What is known of the slope before each output is shown."""
         with np.errstate(divide="ignore"):  # a cell out of a slope's reach has mass 0 in float64
             log_mass = np.log(self._cell_masses)[x[:, :-1], y[:, :-1]]  # [sequence, pair, slope]
@@ -159,9 +154,7 @@ class Regression(ShippedTask):
         # Above the mean, from the other tail: a small difference of two numbers near 1 would be lost.
         return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
-    def _draw(
-        self, rng: np.random.Generator, n: int
-    ) -> tuple[Int[np.ndarray, " sequence"], Int[np.ndarray, "sequence pair"], Int[np.ndarray, "sequence pair"]]:
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         """Places of slope, inputs and outputs on their grids."""
         w = rng.choice(self.n_w, size=n, p=self.prior)
         x = rng.integers(self.n_x, size=(n, self.L))

@@ -19,7 +19,7 @@ Source: arXiv 2607.19379.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -28,12 +28,15 @@ from scipy.special import factorial, factorial2, perm
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_sizes, check_words, is_prime
-from .shipped_task import ShippedTask, random_permutations, required_columns
+from ..validation import is_prime
+from .shipped_task import ShippedTask, random_permutations
 
 MapClass = Literal["bijections", "involutions", "3-cycles", "rotations", "multiplications"]
 Images = Int[np.ndarray, "*any symbol"]
 """What is known of maps: the image of every symbol, −1 where no pair shows it."""
+
+
+Pairs = Int[np.ndarray, "sequence pair"]
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,11 @@ class Selection(ShippedTask):
     name: ClassVar[str] = "selection"
     question: ClassVar[str] = "Does the network infer which class of maps it sees, and predict by both?"
     length_field: ClassVar[str] = "L"
+    least: ClassVar[Mapping[str, int]] = {"V": 3, "L": 1}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_first": "boolean", "p_first": "probability"}
 
     def __post_init__(self) -> None:
-        check_sizes("the selection task", asdict(self), {"V": 3, "L": 1})
-        check_words("the selection task", self)
+        super().__post_init__()
         if self.first == self.second:
             raise self.refusal(f"{self.first} twice", "Name two different classes.")
         if self.L > self.V:
@@ -77,22 +80,15 @@ class Selection(ShippedTask):
     def n_positions(self) -> int:
         return 2 * self.L
 
-    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        return self.encode(*self._draw(rng, n))
+    @property
+    def most_copies(self) -> int:
+        """All symbols may be shifted alike; multiplications allow no shift."""
+        return 1 if "multiplications" in (self.first, self.second) else self.V
 
-    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Groups of up to V sequences in which all symbols are shifted alike; multiplications allow no shift."""
-        n_copies = 1 if "multiplications" in (self.first, self.second) else min(n_copies, self.V)
-        shift = (np.arange(n) % n_copies * self.V // n_copies)[:, None]
-        keys, values, is_first = (np.repeat(d, n_copies, axis=0)[:n] for d in self._draw(rng, -(-n // n_copies)))
-        return self.encode((keys + shift) % self.V, (values + shift) % self.V, is_first)
+    def relabelled(self, copy, shift, keys, values, is_first) -> tuple[np.ndarray, ...]:
+        return (keys + shift) % self.V, (values + shift) % self.V, is_first
 
-    def encode(
-        self,
-        keys: Int[np.ndarray, "sequence pair"],
-        values: Int[np.ndarray, "sequence pair"],
-        is_first: Bool[np.ndarray, " sequence"],
-    ) -> Sequences:
+    def encode(self, keys: Pairs, values: Pairs, is_first: Bool[np.ndarray, " sequence"]) -> Sequences:
         """The sequences that show these pairs, with the exact posterior of values and classes."""
         n, (V, L) = len(keys), (self.V, self.L)
         shown = np.full((n, L + 1, V), -1)  # [sequence, pairs seen, symbol]
@@ -112,19 +108,13 @@ class Selection(ShippedTask):
         posterior[:, 0::2, :V] = of_value / of_value.sum(axis=-1, keepdims=True)
         posterior[:, 1::2, V:] = belief[:, 1:L]
         belief = belief[:, seen]
-        columns = {
-            **required_columns(asked + 1, seen, posterior),
-            "is_first": np.broadcast_to(is_first[:, None], targets.shape),
-            "p_first": belief[..., 0],
-        }
-        shown_tokens = np.column_stack([np.full(n, V + 2), tokens[:, :-1]])
-        return Sequences(
-            shown_tokens, asked + 1, targets, posterior, np.arange(V + 2), columns, np.full(n, self.name), belief,
-            outcome_slice=np.array(["value"] * V + ["class"] * 2),
-            scored_slice=np.array(["value", "class"])[asked % 2],
+        return self._sequences(
+            np.column_stack([np.full(n, V + 2), tokens[:, :-1]]), asked + 1, targets, posterior, np.arange(V + 2), seen,
+            {"is_first": is_first[:, None], "p_first": belief[..., 0]}, belief=belief,
+            outcome_slice=np.array(["value"] * V + ["class"] * 2), scored_slice=np.array(["value", "class"])[asked % 2],
         )  # fmt: skip
 
-    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         is_first = rng.random(n) < 0.5
         first, second = (CLASSES[name].draw(rng, n, self.V) for name in (self.first, self.second))
         keys = random_permutations(rng, n, self.V)[:, : self.L]

@@ -1,26 +1,63 @@
 """What the tasks of this package have in common, beside the contract of every task."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import UsageError
 from interp.information import entropy_bits
-from interp.tunnel import Task
+from interp.tunnel import Sequences, Task
+
+from ..validation import check_sizes, check_words
 
 
 @dataclass(frozen=True)
 class ShippedTask(Task):
-    """A task whose trained networks lie in `checkpoints/`.
+    """A task whose trained networks lie in `checkpoints/`; a sequence is drawn, may be relabelled, and is encoded.
 
     `length_field` names the field that counts observations: another value of it gives the task over more of them.
+    `least` are the smallest sizes. `_draw` gives arrays with sequences in front, of which `encode` makes `Sequences`.
     """
 
     checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     length_field: ClassVar[str | None] = None
+    least: ClassVar[Mapping[str, int]] = {}
+
+    def __post_init__(self) -> None:
+        check_sizes(f"the {self.name} task", vars(self), self.least)
+        check_words(f"the {self.name} task", self)
+
+    @property
+    def most_copies(self) -> int:
+        """The most relabellings of a sequence that are all as likely as it."""
+        return 1
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.sample_orbits(rng, n, 1)
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Groups of `n_copies` sequences, at most `most_copies`, that are relabellings; the last may be cut."""
+        n_copies = min(n_copies, self.most_copies)
+        drawn = (np.repeat(part, n_copies, axis=0)[:n] for part in self._draw(rng, -(-n // n_copies)))
+        if n_copies > 1:
+            copy = np.arange(n) % n_copies
+            drawn = self.relabelled(copy, (copy * self.most_copies // n_copies)[:, None], *drawn)
+        return self.encode(*drawn)
+
+    def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
+        raise NotImplementedError
+
+    def encode(self, *args: Any, **kwargs: Any) -> Sequences:
+        """The sequences of what was drawn, with the exact posterior."""
+        raise NotImplementedError
+
+    def relabelled(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
+        """From `copy`, `shift` and what was drawn: the same of each copy; `shift` is spread over all cyclic ones."""
+        raise NotImplementedError
 
     def lengthened(self, n_observations: int) -> Task:
         if self.length_field is None:
@@ -31,21 +68,19 @@ class ShippedTask(Task):
         """Of parameters with which there is nothing to draw, or nothing to infer."""
         return UsageError(asked=f"the {self.name} task", found=found, fix=fix)
 
+    def _sequences(
+        self, tokens: Int[np.ndarray, "sequence pos"], scored: Int[np.ndarray, " scored"],
+        targets: Int[np.ndarray, "sequence scored"], posterior: Float[np.ndarray, "sequence scored outcome"],
+        slice_ids: Int[np.ndarray, " outcome"], evidence: Int[np.ndarray, " scored"],
+        columns: Mapping[str, np.ndarray] | None = None, **more: Any,
+    ) -> Sequences:  # fmt: skip
+        """Sequences of this task, with the columns that every task has; `evidence` are the observations before each."""
+        named = {"position": scored, "evidence": evidence, "bayes_entropy_bits": entropy_bits(posterior)}
+        columns = {name: np.broadcast_to(each, targets.shape) for name, each in (named | dict(columns or {})).items()}
+        domain = np.full(len(tokens), self.name)
+        return Sequences(tokens, scored, targets, posterior, slice_ids, columns, domain, **more)
+
 
 def random_permutations(rng: np.random.Generator, n: int, n_symbols: int) -> Int[np.ndarray, "n symbol"]:
     """The symbols in `n` independent uniform orders."""
     return rng.permuted(np.tile(np.arange(n_symbols), (n, 1)), axis=1)
-
-
-def required_columns(
-    scored: Int[np.ndarray, " scored"],
-    evidence: Int[np.ndarray, " scored"],
-    posterior: Float[np.ndarray, "sequence scored outcome"],
-) -> dict[str, np.ndarray]:
-    """The columns that every task has, from the scored positions and the observations before each."""
-    shape = posterior.shape[:2]
-    return {
-        "position": np.broadcast_to(scored, shape),
-        "evidence": np.broadcast_to(evidence, shape),
-        "bayes_entropy_bits": entropy_bits(posterior),
-    }

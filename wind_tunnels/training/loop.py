@@ -33,7 +33,7 @@ from ..networks.weights import load_weights, save_weights
 from .optimisers import make_optimisers, set_rates
 from .plan import TrainingPlan
 from .recipe import Recipe
-from .sampling import BatchSampler, make_sampler, seed_of_weights, training_generator
+from .sampling import BatchSampler, seed_of_weights, training_generator
 from .state import COUNTERS, OnStep, TrainingState, advance
 
 STATE_NAME = "training.pt"
@@ -53,7 +53,7 @@ def train(
     if folder is not None:
         make_folder(folder)
         _resume(state, plan, folder)
-    sampler = make_sampler(plan.task, recipe)
+    sampler = BatchSampler(plan.task, recipe)
     kept = {*recipe.checkpoint_steps(), *plan.keep} if folder is not None else set()
     state.model.train()
     saved = time.monotonic()

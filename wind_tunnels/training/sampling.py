@@ -5,7 +5,6 @@ Batches are a function of the task, the recipe and a generator alone, so that wh
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int, UInt64
@@ -40,13 +39,12 @@ def evaluation_generators(seed: int) -> tuple[np.random.Generator, np.random.Gen
     return generator(seed, _EVALUATION), generator(seed, _RESAMPLES)
 
 
-@dataclass(frozen=True)
 class BatchSampler:
     """The batches of a training; `stages` are those of its curriculum, `fixed` the sequences it repeats, if any."""
 
-    stages: tuple[Task, ...]
-    recipe: Recipe
-    fixed: Sequences | None = None
+    def __init__(self, task: Task, recipe: Recipe) -> None:
+        n, self.recipe, self.stages = recipe.n_distinct, recipe, stages_of(task, recipe)
+        self.fixed = None if n is None else task.sample(generator(recipe.seed, _FIXED), n)
 
     def batch(self, rng: np.random.Generator, stage: int) -> Sequences:
         """The next batch, scored where the recipe trains: fresh, or of the fixed sequences, if there are any."""
@@ -59,12 +57,6 @@ class BatchSampler:
             return sequences
         positions = np.arange(len(sequences.scored))
         return sequences.at((positions < recipe.horizon) | (rng.random(len(positions)) < recipe.later_share))
-
-
-def make_sampler(task: Task, recipe: Recipe) -> BatchSampler:
-    """What the batches of a training are drawn by."""
-    fixed = None if recipe.n_distinct is None else task.sample(generator(recipe.seed, _FIXED), recipe.n_distinct)
-    return BatchSampler(stages_of(task, recipe), recipe, fixed)
 
 
 def stages_of(task: Task, recipe: Recipe) -> tuple[Task, ...]:
@@ -81,7 +73,7 @@ def share_seen(
     count; at a share of 0 it says how rare seen sequences must be. Memorised sequences could explain that share of the
     predictions and no more.
     """
-    sampler, rng = make_sampler(task, recipe), training_generator(recipe)
+    sampler, rng = BatchSampler(task, recipe), training_generator(recipe)
     wanted = _codes(evaluated)
     is_seen = np.zeros(len(wanted), dtype=bool)
     for step in range(n_steps):

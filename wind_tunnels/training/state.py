@@ -42,24 +42,22 @@ OnStep = Callable[[TrainingState], None]
 
 
 def advance(state: TrainingState, excess_bits: float, n_stages: int, recipe: Recipe, core_seconds: float) -> None:
-    """Count a step that was done: its time, its place on the curve, and whether its stage is mastered."""
+    """Count a step that was done: its time, its place on the curve, and whether its stage is mastered.
+
+    The excess is smoothed over about ten batches of a stage; the next stage starts with a clean slate.
+    """
     stage = state.stage
-    _judge_stage(state, excess_bits, n_stages, recipe.gate_bits)
+    state.steps_in_stage += 1
+    weight = 1.0 / min(state.steps_in_stage, N_SMOOTHED)
+    before = 0.0 if state.steps_in_stage == 1 else state.excess_bits
+    state.excess_bits = (1.0 - weight) * before + weight * excess_bits
+    is_mastered = state.steps_in_stage >= N_SMOOTHED and state.excess_bits < recipe.gate_bits
+    if is_mastered and stage < n_stages - 1:
+        state.stage += 1
+        state.steps_in_stage = 0
     state.step += 1
     state.core_seconds += core_seconds
     if state.step % math.ceil(recipe.n_steps / N_CURVE_POINTS) == 0 or state.step == recipe.n_steps:
         state.curve.append((state.step, stage, state.excess_bits, state.core_seconds))
     if state.stage > stage:
         state.stage_ends.append(state.step)
-
-
-def _judge_stage(state: TrainingState, excess_bits: float, n_stages: int, gate_bits: float) -> None:
-    """Smooth over about ten batches of a stage; the next stage starts with a clean slate."""
-    state.steps_in_stage += 1
-    weight = 1.0 / min(state.steps_in_stage, N_SMOOTHED)
-    before = 0.0 if state.steps_in_stage == 1 else state.excess_bits
-    state.excess_bits = (1.0 - weight) * before + weight * excess_bits
-    is_mastered = state.steps_in_stage >= N_SMOOTHED and state.excess_bits < gate_bits
-    if is_mastered and state.stage < n_stages - 1:
-        state.stage += 1
-        state.steps_in_stage = 0

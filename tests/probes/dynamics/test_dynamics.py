@@ -464,9 +464,10 @@ def read_training(frame, errors, steps=(0, 10, 100)):
     nothing = np.full((n_steps, n, 1), np.nan)
     return Training(
         np.array(steps), units, 0,
-        {"tv": np.asarray(frame, dtype=np.float64)[..., None, None], "value_distance": nothing},
-        {"loss": np.asarray(errors, dtype=np.float64)}, {"loss": np.zeros(n)}, {},
-        {"drift": away[..., None], "away.qk": away, "away.v": away**2}, {}, {},
+        {"tv": np.asarray(frame, dtype=np.float64)[..., None, None], "value_distance": nothing,
+         "error.loss": np.asarray(errors, dtype=np.float64),
+         "drift": away[..., None], "away.qk": away, "away.v": away**2},
+        {"loss": np.zeros(n)},
     )  # fmt: skip
 
 

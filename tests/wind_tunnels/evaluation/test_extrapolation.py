@@ -35,7 +35,7 @@ def test_error_beyond_the_trained_length_is_found_there():
     assert value["kl_bits_within"] == pytest.approx(curve[:5].mean())
     assert value["kl_bits_beyond"] == pytest.approx(curve[5:].mean())
     assert value["kl_bits_jump"] == pytest.approx(curve[5] / curve[4]) and value["kl_bits_jump"] > 20
-    np.testing.assert_allclose(found.evaluation.by_position["kl_bits"], curve)
+    np.testing.assert_allclose(found.by_position["kl_bits"], curve)
     uniform = kl_bits(sequences.posterior, np.full_like(q, 1 / 6)).mean(axis=0)[5:].mean()
     assert value["kl_bits_beyond_to_uniform"] == pytest.approx(curve[5:].mean() / uniform)
     for name, figure in found.figures.items():

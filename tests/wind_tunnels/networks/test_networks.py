@@ -16,7 +16,7 @@ from interp.errors import UsageError
 from interp.loading.load import active_window
 
 TASK = Bijection(V=6, L=8)
-TRANSFORMERS = [arch for arch, kind in ARCHITECTURES.items() if kind.has_attention]
+TRANSFORMERS = [arch for arch, kind in ARCHITECTURES.items() if "attention" in kind]
 KINDS = {"mlp-position": "mlp", "mlp-context": "mlp", "gpt-neox": "gpt_neox"}
 
 

@@ -6,6 +6,7 @@ import pytest
 from interp.wind_tunnels.networks.weights import weights_fingerprint
 from interp.wind_tunnels.plans.train_tunnel import train_tunnel, train_tunnels
 from interp.wind_tunnels.studies.over_seeds import plans_over_seeds
+from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
 
 from interp.errors import UsageError
 
@@ -14,7 +15,7 @@ QUICK = ("n_tosses=3", "n_steps=20", "batch=4", "n_warmup=1", "d_model=8", "n_he
 
 @pytest.mark.slow
 def test_trainings_side_by_side_are_those_of_one_after_the_other(two_workers, tmp_path):
-    plans = plans_over_seeds("coin", QUICK, (3, 1, 2), keep=(0, 10))
+    plans = plans_over_seeds(TunnelTraining("coin", QUICK, (3, 1, 2)), keep=(0, 10))
     ready = train_tunnel(plans[1], tmp_path / "together")
     told = []
     together = train_tunnels(plans, tmp_path / "together", lambda done, total: told.append((done, total)))
@@ -29,7 +30,10 @@ def test_trainings_side_by_side_are_those_of_one_after_the_other(two_workers, tm
 
 @pytest.mark.slow
 def test_a_refusal_in_one_of_them_is_that_of_a_training_by_itself(two_workers, tmp_path):
-    plans = [replace(plan, variant=f"new-{i}") for i, plan in enumerate(plans_over_seeds("coin", QUICK, (1, 2)))]
+    plans = [
+        replace(plan, variant=f"new-{i}")
+        for i, plan in enumerate(plans_over_seeds(TunnelTraining("coin", QUICK, (1, 2))))
+    ]
     (tmp_path / "file").touch()
     with pytest.raises(UsageError) as by_itself:
         train_tunnel(plans[0], tmp_path / "file")
@@ -40,4 +44,4 @@ def test_a_refusal_in_one_of_them_is_that_of_a_training_by_itself(two_workers, t
 
 def test_seeds_are_named_once():
     with pytest.raises(UsageError, match="Write seeds=4 instead"):
-        plans_over_seeds("coin", [*QUICK, "seed=4"], (1, 2))
+        plans_over_seeds(TunnelTraining("coin", (*QUICK, "seed=4"), (1, 2)))

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from interp.wind_tunnels.tasks.hmm import HMM, Chains
+from interp.wind_tunnels.tasks.hmm import HMM, with_labels
 
 from interp.information import entropy_bits, kl_bits
 from tests.wind_tunnels.all_paths import by_all_paths
@@ -103,7 +103,7 @@ def test_headers_of_rows_and_of_entries_tell_of_the_same_chains():
 
 def test_stay_moves_its_share_of_every_transition_row_to_the_diagonal():
     task = HMM(S=3, O=3, K=2, stay=0.6)
-    diagonal = np.einsum("nss->ns", task.draw(np.random.default_rng(0), 500).transition) * task.grid
+    diagonal = np.einsum("nss->ns", task._draw(np.random.default_rng(0), 500)[0]) * task.grid
     assert diagonal.min() >= 0.6 / 1.1 and diagonal.mean() == pytest.approx(0.6 + 0.4 / 3, abs=0.03)
 
 
@@ -155,14 +155,14 @@ def test_both_questions_are_two_slices_of_one_vocabulary():
 
 def test_belief_at_a_marker_is_the_state_to_come():
     task = HMM(S=3, O=3, K=6, predict="symbol")
-    chains = task.draw(np.random.default_rng(0), 8)
-    sequences = task.encode(chains)
+    chains = task._draw(np.random.default_rng(0), 8)
+    sequences = task.encode(*chains)
     grid = task.probability_grid
-    emission = grid.probabilities(chains.emission)
+    transition, emission = map(grid.probabilities, chains[:2])
     np.testing.assert_allclose(sequences.belief @ emission, sequences.posterior, atol=1e-14)
     np.testing.assert_allclose(sequences.belief[:, 0], 1 / 3, atol=1e-15)
-    after = dataclasses.replace(task, predict="state").encode(chains).belief
-    moved = after[:, :-1] @ grid.probabilities(chains.transition)
+    after = dataclasses.replace(task, predict="state").encode(*chains).belief
+    moved = after[:, :-1] @ transition
     np.testing.assert_allclose(sequences.belief[:, 1:], moved, atol=1e-14)
     np.testing.assert_allclose(sequences.columns["belief_entropy_bits"], entropy_bits(sequences.belief), atol=1e-12)
 
@@ -177,15 +177,14 @@ def test_one_question_is_a_part_of_both(question):
 
 
 def test_relabelled_parameters_follow_their_labels():
-    chains = HMM(S=3, O=2, K=4).draw(np.random.default_rng(0), 1)
+    chains = HMM(S=3, O=2, K=4)._draw(np.random.default_rng(0), 1)
     state_labels, symbol_labels = np.array([[2, 0, 1]]), np.array([[1, 0]])
-    other = chains.relabelled(state_labels, symbol_labels)
+    transition, emission = with_labels(state_labels, symbol_labels, *chains)[:2]
     for i in range(3):
         for j in range(3):
-            moved = other.transition[0, state_labels[0, i], state_labels[0, j]]
-            assert moved == chains.transition[0, i, j]
+            assert transition[0, state_labels[0, i], state_labels[0, j]] == chains[0][0, i, j]
         for j in range(2):
-            assert other.emission[0, state_labels[0, i], symbol_labels[0, j]] == chains.emission[0, i, j]
+            assert emission[0, state_labels[0, i], symbol_labels[0, j]] == chains[1][0, i, j]
 
 
 @pytest.mark.parametrize(("n_states", "n_symbols"), [(5, 5), (2, 4), (3, 2), (4, 6)])
@@ -213,9 +212,8 @@ def test_longer_task_serves_the_same_network_and_starts_like_the_shorter():
     task = HMM(K=5)
     longer = task.lengthened(12)
     assert longer == HMM(K=12) and longer.vocab_size == task.vocab_size
-    chains = longer.draw(np.random.default_rng(0), 4)
-    shorter = Chains(chains.transition, chains.emission, chains.states[:, :5], chains.symbols[:, :5])
-    all_of_it, start = longer.encode(chains), task.encode(shorter)
+    *process, states, symbols = longer._draw(np.random.default_rng(0), 4)
+    all_of_it, start = longer.encode(*process, states, symbols), task.encode(*process, states[:, :5], symbols[:, :5])
     np.testing.assert_array_equal(all_of_it.tokens[:, : task.n_positions], start.tokens)
     np.testing.assert_array_equal(all_of_it.posterior[:, :5], start.posterior)
 
@@ -228,10 +226,9 @@ def test_uniform_misses_the_papers_task_by_what_the_papers_baselines_report():
 
 def test_states_carry_information_that_the_last_symbol_lacks():
     task = HMM(K=10)
-    chains = task.draw(np.random.default_rng(0), 2000)
-    sequences = task.encode(chains)
-    emission = task.probability_grid.probabilities(chains.emission)
-    memoryless = emission[np.arange(2000)[:, None], :, chains.symbols]
+    transition, emission, states, symbols = task._draw(np.random.default_rng(0), 2000)
+    sequences = task.encode(transition, emission, states, symbols)
+    memoryless = task.probability_grid.probabilities(emission)[np.arange(2000)[:, None], :, symbols]
     memoryless /= memoryless.sum(axis=-1, keepdims=True)
     gap = kl_bits(sequences.posterior, memoryless).mean(axis=0)
     assert gap[0] == pytest.approx(0.0, abs=1e-12) and gap[-1] > 0.05

@@ -15,7 +15,7 @@ from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, cross_entropy, initial_state, train
 from interp.wind_tunnels.training.optimisers import make_optimisers
 from interp.wind_tunnels.training.plan import TrainingPlan
-from interp.wind_tunnels.training.sampling import make_sampler
+from interp.wind_tunnels.training.sampling import BatchSampler
 from interp.wind_tunnels.training.state import TrainingState
 
 from interp.errors import ModelError, UsageError
@@ -108,7 +108,7 @@ def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_hear
     assert same_weights(resumed, whole)
     by_heart = dataclasses.replace(SHORT, n_distinct=4, n_steps=150)
     state = train(TrainingPlan(TASK, SMALL, by_heart))
-    fixed = make_sampler(TASK, by_heart).fixed
+    fixed = BatchSampler(TASK, by_heart).fixed
     assert fixed is not None
     fresh = TASK.sample(np.random.default_rng(5), 200)
     on_fixed, on_fresh = (cross_entropy(state.model, each, "labels").item() for each in (fixed, fresh))

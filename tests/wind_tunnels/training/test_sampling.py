@@ -7,8 +7,8 @@ import pytest
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.recipe import Recipe
 from interp.wind_tunnels.training.sampling import (
+    BatchSampler,
     evaluation_generators,
-    make_sampler,
     seed_of_weights,
     share_seen,
     training_generator,
@@ -30,7 +30,7 @@ def test_streams_are_the_children_of_the_seed_in_order():
 
 
 def test_fixed_set_is_all_a_training_is_shown_and_comes_with_its_answers():
-    sampler, rng = make_sampler(TASK, dataclasses.replace(RECIPE, n_distinct=3)), np.random.default_rng(0)
+    sampler, rng = BatchSampler(TASK, dataclasses.replace(RECIPE, n_distinct=3)), np.random.default_rng(0)
     assert sampler.fixed is not None and len(sampler.stages) == 1
     pairs = {(*t, *y) for t, y in zip(sampler.fixed.tokens.tolist(), sampler.fixed.targets.tolist(), strict=True)}
     shown = set()
@@ -43,11 +43,11 @@ def test_fixed_set_is_all_a_training_is_shown_and_comes_with_its_answers():
 
 def test_beyond_a_horizon_only_the_asked_share_is_trained_and_the_sequences_stay_whole():
     task = Bijection(V=10, L=12)
-    inside = make_sampler(task, dataclasses.replace(RECIPE, horizon=4)).batch(np.random.default_rng(0), 0)
+    inside = BatchSampler(task, dataclasses.replace(RECIPE, horizon=4)).batch(np.random.default_rng(0), 0)
     assert inside.tokens.shape[1] == task.n_positions
     np.testing.assert_array_equal(inside.scored, [0, 2, 4, 6])
     assert inside.targets.shape == inside.columns["position"].shape == (8, 4)
-    sampler = make_sampler(task, dataclasses.replace(RECIPE, horizon=4, later_share=0.25))
+    sampler = BatchSampler(task, dataclasses.replace(RECIPE, horizon=4, later_share=0.25))
     rng = np.random.default_rng(0)
     drawn = [sampler.batch(rng, 0).scored for _ in range(500)]
     assert all(scored[:4].tolist() == [0, 2, 4, 6] for scored in drawn)
@@ -62,7 +62,7 @@ def test_share_seen_equals_keeping_every_sequence_of_the_training(changes):
     recipe, ends = dataclasses.replace(RECIPE, **changes), [2]
     if changes:
         ends = []
-    sampler, rng = make_sampler(TASK, recipe), training_generator(recipe)
+    sampler, rng = BatchSampler(TASK, recipe), training_generator(recipe)
     shown: set[tuple[int, ...]] = set()
     for step in range(recipe.n_steps):
         shown |= set(map(tuple, sampler.batch(rng, int(bool(ends) and step >= 2)).tokens.tolist()))

@@ -54,12 +54,24 @@ def findings_of(
     final = curves[BASE].loss_nats[-1]
     pooled = {a.name: steps_to(curves[a.name].loss_nats, np.full(len(seeds), final.mean())) for a in arms}
     own = {a.name: steps_to(curves[a.name].loss_nats, final) for a in arms}
-    scalars: dict[str, Scalar] = {}
+    base, scalars = np.full(len(seeds), n_steps), {}
     for arm in arms[1:]:
-        scalars[f"speedup_{arm.name}"] = _speedup(arm, pooled[arm.name], n_steps)
-        scalars[f"paired_speedup_{arm.name}"] = _paired(arm, own[arm.name], n_steps)
-    scalars["w_v_over_w_o"] = _against(own, "w_o", "W_O")
-    scalars["w_v_over_w_qk"] = _against(own, "w_qk", "W_Q and W_K")
+        scalars[f"speedup_{arm.name}"] = _times(
+            base, pooled[arm.name], "plain descent by definition",
+            f"speed-up of {arm.meaning}: {n_steps} over the mean number of steps to plain descent's mean final loss, "
+            "as published", is_published=True,
+        )  # fmt: skip
+        scalars[f"paired_speedup_{arm.name}"] = _times(
+            base, own[arm.name], "plain descent, in every seed exactly",
+            f"paired speed-up of {arm.meaning}: geometric mean over seeds of {n_steps} over the steps to plain "
+            "descent's final loss of the same seed",
+        )  # fmt: skip
+    for other, words in {"w_o": "W_O", "w_qk": "W_Q and W_K"}.items():
+        scalars[f"w_v_over_{other}"] = _times(
+            own[other], own["w_v"], "a larger rate helps equally wherever it acts",
+            f"speed-up of the larger rate on W_V over that of the same rate on {words}, same seeds; above 1 W_V gains "
+            "more",
+        )  # fmt: skip
     for arm in arms:
         if arm.name in _EXCESS:
             scalars |= _distances(arm, curves[arm.name], start, least_bits, uniform_bits)
@@ -75,46 +87,15 @@ def findings_of(
     )  # fmt: skip
 
 
-def _ratio(found: TMean, null: str, n: int, meaning: str) -> Scalar:
+def _times(above: np.ndarray, below: np.ndarray, null: str, meaning: str, *, is_published: bool = False) -> Scalar:
+    """One number of steps over another, by seed: the geometric mean over seeds, or as published."""
+    n, steps = len(below), above + below
+    if np.isnan(steps).any() or not (below.any() if is_published else (above * below).all()):
+        reason = f"{int(np.isnan(steps).sum())} of {n} seeds never reached the loss of plain descent"
+        return Scalar.undefined(reason, n=n, n_unit="seed", meaning=meaning)
+    found = published_speedup(below, int(above[0])) if is_published else geometric(t_mean(np.log(above / below)))
     alike = "all seeds took the same number of steps"
     return scalar_over_seeds(found, "1", Null(null, 1.0, (1.0, 1.0)), n, meaning, method=_METHOD, alike=alike)
-
-
-def _undefined(steps: np.ndarray, meaning: str) -> Scalar:
-    reason = f"{int(np.isnan(steps).sum())} of {len(steps)} seeds never reached the loss of plain descent"
-    return Scalar.undefined(reason, n=len(steps), n_unit="seed", meaning=meaning)
-
-
-def _speedup(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
-    meaning = (
-        f"speed-up of {arm.meaning}: {n_steps} over the mean number of steps to plain descent's mean final loss, as "
-        "published"
-    )
-    if np.isnan(steps).any() or not steps.mean():
-        return _undefined(steps, meaning)
-    return _ratio(published_speedup(steps, n_steps), "plain descent by definition", len(steps), meaning)
-
-
-def _paired(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
-    meaning = (
-        f"paired speed-up of {arm.meaning}: geometric mean over seeds of {n_steps} over the steps to plain descent's "
-        "final loss of the same seed"
-    )
-    return _paired_ratio(np.full(len(steps), n_steps), steps, "plain descent, in every seed exactly", meaning)
-
-
-def _against(own: Mapping[str, np.ndarray], other: str, words: str) -> Scalar:
-    meaning = (
-        f"speed-up of the larger rate on W_V over that of the same rate on {words}, same seeds; above 1 W_V gains more"
-    )
-    return _paired_ratio(own[other], own["w_v"], "a larger rate helps equally wherever it acts", meaning)
-
-
-def _paired_ratio(above: np.ndarray, below: np.ndarray, null: str, meaning: str) -> Scalar:
-    """The geometric mean over seeds of one number of steps over another."""
-    if np.isnan(above + below).any() or not (above * below).all():
-        return _undefined(above + below, meaning)
-    return _ratio(geometric(t_mean(np.log(above / below))), null, len(above), meaning)
 
 
 def _distances(arm: Arm, curve: LearningCurve, start: Start, least: float, uniform: float) -> dict[str, Scalar]:

@@ -26,19 +26,6 @@ _MOST = 2.0
 _PUBLISHED = ("sgd", "w_v", "w_o", "w_qk", "w_vo", "all")
 
 
-def sticky_figures(findings: Findings) -> tuple[Figure, ...]:
-    """Loss curves of the published arms with their controls, of the other rules, and speed-ups."""
-    arms, curves = findings.tables["arms"], findings.tables["curves"]
-    names = [str(name) for name in arms["arm"]]
-    published = [name for name in names if name in _PUBLISHED]
-    others = ["sgd", *(name for name in names if name not in _PUBLISHED)]
-    return (
-        _curves(curves, arms, published, "controls", "The larger rate, on each matrix in turn"),
-        _curves(curves, arms, others, "rules", "Other rates, Adam and a closed-form M-step"),
-        _speedups(arms),
-    )
-
-
 def _curves(curves: Table, arms: Table, names: list[str], name: str, title: str) -> Figure:
     chart = Chart(curves, "step", "steps", "loss (bits)")
     for i, arm in enumerate(names):
@@ -130,7 +117,16 @@ class StickyChainStudy(Study):
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        return sticky_figures(findings)
+        """Loss curves of the published arms with their controls, of the other rules, and speed-ups."""
+        arms, curves = findings.tables["arms"], findings.tables["curves"]
+        names = [str(name) for name in arms["arm"]]
+        published = [name for name in names if name in _PUBLISHED]
+        others = ["sgd", *(name for name in names if name not in _PUBLISHED)]
+        return (
+            _curves(curves, arms, published, "controls", "The larger rate, on each matrix in turn"),
+            _curves(curves, arms, others, "rules", "Other rates, Adam and a closed-form M-step"),
+            _speedups(arms),
+        )
 
     def _check_fields(self) -> None:
         rates = {f"{name}[{i}]": r for name in ("rates", "adam_rates") for i, r in enumerate(getattr(self, name))}
