@@ -43,7 +43,10 @@ def check_model(model: Model) -> tuple[Check, ...]:
             model,
             f"the self-check {failed.name!r} failed: {failed.meaning}; {failed.detail or 'error'} "
             f"{failed.value:.3g}, at most {failed.bound:.3g} allowed",
-            _FIXES.get(failed.name, _FIX).format(dtype=model.info.dtype),
+            f"Load it in float32 (it was read in {model.info.dtype}), or copy its weights again: their files may be "
+            "damaged."
+            if failed.name == "finite"
+            else _FIX,
         )
     return checks
 
@@ -134,10 +137,7 @@ _FIX = (
     "say so too; else please report the model and the check. To look at it all the same: "
     "`interp.load(..., check=False)`."
 )
-_FIXES = {
-    "finite": "Load it in float32 (it was read in {dtype}), or copy its weights again: their files may be damaged.",
-}
-"""What to do about a check that failed: `_FIX` unless another remedy is known."""
+"""What to do about a check that failed, unless another remedy is known."""
 
 _GROUND = frozenset({"heard", "blocks"})
 """Checks that the others rest on: where a layer is not heard once, there is nothing to compare."""
