@@ -181,13 +181,9 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         ]
         of = f"{len(self.prompts.prompts):,} {self.prompts.unit}s, {self.rows.n_rows:,} rows"
         title = f"{self.model.name} on {self.prompts.name}: {of}"
-        return title, ("site", "reduction", "at", "arrays"), rows, self._further
-
-    @property
-    def _further(self) -> str:
         tool = self.provenance.get("tool", "interp")
         origin = "" if tool == "interp" else f" Not ours: read by {tool}, without a self-check."
-        return f"Columns: {', '.join(self.rows.columns)}.{origin}"
+        return title, ("site", "reduction", "at", "arrays"), rows, f"Columns: {', '.join(self.rows.columns)}.{origin}"
 
     def __getitem__(self, need: Need | str) -> np.ndarray:
         """The rows of a need (or the array of a weight), or of the only need of a site that is named.

@@ -74,29 +74,22 @@ class Sequences:
 
     def take(self, rows: Int[np.ndarray, " row"] | slice) -> "Sequences":
         """The sequences an index array or a slice picks."""
-        return dataclasses.replace(
-            self,
-            tokens=self.tokens[rows],
-            targets=self.targets[rows],
-            posterior=self.posterior[rows],
-            columns={name: column[rows] for name, column in self.columns.items()},
-            domain=self.domain[rows],
-            belief=None if self.belief is None else self.belief[rows],
-            windows={w: answer[rows] for w, answer in self.windows.items()},
-        )
+        return self._along("sequence", rows)
 
     def at(self, which: Int[np.ndarray, " chosen"] | Bool[np.ndarray, " scored"] | slice) -> "Sequences":
         """The same sequences, scored at some of their scored positions alone."""
-        return dataclasses.replace(
-            self,
-            scored=self.scored[which],
-            targets=self.targets[:, which],
-            posterior=self.posterior[:, which],
-            columns={name: column[:, which] for name, column in self.columns.items()},
-            belief=None if self.belief is None else self.belief[:, which],
-            windows={w: answer[:, which] for w, answer in self.windows.items()},
-            scored_slice=None if self.scored_slice is None else self.scored_slice[which],
-        )
+        return self._along("scored", which)
+
+    def _along(self, axis: str, which: np.ndarray | slice) -> "Sequences":
+        """Every array that has this axis with some of its entries alone."""
+        picked = {}
+        for name, axes in _AXES.items():
+            value = getattr(self, name)
+            if axis in axes and value is not None:
+                entries = (*(slice(None) for _ in axes[: axes.index(axis)]), which)
+                many = isinstance(value, Mapping)
+                picked[name] = {key: array[entries] for key, array in value.items()} if many else value[entries]
+        return dataclasses.replace(self, **picked)
 
     @property
     def last(self) -> "Sequences":
@@ -111,15 +104,17 @@ class Sequences:
     def only(self, name: str) -> "Sequences":
         """The scored positions that ask for one slice, with its outcomes alone."""
         assert self.outcome_slice is not None and self.scored_slice is not None
-        asked, outcomes = self.at(self.scored_slice == name), self.outcome_slice == name
-        return dataclasses.replace(
-            asked,
-            posterior=asked.posterior[:, :, outcomes],
-            slice_ids=self.slice_ids[outcomes],
-            windows={w: answer[:, :, outcomes] for w, answer in asked.windows.items()},
-            outcome_slice=None,
-            scored_slice=None,
-        )
+        asked = self.at(self.scored_slice == name)._along("outcome", self.outcome_slice == name)
+        return dataclasses.replace(asked, outcome_slice=None, scored_slice=None)
+
+
+_SCORED = ("sequence", "scored")
+_AXES = {
+    "tokens": ("sequence", "pos"), "scored": ("scored",), "targets": _SCORED, "posterior": (*_SCORED, "outcome"),
+    "slice_ids": ("outcome",), "columns": _SCORED, "domain": ("sequence",), "belief": (*_SCORED, "component"),
+    "outcome_slice": ("outcome",), "scored_slice": ("scored",), "windows": (*_SCORED, "outcome"),
+}  # fmt: skip
+"""The axes of the arrays of `Sequences`."""
 
 
 @dataclass(frozen=True)

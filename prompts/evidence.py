@@ -80,12 +80,6 @@ def posterior(log_odds_bits: Float[np.ndarray, " problem"]) -> Float[np.ndarray,
     return np.stack([1 / (1 + np.exp2(-log_odds_bits)), 1 / (1 + np.exp2(log_odds_bits))], axis=1)
 
 
-def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, str | int | float | bool]]:
-    """One mapping of plain values a row."""
-    plain = {name: column.tolist() for name, column in columns.items()}
-    return [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
-
-
 def check_sizes(name: str, counts: Mapping[str, Sequence[int]], per_cell: int, reliability: float) -> None:
     """Raise `PromptError` for numbers of examples, prompts or a reliability that make no problem."""
     wrong = ""

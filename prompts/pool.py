@@ -12,7 +12,7 @@ prompts.
 import json
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 
 import numpy as np
@@ -41,44 +41,18 @@ def mixed(n_pool: int | None = None, seed: int = 0) -> PromptSet:
     return _as_set("mixed", _pool(DOMAINS), "all six domains in equal parts", n_pool, seed)
 
 
-def mathematics(n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """Mathematics alone."""
-    return _domain("mathematics", n_pool, seed)
-
-
-def code(n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """Programs, and prose about them, alone."""
-    return _domain("code", n_pool, seed)
-
-
-def philosophy(n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """Philosophy alone."""
-    return _domain("philosophy", n_pool, seed)
-
-
-def general(n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """General knowledge alone."""
-    return _domain("general", n_pool, seed)
-
-
-def fiction(n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """Fiction alone."""
-    return _domain("fiction", n_pool, seed)
-
-
-def prose(n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """Encyclopaedic and news-like prose alone."""
-    return _domain("prose", n_pool, seed)
-
-
 def same_last_token(n_pool: int | None = None, seed: int = 0) -> PromptSet:
     """Prompts of all domains that end in the one token " the": whatever differs there comes from what stands before."""
     chosen = tuple(p for p in _pool(DOMAINS) if p.text is not None and p.text.endswith(" the"))
     return _as_set("same-last-token", chosen, 'all six domains, every prompt ending in " the"', n_pool, seed)
 
 
-def _domain(domain: str, n_pool: int | None, seed: int) -> PromptSet:
+def _domain(domain: str, n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """One domain alone."""
     return _as_set(domain, _pool((domain,)), _ABOUT[domain], n_pool, seed)
+
+
+mathematics, code, philosophy, general, fiction, prose = (partial(_domain, domain) for domain in DOMAINS)
 
 
 @cache

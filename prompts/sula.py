@@ -27,6 +27,7 @@ import numpy as np
 
 from interp.errors import PromptError, UnknownName
 from interp.prompt import Prompt, PromptSet, refuse_size
+from interp.table import Table
 
 from .evidence import (
     EVIDENCE_UNITS,
@@ -36,7 +37,6 @@ from .evidence import (
     draw_problems,
     evidence_columns,
     posterior,
-    rows_of,
 )
 from .one_token_labels import Label, as_labels, equally_long, find_labels, refuse_merged
 from .vocabulary import in_proportion
@@ -77,25 +77,19 @@ def sula(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrainedToke
 
     `n_pool` takes that many, whole problems with the shares of k kept.
     """
-    return _sized("sula", n_pool, seed, 50, tokenizer)
+    return taken(sula_prompts(tokenizer, per_k=50, seed=seed), n_pool, seed)
 
 
 def sula_250(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrainedTokenizerBase") -> PromptSet:
     """The same with 250 problems for each k: 8,750 prompts."""
-    return _sized("sula-250", n_pool, seed, 250, tokenizer)
+    return taken(sula_prompts(tokenizer, per_k=250, seed=seed, name="sula-250"), n_pool, seed)
 
 
-def _sized(name: str, n_pool: int | None, seed: int, per_k: int, tokenizer: "PreTrainedTokenizerBase") -> PromptSet:
-    whole = sula_prompts(tokenizer, per_k=per_k, seed=seed, name=name)
-    if n_pool is None:
-        return whole
-    refuse_size(name, n_pool, len(whole))
-    return taken(whole, n_pool, seed)
-
-
-def taken(whole: PromptSet, n: int, seed: int) -> PromptSet:
+def taken(whole: PromptSet, n: int | None, seed: int) -> PromptSet:
     """`n` of the prompts: whole problems with k in proportion, each in all its conditions, the last one cut short."""
-    assert whole.posterior is not None and whole.outcome_ids is not None
+    if n is None:
+        return whole
+    refuse_size(whole.name, n, len(whole))
     problem = np.array([p.columns["problem"] for p in whole])
     first = np.unique(problem, return_index=True)[1]
     k = [str(whole.prompts[i].columns["k"]) for i in first.tolist()]
@@ -261,10 +255,11 @@ def joined(
     columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns}
     refuse_merged(tokenizer, texts, labels)
     named = " and ".join(f"{a.word}/{b.word}" for a, b in (words.main, words.remap))
+    table = Table(columns, {**PROBLEM_UNITS, **EVIDENCE_UNITS, **(more_units or {})})
     return PromptSet(
         name=name,
-        prompts=[Prompt(text=text, columns=row) for text, row in zip(texts, rows_of(columns), strict=True)],
-        units={**PROBLEM_UNITS, **EVIDENCE_UNITS, **(more_units or {})},
+        prompts=[Prompt(text=text, columns=row) for text, row in zip(texts, table.rows(), strict=True)],
+        units=table.units,
         source=f"{about}, labels {named} (neutral {words.neutral.word}) right with probability {reliability:g}, "
         f"carriers of one length such as {words.queries[0]}; seed {seed}",
         seed=seed,

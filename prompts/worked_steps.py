@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
-from interp.prompt import PromptSet, refuse_size
+from interp.prompt import PromptSet
 
 from .evidence import Problems, check_sizes, draw_problems, evidence_columns
 from .sula import RELIABILITY, Words, Written, choose_words, joined, problem_columns, roles, taken
@@ -36,11 +36,7 @@ _UNITS = {"n_steps": "steps", "worked_entropy_bits": "bits", "p_label_1_worked":
 
 def steps(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrainedTokenizerBase") -> PromptSet:
     """200 problems of four examples with 0, 1, 2 and 4 steps of each kind: 2,400 prompts; `n_pool` as in `sula`."""
-    whole = steps_prompts(tokenizer, seed=seed)
-    if n_pool is None:
-        return whole
-    refuse_size("steps", n_pool, len(whole))
-    return taken(whole, n_pool, seed)
+    return taken(steps_prompts(tokenizer, seed=seed), n_pool, seed)
 
 
 def steps_prompts(

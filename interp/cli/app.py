@@ -125,7 +125,7 @@ def run(
     from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
-    from interp.running.run import run as measure
+    from interp.running.run import run_as_asked as measure
     from interp.running.spec import RunSpec
     from interp.system.processes import is_first_started
 
@@ -133,11 +133,11 @@ def run(
     sets = () if Path(of).is_file() else split_commas(of)
     asked = replace(asked, model=models[0])
     if from_ is None and not steps and is_demo(asked):
-        saved.finish(measure(**vars(demo(asked))), asked.quiet, verbose)
+        saved.finish(measure(demo(asked)), asked.quiet, verbose)
         return None if asked.quiet else print(YOUR_MODEL)
     if from_ is not None:
         again = RunSpec.of(open_run(from_)).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
-        return saved.finish(measure(**vars(again)), asked.quiet, verbose)
+        return saved.finish(measure(again), asked.quiet, verbose)
     if len(models) > 1 or steps or len(sets) > 1 or (asked.splits is not None and len(parts(asked.splits)) > 1):
         return _run_many(
             models,
@@ -146,8 +146,8 @@ def run(
             replace(asked, prompts=None) if len(sets) > 1 else asked,
             verbose,
         )
-    record = measure(**vars(asked))
-    chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings or {})]
+    record = measure(asked)
+    chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings)]
     unread = [name for name in chosen if name not in record.findings]
     if unread and not asked.quiet and is_first_started():
         print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
@@ -385,7 +385,7 @@ def generate(
     model = load_as_asked(asked)
     are_built_in = asked.prompts is None or (isinstance(asked.prompts, str) and not Path(asked.prompts).is_file())
     n_pool = asked.n_pool or (5 if are_built_in else None)
-    pool = prompts_for(model, asked.prompts, n_pool, asked.seed, asked.text_column, asked.chat)
+    pool = prompts_for(model, replace(asked, n_pool=n_pool))
     found = go_on(
         model, pool, asked.edits, n_tokens=n_tokens, temperature=temperature, seed=asked.seed, window=asked.window
     )

@@ -1,12 +1,15 @@
 """`interp lens`: fit, show. Heavy modules are imported inside the commands."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from interp.cli.options import MODEL, QuietOption, with_run_options
 from interp.options import RunOptions
+
+if TYPE_CHECKING:
+    from interp.model import Model
 
 app = typer.Typer(
     help="Lenses: what the residual stream predicts at each depth.",
@@ -56,7 +59,7 @@ def fit(
     )  # fmt: skip
     save_lens(lens, out)
     if not quiet:
-        _show(asked, [lens], 0, skip_first)
+        _show(model, asked, [lens], 0, skip_first)
         worst = max(lens.error_bits.values(), default=None)
         if worst is not None:
             print(f"fitted on {lens.n_prompts} prompts; standard error at most {worst:.3f} bits")
@@ -76,21 +79,19 @@ def show(
     from interp.loading.load import load_as_asked
 
     model = load_as_asked(asked)
-    _show(RunOptions(**vars(asked) | {"model": model}), [open_lens(file, model) for file in files], strip, skip_first)
+    _show(model, asked, [open_lens(file, model) for file in files], strip, skip_first)
 
 
-def _show(asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) -> None:
+def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_first: int | None) -> None:
     """All lenses beside the logit lens, by depth on the prompts that are held out; strips of one prompt."""
     from interp.cli.terminal import show_notes, show_table
     from interp.lens.fit import fit_prompts
     from interp.lens.kinds import FittedLens
     from interp.lens.show import depth_strip, kl_by_depth, writers
-    from interp.loading.load import load_as_asked
     from interp.need import Need
     from interp.reading.readable import first_lacking
     from interp.running.show_tokens import refuse_unknown_prompt
 
-    model = load_as_asked(asked)
     read = fit_prompts(
         model, asked.prompts, n_pool=asked.n_pool, window=asked.window, skip_first=skip_first, seed=asked.seed
     )

@@ -126,7 +126,7 @@ def refuse_wrong_words(models: Iterable[str], prompts: Iterable[str], asked: Run
     from interp.prompting.files import prompts_of_file
     from interp.running.choose_probes import choose_probes
 
-    choose_probes(asked.probes, asked.settings or {})
+    choose_probes(asked.probes, asked.settings)
     for name in prompts:
         prompts_of_file(name, asked.text_column)
     for name in models:

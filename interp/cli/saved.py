@@ -128,9 +128,9 @@ def diff(
     from interp.records.diff import diff as between
 
     if first is None and asked.adapter is not None:
-        from interp.running.run import run as measure
+        from interp.running.run import run_as_asked as measure
 
-        records = [measure(**vars(each)) for each in (replace(asked, adapter=None), asked)]
+        records = [measure(each) for each in (replace(asked, adapter=None), asked)]
         found = between(*records)
         print(*(record.path for record in records), sep="\n")
     elif first is not None and second is not None and asked.adapter is None:
@@ -157,9 +157,9 @@ def power(
     from interp.cli.tables import print_power
     from interp.records.power import power as smallest
     from interp.records.record import open_run
-    from interp.running.run import run as measure
+    from interp.running.run import run_as_asked as measure
 
-    record = measure(**vars(asked)) if run_ is None else open_run(run_)
+    record = measure(asked) if run_ is None else open_run(run_)
     print_power(smallest(record), every)
     print(record.path)
 

@@ -178,14 +178,10 @@ def _carried_out(
     options = {**source.options, **changes.options}
     probes = changes.probes or source.probes
     of_these = {probe: given for probe, given in settings.items() if probe in probes}
-    asked = {"probes": probes, "settings": of_these, **options}
-    return _run(source, source.model.format(**works) or model, asked, out, quiet)
-
-
-def _run(source: EvidenceSource, model: str, asked: Mapping[str, Any], out: Path, quiet: bool) -> Evidence:
     from interp.running.several_models import run_many
 
-    outcome = run_many([model], options=asked, out=out, quiet=quiet).outcomes[0]
+    asked = {"probes": probes, "settings": of_these, **options}
+    (outcome,) = run_many([source.model.format(**works) or model], options=asked, out=out, quiet=quiet).outcomes
     return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
 
 

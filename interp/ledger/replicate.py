@@ -62,8 +62,8 @@ class Replication:
 Gather = Callable[[Claims, Iterable[str], Sequence[str]], EvidenceBySource]
 """Evidence of the wanted sources of a paper, for these models."""
 
-Numbers = Callable[[Reference, str], tuple[MeasuredNumber, Scalar | str]]
-"""What a claim reads of a model, as the ledger keeps it, and the number itself or the reason why there is none."""
+Numbers = Callable[[Reference, str], tuple[MeasuredNumber, str]]
+"""What a claim reads of a model, as the ledger keeps it, and the reason why where there is no number."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,11 @@ class _Asked:
     part: ClaimPart
     rule: Rule | None
     numbers: tuple[MeasuredNumber, ...]
-    scalars: tuple[Scalar, ...]
     reason: str
+
+    @property
+    def scalars(self) -> list[Scalar]:
+        return [number.scalar for number in self.numbers if number.scalar is not None]
 
     @property
     def p(self) -> float | None:
@@ -221,7 +224,7 @@ def _again(paper: PaperFile, scale: Scale, folder: Path, gather: Gather) -> Pape
     claims = load_claims(paper.name)
     lacking: dict[str, None] = {}
 
-    def note_lacking(read: Reference, model: str) -> tuple[MeasuredNumber, Scalar | str]:
+    def note_lacking(read: Reference, model: str) -> tuple[MeasuredNumber, str]:
         lacking[read.source] = None
         return MeasuredNumber(**read.place), "it was not measured"
 
@@ -306,9 +309,10 @@ def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], nu
 def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, numbers: Numbers) -> _Question:
     reason = claim.reason
     if claim.premise:
-        number, scalar = numbers(claim.premise.read, model)
-        if isinstance(scalar, str):
-            reason = f"{claim.premise.otherwise} ({scalar})"
+        number, lacking = numbers(claim.premise.read, model)
+        scalar = number.scalar
+        if scalar is None:
+            reason = f"{claim.premise.otherwise} ({lacking})"
         elif judge(claim.premise.rule, [scalar], scalar.p, number.controls).outcome != "supported":
             reason = f"{claim.premise.otherwise} ({number.of}.{number.field} = {scalar.value:.3g})"
     return _Question(model, tuple(_asked(part, model, numbers) for part in parts), reason)
@@ -316,27 +320,24 @@ def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, numbers: Num
 
 def _asked(part: ClaimPart, model: str, numbers: Numbers) -> _Asked:
     own = next((rule for name, rule in part.rules.items() if is_named(model, name)), part.rule)
-    given = [numbers(read, model) for read in part.reads]
-    return _with_numbers(part, own, given)
+    return _with_numbers(part, own, [numbers(read, model) for read in part.reads])
 
 
 def _joined(part: ClaimPart, models: Sequence[str], numbers: Numbers) -> _Asked:
     named = {name: _named(name, models) for name in part.models}
     missing = [name for name, model in named.items() if model is None]
     if missing:
-        return _Asked(part, part.rule, (), (), f"needs {' and '.join(part.models)}; missing: {', '.join(missing)}")
-    given = [numbers(part.read, model) for model in named.values() if model is not None]
-    return _with_numbers(part, part.rule, given)
+        return _Asked(part, part.rule, (), f"needs {' and '.join(part.models)}; missing: {', '.join(missing)}")
+    return _with_numbers(part, part.rule, [numbers(part.read, model) for model in named.values() if model is not None])
 
 
 def _named(name: str, models: Sequence[str]) -> str | None:
     return next((model for model in models if is_named(model, name)), None)
 
 
-def _with_numbers(part: ClaimPart, rule: Rule | None, given: Sequence[tuple[MeasuredNumber, Scalar | str]]) -> _Asked:
-    reasons = [part.absent or scalar for _, scalar in given if isinstance(scalar, str)]
-    scalars = tuple(scalar for _, scalar in given if isinstance(scalar, Scalar))
-    return _Asked(part, rule, tuple(number for number, _ in given), scalars, "; ".join(dict.fromkeys(reasons)))
+def _with_numbers(part: ClaimPart, rule: Rule | None, given: Sequence[tuple[MeasuredNumber, str]]) -> _Asked:
+    reasons = dict.fromkeys(part.absent or lacking for number, lacking in given if number.scalar is None)
+    return _Asked(part, rule, tuple(number for number, _ in given), "; ".join(reasons))
 
 
 def numbers_of(found: EvidenceBySource) -> Numbers:
@@ -355,22 +356,20 @@ def _kept(paper: PaperFile, otherwise: Numbers) -> Numbers:
         if number.scalar is not None
     }
 
-    def numbers(read: Reference, model: str) -> tuple[MeasuredNumber, Scalar | str]:
+    def numbers(read: Reference, model: str) -> tuple[MeasuredNumber, str]:
         number = known.get((model, repr(read.place)))
-        return otherwise(read, model) if number is None or number.scalar is None else (number, number.scalar)
+        return otherwise(read, model) if number is None else (number, "")
 
     return numbers
 
 
-def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, Scalar | str]:
-    scalar = number_of(read, evidence)
-    number = MeasuredNumber(
-        **read.place, models=models_of(evidence.record) if evidence.record else [],
-        scalar=scalar if isinstance(scalar, Scalar) else None,
-        trainings=trainings_of(evidence.record, scalar) if evidence.record and isinstance(scalar, Scalar) else None,
-        controls=controls_of(read, evidence) if isinstance(scalar, Scalar) else [],
-    )  # fmt: skip
-    return number, scalar
+def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, str]:
+    scalar, record = number_of(read, evidence), evidence.record
+    models = models_of(record) if record else []
+    if record is None or isinstance(scalar, str):
+        return MeasuredNumber(**read.place, models=models), str(scalar)
+    trainings, controls = trainings_of(record, scalar), controls_of(read, evidence)
+    return MeasuredNumber(**read.place, models=models, scalar=scalar, trainings=trainings, controls=controls), ""
 
 
 def _corrected(put: Iterable[list[_Question]]) -> dict[int, float]:

@@ -17,6 +17,7 @@ from interp.lens.kinds import KINDS, FittedLens, Kind
 from interp.lens.tuned import N_FOLDS, TunedFit
 from interp.model import Model
 from interp.need import Need
+from interp.options import RunOptions
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.clusters import with_clusters
 from interp.prompting.pools import prompts_for
@@ -68,7 +69,7 @@ def fit_prompts(
     Of a text the first `skip_first` positions (16) and the last one do not count; of a tunnel's sequence all do. Raises
     `PromptError` where too few prompts have any that counts.
     """
-    pool = prompts_for(model, prompts, n_pool, seed, "text")
+    pool = prompts_for(model, RunOptions(prompts=prompts, n_pool=n_pool, seed=seed))
     ids = as_tokens(model, pool, (), window).ids
     pool = with_clusters(pool, ids)
     is_text = model.task is None

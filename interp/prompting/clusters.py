@@ -83,27 +83,25 @@ def _short(text: str) -> str:
 
 
 def in_words(prompts: PromptSet) -> str:
-    """How many prompts there are, and in how many clusters."""
-    clusters, n = prompts.clusters, len(prompts)
-    return of_clusters(n, prompts.unit, n if clusters is None else clusters.n, "" if clusters is None else clusters.by)
+    """How many prompts there are, and in how many clusters, which have been looked for."""
+    clusters = _known(prompts)
+    return of_clusters(len(prompts), prompts.unit, clusters.n, clusters.by)
 
 
-def described(prompts: PromptSet) -> dict[str, Any] | None:
+def described(prompts: PromptSet) -> dict[str, Any]:
     """The clusters as a record keeps them; `caution` is for whoever reads no more than the numbers."""
-    clusters = prompts.clusters
-    if clusters is None:
-        return None
+    clusters = _known(prompts)
     return {
         "n": clusters.n, "n_effective": round(clusters.n_effective, 1), "by": clusters.by,
         "n_at": {f"{threshold:g}": n for threshold, n in clusters.n_at.items()}, "examples": list(clusters.examples),
-        "caution": _counting(prompts) if _FAR_FEWER * _n_found(prompts) <= len(prompts) else "",
+        "caution": _counting(prompts) if _FAR_FEWER * _n_found(clusters) <= len(prompts) else "",
     }  # fmt: skip
 
 
 def notes_of(prompts: PromptSet) -> tuple[str, ...]:
     """What a reader of the numbers has to know of the clusters; nothing where each prompt stands by itself anyway."""
-    clusters = prompts.clusters
-    if clusters is None or _n_found(prompts) == len(prompts):
+    clusters = _known(prompts)
+    if _n_found(clusters) == len(prompts):
         return ()
     if not clusters.n_at:
         return (_counting(prompts),)
@@ -121,16 +119,21 @@ _FAR_FEWER = 2
 """Prompts a cluster from which on every reader is told."""
 
 
-def _n_found(prompts: PromptSet) -> int:
+def _known(prompts: PromptSet) -> Clusters:
+    assert prompts.clusters is not None  # `with_clusters` was asked before
+    return prompts.clusters
+
+
+def _n_found(clusters: Clusters) -> int:
     """How many clusters there are, or would be by wording where each prompt is taken by itself."""
-    clusters = prompts.clusters
-    return len(prompts) if clusters is None else min(clusters.n, clusters.n_at.get(THRESHOLD, clusters.n))
+    return min(clusters.n, clusters.n_at.get(THRESHOLD, clusters.n))
 
 
 def _counting(prompts: PromptSet) -> str:
     """What is counted: clusters, or prompts, as asked."""
-    clusters, n_found = prompts.clusters, _n_found(prompts)
-    if clusters is None or clusters.n > n_found:
+    clusters = _known(prompts)
+    n_found = _n_found(clusters)
+    if clusters.n > n_found:
         return (
             f"Each of the {in_words(prompts)} counts by itself, as asked; by shared wording there are {n_found:,} "
             "clusters, and intervals and p are too good if prompts of one are alike."

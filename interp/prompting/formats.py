@@ -28,8 +28,9 @@ _MOST_DIGITS = 400
 """Behind these no float is finite, and Python itself reads no integer much longer."""
 
 
-def read_csv(path: Path, text: str, text_column: str) -> list[PromptRow]:
+def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
     """The rows below the header; texts stay as they are, every other column is numbers or names (`_typed`)."""
+    text = _decoded(path, content)
     with _any_length(text):
         cells, lines = _records(path, text, _separator(text, text_column))
     if not cells:
@@ -179,10 +180,6 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(values) < len(pairs):
         raise ValueError("a key stands in it twice")
     return values
-
-
-def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
-    return read_csv(path, _decoded(path, content), text_column)
 
 
 def _read_parquet(path: Path, content: bytes, text_column: str) -> list[PromptRow]:

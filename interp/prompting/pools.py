@@ -64,8 +64,7 @@ def pools_for(
     by_set = grouped(probes, is_free)
     pools = []
     for name, mine in by_set.items():
-        asked = name if is_free else options.prompts
-        pool = prompts_for(model, asked, options.n_pool, options.seed, options.text_column, options.chat)
+        pool = prompts_for(model, replace(options, prompts=name) if is_free else options)
         if options.cluster is not None:
             pool = replace(pool, cluster=options.cluster)
         if options.splits is not None:
@@ -112,15 +111,9 @@ def grouped(probes: Sequence[Probe], is_free: bool) -> dict[str, list[Probe]]:
     return by_set
 
 
-def prompts_for(
-    model: Model,
-    prompts: Prompts | None,
-    n_pool: int | None,
-    seed: int,
-    text_column: str,
-    chat: bool = False,
-) -> PromptSet:
+def prompts_for(model: Model, options: RunOptions) -> PromptSet:
     """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
+    prompts, n_pool, seed = options.prompts, options.n_pool, options.seed
     if model.task is not None and prompts is None:
         return sampled_prompts(model.task, n_pool or N_SEQUENCES, seed)
     if model.task is not None and isinstance(prompts, str) and is_copied(prompts):
@@ -132,13 +125,9 @@ def prompts_for(
             fix="Repeat the run in Python, or put the prompts in a file.",
         )
     chosen = resolve_prompts(
-        DEFAULT_PROMPTS if prompts is None else prompts,
-        n_pool=n_pool,
-        seed=seed,
-        text_column=text_column,
-        tokenizer=model.tokenizer,
-        chat=chat,
-    )
+        DEFAULT_PROMPTS if prompts is None else prompts, n_pool, seed, text_column=options.text_column,
+        tokenizer=model.tokenizer, chat=options.chat,
+    )  # fmt: skip
     if model.task is not None and chosen.is_text:
         raise UsageError(
             asked=f"the prompts {chosen.name!r} on {model.name}",
@@ -205,15 +194,13 @@ def most_drawn(prompts: PromptSet, per_quintile: int | None) -> int:
     return len(prompts) if per_quintile is None or not prompts.is_text else min(5 * per_quintile, len(prompts))
 
 
-def read_apart(
-    probes: Sequence[Probe], prompts: PromptSet, per_quintile: int | None, *, is_edited: bool
-) -> tuple[Probe, ...]:
+def read_apart(probes: Sequence[Probe], prompts: PromptSet, options: RunOptions) -> tuple[Probe, ...]:
     """Those of the probes that read the drawn prompts alone, where these are few: they pass once more, for them.
 
     Edits of a run may be about all of its prompts: there everything is read in one pass.
     """
-    is_few = most_drawn(prompts, per_quintile) <= _FEW * len(prompts)
-    return tuple(probe for probe in probes if probe.on_drawn and is_few and not is_edited)
+    is_few = most_drawn(prompts, options.per_quintile) <= _FEW * len(prompts)
+    return tuple(probe for probe in probes if probe.on_drawn and is_few and not options.edits)
 
 
 def draw(base: Capture, per_quintile: int | None, seed: int) -> tuple[Capture, dict[str, Any] | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interp.errors import PromptError
-from interp.prompt import Prompt, PromptSet, Value
+from interp.prompt import Prompt, PromptSet
 from interp.table import LABEL
 
 RESERVED = frozenset({"prompt", "position", "length", "token", "next_entropy_bits", "drawn", "stratum"})
@@ -44,7 +44,10 @@ def prompt_set(name: str, rows: Sequence[PromptRow], text_column: str, source: s
         for column, value in row.values.items():
             _check_value(f"{name}, {row.place}", column, value, is_text=column == text_column)
     units = {column: _unit(name, column, rows) for column in rows[0].values if column != text_column}
-    prompts = [Prompt(text=_text(row, text_column), columns=_columns(row, text_column)) for row in rows]
+    prompts = [
+        Prompt(text=str(row.values[text_column]), columns={k: row.values[k] for k in row.values if k != text_column})
+        for row in rows
+    ]
     texts = Counter(p.text for p in prompts)
     if len(prompts) > 1 and len(texts) == 1:
         raise PromptError(
@@ -164,16 +167,6 @@ def _unit(name: str, column: str, rows: Sequence[PromptRow]) -> str:
 
 def _kind(value: object) -> str:
     return "text" if isinstance(value, str) else "truth value" if isinstance(value, bool) else "number"
-
-
-def _text(row: PromptRow, text_column: str) -> str:
-    value = row.values[text_column]
-    assert isinstance(value, str)
-    return value
-
-
-def _columns(row: PromptRow, text_column: str) -> dict[str, Value]:
-    return {k: v for k, v in row.values.items() if k != text_column and isinstance(v, str | int | float)}
 
 
 def _remarks(prompts: Sequence[Prompt], texts: Counter[str | None]) -> str:

@@ -50,7 +50,7 @@ def analyse(
         >>> list(interp.analyse(capture, probe).findings)
         ['attention_entropy']
     """
-    chosen = _served(capture, choose_probes(probes, settings or {}))
+    chosen = _served(capture, choose_probes(probes, settings))
     mixed = [probe for probe in chosen if any(n.described.is_of_attention for n in probe.needs)]
     mixed = [probe for probe in mixed if not reads_attention_alone(probe)]
     has_gaps = capture.layers is not None or (capture.model.attention_layers is not None and bool(mixed))

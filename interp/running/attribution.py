@@ -6,7 +6,7 @@ linear in them: the parts add up to the logit exactly. The norm's own bias and t
 Source: Elhage et al. (2021), A mathematical framework for transformer circuits; nostalgebraist (2020).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -138,17 +138,13 @@ def logit_attribution(
     lens = Lens(model)
     last = torch.from_numpy(found[resid][-1]).to(model.input_device, next(model.module.parameters()).dtype)
 
-    def direction(token: np.ndarray, x: torch.Tensor) -> np.ndarray:
+    def of(part: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], token: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            return double(lens.direction(x, torch.from_numpy(token).to(x.device))).cpu().numpy()  # [row, d_model]
+            return double(part(last, torch.from_numpy(token).to(last.device))).cpu().numpy()
 
-    def constant(token: np.ndarray) -> np.ndarray:
-        with torch.inference_mode():
-            return double(lens.constant(last, torch.from_numpy(token).to(last.device))).cpu().numpy()
-
-    g, fixed = direction(right, last), constant(right)
+    g, fixed = of(lens.direction, right), of(lens.constant, right)  # [row, d_model] and [row]
     if other is not None:
-        g, fixed = g - direction(other, last), fixed - constant(other)
+        g, fixed = g - of(lens.direction, other), fixed - of(lens.constant, other)
     scale, having = model.family.summed_scale(model.config, "attn_out"), model.info.layers_with_attention
     added = np.einsum("lrhd,lhdm->lrhm", found[z].astype(float), found[mixed].astype(float), optimize=True) * scale
     bias = found[attn_out].astype(float) - added.sum(axis=2)  # [layer, row, d_model]
@@ -156,7 +152,7 @@ def logit_attribution(
     beside[list(having)] -= found[attn_out]
     pairs = np.random.default_rng(seed).integers(model.info.vocab_size, size=(2, n_null, n))
     null = np.array([
-        np.einsum("lrhm,rm->lh", added, direction(a, last) - direction(b, last), optimize=True) / n
+        np.einsum("lrhm,rm->lh", added, of(lens.direction, a) - of(lens.direction, b), optimize=True) / n
         for a, b in zip(*pairs, strict=True)
     ]).reshape(n_null, *added.shape[:3:2])  # fmt: skip
     return LogitAttribution(

@@ -42,9 +42,10 @@ def probe_names(asked: Iterable[str]) -> dict[str, bool]:
 
 
 def choose_probes(
-    asked: str | Probe | Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]]
+    asked: str | Probe | Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]] | None = None
 ) -> tuple[ChosenProbe, ...]:
     """The probes of a run, with their settings; names, groups and configured probes may be mixed."""
+    settings = settings or {}
     chosen: dict[str, ChosenProbe] = {}
     listed = split_commas(asked) if isinstance(asked, str) else [asked] if isinstance(asked, Probe | type) else asked
     for each in listed or ():

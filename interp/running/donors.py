@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from interp.capture import ModelInfo
 from interp.edit import Edit
 from interp.edits import PatternsOf
-from interp.loading.load import load
+from interp.loading.load import DeviceMap, load
 from interp.model import Model
 
 
@@ -17,9 +18,14 @@ def with_donors(edits: Sequence[Edit], info: ModelInfo) -> tuple[Edit, ...]:
     for edit in edits:
         if isinstance(edit, PatternsOf) and isinstance(edit.donor, str):
             if edit.donor not in loaded:
-                is_one_device = "," not in info.device and "offloaded" not in info.device
-                device, device_map = (info.device, None) if is_one_device else (None, "auto")
-                loaded[edit.donor] = load(edit.donor, dtype=info.dtype, device=device, device_map=device_map)
+                loaded[edit.donor] = load(edit.donor, dtype=info.dtype, **placed_alike(info))
             edit = replace(edit, donor=loaded[edit.donor])
         found.append(edit)
     return tuple(found)
+
+
+def placed_alike(info: ModelInfo, device_map: DeviceMap = None) -> dict[str, Any]:
+    """The options that put another model where this one is."""
+    if device_map is not None or "," in info.device or "offloaded" in info.device:
+        return {"device": None, "device_map": device_map or "auto"}
+    return {"device": info.device, "device_map": None}

@@ -9,9 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Int
 
-from interp.editing.conditions import TOKENS_PER_PASS
+from interp.editing.conditions import TOKENS_PER_PASS, Run
 from interp.editing.tails import tail_starts
 from interp.model import Model
 from interp.need import PLACES, Need
@@ -39,14 +38,12 @@ _EXCHANGE = 4
 
 
 @dataclass(frozen=True)
-class TokenisedSet:
+class TokenisedSet(Run):
     """A prompt set as it will be read, or a sample that stands for so many `times` as many prompts.
 
     `note` says what was assumed of it.
     """
 
-    prompts: PromptSet
-    ids: Sequence[Int[np.ndarray, " _pos"]]
     note: str = ""
     times: float = 1.0
 
@@ -54,10 +51,6 @@ class TokenisedSet:
     def n(self) -> int:
         """How many prompts it is or stands for."""
         return round(self.times * len(self.ids))
-
-    @property
-    def lengths(self) -> Int[np.ndarray, " prompt"]:
-        return np.array([len(x) for x in self.ids])
 
     def rows(self, at: str) -> RowIndex:
         """The rows that a need at these positions keeps; one a prompt where no column of this name is there yet."""
@@ -117,7 +110,7 @@ def passes_of(
     found: list[Passes] = []
     for every, text in _texts(model, probes, options, optional):
         mine = tuple(probe for probe in every if not probe.follows_checkpoints)
-        apart = read_apart(mine, text.prompts, options.per_quintile, is_edited=bool(options.edits))
+        apart = read_apart(mine, text.prompts, options)
         found.append(_base(model, tuple(probe for probe in mine if probe not in apart), text))
         if apart:
             found.append(_base(model, apart, text.drawn(options.per_quintile), "drawn of "))
@@ -217,7 +210,7 @@ def _sample(model: Model, options: RunOptions) -> tuple[int, RunOptions]:
 def _text(model: Model, name: str, options: RunOptions) -> TokenisedSet:
     if model.task is None and model.tokenizer is None:
         return _estimated(name, options)
-    prompts = prompts_for(model, name, options.n_pool, options.seed, options.text_column)
+    prompts = prompts_for(model, replace(options, prompts=name, chat=False))
     return TokenisedSet(prompts, as_tokens(model, prompts, (), options.window, options.bos).ids)
 
 

@@ -23,7 +23,7 @@ from interp.model import Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.tokens import one_token, tokenise, words_of
+from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.settings import MOST, refuse_number
 from interp.statistics.intervals import band
@@ -212,9 +212,7 @@ def patching_map(
                     Condition(f"{draw} {i} {j}", (_moved(site, layer, at, move),), (_LOG_P,), _reader(right, other))
                 )
     with reporting("patches", quiet) as progress:
-        found = read_conditions(
-            model, Run(pair.take([1]), [ids[1]]), conditions, progress=progress, seed=seed
-        )  # fmt: skip
+        found = read_conditions(model, Run(pair.take([1]), [ids[1]]), conditions, progress=progress, seed=seed)
     values = np.full((1 + n_null, *moves.shape[:2]), ends[1])
     for name, readout in found.items():
         values[tuple(map(int, name.split()))] = float(readout["odds"])
@@ -235,11 +233,7 @@ def _ids(model: Model, given: OnePrompt, what: str) -> np.ndarray:
     else:
         ids = read(f"the {what} prompt", Sequence[int], given)
         prompt = Prompt(token_ids=ids, scored=(max(len(ids) - 1, 0),))
-    info = model.info
-    return tokenise(
-        PromptSet(what, [prompt]), model.tokenizer, window=None, max_positions=info.max_positions,
-        vocab_size=info.vocab_size,
-    ).ids[0]  # fmt: skip
+    return as_tokens(model, PromptSet(what, [prompt]), (), 0).ids[0]
 
 
 def _listed(model: Model, ids: np.ndarray) -> str:

@@ -100,11 +100,11 @@ def memory_of(meta: MetaModel, passes: list[Passes], lens: int = 0) -> Memory:
 
 def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
     """What a capture keeps of one need."""
-    described = need.described
+    described, outcomes = need.described, text.prompts.outcome_ids
     sizes = {
         "head": info.n_heads, "kv_head": info.n_kv_heads, "d_head": info.d_head, "d_model": info.d_model,
-        "other_d_model": info.d_model,
-        "vocab": info.vocab_size, "outcome": _n_outcomes(text), "key": int(text.lengths.max()), "prompt": text.n,
+        "other_d_model": info.d_model, "outcome": 0 if outcomes is None else outcomes.shape[-1],
+        "vocab": info.vocab_size, "key": int(text.lengths.max()), "prompt": text.n,
         "expert": info.n_experts,
     }  # fmt: skip
     width = prod(sizes[axis] for axis in described.axes)
@@ -122,11 +122,6 @@ def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
     # A reduction that keeps a sample says of how many prompts by a field `n`.
     n_sampled = min(text.n, getattr(need.reduction, "n", text.n))
     return n_layers * 4 * width * text.n_rows(need.at) * n_sampled // text.n
-
-
-def _n_outcomes(text: TokenisedSet) -> int:
-    ids = text.prompts.outcome_ids
-    return 0 if ids is None else ids.shape[-1]
 
 
 def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
@@ -333,7 +328,7 @@ def plan(options: PlanOptions) -> Plan:
         >>> cost.n_tokens > 50
         True
     """
-    asked = choose_probes(options.probes, options.settings or {})
+    asked = choose_probes(options.probes, options.settings)
     try:
         meta = meta_model(options)
     except ModelError as error:

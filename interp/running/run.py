@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.edit import Edit
 from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.editing.edit_files import resolve_edits
@@ -21,7 +21,7 @@ from interp.findings import Findings
 from interp.hooks.window import AttentionWindow
 from interp.lens.files import name_of_lens, with_lens
 from interp.loading.identity import files_identity
-from interp.loading.load import DeviceMap, load_as_asked
+from interp.loading.load import load_as_asked
 from interp.loading.untrained import beside_untrained, untrained_twin
 from interp.model import Check, Model
 from interp.need import Need
@@ -30,7 +30,6 @@ from interp.probe import Probe, Readout
 from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for, read_apart
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import at_most
-from interp.reading.forward import capture
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, waiting_for_lock, written
 from interp.records.token_strip import TokenStrip
@@ -45,18 +44,17 @@ from interp.running.checkpoints import (
     read_drawn,
     step_of,
 )
-from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
-from interp.running.donors import with_donors
+from interp.running.choose_probes import choose_probes, readable_probes
+from interp.running.donors import placed_alike, with_donors
 from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
 from interp.system.environment import environment
-from interp.system.processes import here, together
-from interp.system.progress import announce, reporting
+from interp.system.processes import here, joined
+from interp.system.progress import Report, announce, reporting
 from interp.system.threads import blas_on_one_thread, one_thread
 
 
 @by_keyword(RunOptions)
-@together
 def run(options: RunOptions) -> RunRecord:
     """Measure a model with probes on prompts, and write a record and its page.
 
@@ -78,10 +76,17 @@ def run(options: RunOptions) -> RunRecord:
         >>> sorted(record.findings)
         ['orthogonality']
     """
+    return run_as_asked(options)
+
+
+@joined()
+def run_as_asked(options: RunOptions) -> RunRecord:
+    """The run of options that are made already: `run`."""
     ranks = here()
     out = None if options.out is None else Path(options.out)
-    asked = choose_probes(options.probes, options.settings or {})
+    choose_probes(options.probes, options.settings)  # what is wrong with them is told before anything is loaded
     edits = resolve_edits(options.edits)
+    options = replace(options, edits=edits)
     if out is not None and ranks.is_first:
         refuse_unwritable(out)
     clock = _Clock()
@@ -89,10 +94,10 @@ def run(options: RunOptions) -> RunRecord:
         f"loading and checking {getattr(options.model, 'name', options.model)}", options.quiet or not ranks.is_first
     )
     with clock("load"):
-        files = files_read(options, edits)  # before: weights replaced from now on are of other files
+        files = files_read(options)  # before: weights replaced from now on are of other files
         loaded = with_lens(load_as_asked(options), options.lens)
         edits = with_donors(edits, loaded.info)
-    spec, pools = specify(loaded, asked, edits, options)
+    spec, pools = specify(loaded, options)
     chosen = [probe for pool in pools for probe in pool.probes]
     _refuse_misuse(edits, chosen, loaded, spec.null)
     refuse_unknown_prompt(pools[0].prompts, options.show_tokens)
@@ -103,7 +108,13 @@ def run(options: RunOptions) -> RunRecord:
         ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
     turn = nullcontext()
     if out is not None and ranks.is_alone:
-        is_same = partial(_is_of, model=loaded, pools=pools, n_shown=len(options.show_tokens))
+
+        def is_same(record: RunRecord) -> bool:
+            """One with prompts shown token by token is made again."""
+            of = (record.model.get("fingerprint"), record.model.get("lens"))
+            is_of_model = of == (loaded.fingerprint, loaded.info.lens)
+            return is_of_model and is_of_prompts(record, pools) and not options.show_tokens
+
         turn = waiting_for_lock(out, spec.hash, f"measuring the same of {loaded.name}", is_same)
     with at_most(options.batch_size), turn as theirs:
         if theirs is not None:
@@ -127,7 +138,7 @@ def run(options: RunOptions) -> RunRecord:
             own_step, fingerprint = step_of(loaded), loaded.fingerprint
             end = loaded if any(part.exchange_needs for part in session.followed) else None
             del loaded  # one model in memory at a time, unless the end is exchanged with
-            alike = replace(options, model="", dtype=info.dtype, **_placed(info, options.device_map))
+            alike = replace(options, model="", dtype=info.dtype, **placed_alike(info, options.device_map))
             courses, course = session.follow(followed, own_step, fingerprint, alike, end)
             described |= course
             findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
@@ -153,16 +164,11 @@ def run(options: RunOptions) -> RunRecord:
     return ranks.of_first(record)
 
 
-def _is_of(record: RunRecord, model: Model, pools: Sequence[PromptPool], n_shown: int) -> bool:
-    """Whether a record is of these weights, lens and prompts; one with prompts shown token by token is made again."""
-    is_same = (record.model.get("fingerprint"), record.model.get("lens")) == (model.fingerprint, model.info.lens)
-    return is_same and is_of_prompts(record, pools) and not n_shown
-
-
-def files_read(options: RunOptions, edits: Sequence[Edit]) -> dict[str, str]:
+def files_read(options: RunOptions) -> dict[str, str]:
     """The files that the models of a run lie in; nothing for a model in memory."""
     if isinstance(options.model, Model):
         return {}
+    edits = resolve_edits(options.edits)
     donors = [edit.donor for edit in edits if isinstance(edit, PatternsOf) and isinstance(edit.donor, str)]
     return files_identity(options, donors)
 
@@ -173,10 +179,9 @@ def is_of_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
     return [prompts.get("hash") for prompts in read] == [pool.prompts.content_hash for pool in pools]
 
 
-def specify(
-    model: Model, asked: Sequence[ChosenProbe], edits: Sequence[Edit], options: RunOptions
-) -> tuple[RunSpec, tuple[PromptPool, ...]]:
+def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPool, ...]]:
     """What a run of a model is, and its prompts as the model reads them; a model without its weights will do."""
+    asked = choose_probes(options.probes, options.settings)
     is_course = has_checkpoints(model, options.checkpoints)
     probes = readable_probes(model, [c for c in asked if c.is_named or is_course or not c.probe.follows_checkpoints])
     pools = pools_for(model, probes, options, [c.probe.name for c in asked if not c.is_named])
@@ -189,7 +194,7 @@ def specify(
         "settings": {p.name: p.parameters() for p in probes},
         "prompts": name_of(options.prompts, pools),
         "per_quintile": options.per_quintile if pools[0].prompts.is_text else None,
-        "edits": tuple(edit.to_json() for edit in edits),
+        "edits": tuple(edit.to_json() for edit in resolve_edits(options.edits)),
         "lens": name_of_lens(options.lens),
         "checkpoints": tuple(c.name for c in checkpoints_of(model, probes, options.checkpoints)),
     }
@@ -219,14 +224,18 @@ class _Session:
         found: dict[str, Findings] = {}
         drawn = []
         for i, pool in enumerate(pools):
+            whole = Run(pool.prompts, pool.tokens.ids)
             part = suffix if i == 0 else f"{suffix} {pool.prompts.name}"
             at_once = [probe for probe in pool.probes if not probe.follows_checkpoints]
-            apart = read_apart(at_once, pool.prompts, self.spec.per_quintile, is_edited=bool(self.edits))
-            base = self._capture(model, pool, [probe for probe in at_once if probe not in apart], part)
+            apart = read_apart(at_once, pool.prompts, self.spec)
+            needs = [need for probe in at_once if probe not in apart for need in probe.needs]
+            what = f"reading {model.name}, prompts {pool.prompts.name}"
+            with self.clock(f"capture{part}"), reporting(what, self.quiet) as progress:
+                base = self._read(model, whole, needs, self.edits, self.checks, progress, f"capture{part}")
             base, described = draw(base, self.spec.per_quintile, self.spec.seed)
             drawn.append(described)
             of_a_course = [probe for probe in pool.probes if probe.follows_checkpoints]
-            whole, of_drawn = Run(pool.prompts, pool.tokens.ids), base
+            of_drawn = base
             if of_a_course:
                 with self.clock("capture of the end"):
                     self.followed.append(
@@ -235,7 +244,7 @@ class _Session:
             if apart:
                 with self.clock(f"capture of the drawn{part}"):
                     _, of_drawn = read_drawn(model, whole, base, apart, self._read)
-            under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in at_once}
+            under = {probe.name: self._conditions(model, whole, probe, base, suffix) for probe in at_once}
             with reporting("analyses", self.quiet or not here().is_first) as progress:
                 for n_done, probe in enumerate(at_once if here().is_first else ()):
                     progress(n_done, len(at_once))
@@ -270,37 +279,22 @@ class _Session:
     def listeners(self) -> list[AttentionWindow]:
         return [] if self.spec.attention_window is None else [AttentionWindow(self.spec.attention_window)]
 
-    def _capture(self, model: Model, pool: PromptPool, probes: Sequence[Probe], suffix: str) -> Capture:
-        needs = [need for probe in probes for need in probe.needs]
-        ids, seed = pool.tokens.ids, self.spec.seed
-        what = f"reading {model.name}, prompts {pool.prompts.name}"
-        with self.clock(f"capture{suffix}"), reporting(what, self.quiet) as progress:
-            base = capture_edited(
-                model, pool.prompts, ids, needs, self.edits, listeners=self.listeners, checks=self.checks,
-                progress=progress, seed=seed, unfinished=self.unfinished, name=f"capture{suffix}",
-            )  # fmt: skip
-        return self._windowed(base)
-
-    def _windowed(self, base: Capture) -> Capture:
-        if self.spec.attention_window is None:
-            return base
-        return replace(base, model=replace(base.model, window=self.spec.attention_window))
-
-    def _read(self, model: Model, run: Run, needs: Sequence[Need]) -> Capture:
-        return self._windowed(
-            capture(
-                model, run.prompts, run.ids, needs, listeners=self.listeners, seed=self.spec.seed,
-                unfinished=self.unfinished, name=f"capture of {model.name} on {run.prompts.name}",
-            )
+    def _read(
+        self, model: Model, run: Run, needs: Sequence[Need], edits: Sequence[Edit] = (),
+        checks: list[Check] | None = None, progress: Report | None = None, name: str = "",
+    ) -> Capture:  # fmt: skip
+        found = capture_edited(
+            model, run.prompts, run.ids, needs, edits, listeners=self.listeners, checks=checks, progress=progress,
+            seed=self.spec.seed, unfinished=self.unfinished,
+            name=name or f"capture of {model.name} on {run.prompts.name}",
         )  # fmt: skip
+        window = self.spec.attention_window
+        return found if window is None else replace(found, model=replace(found.model, window=window))
 
     def _with_patterns(self, model: Model, donor: Model, run: Run, needs: Sequence[Need]) -> Capture:
         """A model that attends as the donor does, proved on the first donor."""
         checks = None if any(check.name == "edit donor" for check in self.checks) else self.checks
-        return capture_edited(
-            model, run.prompts, run.ids, needs, [PatternsOf(donor=donor)], listeners=self.listeners, checks=checks,
-            seed=self.spec.seed,
-        )  # fmt: skip
+        return self._read(model, run, needs, [PatternsOf(donor=donor)], checks)
 
     def follow(
         self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, alike: RunOptions,
@@ -333,45 +327,32 @@ class _Session:
                 found[probe.name] = self._analysed(probe, part.final, part.under[probe.name], "")
         return found, {"checkpoints": known}
 
-    def _conditions(
-        self, model: Model, pool: PromptPool, probe: Probe, base: Capture, suffix: str
-    ) -> Mapping[str, Readout]:
-        """What the probe's conditions read; edits that it asks for are proved first."""
+    def _conditions(self, model: Model, whole: Run, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:
+        """What the probe's conditions read; edits that it asks for are proved first.
+
+        Ablations that it wants estimated are read off gradients before.
+        """
         if not probe.edits_model:
             return {}
 
         def resolve(name: str, n_pool: int | None) -> Run:
             spec = self.spec
-            prompts = prompts_for(model, name, n_pool or spec.n_pool, spec.seed, spec.text_column)
+            prompts = prompts_for(model, replace(spec, prompts=name, n_pool=n_pool or spec.n_pool, chat=False))
             return Run(prompts, as_tokens(model, prompts, (), spec.window, spec.bos).ids)
 
         heard = reporting(f"conditions of {probe.name}", self.quiet)
         with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread():
             read = partial(
-                read_conditions, model, Run(pool.prompts, pool.tokens.ids), resolve=resolve, listeners=self.listeners,
-                checks=self.checks, progress=progress, seed=self.spec.seed,
+                read_conditions, model, whole, resolve=resolve, listeners=self.listeners, checks=self.checks,
+                progress=progress, seed=self.spec.seed, unfinished=self.unfinished,
             )  # fmt: skip
-            name = f"conditions of {probe.name}{suffix}"
-            found = self._screened(model, pool, probe, base) | read(
-                probe.conditions(base), unfinished=self.unfinished, name=name
-            )
+            name, screen = f"conditions of {probe.name}{suffix}", probe.screening(base)
+            found = {} if screen is None else read_screen(model, whole, screen, listeners=self.listeners)
+            found = found | read(probe.conditions(base), name=name)
             while further := [c for c in probe.further_conditions(base, found) if c.name not in found]:
                 name = f"further {name}"
-                found |= read(further, unfinished=self.unfinished, name=name)
+                found |= read(further, name=name)
             return found
-
-    def _screened(self, model: Model, pool: PromptPool, probe: Probe, base: Capture) -> dict[str, Readout]:
-        """What gradients say of the ablations that the probe wants estimated."""
-        screen = probe.screening(base)
-        run = Run(pool.prompts, pool.tokens.ids)
-        return {} if screen is None else read_screen(model, run, screen, listeners=self.listeners)
-
-
-def _placed(info: ModelInfo, device_map: DeviceMap) -> dict[str, Any]:
-    """How checkpoints are put where the model was."""
-    if device_map is not None or "," in info.device or "offloaded" in info.device:
-        return {"device": None, "device_map": device_map or "auto"}
-    return {"device": info.device}
 
 
 def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Model, null: str | None) -> None:

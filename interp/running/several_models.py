@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from interp.editing.edit_files import resolve_edits
 from interp.errors import InterpError, PromptError, UsageError
 from interp.options import OPTIONS, RunOptions
-from interp.prompting.pools import PromptPool, parts
+from interp.prompting.pools import parts
 from interp.records.record import RunRecord, finished_record
-from interp.running.choose_probes import ChosenProbe, choose_probes
+from interp.running.choose_probes import choose_probes
 from interp.running.compare import compare
 from interp.running.meta_model import meta_model
-from interp.running.run import files_read, is_of_prompts, run, specify
-from interp.running.spec import RunSpec
+from interp.running.run import files_read, is_of_prompts, run_as_asked, specify
 from interp.system.calls import refuse_unknown_keywords
 from interp.system.processes import n_started
 from interp.system.progress import stage
@@ -92,16 +90,15 @@ def run_many(
     """
     alike = replace(_options(options or {}), out=out, quiet=quiet)
     _refuse_misuse(models, revisions, prompts, alike)
-    chosen = choose_probes(alike.probes, alike.settings or {})
     outcomes = []
-    runs = [on for asked in _runs(models, revisions, alike, chosen) for on in _on_sets(asked, prompts)]
-    _refuse_empty_parts(runs, chosen)
+    runs = [on for asked in _runs(models, revisions, alike) for on in _on_sets(asked, prompts)]
+    _refuse_empty_parts(runs)
     has_sets = len({_set_of(asked) for asked in runs}) > 1
     for i, asked in enumerate(runs):
         name = f"{_model_of(asked)} on {_set_of(asked)}" if has_sets else _model_of(asked)
         where = f"run {i + 1} of {len(runs)}" + (f" on {_set_of(asked)}" if has_sets else "")
         with stage(where) if len(runs) > 1 else nullcontext():
-            outcomes.append(_outcome(name, asked, chosen, Path(out)))
+            outcomes.append(_outcome(name, asked))
         _free()
         if heard is not None:
             heard(outcomes[-1])
@@ -122,9 +119,8 @@ def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
     return RunOptions(**options)
 
 
-def _runs(
-    models: Sequence[str], revisions: Sequence[str], alike: RunOptions, chosen: Sequence[ChosenProbe]
-) -> Iterator[RunOptions]:
+def _runs(models: Sequence[str], revisions: Sequence[str], alike: RunOptions) -> Iterator[RunOptions]:
+    chosen = choose_probes(alike.probes, alike.settings)
     for model in dict.fromkeys(models):
         if revisions and all(each.probe.follows_checkpoints for each in chosen):
             yield replace(alike, model=model, checkpoints=tuple(revisions))
@@ -141,12 +137,12 @@ def _on_sets(asked: RunOptions, prompts: Sequence[str]) -> Iterator[RunOptions]:
             yield replace(asked, prompts=each, splits=part)
 
 
-def _refuse_empty_parts(runs: Sequence[RunOptions], chosen: Sequence[ChosenProbe]) -> None:
+def _refuse_empty_parts(runs: Sequence[RunOptions]) -> None:
     """Raise `PromptError`, before anything is measured, where there are fewer prompts than parts."""
     for asked in runs:
         if asked.splits is not None and asked.splits.startswith("1/"):
             try:
-                _specified(asked, chosen)
+                specify(meta_model(asked).model, asked)
             except PromptError:
                 raise
             except InterpError:  # it is told where it is this model's turn
@@ -163,33 +159,28 @@ def _set_of(asked: RunOptions) -> str:
     return ", ".join([*named, *([f"part {asked.splits}"] if asked.splits else [])])
 
 
-def _outcome(name: str, asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunOutcome:
+def _outcome(name: str, asked: RunOptions) -> RunOutcome:
     """One model, found or measured; of what goes wrong only words are kept, so that the model can be freed."""
     try:
-        found = _found(asked, chosen, out)
+        found = _found(asked)
         if found is not None and found.path is not None and not (found.path / "report.html").is_file():
             found.show()  # it was stopped between its record and its page
-        return RunOutcome(name, found or run(**vars(asked)), is_new=found is None)
+        return RunOutcome(name, found or run_as_asked(asked), is_new=found is None)
     except InterpError as error:
         return RunOutcome(name, None, False, str(error))
     except Exception:  # of any kind: it is told in full, and the other models go on
         return RunOutcome(name, None, False, traceback.format_exc())
 
 
-def _specified(asked: RunOptions, chosen: Sequence[ChosenProbe]) -> tuple[RunSpec, tuple[PromptPool, ...]]:
-    """What this run is, with its prompts."""
-    return specify(meta_model(asked).model, chosen, resolve_edits(asked.edits), asked)
-
-
-def _found(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunRecord | None:
+def _found(asked: RunOptions) -> RunRecord | None:
     """The finished record of just this run: of the same files of models, on unchanged prompts."""
-    spec, pools = _specified(asked, chosen)
-    files = files_read(asked, resolve_edits(asked.edits))
+    spec, pools = specify(meta_model(asked).model, asked)
+    files = files_read(asked)
 
     def is_same(record: RunRecord) -> bool:
         return record.model.get("files", {}) == files and is_of_prompts(record, pools)
 
-    return finished_record(spec.hash, out, is_same)
+    return finished_record(spec.hash, Path(str(asked.out)), is_same)
 
 
 def _comparison(outcomes: Sequence[RunOutcome], runs: Sequence[RunOptions], out: Path, quiet: bool) -> RunRecord | None:

@@ -7,6 +7,7 @@ attention is checked as a stack of blocks instead.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Literal
 
@@ -43,7 +44,10 @@ def check_model(model: Model) -> tuple[Check, ...]:
             model,
             f"the self-check {failed.name!r} failed: {failed.meaning}; {failed.detail or 'error'} "
             f"{failed.value:.3g}, at most {failed.bound:.3g} allowed",
-            _FIXES.get(failed.name, _FIX).format(dtype=model.info.dtype),
+            f"Load it in float32 (it was read in {model.info.dtype}), or copy its weights again: their files may be "
+            "damaged."
+            if failed.name == "finite"
+            else _FIX,
         )
     return checks
 
@@ -52,34 +56,26 @@ def run_checks(model: Model) -> Iterator[Check]:
     """The checks one after the other, passed or not; after one that the others rest on, where it fails, no more."""
     with torch.inference_mode(), claimed(model):
         seen = Observations(model)
-        _refuse_broken(seen)
+        with _refusing(
+            model, f"it cannot read {seen.short} tokens", "Check its configuration, or copy config.json again."
+        ):
+            _ = seen.plain  # before anything of ours has touched it
         for name, meaning, run, _ in _applying(model):
-            value, bound, detail = _outcome(name, run, seen)
+            with _refusing(model, f"the self-check {name!r} cannot be carried out", _FIX):
+                value, bound, detail = run(seen)
             passed = bool(value <= bound)
             yield Check(name, meaning, passed, value, bound, detail=detail)
             if name in _GROUND and not passed:
                 return
 
 
-def _refuse_broken(seen: Observations) -> None:
-    """`ModelError` where the plain model fails before anything of ours has touched it."""
+@contextmanager
+def _refusing(model: Model, failure: str, fix: str) -> Iterator[None]:
+    """`ModelError` where the block cannot be carried out on what the owner made of the model."""
     try:
-        _ = seen.plain
+        yield
     except _FAILURES as error:
-        raise _refusal(
-            seen.model,
-            f"it cannot read {seen.short} tokens: {type(error).__name__}: {error}",
-            "Check its configuration, or copy config.json again.",
-        ) from error
-
-
-def _outcome(name: str, run: Callable[[Observations], CheckResult], seen: Observations) -> CheckResult:
-    """What a check gives; `ModelError` where it cannot be carried out on what the owner made of the model."""
-    try:
-        return run(seen)
-    except _FAILURES as error:
-        failure = f"the self-check {name!r} cannot be carried out ({type(error).__name__}: {error})"
-        raise _refusal(seen.model, failure, _FIX) from error
+        raise _refusal(model, f"{failure}: {type(error).__name__}: {error}", fix) from error
 
 
 def _refusal(model: Model, failure: str, fix: str) -> ModelError:
@@ -134,10 +130,7 @@ _FIX = (
     "say so too; else please report the model and the check. To look at it all the same: "
     "`interp.load(..., check=False)`."
 )
-_FIXES = {
-    "finite": "Load it in float32 (it was read in {dtype}), or copy its weights again: their files may be damaged.",
-}
-"""What to do about a check that failed: `_FIX` unless another remedy is known."""
+"""What to do about a check that failed, unless another remedy is known."""
 
 _GROUND = frozenset({"heard", "blocks"})
 """Checks that the others rest on: where a layer is not heard once, there is nothing to compare."""

@@ -9,18 +9,16 @@ processors: what is exchanged is small beside the passes, and lies in main memor
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from interp.errors import InterpError, UsageError
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 TIMEOUT = "INTERP_RANK_TIMEOUT"
 """Environment variable: the seconds one process waits for the others before the run ends; an hour if it is not set.
@@ -115,22 +113,15 @@ def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK") or 0) if n_started() > 1 else 0
 
 
-def together(run: Callable[P, T]) -> Callable[P, T]:
-    """Let every process that a launcher has started take part in `run`, which all of them call alike."""
-
-    @wraps(run)
-    def joining(*args: P.args, **keywords: P.kwargs) -> T:
-        if n_started() == 1 or not here().is_alone:
-            return run(*args, **keywords)
-        with joined():
-            return run(*args, **keywords)
-
-    return joining
-
-
 @contextmanager
 def joined() -> Iterator[Ranks]:
-    """The ranks that a launcher has started, talking to one another until the block is left."""
+    """The ranks that a launcher has started, talking to one another until the block, which all enter, is left.
+
+    Without a launcher, and inside another such block, everything stays as it is.
+    """
+    if n_started() == 1 or not here().is_alone:
+        yield here()
+        return
     import torch.distributed as dist
 
     waits = timedelta(seconds=float(os.environ.get(TIMEOUT) or 3600))

@@ -183,6 +183,7 @@ class GradientLaws(Study):
         import torch
 
         from interp.hooks.layer_gradients import ScoredSequence
+        from interp.options import RunOptions
         from interp.prompting.pools import prompts_for
         from interp.prompting.tokens import as_tokens
 
@@ -191,7 +192,7 @@ class GradientLaws(Study):
             scored = torch.from_numpy(drawn.scored)
             tokens, targets = torch.from_numpy(drawn.tokens), torch.from_numpy(drawn.targets)
             return [ScoredSequence(t, scored, y) for t, y in zip(tokens, targets, strict=True)], "sequence"
-        pool = prompts_for(model, self.prompts, self.n_prompts, self.seed, "text")
+        pool = prompts_for(model, RunOptions(prompts=self.prompts, n_pool=self.n_prompts, seed=self.seed))
         ids = [x for x in as_tokens(model, pool, (), None).ids if len(x) > 1][: self.n_prompts]
         if len(ids) < 2:
             raise UsageError(

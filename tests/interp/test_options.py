@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
-from interp.editing.edit_files import resolve_edits
 from interp.edits import BypassLayer
 from interp.errors import PromptError, UsageError
 from interp.options import OPTIONS, RunOptions
@@ -83,8 +82,7 @@ EVERYTHING = {key: value for name in RECORDED for key, value in another(name).it
 
 def specified(options: RunOptions) -> RunSpec:
     """The specification of a run, as the run itself finds it; no weights are read."""
-    chosen = choose_probes(options.probes, options.settings or {})
-    return specify(meta_model(options).model, chosen, resolve_edits(options.edits), options)[0]
+    return specify(meta_model(options).model, options)[0]
 
 
 class Called(Exception):
@@ -96,12 +94,11 @@ def calls(monkeypatch) -> list[RunOptions]:
     """The options of each call of `interp.run`; nothing is measured."""
     heard: list[RunOptions] = []
 
-    def run(*args: Any, **keywords: Any) -> None:
-        heard.append(RunOptions(*args, **keywords))
+    def run(options: RunOptions) -> None:
+        heard.append(options)
         raise Called
 
-    monkeypatch.setattr(interp, "run", run)
-    monkeypatch.setattr("interp.running.run.run", run)
+    monkeypatch.setattr("interp.running.run.run_as_asked", run)
     return heard
 
 

@@ -19,6 +19,7 @@ from interp.findings import Findings, Scalar
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps, shipped_tunnels
 from interp.need import Need
+from interp.options import RunOptions
 from interp.probe import Probe, Readout
 from interp.prompting.pools import prompts_for
 from interp.reading.forward import capture
@@ -168,7 +169,7 @@ def eager_attention(step):
     folder = home if step == 1200 else kept_steps(home)[step]
     with quiet_libraries():
         module = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-    prompts = prompts_for(interp.load(TUNNEL, check=False), None, 30, 0, "text")
+    prompts = prompts_for(interp.load(TUNNEL, check=False), RunOptions(n_pool=30))
     ids = torch.tensor([p.token_ids for p in prompts])
     with torch.no_grad():
         out = module(ids, output_attentions=True)
@@ -214,21 +215,19 @@ def test_other_probes_run_beside_it_and_everything_leaves_it_out_where_there_is_
     arrays = found.arrays
     assert arrays["0.first"] and not arrays["16.first"] and arrays["1200.n"] == 20 * 12
     alone = interp.load(f"{TUNNEL}@128", check=False)
-    prompts = prompts_for(alone, None, 20, 0, "text")
+    prompts = prompts_for(alone, RunOptions(n_pool=20))
     assert arrays["128.norm"] == pytest.approx(np.linalg.norm(collect(alone, prompts, ["v"])[Need("v")]), rel=1e-5)
 
 
 def test_everything_on_a_model_without_checkpoints_is_everything_else(monkeypatch):
     from interp.options import RunOptions
-    from interp.running.choose_probes import choose_probes
     from interp.running.run import specify
 
     names = {}
     for name in ("tunnel:bijection-llama", TUNNEL):
         model = interp.load(name, check=False)
-        asked = [c for c in choose_probes(["everything"], {}) if c.probe.name in ("dynamics", "manifold")]
-        spec, _ = specify(model, asked, (), RunOptions(name, n_pool=10))
-        names[name] = sorted(spec.probes)
+        spec, _ = specify(model, RunOptions(name, probes=["everything"], n_pool=10))
+        names[name] = sorted({"dynamics", "manifold"} & {*spec.probes})
     assert names == {"tunnel:bijection-llama": ["manifold"], TUNNEL: ["dynamics", "manifold"]}
 
 

@@ -108,12 +108,11 @@ def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tin
 
 def test_of_a_group_probes_that_need_a_posterior_are_left_out_where_prompts_have_none(tiny_text_model):
     asked = {"model": tiny_text_model, "probes": ["orthogonality", "all"], "prompts": "prose", "window": 12}
-    probes = choose_probes(asked["probes"], {})
-    spec, (pool,) = specify(tiny_text_model, probes, [], RunOptions(**asked))
+    spec, (pool,) = specify(tiny_text_model, RunOptions(**asked))
     assert "sula" not in spec.probes and {"manifold", "orthogonality"} < set(spec.probes)
     assert "sula left out" in pool.describe(None)["notes"][-1]
     with pytest.raises(PromptError, match="sula on the prompts 'prose'"):
-        specify(tiny_text_model, choose_probes(["manifold", "sula"], {}), [], RunOptions(**asked))
+        specify(tiny_text_model, RunOptions(**asked | {"probes": ["manifold", "sula"]}))
 
 
 def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):

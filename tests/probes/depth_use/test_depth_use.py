@@ -14,6 +14,7 @@ from interp.editing.conditions import Run, read_conditions
 from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.need import Need
+from interp.options import RunOptions
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.pools import prompts_for
 from interp.prompting.tunnel_sequences import copied_name, copied_prompts, sampled_prompts
@@ -78,7 +79,7 @@ def test_copied_prompts_are_the_sequences_of_the_same_seed():
 
 def test_a_tunnel_finds_its_copied_prompts_by_name():
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
-    assert prompts_for(model, "copied:2x3", 4, 0, "text").prompts[0].scored == (12,)
+    assert prompts_for(model, RunOptions(prompts="copied:2x3", n_pool=4)).prompts[0].scored == (12,)
 
 
 def test_conformance():
