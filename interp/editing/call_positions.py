@@ -38,21 +38,18 @@ class CallPositions:
         """Positions of the cache and of this call, `[batch, cached and pos]`."""
         return torch.cat([self.cached.to(self.number), self.number], dim=1)
 
-    def mask(self, edit: Edit) -> torch.Tensor:
-        """Where an edit at some positions acts on the tokens of this call, `[batch, pos]`."""
-        return self._mask(edit, self.number)
+    def mask(self, edit: Edit, n_keys: int | None = None) -> torch.Tensor:
+        """Where an edit at some positions acts on the tokens of this call, `[batch, pos]`.
 
-    def mask_of_keys(self, edit: Edit, n_keys: int) -> torch.Tensor:
-        """Where it acts on the keys and values that attention receives, `[batch, key_pos]`: cached ones are unedited.
-
-        A sliding window holds the last ones; a cache of a fixed size has room behind them.
+        With `n_keys` on as many keys and values as attention receives, `[batch, key_pos]`: cached ones are unedited. A
+        sliding window holds the last ones; a cache of a fixed size has room behind them.
         """
-        held = self.so_far[:, -n_keys:]
-        return self._mask(edit, pad(held, (0, n_keys - held.shape[1]), value=_PADDING))
-
-    def _mask(self, edit: Edit, number: torch.Tensor) -> torch.Tensor:
         assert isinstance(edit.at, tuple)
         self._refuse_absent(edit, min(edit.at), max(edit.at))
+        number = self.number
+        if n_keys is not None:
+            held = self.so_far[:, -n_keys:]
+            number = pad(held, (0, n_keys - held.shape[1]), value=_PADDING)
         return torch.isin(number, torch.tensor(edit.at, device=number.device))
 
     def _refuse_absent(self, edit: Edit, first: int, last: int) -> None:

@@ -5,9 +5,8 @@ is the variance of the change over the variance of the tensor, about their means
 orthogonal subspace is removed, the share of variance that is gone. Sums run in float64.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 import torch
@@ -18,26 +17,9 @@ from interp.reading.batches import Batch
 from interp.system.float64 import double
 from interp.system.processes import Ranks
 
-
-@dataclass
-class _Sums:
-    """Over the edited rows: how many, and the sums and squares of the tensor and of its change."""
-
-    squares: np.ndarray  # [2, variant, prompt]
-    count: int = 0
-    total: Any = 0.0  # [2, variant, feature]
-
-    def take_in(self, other: "_Sums") -> None:
-        self.squares = self.squares + other.squares
-        self.count += other.count
-        self.total = self.total + other.total
-
-    def variance_share(self, variant: int) -> float:
-        if not self.count:
-            return 0.0
-        mean_squares = np.square(self.total[:, variant]).sum(axis=1) / self.count
-        spread = np.maximum(0.0, self.squares[:, variant].sum(axis=1) - mean_squares)  # of tensor, of change
-        return float(_ratio(spread[1:], spread[:1])[0])
+_Sums = tuple[int, np.ndarray, np.ndarray | float]
+"""Over the edited rows, of the tensor and of its change: how many rows, squares `[2, variant, prompt]`, and the sums
+`[2, variant, feature]`."""
 
 
 class ChangeSizes:
@@ -45,7 +27,7 @@ class ChangeSizes:
 
     def __init__(self, steps: Sequence[EditStep], n_variants: int, n_prompts: int) -> None:
         self._nothing = np.zeros((2, n_variants, n_prompts))
-        self._sums = {(step.index, step.layer): _Sums(self._nothing) for step in steps}
+        self._sums: dict[tuple[int, int], _Sums] = {(s.index, s.layer): (0, self._nothing, 0.0) for s in steps}
         self._passing: dict[tuple[int, int], _Sums] = {}
         self._prompts: np.ndarray = np.empty(0, dtype=np.int64)
 
@@ -59,33 +41,45 @@ class ChangeSizes:
         mask = seen.rows.mask.to(before.device)
         both = torch.stack([before, double(seen.after) - before])
         picked = torch.where(mask[:, :, None], both, 0.0)  # [2, variant, prompt, pos, feature]
-        sums = _Sums(self._nothing.copy(), int(mask.sum()), picked.sum(dim=(2, 3)).cpu().numpy())
-        sums.squares[:, :, self._prompts] = picked.square().sum(dim=(3, 4)).cpu().numpy()
-        self._passing[seen.step.index, seen.step.layer] = sums
+        squares = self._nothing.copy()
+        squares[:, :, self._prompts] = picked.square().sum(dim=(3, 4)).cpu().numpy()
+        key = seen.step.index, seen.step.layer
+        self._passing[key] = int(mask.sum()), squares, picked.sum(dim=(2, 3)).cpu().numpy()
 
     def end(self) -> None:
         """Keep what the announced pass has given."""
-        for key, sums in self._passing.items():
-            self._sums[key].take_in(sums)
+        self._sums = _added(self._sums, self._passing)
 
     def join(self, ranks: Ranks) -> None:
         """Take in what the other ranks have seen."""
-        first, *others = ranks.union(self._sums)
-        for theirs in others:
-            for key, sums in theirs.items():
-                first[key].take_in(sums)
-        self._sums = first
+        self._sums = reduce(_added, ranks.union(self._sums))
 
     def of(self, variant: int) -> dict[str, np.ndarray]:
         """`rows` `[step, prompt]`, `variance_share`, `layer` and `edit` `[step]`; 0/0 is 0: nothing was there."""
-        squares = np.stack([s.squares[:, variant] for s in self._sums.values()], axis=1)
+        squares = np.stack([squares[:, variant] for _, squares, _ in self._sums.values()], axis=1)
         keys = np.array(list(self._sums))
         return {
             "rows": np.sqrt(_ratio(squares[1], squares[0])),
-            "variance_share": np.array([s.variance_share(variant) for s in self._sums.values()]),
+            "variance_share": np.array([_variance_share(variant, *sums) for sums in self._sums.values()]),
             "edit": keys[:, 0],
             "layer": keys[:, 1],
         }
+
+
+def _added(mine: dict[tuple[int, int], _Sums], theirs: Mapping[tuple[int, int], _Sums]) -> dict[tuple[int, int], _Sums]:
+    found = dict(mine)
+    for key, (n, squares, total) in theirs.items():
+        n_before, squares_before, total_before = mine[key]
+        found[key] = n_before + n, squares_before + squares, total_before + total
+    return found
+
+
+def _variance_share(variant: int, n: int, squares: np.ndarray, total: np.ndarray | float) -> float:
+    if isinstance(total, float):  # no pass had edited rows
+        return 0.0
+    mean_squares = np.square(total[:, variant]).sum(axis=1) / max(n, 1)
+    spread = np.maximum(0.0, squares[:, variant].sum(axis=1) - mean_squares)  # of tensor, of change
+    return float(_ratio(spread[1:], spread[:1])[0])
 
 
 def _ratio(a: Float[np.ndarray, "*shape"], b: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

@@ -286,7 +286,7 @@ class _SharedPasses:
         share = Share(self.model, self._batches(self.tokens_per_pass), here())
         reading = collecting(self.model, [collector], heard, self.kept_depth)
         with torch.inference_mode(), self.residuals.keeping(), reading:
-            share.run([collector], [tensors for tensors, _ in kept])
+            share.run([collector], [tensors.begin for tensors, _ in kept])
             collector.join(here())
             for tensors, layers in kept:
                 tensors.join(here(), layers, share.prompts)
@@ -396,7 +396,7 @@ class _SharedPasses:
         editor.observers = [each.see for each in sizes]
         share = Share(model, self._batches(max(1, self._tokens(alike) // n), alike.tails), ranks)
         before = None if alike.tails is None else self.prefixes
-        others = [self.residuals.kept, editor, *sizes, *(() if before is None else (before.kept,))]
+        told = [self.residuals.kept, editor, *sizes, *(() if before is None else (before.kept,))]
 
         with (
             torch.inference_mode(),
@@ -405,7 +405,7 @@ class _SharedPasses:
             nullcontext() if before is None else before.before_tails(),
             collecting(model, collectors, depth=depth),
         ):
-            share.run(collectors, others)
+            share.run(collectors, [each.begin for each in told], [each.end for each in sizes])
         for part in (*collectors, *sizes):
             part.join(ranks)
         for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):

@@ -4,8 +4,8 @@ The donor runs right before the model does, on the same input, under the same li
 queries and keys are wanted. Both have to be of one shape and to mean the same by tokens and positions: `refuse_unlike`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -43,8 +43,7 @@ class DonorPatterns(Listener):
             )
         return self._kept.pop((site, layer))
 
-    @contextmanager
-    def following(self, model: Model, listeners: Sequence[Listener], ours: Ours) -> Iterator[None]:
+    def following(self, model: Model, listeners: Sequence[Listener], ours: Ours) -> AbstractContextManager[object]:
         """Let the donor run on whatever `model` is given inside the block by threads that are `ours`."""
 
         def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -64,9 +63,7 @@ class DonorPatterns(Listener):
                 except EnoughRead:
                     return
 
-        with ExitStack() as stack:
-            stack.callback(model.module.register_forward_pre_hook(heard_by(ours, run), with_kwargs=True).remove)
-            yield
+        return model.module.register_forward_pre_hook(heard_by(ours, run), with_kwargs=True)
 
 
 def refuse_unlike(edit: PatternsOf, model: Model) -> None:

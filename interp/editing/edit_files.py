@@ -98,6 +98,8 @@ def _read(what: str, field: str, value: Any, hint: Any, folder: Path) -> Any:
 
 
 def _named_array(what: str, reference: Mapping[str, Any], folder: Path) -> np.ndarray:
+    from safetensors.numpy import load_file
+
     for key in reference:
         if key not in ("array", "row"):
             raise UnknownName("key of an array", key, ["array", "row"])
@@ -110,21 +112,14 @@ def _named_array(what: str, reference: Mapping[str, Any], folder: Path) -> np.nd
     if path.is_dir():
         probe, _, key = key.partition(".")
         path = path / f"arrays.{probe}.safetensors"
-    array = _array_of(what, path, key)
-    row = reference.get("row")
+    with readable(f"{what} from {path}", "Give the folder of a run whose probe keeps arrays, or a .safetensors file."):
+        arrays = load_file(path)
+    if key not in arrays:
+        raise UnknownName(f"array of {path.name}", key, arrays)
+    array, row = arrays[key], reference.get("row")
     if row is None:
         return array
     if not isinstance(row, int) or array.ndim == 0 or not -len(array) <= row < len(array):
         found = f"row {row!r} of an array of shape {array.shape}"
         raise UsageError(asked=what, found=found, fix="Name a row that it has, counted from 0 or from the end.")
     return np.asarray(array[row])
-
-
-def _array_of(what: str, path: Path, name: str) -> np.ndarray:
-    from safetensors.numpy import load_file
-
-    with readable(f"{what} from {path}", "Give the folder of a run whose probe keeps arrays, or a .safetensors file."):
-        arrays = load_file(path)
-    if name not in arrays:
-        raise UnknownName(f"array of {path.name}", name, arrays)
-    return arrays[name]

@@ -55,8 +55,7 @@ def rows_without_prompts(edit: Edit, x: torch.Tensor, call: CallPositions | None
     if not isinstance(edit.at, tuple):
         mask = torch.ones(x.shape[1:3], dtype=torch.bool, device=x.device)
     elif call is not None:
-        mask = call.mask_of_keys(edit, x.shape[2]) if edit.place in ("k", "v") else call.mask(edit)
-        mask = mask.to(x.device)
+        mask = call.mask(edit, x.shape[2] if edit.place in ("k", "v") else None).to(x.device)
     else:
         raise UsageError(
             asked=f"{edit} at positions {list(edit.at)}",

@@ -7,7 +7,6 @@ it is a set of forward hooks, always removed again.
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -30,7 +29,7 @@ from interp.hooks.attention import (
     this_thread,
     this_thread_and_new_ones,
 )
-from interp.hooks.block_hooks import first_of, hidden_states, on_sum, with_hidden_states
+from interp.hooks.block_hooks import block_hooks
 from interp.hooks.pattern import AttentionCall
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
@@ -40,7 +39,7 @@ HEARD = frozenset({"q", "k", "v", "z"})
 
 
 class _Entered(threading.local):
-    """What entered each layer, in the pass of a thread."""
+    """What entered each bypassed layer, in the pass of a thread."""
 
     def __init__(self) -> None:
         self.layers: dict[int, torch.Tensor] = {}
@@ -84,9 +83,6 @@ class Editor(Listener):
         self._batch = batch
         self._edited_rows = {index: rows_in_batch(rows, batch) for index, rows in enumerate(self.rows)}
 
-    def end(self) -> None:
-        """The batch has passed."""
-
     def before(self, call: AttentionCall) -> None:
         for site in ("q", "k", "v"):
             if (site, call.layer) in self._steps:
@@ -101,53 +97,26 @@ class Editor(Listener):
     @contextmanager
     def hooks(self, listeners: Sequence[Listener] = ()) -> Iterator[None]:
         """Forward hooks for what the attention hook does not see; donors of patterns run under the same `listeners`."""
-        blocks = self.model.family.layer_modules(self.model.module)
-        behind = self.model.family.head_modules(self.model.module)[0]
+        module, calls = self.model.module, self._calls
+        places = [(place, layer) for place, layer in self._steps if place not in HEARD]
+        sites = {"resid", *(place for place, _ in places)} if places else set()
+        layers = {layer for _, layer in places}
         counted = any(isinstance(step.edit.at, tuple) for steps in self._steps.values() for step in steps)
         with ExitStack() as stack:
             if self.rows is None and counted:
-                module, calls = self.model.module, self._calls
                 begin, end = heard_by(self.ours, calls.begin), heard_by(self.ours, calls.end)
-                stack.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
-                stack.callback(module.register_forward_hook(end, with_kwargs=True, always_call=True).remove)
+                stack.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
+                stack.enter_context(module.register_forward_hook(end, with_kwargs=True, always_call=True))
             for donor in self._donors.values():
                 stack.enter_context(donor.following(self.model, listeners, self.ours))
-            for place, layer in self._steps:
-                if place == "resid":
-                    module = blocks[layer] if layer < len(blocks) else behind
-                    hook = heard_by(self.ours, self._on_input(layer))
-                    stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
-            for place, layer in self._steps:
-                if place in ("block", "attn_out", "mlp_out"):
-                    parts = {"block": (blocks[layer],)} | self.model.family.summed_modules(blocks[layer])
-                    remember = heard_by(self.ours, self._remember(layer))
-                    stack.callback(blocks[layer].register_forward_pre_hook(remember, with_kwargs=True).remove)
-                    for module, part in on_sum(parts[place], self._on_output(place, layer)):
-                        stack.callback(module.register_forward_hook(heard_by(self.ours, part)).remove)
-            yield
+            with block_hooks(self.model, sites, self._heard, layers=layers, ours=self.ours, scaled=False):
+                yield
 
-    def _on_input(self, layer: int) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
-        def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return with_hidden_states(self._apply("resid", layer, hidden_states(args, kwargs)), args, kwargs)
-
-        return hook
-
-    def _remember(self, layer: int) -> Callable[..., None]:
-        def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._entered.layers[layer] = hidden_states(args, kwargs)
-
-        return hook
-
-    def _on_output(self, place: str, layer: int) -> Callable[..., Any]:
-        """What a part returns has the shape of the stream, or batch and position in one row (OPT, experts)."""
-
-        def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
-            x = first_of(out)
-            whole = x if x.ndim == 3 else x.view(self._entered.layers[layer].shape)
-            edited = self._apply(place, layer, whole).view(x.shape)
-            return (edited, *out[1:]) if isinstance(out, tuple) else edited
-
-        return hook
+    def _heard(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor | None:
+        edited = self._apply(place, layer, x) if (place, layer) in self._steps else None
+        if place == "resid" and ("block", layer) in self._steps:
+            self._entered.layers[layer] = x if edited is None else edited
+        return edited
 
     def _apply(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor:
         """The steps at one place of one layer, in order, on `[batch, pos, feature]`."""

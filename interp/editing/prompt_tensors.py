@@ -22,9 +22,6 @@ class PromptTensors:
         """Announce the batch that passes next."""
         self._prompts, self._starts = torch.from_numpy(batch.prompts), torch.from_numpy(batch.starts)
 
-    def end(self) -> None:
-        """The batch was kept as it passed."""
-
     def put(self, layer: int, x: torch.Tensor) -> None:
         """Keep what the announced batch has, `[prompt, pos, feature]`."""
         self._write(layer, self._prompts, x.cpu())

@@ -17,7 +17,7 @@ from jaxtyping import Int
 from interp.edit import Edit
 from interp.editing.prompt_tensors import PromptTensors
 from interp.hooks.attention import of_this_thread
-from interp.hooks.block_hooks import block_hooks, hidden_states, with_hidden_states
+from interp.hooks.block_hooks import block_hooks
 from interp.model import Model
 
 MEMORY = 2 << 30
@@ -55,15 +55,16 @@ class Residuals:
         """Keep the stream of every announced pass inside the block."""
 
         def heard(site: str, layer: int, x: torch.Tensor) -> None:
-            if layer in self.depths:
-                self.kept.put(layer, x)
+            self.kept.put(layer, x)
 
         def returned(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
             self._in_tuples = isinstance(out, tuple)
 
         first = self.model.family.layer_modules(self.model.module)[0]
-        with block_hooks(self.model, {"resid"} if self.depths else set(), heard), ExitStack() as stack:
-            stack.callback(first.register_forward_hook(of_this_thread(returned)).remove)
+        with (
+            block_hooks(self.model, {"resid"}, heard, layers=self.depths),
+            first.register_forward_hook(of_this_thread(returned)),
+        ):
             yield
 
     @contextmanager
@@ -76,18 +77,14 @@ class Residuals:
             yield
             return
 
-        def feed(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            entering = hidden_states(args, kwargs)
+        def fed(site: str, layer: int, entering: torch.Tensor) -> torch.Tensor:
             kept = self.kept.of_batch(start, entering.shape[1]).to(entering.device)
-            return with_hidden_states(kept.repeat(len(entering) // len(kept), 1, 1), args, kwargs)
+            return kept.repeat(len(entering) // len(kept), 1, 1)
 
         blocks = self.model.family.layer_modules(self.model.module)
-        behind = self.model.family.head_modules(self.model.module)[0]
-        fed = blocks[start] if start < len(blocks) else behind
-        with ExitStack() as stack:
+        with block_hooks(self.model, {"resid"}, fed, layers={start}), ExitStack() as stack:
             for layer in {*range(start), *skipped}:
                 stack.enter_context(_handing_through(blocks[layer], in_tuple=self._in_tuples))
-            stack.callback(fed.register_forward_pre_hook(of_this_thread(feed), with_kwargs=True).remove)
             yield
 
 

@@ -14,8 +14,8 @@ rows cancel on average, so that one backward pass a draw serves all rows of a pr
 Weights stay frozen: gradients are taken at the head outputs alone, of all layers and prompts of a batch at once.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -159,8 +159,7 @@ def _change(editor: Editor, step: EditStep, z: torch.Tensor) -> Float[torch.Tens
     return (double(seen.after) - double(seen.before))[0].view(z.shape)
 
 
-@contextmanager
-def _logits_at(model: Model, rows: BatchRows) -> Iterator[None]:
+def _logits_at(model: Model, rows: BatchRows) -> AbstractContextManager[object]:
     """Let passes inside the block make the logits of some rows alone, `[1, row, vocab]`."""
 
     def pick(head: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
@@ -168,11 +167,7 @@ def _logits_at(model: Model, rows: BatchRows) -> Iterator[None]:
         return (args[0][mine.item, mine.position][None],)
 
     output: Any = model.module.get_output_embeddings()
-    handle = output.register_forward_pre_hook(of_this_thread(pick))
-    try:
-        yield
-    finally:
-        handle.remove()
+    return output.register_forward_pre_hook(of_this_thread(pick))
 
 
 def _outcomes(logits: torch.Tensor, prompts: PromptSet, rows: BatchRows, measure: str) -> torch.Tensor:

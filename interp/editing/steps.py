@@ -1,11 +1,11 @@
 """Edits as tensor operations: one step an edit and layer, for several variants of the edit side by side.
 
 Variants differ in numbers alone (axes, doses, heads); their rows lie behind one another in a batch. Every step takes
-and gives `[variant, prompt, pos, feature]`, heads laid end to end; numbers are `[variant, ...]`. The pure functions
-give the edited tensor at dose 1, as interp.edits defines it.
+and gives `[variant, prompt, pos, feature]`, heads laid end to end; numbers are `[variant, ...]`. The edited tensor at
+dose 1 is as interp.edits defines it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,8 +94,26 @@ class EditStep:
 
     def edited(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
         """The edited tensor at dose 1, for `x` `[variant, prompt, pos, feature]` in float32 or better."""
-        flat = x.flatten(1, 2)  # [variant, row, feature]
-        return _KINDS[self.edit.kind](self, flat, rows, others).view(x.shape)
+        n, flat = self.numbers, x.flatten(1, 2)  # [variant, row, feature]
+        if "ablated" in n:
+            put = n.get("mean", others)
+            return torch.where(n["ablated"].bool(), 0.0 if put is None else put.to(flat), flat).view(x.shape)
+        if "covectors" not in n:  # the stream before a layer, a donor's queries; without any, nothing is added
+            return torch.zeros_like(x) if others is None else others.to(x).view(x.shape)
+        c = flat @ n["covectors"].mT  # [variant, row, axis]
+        match self.edit.kind:
+            case "remove":
+                by = -c
+            case "shift":
+                by = n["shift"]
+            case "rotate":
+                by = c @ n["rotation"].mT - c
+            case "replace":
+                values = n["values"]
+                by = (values[:, None] if values.ndim == 2 else values[:, rows.number.flatten()]) - c
+            case _:  # keep
+                return (flat * n["kept"] + c @ n["displacements"]).view(x.shape)
+        return (flat + by @ n["displacements"]).view(x.shape)
 
     def apply(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None = None) -> torch.Tensor:
         """`x` with the dose of the edit at its rows; everywhere else, and at dose 0, the same bits."""
@@ -145,54 +163,3 @@ def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[Edit
         layers = first.layers(info)
         steps += [EditStep(index, first, place, layer, dose, stacked) for layer in layers for place in places]
     return steps
-
-
-def _coordinates(step: EditStep, x: torch.Tensor) -> torch.Tensor:
-    return x @ step.numbers["covectors"].mT
-
-
-def _moved(step: EditStep, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
-    """x with its coordinates changed `by` `[variant, row, axis]`."""
-    return x + by @ step.numbers["displacements"]
-
-
-def _remove(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
-    return _moved(step, x, -_coordinates(step, x))
-
-
-def _keep(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
-    return x * step.numbers["kept"] + _coordinates(step, x) @ step.numbers["displacements"]
-
-
-def _shift(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
-    return _moved(step, x, step.numbers["shift"])
-
-
-def _rotate(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
-    c = _coordinates(step, x)
-    return _moved(step, x, c @ step.numbers["rotation"].mT - c)
-
-
-def _replace(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
-    values = step.numbers["values"]
-    put = values[:, None] if values.ndim == 2 else values[:, rows.number.flatten()]
-    return _moved(step, x, put - _coordinates(step, x))
-
-
-def _ablate(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
-    ablated = step.numbers["ablated"].bool()
-    put = step.numbers.get("mean")
-    if put is None:
-        put = torch.zeros_like(x) if others is None else others.to(x)
-    return torch.where(ablated, put, x)
-
-
-def _off(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
-    """`others` in place of the tensor (the stream before a layer, a donor's queries); without any, nothing is added."""
-    return torch.zeros_like(x) if others is None else others.to(x).view(x.shape)
-
-
-_KINDS: Mapping[str, Callable[[EditStep, torch.Tensor, EditedRows, torch.Tensor | None], torch.Tensor]] = {
-    "remove": _remove, "keep": _keep, "shift": _shift, "rotate": _rotate, "replace": _replace, "ablate": _ablate,
-    "bypass": _off, "attention-off": _off, "feed-forward-off": _off, "patterns": _off,
-}  # fmt: skip

@@ -8,7 +8,6 @@ see or replace the head outputs; the attention itself is left to the fast kernel
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -60,15 +59,8 @@ Ours = Callable[[], bool]
 """Whether the thread that asks is one whose passes are meant."""
 
 
-@dataclass
-class _Ear:
-    """Who listens to one attention module, and to the passes of which threads."""
-
-    layer: int
-    listeners: list[tuple[Ours, Listener]] = field(default_factory=list)
-
-
-_EARS: WeakKeyDictionary[torch.nn.Module, _Ear] = WeakKeyDictionary()
+_EARS: WeakKeyDictionary[torch.nn.Module, list[tuple[int, Ours, Listener]]] = WeakKeyDictionary()
+"""Who listens to an attention module: the number of its layer, the threads whose passes are meant, and the listener."""
 _READERS: WeakKeyDictionary[torch.nn.Module, list[int]] = WeakKeyDictionary()
 """Of every model that is read, the thread that reads it, once for each block it is in."""
 _ENTERING = threading.Lock()
@@ -92,21 +84,12 @@ def claimed(model: Model) -> Iterator[None]:
             )
         readers.append(me)
     try:
-        with as_described(model), nullcontext() if len(readers) > 1 else _looking(model):
+        look = of_this_thread(lambda *_: refuse_mode(model))  # before each of its passes
+        with as_described(model), nullcontext() if len(readers) > 1 else model.module.register_forward_pre_hook(look):
             yield
     finally:
         with _ENTERING:
             readers.pop()
-
-
-@contextmanager
-def _looking(model: Model) -> Iterator[None]:
-    """Look at the mode of a model before each of its passes."""
-    handle = model.module.register_forward_pre_hook(of_this_thread(lambda *_: refuse_mode(model)))
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 _P = ParamSpec("_P")
@@ -162,14 +145,18 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
     """
     if not listeners:
         raise ValueError("nobody to listen")
-    modules = model.family.attention_by_layer(model.module)
+    modules, ours = model.family.attention_by_layer(model.module), ours or this_thread()
     with claimed(model):
-        _enter(modules, listeners, ours or this_thread())
+        with _ENTERING:
+            for layer, module in modules.items():
+                _EARS[module] = [*_EARS.get(module, ()), *((layer, ours, listener) for listener in listeners)]
         try:
             with attention_function(model, ATTENTION), rotating_afresh(model):
                 yield
         finally:
-            _leave(list(modules.values()), listeners)
+            with _ENTERING:
+                for module in modules.values():
+                    _EARS[module] = [ear for ear in _EARS[module] if not any(ear[2] is mine for mine in listeners)]
 
 
 @contextmanager
@@ -187,21 +174,6 @@ def attention_function(model: Model, name: str) -> Iterator[None]:
     finally:
         for key, config in configs.items():
             config._attn_implementation = before[key]
-
-
-def _enter(modules: dict[int, torch.nn.Module], listeners: tuple[Listener, ...], ours: Ours) -> None:
-    with _ENTERING:
-        for layer, module in modules.items():
-            _EARS.setdefault(module, _Ear(layer)).listeners.extend((ours, listener) for listener in listeners)
-
-
-def _leave(modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> None:
-    with _ENTERING:
-        for module in modules:
-            ear = _EARS.pop(module)
-            left = [(ours, heard) for ours, heard in ear.listeners if not any(heard is mine for mine in listeners)]
-            if left:
-                _EARS[module] = replace(ear, listeners=left)
 
 
 def _attention(
@@ -226,12 +198,11 @@ def _attention(
             found=f"its attention passes the keywords {unknown}, which change what attention computes",
             fix="This model cannot be read yet; please report it with the name of the model.",
         )
-    ear = _EARS.get(module)
-    listeners = [listener for ours, listener in ear.listeners if ours()] if ear is not None else []
+    ears = _EARS.get(module, [])
+    listeners = [listener for _, ours, listener in ears if ours()]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    call = AttentionCall(
-        ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap, s_aux, bias=bias, gate=gate
-    )
+    layer = ears[0][0] if ears else -1  # which nobody hears
+    call = AttentionCall(layer, query, key, value, scale, attention_mask, softcap, s_aux, bias=bias, gate=gate)
     for listener in listeners:
         listener.before(call)
     is_plain = softcap is None and s_aux is None

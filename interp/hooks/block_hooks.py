@@ -1,8 +1,8 @@
 """What the attention hook does not see: block outputs, the residual stream and projections before rotary embedding.
 
-Forward hooks from the family table, always removed again, which hear the passes of the thread that set them. Each calls
-`heard(site, layer, tensor)` with the tensor of a whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]`
-for `q_pre` and `k_pre`.
+Forward hooks from the family table, always removed again. Each calls `heard(site, layer, tensor)` with the tensor of a
+whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]` for `q_pre` and `k_pre`. What it returns takes the
+place of the stream that enters a layer (`resid`), of what one returns (`block`), or of what a part of one does.
 """
 
 import math
@@ -16,67 +16,82 @@ from typing import Any
 import torch
 
 from interp.family import Projection
-from interp.hooks.attention import of_this_thread
+from interp.hooks.attention import Ours, heard_by, this_thread
 from interp.model import Model
 
 ROUTED = {"router_log_prob", "router_weight"}
-Heard = Callable[[str, int, torch.Tensor], None]
+Heard = Callable[[str, int, torch.Tensor], torch.Tensor | None]
 
 
 @contextmanager
-def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[None]:
-    """Report the block sites asked for during every forward pass inside the block."""
-    shape: list[torch.Size] = []
+def block_hooks(
+    model: Model, sites: Collection[str], heard: Heard, *, layers: Collection[int] | None = None,
+    ours: Ours | None = None, scaled: bool = True,
+) -> Iterator[None]:  # fmt: skip
+    """Report the block sites asked for during every forward pass inside the block.
+
+    Of some `layers` (depths, of the stream) where these are named, in passes of threads that are `ours`, by default of
+    this one. Outputs of parts are `scaled` as they are added to the stream, or as they are, where they are replaced.
+    """
+    shape: dict[int, torch.Size] = {}
+    """Of the stream in the pass of each thread: inside a block some families have batch and position in one row."""
+    ours = ours or this_thread()
 
     def keep_shape(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        shape[:] = [hidden_states(args, kwargs).shape]
+        shape[threading.get_ident()] = hidden_states(args, kwargs).shape
 
     with ExitStack() as stack:
 
-        def add(handle: Any) -> None:
-            stack.callback(handle.remove)
+        def before(module: Any, hook: Callable[..., Any]) -> None:
+            stack.enter_context(module.register_forward_pre_hook(heard_by(ours, hook), with_kwargs=True))
+
+        def after(module: Any, hook: Callable[..., Any]) -> None:
+            stack.enter_context(module.register_forward_hook(heard_by(ours, hook)))
 
         blocks = model.family.layer_modules(model.module)
-        add(blocks[0].register_forward_pre_hook(of_this_thread(keep_shape), with_kwargs=True))
+        before(blocks[0], keep_shape)
         for layer, block in enumerate(blocks):
+            if layers is not None and layer not in layers:
+                continue
             if "resid" in sites:
-                add(block.register_forward_pre_hook(of_this_thread(_input(heard, "resid", layer)), with_kwargs=True))
-            for site, modules in model.family.summed_modules(block).items():
+                before(block, _input(heard, layer))
+            for site, modules in ({"block": (block,)} | model.family.summed_modules(block)).items():
                 if site in sites:
-                    scale = model.family.summed_scale(model.config, site)
+                    scale = model.family.summed_scale(model.config, site) if scaled else 1.0
                     for module, hook in on_sum(modules, _output(heard, site, layer, shape, scale)):
-                        add(module.register_forward_hook(of_this_thread(hook)))
+                        after(module, hook)
             if ROUTED & set(sites):
                 assert model.family.router is not None
-                hook = _routed(heard, layer, shape, sites)
-                add(attrgetter(model.family.router)(block).register_forward_hook(of_this_thread(hook)))
+                after(attrgetter(model.family.router)(block), _routed(heard, layer, shape, sites))
             for site in ("q_pre", "k_pre"):
                 if site in sites and model.family.attends(block):
-                    source, hook = _projection(model, block, site, layer, heard)
-                    add(source.register_forward_hook(of_this_thread(hook)))
-        if "resid" in sites:
-            behind = model.family.head_modules(model.module)[0]
-            through: list[bool] = []
-            add(blocks[-1].register_forward_hook(of_this_thread(lambda *passed: through.append(True))))
-            hook = of_this_thread(_behind_the_blocks(_input(heard, "resid", model.info.n_layers), through))
-            add(behind.register_forward_pre_hook(hook, with_kwargs=True))
+                    after(*_projection(model, block, site, layer, heard))
+        end = model.info.n_layers
+        if "resid" in sites and (layers is None or end in layers):
+            through: set[int] = set()
+            after(blocks[-1], lambda *passed: through.add(threading.get_ident()))
+            before(model.family.head_modules(model.module)[0], _behind_the_blocks(_input(heard, end), through))
         yield
 
 
-def _input(heard: Heard, site: str, layer: int) -> Callable[..., None]:
-    def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        heard(site, layer, hidden_states(args, kwargs))
+def _input(heard: Heard, layer: int) -> Callable[..., Any]:
+    def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        put = heard("resid", layer, hidden_states(args, kwargs))
+        if put is None:
+            return None
+        return ((put, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": put})
 
     return hook
 
 
-def _behind_the_blocks(hook: Callable[..., None], through: list[bool]) -> Callable[..., None]:
+def _behind_the_blocks(hook: Callable[..., Any], through: set[int]) -> Callable[..., Any]:
     """The hook for one call after each pass `through` the blocks: NanoChat's final norm is also its first."""
 
-    def once(*called: Any) -> None:
-        if through:
-            through.clear()
-            hook(*called)
+    def once(*called: Any) -> Any:
+        if threading.get_ident() not in through:
+            return None
+        through.discard(threading.get_ident())
+        return hook(*called)
 
     return once
 
@@ -89,13 +104,6 @@ def hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor
 def first_of(out: Any) -> torch.Tensor:
     """What a module returns, or the first of several things."""
     return out[0] if isinstance(out, tuple) else out
-
-
-def with_hidden_states(
-    x: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same arguments with `x` as the hidden states, as a forward pre-hook returns them."""
-    return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
 
 
 def on_sum(
@@ -122,17 +130,19 @@ def on_sum(
     return [*((module, partial(keep, place)) for place, module in enumerate(early)), (last, act)]
 
 
-def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size], scale: float) -> Callable[..., None]:
-    """Some families flatten batch and position inside a block (OPT): `shape` is that of the stream."""
-
-    def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        added = first_of(out).view(shape[0])
-        heard(site, layer, added if scale == 1.0 else added * scale)
+def _output(heard: Heard, site: str, layer: int, shape: dict[int, torch.Size], scale: float) -> Callable[..., Any]:
+    def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
+        x = first_of(out)
+        added = x.view(shape[threading.get_ident()])
+        put = heard(site, layer, added if scale == 1.0 else added * scale)
+        if put is None:
+            return None
+        return (put.view(x.shape), *out[1:]) if isinstance(out, tuple) else put.view(x.shape)
 
     return hook
 
 
-def _routed(heard: Heard, layer: int, shape: list[torch.Size], sites: Collection[str]) -> Callable[..., None]:
+def _routed(heard: Heard, layer: int, shape: dict[int, torch.Size], sites: Collection[str]) -> Callable[..., None]:
     """Routers see positions in one row; weights are those that the family uses, renormalised or not.
 
     They return logits, weights and indices of experts; that of `granitemoe` the other way round before transformers
@@ -142,7 +152,7 @@ def _routed(heard: Heard, layer: int, shape: list[torch.Size], sites: Collection
     def hook(module: torch.nn.Module, args: tuple[Any, ...], out: tuple[torch.Tensor, ...]) -> None:
         first, weights, last = out
         logits, chosen = (first, last) if first.is_floating_point() else (last, first)
-        by_position = (*shape[0][:2], logits.shape[-1])
+        by_position = (*shape[threading.get_ident()][:2], logits.shape[-1])
         if "router_log_prob" in sites:
             log_p = torch.log_softmax(logits.float(), dim=-1) / math.log(2)
             heard("router_log_prob", layer, log_p.view(by_position))

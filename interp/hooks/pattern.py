@@ -7,7 +7,7 @@ Scores, exponentials and sums are float32 whatever the model computes in.
 
 import math
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -23,29 +23,6 @@ FAR_BELOW = -1e30
 """Score of a key that cannot be seen: its exponential is exactly zero and, unlike −inf, times zero is zero."""
 
 
-@dataclass(frozen=True)
-class DonorKeys:
-    """Which keys the queries of a batch meet instead of their own: every item those of its donor, the item before it.
-
-    The donor of the first item has the keys `first`, `[kv_head, key_pos, d_head]`; where that is None it has none, and
-    meets its own. A donor is at least as long as the item that it lends to; `fits` says of which items it may be one.
-    """
-
-    first: torch.Tensor | None
-    fits: torch.Tensor | None = None
-
-    def met(self, k: torch.Tensor) -> torch.Tensor:
-        """The keys that each item meets, of the items' own, `[item, kv_head, key_pos, d_head]`."""
-        lent = k[:1] if self.first is None else self.first[None, :, : k.shape[2]].to(k.dtype)
-        return torch.cat([lent, k[:-1]])
-
-    def lacking(self, k: torch.Tensor) -> torch.Tensor:
-        """Which items have no donor, `[item]`."""
-        if self.fits is not None:
-            return ~self.fits
-        return torch.arange(len(k), device=k.device) < int(self.first is None)
-
-
 @dataclass
 class AttentionCall:
     """What the attention function of one layer received.
@@ -54,8 +31,8 @@ class AttentionCall:
     before grouped heads are repeated. `mask` is True where a key is seen, `[batch or 1, 1, pos, key_pos]`; None means
     causal. A listener may replace `q`, `k` and `v`. `sink` is a learnt score for each head, `[head]`, that takes weight
     from the keys and has no value (gpt-oss). `bias` is added to the scores of every row, `[batch or 1, head, key_pos]`
-    (ALiBi). Head outputs are multiplied by a `gate`, `[batch, pos, head, d_head]`. A call that is made with a `donor`
-    has the donor's keys, and says which items are `lacking` one, `[batch]`.
+    (ALiBi). Head outputs are multiplied by a `gate`, `[batch, pos, head, d_head]`. A call whose items meet the keys of
+    other prompts (`KeyDonors`) says which are `lacking` them, `[batch]`.
     """
 
     layer: int
@@ -66,14 +43,9 @@ class AttentionCall:
     mask: torch.Tensor | None = None
     softcap: float | None = None
     sink: torch.Tensor | None = None
-    donor: InitVar[DonorKeys | None] = None
     bias: torch.Tensor | None = None
     gate: torch.Tensor | None = None
     lacking: torch.Tensor | None = None
-
-    def __post_init__(self, donor: DonorKeys | None) -> None:
-        if donor is not None:
-            self.k, self.lacking = donor.met(self.k), donor.lacking(self.k)
 
     @property
     def positions(self) -> torch.Tensor:
@@ -132,7 +104,7 @@ def stacked(calls: Sequence[AttentionCall]) -> AttentionCall:
 
 @dataclass(frozen=True)
 class PatternRows:
-    """Reductions of attention rows, each `[batch, head, row]`.
+    """Reductions of attention rows, each `[batch, head, row]`, by the names of their sites.
 
     Masses and weights are those that the model uses: over the keys they sum to 1 - `learnt_sink_mass`. Entropies are of
     distributions: of the keys alone, renormalised, or `with_learnt_sink` of the keys and the sink. In those named
@@ -141,40 +113,39 @@ class PatternRows:
     position has nothing before it: its mass on the previous one is 0.
     """
 
-    entropy_bits: torch.Tensor
-    entropy_bits_no_first: torch.Tensor
+    pattern_entropy: torch.Tensor
+    pattern_entropy_no_first: torch.Tensor
     sink_mass: torch.Tensor
-    max_weight: torch.Tensor
-    max_weight_no_first: torch.Tensor
-    self_mass: torch.Tensor
-    self_mass_no_first: torch.Tensor
-    previous_mass: torch.Tensor
-    previous_mass_no_first: torch.Tensor
+    pattern_max: torch.Tensor
+    pattern_max_no_first: torch.Tensor
+    mass_self: torch.Tensor
+    mass_self_no_first: torch.Tensor
+    mass_previous: torch.Tensor
+    mass_previous_no_first: torch.Tensor
     learnt_sink_mass: torch.Tensor
-    entropy_bits_with_learnt_sink: torch.Tensor
+    pattern_entropy_with_learnt_sink: torch.Tensor
     n_visible: torch.Tensor
     """How many keys each row can see, `[batch, row]`."""
     n_visible_no_first: torch.Tensor
 
     @property
-    def entropy_normalised(self) -> torch.Tensor:
+    def pattern_entropy_normalised(self) -> torch.Tensor:
         """Entropy divided by log2 of the visible keys; 0 where only one is visible."""
-        return _normalised(self.entropy_bits, self.entropy_uniform)
+        return _normalised(self.pattern_entropy, self.pattern_entropy_uniform)
 
     @property
-    def entropy_normalised_no_first(self) -> torch.Tensor:
-        """The same without the first key."""
-        return _normalised(self.entropy_bits_no_first, self.entropy_uniform_no_first)
+    def pattern_entropy_normalised_no_first(self) -> torch.Tensor:
+        return _normalised(self.pattern_entropy_no_first, self.pattern_entropy_uniform_no_first)
 
     @property
-    def entropy_uniform(self) -> torch.Tensor:
+    def pattern_entropy_uniform(self) -> torch.Tensor:
         """log2 of the visible keys, `[batch, head, row]`: the entropy of a row that prefers none."""
-        return torch.log2(self.n_visible.to(torch.float32))[:, None].expand_as(self.entropy_bits)
+        return torch.log2(self.n_visible.float())[:, None].expand_as(self.pattern_entropy)
 
     @property
-    def entropy_uniform_no_first(self) -> torch.Tensor:
+    def pattern_entropy_uniform_no_first(self) -> torch.Tensor:
         """The same without the first key; 0 where no other is visible."""
-        return torch.log2(self.n_visible_no_first.clamp_min(1).to(torch.float32))[:, None].expand_as(self.entropy_bits)
+        return torch.log2(self.n_visible_no_first.clamp_min(1).float())[:, None].expand_as(self.pattern_entropy)
 
 
 def _normalised(entropy: torch.Tensor, most: torch.Tensor) -> torch.Tensor:
@@ -291,7 +262,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None 
     block = block or _BLOCKS[call.k.device.type == "cpu"]
     (batch, n_heads), (n_kv, n_keys) = call.q.shape[:2], call.k.shape[1:3]
     n_rows = positions.shape[1]
-    sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)  # as `_Sums`, heads grouped
+    sums = call.k.new_empty(6, batch, n_kv, n_heads // n_kv, n_rows)  # those of `_add_up`
     n_visible = positions.new_empty(2, batch, n_rows)  # of all keys, and of all but the first
     counting = torch.arange(1, n_keys + 1, device=positions.device)
     budget, one_item = _AT_ONCE[call.k.device.type == "cpu"], n_heads * min(block, n_rows) * n_keys
@@ -312,7 +283,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None 
             s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])  # [item, kv, group, row, key]
             _add_up(s, own[items], sums[:, items, ..., rows], rooms[1])
     own = (positions + n_keys - call.q.shape[2])[:, None]  # [batch or 1, 1, row]
-    return _reduced(_Sums(*sums.flatten(2, 3)), own, n_visible, call.sink)
+    return _reduced(sums.flatten(2, 3), own, n_visible, call.sink)
 
 
 def _of(x: torch.Tensor, items: slice) -> torch.Tensor:
@@ -320,28 +291,13 @@ def _of(x: torch.Tensor, items: slice) -> torch.Tensor:
     return x if len(x) == 1 else x[items]
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Of every row without its first key, `[batch, head, row]`: sums of exponentials, the largest being 1.
-
-    The first key stands apart by its score, in bits above the largest of the rest: what is left beside a sink of
-    0.9999 keeps its precision. `rest_dot` is the sum of exponential times score, `own` and `before` are the
-    exponentials at the row's own position and at the one before (0 where that is the first), `largest` is the score in
-    bits that all are relative to.
-    """
-
-    first_score: torch.Tensor
-    rest: torch.Tensor
-    rest_dot: torch.Tensor
-    own: torch.Tensor
-    before: torch.Tensor
-    largest: torch.Tensor
-
-
 def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.Tensor) -> None:
-    """Put the `_Sums` of scores `[batch, kv_head, group, row, key_pos]` into `out` `[sum, ...]`, using up both others.
+    """Put six sums over the keys of scores `[batch, kv_head, group, row, key_pos]` into `out`, using up the others.
 
-    Powers of two, since the exponential is slow where the result is zero.
+    The first key stands apart by its score, in bits above the largest of the rest: what is left beside a sink of 0.9999
+    keeps its precision. Then, of the rest: the sum of exponentials, the largest being 1; the sum of exponential times
+    score; the exponentials at the row's own position and at the one before (0 where that is the first); and the score
+    in bits that all are relative to. Powers of two, since the exponential is slow where the result is zero.
     """
     first = s[..., 0].clone()  # [batch, kv_head, group, row], as all sums
     s[..., 0] = FAR_BELOW  # whole rows are gone through faster than rows without their first key
@@ -357,22 +313,25 @@ def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.T
     out[5] = largest
 
 
-def _reduced(sums: _Sums, own: torch.Tensor, n_visible: torch.Tensor, learnt_sink: torch.Tensor | None) -> PatternRows:
-    has_rest = sums.rest > 0
-    safe = torch.where(has_rest, sums.rest, 1.0)
-    odds = sums.first_score - safe.log2()  # log2 of the first key's weight over that of the rest
+def _reduced(
+    sums: torch.Tensor, own: torch.Tensor, n_visible: torch.Tensor, learnt_sink: torch.Tensor | None
+) -> PatternRows:
+    first_score, rest_sum, rest_dot, at_own, at_previous, top = sums
+    has_rest = rest_sum > 0
+    safe = torch.where(has_rest, rest_sum, 1.0)
+    odds = first_score - safe.log2()  # log2 of the first key's weight over that of the rest
     nothing = torch.zeros_like(odds)
     log_sink = torch.where(has_rest, -torch.logaddexp2(nothing, -odds), 0.0)
     log_rest = torch.where(has_rest, -torch.logaddexp2(nothing, odds), FAR_BELOW)
     sink, rest = log_sink.exp2(), log_rest.exp2()
-    no_first = torch.where(has_rest, safe.log2() - sums.rest_dot / safe, 0.0).clamp_min_(0.0)
+    no_first = torch.where(has_rest, safe.log2() - rest_dot / safe, 0.0).clamp_min_(0.0)
     largest, self_mass, previous = (
-        torch.where(has_rest, x / safe, torch.nan) for x in (torch.ones_like(safe), sums.own, sums.before)
+        torch.where(has_rest, x / safe, torch.nan) for x in (torch.ones_like(safe), at_own, at_previous)
     )
 
     log_keys, log_learnt = nothing, torch.full_like(odds, FAR_BELOW)
     if learnt_sink is not None:
-        log_total = torch.logaddexp2(sums.first_score, torch.where(has_rest, safe.log2(), FAR_BELOW)) + sums.largest
+        log_total = torch.logaddexp2(first_score, torch.where(has_rest, safe.log2(), FAR_BELOW)) + top
         log_keys, log_learnt = _shares(learnt_sink, log_total)
     keys, learnt = log_keys.exp2(), log_learnt.exp2()
     entropy = (rest * (no_first - log_rest) - sink * log_sink).clamp_min_(0.0)
@@ -381,17 +340,17 @@ def _reduced(sums: _Sums, own: torch.Tensor, n_visible: torch.Tensor, learnt_sin
         return torch.where(has_rest, rest * no_first, 0.0) + sink * holds_first
 
     return PatternRows(
-        entropy_bits=entropy,
-        entropy_bits_no_first=no_first,
+        pattern_entropy=entropy,
+        pattern_entropy_no_first=no_first,
         sink_mass=keys * sink,
-        max_weight=keys * torch.maximum(whole(largest, nothing), sink),
-        max_weight_no_first=largest,
-        self_mass=keys * whole(self_mass, own == 0),
-        self_mass_no_first=self_mass,
-        previous_mass=keys * whole(previous, own == 1),
-        previous_mass_no_first=previous,
+        pattern_max=keys * torch.maximum(whole(largest, nothing), sink),
+        pattern_max_no_first=largest,
+        mass_self=keys * whole(self_mass, own == 0),
+        mass_self_no_first=self_mass,
+        mass_previous=keys * whole(previous, own == 1),
+        mass_previous_no_first=previous,
         learnt_sink_mass=learnt,
-        entropy_bits_with_learnt_sink=keys * (entropy - log_keys) - learnt * log_learnt,
+        pattern_entropy_with_learnt_sink=keys * (entropy - log_keys) - learnt * log_learnt,
         n_visible=n_visible[0],
         n_visible_no_first=n_visible[1],
     )

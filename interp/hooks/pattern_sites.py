@@ -12,7 +12,6 @@ from interp.hooks.pattern import (
     BLOCK,
     FAR_BELOW,
     AttentionCall,
-    DonorKeys,
     PatternRows,
     as_scores,
     dot_factor,
@@ -47,10 +46,15 @@ class KeyDonors:
         self._last, self._last_of = self._coming, self._coming_of
 
     def swapped(self, call: AttentionCall) -> AttentionCall:
-        """The call with the keys of donors. Once a layer and batch."""
+        """The call with the keys of donors: of every item the keys of the item before it. Once a layer and batch.
+
+        An item whose donor is of another length or of its own cluster is lacking one.
+        """
         self._coming[call.layer] = call.k[-1, :, : self._coming_of[0]].clone()
         self._fits = self._fits.to(call.k.device)
-        return replace(call, donor=DonorKeys(self._last.get(call.layer), self._fits))
+        last = self._last.get(call.layer)
+        lent = call.k[:1] if last is None else last[None, :, : call.k.shape[2]].to(call.k.dtype)
+        return replace(call, k=torch.cat([lent, call.k[:-1]]), lacking=~self._fits)
 
 
 ATTENDED = 0.5
@@ -71,10 +75,10 @@ class Contrast:
     and what heads look for counts as unattended: hence the same contrasts with the first key left out.
     """
 
-    cosine: torch.Tensor
-    logit_bits: torch.Tensor
-    cosine_no_first: torch.Tensor
-    logit_bits_no_first: torch.Tensor
+    qk_cosine: torch.Tensor
+    qk_logit: torch.Tensor
+    qk_cosine_no_first: torch.Tensor
+    qk_logit_no_first: torch.Tensor
 
 
 def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> Contrast:
@@ -125,29 +129,6 @@ def _mean_over(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
 MAX_KEPT_KEYS = 128
 """Longest sequences whose attention rows are kept whole."""
 
-_ROWS = {
-    "pattern_entropy": "entropy_bits",
-    "pattern_entropy_normalised": "entropy_normalised",
-    "pattern_entropy_no_first": "entropy_bits_no_first",
-    "pattern_entropy_uniform": "entropy_uniform",
-    "sink_mass": "sink_mass",
-    "learnt_sink_mass": "learnt_sink_mass",
-    "pattern_entropy_with_learnt_sink": "entropy_bits_with_learnt_sink",
-    "pattern_entropy_normalised_no_first": "entropy_normalised_no_first",
-    "pattern_entropy_uniform_no_first": "entropy_uniform_no_first",
-    "mass_self": "self_mass",
-    "mass_self_no_first": "self_mass_no_first",
-    "mass_previous": "previous_mass",
-    "mass_previous_no_first": "previous_mass_no_first",
-    "pattern_max": "max_weight",
-    "pattern_max_no_first": "max_weight_no_first",
-}
-CONTRASTS = {
-    "qk_cosine": "cosine",
-    "qk_cosine_no_first": "cosine_no_first",
-    "qk_logit": "logit_bits",
-    "qk_logit_no_first": "logit_bits_no_first",
-}
 NULL_SITES = frozenset(
     f"{name}{twin}_null" for name in ("pattern_entropy", "pattern_max", "qk_cosine", "qk_logit")
     for twin in ("", "_no_first")
@@ -191,7 +172,7 @@ class PatternReader:
         if (site in NULL_SITES) != (lacking is not None):
             raise ValueError(f"{site} is read {'with' if lacking is None else 'without'} the keys of another prompt")
         name = site.removesuffix("_null")
-        reduced = getattr(self._contrast, CONTRASTS[name]) if name in CONTRASTS else getattr(self._rows, _ROWS[name])
+        reduced = getattr(self._contrast if name.startswith("qk_") else self._rows, name)
         if lacking is not None:
             reduced = reduced.masked_fill(lacking[:, None, None], torch.nan)  # [batch, head, row]
         return reduced.transpose(1, 2)

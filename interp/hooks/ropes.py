@@ -77,13 +77,13 @@ def _afresh(rotary: Any, layer_type: str, original: torch.Tensor) -> Iterator[No
         setattr(rotary, frequencies, values)
         setattr(rotary, longest, n_seen)
 
-    handle = rotary.register_forward_pre_hook(
-        lambda *_: put(original.to(getattr(rotary, frequencies).device), rotary.original_max_seq_len)
-    )
+    def afresh(*_: Any) -> None:
+        put(original.to(getattr(rotary, frequencies).device), rotary.original_max_seq_len)
+
     try:
-        yield
+        with rotary.register_forward_pre_hook(afresh):
+            yield
     finally:
-        handle.remove()
         put(*before)
 
 

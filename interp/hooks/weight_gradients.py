@@ -13,7 +13,11 @@ PROJECTIONS = ("W_Q", "W_K", "W_V")
 
 def projections(model: Model, layer: int) -> dict[str, torch.Tensor]:
     """The weights of one layer, each `[head, d_model, d_head]`; of shared keys and values `[kv_head, ...]`."""
-    return {name: _of_layer(model, layer, name).clone() for name in PROJECTIONS}
+    found = {}
+    for name in PROJECTIONS:
+        weights = iterate_weights(model.module, model.family, name)
+        found[name] = next(islice(weights, layer, None)).detach().clone()
+    return found
 
 
 def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict[str, torch.Tensor]:
@@ -38,8 +42,3 @@ def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict
     finally:
         for weight, kept in zip(weights, own, strict=True):
             weight.data = kept
-
-
-def _of_layer(model: Model, layer: int, name: str) -> torch.Tensor:
-    weights = iterate_weights(model.module, model.family, name)  # pyrefly: ignore[bad-argument-type]
-    return next(islice(weights, layer, None)).detach()

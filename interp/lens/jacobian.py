@@ -116,7 +116,6 @@ class JacobianSums:
 
     sums: torch.Tensor
     weight: Float[np.ndarray, " group"]
-    n_steps: int = 0
     seen: set[int] = field(default_factory=set)
 
     @classmethod
@@ -137,8 +136,9 @@ class JacobianSums:
         """Standard error of the mean KL on held-out prompts, by depth; NaN while some group has nothing."""
         if len(self.weight) < 2 or not self.weight.all():
             return np.full(self.sums.shape[1], np.nan)
-        each = np.array([mean_kl(held, self.mean(group)) for group in range(len(self.weight))])
-        return standard_error(each, len(each), 1)
+        left_out = (self.mean(group) for group in range(len(self.weight)))
+        each = np.array([held.kl_bits(lambda x, depth, j=j: x.float() @ j[depth].to(x.device).mT) for j in left_out])
+        return standard_error(each.mean(axis=2), len(each), 1)
 
     def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
         """All of it, by name, for `restore`."""
@@ -154,11 +154,6 @@ class JacobianSums:
         self.sums = torch.from_numpy(np.array(before.arrays["sums",]))
         self.weight, self.seen = np.array(before.arrays["weight",]), set(before.arrays["seen",].tolist())
         return before.n_done
-
-
-def mean_kl(held: HeldOut, matrices: torch.Tensor) -> Float[np.ndarray, " depth"]:
-    """Mean KL in bits over the rows, by depth, of the lens with these matrices."""
-    return held.kl_bits(lambda x, depth: x.float() @ matrices[depth].to(x.device).mT).mean(axis=1)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 
 from interp.errors import ModelError
 from interp.loading.hub_files import ModelFiles, files_on_hub
@@ -150,18 +150,13 @@ def _refuse_unfit(asked: str, base: str, config: dict[str, Any]) -> None:
 
 def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
     """The tensors of the adapter's file and their shapes; one that is cut off or holds no numbers is refused."""
-    found = {}
     fix = "Copy or save the adapter again."
-    told = readable(asked, fix, found=f"{WEIGHTS} is truncated or corrupt", error=ModelError)
-    with told, safe_open(files.folder / WEIGHTS, framework="pt") as opened:
-        for key in opened.keys():  # noqa: SIM118
-            tensor = opened.get_tensor(key)
-            if not tensor.isfinite().all():
-                raise ModelError(
-                    asked=asked, found=f"{key} has values that are not finite", fix="Save the adapter again."
-                )
-            found[key] = tuple(tensor.shape)
-    return found
+    with readable(asked, fix, found=f"{WEIGHTS} is truncated or corrupt", error=ModelError):
+        tensors = load_file(files.folder / WEIGHTS)
+    for key, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ModelError(asked=asked, found=f"{key} has values that are not finite", fix="Save the adapter again.")
+    return {key: tuple(tensor.shape) for key, tensor in tensors.items()}
 
 
 def _squares(module: "PreTrainedModel") -> dict[str, float]:

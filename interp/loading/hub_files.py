@@ -6,11 +6,10 @@ cannot be reached, or refuses, the cache serves.
 
 import errno
 import os
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (
@@ -23,7 +22,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+from huggingface_hub.utils import tqdm
 
 from interp.errors import ModelError
 
@@ -31,6 +30,13 @@ SECONDS_TO_ANSWER = 10.0
 _CONFIG = "config.json"
 _BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
 """What the hub library raises when something between us and the files goes wrong."""
+
+
+class _Bar(tqdm):
+    """On a terminal; nothing goes into a log."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings | {"disable": None})
 
 
 @dataclass(frozen=True)
@@ -67,8 +73,7 @@ class ModelFiles:
                 else "Copy the folder again, with all its files.",
             )
         try:
-            with _bars_on_terminals_only():
-                snapshot_download(self.hub_id, revision=self.revision, allow_patterns=missing)
+            snapshot_download(self.hub_id, revision=self.revision, allow_patterns=missing, tqdm_class=_Bar)
         except _BROKEN_WIRE as error:
             raise _refusal(self.hub_id, None, error) from error
 
@@ -106,8 +111,7 @@ def files_on_hub(hub_id: str, revision: str | None = None, gguf: str | None = No
     try:
         info = HfApi().model_info(hub_id, revision=revision, timeout=SECONDS_TO_ANSWER)
         # By the revision's name, not its commit: this also notes which commit it is, for the next load offline.
-        with _bars_on_terminals_only():
-            config = hf_hub_download(hub_id, gguf or _CONFIG, revision=revision)
+        config = hf_hub_download(hub_id, gguf or _CONFIG, revision=revision)
     except _BROKEN_WIRE as error:
         cached = cached_files(hub_id, revision, gguf)
         if cached is None:
@@ -172,16 +176,3 @@ def _innermost(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": " + os.linesep)
-
-
-@contextmanager
-def _bars_on_terminals_only() -> Iterator[None]:
-    """The hub library draws its bars of downloads on a terminal, and nothing into a log."""
-    is_silenced = not sys.stderr.isatty() and not are_progress_bars_disabled()
-    if is_silenced:
-        disable_progress_bars()
-    try:
-        yield
-    finally:
-        if is_silenced:
-            enable_progress_bars()

@@ -26,7 +26,22 @@ def plain_module(bridge: Any) -> PreTrainedModel:
 
     A bridge runs its own attention around the parts of a transformers model, in which ours would not run.
     """
-    return _Unwrapping().plain(bridge.original_model)
+    configs: dict[int, Any] = {}
+
+    def plain(module: Any) -> Any:
+        """A copy without wrappers, hooks or shared configuration; parameters and buffers stay the same."""
+        while type(module).__module__.startswith(_WRAPPERS):
+            module = module.original_component
+        twin = copy.copy(module)
+        for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
+                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):  # fmt: skip
+            setattr(twin, hooks, OrderedDict())
+        twin.__dict__["_modules"] = {name: plain(child) for name, child in module._modules.items()}
+        if hasattr(twin, "config"):
+            twin.config = configs.setdefault(id(twin.config), copy.deepcopy(twin.config))
+        return twin
+
+    return plain(bridge.original_model)
 
 
 def bridge_check(bridge: Any, model: Model) -> Check:
@@ -43,25 +58,6 @@ def bridge_check(bridge: Any, model: Model) -> Check:
             fix="Create it without weight processing and without changed parts, or pass its transformers model.",
         )
     return check
-
-
-class _Unwrapping:
-    """Copies modules without their wrappers, hooks or shared configuration; parameters and buffers stay the same."""
-
-    def __init__(self) -> None:
-        self.configs: dict[int, Any] = {}
-
-    def plain(self, module: Any) -> Any:
-        while type(module).__module__.startswith(_WRAPPERS):
-            module = module.original_component
-        twin = copy.copy(module)
-        for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
-                      "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):  # fmt: skip
-            setattr(twin, hooks, OrderedDict())
-        twin.__dict__["_modules"] = {name: self.plain(child) for name, child in module._modules.items()}
-        if hasattr(twin, "config"):
-            twin.config = self.configs.setdefault(id(twin.config), copy.deepcopy(twin.config))
-        return twin
 
 
 def not_a_model(thing: Any) -> InterpError:

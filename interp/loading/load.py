@@ -87,22 +87,15 @@ def load(
     """
     read: list[Path] = []
     if isinstance(name_or_object, PreTrainedModel | Model):
-        asked = {
-            "revision": revision,
-            "gguf": gguf,
-            "adapter": adapter,
-            "dtype": dtype,
-            "device": device,
-            "device_map": device_map,
-        }
-        _refuse_changes(name_or_object, {key: value for key, value in asked.items() if value is not None})
+        where = {"dtype": dtype, "device": device, "device_map": device_map}
+        _refuse_changes(name_or_object, revision=revision, gguf=gguf, adapter=adapter, **where)
     if isinstance(name_or_object, Model):
-        _refuse_changes(name_or_object, {} if tokenizer is None else {"tokenizer": tokenizer})
+        _refuse_changes(name_or_object, tokenizer=tokenizer)
         model, check = name_or_object, check and not name_or_object.checks
     elif isinstance(name_or_object, PreTrainedModel):
         model = _wrap(name_or_object, tokenizer, allow_quantised)
     elif is_bridge(name_or_object):
-        _refuse_changes(name_or_object, {} if adapter is None else {"adapter": adapter})
+        _refuse_changes(name_or_object, adapter=adapter)
         model = _wrap(plain_module(name_or_object), tokenizer, allow_quantised)
         model = replace(model, checks=(bridge_check(name_or_object, model),))
     elif isinstance(name_or_object, str | Path):
@@ -145,8 +138,8 @@ def _untold(source: ModelSource) -> list[Check]:
 def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:
     """The model of a run; one that is loaded already is itself."""
     if isinstance(options.model, Model):
-        if options.adapter not in (None, options.model.info.adapter):
-            _refuse_changes(options.model.module, {"adapter": options.adapter})
+        if options.adapter != options.model.info.adapter:
+            _refuse_changes(options.model.module, adapter=options.adapter)
         return options.model
     return load(
         options.model, revision=options.revision, gguf=options.gguf, adapter=options.adapter, dtype=options.dtype,
@@ -188,10 +181,11 @@ def stored_as(files: ModelFiles) -> dict[str, Any]:
     return {"stored_as": content.rounded, "tensor_kinds": content.in_words}
 
 
-def _refuse_changes(module: object, asked: dict[str, object]) -> None:
-    if asked:
+def _refuse_changes(module: object, **asked: object) -> None:
+    given = [name for name, value in asked.items() if value is not None]
+    if given:
         raise UsageError(
-            asked=f"the {type(module).__name__} in memory with {', '.join(asked)}",
+            asked=f"the {type(module).__name__} in memory with {', '.join(given)}",
             found="a model in memory is used as it is",
             fix="Change it yourself (`model.to(...)`) before passing it.",
         )

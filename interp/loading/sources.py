@@ -46,12 +46,9 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     name (`pythia-410m@step1000`) or beside it. Unknown aliases and tunnels list the nearest.
     """
     text = str(name)
-    if text.startswith(TUNNEL):
+    if text.startswith((TUNNEL, PROGRAM)):
         _refuse_revision(text, revision)
-        return _tunnel(text)
-    if text.startswith(PROGRAM):
-        _refuse_revision(text, revision)
-        return _program(text)
+        return _folder(text, _shipped(text))
     if text.startswith(MEMORY):
         raise UsageError(
             asked=f"the model {text!r}",
@@ -65,7 +62,8 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
         return _hub(base, ALIASES[base].hub_id, at, gguf)
     if isinstance(name, Path) or _is_path(text):
         _refuse_revision(text, revision)
-        return _folder(text) if gguf is None else ModelSource(text, text, _files_of_gguf(Path(text), gguf))
+        folder = Path(text).expanduser()
+        return _folder(text, folder) if gguf is None else ModelSource(text, text, files_in_folder(folder, gguf))
     if _HUB_ID.fullmatch(base):
         return _hub(base, base, at, gguf)
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels()),
@@ -122,49 +120,43 @@ def _gguf_file(name: str, revision: str | None, gguf: str | None) -> ModelSource
             found="two files are given" if gguf else "there is no such file",
             fix="Give the path of one GGUF file; of a repository on the hub, its id and --gguf FILE.",
         )
-    return ModelSource(name, name, _files_of_gguf(path.parent, path.name))
+    return ModelSource(name, name, files_in_folder(path.parent, path.name))
 
 
-def _files_of_gguf(folder: Path, name: str) -> ModelFiles:
-    return files_in_folder(folder.expanduser(), name)
-
-
-def _folder(name: str) -> ModelSource:
-    folder = Path(name).expanduser()
+def _folder(name: str, folder: Path) -> ModelSource:
+    """What lies in a folder: a tunnel, a step that one took on the way, a program, or any other model."""
     files = files_in_folder(folder)
     if CARD_NAME in files.names:
         return ModelSource(name, name, files, *_read_tunnel(folder))
     if PROGRAM_CARD in files.names:
         return ModelSource(name, name, files, *_read_program(folder))
-    home = folder.resolve().parent.parent
-    if (home / CARD_NAME).is_file() and folder.resolve() in kept_steps(home).values():
-        return ModelSource(name, name, files, *_read_step(home, int(folder.resolve().name)))
+    folder, home = folder.resolve(), folder.resolve().parent.parent
+    if (home / CARD_NAME).is_file() and folder in kept_steps(home).values():
+        task, card = _read_tunnel(home)
+        # the figures of the card are those of the end
+        return ModelSource(name, name, files, task, {**card, "step": int(folder.name), "figures": {}})
     return ModelSource(name, name, files)
 
 
-def _tunnel(name: str) -> ModelSource:
-    wanted, _, step = name.removeprefix(TUNNEL).partition("@")
-    homes = shipped_tunnels()
+def _shipped(name: str) -> Path:
+    """The folder of `tunnel:<name>[@step]` or `program:<name>`."""
+    kind, _, rest = name.partition(":")
+    if kind == "program":
+        wanted, step, homes = rest, "", shipped_programs()
+    else:
+        (wanted, _, step), homes = rest.partition("@"), shipped_tunnels()
     if wanted not in homes:
-        raise UnknownName("tunnel", wanted, homes)
-    folder = homes[wanted]
+        raise UnknownName(kind, wanted, homes)
     if not step:
-        return ModelSource(name, name, files_in_folder(folder), *_read_tunnel(folder))
-    steps = {str(number): path for number, path in kept_steps(folder).items()}
+        return homes[wanted]
+    steps = {str(number): path for number, path in kept_steps(homes[wanted]).items()}
     if step not in steps:
         raise UsageError(
             asked=f"the tunnel {wanted!r} at step {step}",
             found=f"it has the steps {[*steps]}" if steps else "only its last step was kept",
             fix=f"Name one of them, or use {TUNNEL}{wanted}.",
         )
-    return ModelSource(name, name, files_in_folder(steps[step]), *_read_step(folder, int(step)))
-
-
-def _program(name: str) -> ModelSource:
-    wanted, homes = name.removeprefix(PROGRAM), shipped_programs()
-    if wanted not in homes:
-        raise UnknownName("program", wanted, homes)
-    return ModelSource(name, name, files_in_folder(homes[wanted]), *_read_program(homes[wanted]))
+    return steps[step]
 
 
 def shipped_programs() -> dict[str, Path]:
@@ -210,9 +202,3 @@ def _read_tunnel(folder: Path) -> tuple[Task, dict[str, Any]]:
     fix = "Restore the file, or train the tunnel again: `interp tunnel train`."
     with readable(asked, fix, found=found, error=ModelError):  # of another type than the task's own checks expect
         return make_task(kind, card.parameters), dataclasses.asdict(card)
-
-
-def _read_step(folder: Path, step: int) -> tuple[Task, dict[str, Any]]:
-    """Task and card of a checkpoint taken on the way; the figures of the card are those of the end, and left out."""
-    task, card = _read_tunnel(folder)
-    return task, {**card, "step": step, "figures": {}}

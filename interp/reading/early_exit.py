@@ -1,14 +1,13 @@
 """How deep a pass has to go: to the last layer that anybody reads, and to the outputs only where those are wanted."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
 from interp.capture import ModelInfo
 from interp.errors import UsageError
-from interp.hooks.attention import of_this_thread
+from interp.hooks.block_hooks import block_hooks
 from interp.model import Model
 from interp.need import Need
 
@@ -61,23 +60,15 @@ def depth_of(need: Need, layers: Sequence[int]) -> int | None:
     return max(layers) + (need.site != "resid")
 
 
-@contextmanager
-def ending(model: Model, depth: int | None) -> Iterator[None]:
+def ending(model: Model, depth: int | None) -> AbstractContextManager[object]:
     """Let passes inside the block raise `EnoughRead` at this depth of the residual stream; None lets them end."""
     if depth is None:
-        yield
-        return
+        return nullcontext()
 
-    def stop(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+    def stop(site: str, layer: int, x: torch.Tensor) -> None:
         raise EnoughRead
 
-    blocks = model.family.layer_modules(model.module)
-    next_up = blocks[depth] if depth < len(blocks) else model.family.head_modules(model.module)[0]
-    handle = next_up.register_forward_pre_hook(of_this_thread(stop))
-    try:
-        yield
-    finally:
-        handle.remove()
+    return block_hooks(model, {"resid"}, stop, layers={depth})
 
 
 def deepest(depths: Sequence[int | None]) -> int | None:

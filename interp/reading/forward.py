@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -150,15 +150,6 @@ NO_EDITS: Mapping[str, np.ndarray] = {
 """The sizes of no edits."""
 
 
-@runtime_checkable
-class OfPasses(Protocol):
-    """What has a part in every pass: it is told the batch before, and afterwards that the pass succeeded."""
-
-    def begin(self, batch: Batch) -> None: ...
-
-    def end(self) -> None: ...
-
-
 class Share:
     """The batches that this process runs: all of them, or its part where several take part in a run."""
 
@@ -189,35 +180,37 @@ class Share:
     def run(
         self,
         collectors: Sequence[Collector],
-        others: Sequence[OfPasses] = (),
+        begins: Sequence[Callable[[Batch], None]] = (),
+        ends: Sequence[Callable[[], None]] = (),
         passed: Callable[[], None] = lambda: None,
     ) -> None:
         """Pass the batches that are not done one after the other, in halves where memory gives out.
 
-        Collectors and `others` are told where a pass begins, and that it came to its end only if it succeeded. `passed`
-        is called after every batch.
+        Collectors, and whoever else `begins` and `ends` passes, are told where one begins, and that it came to its end
+        only if it succeeded. `passed` is called after every batch.
         """
         left = self._mine[self.n_done :]
         if left and left.start and any(collector.needs_donor for collector in collectors):
             # The donor of the first prompt was read by another process, or by an earlier run.
-            self._pass(left.start - 1, collectors, others, only_donates=True)
+            self._pass(left.start - 1, collectors, begins, (), only_donates=True)
         for n in left:
             with whole():
-                self._pass(n, collectors, others)
+                self._pass(n, collectors, begins, ends)
                 self.n_done += 1
             passed()
 
     def _pass(
-        self, n: int, collectors: Sequence[Collector], others: Sequence[OfPasses], only_donates: bool = False
-    ) -> None:
+        self, n: int, collectors: Sequence[Collector], begins: Sequence[Callable[[Batch], None]],
+        ends: Sequence[Callable[[], None]], only_donates: bool = False,
+    ) -> None:  # fmt: skip
         def attempt(part: Batch) -> None:
-            for each in others:
-                each.begin(part)
+            for begin in begins:
+                begin(part)
             run_batch(self.model, part, collectors, only_donates)
 
         def keep() -> None:
-            for each in collectors if only_donates else (*collectors, *others):
-                each.end()
+            for end in (*(collector.end for collector in collectors), *ends):
+                end()
 
         self._in_halves(self.batches.make(n, self.model.input_device), attempt, keep)
 
@@ -253,13 +246,14 @@ def collecting(
 
     sites = {site for collector in collectors for site in collector.block_sites}
     head: Any = model.module.get_output_embeddings()
-    with reused_heap(), listening(model, *listeners, _Hearing(collectors)), block_hooks(model, sites, heard):
-        handle = head.register_forward_pre_hook(of_this_thread(keep_scored_rows))
-        try:
-            with ending(model, deepest([depth, *(collector.depth for collector in collectors)])):
-                yield
-        finally:
-            handle.remove()
+    with (
+        reused_heap(),
+        listening(model, *listeners, _Hearing(collectors)),
+        block_hooks(model, sites, heard),
+        head.register_forward_pre_hook(of_this_thread(keep_scored_rows)),
+        ending(model, deepest([depth, *(collector.depth for collector in collectors)])),
+    ):
+        yield
 
 
 def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_donates: bool = False) -> None:

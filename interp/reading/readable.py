@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from interp.errors import UsageError
 from interp.model import Model
 from interp.need import Need
-from interp.sites import Site
 
 _OF_SUMS = {"attn_out", "mlp_out", "attn_logit", "mlp_logit"}
 _OF_FEED_FORWARD = {"mlp_out", "mlp_logit"}
@@ -18,18 +17,28 @@ EVERYWHERE = "resid"
 """The site that every model has."""
 
 
-def _lacking(model: Model, site: Site) -> str | None:
-    """What a model would need to have this site, in words; None where it has it."""
-    family = model.family
+def _lacking(model: Model, need: Need, everywhere: bool) -> str | None:
+    """What a model would need for this, in words; None where it has it. With `everywhere`, in every layer."""
+    family, site, having = model.family, need.described, model.info.attention_layers
+    if model.info.quantisation is not None and site.source == "weights":
+        return "plain weights: they are quantised"
     if site.name in _OF_SUMS and not family.adds(model.config):
         return "blocks that add to the residual stream: it is normalised again behind every sum"
     if not family.has_attention and site.is_of_attention:
         return "attention"
     if site.name == "readout_gram" and getattr(model.lens, "kind", "") != "jacobian":
         return "Jacobian lens: fit one (`interp lens fit`), and name it (--lens FILE)"
-    if family.router is None and site.name in OF_ROUTERS:
+    if site.name in OF_ROUTERS and family.router is None:
         return "router of experts that is known to us"
-    return "feed-forward" if family.mlp is None and site.name in _OF_FEED_FORWARD else None
+    if site.name in OF_ROUTERS and not model.info.n_experts:
+        return "experts in every layer"
+    if site.name in _OF_FEED_FORWARD and family.mlp is None:
+        return "feed-forward"
+    if everywhere and having is not None and site.is_of_attention:
+        return f"attention in every layer (only in {', '.join(map(str, having))})"
+    if everywhere and family.mixer is not None and site.name in _OF_SUMS:
+        return "blocks of attention and feed-forward alone: a state-space model adds to the stream beside them"
+    return None
 
 
 def refuse_unreadable(model: Model, needs: Iterable[Need], listeners: Sequence[object] = ()) -> None:
@@ -55,15 +64,7 @@ def first_lacking(model: Model, needs: Iterable[Need], *, everywhere: bool = Fal
     With `everywhere` it has to be there in every layer.
     """
     for need in needs:
-        is_rounded = model.info.quantisation is not None and need.described.source == "weights"
-        lacked = "plain weights: they are quantised" if is_rounded else _lacking(model, need.described)
-        if lacked is None and need.site in OF_ROUTERS and not model.info.n_experts:
-            lacked = "experts in every layer"
-        having = model.info.attention_layers
-        if lacked is None and everywhere and having is not None and need.described.is_of_attention:
-            lacked = f"attention in every layer (only in {', '.join(map(str, having))})"
-        if lacked is None and everywhere and model.family.mixer is not None and need.site in _OF_SUMS:
-            lacked = "blocks of attention and feed-forward alone: a state-space model adds to the stream beside them"
+        lacked = _lacking(model, need, everywhere)
         if lacked is not None:
             return f"{need.site} ({need.described.meaning})", lacked
     return None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -278,12 +279,8 @@ def new_folder(out: Path, what: str) -> Path:
     """`<out>/<what>-<time>`, with a counter where two runs end in the same second."""
     plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in last_part(what))
     stem = f"{shortened(plain)}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    counter = 1
-    folder = out / stem
-    while folder.exists():
-        counter += 1
-        folder = out / f"{stem}-{counter}"
-    return folder
+    names = chain([stem], (f"{stem}-{n}" for n in count(2)))
+    return next(out / name for name in names if not (out / name).exists())
 
 
 def open_run(path: str | Path) -> RunRecord:
@@ -362,19 +359,16 @@ def finished_record(
     `is_same` asks more of it, where a specification does not say everything.
     """
     for file in sorted(out.glob("[!.]*/run.json"), reverse=True):
-        record = _if_finished(file, spec_hash)
-        if record is not None and is_same(record):
+        try:
+            content = read_json(file)
+            asked = {"spec_hash": spec_hash, "status": "done"}
+            if not isinstance(content, dict) or content | asked != content:
+                continue
+            record = open_run(file)
+        except (OSError, ValueError, RecursionError, RecordError):
+            continue  # damaged or of another program: not a finished run, whatever it was
+        if is_same(record):
             return record
-    return None
-
-
-def _if_finished(file: Path, spec_hash: str) -> RunRecord | None:
-    try:
-        content = read_json(file)
-        if isinstance(content, dict) and content.get("spec_hash") == spec_hash and content.get("status") == "done":
-            return open_run(file)
-    except (OSError, ValueError, RecursionError, RecordError):
-        pass  # damaged or of another program: not a finished run, whatever it was
     return None
 
 

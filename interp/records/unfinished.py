@@ -122,18 +122,15 @@ class Stage:
                 said = json.loads(file.read("said.json"))
                 other = _unlike(said["identity"], {**self.identity, **_versions()})
                 if not other:
-                    return self._kept(said, file)
+                    arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
+                    remember(self._in_words(said["n_done"], said["n"], said["unit"]))
+                    return Kept(said["n_done"], arrays)
         except RecordError as error:
             if isinstance(error.__cause__, FileNotFoundError):  # never there, or another process has just ended the run
                 return None
             other = error.found
         warnings.warn(f"unfinished work in {self.path} is left aside: {other}", RuntimeWarning, stacklevel=2)
         return None
-
-    def _kept(self, said: Mapping[str, Any], file: zipfile.ZipFile) -> Kept:
-        arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
-        remember(self._in_words(said["n_done"], said["n"], said["unit"]))
-        return Kept(said["n_done"], arrays)
 
     @contextmanager
     def keeping(

@@ -1,7 +1,7 @@
 """Simulated attention rows, made of queries and keys and read as in a model: `attention_entropy` and `qk_alignment`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -128,14 +128,15 @@ def _read(calls: "Sequence[AttentionCall]", site: str) -> np.ndarray:
     """Keys of another prompt are those of the prompt before of the same length; the first has none."""
     import torch
 
-    from interp.hooks.pattern import DonorKeys
-    from interp.hooks.pattern_sites import NULL_SITES, PatternReader
+    from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader
 
     found = []
     for call in calls:
         n_keys = call.k.shape[2]
         if site in NULL_SITES:
-            call = replace(call, donor=DonorKeys(None))
+            donors, n = KeyDonors(), len(call.k)
+            donors.begin(np.full(n, n_keys), np.arange(n))
+            call = donors.swapped(call)
         at = torch.full((1, 1), n_keys - 1)
         found.append(PatternReader(call, at, _KEYS, _KEYS).read(site)[:, 0].numpy())
     return np.stack(found)

@@ -11,6 +11,7 @@ from scipy.stats import entropy
 from torch.nn.functional import linear
 from transformers import AutoConfig, AutoModelForCausalLM, __version__
 
+import interp
 from interp.editing.conditions import capture_edited
 from interp.edits import ReplaceCoordinates
 from interp.errors import ModelError, UsageError
@@ -408,6 +409,18 @@ def test_the_last_depth_of_the_stream_is_what_the_last_block_leaves(kind):
     stream, attention, feed_forward = (capture(model, prompts, ids, needs)[need] for need in needs)
     assert stream.shape == (3, sum(map(len, ids)), 48)
     np.testing.assert_allclose(stream[1:], stream[:-1] + attention + feed_forward, rtol=1e-4, atol=1e-4)
+
+
+def test_the_last_layer_is_read_alone_and_its_end_edited_where_the_final_norm_is_also_the_first():
+    model, ids = tiny("nanochat"), [[3, 5, 7, 9], [4, 6, 8, 10, 12]]
+    np.testing.assert_array_equal(
+        interp.collect(model, ids, ["v"], layers=[-1])["v"][0], interp.collect(model, ids, ["v"])["v"][-1]
+    )
+    tokens, end = torch.tensor(ids[:1]), interp.RemoveAxis(site="resid", layer=model.info.n_layers, axis=np.ones(48))
+    plain = model.module(tokens, output_hidden_states=True, use_cache=False).hidden_states
+    with interp.applied(model, end):
+        edited = model.module(tokens, output_hidden_states=True, use_cache=False).hidden_states
+    assert [torch.equal(*each) for each in zip(plain, edited, strict=True)] == [True, True, False]
 
 
 def test_a_layer_that_is_not_heard_is_refused_by_the_check_of_that_name():

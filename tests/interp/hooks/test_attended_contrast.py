@@ -46,7 +46,7 @@ def test_contrasts_equal_the_float64_formula(block, first):
     dot = q @ k.transpose(0, 1, 3, 2)
     cosine = dot / np.linalg.norm(q, axis=-1)[..., None] / np.linalg.norm(k, axis=-1)[:, :, None]
     got = contrast_rows(call, all_positions(call), block)
-    both = (got.cosine_no_first, got.logit_bits_no_first) if first else (got.cosine, got.logit_bits)
+    both = (got.qk_cosine_no_first, got.qk_logit_no_first) if first else (got.qk_cosine, got.qk_logit)
     for item, head, row in np.ndindex(2, 4, 17):
         order = first + np.argsort(-a[item, head, row, first : row + 1])
         n = int(np.searchsorted(np.cumsum(a[item, head, row][order]), 0.5)) + 1
@@ -60,7 +60,7 @@ def test_contrasts_equal_the_float64_formula(block, first):
 
 def test_a_row_over_one_key_has_no_contrast():
     got = contrast_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
-    assert torch.isnan(got.cosine).all() and torch.isnan(got.logit_bits).all()
+    assert torch.isnan(got.qk_cosine).all() and torch.isnan(got.qk_logit).all()
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 30, 10_000])

@@ -27,8 +27,8 @@ def test_reductions_do_not_depend_on_the_block(block):
     call = random_call()
     whole = reduce_rows(call, all_positions(call))
     cut = reduce_rows(call, all_positions(call), block)
-    assert torch.allclose(cut.entropy_bits, whole.entropy_bits, atol=1e-6)
-    assert torch.allclose(cut.entropy_bits_no_first, whole.entropy_bits_no_first, atol=1e-6)
+    assert torch.allclose(cut.pattern_entropy, whole.pattern_entropy, atol=1e-6)
+    assert torch.allclose(cut.pattern_entropy_no_first, whole.pattern_entropy_no_first, atol=1e-6)
     assert torch.allclose(cut.sink_mass, whole.sink_mass, atol=1e-6)
 
 
@@ -41,7 +41,7 @@ def test_reductions_equal_the_float64_formula():
     a /= a.sum(-1, keepdims=True)
     entropy = -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), -1)
     got = reduce_rows(call, all_positions(call))
-    assert np.abs(got.entropy_bits.numpy() - entropy).max() < 2e-6
+    assert np.abs(got.pattern_entropy.numpy() - entropy).max() < 2e-6
     assert np.abs(pattern_rows(call, all_positions(call)).numpy() - a).max() < 1e-6
 
 
@@ -56,9 +56,9 @@ def test_reductions_beside_a_learnt_sink_equal_the_float64_formula():
     keys, learnt = a[..., :-1], a[..., -1]
     got = reduce_rows(call, all_positions(call))
     expected = {
-        "learnt_sink_mass": learnt, "sink_mass": keys[..., 0], "max_weight": keys.max(-1),
-        "self_mass": np.diagonal(keys, 0, -2, -1), "entropy_bits_with_learnt_sink": entropy(a, base=2, axis=-1),
-        "entropy_bits": entropy(keys, base=2, axis=-1),
+        "learnt_sink_mass": learnt, "sink_mass": keys[..., 0], "pattern_max": keys.max(-1),
+        "mass_self": np.diagonal(keys, 0, -2, -1), "pattern_entropy_with_learnt_sink": entropy(a, base=2, axis=-1),
+        "pattern_entropy": entropy(keys, base=2, axis=-1),
     }  # fmt: skip
     for name, values in expected.items():
         assert np.abs(getattr(got, name).numpy() - values).max() < 2e-6, name
@@ -67,8 +67,8 @@ def test_reductions_beside_a_learnt_sink_equal_the_float64_formula():
     assert np.abs(logs.numpy() - keys).max() < 1e-6
     whole = reduce_rows(replace(call, sink=None), all_positions(call))
     assert not whole.learnt_sink_mass.any()
-    assert torch.equal(whole.entropy_bits_with_learnt_sink, whole.entropy_bits)
-    assert torch.equal(whole.entropy_bits_no_first, got.entropy_bits_no_first)
+    assert torch.equal(whole.pattern_entropy_with_learnt_sink, whole.pattern_entropy)
+    assert torch.equal(whole.pattern_entropy_no_first, got.pattern_entropy_no_first)
 
 
 def test_reductions_without_the_first_key_equal_the_float64_formula():
@@ -81,21 +81,22 @@ def test_reductions_without_the_first_key_equal_the_float64_formula():
     normalised = np.divide(entropy, np.log2(n), out=np.zeros_like(entropy), where=n > 1)
     previous = np.concatenate([np.zeros((2, 4, 1)), np.diagonal(rest, -1, -2, -1)], axis=-1)
     expected = {
-        "entropy_bits_no_first": entropy, "entropy_normalised_no_first": normalised,
-        "entropy_uniform_no_first": np.broadcast_to(np.log2(n), entropy.shape), "max_weight_no_first": rest.max(-1),
-        "self_mass_no_first": np.diagonal(rest, 0, -2, -1), "previous_mass_no_first": previous,
+        "pattern_entropy_no_first": entropy, "pattern_entropy_normalised_no_first": normalised,
+        "pattern_entropy_uniform_no_first": np.broadcast_to(np.log2(n), entropy.shape),
+        "pattern_max_no_first": rest.max(-1), "mass_self_no_first": np.diagonal(rest, 0, -2, -1),
+        "mass_previous_no_first": previous,
     }  # fmt: skip
     for name, values in expected.items():
         assert np.abs(getattr(got, name)[..., 1:].numpy() - values).max() < 2e-6, name
-    for name in ("max_weight_no_first", "self_mass_no_first", "previous_mass_no_first"):
+    for name in ("pattern_max_no_first", "mass_self_no_first", "mass_previous_no_first"):
         assert torch.isnan(getattr(got, name)[..., 0]).all(), "the first position sees nothing but the first key"
 
 
 def test_queries_after_a_cached_prefix_count_positions_from_the_right():
     long = random_call(n_query=17, n_key=17)
     short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
-    tail = reduce_rows(short, all_positions(short)).entropy_bits
-    assert torch.allclose(tail, reduce_rows(long, all_positions(long)).entropy_bits[..., -3:], atol=1e-6)
+    tail = reduce_rows(short, all_positions(short)).pattern_entropy
+    assert torch.allclose(tail, reduce_rows(long, all_positions(long)).pattern_entropy[..., -3:], atol=1e-6)
 
 
 def test_a_padded_mask_removes_keys():
@@ -106,7 +107,7 @@ def test_a_padded_mask_removes_keys():
     got = reduce_rows(call, all_positions(call))
     assert got.n_visible[1, -1] == 13
     assert got.sink_mass[1, :, -1].max() == 0
-    assert torch.allclose(got.entropy_bits[0], reduce_rows(random_call(), all_positions(call)).entropy_bits[0])
+    assert torch.allclose(got.pattern_entropy[0], reduce_rows(random_call(), all_positions(call)).pattern_entropy[0])
 
 
 def test_entropy_beside_a_sink_of_almost_one_keeps_its_precision():
@@ -115,24 +116,24 @@ def test_entropy_beside_a_sink_of_almost_one_keeps_its_precision():
     call = AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0)
     got = reduce_rows(call, torch.tensor([[3]]))
     assert got.sink_mass.item() > 0.999999
-    assert abs(got.entropy_bits_no_first.item() - np.log2(3)) < 1e-5
+    assert abs(got.pattern_entropy_no_first.item() - np.log2(3)) < 1e-5
 
 
 def test_what_is_left_beside_a_sink_that_outweighs_every_exponential_is_still_there():
     k = torch.tensor([900.0, 1.0, 1.0, 0.0]).reshape(1, 1, 4, 1)
     got = reduce_rows(AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0), torch.tensor([[3]]))
-    assert got.sink_mass.item() == 1 and got.entropy_bits.item() == 0
+    assert got.sink_mass.item() == 1 and got.pattern_entropy.item() == 0
     weights = np.exp([1.0, 1.0, 0.0]) / np.exp([1.0, 1.0, 0.0]).sum()
-    assert got.entropy_bits_no_first.item() == pytest.approx(-(weights * np.log2(weights)).sum(), abs=1e-5)
-    assert got.max_weight_no_first.item() == pytest.approx(weights[0], abs=1e-6)
-    assert got.self_mass_no_first.item() == pytest.approx(weights[2], abs=1e-6)
+    assert got.pattern_entropy_no_first.item() == pytest.approx(-(weights * np.log2(weights)).sum(), abs=1e-5)
+    assert got.pattern_max_no_first.item() == pytest.approx(weights[0], abs=1e-6)
+    assert got.mass_self_no_first.item() == pytest.approx(weights[2], abs=1e-6)
 
 
 def test_a_single_visible_key_has_no_entropy():
     got = reduce_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
-    assert got.entropy_bits.abs().max() == 0
-    assert got.entropy_bits_no_first.abs().max() == 0
-    assert got.entropy_normalised.abs().max() == 0
+    assert got.pattern_entropy.abs().max() == 0
+    assert got.pattern_entropy_no_first.abs().max() == 0
+    assert got.pattern_entropy_normalised.abs().max() == 0
     assert torch.all(got.sink_mass == 1)
 
 
@@ -148,19 +149,19 @@ def test_masses_and_the_largest_weight_equal_the_float64_formula(block):
     call = random_call()
     a = float64_pattern(call)
     got = reduce_rows(call, all_positions(call), block)
-    assert np.abs(got.max_weight.numpy() - a.max(-1)).max() < 1e-6
-    assert np.abs(got.self_mass.numpy() - a.diagonal(axis1=2, axis2=3)).max() < 1e-6
-    assert np.abs(got.previous_mass.numpy()[..., 1:] - a.diagonal(-1, axis1=2, axis2=3)).max() < 1e-6
-    assert got.previous_mass[..., 0].abs().max() == 0
-    assert np.allclose(got.entropy_uniform.numpy(), np.log2(np.arange(1, 18)))
+    assert np.abs(got.pattern_max.numpy() - a.max(-1)).max() < 1e-6
+    assert np.abs(got.mass_self.numpy() - a.diagonal(axis1=2, axis2=3)).max() < 1e-6
+    assert np.abs(got.mass_previous.numpy()[..., 1:] - a.diagonal(-1, axis1=2, axis2=3)).max() < 1e-6
+    assert got.mass_previous[..., 0].abs().max() == 0
+    assert np.allclose(got.pattern_entropy_uniform.numpy(), np.log2(np.arange(1, 18)))
 
 
 def test_self_and_previous_count_from_the_right_after_a_cached_prefix():
     long = random_call()
     short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
     tail, whole = (reduce_rows(c, all_positions(c)) for c in (short, long))
-    assert torch.allclose(tail.self_mass, whole.self_mass[..., -3:], atol=1e-6)
-    assert torch.allclose(tail.previous_mass, whole.previous_mass[..., -3:], atol=1e-6)
+    assert torch.allclose(tail.mass_self, whole.mass_self[..., -3:], atol=1e-6)
+    assert torch.allclose(tail.mass_previous, whole.mass_previous[..., -3:], atol=1e-6)
 
 
 def test_log_rows_keep_weights_that_float32_would_round_to_zero():

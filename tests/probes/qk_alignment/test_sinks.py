@@ -6,8 +6,8 @@ import torch
 from interp.probes.attention_entropy.probe import AttentionEntropy
 from interp.probes.qk_alignment.probe import QKAlignment
 
-from interp.hooks.pattern import AttentionCall, DonorKeys
-from interp.hooks.pattern_sites import NULL_SITES, PatternReader
+from interp.hooks.pattern import AttentionCall
+from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader
 from interp.testing import Shape, synthetic_capture
 
 SMALL = {"n_permutations": 199, "n_bootstrap": 99}
@@ -43,11 +43,9 @@ def world(seed, matches):
         q = np.zeros_like(keys)
         q[:, :, -1] = 6 * last_queries(rng, keys, matches) + 5.7 * sink
         q, k = (torch.tensor(x, dtype=torch.float32) for x in (q, keys))
-        donors = DonorKeys(None)
-        readers = [
-            PatternReader(AttentionCall(layer, q, k, k, scaling=1.0, donor=donor), torch.tensor([[LENGTH - 1]]), 0)
-            for donor in (None, donors)
-        ]
+        donors, own = KeyDonors(), AttentionCall(layer, q, k, k, scaling=1.0)
+        donors.begin(np.full(N, LENGTH), np.arange(N))
+        readers = [PatternReader(call, torch.tensor([[LENGTH - 1]]), 0) for call in (own, donors.swapped(own))]
         for site, found in rows.items():
             found.append(readers[site in NULL_SITES].read(site)[:, 0].numpy())
     planted = {site: np.stack(found) for site, found in rows.items()}
