@@ -1,6 +1,5 @@
 """What all other tests rely on: annotations of `interp` are checked while they run, and shapes across arguments."""
 
-import jaxtyping
 import numpy as np
 import pytest
 from beartype.roar import BeartypeCallHintViolation
@@ -37,10 +36,6 @@ def test_results_of_a_wrong_type_are_refused(monkeypatch):
         entropy_bits(EVEN[0])  # a number, no array
 
 
-def test_the_checks_can_be_switched_off():
-    jaxtyping.config.update("jaxtyping_disable", True)
-    try:
-        assert Need("v", at=["a list"]).at == ["a list"]
-        assert entropy_bits(np.array([[1, 0]])) == [0]
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", False)
+def test_the_checks_can_be_switched_off(without_type_checks):
+    assert Need("v", at=["a list"]).at == ["a list"]
+    assert entropy_bits(np.array([[1, 0]])) == [0]

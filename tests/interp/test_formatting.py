@@ -27,17 +27,11 @@ def test_no_number_loses_more_than_half_of_its_third_digit(number):
     assert abs(read - number) <= 0.5e-2 * number
 
 
-def test_cells_write_whole_numbers_whole_and_truth_in_words():
+def test_numbers_cells_units_and_p_are_written_for_readers():
     assert [cell(v) for v in (12345678, -3, 0.123456, True, None, "x", math.nan)] == [
         "12345678", "−3", "0.123", "yes", "–", "x", "–",
     ]  # fmt: skip
-
-
-def test_pure_numbers_have_no_unit():
     assert [with_unit("2", unit) for unit in ("bits", "1", "fraction", "label", "")] == ["2 bits", "2", "2", "2", "2"]
-
-
-def test_the_least_p_is_a_bound():
     assert [p_value(p) for p in (0.0312, 0.002, 1e-5, 1e-6)] == ["0.031", "0.002", "1e−5", "< 1e−6"]
     assert [p_equals(p) for p in (0.002, 1e-6)] == ["p = 0.002", "p < 1e−6"]
 

@@ -33,14 +33,11 @@ def test_a_column_without_a_unit_and_a_unit_without_a_column_are_faults(units: d
         Table({"x": np.ones(2), "y": np.ones(2)}, units)
 
 
-def test_units_name_and_order_the_columns_of_rows_and_what_belongs_to_a_number_follows_it() -> None:
+def test_rows_and_parts_make_tables_and_groups() -> None:
     rows = [{"p": 0.5, "x": 1.0, "x_p": 0.1, "x_low": 0.0, "name": "a", "left_out": 1}]
     table = Table.from_rows(rows, {"name": LABEL, "x": "bits", "p": "probability"})
     assert list(table.columns) == ["name", "x", "x_low", "x_p", "p"]
     assert Table.from_rows([], {"name": LABEL}).n_rows == 0
-
-
-def test_parts_are_stacked_and_groups_are_taken_apart_in_the_order_of_appearance() -> None:
     parts = [{"name": np.full(2, "b"), "x": np.arange(2.0)}, {"name": np.full(1, "a"), "x": np.array([5.0])}]
     table = Table.stacked(parts, {"name": LABEL, "x": "bits", "unused": "1"})
     assert [(name, mine["x"].tolist()) for name, mine in table.groups("name")] == [("b", [0, 1]), ("a", [5])]

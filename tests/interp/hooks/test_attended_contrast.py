@@ -23,7 +23,7 @@ def token_prompts(lengths, seed=0, posterior=None):
     return PromptSet("tokens", [Prompt(token_ids=tuple(x.tolist())) for x in ids], posterior=posterior), ids
 
 
-def test_attended_keys_are_the_fewest_that_hold_half():
+def test_attended_keys_hold_half_and_one_key_has_no_contrast():
     half = 0.49999994  # what softmax may give of two equal keys
     weights = torch.tensor(
         [[0.1, 0.3, 0.05, 0.35, 0.2], [0.5, 0.5, 0, 0, 0], [0.6, 0.1, 0.1, 0.1, 0.1], [half, half, 0, 0, 0]]
@@ -31,6 +31,8 @@ def test_attended_keys_are_the_fewest_that_hold_half():
     first = [True] + [False] * 4
     expected = [[False, True, False, True, False], first, first, first]
     assert attended_keys(weights).tolist() == expected
+    got = contrast_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
+    assert torch.isnan(got.cosine).all() and torch.isnan(got.logit_bits).all()
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -56,11 +58,6 @@ def test_contrasts_equal_the_float64_formula(block, first):
         for contrast, x in ((both[0], cosine), (both[1], dot * call.scaling / np.log(2))):
             x = x[item, head, row][order]
             assert contrast[item, head, row].item() == pytest.approx(x[:n].mean() - x[n:].mean(), abs=1e-4)
-
-
-def test_a_row_over_one_key_has_no_contrast():
-    got = contrast_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
-    assert torch.isnan(got.cosine).all() and torch.isnan(got.logit_bits).all()
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 30, 10_000])

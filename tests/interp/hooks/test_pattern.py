@@ -91,11 +91,16 @@ def test_reductions_without_the_first_key_equal_the_float64_formula():
         assert torch.isnan(getattr(got, name)[..., 0]).all(), "the first position sees nothing but the first key"
 
 
-def test_queries_after_a_cached_prefix_count_positions_from_the_right():
+def test_positions_count_from_the_right_after_a_cached_prefix():
     long = random_call(n_query=17, n_key=17)
     short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
     tail = reduce_rows(short, all_positions(short)).entropy_bits
     assert torch.allclose(tail, reduce_rows(long, all_positions(long)).entropy_bits[..., -3:], atol=1e-6)
+    long = random_call()
+    short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
+    tail, whole = (reduce_rows(c, all_positions(c)) for c in (short, long))
+    assert torch.allclose(tail.self_mass, whole.self_mass[..., -3:], atol=1e-6)
+    assert torch.allclose(tail.previous_mass, whole.previous_mass[..., -3:], atol=1e-6)
 
 
 def test_a_padded_mask_removes_keys():
@@ -109,16 +114,13 @@ def test_a_padded_mask_removes_keys():
     assert torch.allclose(got.entropy_bits[0], reduce_rows(random_call(), all_positions(call)).entropy_bits[0])
 
 
-def test_entropy_beside_a_sink_of_almost_one_keeps_its_precision():
+def test_what_is_left_beside_a_sink_keeps_its_precision():
     k = torch.zeros(1, 1, 4, 1)
     k[0, 0, :, 0] = torch.tensor([16.0, 1.0, 1.0, 1.0])
     call = AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0)
     got = reduce_rows(call, torch.tensor([[3]]))
     assert got.sink_mass.item() > 0.999999
     assert abs(got.entropy_bits_no_first.item() - np.log2(3)) < 1e-5
-
-
-def test_what_is_left_beside_a_sink_that_outweighs_every_exponential_is_still_there():
     k = torch.tensor([900.0, 1.0, 1.0, 0.0]).reshape(1, 1, 4, 1)
     got = reduce_rows(AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0), torch.tensor([[3]]))
     assert got.sink_mass.item() == 1 and got.entropy_bits.item() == 0
@@ -153,14 +155,6 @@ def test_masses_and_the_largest_weight_equal_the_float64_formula(block):
     assert np.abs(got.previous_mass.numpy()[..., 1:] - a.diagonal(-1, axis1=2, axis2=3)).max() < 1e-6
     assert got.previous_mass[..., 0].abs().max() == 0
     assert np.allclose(got.entropy_uniform.numpy(), np.log2(np.arange(1, 18)))
-
-
-def test_self_and_previous_count_from_the_right_after_a_cached_prefix():
-    long = random_call()
-    short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
-    tail, whole = (reduce_rows(c, all_positions(c)) for c in (short, long))
-    assert torch.allclose(tail.self_mass, whole.self_mass[..., -3:], atol=1e-6)
-    assert torch.allclose(tail.previous_mass, whole.previous_mass[..., -3:], atol=1e-6)
 
 
 def test_log_rows_keep_weights_that_float32_would_round_to_zero():

@@ -35,16 +35,13 @@ def rounded_file(tmp_path_factory):
 IDS = torch.arange(3, 20)[None]
 
 
-def test_a_plain_file_is_the_model_that_was_written(file):
+def test_a_plain_file_is_the_model_that_was_written_by_path_or_within_its_folder(file):
     model = interp.load(file)
     with torch.inference_mode():
         torch.testing.assert_close(model.module(IDS).logits, original()(IDS).logits, rtol=1e-5, atol=1e-5)
     assert model.info.stored_as is None and model.info.family == "llama" and all(c.passed for c in model.checks)
     assert model.tokenizer.convert_ids_to_tokens(model.tokenizer("ab c")["input_ids"])[-3:] == ["ab", "Ġ", "c"]
     assert "m['content']" in model.tokenizer.chat_template
-
-
-def test_a_file_is_named_by_its_path_or_within_its_folder(file):
     by_folder = interp.load(file.parent, gguf=file.name)
     assert by_folder.fingerprint == interp.load(str(file)).fingerprint
     with pytest.raises(ModelError, match="two files are given"):

@@ -119,14 +119,11 @@ def test_columns_that_no_prompt_can_hold_are_left_out_and_named(tmp_path):
     )
 
 
-def test_rows_without_a_text_are_passed_over_and_counted(tmp_path):
+def test_rows_without_a_text_are_passed_over_and_equal_texts_kept(tmp_path):
     texts = ["one", "", "two", None, " \n", "three"]
     found = resolve_prompts(f"hf:{folder_of(tmp_path, [{'text': t, 'k': i} for i, t in enumerate(texts)])}")
     assert [(p.text, p.columns["k"]) for p in found] == [("one", 0), ("two", 2), ("three", 5)]
     assert "all 6 rows" in found.source and "; 3 rows without a text are passed over" in found.source
-
-
-def test_equal_texts_are_kept_and_counted_as_in_a_file(tmp_path):
     found = resolve_prompts(f"hf:{folder_of(tmp_path, [{'text': t} for t in 'abaa'])}")
     assert len(found) == 4 and "2 of 4 texts repeat an earlier one" in found.source
 
@@ -151,7 +148,7 @@ def test_the_message_for_a_missing_column_says_what_there_is(tmp_path):
     )
 
 
-def test_a_missing_split_is_refused_with_those_there_are(tmp_path):
+def test_splits_and_configurations_that_are_missing_are_refused_with_those_there_are(tmp_path):
     folder = folder_of(tmp_path, ROWS, "test.jsonl")
     assert refusal(f"hf:{folder}::train").found == "it has no split 'train'; it has test"
     assert len(resolve_prompts(f"hf:{folder}")) == 40
@@ -160,9 +157,6 @@ def test_a_missing_split_is_refused_with_those_there_are(tmp_path):
     folder_of(tmp_path, ROWS[:3])
     assert len(resolve_prompts(f"hf:{folder}")) == 3
     assert "(no slices)" in refusal(f"hf:{folder}::train[5]").fix
-
-
-def test_a_missing_configuration_is_refused_with_those_there_are(tmp_path):
     folder = configured(tmp_path, "main", "socratic")
     for name in (f"hf:{folder}", f"hf:{folder}:mian", f"hf:{folder_of(tmp_path, ROWS)}:mian"):
         found = refusal(name)

@@ -147,7 +147,7 @@ def test_planned_conditions_are_those_that_are_asked_for(name, tunnel):
         assert told == real
 
 
-def test_configuration_is_enough(tiny_folders, tmp_path):
+def test_configuration_and_files_that_are_here_are_enough(tiny_folders, tmp_path):
     (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
     found = untimed("manifold", "sula", model=str(tmp_path))
     mixed, sula = found.steps
@@ -157,9 +157,6 @@ def test_configuration_is_enough(tiny_folders, tmp_path):
     n_parameters = load(str(tiny_folders["llama"]), check=False).info.n_parameters
     assert found.model.n_parameters == n_parameters
     assert found.memory.weights == found.download == 4 * n_parameters
-
-
-def test_files_that_are_here_are_not_fetched(tiny_folders):
     folder = tiny_folders["llama"]
     assert untimed("manifold", model=str(folder)).download == 0
     assert meta_model(RunOptions(folder)).file_bytes == (folder / "model.safetensors").stat().st_size

@@ -24,13 +24,14 @@ def over_pairs(vectors):
     return [np.mean(np.abs(cosines)), np.mean(cosines)]
 
 
-def test_measures_equal_a_loop_over_pairs():
+def test_measures_equal_a_loop_over_the_pairs_there_are():
     sets = np.random.default_rng(0).standard_normal((3, 7, 5)) + 1.0
     expected = [over_pairs(s) + over_pairs(s - s.mean(axis=0)) for s in sets]
     np.testing.assert_allclose(cosine_measures(sets), expected, rtol=1e-12)
-
-
-def test_absent_vectors_and_vectors_without_length_make_no_pair():
+    three = np.random.default_rng(9).standard_normal((3, 5))
+    np.testing.assert_allclose(cosine_measures(three), over_pairs(three) + over_pairs(three - three.mean(axis=0)))
+    absent = cosine_measures(np.concatenate([three, three]), np.array([1, 1, 0, 0, 0, 0], dtype=bool))
+    assert np.isfinite(absent[:2]).all() and np.isnan(absent[2:]).all()
     vectors = np.random.default_rng(1).standard_normal((6, 4))
     present = np.array([True, True, False, True, True, False])
     np.testing.assert_allclose(cosine_measures(vectors, present), cosine_measures(vectors[present]), rtol=1e-12)
@@ -70,33 +71,27 @@ def test_gaussian_sets_have_the_cosines_of_gaussian_vectors(n_vectors, d):
     assert ours[:, 0].std() == pytest.approx(np.sqrt(variance), rel=0.05)
 
 
-def test_gaussian_sets_have_the_lengths_of_gaussian_vectors():
+def test_sets_and_rotations_have_their_lengths_and_no_preferred_direction():
     sets = gaussian_sets(4, 30, 5000, np.random.default_rng(4))
     squares = np.square(sets).sum(axis=-1)
     np.testing.assert_allclose(squares.mean(axis=0), 30, rtol=0.03)
-
-
-def test_random_rotations_keep_lengths_and_have_no_preferred_direction():
     turns = random_rotations(3, 3000, np.random.default_rng(5))
     np.testing.assert_allclose(turns @ np.swapaxes(turns, 1, 2), np.broadcast_to(np.eye(3), turns.shape), atol=1e-12)
     assert np.abs(turns.mean(axis=0)).max() < 4 / np.sqrt(3 * 3000)
 
 
-def test_p_against_draws_is_uniform_where_there_is_nothing():
+def test_p_against_draws_is_uniform_and_has_a_floor():
     rng = np.random.default_rng(6)
     p = [Reference("", rng.standard_normal(60)).compare(rng.standard_normal(4).mean(), 4, 3).p for _ in range(400)]
     # corrected over three tests, p of one of them rejects at a third of the level
     rejected = np.mean(np.array(p) < 0.15)
     assert abs(rejected - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 400) + 0.01
-
-
-def test_p_against_draws_is_small_far_away_but_never_below_its_floor():
     reference = Reference("", np.random.default_rng(7).standard_normal(100))
     assert reference.compare(50.0, 1).p == pytest.approx(SMALLEST_P)
     assert np.isnan(reference.compare(float("nan"), 1).p)
 
 
-def test_the_largest_deviation_corrects_over_layers():
+def test_draws_give_p_by_their_largest_deviation_unless_all_alike():
     rng = np.random.default_rng(8)
     p = np.array([largest_deviation_p(*(lambda d: (d[0], d[1:]))(rng.standard_normal((100, 20)))) for _ in range(300)])
     assert abs(np.mean(p.min(axis=1) <= 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 300)
@@ -104,13 +99,8 @@ def test_the_largest_deviation_corrects_over_layers():
     draws[:, 2] = 1.0
     assert np.isnan(largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[2])
     assert largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[0] == 0.01
-
-
-def test_three_vectors_are_enough_to_be_centred():
-    three = np.random.default_rng(9).standard_normal((3, 5))
-    np.testing.assert_allclose(cosine_measures(three), over_pairs(three) + over_pairs(three - three.mean(axis=0)))
-    absent = cosine_measures(np.concatenate([three, three]), np.array([1, 1, 0, 0, 0, 0], dtype=bool))
-    assert np.isfinite(absent[:2]).all() and np.isnan(absent[2:]).all()
+    compared = Reference("", np.full(5, 2.0)).compare(3.0, 1)
+    assert np.isnan(compared.p) and compared.null.band == (2, 2)
 
 
 def test_the_band_and_p_of_a_mean_over_sets_are_those_of_students_t():
@@ -123,8 +113,3 @@ def test_the_band_and_p_of_a_mean_over_sets_are_those_of_students_t():
     assert compared.p == pytest.approx(1 - (1 - single) ** 3)
     assert Reference("", draws).compare(-1.0, 2, 3).p == pytest.approx(compared.p), "two-sided"
     assert Reference("", draws).compare(4.0, 2).p == 1
-
-
-def test_draws_that_are_all_alike_give_no_p():
-    compared = Reference("", np.full(5, 2.0)).compare(3.0, 1)
-    assert np.isnan(compared.p) and compared.null.band == (2, 2)

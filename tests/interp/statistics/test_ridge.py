@@ -43,16 +43,12 @@ def error_on_left_out(rows, labels, nuisances, out, alpha):
 
 
 @pytest.mark.parametrize("shape", [(30, 8), (12, 40)])
-def test_the_principal_form_holds_the_rows(shape):
+def test_the_principal_form_holds_the_rows_and_coefficients_are_those_of_scikit_learn(shape):
     rows = world(*shape, None)[0]
     form = PrincipalForm.of(rows)
     assert form.left * form.singular @ form.directions == pytest.approx(rows, abs=1e-7)
     assert form.directions @ form.directions.T == pytest.approx(np.eye(len(form.singular)), abs=1e-7)
     assert (np.diff(form.singular) <= 0).all()
-
-
-@pytest.mark.parametrize("shape", [(30, 8), (12, 40)])
-def test_coefficients_are_those_of_scikit_learn(shape):
     units = np.arange(shape[0])
     rows, labels, nuisances = world(*shape, units)
     form = PrincipalForm.of(rows)
@@ -175,11 +171,8 @@ def test_a_prompt_that_alone_decides_a_nuisance_is_passed_over():
     assert np.isfinite(fit.coefficients).all()
 
 
-def test_rounding_is_no_axis():
+def test_rounding_and_no_rows_have_no_axes():
     rows = np.outer(np.arange(10.0) - 4.5, [1.0, 2.0, 3.0])
     assert len(PrincipalForm.of(rows).singular) == 1
     assert len(PrincipalForm.of(np.zeros((5, 3))).singular) == 0
-
-
-def test_no_rows_have_no_axes():
     assert PrincipalForm.of(np.zeros((0, 4))).directions.shape == (0, 4)

@@ -18,17 +18,11 @@ from interp.statistics.spectra import (
 )
 
 
-def test_participation_ratio_of_the_identity_covariance_is_the_dimension() -> None:
+def test_spectral_statistics_of_the_identity_rank_one_and_equal_rows() -> None:
     rows = np.vstack([np.eye(7), -np.eye(7)])
     np.testing.assert_allclose(spectral_statistics(eigenvalues(rows)), [1 / 7, 2 / 7, 7])
-
-
-def test_participation_ratio_of_rank_one_is_one() -> None:
     rows = np.outer(np.arange(9.0), np.ones(20))
     np.testing.assert_allclose(spectral_statistics(eigenvalues(scaled(rows, "centred"))), [1, 1, 1])
-
-
-def test_statistics_of_rows_that_are_all_equal_are_undefined() -> None:
     rows = np.full((6, 5), 0.1, dtype=np.float32)
     assert np.isnan(spectral_statistics(eigenvalues(scaled(rows, "centred")))).all()
 
@@ -40,11 +34,18 @@ def test_eigenvalues_equal_those_of_the_covariance(n_features: int) -> None:
     np.testing.assert_allclose(eigenvalues(scaled(rows, "centred")), expected, rtol=1e-9)
 
 
-def test_z_scored_columns_weigh_the_same_and_constant_ones_nothing() -> None:
+def test_eigenvalues_are_those_of_z_scored_or_centred_rows() -> None:
     rows = np.random.default_rng(1).standard_normal((30, 5)) * [1, 10, 100, 1000, 0] + 3.3
     z = scaled(rows, "zscored")
     np.testing.assert_allclose(np.square(z).mean(axis=0), [1, 1, 1, 1, 0], atol=1e-12)
     np.testing.assert_array_equal(z[:, 4], 0)
+    rows = np.random.default_rng(2).standard_normal((8, 3)) + 5
+    centred = rows - rows.mean(axis=0)
+    np.testing.assert_allclose(centred_gram(rows @ rows.T), centred @ centred.T, atol=1e-12)
+    rows = np.array([[1.0, 2.0, 2.0], [-1.0, -2.0, -2.0]])
+    np.testing.assert_allclose(eigenvalues(rows), [18])
+    np.testing.assert_allclose(eigenvalues(rows[:, :1]), [2])
+    np.testing.assert_allclose(eigenvalues(np.zeros((1, 3))), [0])
 
 
 @settings(max_examples=20, deadline=None)
@@ -61,12 +62,6 @@ def test_centred_statistics_ignore_rotation_order_shift_and_scale(seed: int, n: 
     )
 
 
-def test_centring_a_gram_matrix_equals_centring_the_rows() -> None:
-    rows = np.random.default_rng(2).standard_normal((8, 3)) + 5
-    centred = rows - rows.mean(axis=0)
-    np.testing.assert_allclose(centred_gram(rows @ rows.T), centred @ centred.T, atol=1e-12)
-
-
 @pytest.mark.parametrize("shape", [(40, 6), (12, 60), (450, 500)])
 def test_axes_are_orthonormal_and_carry_the_leading_variances(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(3)
@@ -74,22 +69,6 @@ def test_axes_are_orthonormal_and_carry_the_leading_variances(shape: tuple[int, 
     axes = principal_axes(rows, 3)
     np.testing.assert_allclose(axes.directions @ axes.directions.T, np.eye(3), atol=1e-9)
     np.testing.assert_allclose(np.square(axes.scores).sum(axis=0), eigenvalues(rows)[:3], rtol=1e-9)
-
-
-def test_sign_of_an_axis_makes_its_largest_loading_positive() -> None:
-    rows = scaled(np.outer(np.arange(5.0), [1.0, -4.0, 2.0]), "centred")
-    direction = principal_axes(rows, 1).directions[0]
-    np.testing.assert_allclose(direction, np.array([-1, 4, -2]) / np.sqrt(21))
-
-
-def test_readout_direction_reads_the_z_scored_coordinate_from_raw_rows() -> None:
-    rng = np.random.default_rng(4)
-    rows = rng.standard_normal((50, 6)) * [1, 5, 0, 2, 30, 0.1] + 7
-    axes = principal_axes(scaled(rows, "zscored"), 1)
-    raw = readout_direction(rows, axes.directions[0], "zscored")
-    read = (rows - rows.mean(axis=0)) @ raw
-    assert np.linalg.norm(raw) == pytest.approx(1)
-    assert np.corrcoef(read, axes.scores[:, 0])[0, 1] == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("n_rows", [12, 120])  # fewer and more than are decomposed as a whole
@@ -117,13 +96,6 @@ def test_statistics_of_inner_products_are_those_of_the_spectrum(n_rows: int, sca
     np.testing.assert_allclose(gram_statistics(np.array([[4.0]])), [1, 1, 1])
 
 
-def test_two_rows_have_one_eigenvalue_and_one_column_has_one() -> None:
-    rows = np.array([[1.0, 2.0, 2.0], [-1.0, -2.0, -2.0]])
-    np.testing.assert_allclose(eigenvalues(rows), [18])
-    np.testing.assert_allclose(eigenvalues(rows[:, :1]), [2])
-    np.testing.assert_allclose(eigenvalues(np.zeros((1, 3))), [0])
-
-
 @pytest.mark.parametrize("shape", [(4, 6), (6, 4)])
 def test_axes_of_a_cloud_without_extent_are_of_length_one_or_zero(shape: tuple[int, int]) -> None:
     axes = principal_axes(np.zeros(shape), 2)
@@ -131,6 +103,16 @@ def test_axes_of_a_cloud_without_extent_are_of_length_one_or_zero(shape: tuple[i
     assert not axes.scores.any() and np.isin(np.linalg.norm(axes.directions, axis=1), (0, 1)).all()
 
 
-def test_of_loadings_that_tie_the_first_is_positive() -> None:
+def test_axes_have_a_sign_even_where_loadings_tie_and_a_readout() -> None:
     direction = principal_axes(np.outer([1.0, -1.0, 0.0], [-1.0, 1.0]), 1).directions[0]
     np.testing.assert_allclose(direction, np.array([1, -1]) / np.sqrt(2))
+    rows = scaled(np.outer(np.arange(5.0), [1.0, -4.0, 2.0]), "centred")
+    direction = principal_axes(rows, 1).directions[0]
+    np.testing.assert_allclose(direction, np.array([-1, 4, -2]) / np.sqrt(21))
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((50, 6)) * [1, 5, 0, 2, 30, 0.1] + 7
+    axes = principal_axes(scaled(rows, "zscored"), 1)
+    raw = readout_direction(rows, axes.directions[0], "zscored")
+    read = (rows - rows.mean(axis=0)) @ raw
+    assert np.linalg.norm(raw) == pytest.approx(1)
+    assert np.corrcoef(read, axes.scores[:, 0])[0, 1] == pytest.approx(1, abs=1e-12)

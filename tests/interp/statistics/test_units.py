@@ -12,24 +12,18 @@ WEIGHTS = np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3], [0, 1, 2]])
 UNITS = Units(np.array([0, 2, 0, 1, 2, 2]), np.array([4, 5, 9]), np.array([4, 5, 9]), WEIGHTS, "prompt")
 
 
-def test_rows_are_averaged_within_their_unit():
+def test_rows_are_averaged_and_resampled_within_their_units():
     rows = np.array([[1.0, 2, 3, 4, 5, 11], [NAN, 2, 3, NAN, NAN, 4]])
     np.testing.assert_allclose(UNITS.means(rows), [[2, 3], [4, NAN], [6, 3]])
     by_head = UNITS.means(np.stack([rows, 10 * rows], axis=-1))
     assert by_head.shape == (3, 2, 2)
     np.testing.assert_allclose(by_head[..., 1], 10 * by_head[..., 0])
-
-
-def test_resamples_are_means_over_units_as_often_as_each_is_drawn():
     np.testing.assert_allclose(UNITS.resampled(np.array([1.0, 4, 10])), [5, 1, 10, 8])
     values = np.arange(12.0).reshape(3, 2, 2)
     found = UNITS.resampled(values)
     assert found.shape == (4, 2, 2)
     for weights, mean in zip(WEIGHTS, found, strict=True):
         np.testing.assert_allclose(mean, np.average(values, axis=0, weights=weights))
-
-
-def test_units_without_a_value_are_left_out_of_every_resample():
     values = np.array([[1.0, NAN], [4.0, 4.0], [NAN, 10.0]])
     np.testing.assert_allclose(UNITS.resampled(values), [[2.5, 7], [1, NAN], [NAN, 10], [4, 8]])
     np.testing.assert_allclose(mean_of_units(values), [2.5, 7])
@@ -53,13 +47,10 @@ def test_units_are_resampled_whole_within_their_stratum():
     assert len(np.unique(units.weights, axis=0)) == 9, "each stratum draws 2 and 0, 1 and 1, or 0 and 2"
 
 
-def test_bands_hold_the_central_ninety_five_per_cent_of_what_is_defined():
+def test_bands_and_intervals_hold_what_is_defined():
     replicates = np.stack([np.arange(201.0), np.full(201, NAN), np.append(np.arange(200.0), NAN)], axis=1)
     np.testing.assert_allclose(band(replicates), [[5, NAN, 4.975], [195, NAN, 194.025]])
     np.testing.assert_allclose(band(replicates[:, 0]), [5, 195])
-
-
-def test_an_interval_holds_its_value_or_is_none():
     drawn = np.arange(201.0)
     assert percentile_interval(100.0, drawn) == pytest.approx((5, 195))
     assert percentile_interval(1.0, drawn) == pytest.approx((1, 195)) and percentile_interval(

@@ -22,11 +22,8 @@ ON_THE_CPU = {
 """`double` itself, a model that `in_float64` has moved, arrays read from a file, a study of the CPU alone."""
 
 
-def test_only_mps_is_known_to_have_no_float64():
+def test_float64_is_taken_where_it_lies_or_on_the_cpu_alone():
     assert [kind for kind in ("cpu", "cuda:1", "mps", "mps:0") if has_float64(kind)] == ["cpu", "cuda:1"]
-
-
-def test_a_tensor_becomes_float64_where_it_lies_or_on_the_cpu():
     x = torch.arange(3, dtype=torch.bfloat16)
     assert double(x).dtype == torch.float64
     with pretended_device():

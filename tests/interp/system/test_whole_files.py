@@ -91,11 +91,12 @@ def test_a_folder_is_moved_without_the_drafts_that_were_cut_off_in_it(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["done", "steps", "4"]
 
 
-def test_the_longest_name_a_file_system_takes_has_a_draft(tmp_path):
+def test_names_as_long_as_a_file_system_takes_are_cut_between_letters(tmp_path):
     for name in ("x" * 255, "\N{SLIGHTLY SMILING FACE}" * 63):
         with writing(tmp_path / name) as draft:
             draft.write_text("new")
     assert len(list(tmp_path.iterdir())) == 2
+    assert shortened("日本語", 7) == "日本" and shortened("abc", 2) == "ab" and shortened("abc") == "abc"
 
 
 def whole_file(folder: Path) -> None:
@@ -326,7 +327,3 @@ def test_names_become_names_that_every_system_takes_and_others_stay():
     for name, file in files.items():
         assert file != name and not set(file) & set('<>:"/\\|?*\n') and len(file.encode()) <= 100
         assert file_names([name])[name] == file or name in ("Pos", "pos"), "another name does not change it"
-
-
-def test_a_name_is_cut_between_letters():
-    assert shortened("日本語", 7) == "日本" and shortened("abc", 2) == "ab" and shortened("abc") == "abc"
