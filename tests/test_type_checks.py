@@ -12,22 +12,16 @@ from interp.need import Need
 EVEN = np.array([[0.5, 0.5]])
 
 
-def test_arguments_and_fields_of_a_wrong_type_are_refused():
+def test_arguments_shapes_and_results_are_checked(monkeypatch):
     with pytest.raises(BeartypeCallHintViolation, match="near_zero_as_zero"):
         near_zero_as_zero("0")
     with pytest.raises(BeartypeCallHintViolation, match="site"):
         Need(7)
-
-
-def test_shapes_and_kinds_of_number_are_checked_across_arguments():
     assert kl_bits(EVEN, EVEN) == [0]
     with pytest.raises(TypeCheckError, match="outcome"):
         kl_bits(EVEN, np.full((1, 3), 1 / 3))
     with pytest.raises(TypeCheckError, match="probabilities"):
         entropy_bits(np.array([[1, 0]]))
-
-
-def test_results_of_a_wrong_type_are_refused(monkeypatch):
     need = Need("v")
     monkeypatch.setattr("interp.need.site", lambda name: name)
     with pytest.raises(BeartypeCallHintViolation, match="described"):

@@ -9,13 +9,10 @@ from benchmarks.growth import Growth, analysis_growth, reading_growth, shape_of
 from interp.running.choose_probes import choose_probes
 
 
-def test_the_exponent_is_the_power_with_which_the_seconds_grow() -> None:
+def test_only_the_size_asked_for_changes_and_seconds_grow_by_their_power() -> None:
     for power in (0.5, 1.0, 2.0):
         seconds = {n: 0.03 * n**power for n in (10, 20, 40, 80)}
         assert Growth("any", "layers", seconds).exponent == pytest.approx(power)
-
-
-def test_only_the_size_asked_for_changes() -> None:
     wide = shape_of("width", 512)
     assert (wide.n_heads * wide.d_head, wide.d_model, wide.n_layers) == (512, 512, growth.BASE.n_layers)
     deep = shape_of("layers", 24)

@@ -410,15 +410,12 @@ def test_the_last_depth_of_the_stream_is_what_the_last_block_leaves(kind):
     np.testing.assert_allclose(stream[1:], stream[:-1] + attention + feed_forward, rtol=1e-4, atol=1e-4)
 
 
-def test_a_layer_that_is_not_heard_is_refused_by_the_check_of_that_name():
+def test_layers_that_are_not_heard_and_values_of_zero_are_told_apart():
     model = tiny("qwen2")
     attention = model.module.model.layers[1].self_attn
     attention.forward = lambda hidden_states, *args, **kwargs: (hidden_states, None)
     with pytest.raises(ModelError, match="every layer is captured exactly once"):
         check_model(model)
-
-
-def test_values_that_are_zero_make_no_edit_that_moves_nothing():
     model = tiny("qwen2")
     with torch.no_grad():
         model.module.model.layers[1].self_attn.v_proj.weight.zero_()

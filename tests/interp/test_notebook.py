@@ -54,7 +54,7 @@ def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(of):
     )
 
 
-def test_a_record_shows_what_was_read_and_every_probes_headline():
+def test_records_show_and_hold_every_probes_numbers():
     shown = record()._repr_html_()
     assert "1,008 prompts of mixed (done)" in shown and "<td>p</td><td>share</td>" in shown
     first, _, rest = shown.partition("<details>")
@@ -63,9 +63,6 @@ def test_a_record_shows_what_was_read_and_every_probes_headline():
         and "0.25 (95 % interval 0.2 to 0.3); baseline 0.1 (0.05 to 0.15), noise" in first
     )
     assert "Not written to a folder" in rest and "The record has 3 numbers" in shown
-
-
-def test_a_records_frame_holds_every_number_of_every_probe():
     frame = record().to_frame()
     assert frame["probe"].tolist() == ["p"] * 3 and frame["name"].tolist() == ["share", "bare", "further"]
     assert frame["null"].iloc[0] == 0.1 and np.isnan(frame["null"].iloc[1])

@@ -41,7 +41,7 @@ def test_profiles_draw_intervals_nulls_and_faded_colours():
     assert faded("#0a80ff", 0.25) == "rgba(10,128,255,0.25)"
 
 
-def test_dots_carry_their_interval_as_bars_of_either_axis():
+def test_dots_profiles_and_lines_carry_their_intervals():
     chart = drawn_chart()
     chart.dots("rho", "measured")
     chart.dots("rho", "across", y=[5, 6, 7])
@@ -51,6 +51,14 @@ def test_dots_carry_their_interval_as_bars_of_either_axis():
         np.testing.assert_allclose(bars.arrayminus, [0.1, 0.2, 0.3])
         assert bars.symmetric is False
     assert list(up.x) == [0, 1, 2] and list(up.y) == list(across.x) == [0.1, 0.5, 0.4] and list(across.y) == [5, 6, 7]
+    chart = drawn_chart()
+    chart.level(0.7, "level")
+    chart.diagonal("diagonal", "rho", "rho_high")
+    chart.line(0.2, "everywhere")
+    level, diagonal, everywhere = chart.plot.data
+    assert (list(level.x), list(level.y)) == ([0, 2], [0.7, 0.7])
+    assert list(diagonal.x) == list(diagonal.y) == [0.1, 0.9]
+    assert list(everywhere.y) == [0.2, 0.2, 0.2] and list(everywhere.x) == [0, 1, 2]
 
 
 def test_points_and_bands_are_named_once_in_the_legend():
@@ -65,17 +73,6 @@ def test_points_and_bands_are_named_once_in_the_legend():
     chart.null_band("rho")
     chart.of(chart.table.where(chart.table["layer"] == 2)).null_band("rho", "other")
     assert [trace.showlegend for trace in chart.plot.data] == [True, False, False]
-
-
-def test_lines_to_compare_with_reach_as_far_as_the_rows():
-    chart = drawn_chart()
-    chart.level(0.7, "level")
-    chart.diagonal("diagonal", "rho", "rho_high")
-    chart.line(0.2, "everywhere")
-    level, diagonal, everywhere = chart.plot.data
-    assert (list(level.x), list(level.y)) == ([0, 2], [0.7, 0.7])
-    assert list(diagonal.x) == list(diagonal.y) == [0.1, 0.9]
-    assert list(everywhere.y) == [0.2, 0.2, 0.2] and list(everywhere.x) == [0, 1, 2]
 
 
 def luminance(rgb) -> float:

@@ -143,12 +143,16 @@ def test_a_page_of_a_study_speaks_of_no_model_and_outlives_it(tmp_path, monkeypa
     assert "The installed study “toy” cannot draw these findings" in page
 
 
-def test_the_same_study_again_finds_its_unfinished_work_and_another_does_not(tmp_path):
+def test_studies_go_on_unless_others_and_tell_progress(tmp_path, capsys):
     first, second = (run_study(Toy(), out=tmp_path, report=False, quiet=True) for _ in range(2))
     other = run_study(Toy(count=4), out=tmp_path, report=False, quiet=True)
     assert [r.findings["toy"]["calls"].value for r in (first, second, other)] == [1.0, 2.0, 1.0]
     assert first.path != second.path and (first.path / "run.json").exists()
     assert not (first.path / "report.html").exists()
+    run_study(Toy(), out=tmp_path, report=False)
+    assert "toy: 3 of 3" in capsys.readouterr().err
+    run_study(Toy(), out=tmp_path, report=False, quiet=True)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_study_that_fails_or_has_no_folder_leaves_no_record(tmp_path, monkeypatch):
@@ -164,13 +168,6 @@ def test_a_study_that_fails_or_has_no_folder_leaves_no_record(tmp_path, monkeypa
     with pytest.raises(UsageError):
         run_study(Failing(), out=tmp_path, quiet=True)
     assert list(tmp_path.rglob("run.json")) == []
-
-
-def test_progress_is_told_unless_quiet(tmp_path, capsys):
-    run_study(Toy(), out=tmp_path, report=False)
-    assert "toy: 3 of 3" in capsys.readouterr().err
-    run_study(Toy(), out=tmp_path, report=False, quiet=True)
-    assert capsys.readouterr().err == ""
 
 
 def test_the_command_line_carries_out_a_study(tmp_path, capsys):

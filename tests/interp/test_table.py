@@ -6,16 +6,13 @@ import pytest
 from interp.table import LABEL, Table, number_columns
 
 
-def test_the_columns_of_a_number_are_those_that_are_given() -> None:
+def test_numbers_have_their_columns_and_bounds_their_units() -> None:
     assert number_columns("x", 1.0) == {"x": 1.0}
     assert number_columns("x", 1.0, (0.0, 2.0), (0.5, 0.4, 0.6), 0.01) == {
         "x": 1.0, "x_low": 0.0, "x_high": 2.0, "x_null": 0.5, "x_null_low": 0.4, "x_null_high": 0.6, "x_p": 0.01,
     }  # fmt: skip
     columns = number_columns("x", np.zeros(3), np.array([[1.0, 2, 3], [4, 5, 6]]))
     np.testing.assert_array_equal(columns["x_high"], [4, 5, 6])
-
-
-def test_a_bound_has_the_unit_of_its_number_and_a_p_is_a_probability() -> None:
     columns = {"x": np.ones(2), "x_low": np.ones(2), "x_null_high": np.ones(2), "x_p": np.ones(2), "n_low": np.ones(2)}
     table = Table(columns, {"x": "bits", "n_low": "rows"})
     assert dict(table.units) == {

@@ -227,14 +227,11 @@ def test_no_pass_has_more_sequences_than_were_asked_for_and_the_numbers_stay(pro
         np.testing.assert_allclose(small[name].value, scalar.value, rtol=1e-3, atol=1e-4)
 
 
-def test_a_stream_of_one_text_or_of_a_table_is_its_prompts_and_no_letters_or_names():
+def test_paths_streams_options_and_signatures_take_what_people_give():
     need = Need("v", interp.Mean(), "last")
     table = pd.DataFrame({"text": TEXTS, "n": range(20)})
     counts = [interp.collect_stream(here().model, given, need).n_prompts for given in (TEXT, table, iter(TEXTS))]
     assert counts == [1, 20, 20]
-
-
-def test_options_and_signatures_keep_plain_values():
     assert list(inspect.signature(interp.AblateHeads).parameters)[:2] == ["layer", "heads"]
     asked = RunOptions(
         device=torch.device("cuda", 1), seed=np.int32(4), n_pool=torch.tensor(7), per_quintile=0, out="~/runs"

@@ -362,13 +362,20 @@ class Surprise(Probe):
         return Findings(self.name, {"loss": scalar}, headline=("loss",))
 
 
-def test_a_run_reads_conditions_and_keeps_the_proof():
+def test_a_run_reads_conditions_keeps_the_proof_and_collects_from_the_edited_model():
     record = run("tunnel:bijection-gpt-neox", probes=[Bypassing()], n_pool=20, out=None, quiet=True)
     assert record.findings["bypassing"]["kl"].value > 0.1 and record.findings["bypassing"]["kl"].n == 5 * 12
     proofs = {c["name"]: c for c in record.selfcheck if c["name"].startswith("edit ")}
     assert proofs["edit read-back"]["passed"] and proofs["edit read-back"]["detail"] == "bypass block"
     assert "conditions bypassing" in record.timings
     assert record.prompts["name"] == "tunnel:bijection" and "others" not in record.prompts
+    model = interp.load("tunnel:bijection-gpt-neox")
+    from interp.prompting.tunnel_sequences import sampled_prompts
+
+    prompts = sampled_prompts(model.task, 4)
+    v = interp.collect(model, prompts, ["v"], edits=[AblateHeads(layer=0, heads=(0, 1, 2, 3))])[Need("v")]
+    plain = interp.collect(model, prompts, ["v"])[Need("v")]
+    assert np.abs(v[0] - plain[0]).max() < 1e-6 < np.abs(v[1] - plain[1]).max()
 
 
 def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model):
@@ -381,13 +388,3 @@ def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model
     named = run(tiny_text_model, probes=[Bypassing(other="prose")], prompts="mixed", n_pool=20, window=8,
                 per_quintile=None, out=None, quiet=True)  # fmt: skip
     assert named.prompts["name"] == "mixed" and "others" not in named.prompts
-
-
-def test_collect_reads_the_edited_model():
-    model = interp.load("tunnel:bijection-gpt-neox")
-    from interp.prompting.tunnel_sequences import sampled_prompts
-
-    prompts = sampled_prompts(model.task, 4)
-    v = interp.collect(model, prompts, ["v"], edits=[AblateHeads(layer=0, heads=(0, 1, 2, 3))])[Need("v")]
-    plain = interp.collect(model, prompts, ["v"])[Need("v")]
-    assert np.abs(v[0] - plain[0]).max() < 1e-6 < np.abs(v[1] - plain[1]).max()

@@ -156,15 +156,6 @@ def test_rows_do_not_depend_on_batches_or_on_how_the_stream_is_cut(family):
     assert np.abs(single.reduced(needs[1])["mean"] - whole.reduced(needs[1])["mean"]).max() < 1e-6
 
 
-def test_rows_are_grouped_by_heads_and_leave_no_hook():
-    got = capture(tiny_model("llama"), *token_prompts([5]), [Need("v"), Need("k"), Need("q"), Need("z")])
-    assert [got[Need(s)].shape[2] for s in ("v", "k", "q", "z")] == [2, 2, 4, 4]
-    model = fresh_model("llama")
-    capture(model, *token_prompts([4]), [Need(site) for site in SITES])
-    left = [n for n, m in model.module.named_modules() if m._forward_hooks or m._forward_pre_hooks]
-    assert left == []
-
-
 def test_rows_stand_at_scored_or_named_positions():
     prompts, ids = token_prompts([10, 10], scored=(2, 5, 9))
     got = capture(tiny_model("llama"), prompts, ids, [Need("v"), Need("v", at="all"), Need("pattern_entropy"),
@@ -182,13 +173,19 @@ def test_rows_stand_at_scored_or_named_positions():
         capture(tiny_model("phi"), outside, [np.array([1, 2])], [Need("v", at="mark")])
 
 
-def test_logits_are_computed_at_scored_rows_alone(monkeypatch):
+def test_logits_are_computed_at_scored_rows_grouped_by_heads_without_a_hook_left(monkeypatch):
     model = tiny_model("llama")
     seen = []
     handle = model.module.lm_head.register_forward_hook(lambda m, a, out: seen.append(tuple(out.shape)))
     capture(model, *token_prompts([8, 8, 3]), [Need("v")])
     handle.remove()
     assert seen == [(1, 3, VOCAB)]
+    got = capture(tiny_model("llama"), *token_prompts([5]), [Need("v"), Need("k"), Need("q"), Need("z")])
+    assert [got[Need(s)].shape[2] for s in ("v", "k", "q", "z")] == [2, 2, 4, 4]
+    model = fresh_model("llama")
+    capture(model, *token_prompts([4]), [Need(site) for site in SITES])
+    left = [n for n, m in model.module.named_modules() if m._forward_hooks or m._forward_pre_hooks]
+    assert left == []
 
 
 def test_the_self_check_passes_on_every_family(family):

@@ -103,7 +103,7 @@ def test_positions_count_from_the_right_after_a_cached_prefix():
     assert torch.allclose(tail.previous_mass, whole.previous_mass[..., -3:], atol=1e-6)
 
 
-def test_a_padded_mask_removes_keys():
+def test_masks_single_keys_and_tiny_weights_are_counted_as_they_are():
     call = random_call()
     call.mask = torch.ones(17, 17).tril().bool().expand(2, 1, -1, -1).clone()
     call.mask[1, :, :, :4] = False
@@ -112,6 +112,17 @@ def test_a_padded_mask_removes_keys():
     assert got.n_visible[1, -1] == 13
     assert got.sink_mass[1, :, -1].max() == 0
     assert torch.allclose(got.entropy_bits[0], reduce_rows(random_call(), all_positions(call)).entropy_bits[0])
+    got = reduce_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
+    assert got.entropy_bits.abs().max() == 0
+    assert got.entropy_bits_no_first.abs().max() == 0
+    assert got.entropy_normalised.abs().max() == 0
+    assert torch.all(got.sink_mass == 1)
+    k = torch.tensor([300.0, 0.0, 100.0, 0.0]).view(1, 1, 4, 1)
+    call = AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0)
+    row = log_pattern_rows(call, torch.tensor([[2]]))[0, 0, 0]
+    assert pattern_rows(call, torch.tensor([[2]]))[0, 0, 0, 1] == 0
+    assert row[:3].tolist() == pytest.approx([0.0, -300 / np.log(2), -200 / np.log(2)], rel=1e-6)
+    assert torch.isnan(row[3])
 
 
 def test_what_is_left_beside_a_sink_keeps_its_precision():
@@ -128,14 +139,6 @@ def test_what_is_left_beside_a_sink_keeps_its_precision():
     assert got.entropy_bits_no_first.item() == pytest.approx(-(weights * np.log2(weights)).sum(), abs=1e-5)
     assert got.max_weight_no_first.item() == pytest.approx(weights[0], abs=1e-6)
     assert got.self_mass_no_first.item() == pytest.approx(weights[2], abs=1e-6)
-
-
-def test_a_single_visible_key_has_no_entropy():
-    got = reduce_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
-    assert got.entropy_bits.abs().max() == 0
-    assert got.entropy_bits_no_first.abs().max() == 0
-    assert got.entropy_normalised.abs().max() == 0
-    assert torch.all(got.sink_mass == 1)
 
 
 def float64_pattern(call):
@@ -155,12 +158,3 @@ def test_masses_and_the_largest_weight_equal_the_float64_formula(block):
     assert np.abs(got.previous_mass.numpy()[..., 1:] - a.diagonal(-1, axis1=2, axis2=3)).max() < 1e-6
     assert got.previous_mass[..., 0].abs().max() == 0
     assert np.allclose(got.entropy_uniform.numpy(), np.log2(np.arange(1, 18)))
-
-
-def test_log_rows_keep_weights_that_float32_would_round_to_zero():
-    k = torch.tensor([300.0, 0.0, 100.0, 0.0]).view(1, 1, 4, 1)
-    call = AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0)
-    row = log_pattern_rows(call, torch.tensor([[2]]))[0, 0, 0]
-    assert pattern_rows(call, torch.tensor([[2]]))[0, 0, 0, 1] == 0
-    assert row[:3].tolist() == pytest.approx([0.0, -300 / np.log(2), -200 / np.log(2)], rel=1e-6)
-    assert torch.isnan(row[3])

@@ -244,7 +244,7 @@ def by_definition(p: list[float]) -> list[float]:
     return corrected.tolist()
 
 
-def test_p_is_corrected_over_all_judged_parts_of_the_paper(claims):
+def test_p_is_corrected_and_cells_come_with_interval_null_and_p(claims):
     ones = {"pythia": (0.9, 0.03), "other": (0.9, 0.04)}
     found = evidence(claims, **{n: (scalar(v, 0.87, 0.93, p=p), replace(TWO, p=0.2)) for n, (v, p) in ones.items()})
     parts = [
@@ -254,6 +254,13 @@ def test_p_is_corrected_over_all_judged_parts_of_the_paper(claims):
     ]
     assert [part.p_corrected for part in parts] == pytest.approx(by_definition([0.03, 0.2, 0.04, 0.2]))
     assert parts[0].outcome == "no different from the null"  # 0.03 alone would have passed
+    found = evidence(claims, other=(FINE, TWO))["each", OTHER]
+    number = number_of(read(table="cells", where={"layer": -1, "name": "b"}, field="x"), found)
+    assert isinstance(number, Scalar)
+    assert (number.value, number.interval, number.p, number.n) == (0.4, (0.3, 0.5), 0.01, 75)
+    assert number.null == Null("as in the table", 0.05, (0.0, 0.1)) and number.unit == "bits"
+    bare = number_of(read(table="cells", where={"layer": 0, "name": "a"}, field="bare"), found)
+    assert isinstance(bare, Scalar) and bare.interval is None and bare.null is None
 
 
 def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(claims):
@@ -332,16 +339,6 @@ def test_a_later_rule_judges_the_same_numbers_and_the_first_verdict_stays_beside
 
 def read(**fields) -> Reference:
     return Reference(source="each", of="manifold", **fields)
-
-
-def test_a_cell_of_a_table_comes_with_its_interval_null_and_p(claims):
-    found = evidence(claims, other=(FINE, TWO))["each", OTHER]
-    number = number_of(read(table="cells", where={"layer": -1, "name": "b"}, field="x"), found)
-    assert isinstance(number, Scalar)
-    assert (number.value, number.interval, number.p, number.n) == (0.4, (0.3, 0.5), 0.01, 75)
-    assert number.null == Null("as in the table", 0.05, (0.0, 0.1)) and number.unit == "bits"
-    bare = number_of(read(table="cells", where={"layer": 0, "name": "a"}, field="bare"), found)
-    assert isinstance(bare, Scalar) and bare.interval is None and bare.null is None
 
 
 @pytest.mark.parametrize("fields, words", [

@@ -95,14 +95,11 @@ def test_a_window_is_stated_only_where_it_ever_cuts(changes, window):
     assert load(fresh_model("mistral", **changes).module, check=False).info.window == window
 
 
-def test_the_self_check_and_the_files_are_vouched_for(tiny_folders):
+def test_files_are_vouched_for_and_shards_read_together(tiny_folders, tmp_path):
     checks = load(tiny_folders["llama"]).checks
     assert [c.name for c in checks][:3] == ["weights", "finite", "heard"]
     assert all(c.passed for c in checks)
     assert [c.name for c in load(tiny_folders["llama"], check=False).checks] == ["weights"]
-
-
-def test_shards_are_read_together(tmp_path, tiny_folders):
     folder = copy_of(tiny_folders["phi"], tmp_path / "m")
     (folder / "model.safetensors").unlink()
     tiny_model("phi").module.save_pretrained(folder, max_shard_size="100KB")

@@ -372,7 +372,15 @@ def test_parameters_counted_from_the_configuration_are_those_of_the_model(family
     assert count_parameters(model.config) == sum(p.numel() for p in model.parameters())
 
 
-def test_phi_in_float16_unknown_precisions_and_two_places_are_refused(tiny_folders):
+@pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "cpu:x"])
+def test_device_that_is_not_there_is_refused(tiny_folders, device):
+    assert "Use cpu, cuda, cuda:1 ... or mps." in refusal(tiny_folders["phi"], UsageError, device=device)
+
+
+def test_hazards_of_short_precisions_are_told_and_refused(tiny_folders):
+    told = {dtype for dtype in DTYPES if precision_hazard(dtype)}
+    assert told == {"bfloat16", "float16"}
+    assert "65504" in str(precision_hazard("float16"))
     assert refusal(tiny_folders["phi"], dtype="float16") == (
         "a Phi model in float16: its attention overflows there: products of queries and keys exceed 65504, the "
         "largest float16, and become infinite\n  Use float32, or bfloat16 where memory is short."
@@ -380,14 +388,3 @@ def test_phi_in_float16_unknown_precisions_and_two_places_are_refused(tiny_folde
     assert "Did you mean float16 or bfloat16 or float64?" in refusal(tiny_folders["phi"], UsageError, dtype="float1")
     message = refusal(tiny_folders["phi"], UsageError, device="cpu", device_map="auto")
     assert "both say where to put the model" in message
-
-
-@pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "cpu:x"])
-def test_device_that_is_not_there_is_refused(tiny_folders, device):
-    assert "Use cpu, cuda, cuda:1 ... or mps." in refusal(tiny_folders["phi"], UsageError, device=device)
-
-
-def test_hazards_are_told_for_the_short_precisions_alone():
-    told = {dtype for dtype in DTYPES if precision_hazard(dtype)}
-    assert told == {"bfloat16", "float16"}
-    assert "65504" in str(precision_hazard("float16"))

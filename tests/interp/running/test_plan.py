@@ -181,12 +181,17 @@ def test_edited_pass_starts_at_its_first_layer_and_default_causal_has_a_hundred_
     assert any(s.what.endswith("on sula") and s.n > 100 for s in found.steps)
 
 
-def test_seconds_add_up():
+def test_a_plan_adds_up_and_the_command_prints_all_four_costs():
     found = plan(TUNNEL, probes=["manifold"], n_pool=40)
     assert found.seconds is not None and found.reading_seconds is not None and found.loading_seconds is not None
     low, high = found.seconds
     assert high == pytest.approx(2 * low) and low > found.reading_seconds / 2
     assert all(step.seconds > 0 for step in found.steps)
+    shown = CliRunner().invoke(app, ["plan", "--probe", "manifold", "--n-pool", "40"])
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split()[0] for line in shown.stdout.splitlines() if line.strip()]
+    assert {"passes", "memory", "disk", "time"} <= set(lines)
+    assert "920 tokens in all" in shown.stdout
 
 
 @pytest.mark.parametrize("name", ["tunnel:bijection-gpt-neox", "tunnel:bijection-llama"])
@@ -245,14 +250,6 @@ def test_names_and_settings_are_checked_as_for_a_run(tmp_path):
         untimed("manifold", model=str(tmp_path))
     with pytest.raises(interp.InterpError, match="a wind tunnel has no text"):
         untimed("manifold", model=TUNNEL, prompts="mixed")
-
-
-def test_command_line_prints_all_four_costs():
-    shown = CliRunner().invoke(app, ["plan", "--probe", "manifold", "--n-pool", "40"])
-    assert shown.exit_code == 0, shown.output
-    lines = [line.split()[0] for line in shown.stdout.splitlines() if line.strip()]
-    assert {"passes", "memory", "disk", "time"} <= set(lines)
-    assert "920 tokens in all" in shown.stdout
 
 
 MEASURE = """

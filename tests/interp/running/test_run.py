@@ -107,7 +107,7 @@ def test_of_a_group_probes_that_need_a_posterior_are_left_out_where_prompts_have
         specify(tiny_text_model, choose_probes(["manifold", "sula"], {}), [], RunOptions(**asked))
 
 
-def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
+def test_a_text_run_draws_after_one_capture_and_a_plan_counts_it(tiny_text_model):
     record = run(tiny_text_model, settings=FAST, prompts="mixed", n_pool=120, per_quintile=10, window=12, out=None,
                  quiet=True)  # fmt: skip
     assert record.prompts["n"] == 120 and record.prompts["window"] == 12
@@ -115,6 +115,11 @@ def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
     found = record.findings["manifold"]
     assert found["pc1_plus_pc2_share"].n == 50
     assert found["entropy_correlation"].n == 120
+    probes = [chosen.probe for chosen in choose_probes([*ON_DRAWN, "orthogonality"], {})]
+    base, drawn = passes_of(tiny_text_model, probes, RunOptions(tiny_text_model, **DRAWN_FEW))
+    assert (base.n_tokens, drawn.n_tokens) == (120 * 12, 15 * 12)
+    assert sorted(probe.name for probe in drawn.probes) == ON_DRAWN
+    assert not base.is_edited and not drawn.is_edited
 
 
 ON_DRAWN = ["attention_entropy", "components", "qk_alignment"]
@@ -165,14 +170,6 @@ def test_one_pass_serves_where_many_are_drawn_or_nobody_asks_or_the_run_is_edite
     record, read = _counted(tiny_text_model, **asked)
     assert "capture of the drawn" not in record.timings
     assert n is None or sum(read) == n
-
-
-def test_a_plan_counts_the_drawn_prompts_that_pass_again(tiny_text_model):
-    probes = [chosen.probe for chosen in choose_probes([*ON_DRAWN, "orthogonality"], {})]
-    base, drawn = passes_of(tiny_text_model, probes, RunOptions(tiny_text_model, **DRAWN_FEW))
-    assert (base.n_tokens, drawn.n_tokens) == (120 * 12, 15 * 12)
-    assert sorted(probe.name for probe in drawn.probes) == ON_DRAWN
-    assert not base.is_edited and not drawn.is_edited
 
 
 def test_prompts_that_cannot_be_measured_and_no_probe_are_refused(tiny_text_model, tunnel):

@@ -137,15 +137,12 @@ def test_the_window_in_force_is_what_probes_see(plain):
     assert record.findings["manifold"]["entropy_correlation"] != plain.findings["manifold"]["entropy_correlation"]
 
 
-def test_one_probe_or_several_with_commas_are_named_in_one_text():
+def test_probes_and_heads_are_named_in_one_text_or_number():
     one, two = (
         interp.run(probes=p, settings={name: SETTINGS[name] for name in p.split(",")}, n_pool=30, out=None, quiet=True)
         for p in ("orthogonality", "orthogonality,sula")
     )
     assert list(one.findings) == ["orthogonality"] and list(two.findings) == ["orthogonality", "sula"]
-
-
-def test_a_single_head_is_ablated_by_its_number():
     model = tiny_model("llama")
     ids = torch.arange(3, 9)[None]
     read = []

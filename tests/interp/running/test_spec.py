@@ -82,7 +82,7 @@ def test_unknown_names_suggest_the_nearest():
         make_probe("manifolt", {})
 
 
-def test_settings_are_split_by_probe():
+def test_a_spec_reads_back_and_settings_are_split_by_probe():
     assert split_settings(["toy.count=1", "manifold.layer=2"], ["toy", "manifold"]) == {
         "toy": {"count": "1"}, "manifold": {"layer": "2"},
     }  # fmt: skip
@@ -90,19 +90,16 @@ def test_settings_are_split_by_probe():
     assert split_settings(["only=a=b.c"], ["toy"]) == {"toy": {"only": "a=b.c"}}
     with pytest.raises(UsageError, match="not part of this run"):
         split_settings(["manifold.layer=2"], ["toy"])
+    spec = RunSpec("m", ["toy"], {"toy": Toy(count=4).parameters()}, prompts="mixed", seed=3)
+    again = RunSpec.from_json(spec.to_json() | {"command": spec.command})
+    assert again.hash == spec.hash
+    assert RunSpec("m", ["toy"], {"toy": Toy(count=5).parameters()}, prompts="mixed", seed=3).hash != spec.hash
 
 
 @pytest.mark.parametrize("setting", ["count", "count=", "=1", "toy.=1"])
 def test_malformed_settings_are_refused(setting):
     with pytest.raises(UsageError, match=r"PROBE\.field=value"):
         split_settings([setting], ["toy"])
-
-
-def test_a_spec_reads_back_from_its_record_and_keeps_its_hash():
-    spec = RunSpec("m", ["toy"], {"toy": Toy(count=4).parameters()}, prompts="mixed", seed=3)
-    again = RunSpec.from_json(spec.to_json() | {"command": spec.command})
-    assert again.hash == spec.hash
-    assert RunSpec("m", ["toy"], {"toy": Toy(count=5).parameters()}, prompts="mixed", seed=3).hash != spec.hash
 
 
 def test_the_command_and_the_code_of_a_spec_repeat_it():

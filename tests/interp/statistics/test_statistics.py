@@ -18,7 +18,7 @@ from interp.statistics.intervals import FISHER, normal_interval
 from interp.statistics.resampling import bootstrap_weights, shuffles
 
 
-def test_rank_correlations_equal_scipy_with_ties() -> None:
+def test_rank_correlations_equal_scipy_and_p_counts_permutations() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 6, (4, 50)).astype(float), rng.integers(0, 9, 50)
     tested = rank_test(x, y, shuffles(np.arange(50), 20, rng))
@@ -27,9 +27,6 @@ def test_rank_correlations_equal_scipy_with_ties() -> None:
     tested = rank_test(x, np.arange(10), shuffles(np.arange(10), 19, np.random.default_rng(0)))
     assert np.isnan(tested.rho[0]) and np.isnan(tested.p[0])
     assert tested.rho[1] == pytest.approx(1) and tested.p[1] == pytest.approx(1 / 20)
-
-
-def test_p_counts_the_permutations_whose_largest_correlation_reaches_it() -> None:
     rng = np.random.default_rng(1)
     x, y = rng.standard_normal((3, 12)), rng.standard_normal(12)
     orders = shuffles(np.arange(12), 40, rng)
@@ -134,7 +131,7 @@ def test_resampled_correlations_of_what_is_constant_in_a_resample_are_undefined(
         np.testing.assert_allclose(resampled_correlations(x, y, mixed)[:, i], expected, rtol=1e-6)
 
 
-def test_resampled_correlations_are_the_weighted_ones():
+def test_correlations_of_resamples_are_weighted_on_their_own_scale():
     rng = np.random.default_rng(11)
     x, y = rng.standard_normal((3, 25)) * [[1.0], [1e-6], [1e6]] + [[0.0], [1.0], [5e6]], rng.standard_normal(25) + 40
     weights = bootstrap_weights(np.arange(25), np.zeros(25, dtype=np.int64), 30, rng)
@@ -142,9 +139,6 @@ def test_resampled_correlations_are_the_weighted_ones():
     for mine, one in zip(found, x, strict=True):
         expected = [np.corrcoef(np.repeat(one, w), np.repeat(y, w))[0, 1] for w in weights]
         np.testing.assert_allclose(mine, expected, rtol=1e-7)
-
-
-def test_what_varies_is_a_matter_of_its_own_scale():
     values = np.random.default_rng(2).standard_normal((3, 20))
     unit = unit_length(values)
     np.testing.assert_allclose([unit.sum(axis=1), np.square(unit).sum(axis=1)], [[0] * 3, [1] * 3], atol=1e-12)

@@ -38,16 +38,13 @@ def test_a_mean_over_copies_is_as_uncertain_as_one_over_what_was_copied(size):
     assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 60**0.5, rel=0.05)
 
 
-def test_units_are_resampled_whole_within_their_stratum():
+def test_units_resampled_whole_have_bands_of_what_is_defined():
     rows = Table({"prompt": np.array([7, 7, 3, 3, 9, 5]), "stratum": np.array([0, 0, 1, 1, 0, 1])},
                  {"prompt": "index", "stratum": "index"})  # fmt: skip
     units = Units.of(rows, "text", 50, np.random.default_rng(0))
     assert units.index.tolist() == [3, 5, 7, 9] and units.code.tolist() == [2, 2, 0, 0, 3, 1] and units.n == 4
     assert (units.weights[:, [0, 1]].sum(axis=1) == 2).all() and (units.weights[:, [2, 3]].sum(axis=1) == 2).all()
     assert len(np.unique(units.weights, axis=0)) == 9, "each stratum draws 2 and 0, 1 and 1, or 0 and 2"
-
-
-def test_bands_and_intervals_hold_what_is_defined():
     replicates = np.stack([np.arange(201.0), np.full(201, NAN), np.append(np.arange(200.0), NAN)], axis=1)
     np.testing.assert_allclose(band(replicates), [[5, NAN, 4.975], [195, NAN, 194.025]])
     np.testing.assert_allclose(band(replicates[:, 0]), [5, 195])

@@ -84,7 +84,7 @@ def test_fingerprint_sees_exchanges_of_numbers_blocks_and_names():
     assert len({fingerprint(m) for m in (one, exchanged, renamed)}) == 3
 
 
-def test_fingerprint_tells_precisions_apart_but_not_layouts_in_memory():
+def test_fingerprint_tells_precisions_but_not_layouts_or_offloading(tmp_path):
     module = fresh_model("llama").module
     plain = fingerprint(module)
     assert fingerprint(copy.deepcopy(module).to(torch.bfloat16)) != plain
@@ -93,9 +93,6 @@ def test_fingerprint_tells_precisions_apart_but_not_layouts_in_memory():
             parameter.data = parameter.data.T.contiguous().T
             assert not parameter.is_contiguous()
     assert fingerprint(module) == plain
-
-
-def test_fingerprint_of_offloaded_weights_is_that_of_the_weights(tmp_path):
     from accelerate import cpu_offload
 
     module = fresh_model("llama").module

@@ -67,15 +67,12 @@ def left_by_a_kill(folder: Path, age: float = 0.0) -> Path:
     return left
 
 
-def test_a_draft_that_a_killed_process_has_left_is_removed_a_day_later(tmp_path):
+def test_drafts_that_were_left_are_removed_and_writers_have_their_own(tmp_path):
     left = [left_by_a_kill(tmp_path, age) for age in (90_000, 3600, 90_000)]
     (left[2] / "half").touch()  # begun long ago, and still written
     with writing(tmp_path / "a.json") as draft:
         draft.write_text("new")
     assert {*tmp_path.iterdir()} == {tmp_path / "a.json", *left[1:]}, "the others may be going on"
-
-
-def test_who_writes_the_same_file_at_the_same_time_has_a_draft_of_its_own(tmp_path):
     with writing(tmp_path / "a.json") as one, writing(tmp_path / "a.json") as other:
         assert one != other
         one.write_text("one")

@@ -39,16 +39,12 @@ D = 12
 PROBE = Belief(sites=("resid",), n_permutations=39, n_bootstrap=99)
 
 
-def world(points, belief, n_scored=1, seed=0, probe=PROBE, capture=None, **columns):
+def world(points, belief, n_scored=1, seed=0, probe=PROBE, **columns):
     """The last depth planted, the embedding noise; the posterior is the belief."""
-    if capture is None:
-        rng = np.random.default_rng([seed, 5])
-        resid = np.stack([rng.standard_normal(points.shape), points])
-        shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=1, d_model=points.shape[1])
-        capture = synthetic_capture(
-            probe.needs, shape, planted={"resid": resid}, posterior=belief, columns=columns, seed=seed
-        )
-    return replace(probe, seed=seed).analyse(capture, {})
+    resid = np.stack([np.random.default_rng([seed, 5]).standard_normal(points.shape), points])
+    shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=1, d_model=points.shape[1])
+    known = {"planted": {"resid": resid}, "posterior": belief, "columns": columns}
+    return replace(probe, seed=seed).analyse(synthetic_capture(probe.needs, shape, **known, seed=seed), {})
 
 
 def planted(n=300, noise=0.3, seed=0, n_components=3):
@@ -72,9 +68,6 @@ def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns)
     pool = Cloud.of(capture, need)
     exact = ExactBelief.of(capture)
     return pool, make_setting(pool, exact, n_permutations, 50, np.random.default_rng(seed))
-
-
-# --- conformance -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", quick(["set"], ["distribution", "set", "vector"]))
@@ -136,13 +129,20 @@ def test_decoded_distributions_come_near_the_exact_ones():
     assert table["exact_y"].min() >= 0 and table["exact_y"].max() <= 3**0.5 / 2
 
 
-def test_a_belief_that_is_there_but_not_linearly_is_not_read():
+def test_a_belief_is_read_only_where_it_is_linear():
     rng = np.random.default_rng(3)
     side = rng.uniform(-0.5, 0.5, 400)
     belief = np.column_stack([0.5 + side, 0.5 - side])
     points = np.column_stack([side**2, rng.standard_normal((400, D - 1))])
     found = world(points, belief)
     assert abs(found["r2"].value) < 0.03 and found["r2"].p > 0.05
+    rng = np.random.default_rng(2)
+    belief = rng.dirichlet(np.ones(3), 400)
+    everywhere = belief @ rng.standard_normal((3, D)) + 0.01 * rng.standard_normal((400, D))
+    corner = np.hstack([belief[:, :2], 3 * rng.standard_normal((400, D - 2))])
+    open_, hidden = world(everywhere, belief), world(corner, belief)
+    assert open_["r2"].value > 0.99 and hidden["r2"].value > 0.99
+    assert open_["random_subspace_r2"].value > 0.9 and hidden["random_subspace_r2"].value < 0.2
 
 
 def test_position_alone_is_no_belief_about_the_sequence():
@@ -169,16 +169,6 @@ def test_telling_tokens_apart_is_not_selective():
     assert found["r2"].value > 0.98 and abs(found["selectivity"].value) < 0.05
     low, high = found["selectivity"].interval
     assert low < found["selectivity"].value < high
-
-
-def test_random_subspaces_read_a_belief_that_is_everywhere_and_not_one_in_a_quiet_corner():
-    rng = np.random.default_rng(2)
-    belief = rng.dirichlet(np.ones(3), 400)
-    everywhere = belief @ rng.standard_normal((3, D)) + 0.01 * rng.standard_normal((400, D))
-    corner = np.hstack([belief[:, :2], 3 * rng.standard_normal((400, D - 2))])
-    open_, hidden = world(everywhere, belief), world(corner, belief)
-    assert open_["r2"].value > 0.99 and hidden["r2"].value > 0.99
-    assert open_["random_subspace_r2"].value > 0.9 and hidden["random_subspace_r2"].value < 0.2
 
 
 def test_the_read_out_saved_is_the_one_that_judged_the_held_out_prompts():
@@ -255,14 +245,6 @@ def test_cross_validation_equals_scikit_learn_fold_by_fold(n_units, per, d):
         assert found.error[at].sum() == pytest.approx(error, rel=1e-6)
         assert found.total[at].sum() == pytest.approx(total, rel=1e-9)
     assert np.square(targets[:, :2] - found.predicted).sum() == pytest.approx(found.error[:2].sum(), rel=1e-9)
-
-
-def test_folds_hold_whole_sequences_in_equal_number():
-    units = np.repeat(np.arange(23), 4)
-    folds = deal(units, np.random.default_rng(0))
-    assert all(len(set(folds.code[units == u])) == 1 for u in range(23))
-    assert np.ptp(np.bincount(folds.code[::4])) <= 1 and folds.n == 5
-    assert deal(np.arange(3), np.random.default_rng(0)).n == 3
 
 
 def test_errors_by_products_are_the_errors():
@@ -382,7 +364,7 @@ def test_scores_equal_their_definitions():
     assert found["kl_bits"].exchanged == pytest.approx(np.array(two))
 
 
-def test_sets_are_decoded_at_one_half():
+def test_sets_and_predictions_are_decoded_over_their_outcomes():
     rng = np.random.default_rng(0)
     belief = rng.integers(0, 2, (40, 3)).astype(float)
     _, setting = setting_of(rng.standard_normal((40, 4)), belief)
@@ -391,16 +373,13 @@ def test_sets_are_decoded_at_one_half():
     found = scores(setting, told(predicted, np.full((40, 3), 0.7)))["accuracy"]
     assert found.by_row[0] == 0 and (found.by_row[1:] == 1).all()
     assert found.by_position == pytest.approx(belief.mean(axis=1))
-
-
-def test_the_model_s_own_prediction_is_renormalised_over_the_outcomes():
     posterior = np.array([[0.5, 0.5], [1.0, 0.0]])
     found = output_distance(np.log2([[0.1, 0.3], [0.2, 0.2]]), posterior, np.array([[1, 0]]))
     assert found.by_row == pytest.approx([0.25, 0.5])
     assert found.exchanged == pytest.approx([(0.75 + 0.0) / 2])
 
 
-def test_the_kind_and_the_rank_of_a_belief():
+def test_the_exact_belief_has_a_kind_and_folds_hold_whole_sequences():
     rng = np.random.default_rng(0)
     capture = synthetic_capture((Need("resid"),), Shape(n_prompts=50), posterior=rng.dirichlet(np.ones(4), 50))
     exact = ExactBelief.of(capture)
@@ -409,16 +388,28 @@ def test_the_kind_and_the_rank_of_a_belief():
     assert (taken.kind, taken.rank) == ("set", 3) and "latent" in taken.source
     tied = ExactBelief.of(replace(capture, belief=np.array([[0.5, 0.5, 0], [0.2, 0.3, 0.5]])))
     assert tied.most_likely.tolist() == [-1, 2]
+    units = np.repeat(np.arange(23), 4)
+    folds = deal(units, np.random.default_rng(0))
+    assert all(len(set(folds.code[units == u])) == 1 for u in range(23))
+    assert np.ptp(np.bincount(folds.code[::4])) <= 1 and folds.n == 5
+    assert deal(np.arange(3), np.random.default_rng(0)).n == 3
 
 
 # --- degenerate and bad input ----------------------------------------------------------------------------------------
 
 
-def test_prompts_without_a_posterior_are_refused_and_told_where_there_is_one():
+def test_prompts_that_cannot_be_read_are_refused_in_words():
     capture = replace(synthetic_capture(PROBE.needs, Shape(n_prompts=20)), posterior=None)
     with pytest.raises(PromptError) as refusal:
         PROBE.analyse(capture, {})
     assert "belief needs the exact posterior" in str(refusal.value) and "--prompts sula" in refusal.value.fix
+    points, belief, _ = planted(n=12)
+    with pytest.raises(PromptError, match="over 4 sequences"):
+        world(points, belief, n_scored=3)
+    points, belief, _ = planted(n=30)
+    with pytest.raises(UsageError, match=r"belief\.sites") as refusal:
+        world(points, belief, probe=replace(PROBE, sites=()))
+    assert "Choose among resid, v, z" in refusal.value.fix
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -427,19 +418,6 @@ def test_beliefs_that_are_not_finite_are_refused(bad):
     belief[3, 1] = bad
     with pytest.raises(PromptError, match="1 of 30 rows"):
         world(points, belief)
-
-
-def test_four_sequences_are_refused():
-    points, belief, _ = planted(n=12)
-    with pytest.raises(PromptError, match="over 4 sequences"):
-        world(points, belief, n_scored=3)
-
-
-def test_unknown_sites_are_refused():
-    points, belief, _ = planted(n=30)
-    with pytest.raises(UsageError, match=r"belief\.sites") as refusal:
-        world(points, belief, probe=replace(PROBE, sites=()))
-    assert "Choose among resid, v, z" in refusal.value.fix
 
 
 def test_components_that_never_vary_count_for_nothing():
@@ -452,12 +430,18 @@ def test_components_that_never_vary_count_for_nothing():
     assert found.arrays["resid.readout_basis"].shape == (2, 2, D)
 
 
-def test_a_belief_that_never_varies_is_undefined_in_words():
+def test_what_never_varies_is_undefined_and_not_swapped():
     points, belief, _ = planted(n=40)
     found = check_probe(PROBE, still(points, np.broadcast_to(belief[0], belief.shape).copy()))
     for name in ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "silhouette"):
         assert np.isnan(found[name].value), name
     assert found["r2"].null_reason == "the exact posterior does not vary"
+    _, belief, _ = planted(n=40)
+    found = check_probe(PROBE, still(np.ones((40, D)), belief))
+    assert found["r2"].value == pytest.approx(0, abs=1e-9) and found["r2"].underpowered
+    assert np.isnan(found["silhouette"].value)
+    points, belief, _ = planted(n=40)
+    assert list(PROBE.conditions(still(points, np.broadcast_to(belief[0], belief.shape).copy()))) == []
 
 
 def still(points, belief):
@@ -465,14 +449,7 @@ def still(points, belief):
     return synthetic_capture(PROBE.needs, shape, planted={"resid": np.stack([points, points])}, posterior=belief)
 
 
-def test_activations_that_never_vary_tell_nothing():
-    _, belief, _ = planted(n=40)
-    found = check_probe(PROBE, still(np.ones((40, D)), belief))
-    assert found["r2"].value == pytest.approx(0, abs=1e-9) and found["r2"].underpowered
-    assert np.isnan(found["silhouette"].value)
-
-
-def test_point_masses_are_read_and_scored():
+def test_point_masses_and_wide_features_are_read():
     rng = np.random.default_rng(11)
     state = rng.integers(0, 3, 200)
     belief = np.eye(3)[state]
@@ -480,9 +457,6 @@ def test_point_masses_are_read_and_scored():
     assert found["r2"].value > 0.99 and np.isfinite(found["r2"].value)
     assert "accuracy" not in found.scalars and np.isfinite(found["kl_bits"].value), "a distribution, not a set"
     assert found["silhouette"].value > 0.9
-
-
-def test_fewer_sequences_than_features_are_fitted_and_underpowered():
     rng = np.random.default_rng(0)
     belief = rng.dirichlet(np.ones(2), 30)
     points = belief @ rng.standard_normal((2, 200)) + 0.01 * rng.standard_normal((30, 200))
@@ -531,7 +505,7 @@ def normal(value, replicates):
     return pytest.approx((value - half, value + half))
 
 
-def test_selectivity_is_the_share_above_that_of_control_tasks():
+def test_selectivity_and_scores_are_resampled_by_sequence():
     setting = made_setting()
     reading = made_reading(setting)
     found = selectivity_estimates([reading], setting)
@@ -546,6 +520,14 @@ def test_selectivity_is_the_share_above_that_of_control_tasks():
     null = np.array([0.1 - 0.15, 0.0 - 0.2, 0.3 - 0.05])
     half = stats.t.ppf(0.975, 2) * null.std(ddof=1) * np.sqrt(4 / 3)
     assert found.null[:, 0] == pytest.approx([null.mean(), -half, half], abs=1e-12)
+    setting, by_row = made_setting(), np.array([1.0, 2, 4, 3, 3, 9, 5])
+    infinite = Scores(np.append(by_row[1:], np.inf), by_row, np.array([4.0, 8.0]))
+    found = score_estimates([Scores(by_row, by_row + 1, np.array([4.0, 8.0])), infinite], setting)
+    sums, counts = np.array([1, 6, 15, 5]), np.array([1, 2, 3, 1])
+    assert found.value[0] == pytest.approx(27 / 7) and found.words_at(0)["position"] == "4.86"
+    assert found.interval_at(0) == normal(27 / 7, [(w @ sums) / (w @ counts) for w in setting.weights])
+    assert found.null[:, 0] == pytest.approx([6, 4.1, 7.9])
+    assert np.isnan(found.value[1]) and "decoded as impossible" in found.why_at(1)
 
 
 @pytest.mark.parametrize(("of_position", "of_token"), [(1, 0), (0, 1), (1, 1), (0, 0)])
@@ -568,30 +550,16 @@ def test_baselines_are_the_shares_that_position_and_token_hold(of_position, of_t
     assert low < by_token.value < high < low + 0.1
 
 
-def test_a_baseline_of_nothing_that_varies_says_so():
+def test_random_subspaces_are_smaller_and_have_the_interval_of_their_mean():
     rng = np.random.default_rng(0)
     columns = {"length": np.full(40, 9), "position": np.full(40, 8), "token": np.full(40, 2)}
     _, setting = setting_of(rng.standard_normal((40, 3)), rng.dirichlet(np.ones(3), 40), **columns)
     found = baseline_estimate(setting.token, setting)
     assert np.isnan(found.value).all() and found.why_at(0) == "neither position nor last token varies"
-
-
-def test_random_subspaces_have_the_interval_of_their_mean():
     setting = made_setting()
     found = subspace_estimates([made_reading(setting)], setting, "sequence")
     half = stats.t.ppf(0.975, 2) * np.std([0.1, 0.2, 0.6], ddof=1) / np.sqrt(3)
     assert found.value == pytest.approx(0.3) and found.interval_at(0) == pytest.approx((0.3 - half, 0.3 + half))
-
-
-def test_a_score_is_a_mean_over_rows_with_sequences_resampled():
-    setting, by_row = made_setting(), np.array([1.0, 2, 4, 3, 3, 9, 5])
-    infinite = Scores(np.append(by_row[1:], np.inf), by_row, np.array([4.0, 8.0]))
-    found = score_estimates([Scores(by_row, by_row + 1, np.array([4.0, 8.0])), infinite], setting)
-    sums, counts = np.array([1, 6, 15, 5]), np.array([1, 2, 3, 1])
-    assert found.value[0] == pytest.approx(27 / 7) and found.words_at(0)["position"] == "4.86"
-    assert found.interval_at(0) == normal(27 / 7, [(w @ sums) / (w @ counts) for w in setting.weights])
-    assert found.null[:, 0] == pytest.approx([6, 4.1, 7.9])
-    assert np.isnan(found.value[1]) and "decoded as impossible" in found.why_at(1)
 
 
 def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_group():
@@ -624,7 +592,7 @@ def test_a_silhouette_without_some_sequences_is_that_of_the_others():
 # --- interchange -----------------------------------------------------------------------------------------------------
 
 
-def test_everybody_has_another_donor_of_as_many_rows():
+def test_donors_have_as_many_rows_and_the_same_outcomes():
     units = np.repeat(np.arange(9), [3, 3, 2, 3, 3, 1, 3, 3, 3])
     alike = np.zeros((len(units), 2), dtype=np.int64)
     pairs = make_pairs(units, alike, np.array([0, 1, 2, 3, 4, 5]), np.random.default_rng(0))
@@ -635,9 +603,6 @@ def test_everybody_has_another_donor_of_as_many_rows():
     assert (donors[:, 0] != pairs.prompts).all()
     first = {u: np.flatnonzero(units == u)[0] for u in range(9)}
     assert [r - first[units[r]] for r in pairs.donor_rows] == [0, 1, 2] * 4, "positions stay"
-
-
-def test_donors_are_asked_about_the_same_outcomes():
     units = np.arange(6)
     outcomes = np.array([[1, 2], [3, 4], [1, 2], [3, 4], [2, 1], [1, 2]])
     pairs = make_pairs(units, outcomes, units, np.random.default_rng(0))
@@ -676,11 +641,6 @@ def test_swaps_can_be_left_out(change):
     capture = synthetic_capture(probe.needs, Shape(n_prompts=20), posterior=belief)
     assert list(probe.conditions(capture)) == []
     assert "redirected" not in probe.analyse(capture, {}).scalars
-
-
-def test_a_belief_that_never_varies_is_not_swapped():
-    points, belief, _ = planted(n=40)
-    assert list(PROBE.conditions(still(points, np.broadcast_to(belief[0], belief.shape).copy()))) == []
 
 
 def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
@@ -770,7 +730,7 @@ def run(tmp_path_factory):
     return run_shipped(tmp_path_factory.mktemp("runs"))
 
 
-def test_the_shipped_tunnel_holds_the_surviving_set_above_the_embedding(run):
+def test_the_shipped_tunnel_holds_the_surviving_set_and_is_swapped_to_the_donors(run):
     found = run.findings["belief"]
     table = found.tables["by_layer"]
     assert found["r2"].value > 0.5 > found["position_r2"].value
@@ -780,18 +740,11 @@ def test_the_shipped_tunnel_holds_the_surviving_set_above_the_embedding(run):
     assert found["r2"].underpowered and found["r2"].n_unit == "sequence"
     assert any("a set (each component in or out)" in note for note in found.notes)
     assert (run.path / "report.html").is_file()
-
-
-def test_swapping_the_whole_stream_at_the_end_gives_the_donors_prediction(run):
     table = run.findings["belief"].tables["interchange"]
     last = table.where(table["depth"] == 3)
     whole = last.where(last["subspace"] == "all")
     assert whole["donor_kl"][0] < 0.02 < 5 < whole["own_kl"][0], "as near as the donor's own prediction is"
     assert sorted(set(table["depth"].tolist())) == [1, 2, 3], "ten keys do not tell ten values apart in the embedding"
-
-
-def test_the_belief_is_used_where_it_is_written_and_not_where_it_is_read_from(run):
-    found = run.findings["belief"]
     redirected, by_readout = found["redirected"], found["redirected_by_readout"]
     assert redirected.value > redirected.null.band[1] and redirected.p == 1 / 200 and redirected.is_p_least
     assert 0 < redirected.interval[0] < redirected.value < redirected.interval[1]

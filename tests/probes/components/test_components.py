@@ -31,7 +31,7 @@ def stream(attention, feed_forward, embedding):
     return {"resid": np.cumsum(steps, axis=0), "attn_out": attention, "mlp_out": feed_forward}
 
 
-def test_a_planted_writer_owns_the_final_stream():
+def test_a_planted_writer_owns_the_stream_and_what_is_left_out_is_told():
     rng = np.random.default_rng(0)
     direction = rng.standard_normal(12)
     attention = np.broadcast_to(direction, (4, 40, 12)) * rng.uniform(1, 2, (4, 40, 1))
@@ -41,15 +41,29 @@ def test_a_planted_writer_owns_the_final_stream():
     assert found["attention_share"].value == pytest.approx(1, abs=1e-3)
     assert found["feed_forward_share"].value == pytest.approx(0, abs=1e-3)
     assert np.allclose(found.tables["by_layer"]["attn_size_share"], 1, atol=1e-5)
+    rng = np.random.default_rng(5)
+    planted = stream(*rng.standard_normal((2, 4, 40, 12)), rng.standard_normal((40, 12)))
+    planted["resid"][-1] *= 2
+    signs = np.ones((1, 9))
+    assert final_shares(planted["resid"], planted["attn_out"], planted["mlp_out"], signs).missing == pytest.approx(0.5)
+    resid, attention = np.ones((3, 2, 4)), np.zeros((2, 2, 4))
+    found = sizes(resid, attention, np.ones((2, 2, 4)))
+    assert np.isnan(found.cosine).all() and (found.attention_share == 0).all()
+    np.testing.assert_allclose(found.relative()[1], 1.0)
 
 
-def test_updates_that_agree_stand_out_from_random_signs():
+def test_shares_stand_out_from_random_signs_unless_they_are_few():
     rng = np.random.default_rng(2)
     attention, feed_forward = rng.standard_normal((2, 8, 40, 12))
     shape = replace(SHAPE, n_layers=8)
     found = analyse(stream(0.5 * attention + 1, feed_forward, np.zeros((40, 12))), shape, n_permutations=500)
     share = found["attention_share"]
     assert share.value > share.null.band[1] and share.p < 0.05
+    two = analyse(shape=replace(SHAPE, n_layers=2))["lens_kl_trend"]
+    assert np.isnan(two.value) and "2 depths" in two.null_reason
+    deep, shallow = (analyse(shape=replace(SHAPE, n_layers=n)) for n in (3, 2))
+    assert not deep["attention_share"].underpowered and shallow["attention_share"].underpowered
+    assert any("too few patterns of sign for a p below 0.062" in note for note in shallow.notes)
 
 
 @pytest.mark.parametrize("loud", [None, 0, 7])
@@ -82,22 +96,7 @@ def test_flipped_shares_equal_the_share_of_the_flipped_sum():
     assert found.missing < 1e-12
 
 
-def test_what_the_parts_leave_out_is_told():
-    rng = np.random.default_rng(5)
-    planted = stream(*rng.standard_normal((2, 4, 40, 12)), rng.standard_normal((40, 12)))
-    planted["resid"][-1] *= 2
-    signs = np.ones((1, 9))
-    assert final_shares(planted["resid"], planted["attn_out"], planted["mlp_out"], signs).missing == pytest.approx(0.5)
-
-
-def test_a_silent_block_has_no_direction_and_a_share_of_nothing():
-    resid, attention = np.ones((3, 2, 4)), np.zeros((2, 2, 4))
-    found = sizes(resid, attention, np.ones((2, 2, 4)))
-    assert np.isnan(found.cosine).all() and (found.attention_share == 0).all()
-    np.testing.assert_allclose(found.relative()[1], 1.0)
-
-
-def test_a_planted_fall_is_a_trend_of_minus_one():
+def test_planted_falls_are_trends_of_minus_one_to_the_last_depth():
     rng = np.random.default_rng(6)
     fall = np.sort(rng.uniform(0, 5, (7, 40)), axis=0)[::-1].copy()
     fall[-1] = 0
@@ -109,42 +108,29 @@ def test_a_planted_fall_is_a_trend_of_minus_one():
     assert found["lens_entropy_trend"].value == pytest.approx(-1)
     falls = found.tables["by_depth"]["lens_kl_falls"]
     assert np.isnan(falls[0]) and (falls[1:] == 1).all()
-
-
-def test_the_last_depth_counts_for_entropy_and_not_for_the_prediction_itself():
     curves = np.tile(np.array([3.0, 2.0, 1.0, 2.5, 0.0])[:, None], (1, 40))
     found = analyse({"lens_kl": curves, "lens_entropy": curves})
     assert found["lens_kl_trend"].value == pytest.approx(stats.spearmanr(range(4), curves[:4, 0]).statistic)
     assert found["lens_entropy_trend"].value == pytest.approx(stats.spearmanr(range(5), curves[:, 0]).statistic)
 
 
-def test_a_trend_over_two_depths_is_undefined():
-    two = analyse(shape=replace(SHAPE, n_layers=2))["lens_kl_trend"]
-    assert np.isnan(two.value) and "2 depths" in two.null_reason
-
-
-def test_a_share_whose_p_cannot_reach_the_level_says_so():
-    deep, shallow = (analyse(shape=replace(SHAPE, n_layers=n)) for n in (3, 2))
-    assert not deep["attention_share"].underpowered and shallow["attention_share"].underpowered
-    assert any("too few patterns of sign for a p below 0.062" in note for note in shallow.notes)
-
-
-def test_the_trend_equals_spearman_row_by_row():
+def test_trends_are_spearmans_and_none_where_nothing_falls():
     curves = np.random.default_rng(8).standard_normal((4, 9))
     expected = [stats.spearmanr(range(4), row).statistic for row in curves.T]
     np.testing.assert_allclose(depth_trend(curves), expected, atol=1e-12)
-
-
-def test_flat_curves_have_no_trend():
     assert (depth_trend(np.ones((5, 6))) == 0).all()
     assert (falling_share(np.ones((5, 6)))[1:] == 0).all()
 
 
-def test_prompts_without_a_posterior_have_no_divergence_from_one():
+def test_the_posterior_is_left_out_where_it_is_not_known_or_too_large():
     capture = synthetic_capture(Components().needs, SHAPE)
     with pytest.raises(PromptError, match="have none"):
         posterior_divergence(capture, DECODED, 30, 0)
     assert "posterior_kl" not in analyse().scalars
+    capture, *_ = with_posterior(2)
+    empty = {"rows": np.empty((3, 80, 0), dtype=np.float32)}
+    found = Components(**FAST).analyse(replace(capture, arrays={**capture.arrays, DECODED: empty}), {})
+    assert "posterior_kl" not in found.scalars and any("too large to keep" in note for note in found.notes)
 
 
 def with_posterior(seed, n=40):
@@ -165,6 +151,12 @@ def test_divergence_from_the_posterior_equals_its_definition():
     full = np.zeros((len(posterior), 5))
     full[:, [1, 3, 4]] = posterior
     np.testing.assert_allclose(found.kl_bits, [kl_bits(full, depth) for depth in q], rtol=1e-9)
+    capture, _posterior, q = with_posterior(1, n=2)
+    found = posterior_divergence(capture, DECODED, 200, 0)
+    swapped = np.zeros((4, 5))
+    swapped[:, [1, 3, 4]] = capture.posterior[[2, 3, 0, 1]]
+    expected = {round(float(kl_bits(swapped, q[0]).mean()), 9), round(float(found.kl_bits[0].mean()), 9)}
+    assert {round(float(x), 9) for x in found.exchanged[:, 0]} == expected
 
 
 @pytest.mark.parametrize("cluster", [np.arange(12) // 3, np.arange(12) % 4])
@@ -187,22 +179,6 @@ def test_posteriors_of_near_copies_are_exchanged_together(cluster):
     assert exchanged(cluster, known=False)[:, 0].std() < 0.8 * alone[:, 0].std()
 
 
-def test_exchanged_posteriors_keep_their_positions():
-    capture, _posterior, q = with_posterior(1, n=2)
-    found = posterior_divergence(capture, DECODED, 200, 0)
-    swapped = np.zeros((4, 5))
-    swapped[:, [1, 3, 4]] = capture.posterior[[2, 3, 0, 1]]
-    expected = {round(float(kl_bits(swapped, q[0]).mean()), 9), round(float(found.kl_bits[0].mean()), 9)}
-    assert {round(float(x), 9) for x in found.exchanged[:, 0]} == expected
-
-
-def test_a_vocabulary_too_large_to_keep_leaves_the_posterior_out_in_words():
-    capture, *_ = with_posterior(2)
-    empty = {"rows": np.empty((3, 80, 0), dtype=np.float32)}
-    found = Components(**FAST).analyse(replace(capture, arrays={**capture.arrays, DECODED: empty}), {})
-    assert "posterior_kl" not in found.scalars and any("too large to keep" in note for note in found.notes)
-
-
 @pytest.fixture(scope="module")
 def tunnel():
     """The shipped tunnel's capture of 40 sequences, with the next-token distribution, and the findings."""
@@ -217,7 +193,7 @@ def tunnel():
     return model, captured, probe.analyse(captured, {})
 
 
-def test_sizes_and_shares_of_the_shipped_tunnel_equal_a_loop(tunnel):
+def test_sizes_shares_and_attribution_of_the_shipped_tunnel_equal_a_loop(tunnel):
     _, captured, found = tunnel
     resid, attention, feed_forward = (captured[Need(s)].astype(np.float64) for s in ("resid", "attn_out", "mlp_out"))
     table = found.tables["by_layer"]
@@ -233,9 +209,6 @@ def test_sizes_and_shares_of_the_shipped_tunnel_equal_a_loop(tunnel):
         assert table["attn_size_share"][layer] == pytest.approx(np.mean(part), rel=1e-6)
     total = found["attention_share"].value + found["feed_forward_share"].value + found.tables["embedding"]["share"][0]
     assert total == pytest.approx(1, abs=1e-5)
-
-
-def test_attribution_of_the_shipped_tunnel_equals_head_and_frozen_norm(tunnel):
     model, captured, found = tunnel
     norm = model.module.gpt_neox.final_layer_norm
     gain = norm.weight.detach().double().numpy()
@@ -251,7 +224,7 @@ def test_attribution_of_the_shipped_tunnel_equals_head_and_frozen_norm(tunnel):
         assert found[name].value == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_last_depth_of_the_shipped_tunnel_is_its_prediction(tunnel):
+def test_the_posterior_kl_of_the_shipped_tunnel_falls_to_that_of_its_prediction(tunnel):
     _, captured, found = tunnel
     q = np.exp2(captured[Need("next_log_prob")].astype(np.float64))
     full = np.zeros_like(q)
@@ -259,9 +232,6 @@ def test_the_last_depth_of_the_shipped_tunnel_is_its_prediction(tunnel):
     by_row = [sum(p * np.log2(p / x) for p, x in zip(a, b, strict=True) if p > 0) for a, b in zip(full, q, strict=True)]
     assert found["posterior_kl"].value == pytest.approx(np.mean(by_row), rel=1e-3)
     assert found.tables["by_depth"]["lens_kl"][3] == pytest.approx(0, abs=1e-5)
-
-
-def test_the_shipped_tunnel_comes_closer_to_the_posterior_from_layer_one_on(tunnel):
     *_, found = tunnel
     table = found.tables["by_depth"]
     assert table["posterior_kl"][3] < 0.01 < 0.2 < table["posterior_kl"][2] < 1 < table["posterior_kl"][1]

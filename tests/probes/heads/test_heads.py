@@ -94,15 +94,12 @@ def text_capture(n=30):
     return replace(base, posterior=None, prompts=replace(base.prompts, posterior=None, outcome_ids=None))
 
 
-def test_texts_without_a_posterior_are_measured_by_change_and_loss():
+def test_texts_and_sula_are_read_by_change_loss_and_problems():
     base = text_capture()
     found = SMALL.analyse(base, fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
     assert {"next_kl", "loss"} <= set(found.tables["by_head"].columns)
     assert "posterior_kl" not in found.tables["by_head"] and "loss" in found.scalars
     assert {"top_head_ratio", "top_head_ratio_loss", "bypass_ratio_min", "late_attention_off"} <= set(found.scalars)
-
-
-def test_sula_is_read_on_the_main_prompts_of_another_set():
     probe, base = replace(SMALL, n_sula=12), text_capture()
     of_sula = [c for c in probe.conditions(base) if c.name.startswith(SULA)]
     assert len(of_sula) == 1 + 3 * 3 + 1 + 12
@@ -165,7 +162,7 @@ def test_a_head_that_nobody_reads_has_no_effect_and_its_neighbour_on_the_same_va
     assert any("share 2 KV heads" in note for note in found.notes)
 
 
-def test_the_one_head_that_carries_the_prediction_is_found():
+def test_the_head_that_carries_or_whispers_least_is_found():
     model = fresh_model("llama")
     for layer in range(3):
         model = without(model, [h for h in range(4) if (layer, h) != (1, 2)], layer)
@@ -175,9 +172,6 @@ def test_the_one_head_that_carries_the_prediction_is_found():
     ratio = found["top_head_ratio"]
     assert np.isnan(ratio.value) or ratio.value > 1e3
     assert found["top_head_effect"].value > found["top_head_effect"].null.value
-
-
-def test_a_head_whose_neighbours_whisper_stands_out_by_a_ratio():
     model = fresh_model("llama")
     for layer in range(3):
         weight = model.module.model.layers[layer].self_attn.o_proj.weight
@@ -284,12 +278,18 @@ def test_top_head_equals_its_definition():
     assert found.p == (1 + (np.array(gaps) >= mean[1] - mean[2]).sum()) / 100
 
 
-def test_compounding_is_the_joint_effect_minus_its_members_own():
+def test_compounding_and_shares_of_harm_are_those_of_members():
     singles = np.array([[1.0, 2.0, 4.0], [0.0, 1.0, 0.0]])
     members = np.array([[True, True, False], [False, True, True]])
     found = Compounding.of(np.array([[5.0, 6.0], [1.0, 3.0]]), singles, members)
     np.testing.assert_array_equal(found.summed, [[3, 6], [1, 1]])
     np.testing.assert_array_equal(found.excess, [1.0, 1.0])
+    effects = np.array([[3.0, 1.0, -5.0], [5.0, 1.0, -1.0]])
+    found = top_head(effects, units(2, 40), flips(2))
+    assert found.share == 4 / 5 and found.ratio == 4
+    np.testing.assert_allclose(np.unique(found.share_replicates.round(9)), [0.75, 0.8, 5 / 6])
+    nothing = top_head(-np.ones((4, 2)), units(4, 10), flips(4))
+    assert np.isnan([nothing.ratio, nothing.share]).all() and nothing.p == 1
 
 
 def test_every_layer_is_needed_only_where_every_one_is():
@@ -309,15 +309,12 @@ def test_every_layer_is_needed_only_where_every_one_is():
     np.testing.assert_allclose([needed.low, needed.high], 3.0)
 
 
-def test_entries_that_nobody_feels_have_p_one_and_disturb_no_other():
+def test_entries_that_some_or_no_units_feel_are_tested_like_others():
     effects = np.random.default_rng(0).normal(1, 0.1, (20, 3))
     alone = harm_estimates(effects, units(20), flips(20))
     beside = harm_estimates(np.concatenate([effects, np.zeros((20, 1))], axis=1), units(20), flips(20))
     np.testing.assert_array_equal(beside.p, [*alone.p, 1.0])
     assert beside.value[3] == 0 and (beside.interval[:, 3] == 0).all()
-
-
-def test_an_entry_that_some_units_do_not_feel_is_tested_like_any_other():
     effects = np.random.default_rng(3).normal(0.2, 1, (12, 3))
     effects[4, 1], effects[7, 2] = 0.0, np.nan
     signs = flips(12)
@@ -329,15 +326,6 @@ def test_an_entry_that_some_units_do_not_feel_is_tested_like_any_other():
     found = harm_estimates(effects, units(12), signs)
     np.testing.assert_allclose(found.p, expected)
     np.testing.assert_allclose(found.value, np.nanmean(effects, axis=0))
-
-
-def test_the_share_of_harm_leaves_heads_that_help_out():
-    effects = np.array([[3.0, 1.0, -5.0], [5.0, 1.0, -1.0]])
-    found = top_head(effects, units(2, 40), flips(2))
-    assert found.share == 4 / 5 and found.ratio == 4
-    np.testing.assert_allclose(np.unique(found.share_replicates.round(9)), [0.75, 0.8, 5 / 6])
-    nothing = top_head(-np.ones((4, 2)), units(4, 10), flips(4))
-    assert np.isnan([nothing.ratio, nothing.share]).all() and nothing.p == 1
 
 
 def test_the_plan_names_every_edit_once_and_draws_the_same_sets_again():
@@ -437,31 +425,25 @@ def test_fields_that_make_no_sense_are_refused(fields, words):
             ask(replace(SMALL, **fields))
 
 
-def test_a_measure_that_the_prompts_do_not_allow_is_refused():
+def test_measures_and_prompts_that_do_not_go_together_are_refused():
     exact, text = synthetic_capture(SMALL.needs, Shape(n_prompts=4)), text_capture(4)
     assert chosen_measure("auto", exact.prompts) == "posterior_kl" and chosen_measure("auto", text.prompts) == "next_kl"
     with pytest.raises(UsageError, match="carry no exact posterior"):
         list(replace(SMALL, measure="entropy_error").conditions(text))
     with pytest.raises(UsageError, match="auto or one of posterior_kl"):
         list(replace(SMALL, measure="loss").conditions(exact))
-
-
-def test_one_prompt_and_sula_on_a_tunnel_are_refused():
     with pytest.raises(PromptError, match="there is 1 prompt"):
         list(SMALL.conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=1))))
     with pytest.raises(UsageError, match="reads no texts"):
         list(replace(SMALL, n_sula=5).conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=8, n_scored=3))))
 
 
-def test_conditions_run_on_the_drawn_prompts_alone():
+def test_conditions_run_on_the_drawn_or_main_prompts_alone():
     drawn = np.arange(20) % 2 == 0
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=20), columns={"drawn": drawn})
     assert {tuple(c.prompts) for c in SMALL.conditions(base)} == {tuple(range(0, 20, 2))}
     few = {tuple(c.prompts) for c in replace(SMALL, n_prompts=4).conditions(base)}
     assert len(few) == 1 and len(next(iter(few))) == 4 and set(next(iter(few))) <= set(range(0, 20, 2))
-
-
-def test_of_sula_prompts_the_main_condition_is_tried():
     condition = np.array(["main", "shuffled", "padded"])[np.arange(30) % 3]
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=30), columns={"condition": condition})
     assert {tuple(c.prompts) for c in SMALL.conditions(base)} == {tuple(range(0, 30, 3))}

@@ -35,7 +35,7 @@ def noise(n_rows=60, n_features=12, n_layers=1, seed=0):
     return np.random.default_rng(seed).standard_normal((n_layers, n_rows, n_features))
 
 
-def test_a_plane_made_by_two_loud_columns_is_gone_without_them():
+def test_dropped_columns_leave_the_statistics_of_what_stays_and_no_plane():
     values = noise(n_features=24)
     values[:, :, [3, 9]] *= 30
     table = dropped_table(cloud_of(values), 0, "centred", 0)
@@ -43,6 +43,12 @@ def test_a_plane_made_by_two_loud_columns_is_gone_without_them():
     assert table["pc1_plus_pc2_share"][0] > 0.95
     after = table["n_dropped"] >= 2
     assert table["pc1_plus_pc2_share"][after] == pytest.approx(table["pc1_plus_pc2_share_null"][after], rel=0.2)
+    values = noise() * np.r_[np.ones(9), np.full(3, 9.0)]
+    left = without_loudest(cloud_of(values), 3)
+    found = dropped_estimates(left, "centred", 0)
+    eigen = np.linalg.eigvalsh(np.cov(values[0][:, :9].T))
+    assert found["pc1_plus_pc2_share"].value[0] == pytest.approx(eigen[-2:].sum() / eigen.sum())
+    assert found["participation_ratio"].value[0] == pytest.approx(eigen.sum() ** 2 / np.square(eigen).sum())
 
 
 def test_noise_without_its_loudest_columns_lies_in_the_band_at_the_nominal_rate():
@@ -52,15 +58,6 @@ def test_noise_without_its_loudest_columns_lies_in_the_band_at_the_nominal_rate(
         scalar = said("pc1_plus_pc2_share", dropped_estimates(left, "centred", seed)["pc1_plus_pc2_share"])
         outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
     assert outside <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
-
-
-def test_dropped_statistics_equal_those_of_what_stays():
-    values = noise() * np.r_[np.ones(9), np.full(3, 9.0)]
-    left = without_loudest(cloud_of(values), 3)
-    found = dropped_estimates(left, "centred", 0)
-    eigen = np.linalg.eigvalsh(np.cov(values[0][:, :9].T))
-    assert found["pc1_plus_pc2_share"].value[0] == pytest.approx(eigen[-2:].sum() / eigen.sum())
-    assert found["participation_ratio"].value[0] == pytest.approx(eigen.sum() ** 2 / np.square(eigen).sum())
 
 
 @pytest.mark.parametrize(("n_rows", "n_features", "per"), [(30, 8, 1), (12, 40, 1), (36, 8, 3), (12, 40, 3)])
@@ -105,7 +102,7 @@ def test_first_axes_of_a_spike_are_stable_and_those_of_noise_lie_on_the_null():
     assert outside <= 13
 
 
-def test_sequences_are_left_out_and_halved_whole():
+def test_sequences_are_left_out_whole_and_shares_are_of_their_own_layer():
     values = noise(60, 8) + np.repeat(noise(12, 8, seed=1), 5, axis=1) * 5
     cloud = cloud_of(values, n_scored=5)
     table = influence(cloud, 0, "centred", 0).tables["influence"]
@@ -113,6 +110,13 @@ def test_sequences_are_left_out_and_halved_whole():
     expected = [spectral_statistics(eigenvalues(scaled(values[0][cloud.units != u], "centred")))[1] for u in range(12)]
     whole = spectral_statistics(eigenvalues(scaled(values[0], "centred")))[1]
     assert table["share_change"] == pytest.approx(np.array(expected) - whole)
+    rows = np.random.default_rng(7).standard_normal((2, 40, 5)) * np.array([[5, 1, 1, 3, 1], [1, 1, 4, 1, 2]])[:, None]
+    left = without_loudest(cloud_of(rows), 2)
+    variance = rows.var(axis=1)
+    gone = [variance[0, [0, 3]].sum(), variance[1, [2, 4]].sum()]
+    np.testing.assert_allclose(left.variance_share, gone / variance.sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(left.cloud.points[1], rows[1][:, [0, 1, 3]], rtol=1e-6)
+    assert without_loudest(cloud_of(rows), 4) is None and without_loudest(cloud_of(rows), 3) is not None
 
 
 def test_equal_rows_and_too_few_prompts_give_reasons():
@@ -125,13 +129,3 @@ def test_equal_rows_and_too_few_prompts_give_reasons():
     three = said("axis_stability", stability_estimates(cloud_of(noise(3, 6)), "centred", 3, 0))
     assert three.null_reason == "fewer than 4 prompts make no halves"
     assert three.underpowered
-
-
-def test_the_share_that_goes_with_the_loudest_is_of_their_own_layer():
-    rows = np.random.default_rng(7).standard_normal((2, 40, 5)) * np.array([[5, 1, 1, 3, 1], [1, 1, 4, 1, 2]])[:, None]
-    left = without_loudest(cloud_of(rows), 2)
-    variance = rows.var(axis=1)
-    gone = [variance[0, [0, 3]].sum(), variance[1, [2, 4]].sum()]
-    np.testing.assert_allclose(left.variance_share, gone / variance.sum(axis=1), rtol=1e-6)
-    np.testing.assert_allclose(left.cloud.points[1], rows[1][:, [0, 1, 3]], rtol=1e-6)
-    assert without_loudest(cloud_of(rows), 4) is None and without_loudest(cloud_of(rows), 3) is not None

@@ -20,13 +20,21 @@ def capture_of(n, **columns):
     return synthetic_capture((V,), Shape(n_prompts=n), columns=columns)
 
 
-def test_three_prompts_are_a_cloud_and_two_are_none():
+def test_three_prompts_are_a_cloud_with_finite_entropies():
     cloud = Cloud.of(capture_of(3), V)
     assert cloud.n_units == MIN_CLOUD == 3 and cloud.points.shape == (3, 3, 16)
     with pytest.raises(PromptError, match="the geometry of 2 prompts"):
         Cloud.of(capture_of(2), V)
     with pytest.raises(PromptError, match="the geometry of 1 prompt:"):
         Cloud.of(capture_of(1), V)
+    entropy = np.array([1.0, np.nan, 2.0, np.inf, 0.5])
+    with pytest.raises(ModelError, match="2 of 5 are not finite"):
+        Cloud.of(capture_of(5, next_entropy_bits=entropy), V)
+    capture = capture_of(5)
+    rows = capture.rows
+    names = [name for name in rows.columns if name != "next_entropy_bits"]
+    bare = Table({n: rows[n] for n in names}, {n: rows.units[n] for n in names})
+    assert Cloud.of(replace(capture, tables={**capture.tables, "scored": bare}), V).n_units == 5
 
 
 @pytest.mark.parametrize(("n_clusters", "is_refused"), [(1, True), (2, True), (3, False), (40, False)])
@@ -38,17 +46,6 @@ def test_fewer_than_three_clusters_are_refused(n_clusters, is_refused):
             Cloud.of(capture, Need("v"))
     else:
         assert Cloud.of(capture, Need("v")).n_units == n_clusters
-
-
-def test_entropies_that_are_not_finite_are_counted_and_none_at_all_is_no_fault():
-    entropy = np.array([1.0, np.nan, 2.0, np.inf, 0.5])
-    with pytest.raises(ModelError, match="2 of 5 are not finite"):
-        Cloud.of(capture_of(5, next_entropy_bits=entropy), V)
-    capture = capture_of(5)
-    rows = capture.rows
-    names = [name for name in rows.columns if name != "next_entropy_bits"]
-    bare = Table({n: rows[n] for n in names}, {n: rows.units[n] for n in names})
-    assert Cloud.of(replace(capture, tables={**capture.tables, "scored": bare}), V).n_units == 5
 
 
 def test_a_cloud_is_thinned_by_whole_prompts_and_to_one_row_of_each():
@@ -81,12 +78,10 @@ def test_columns_are_divided_by_their_deviation_however_small():
     assert np.corrcoef(rows @ scale.readout(w), applied @ w)[0, 1] == pytest.approx(1)
 
 
-def test_zeros_have_no_direction():
+def test_zeros_have_no_direction_and_streams_are_read_after_their_layer():
     assert not unit(np.zeros(3)).any()
     assert unit(np.array([0.0, 1e-9, 0.0])).tolist() == [0, 1, 0]
 
-
-def test_the_residual_stream_is_read_after_its_layer():
     def places(*named):
         scale = Scale.of(np.eye(3), "centred")
         return [Layer(site, layer, np.eye(3), scale, 3) for site, layer in named]

@@ -42,7 +42,7 @@ def test_numbers_act_along_a_curve(bend):
     assert left.var() < 0.1 * bent.var()
 
 
-def test_few_clusters_bear_a_straight_line_and_levels_are_shared_by_clusters():
+def test_levels_are_shared_by_clusters_and_rare_tokens():
     length, token = np.repeat(np.arange(24), 5) + 5, np.repeat(np.arange(24) // 2, 5)
     alone, together = (
         nuisance_design(table(length=length, token=token, cluster=cluster), least=5)
@@ -50,9 +50,6 @@ def test_few_clusters_bear_a_straight_line_and_levels_are_shared_by_clusters():
     )
     assert alone.names == ("length", "last token (12 levels)") and alone.values.shape[1] == 1 + 6 + 12
     assert together.names == ("length",) and together.values.shape[1] == 2
-
-
-def test_rare_tokens_are_one_level_together():
     token = np.r_[np.zeros(20, int), np.ones(20, int), np.arange(2, 22)]
     design = nuisance_design(table(length=np.full(60, 9), token=token))
     assert design.names == ("last token (2 levels)",)
@@ -75,20 +72,14 @@ def test_positions_are_levels_in_sequences_and_the_length_in_texts():
     assert "position" not in nuisance_design(rows()).names
 
 
-def test_levels_are_those_that_are_asked_for_and_numbers_stand_beside_them():
+def test_designs_hold_levels_numbers_or_the_mean_in_an_orthonormal_basis():
     surprisal = np.random.default_rng(2).exponential(size=60)
     design = nuisance_design(rows(), ("domain",), {"surprisal": surprisal, "the same everywhere": np.ones(60)})
     assert design.names == ("length", "surprisal", "domain (2 levels)")
     assert design.predicted(surprisal[:, None])[:, 0] == pytest.approx(surprisal)
-
-
-def test_nothing_that_varies_leaves_the_mean():
     design = nuisance_design(table(length=np.full(12, 7)))
     assert design.names == ()
     assert design.predicted(np.arange(12.0)[:, None]) == pytest.approx(np.full((12, 1), 5.5))
-
-
-def test_an_orthonormal_basis_spans_what_the_columns_span():
     columns = np.random.default_rng(3).standard_normal((9, 3))
     columns = np.column_stack([columns, columns[:, 0] + columns[:, 1]])
     basis, combined = orthonormal(columns)

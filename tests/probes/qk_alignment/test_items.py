@@ -35,14 +35,10 @@ def by_outcome(w):
     return np.einsum("rhk,rko->rho", w, stands)
 
 
-def test_outcomes_stand_where_their_token_is_seen():
+def test_outcomes_stand_where_their_token_is_seen_beside_another():
     stands = outcome_positions(TOKENS, SEEN, OUTCOMES)
     assert stands[0].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
     assert not stands[1, 3].any(), "not seen" and stands[2, :, 0].tolist() == [1, 0, 1, 0]
-
-
-def test_rows_compare_whose_possible_outcomes_all_stand_there_beside_another():
-    stands = outcome_positions(TOKENS, SEEN, OUTCOMES)
     assert comparable_rows(stands, POSTERIOR).tolist() == [0, 1, 2, 3]
     possible = np.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.0, 1.0, 0.0]])
     assert comparable_rows(stands, possible).tolist() == [0, 3], "9 was not seen in the second and third row"

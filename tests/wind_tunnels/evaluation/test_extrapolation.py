@@ -57,13 +57,10 @@ def test_length_that_is_no_longer_is_refused(n):
     assert f"extrapolation of bijection to {n} observations" in str(refusal.value)
 
 
-def test_task_whose_length_is_bounded_refuses_more():
+def test_positions_beyond_training_are_those_that_a_bounded_task_refuses():
     with pytest.raises(UsageError) as refusal:
         longer(Bijection(V=4, L=4, replacement=False), 5)
     assert "L = 5 distinct keys out of 4" in str(refusal.value)
-
-
-def test_first_position_that_training_did_not_have_is_beyond():
     sequences = LONG.sample(np.random.default_rng(0), 100)
     q = mixed(sequences.posterior, np.array([0.01] * 4 + [0.5] * 5))
     curve = kl_bits(sequences.posterior, q).mean(axis=0)

@@ -51,11 +51,16 @@ def test_the_posterior_for_another_key_is_that_of_all_bijections_which_agree():
             assert found[row, i] == pytest.approx(counts / len(agree))
 
 
-def test_for_its_own_keys_it_is_the_tasks_posterior():
+def test_keys_have_the_posterior_of_the_task_and_late_updates_their_distance():
     task = open_tunnel(TUNNEL).task
     drawn = task.sample(np.random.default_rng(0), 30)
     keys, values = drawn.tokens[:, 0::2], drawn.tokens[:, 1::2] - task.V
     assert addressed(keys, values, keys, task.V) == pytest.approx(drawn.posterior)
+    updates = np.array([[8.0, 1.0], [4.0, 1.0], [2.0, 1.0], [2.0, 5.0]])
+    course = Course("net", "f", 100, (0, 16, 32, 64), np.zeros(4), np.zeros(4), {"W_Q": updates})
+    assert course.late_share["W_Q"] == pytest.approx([4 / 16, 6 / 8])
+    mirrored = network([0.1, 0.2], [-2.0, 0.0], [[[[0.5, 0.5, np.nan]]]])  # the sign of an axis says nothing
+    assert mirrored.moved(BEFORE) == {"orthogonality": 0.0, "axis": 0.0, "frame": 0.0}
 
 
 @pytest.mark.slow
@@ -68,15 +73,15 @@ def test_removed_blocks_do_the_harm_that_the_probe_heads_tells(roles):
         assert roles[field].value == pytest.approx(float(harm.min()), rel=1e-3)
 
 
-def test_exchanged_queries_fetch_what_they_ask_for(roles):
-    """The shipped tunnel recalls: it answers for the other's key, and not for a third one's."""
+def test_queries_fetch_what_they_ask_for_through_the_binding_head(roles):
     assert roles["routed_share"].value > 0.5 > roles["routed_share"].null.value
-
-
-def test_the_least_gain_is_the_smallest_fall_of_the_table(roles):
     falls = -np.diff(roles.tables["by_depth"]["posterior_kl"])
     assert roles["least_gain_bits"].value == pytest.approx(falls.min())
     assert roles["least_gain_bits"].underpowered  # one network
+    assert roles["binding_head_bits"].value > 2 > roles["binding_head_bits"].null.value
+    assert roles["keys_stretched_bits"].value == pytest.approx(0, abs=1e-5)
+    gap = roles["keys_collapsed_bits"].value - roles["keys_turned_bits"].value
+    assert roles["keys_collapsed_beyond_turned_bits"].value == pytest.approx(gap)
 
 
 def test_changed_keys_are_what_they_say():
@@ -98,13 +103,6 @@ def test_changed_keys_are_what_they_say():
     said = interp.Need("outcome_log_prob")
     np.testing.assert_allclose(found["stretched"][said], plain[said], atol=2e-3)
     assert np.abs(found["collapsed"][said] - plain[said]).max() > 1
-
-
-def test_the_binding_head_of_the_shipped_tunnel_is_the_one_that_the_probe_heads_finds(roles):
-    assert roles["binding_head_bits"].value > 2 > roles["binding_head_bits"].null.value
-    assert roles["keys_stretched_bits"].value == pytest.approx(0, abs=1e-5)
-    gap = roles["keys_collapsed_bits"].value - roles["keys_turned_bits"].value
-    assert roles["keys_collapsed_beyond_turned_bits"].value == pytest.approx(gap)
 
 
 def test_mean_values_are_those_of_rows_of_equal_entropy(tmp_path):
@@ -169,12 +167,6 @@ def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
         study.measure(tmp_path, nothing)
 
 
-def test_late_updates_are_those_after_the_first_quarter():
-    updates = np.array([[8.0, 1.0], [4.0, 1.0], [2.0, 1.0], [2.0, 5.0]])
-    course = Course("net", "f", 100, (0, 16, 32, 64), np.zeros(4), np.zeros(4), {"W_Q": updates})
-    assert course.late_share["W_Q"] == pytest.approx([4 / 16, 6 / 8])
-
-
 @pytest.mark.slow
 def test_a_course_tells_the_gradient_study_of_every_checkpoint(tmp_path):
     found = UpdateCourses(n_prompts=3, n_permutations=19).measure(tmp_path, nothing)
@@ -191,11 +183,6 @@ def network(cosines, axis, rows) -> Network:
 
 
 BEFORE = network([0.1, 0.2], [1.0, 0.0], [[[[0.5, 0.5, np.nan]]]])
-
-
-def test_what_has_not_moved_is_at_distance_0():
-    mirrored = network([0.1, 0.2], [-2.0, 0.0], [[[[0.5, 0.5, np.nan]]]])  # the sign of an axis says nothing
-    assert mirrored.moved(BEFORE) == {"orthogonality": 0.0, "axis": 0.0, "frame": 0.0}
 
 
 def test_distances_and_ratios_are_those_planted():
