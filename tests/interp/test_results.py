@@ -132,15 +132,13 @@ def test_an_attribute_of_another_library_is_answered_with_what_to_type(call, wor
     assert words in str(caught.value)
 
 
-def test_what_an_object_lacks_is_still_an_attribute_error():
+def test_what_an_object_lacks_or_fails_at_is_told_as_it_is():
     assert not hasattr(made.capture, "shape") and getattr(made.model, "generate", None) is None
     with pytest.raises(AttributeError, match="_repr_png_"):
         _ = made.record._repr_png_
     again = pickle.loads(pickle.dumps(made.record))
     assert isinstance(again, RunRecord) and list(again) == list(made.record)
 
-
-def test_a_fault_inside_a_property_is_told_as_it_is():
     class Faulty(interp.errors.Answering):
         @property
         def size(self) -> int:

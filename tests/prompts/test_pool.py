@@ -144,16 +144,13 @@ def test_at_most_one_in_twenty_comes_from_one_frame(domain, frame):
     assert share <= FRAME_SHARE, found
 
 
-def test_the_guard_against_frames_can_fail():
+def test_frames_are_seen_and_the_same_last_token_ends_every_domain():
     series = [f"The capital of {land} is the old city of" for land in ("Peru", "Chad", "Fiji")]
     assert commonest_frame(series, opening) == (("the", "capital"), 1.0)
     assert commonest_frame(series, ending) == (("old", "city", "of"), 1.0)
     found, share = commonest_frame([*series, "Nobody came to see him off at all"], skeleton)
     assert found == ("the", "_", "of", "_", "is", "the", "_", "_") and share == 0.75
     assert skeleton("red green blue yellow black white pink grey") is None
-
-
-def test_same_last_token_ends_in_one_word_in_every_domain():
     prompts = load_entry("prompt", "same-last-token")()
     assert {p.text[-4:] for p in prompts} == {" the"}
     assert counted(prompts, "domain") == dict.fromkeys([(d,) for d in DOMAINS], 22)

@@ -16,7 +16,7 @@ def test_the_interval_is_the_one_of_clopper_and_pearson(k, n):
     assert Count(0, 0).interval() == (0.0, 1.0)
 
 
-def test_a_number_is_judged_by_its_counts():
+def test_counts_of_simulations_are_judged():
     assert Count(6, 60).share == 0.1 and judge([Count(6, 60)], NOTHING_PLANTED) == "holds"
     assert judge([Count(40, 400)], NOTHING_PLANTED) == "liberal"
     assert judge([Count(26, 400)], NOTHING_PLANTED) == "holds"
@@ -26,6 +26,9 @@ def test_a_number_is_judged_by_its_counts():
     assert judge([Count(20, 400)], Count(5, 60)) == "without power"
     assert judge([Count(20, 400)], Count(1, 3)) == "holds", "three simulations cannot say that there is no power"
     assert judge([], NOTHING_PLANTED) == "not tested"
+    assert Count.of([True, None, False, None]) == Count(1, 2)
+    assert np.isnan(Count(1, 59).rate) and Count(3, 60).rate == 0.05
+    assert total([Count(1, 3), Count(2, 5)]) == Count(3, 8) and np.isnan(total([]).share)
 
 
 def test_kinds_are_liberal_alone_together_or_where_fresh_simulations_say_so():
@@ -50,9 +53,3 @@ def test_a_p_that_is_right_is_seldom_called_liberal():
     assert np.mean(wrong) < 0.08
     too_often = [is_liberal([Count(int(k), 57) for k in rng.binomial(57, 0.12, 7)]) for _ in range(100)]
     assert np.mean(too_often) > 0.9
-
-
-def test_simulations_that_say_nothing_count_for_nothing_and_others_add_up():
-    assert Count.of([True, None, False, None]) == Count(1, 2)
-    assert np.isnan(Count(1, 59).rate) and Count(3, 60).rate == 0.05
-    assert total([Count(1, 3), Count(2, 5)]) == Count(3, 8) and np.isnan(total([]).share)

@@ -174,16 +174,13 @@ def test_intervals_wholly_outside_are_contradicted_whatever_the_null(rule, low, 
     assert judge(rule, [number], p).outcome == CONTRADICTED
 
 
-def test_a_design_whose_smallest_p_is_too_large_is_underpowered():
+def test_designs_intervals_and_nulls_decide_by_their_widths():
     number = scalar(1.0, (0.5, 1.5), null=(0.0, -0.1, 0.1), p=0.25)
     few = replace(number, p_least=0.25)
     assert judge(Rule("positive"), [number], 0.25).outcome == NULL
     assert judge(Rule("positive"), [few], 0.25) == Judgement("underpowered", "no p of this design can be below 0.25")
     assert judge(Rule("negative"), [few], 0.25).outcome == CONTRADICTED
     assert few.p_text == "≤ 0.25"
-
-
-def test_widths_of_intervals_and_of_the_null_decide():
     far, near = scalar(0.5), scalar(0.35)
     assert judge(Rule("falling"), [far, scalar(0.25)], None).outcome == SUPPORTED
     assert judge(Rule("falling"), [far, near], None).outcome == UNDERPOWERED

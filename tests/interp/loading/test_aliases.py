@@ -115,12 +115,15 @@ CONFIGS = {
 }
 
 
-def test_aliases_have_configurations_and_only_conditions_gate_them():
+def test_aliases_are_gated_by_conditions_alone_and_need_no_package():
     assert set(ALIASES) == set(CONFIGS)
     gated = {name for name, alias in ALIASES.items() if alias.gated}
     owners = {ALIASES[name].hub_id.split("/")[0] for name in gated}
     assert owners == {"meta-llama", "mistralai"}
     assert not any(name.startswith(("pythia", "phi")) for name in gated)
+    code = "import sys, interp.loading.aliases; print(*(m for m in sys.modules if '.' not in m))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert {"torch", "transformers", "numpy", "huggingface_hub"} & set(done.stdout.split()) == set()
 
 
 @pytest.mark.parametrize("name", sorted(ALIASES))
@@ -143,9 +146,3 @@ def test_pythia_parameters_equal_the_model_cards(size):
     total, without_embeddings = PYTHIA_CARD[size]
     width, _, _, vocab = PYTHIA[size]
     assert ALIASES[f"pythia-{size}"].n_parameters == total == without_embeddings + 2 * width * vocab
-
-
-def test_aliases_are_read_without_any_other_package():
-    code = "import sys, interp.loading.aliases; print(*(m for m in sys.modules if '.' not in m))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert {"torch", "transformers", "numpy", "huggingface_hub"} & set(done.stdout.split()) == set()

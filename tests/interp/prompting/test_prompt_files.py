@@ -355,7 +355,7 @@ def test_what_is_no_file_of_prompts_is_refused(tmp_path):
     assert "Is a directory" in str(refusal(tmp_path / "folder.txt"))
 
 
-def test_a_registered_name_is_its_set_and_others_are_refused():
+def test_names_paths_lists_and_sets_are_resolved(tmp_path):
     assert resolve_prompts("fiction").name == "fiction"
     assert len(resolve_prompts("fiction", n_pool=12, seed=3)) == 12
     with pytest.raises(PromptError) as caught:
@@ -365,15 +365,6 @@ def test_a_registered_name_is_its_set_and_others_are_refused():
     assert caught.value.exit_code == 2
     with pytest.raises(PromptError, match="put it in a list"):
         resolve_prompts("The cat sat on the")
-
-
-@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte", "", "."])
-def test_a_name_that_no_file_can_have_is_unknown(name):
-    with pytest.raises(PromptError, match="no prompt set of this name"):
-        resolve_prompts(name)
-
-
-def test_a_path_a_list_and_a_set_are_resolved(tmp_path):
     path = written(tmp_path, "p.csv", as_csv(ROWS))
     assert resolve_prompts(str(path)).content_hash == resolve_prompts(path).content_hash
     assert resolve_prompts(str(written(tmp_path, "q.csv", "t\nhello\n")), text_column="t").prompts[0].text == "hello"
@@ -381,6 +372,12 @@ def test_a_path_a_list_and_a_set_are_resolved(tmp_path):
     assert (given_texts.name, [p.text for p in given_texts]) == ("texts", TEXTS)
     ids = PromptSet("ids", [Prompt(token_ids=(1, 2))])
     assert resolve_prompts(ids) is ids
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte", "", "."])
+def test_a_name_that_no_file_can_have_is_unknown(name):
+    with pytest.raises(PromptError, match="no prompt set of this name"):
+        resolve_prompts(name)
 
 
 @pytest.mark.parametrize("texts, found", [([], "no prompt"), (["a", 3], "'text' holds 3"), (["a", " "], "empty")])

@@ -54,7 +54,7 @@ def test_controls_say_whether_the_number_holds_and_decide_where_they_are_essenti
     assert "holds without token: yes (0.9 bits, p = 0.001)" in parse(html(record)).text
 
 
-def test_controls_of_a_number_are_said_to_stand_out_or_be_open():
+def test_controls_and_what_was_tried_are_said_of_every_number():
     (judged,) = headlines(
         {"a": findings("a", x=scalar(0.1, p=0.8), sink=scalar(0.9, p=0.01), token=scalar(0.1, p=0.7))}
     )
@@ -68,6 +68,14 @@ def test_controls_of_a_number_are_said_to_stand_out_or_be_open():
     assert judged.standing == "unjudged"
     assert judged.controls_in_words == ("holds without few: not tested (0.9 bits, underpowered)",)
     assert judged.objections == ("could not be tested without few (0.9 bits, underpowered)",)
+    table = Table({"layer": np.arange(3), "layer_p": np.array([0.1, np.nan, 0.3])}, {"layer": "layer", "layer_p": "1"})
+    found = replace(findings("a", x=scalar(p=0.1), y=scalar()), tables={"by_layer": table})
+    counted = tried({"a": found})
+    assert (counted.n_numbers, counted.n_p, counted.n_p_in_tables) == (2, 1, 2)
+    assert "has 2 numbers, 1 of them with a p, and 2 p-values in its tables" in parse(html(made_record(found))).text
+    fact = "attention depends on this prompt's content"
+    both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(-1.0, p=0.001))}
+    assert len(contradictions(both)) == 1 and "No: A number (b.y: −1 bits, p = 0.001)" in contradictions(both)[0]
 
 
 def test_probes_that_disagree_about_a_fact_are_named():
@@ -82,14 +90,3 @@ def test_probes_that_disagree_about_a_fact_are_named():
     assert contradictions(tested)[0].endswith(" Trust A number, whose controls agree.")
     open_one = {"a": both["a"], "b": findings("b", fact=fact, y=scalar(0.1, p=0.9, underpowered=True))}
     assert contradictions(open_one) == ()
-
-
-def test_what_was_tried_is_counted_and_may_contradict_itself():
-    table = Table({"layer": np.arange(3), "layer_p": np.array([0.1, np.nan, 0.3])}, {"layer": "layer", "layer_p": "1"})
-    found = replace(findings("a", x=scalar(p=0.1), y=scalar()), tables={"by_layer": table})
-    counted = tried({"a": found})
-    assert (counted.n_numbers, counted.n_p, counted.n_p_in_tables) == (2, 1, 2)
-    assert "has 2 numbers, 1 of them with a p, and 2 p-values in its tables" in parse(html(made_record(found))).text
-    fact = "attention depends on this prompt's content"
-    both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(-1.0, p=0.001))}
-    assert len(contradictions(both)) == 1 and "No: A number (b.y: −1 bits, p = 0.001)" in contradictions(both)[0]

@@ -39,12 +39,21 @@ def test_measures_equal_a_loop_over_the_pairs_there_are():
     np.testing.assert_allclose(cosine_measures(with_zero)[:2], cosine_measures(vectors)[:2], rtol=1e-12)
 
 
-def test_measures_are_undefined_where_no_pair_is_left():
+def test_draws_without_a_pair_or_all_alike_give_nothing():
     assert np.isnan(cosine_measures(np.ones((1, 4)))).all()
     two = cosine_measures(np.eye(4)[:2])
     assert two[0] == 0 and np.isnan(two[2:]).all()
     same = cosine_measures(np.tile(np.arange(1.0, 5.0), (5, 1)))
     assert same[0] == pytest.approx(1) and np.isnan(same[2:]).all(), "what is left after centring is rounding"
+    rng = np.random.default_rng(8)
+    p = np.array([largest_deviation_p(*(lambda d: (d[0], d[1:]))(rng.standard_normal((100, 20)))) for _ in range(300)])
+    assert abs(np.mean(p.min(axis=1) <= 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 300)
+    draws = rng.standard_normal((99, 3))
+    draws[:, 2] = 1.0
+    assert np.isnan(largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[2])
+    assert largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[0] == 0.01
+    compared = Reference("", np.full(5, 2.0)).compare(3.0, 1)
+    assert np.isnan(compared.p) and compared.null.band == (2, 2)
 
 
 @pytest.mark.parametrize(("d", "paper"), [(16, 0.1995), (64, 0.0997), (128, 0.0705), (1024, 0.0249)])
@@ -89,18 +98,6 @@ def test_p_against_draws_is_uniform_and_has_a_floor():
     reference = Reference("", np.random.default_rng(7).standard_normal(100))
     assert reference.compare(50.0, 1).p == pytest.approx(SMALLEST_P)
     assert np.isnan(reference.compare(float("nan"), 1).p)
-
-
-def test_draws_give_p_by_their_largest_deviation_unless_all_alike():
-    rng = np.random.default_rng(8)
-    p = np.array([largest_deviation_p(*(lambda d: (d[0], d[1:]))(rng.standard_normal((100, 20)))) for _ in range(300)])
-    assert abs(np.mean(p.min(axis=1) <= 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 300)
-    draws = rng.standard_normal((99, 3))
-    draws[:, 2] = 1.0
-    assert np.isnan(largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[2])
-    assert largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[0] == 0.01
-    compared = Reference("", np.full(5, 2.0)).compare(3.0, 1)
-    assert np.isnan(compared.p) and compared.null.band == (2, 2)
 
 
 def test_the_band_and_p_of_a_mean_over_sets_are_those_of_students_t():

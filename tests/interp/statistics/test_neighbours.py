@@ -18,7 +18,7 @@ def bounds_of(found: Dimension) -> tuple[float, float]:
     return found.interval.low, found.interval.high
 
 
-def test_rows_equal_up_to_rounding_are_one_point() -> None:
+def test_rows_that_are_equal_or_near_are_told_by_their_distances() -> None:
     rng = np.random.default_rng(0)
     points = rng.standard_normal((9, 64))
     rows = points[rng.integers(0, 9, 300)] * (1 + 1e-7 * rng.standard_normal((300, 64)))
@@ -26,9 +26,6 @@ def test_rows_equal_up_to_rounding_are_one_point() -> None:
     assert len(kept) == 9 and (np.diff(kept) > 0).all()
     assert len(distinct_rows(rng.standard_normal((500, 64)))) == 500
     assert distinct_rows(np.ones((5, 3))).tolist() == [0]
-
-
-def test_distances_leave_out_the_row_itself_and_survive_principal_coordinates() -> None:
     rows = np.random.default_rng(1).standard_normal((10, 200))
     np.testing.assert_allclose(distances(principal_coordinates(scaled(rows, "centred"))), distances(rows), atol=1e-9)
     near = nearest(distances(np.array([[0.0], [1.0], [3.0], [7.0]])), 2)

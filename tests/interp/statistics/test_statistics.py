@@ -73,15 +73,6 @@ def test_permuting_trajectories_keeps_what_position_explains_in_the_null() -> No
     assert tested.rho[0] > 0.9 and tested.p[0] == 1
 
 
-def test_ranks_are_scipys_and_centred_within_groups() -> None:
-    ranks = ranks_within(np.array([5.0, 1.0, 5.0, 2.0, 9.0]), np.array(["a", "a", "a", "b", "b"]))
-    np.testing.assert_allclose(ranks, [0.5, -1.0, 0.5, -0.5, 0.5])
-    rng = np.random.default_rng(12)
-    unknown = np.array([[1.0, np.nan, 0.0], [2.0, 3.0, 2.0]])
-    for values in (rng.integers(0, 6, (3, 4, 25)), rng.standard_normal(9), np.zeros((2, 1)), np.ones((2, 7)), unknown):
-        np.testing.assert_array_equal(midranks(values), stats.rankdata(values, axis=-1))
-
-
 def test_resampled_rank_correlations_are_those_of_scipy() -> None:
     rng = np.random.default_rng(4)
     x, y = rng.integers(0, 12, 40), rng.standard_normal(40)
@@ -95,12 +86,18 @@ def test_resampled_rank_correlations_are_those_of_scipy() -> None:
     np.testing.assert_allclose(found[:, 2], [stats.spearmanr(row, y)[0] for row in x])
 
 
-def test_bootstrap_weights_keep_units_whole_and_strata_full() -> None:
+def test_bootstrap_weights_keep_units_whole_and_ranks_are_scipys() -> None:
     units, strata = np.repeat(np.arange(12), 3), np.repeat(np.arange(12) % 3, 3)
     weights = bootstrap_weights(units, strata, 50, np.random.default_rng(5))
     assert (weights.reshape(50, 12, 3) == weights.reshape(50, 12, 3)[:, :, :1]).all()
     for stratum in range(3):
         assert (weights[:, strata == stratum].sum(axis=1) == 12).all()
+    ranks = ranks_within(np.array([5.0, 1.0, 5.0, 2.0, 9.0]), np.array(["a", "a", "a", "b", "b"]))
+    np.testing.assert_allclose(ranks, [0.5, -1.0, 0.5, -0.5, 0.5])
+    rng = np.random.default_rng(12)
+    unknown = np.array([[1.0, np.nan, 0.0], [2.0, 3.0, 2.0]])
+    for values in (rng.integers(0, 6, (3, 4, 25)), rng.standard_normal(9), np.zeros((2, 1)), np.ones((2, 7)), unknown):
+        np.testing.assert_array_equal(midranks(values), stats.rankdata(values, axis=-1))
 
 
 def test_variance_explained_is_that_of_groups_or_of_a_number() -> None:

@@ -420,7 +420,7 @@ def test_beliefs_that_are_not_finite_are_refused(bad):
         world(points, belief)
 
 
-def test_components_that_never_vary_count_for_nothing():
+def test_components_that_never_vary_count_for_nothing_at_the_layer_asked_for():
     points, belief, _ = planted(n=150)
     with_still = np.hstack([belief, np.zeros((150, 1))])
     found = world(points, with_still)
@@ -428,6 +428,10 @@ def test_components_that_never_vary_count_for_nothing():
     assert np.isnan(found.tables["components"]["r2"]).tolist() == [False] * 3 + [True]
     assert any("1 of 4 components never vary" in note for note in found.notes)
     assert found.arrays["resid.readout_basis"].shape == (2, 2, D)
+    points, belief, _ = planted(n=60)
+    found = world(points, belief, probe=replace(PROBE, layer=0))
+    table = found.tables["by_layer"]
+    assert found["r2"].value == table["r2"][0] and int(found.arrays["primary_layer"]) == 0
 
 
 def test_what_never_varies_is_undefined_and_not_swapped():
@@ -465,13 +469,6 @@ def test_point_masses_and_wide_features_are_read():
     assert found.arrays["resid.readout"].shape == (2, 2, 200)
     told = found.arrays["belief_mean"] + (points - found.arrays["resid.origin"][1]) @ found.arrays["resid.readout"][1].T
     assert np.abs(told - belief)[found.arrays["held_out"]].max() < 0.1
-
-
-def test_the_input_is_left_as_it_was_and_the_primary_layer_is_the_one_asked_for():
-    points, belief, _ = planted(n=60)
-    found = world(points, belief, probe=replace(PROBE, layer=0))
-    table = found.tables["by_layer"]
-    assert found["r2"].value == table["r2"][0] and int(found.arrays["primary_layer"]) == 0
 
 
 # --- scalars ---------------------------------------------------------------------------------------------------------

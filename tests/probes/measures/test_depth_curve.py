@@ -13,15 +13,12 @@ def named(curve):
     return dict(zip(DEPTH, depth_statistics(np.array(curve, dtype=float)), strict=True))
 
 
-def test_depth_statistics_have_the_values_of_their_formula():
+def test_depth_statistics_are_those_of_the_formula_or_undefined():
     assert named([4, 3, 2, 1]) == pytest.approx(
         {"reduction": 0.75, "correlation": -1, "area": 2.5 / 4, "largest_drop": 1}
     )
     curves = np.random.default_rng(0).uniform(1, 2, (5, 4))
     assert np.allclose(depth_statistics(curves), [depth_statistics(c) for c in curves], rtol=0, atol=1e-12)
-
-
-def test_curves_without_a_trend_or_with_few_layers_are_undefined():
     found = named([2, 2, 2])
     assert (found["reduction"], found["area"], found["largest_drop"]) == (0, 1, 0)
     assert np.isnan(found["correlation"])

@@ -237,21 +237,6 @@ def test_a_coordinate_that_moves_is_found_out_of_sample_at_its_layer():
     assert (np.diff(path) < 0).all()  # turned so that the exact entropy, which falls with k, rises along it
 
 
-def test_coordinates_beyond_k_are_found_and_flat_ones_null():
-    told = lambda columns, rng: features(columns["bayes_entropy_bits"], rng, noise=0.2)  # noqa: E731
-    found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=told), {})
-    assert found["entropy_movement_within"].p <= 0.05 and found["entropy_movement_within"].value > 0.2
-    assert found["entropy_movement"].value > 0.7
-    flat = lambda columns, rng: features(rng.normal(size=len(columns["k"])), rng)  # noqa: E731
-    found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=flat), {})
-    for name in ("movement", "movement_after_first", "entropy_movement", "entropy_movement_within"):
-        low, high = found[name].null.band
-        assert found[name].p > 0.05 and low < found[name].value < high
-    still = lambda columns, rng: np.ones((3, len(columns["k"]), 2, 8))  # noqa: E731
-    found = SMALL.analyse(world(bayes, needs=SMALL.needs, values=still), {})
-    assert np.isnan(found["movement"].value) and "never varies" in found["movement"].null_reason
-
-
 def repeated(capture, copies, named):
     """The same rows so many times over, each copy a prompt (and a problem) of its own, in the cluster of the first."""
     again = np.tile(np.arange(len(capture.prompts)), copies)
@@ -555,7 +540,7 @@ def test_orders_within_units_are_all_as_likely_and_bands_are_of_weighted_means()
     np.testing.assert_allclose(bands, [np.minimum(*ends), np.maximum(*ends)])
 
 
-def test_a_silent_layer_lies_at_zero():
+def test_layers_that_are_silent_and_values_that_follow_entropy_are_told():
     points = np.random.default_rng(10).standard_normal((2, 12, 4))
     points[0] = 3.0
     answers = pairs(12, seed=11)
@@ -565,6 +550,18 @@ def test_a_silent_layer_lies_at_zero():
     np.testing.assert_allclose(coordinates[:, 1, :6].std(axis=1), 1)
     np.testing.assert_allclose(coordinates[:, 1, :6].mean(axis=1), 0, atol=1e-12)
     assert (coordinates[:, 1, :6] @ answers.entropy_exact[:6] >= 0).all(), "the entropy rises along them"
+    told = lambda columns, rng: features(columns["bayes_entropy_bits"], rng, noise=0.2)  # noqa: E731
+    found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=told), {})
+    assert found["entropy_movement_within"].p <= 0.05 and found["entropy_movement_within"].value > 0.2
+    assert found["entropy_movement"].value > 0.7
+    flat = lambda columns, rng: features(rng.normal(size=len(columns["k"])), rng)  # noqa: E731
+    found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=flat), {})
+    for name in ("movement", "movement_after_first", "entropy_movement", "entropy_movement_within"):
+        low, high = found[name].null.band
+        assert found[name].p > 0.05 and low < found[name].value < high
+    still = lambda columns, rng: np.ones((3, len(columns["k"]), 2, 8))  # noqa: E731
+    found = SMALL.analyse(world(bayes, needs=SMALL.needs, values=still), {})
+    assert np.isnan(found["movement"].value) and "never varies" in found["movement"].null_reason
 
 
 def two_conditions():

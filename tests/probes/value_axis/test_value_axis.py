@@ -267,7 +267,7 @@ def test_the_primary_layer_of_the_residual_stream_is_its_last_depth():
     assert found["v_r2"].value == table["r2"][ridge & (table["site"] == "v") & (table["layer"] == 2)][0]
 
 
-def test_control_labels_are_the_same_wherever_a_token_occurs():
+def test_labels_of_tokens_and_random_directions_are_those_of_chance():
     rng = np.random.default_rng(0)
     types, entropy = rng.integers(0, 5, 50), rng.uniform(0, 8, 50)
     labels = label_by_type(types, entropy, 30, rng)
@@ -275,9 +275,6 @@ def test_control_labels_are_the_same_wherever_a_token_occurs():
         assert np.ptp(labels[types == t], axis=0).max() == 0
     assert np.isin(labels, entropy).all()
     assert len(np.unique(labels[:, 0])) > 1
-
-
-def test_random_directions_in_an_isotropic_cloud_meet_at_the_exact_expectation():
     from interp.statistics.cosines import expected_abs_cosine
 
     rng = np.random.default_rng(0)
@@ -432,13 +429,21 @@ def test_what_was_taken_out_is_said_and_only_then(name):
     assert ("beyond everything the last token determines" in QUANTITIES[name].meaning) == is_beyond
 
 
-def test_the_best_layer_is_the_one_that_the_fitting_half_expects_most_of():
+def test_the_best_layer_and_depth_0_say_what_they_read():
     judgement, r2 = made_judgement()
     better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), False)
     best = replace(judgement, reads=[*judgement.reads, better]).best_layer([0, 1, 2], [3, 4, 5])
     found = QUANTITIES.scalar("best_layer_r2", best)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
     assert "Layer 5 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
+    table = np.random.default_rng(1).standard_normal((12, 10, 32)).astype(np.float32)
+    plain = depth_world(lambda token, length: table[token, 0])
+    assert plain["depth_0_r2_beyond_token"].value == 0.0 and np.isfinite(plain["r2_beyond_embedding"].value)
+    learned = depth_world(lambda token, length: table[token, 0] + table[length - 1, 1])["depth_0_r2_beyond_token"]
+    assert np.isnan(learned.value) and learned.null_reason == "depth 0 of this model holds positions beside the token"
+    other = depth_world(lambda token, length: np.random.default_rng(2).standard_normal((240, 32)))
+    assert other["depth_0_r2_beyond_token"].null_reason.startswith("depth 0 of this model holds more than token")
+    assert "not among `sites`" in token_world(0, 0.0)["depth_0_r2_beyond_token"].null_reason
 
 
 def test_selectivity_is_above_control_tasks_and_its_null_is_zero():
@@ -554,17 +559,6 @@ def depth_world(embedding_of, n=240):
     stream[0] = embedding_of(token, length)
     columns = {"token": token, "length": length, "position": length - 1}
     return probe.analyse(synthetic_capture(probe.needs, Shape(n), planted={"resid": stream}, columns=columns), {})
-
-
-def test_depth_0_reads_zero_beyond_the_token_and_says_why_where_it_holds_more():
-    table = np.random.default_rng(1).standard_normal((12, 10, 32)).astype(np.float32)
-    plain = depth_world(lambda token, length: table[token, 0])
-    assert plain["depth_0_r2_beyond_token"].value == 0.0 and np.isfinite(plain["r2_beyond_embedding"].value)
-    learned = depth_world(lambda token, length: table[token, 0] + table[length - 1, 1])["depth_0_r2_beyond_token"]
-    assert np.isnan(learned.value) and learned.null_reason == "depth 0 of this model holds positions beside the token"
-    other = depth_world(lambda token, length: np.random.default_rng(2).standard_normal((240, 32)))
-    assert other["depth_0_r2_beyond_token"].null_reason.startswith("depth 0 of this model holds more than token")
-    assert "not among `sites`" in token_world(0, 0.0)["depth_0_r2_beyond_token"].null_reason
 
 
 def test_surprisals_are_of_texts_alone_and_in_their_order():

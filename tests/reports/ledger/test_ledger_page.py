@@ -126,18 +126,6 @@ def test_what_is_said_of_networks_trained_for_a_claim_is_not_said_of_a_model(tmp
     assert ["contradicted" in cell for cell in cells] == [False] * len(models) + [True]
 
 
-def test_claims_beyond_the_list_have_a_heading_and_a_count_of_their_own(tmp_path):
-    further = row(51, cell("contradicted")).model_copy(update={"is_beyond": True})
-    both = paper(row(1, cell()), further, row(2, cell()))
-    assert headline(both) == "2 claims: 2 supported. Claims beyond the fifty: 1 claim: 1 contradicted."
-    text = html(ledger(both), tmp_path)
-    order = [
-        text.index(words) for words in ('id="claim-1"', 'id="claim-2"', ">Claims beyond the fifty", 'id="claim-51"')
-    ]
-    assert order == sorted(order) and len(re.findall(r"<tr id=", text)) == 3
-    assert "Claims beyond the fifty" not in html(ledger(paper(row(1, cell()))), tmp_path)
-
-
 def test_numbers_that_decided_are_cited_and_shown_ones_are_not():
     odd = JudgedPart(label="x", numbers=[number(value=0.9)], outcome="supported", rule="r")
     deciding = JudgedPart(label="y", numbers=[number(value=0.1)], outcome="contradicted", rule="r")
@@ -194,12 +182,21 @@ def test_failures_and_trainings_cut_short_are_said(tmp_path):
     assert "cut short" not in html(whole, tmp_path)
 
 
-def test_several_papers_share_a_page(tmp_path):
+def test_several_papers_share_a_page_and_claims_beyond_have_a_heading(tmp_path):
     page = parse(html(ledger(ALL_OUTCOMES, paper(row(7, cell()), name="paper8")), tmp_path))
     targets = {e.attributes["id"] for e in page.elements if "id" in e.attributes}
     links = [a.attributes["href"] for a in page.all("a") if a.attributes["href"].startswith("#")]
     assert {"#paper9", "#paper8", "#main"} <= set(links) and {link[1:] for link in links} <= targets
     assert "Three papers, claim by claim" in page.text
+    further = row(51, cell("contradicted")).model_copy(update={"is_beyond": True})
+    both = paper(row(1, cell()), further, row(2, cell()))
+    assert headline(both) == "2 claims: 2 supported. Claims beyond the fifty: 1 claim: 1 contradicted."
+    text = html(ledger(both), tmp_path)
+    order = [
+        text.index(words) for words in ('id="claim-1"', 'id="claim-2"', ">Claims beyond the fifty", 'id="claim-51"')
+    ]
+    assert order == sorted(order) and len(re.findall(r"<tr id=", text)) == 3
+    assert "Claims beyond the fifty" not in html(ledger(paper(row(1, cell()))), tmp_path)
 
 
 def test_the_page_runs_its_own_script_and_fetches_nothing(tmp_path):

@@ -196,12 +196,17 @@ def test_a_probe_that_lost_a_field_or_a_figure_says_so():
     assert len([e for e in page.elements if e.attributes.get("class") == "plot"]) == 4
 
 
-def test_a_table_of_several_figures_is_shown_once_and_linked_from_the_others():
+def test_tables_are_shown_once_and_failed_checks_stand_out():
     page = parse(html(made_record()))
     shown = [e.attributes["id"] for e in page.all("details") if "id" in e.attributes]
     assert shown == ["table-pictures-points", "table-pictures-by_layer", "table-pictures-loose"]
     links = [e.attributes["href"] for e in page.all("a") if e.attributes["href"].startswith("#table")]
     assert links == ["#table-pictures-points"]
+    broken = {"name": "eager", "meaning": "logits", "passed": False, "value": 0.3, "bound": 1e-4}
+    page = parse(html(made_record(selfcheck=(broken,))))
+    assert "0 of 1 checks passed" in page.text
+    assert [e for e in page.all("strong") if e.attributes.get("class") == "failure"]
+    assert registry.load_entry("report", "html") is render
 
 
 @pytest.mark.parametrize(
@@ -239,11 +244,3 @@ def test_few_clusters_are_told_above_the_numbers_and_explained_with_the_prompts_
     ):
         assert words in page.text
     assert "one and another" not in page.text and "{'" not in page.text
-
-
-def test_a_failed_check_stands_out_on_the_page_of_this_renderer():
-    broken = {"name": "eager", "meaning": "logits", "passed": False, "value": 0.3, "bound": 1e-4}
-    page = parse(html(made_record(selfcheck=(broken,))))
-    assert "0 of 1 checks passed" in page.text
-    assert [e for e in page.all("strong") if e.attributes.get("class") == "failure"]
-    assert registry.load_entry("report", "html") is render

@@ -179,7 +179,7 @@ def test_a_logarithmic_axis_writes_whole_numbers_and_not_more_than_fit(y, expect
     assert "dtick" not in prepare(go.Figure(go.Scatter(y=y), layout={"yaxis": chosen})).content["layout"]["yaxis"]
 
 
-def test_a_figure_in_a_notebook_has_the_colours_of_its_theme():
+def test_notebooks_have_the_colours_of_their_theme_and_escape_as_the_page():
     from interp.plotting import PALETTE, faded
 
     trace = go.Scatter(y=[1], line={"color": PALETTE[1]}, fillcolor=faded(PALETTE[1], 0.18), name=PALETTE[1])
@@ -187,9 +187,6 @@ def test_a_figure_in_a_notebook_has_the_colours_of_its_theme():
         (shown,) = themed(Figure("f", "F", "Read it so.", go.Figure(trace)), theme).data
         assert shown.line.color == scheme.series[1] and shown.name == PALETTE[1]
         assert shown.fillcolor == faded(scheme.series[1], 0.18)
-
-
-def test_figures_in_notebooks_are_escaped_as_on_the_page():
     layout = {
         "xaxis": {"title": {"text": "a<br>&lt;b&gt; &amp;amp;"}},
         "updatemenus": [{"buttons": [{"args": [{"visible": [True]}, {"yaxis.title.text": "<b>&lt;i&gt;</b><a>"}]}]}],

@@ -106,7 +106,7 @@ def test_kl_sees_what_entropy_alone_does_not():
     assert found.figures["kl_bits"].value > same.figures["kl_bits"].value + 1.0
 
 
-def test_a_card_names_predictors_of_further_slices_by_their_slice():
+def test_baselines_are_named_by_slice_and_read_windows_where_there_are_any():
     figures = {"mae_per_sequence_bits": [1.0, 2.0, 3.0, 4.0], "kl_bits": [5.0, 6.0, 7.0, 8.0]}
     words = {"slice": ["all", "all", "first", "first"], "predictor": ["uniform", "marginal"] * 2}
     columns = {name: np.array(column) for name, column in (words | figures).items()}
@@ -114,6 +114,14 @@ def test_a_card_names_predictors_of_further_slices_by_their_slice():
     found = by_predictor(table)
     assert list(found) == ["uniform", "marginal", "first.uniform", "first.marginal"]
     assert found["first.uniform"] == {"mae_per_sequence_bits": 3.0, "kl_bits": 7.0}
+    sequences = FILTER.sample(np.random.default_rng(0), 200)
+    table = judged(sequences.posterior, sequences, FILTER.vocab_size).baselines
+    errors = dict(zip(table["predictor"], table["kl_bits"], strict=True))
+    for w, answer in sequences.windows.items():
+        assert errors[f"window-{w}"] == pytest.approx(kl_bits(sequences.posterior, answer).mean())
+    others = WITH.sample(np.random.default_rng(0), 50)
+    found = judged(others.posterior, others, WITH.vocab_size)
+    assert not {"kl_bits_beyond_window", "kl_to_window_2"} & set(found.figures) and found.baselines.n_rows == 3
 
 
 def test_errors_of_opposite_sign_cancel_only_when_averaged_first():
@@ -276,14 +284,3 @@ def test_the_best_window_reader_is_not_beyond_itself_and_the_exact_posterior_bea
     assert found.figures["kl_bits_beyond_window"].high < 0
     scalar = figure_scalars(found.figures, {}, 500)["kl_bits_beyond_window"]
     assert scalar.null.value == 0 and scalar.unit == "bits"
-
-
-def test_window_readers_are_baselines_of_the_tasks_that_have_them():
-    sequences = FILTER.sample(np.random.default_rng(0), 200)
-    table = judged(sequences.posterior, sequences, FILTER.vocab_size).baselines
-    errors = dict(zip(table["predictor"], table["kl_bits"], strict=True))
-    for w, answer in sequences.windows.items():
-        assert errors[f"window-{w}"] == pytest.approx(kl_bits(sequences.posterior, answer).mean())
-    others = WITH.sample(np.random.default_rng(0), 50)
-    found = judged(others.posterior, others, WITH.vocab_size)
-    assert not {"kl_bits_beyond_window", "kl_to_window_2"} & set(found.figures) and found.baselines.n_rows == 3

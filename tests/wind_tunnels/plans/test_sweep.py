@@ -127,7 +127,7 @@ def test_one_setting_at_a_time_is_varied_where_it_can_be():
         assert cell.label == cell.against or sum(cell.settings[n] != reference[n] for n in common) == 1
 
 
-def test_cells_are_varied_one_at_a_time_or_crossed():
+def test_cells_are_varied_or_crossed_and_keep_powers_of_two():
     found = one_at_a_time({"n_kv_heads": [2, 1]}, {**TINY, "arch": "llama"})
     assert [(cell.label, cell.settings) for cell in found] == [
         ("reference", {"n_kv_heads": 2}), ("n_kv_heads 1", {"n_kv_heads": 1}),
@@ -137,6 +137,9 @@ def test_cells_are_varied_one_at_a_time_or_crossed():
         "gpt-neox, n_layers 1", "gpt-neox, n_layers 2", "llama, n_layers 1", "llama, n_layers 2",
     ]  # fmt: skip
     assert {cell.against for cell in found} == {"gpt-neox, n_layers 1"}
+    assert make_plan(Bijection, {"n_steps": 40}, keep="log").keep == (0, 1, 2, 4, 8, 16, 32)
+    (cell,) = cells(Bijection, TINY, {"arch": ["llama"]}, 1, keep="log")
+    assert cell.plans[0].keep == (0, 1, 2, 4)
 
 
 def test_what_no_architecture_has_is_refused_before_anything_is_trained():
@@ -149,12 +152,6 @@ def test_what_no_architecture_has_is_refused_before_anything_is_trained():
     assert "phi, n_kv_heads 2 makes no sense, and 1 more make none either; nothing was trained" in said
     assert "phi has no grouped heads" in said and "Without --crossed" in said
     refuse_impossible(one_at_a_time({"arch": ["phi", "llama"], "n_kv_heads": [2, 1]}))
-
-
-def test_log_keeps_the_powers_of_two_before_the_end():
-    assert make_plan(Bijection, {"n_steps": 40}, keep="log").keep == (0, 1, 2, 4, 8, 16, 32)
-    (cell,) = cells(Bijection, TINY, {"arch": ["llama"]}, 1, keep="log")
-    assert cell.plans[0].keep == (0, 1, 2, 4)
 
 
 @pytest.mark.slow

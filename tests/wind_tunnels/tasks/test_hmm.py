@@ -85,16 +85,13 @@ def test_window_readers_know_the_header_and_the_last_symbols_alone(task):
                 np.testing.assert_allclose(symbols.windows[window][row, step], to_come, atol=1e-12)
 
 
-def test_windows_are_taken_with_their_sequences_where_there_are_any():
+def test_headers_tell_of_the_same_chains_and_windows_go_with_them():
     sequences = SMALLEST[0].sample(np.random.default_rng(0), 6)
     for window, answers in sequences.windows.items():
         np.testing.assert_array_equal(sequences.take(slice(2, 4)).windows[window], answers[2:4])
         np.testing.assert_array_equal(sequences.last.windows[window], answers[:, -1:])
     task = HMM(S=3, O=3, K=4, floor=0.0, grid=0.2)
     assert task.sample(np.random.default_rng(0), 50).windows == {}
-
-
-def test_headers_of_rows_and_of_entries_tell_of_the_same_chains():
     entries = HMM(S=3, O=3, K=5, floor=0.1, grid=0.1)
     rows = dataclasses.replace(entries, header="rows")
     one, other = (task.sample(np.random.default_rng(0), 20) for task in (entries, rows))

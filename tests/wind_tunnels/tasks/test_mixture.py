@@ -48,13 +48,19 @@ def test_disjoint_symbols_are_shifted_behind_the_domain_tokens():
     np.testing.assert_allclose(drawn.posterior[1, 1], [1 / 2, 0, 1 / 2, 0, 0])
 
 
-def test_shared_symbols_start_behind_the_domain_tokens_for_all():
+def test_components_share_symbols_behind_domains_and_keep_their_belief():
     mixture = Mixture([ELIMINATION, TOSSES], "shared")
     drawn = mixture.sample(np.random.default_rng(0), 40)
     assert mixture.vocab_size == 2 + 6
     assert drawn.slice_ids.tolist() == [2, 3, 5, 6, 7]
     is_coin = drawn.domain == "coin"
     assert set(drawn.tokens[is_coin, 1:].ravel().tolist()) <= {2, 3, 4}
+    drawn = Mixture([ELIMINATION, TOSSES]).sample(np.random.default_rng(0), 60)
+    is_coin = drawn.domain == "coin"
+    assert drawn.belief[is_coin, :, :3].max() == 0 and drawn.belief[~is_coin, :, 3:].max() == 0
+    np.testing.assert_allclose(drawn.belief[is_coin, 0, 3:], np.tile([1 / 6, 1 / 3, 1 / 2], (is_coin.sum(), 1)))
+    longer = Mixture([{"task": "bijection", "V": 5, "L": 4}, {"task": "coin", "n_tosses": 4}]).lengthened(9)
+    assert [task.n_positions for task in longer.tasks] == [17, 17]
 
 
 def test_each_sequence_is_its_components_own():
@@ -73,15 +79,6 @@ def test_each_sequence_is_its_components_own():
     np.testing.assert_allclose(second.posterior[:, :, inside], own.posterior)
     assert (second.posterior[:, :, ~inside] == 0).all()
     np.testing.assert_allclose(second.columns["bayes_entropy_bits"], entropy_bits(second.posterior), atol=1e-12)
-
-
-def test_components_keep_their_belief_and_lengthen_together():
-    drawn = Mixture([ELIMINATION, TOSSES]).sample(np.random.default_rng(0), 60)
-    is_coin = drawn.domain == "coin"
-    assert drawn.belief[is_coin, :, :3].max() == 0 and drawn.belief[~is_coin, :, 3:].max() == 0
-    np.testing.assert_allclose(drawn.belief[is_coin, 0, 3:], np.tile([1 / 6, 1 / 3, 1 / 2], (is_coin.sum(), 1)))
-    longer = Mixture([{"task": "bijection", "V": 5, "L": 4}, {"task": "coin", "n_tosses": 4}]).lengthened(9)
-    assert [task.n_positions for task in longer.tasks] == [17, 17]
 
 
 def test_orbits_and_curricula_hold_every_component_alike():
