@@ -9,7 +9,7 @@ from interp.plotting import ENTROPY_SCALE, LEAST_R2, Chart, faded, r2_range, wit
 from interp.table import Table
 
 
-def test_intervals_and_axes_are_cut_to_what_can_be():
+def test_charts_are_cut_to_what_can_be_with_profiles_in_faded_colours():
     columns = {name: np.array(values) for name, values in
                {"rho": [0.1, 0.9], "rho_low": [-0.2, 0.8], "rho_high": [0.4, 1.1]}.items()}  # fmt: skip
     table = Table(columns, dict.fromkeys(columns, "1"))
@@ -18,6 +18,13 @@ def test_intervals_and_axes_are_cut_to_what_can_be():
     assert cut["rho"].tolist() == [0.1, 0.9] and table["rho_low"].tolist() == [-0.2, 0.8]
     assert r2_range(np.array([0.2, -0.4]), np.array([np.nan])) is None and r2_range(np.array([])) is None
     assert r2_range(np.array([0.6, -5e6]), np.array([np.nan])) == [LEAST_R2, pytest.approx(0.65)]
+    null_band, null, band, curve = drawn_chart().profile("rho").plot.data
+    assert list(null_band.x) == [0, 1, 1, 0] and list(null_band.y) == [0.1, 0.2, 0.0, -0.1]
+    assert null_band.showlegend is False and null_band.fill == "toself"
+    np.testing.assert_array_equal(null.y, [0.0, 0.1, np.nan])
+    assert list(band.x) == [0, 1, 2, 2, 1, 0] and list(band.y) == [0.3, 0.6, 0.9, 0.1, 0.3, 0.0]
+    assert list(curve.x) == [0, 1, 2] and list(curve.y) == [0.1, 0.5, 0.4] and curve.name == "measured"
+    assert faded("#0a80ff", 0.25) == "rgba(10,128,255,0.25)"
 
 
 def drawn_chart() -> Chart:
@@ -29,16 +36,6 @@ def drawn_chart() -> Chart:
     }  # fmt: skip
     table = Table({name: np.array(values) for name, values in columns.items()}, dict.fromkeys(columns, "1"))
     return Chart(table, "layer", "layer", "rho")
-
-
-def test_profiles_draw_intervals_nulls_and_faded_colours():
-    null_band, null, band, curve = drawn_chart().profile("rho").plot.data
-    assert list(null_band.x) == [0, 1, 1, 0] and list(null_band.y) == [0.1, 0.2, 0.0, -0.1]
-    assert null_band.showlegend is False and null_band.fill == "toself"
-    np.testing.assert_array_equal(null.y, [0.0, 0.1, np.nan])
-    assert list(band.x) == [0, 1, 2, 2, 1, 0] and list(band.y) == [0.3, 0.6, 0.9, 0.1, 0.3, 0.0]
-    assert list(curve.x) == [0, 1, 2] and list(curve.y) == [0.1, 0.5, 0.4] and curve.name == "measured"
-    assert faded("#0a80ff", 0.25) == "rgba(10,128,255,0.25)"
 
 
 def test_dots_profiles_and_lines_carry_their_intervals():

@@ -42,7 +42,7 @@ def last_tokens_differ_alone(prompts, tokenizer):
     return [int(ids[-1]) for ids in tokens.ids]
 
 
-def test_prompts_are_one_prefix_and_words_of_ten_categories():
+def test_a_smaller_pool_keeps_shares_of_words_behind_one_prefix():
     prompts = vocabulary()
     assert len(prompts) >= 300
     assert len(set(words(prompts))) == len(prompts)
@@ -52,6 +52,16 @@ def test_prompts_are_one_prefix_and_words_of_ten_categories():
     assert prompts.window is None and prompts.seed is None
     assert str(len(prompts)) in prompts.source
     assert {p.text.removesuffix(p.columns["word"]) for p in vocabulary()} == {"The next word on the page is "}
+    one, again, other = (vocabulary(n_pool=50, seed=s) for s in (1, 1, 2))
+    assert one.content_hash == again.content_hash != other.content_hash
+    assert set(words(one)) < set(words(vocabulary(n_pool=120, seed=1)))
+    assert one.seed == 1 and one.source.startswith("50 (drawn with seed 1, categories in proportion) of ")
+    seen = {word for seed in range(100) for word in words(vocabulary(n_pool=30, seed=seed))}
+    assert len(seen) > 0.95 * len(vocabulary())
+    labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 10
+    index = in_proportion(labels, 20, np.random.default_rng(0))
+    assert index.tolist() == sorted(set(index.tolist()))
+    assert Counter(labels[i] for i in index) == {"a": 12, "b": 6, "c": 2}
 
 
 @pytest.mark.parametrize("folder", TOKENIZERS)
@@ -90,19 +100,6 @@ def test_a_smaller_pool_keeps_the_shares_of_the_categories(n):
     for category, size in categories(whole).items():
         assert abs(categories(drawn)[category] - n * size / len(whole)) <= 1, category
     assert words(drawn) == [w for w in words(whole) if w in set(words(drawn))]
-
-
-def test_a_smaller_pool_keeps_shares_and_any_word_can_be_drawn():
-    one, again, other = (vocabulary(n_pool=50, seed=s) for s in (1, 1, 2))
-    assert one.content_hash == again.content_hash != other.content_hash
-    assert set(words(one)) < set(words(vocabulary(n_pool=120, seed=1)))
-    assert one.seed == 1 and one.source.startswith("50 (drawn with seed 1, categories in proportion) of ")
-    seen = {word for seed in range(100) for word in words(vocabulary(n_pool=30, seed=seed))}
-    assert len(seen) > 0.95 * len(vocabulary())
-    labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 10
-    index = in_proportion(labels, 20, np.random.default_rng(0))
-    assert index.tolist() == sorted(set(index.tolist()))
-    assert Counter(labels[i] for i in index) == {"a": 12, "b": 6, "c": 2}
 
 
 @pytest.mark.parametrize("n", [0, -1, 10_000])

@@ -29,7 +29,7 @@ def test_downdating_equals_refitting(n: int, d: int) -> None:
     np.testing.assert_allclose(without_each_row(scaled(rows, "centred")), refitted(rows), rtol=1e-9)
 
 
-def test_downdating_equals_refitting_where_rows_coincide_or_alone_differ() -> None:
+def test_what_is_left_out_is_whole_and_equals_refitting() -> None:
     rows = np.vstack([np.eye(6), -np.eye(6), np.eye(6)[:2]])
     np.testing.assert_allclose(without_each_row(scaled(rows, "centred")), refitted(rows), rtol=1e-9)
     rows = np.zeros((5, 3))
@@ -37,19 +37,6 @@ def test_downdating_equals_refitting_where_rows_coincide_or_alone_differ() -> No
     statistics = without_each_row(scaled(rows, "centred"))
     assert np.isnan(statistics[2]).all()
     np.testing.assert_allclose(np.delete(statistics, 2, axis=0), 1)
-
-
-@pytest.mark.parametrize("n_features", [3, 40])
-def test_without_the_only_group_that_differs_the_statistics_are_undefined(n_features: int) -> None:
-    rows = np.ones((12, n_features))
-    rows[3:6] = np.random.default_rng(5).standard_normal((3, n_features))
-    found = without_each_group(scaled(rows, "centred"), np.repeat([0, 1, -1, 2], 3))
-    assert np.isnan(found).all(axis=1).tolist() == [False, True, False]
-    kept = scaled(rows[3:], "centred")
-    np.testing.assert_allclose(found[0], spectral_statistics(eigenvalues(kept)))
-
-
-def test_groups_clusters_and_z_scores_are_left_out_whole() -> None:
     rng = np.random.default_rng(6)
     rows, units = rng.standard_normal((202, 6)), np.repeat(np.arange(101), 2)
     deleted = deletions(rows, "centred", units)
@@ -69,6 +56,16 @@ def test_groups_clusters_and_z_scores_are_left_out_whole() -> None:
     assert len(deletions(rows[:, :3], "zscored", units).statistics) == 8
     rows = np.random.default_rng(2).standard_normal((12, 5))
     np.testing.assert_allclose(deletions(rows, "zscored", np.arange(12)).statistics, refitted(rows, "zscored"))
+
+
+@pytest.mark.parametrize("n_features", [3, 40])
+def test_without_the_only_group_that_differs_the_statistics_are_undefined(n_features: int) -> None:
+    rows = np.ones((12, n_features))
+    rows[3:6] = np.random.default_rng(5).standard_normal((3, n_features))
+    found = without_each_group(scaled(rows, "centred"), np.repeat([0, 1, -1, 2], 3))
+    assert np.isnan(found).all(axis=1).tolist() == [False, True, False]
+    kept = scaled(rows[3:], "centred")
+    np.testing.assert_allclose(found[0], spectral_statistics(eigenvalues(kept)))
 
 
 def test_influences_of_a_mean_are_those_of_the_means_of_clusters_by_their_sizes() -> None:

@@ -18,23 +18,13 @@ from interp.statistics.spectra import (
 )
 
 
-def test_spectral_statistics_of_the_identity_rank_one_and_equal_rows() -> None:
+def test_spectra_are_those_of_the_identity_and_of_centred_rows() -> None:
     rows = np.vstack([np.eye(7), -np.eye(7)])
     np.testing.assert_allclose(spectral_statistics(eigenvalues(rows)), [1 / 7, 2 / 7, 7])
     rows = np.outer(np.arange(9.0), np.ones(20))
     np.testing.assert_allclose(spectral_statistics(eigenvalues(scaled(rows, "centred"))), [1, 1, 1])
     rows = np.full((6, 5), 0.1, dtype=np.float32)
     assert np.isnan(spectral_statistics(eigenvalues(scaled(rows, "centred")))).all()
-
-
-@pytest.mark.parametrize("n_features", [4, 30])
-def test_eigenvalues_equal_those_of_the_covariance(n_features: int) -> None:
-    rows = np.random.default_rng(0).standard_normal((12, n_features))
-    expected = np.linalg.eigvalsh(np.cov(rows.T) * 11)[::-1][: min(11, n_features)]
-    np.testing.assert_allclose(eigenvalues(scaled(rows, "centred")), expected, rtol=1e-9)
-
-
-def test_eigenvalues_are_those_of_z_scored_or_centred_rows() -> None:
     rows = np.random.default_rng(1).standard_normal((30, 5)) * [1, 10, 100, 1000, 0] + 3.3
     z = scaled(rows, "zscored")
     np.testing.assert_allclose(np.square(z).mean(axis=0), [1, 1, 1, 1, 0], atol=1e-12)
@@ -46,6 +36,13 @@ def test_eigenvalues_are_those_of_z_scored_or_centred_rows() -> None:
     np.testing.assert_allclose(eigenvalues(rows), [18])
     np.testing.assert_allclose(eigenvalues(rows[:, :1]), [2])
     np.testing.assert_allclose(eigenvalues(np.zeros((1, 3))), [0])
+
+
+@pytest.mark.parametrize("n_features", [4, 30])
+def test_eigenvalues_equal_those_of_the_covariance(n_features: int) -> None:
+    rows = np.random.default_rng(0).standard_normal((12, n_features))
+    expected = np.linalg.eigvalsh(np.cov(rows.T) * 11)[::-1][: min(11, n_features)]
+    np.testing.assert_allclose(eigenvalues(scaled(rows, "centred")), expected, rtol=1e-9)
 
 
 @settings(max_examples=20, deadline=None)

@@ -55,7 +55,7 @@ def test_undrawn_prompts_change_nothing():
     assert tables[0]["reduction"].n == 40
 
 
-def test_prompts_without_a_lender_are_left_out_or_said_in_words():
+def test_no_lender_no_trend_and_no_need_of_rows_are_said():
     rng = np.random.default_rng(0)
     rows = planted(rng, gain=0.5)
     rows["pattern_entropy_null"][:, 7] = np.nan
@@ -71,9 +71,6 @@ def test_prompts_without_a_lender_are_left_out_or_said_in_words():
         sharpening.null_reason
         == "no prompt has another one of equal length, from another cluster, whose keys could be used"
     )
-
-
-def test_equal_heads_have_no_trend_and_needs_at_all_positions_are_means():
     flat = {"pattern_entropy": np.full((3, 60, 4), 2.0)}
     found = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=flat), {})
     assert found["reduction"].value == 0 and np.isnan(found["correlation"].value)

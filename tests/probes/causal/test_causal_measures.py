@@ -22,7 +22,7 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
-def test_the_axis_tells_held_out_entropy_by_a_line_through_the_fitting_rows():
+def test_axes_and_prompts_are_those_of_the_definition():
     cloud = Cloud.of(synthetic_capture((Need("v"),), Shape(n_prompts=24)), Need("v"))
     split = Split.of(cloud, 9, 0)
     a = rng(1).normal(size=cloud.points.shape[2])
@@ -31,9 +31,6 @@ def test_the_axis_tells_held_out_entropy_by_a_line_through_the_fitting_rows():
     line = LinearRegression().fit(x[split.fitting], y[split.fitting])
     np.testing.assert_allclose(errors, np.square(y[split.run_rows] - line.predict(x[split.run_rows])), rtol=1e-6)
     np.testing.assert_allclose(totals, np.square(y[split.run_rows] - y[split.fitting].mean()))
-
-
-def test_prompts_are_chosen_by_the_smallest_of_their_splitmix64_keys():
     published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
     assert [int(keys(np.array([1234567]), seed)[0]) for seed in range(4)] == published
     prompts = np.array([9, 4, 7, 1, 30])

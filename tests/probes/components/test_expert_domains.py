@@ -77,7 +77,7 @@ def test_whatever_else_routes_is_no_division_of_domains(kind):
     assert called <= 2 + 3.3 * np.sqrt(40 * 0.05 * 0.95)
 
 
-def test_routers_of_tokens_or_domains_share_what_they_share():
+def test_experts_share_bits_with_domains_under_the_contract():
     q, domain, _, position, prompt = routing("token", np.random.default_rng(1), n=300)
     assert division(q, domain, position, prompt, 99, np.random.default_rng(1)).p[-1] <= 0.05
     domain = np.arange(400) % 2
@@ -85,6 +85,11 @@ def test_routers_of_tokens_or_domains_share_what_they_share():
     assert found.value[-1] == pytest.approx(1, abs=0.01) and found.p[-1] == 0.01
     q, domain, token, _, prompt = routing("noise", np.random.default_rng(3))
     assert division(q, domain, 1000 * domain + token, prompt, 39, np.random.default_rng(3)) is None
+    check_probe(Components(**FAST))
+    probe = Components(**FAST)
+    found = probe.analyse(synthetic_capture(probe.needs, Shape(40, n_layers=2, d_model=6)), {})
+    assert "one domain" in found[BEYOND].interval_reason
+    assert np.isnan(found[BEYOND].value) and "experts_by_layer" not in found.tables
 
 
 @pytest.mark.parametrize("kind", ["noise", "token", "habit"])
@@ -99,14 +104,6 @@ def test_the_simulations_of_the_certificate_hold_and_find(simulation):
     called = [simulation.findings(Components(), seed, 0.0)[BEYOND].p <= 0.05 for seed in range(8)]
     assert sum(called) <= 3
     assert simulation.findings(Components(), 0, 3.0)[BEYOND].p <= 0.05
-
-
-def test_the_contract_holds_with_experts_and_without_domains():
-    check_probe(Components(**FAST))
-    probe = Components(**FAST)
-    found = probe.analyse(synthetic_capture(probe.needs, Shape(40, n_layers=2, d_model=6)), {})
-    assert "one domain" in found[BEYOND].interval_reason
-    assert np.isnan(found[BEYOND].value) and "experts_by_layer" not in found.tables
 
 
 def test_the_figure_has_both_curves_with_what_exchange_gives():

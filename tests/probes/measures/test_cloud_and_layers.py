@@ -20,7 +20,7 @@ def capture_of(n, **columns):
     return synthetic_capture((V,), Shape(n_prompts=n), columns=columns)
 
 
-def test_three_prompts_are_a_cloud_with_finite_entropies():
+def test_three_prompts_are_a_cloud_read_after_its_layer():
     cloud = Cloud.of(capture_of(3), V)
     assert cloud.n_units == MIN_CLOUD == 3 and cloud.points.shape == (3, 3, 16)
     with pytest.raises(PromptError, match="the geometry of 2 prompts"):
@@ -35,6 +35,16 @@ def test_three_prompts_are_a_cloud_with_finite_entropies():
     names = [name for name in rows.columns if name != "next_entropy_bits"]
     bare = Table({n: rows[n] for n in names}, {n: rows.units[n] for n in names})
     assert Cloud.of(replace(capture, tables={**capture.tables, "scored": bare}), V).n_units == 5
+    assert not unit(np.zeros(3)).any()
+    assert unit(np.array([0.0, 1e-9, 0.0])).tolist() == [0, 1, 0]
+
+    def places(*named):
+        scale = Scale.of(np.eye(3), "centred")
+        return [Layer(site, layer, np.eye(3), scale, 3) for site, layer in named]
+
+    found = places(("v", 0), ("v", 1), ("z", 0), ("z", 1), ("resid", 0), ("resid", 1), ("resid", 2))
+    assert at_same_layer(found, 1) == [3, 6], "after the block"
+    assert at_same_layer(found, 6) == [1, 3] and at_same_layer(found, 5) == [0, 2] == at_same_layer(found, 4)
 
 
 @pytest.mark.parametrize(("n_clusters", "is_refused"), [(1, True), (2, True), (3, False), (40, False)])
@@ -76,16 +86,3 @@ def test_columns_are_divided_by_their_deviation_however_small():
     np.testing.assert_allclose(scale.displacement(w), w * scale.divisor / np.linalg.norm(w * scale.divisor))
     # what is read off raw rows is the scaled coordinate, up to its unit
     assert np.corrcoef(rows @ scale.readout(w), applied @ w)[0, 1] == pytest.approx(1)
-
-
-def test_zeros_have_no_direction_and_streams_are_read_after_their_layer():
-    assert not unit(np.zeros(3)).any()
-    assert unit(np.array([0.0, 1e-9, 0.0])).tolist() == [0, 1, 0]
-
-    def places(*named):
-        scale = Scale.of(np.eye(3), "centred")
-        return [Layer(site, layer, np.eye(3), scale, 3) for site, layer in named]
-
-    found = places(("v", 0), ("v", 1), ("z", 0), ("z", 1), ("resid", 0), ("resid", 1), ("resid", 2))
-    assert at_same_layer(found, 1) == [3, 6], "after the block"
-    assert at_same_layer(found, 6) == [1, 3] and at_same_layer(found, 5) == [0, 2] == at_same_layer(found, 4)

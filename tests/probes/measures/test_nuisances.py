@@ -42,7 +42,7 @@ def test_numbers_act_along_a_curve(bend):
     assert left.var() < 0.1 * bent.var()
 
 
-def test_levels_are_shared_by_clusters_and_rare_tokens():
+def test_designs_share_levels_and_hold_numbers_in_an_orthonormal_basis():
     length, token = np.repeat(np.arange(24), 5) + 5, np.repeat(np.arange(24) // 2, 5)
     alone, together = (
         nuisance_design(table(length=length, token=token, cluster=cluster), least=5)
@@ -55,6 +55,19 @@ def test_levels_are_shared_by_clusters_and_rare_tokens():
     assert design.names == ("last token (2 levels)",)
     assert design.values.shape[1] == 3
     assert nuisance_design(table(length=np.full(60, 9), token=token), least=21).names == ()
+    surprisal = np.random.default_rng(2).exponential(size=60)
+    design = nuisance_design(rows(), ("domain",), {"surprisal": surprisal, "the same everywhere": np.ones(60)})
+    assert design.names == ("length", "surprisal", "domain (2 levels)")
+    assert design.predicted(surprisal[:, None])[:, 0] == pytest.approx(surprisal)
+    design = nuisance_design(table(length=np.full(12, 7)))
+    assert design.names == ()
+    assert design.predicted(np.arange(12.0)[:, None]) == pytest.approx(np.full((12, 1), 5.5))
+    columns = np.random.default_rng(3).standard_normal((9, 3))
+    columns = np.column_stack([columns, columns[:, 0] + columns[:, 1]])
+    basis, combined = orthonormal(columns)
+    assert basis.shape == (9, 3) and basis.T @ basis == pytest.approx(np.eye(3), abs=1e-12)
+    assert columns @ combined == pytest.approx(basis)
+    assert orthonormal(np.zeros((9, 2)))[0].shape == (9, 0)
 
 
 def test_positions_are_levels_in_sequences_and_the_length_in_texts():
@@ -70,19 +83,3 @@ def test_positions_are_levels_in_sequences_and_the_length_in_texts():
     assert design.predicted(squares) == pytest.approx(squares, abs=1e-12)
     assert nuisance_design(rows()).names[0] == "length"
     assert "position" not in nuisance_design(rows()).names
-
-
-def test_designs_hold_levels_numbers_or_the_mean_in_an_orthonormal_basis():
-    surprisal = np.random.default_rng(2).exponential(size=60)
-    design = nuisance_design(rows(), ("domain",), {"surprisal": surprisal, "the same everywhere": np.ones(60)})
-    assert design.names == ("length", "surprisal", "domain (2 levels)")
-    assert design.predicted(surprisal[:, None])[:, 0] == pytest.approx(surprisal)
-    design = nuisance_design(table(length=np.full(12, 7)))
-    assert design.names == ()
-    assert design.predicted(np.arange(12.0)[:, None]) == pytest.approx(np.full((12, 1), 5.5))
-    columns = np.random.default_rng(3).standard_normal((9, 3))
-    columns = np.column_stack([columns, columns[:, 0] + columns[:, 1]])
-    basis, combined = orthonormal(columns)
-    assert basis.shape == (9, 3) and basis.T @ basis == pytest.approx(np.eye(3), abs=1e-12)
-    assert columns @ combined == pytest.approx(basis)
-    assert orthonormal(np.zeros((9, 2)))[0].shape == (9, 0)

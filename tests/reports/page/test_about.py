@@ -34,7 +34,7 @@ def test_a_question_and_a_line_say_what_was_asked_of_what():
     assert about.asked(many) == "What do 5 probes find in pythia-410m?"
 
 
-def test_headings_and_counts_are_said_once_by_name():
+def test_headings_snippets_and_counts_say_what_was_run():
     at = {"model": {"name": "../models/stories260K/"}}
     assert about.heading(made_record(**at)) == "stories260K"
     assert about.heading(made_record(model={"name": "EleutherAI/pythia-410m"})) == "EleutherAI/pythia-410m"
@@ -44,9 +44,6 @@ def test_headings_and_counts_are_said_once_by_name():
 
     assert about.usual_n(counted(75, 75, 9)) == "75 prompts"
     assert about.usual_n(counted(75, 8, 9)) == "" and about.usual_n([]) == ""
-
-
-def test_the_python_snippet_repeats_the_specification():
     record = made_record()
     positional, named = called_with(about.python(record) or "")
     assert positional == ["pythia-410m"]

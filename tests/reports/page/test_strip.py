@@ -14,7 +14,7 @@ def scalar(value: float, **more) -> Scalar:
     return Scalar(value, "1", interval_method="jackknife", **{**reasons, **more})
 
 
-def test_everything_on_a_strip_lies_to_one_scale_with_zero():
+def test_strips_lie_to_one_scale_and_leave_out_what_is_not_there():
     drawn = strip(scalar(0.5, interval=(0.4, 0.6), null=Null("noise", 0.1, (0.0, 0.2))))
     assert drawn is not None and drawn.interval is not None and drawn.band is not None and drawn.null is not None
     scale = (WIDTH - 2 * PAD) / 0.6
@@ -27,9 +27,6 @@ def test_everything_on_a_strip_lies_to_one_scale_with_zero():
     assert drawn.value == pytest.approx(PAD + 0.8 * (WIDTH - 2 * PAD), abs=0.01)
     below = strip(replace(scalar(-2.0, interval=(-4.0, -1.0)), unit="bits"))
     assert below is not None and below.zero == WIDTH - PAD
-
-
-def test_strips_leave_out_what_is_not_there():
     drawn = strip(scalar(1.0, interval=(0.0, 2.0)))
     assert drawn is not None and drawn.value == WIDTH / 2 and drawn.null is None and drawn.band is None
     assert strip(scalar(1.0)) is None

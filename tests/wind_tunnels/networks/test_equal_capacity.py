@@ -23,7 +23,7 @@ def test_parameter_counts_agree_within_two_per_cent(arch, n_layers):
     assert (matched.arch, matched.n_layers, matched.init_std) == (arch, n_layers, 0.07)
 
 
-def test_networks_are_matched_to_the_nearest_width():
+def test_networks_are_matched_to_the_nearest_width_or_refused():
     matched = matched_to(REFERENCE, REFERENCE, TASK)
     assert (matched.d_model, matched.d_feed_forward) == (48, 192)
     target = count_parameters(REFERENCE, TASK)
@@ -31,9 +31,6 @@ def test_networks_are_matched_to_the_nearest_width():
     gaps = {d: abs(count_parameters(Network(arch="lstm", n_layers=2, d_model=d), TASK) / target - 1)
             for d in range(width - 2, width + 3)}  # fmt: skip
     assert min(gaps, key=gaps.__getitem__) == width
-
-
-def test_what_no_width_can_match_is_refused():
     small = Network(n_layers=1, d_model=16)
     target = count_parameters(small, TASK)
     with pytest.raises(UsageError) as refusal:

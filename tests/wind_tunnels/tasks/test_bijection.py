@@ -40,7 +40,7 @@ def test_posterior_equals_enumeration_of_all_bijections(task):
     np.testing.assert_allclose(sequences.posterior, enumerated_posterior(task, sequences), atol=1e-14)
 
 
-def test_entropy_is_known_with_and_without_replacement():
+def test_keys_entropy_and_curriculum_are_known():
     sequences = Bijection(V=20, L=19, replacement=False).sample(np.random.default_rng(0), 5)
     expected = np.log2([20 - k for k in range(19)])
     np.testing.assert_allclose(sequences.columns["bayes_entropy_bits"], np.tile(expected, (5, 1)), atol=1e-12)
@@ -53,6 +53,17 @@ def test_entropy_is_known_with_and_without_replacement():
     np.testing.assert_array_equal(columns["is_repeat"], [[False, True, False, True, True]])
     np.testing.assert_array_equal(columns["n_distinct"], [[0, 1, 1, 2, 2]])
     np.testing.assert_array_equal(columns["evidence"], [[0, 1, 2, 3, 4]])
+    keys = Bijection(V=5, L=8).sample(np.random.default_rng(0), 5000).tokens[:, 0::2]
+    frequency = np.bincount(keys.ravel(), minlength=5) / keys.size
+    assert np.abs(frequency - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / keys.size)
+    pooled = Bijection(V=5, L=8, key_pool=2).sample(np.random.default_rng(0), 500).tokens[:, 0::2]
+    assert max(len(set(row)) for row in pooled.tolist()) == 2
+    assert set(pooled.ravel().tolist()) == set(range(5))
+    stages = Bijection(V=6, L=8).curriculum()
+    assert [stage.key_pool for stage in stages] == [3, 4, 5, None]
+    assert stages[-1] == Bijection(V=6, L=8)
+    without = Bijection(V=6, L=6, replacement=False)
+    assert without.curriculum() == (without,)
 
 
 def test_layouts_show_values_after_keys_or_end_in_a_query():
@@ -69,20 +80,6 @@ def test_layouts_show_values_after_keys_or_end_in_a_query():
     assert sequences.columns["bayes_entropy_bits"][0, -1] == 0.0
     drawn = task.sample(np.random.default_rng(0), 200)
     assert (drawn.tokens[:, -1:] == drawn.tokens[:, 0:-1:2]).any(axis=1).all()
-
-
-def test_keys_are_uniform_and_the_curriculum_ends_in_the_task():
-    keys = Bijection(V=5, L=8).sample(np.random.default_rng(0), 5000).tokens[:, 0::2]
-    frequency = np.bincount(keys.ravel(), minlength=5) / keys.size
-    assert np.abs(frequency - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / keys.size)
-    pooled = Bijection(V=5, L=8, key_pool=2).sample(np.random.default_rng(0), 500).tokens[:, 0::2]
-    assert max(len(set(row)) for row in pooled.tolist()) == 2
-    assert set(pooled.ravel().tolist()) == set(range(5))
-    stages = Bijection(V=6, L=8).curriculum()
-    assert [stage.key_pool for stage in stages] == [3, 4, 5, None]
-    assert stages[-1] == Bijection(V=6, L=8)
-    without = Bijection(V=6, L=6, replacement=False)
-    assert without.curriculum() == (without,)
 
 
 def test_orbits_are_relabellings_and_never_hold_a_sequence_twice():
