@@ -14,6 +14,7 @@ os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp()
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import jaxtyping
 import pytest
 from hypothesis import settings
 
@@ -49,6 +50,14 @@ def types_and_threads() -> Iterator[None]:
         assert torch.get_num_threads() == before, f"torch was left with another number of threads than {before}"
 
 
+@pytest.fixture
+def without_type_checks() -> Iterator[None]:
+    """The tests check every annotation; a user has no such checks, and meets the refusal."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.fixture(scope="session")
 def stories() -> Path:
     """The folder of stories260K, a small language model that was really trained (Llama, grouped heads)."""
@@ -76,6 +85,23 @@ def chromium(chromium_file):
         browser = playwright.chromium.launch(executable_path=chromium_file, args=list(CHROMIUM_FLAGS))
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def look(chromium):
+    """`look(page)` opens it as `Seen` does; whatever went wrong on a page shows when the test ends."""
+    from tests.reports.seen import Seen
+
+    opened: list[Seen] = []
+
+    def open_page(*where, **how) -> Seen:
+        opened.append(Seen(chromium, *where, **how))
+        return opened[-1]
+
+    yield open_page
+    for seen in opened:
+        seen.context.close()
+    assert [trouble for seen in opened for trouble in seen.troubles] == []
 
 
 @pytest.fixture(scope="session")

@@ -160,13 +160,13 @@ def circle_in(imports: Iterable[Import]) -> list[str]:
     return []
 
 
-def test_imports_between_rooms_go_one_way_and_use_what_is_exported():
+def test_imports_go_one_way_without_circles():
     assert faults_of(all_imports(), exported_files()) == []
-
-
-def test_no_module_imports_itself_by_a_detour():
     assert len(all_imports()) > 1000
     assert circle_in(all_imports()) == []
+    assert circle_in([Import("a", "b", None), Import("b", "c", "x"), Import("c", "a", None)])
+    named_for_types = imports_of(Path("interp/need.py"), "if TYPE_CHECKING:\n    from interp.capture import Capture")
+    assert named_for_types == []
 
 
 def test_rooms_and_flat_files_depend_on_one_another_one_way_also_in_their_types():
@@ -197,12 +197,6 @@ def test_rooms_and_flat_files_depend_on_one_another_one_way_also_in_their_types(
 def test_the_guard_of_the_rooms_can_fail(path, source, fault):
     (said,) = faults_of(imports_of(Path(path), source), exported_files())
     assert fault in said
-
-
-def test_the_guard_of_circles_can_fail():
-    assert circle_in([Import("a", "b", None), Import("b", "c", "x"), Import("c", "a", None)])
-    named_for_types = imports_of(Path("interp/need.py"), "if TYPE_CHECKING:\n    from interp.capture import Capture")
-    assert named_for_types == []
 
 
 def test_every_folder_is_a_room_that_says_what_it_is_for():
@@ -259,12 +253,9 @@ def loaded_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_importing_interp_loads_neither_numpy_nor_torch():
+def test_importing_interp_and_its_command_line_is_light():
     assert loaded_after("import interp") & {"numpy", *HEAVY} == set()
     assert "numpy" in loaded_after("from interp import Table")
-
-
-def test_the_command_line_starts_without_torch():
     loaded = loaded_after("import interp.cli")
     assert loaded & {"torch", "transformers", "pandas", "plotly", "numpy"} == set()
 

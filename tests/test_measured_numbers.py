@@ -172,15 +172,12 @@ def test_the_table_of_costs_is_the_shipped_measurement(row):
     assert cells == [expected.get(work, "") for work in COLUMNS_OF_COSTS]
 
 
-def test_what_a_step_of_mamba_costs_is_the_same_everywhere():
+def test_what_is_said_of_mamba_and_of_the_reduction_is_said_everywhere():
     networks = (ROOT / "wind_tunnels" / "networks" / "networks.py").read_text()
     said = " ".join((networks + TASKS + TUNNELS).split())
     assert set(re.findall(r"(\d\.\d to \d\.\d) times (?:slower than attention|attention's)", said)) == {"2.2 to 2.3"}
     assert len(re.findall("2.2 to 2.3 times", said)) == 3
-
-
-def test_the_ledger_says_where_the_reduction_is_read():
-    """`attention_entropy` reads every scored position of a tunnel, and its number is the mean over them."""
+    # `attention_entropy` reads every scored position of a tunnel, and its number is the mean over them.
     claims = tomllib.loads((ROOT / "reports" / "claims" / "paper1.toml").read_text())["claim"]
     (row,) = (claim for claim in claims if claim["number"] == 17)
     assert "all scored positions" in row["measure"] and "last scored" not in row["measure"]

@@ -31,22 +31,23 @@ def test_the_python_of_a_document_runs(document, tmp_path, monkeypatch, capsys):
         assert "15 of 15 checks passed" in printed and "(3, 240, 4, 16)" in printed
 
 
-def test_documents_have_python():
+def test_documents_have_python_commands_and_links():
     assert {"README.md", "docs/coming-from.md", "docs/start/first-run.md"} <= set(WITH_PYTHON) and len(WITH_PYTHON) >= 8
-
-
-@pytest.mark.parametrize("document, line", LINES)
-def test_every_command_in_the_documents_can_be_parsed(document, line):
-    assert parsed(line).command.name in line
-
-
-def test_the_documents_commands_are_found():
-    """Those with a folder in front, a comment behind and a launcher before them too."""
+    # Those with a folder in front, a comment behind and a launcher before them too.
     found = {line for _, line in LINES}
     assert len(found) >= 50
     assert "interp compare RUN RUN ..." in found
     assert "interp run --model mistral-7b --probe all" in found
     assert {document for document, _ in LINES} >= {"README.md", "docs/how-to/compare.md", "docs/reference/prompts.md"}
+    assert links_beside("[a](b/c.md#i) ![j](k.png) [d](https://e) [f](#g)") == {"b/c.md", "k.png"}
+    links = '<a href="./f/report.html#g"> <a href="#h"> <a href="https://i"> <script>href="j"</script>'
+    assert links_beside(f"<!doctype html> {links}") == {"./f/report.html"}
+    assert len(LINKED) > 20
+
+
+@pytest.mark.parametrize("document, line", LINES)
+def test_every_command_in_the_documents_can_be_parsed(document, line):
+    assert parsed(line).command.name in line
 
 
 LINKED = [
@@ -69,13 +70,6 @@ def test_links_lead_somewhere(document):
     file = ROOT / document
     links = links_beside(file.read_text(encoding="utf-8"))
     assert [link for link in sorted(links) if not (file.parent / link).exists()] == []
-
-
-def test_links_are_found_in_documents_and_in_pages():
-    assert links_beside("[a](b/c.md#i) ![j](k.png) [d](https://e) [f](#g)") == {"b/c.md", "k.png"}
-    links = '<a href="./f/report.html#g"> <a href="#h"> <a href="https://i"> <script>href="j"</script>'
-    assert links_beside(f"<!doctype html> {links}") == {"./f/report.html"}
-    assert len(LINKED) > 20
 
 
 MADE_BY_A_RUN = {
@@ -148,15 +142,12 @@ def leads_to(link: str) -> list[Path]:
     return [ROOT / "docs" / f"{page}.md", ROOT / "docs" / page / "index.md"]
 
 
-def test_the_readme_of_the_index_has_absolute_links_and_they_lead_to_what_exists():
+def test_links_of_the_index_are_absolute_and_lead_to_what_exists():
     shown = hatch_build.absolute(hatch_build.released(README), URLS)
     links = re.findall(r"\]\(([^)]+)\)", shown)
     ours = [link for link in links if "arxiv.org" not in link]
     assert len(ours) >= 20 and all(link.startswith((RAW, URLS["Repository"], URLS["Documentation"])) for link in ours)
     assert [link for link in ours if not any(path.exists() for path in leads_to(link))] == []
-
-
-def test_pages_files_pictures_and_anchors_become_absolute_and_other_links_stay():
     text = "[a](docs/b/index.md#c) [d](docs/e.md) ![f](g/h.png) [i](J.md) [k](https://l) [m](#n)"
     documentation, repository = URLS["Documentation"], URLS["Repository"]
     assert hatch_build.absolute(text, URLS) == (

@@ -70,14 +70,9 @@ def watched(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_of_a_shipped_model_asks_the_network_for_nothing(watched):
+def test_a_run_asks_the_network_for_nothing_and_starts_no_program_but_git(watched):
     seen, _ = watched
     assert seen["asked"] == [] and seen["page"] > 100_000
-
-
-@pytest.mark.slow
-def test_a_run_starts_no_program_but_git(watched):
-    seen, _ = watched
     assert set(seen["started"]) <= {"git"}
 
 

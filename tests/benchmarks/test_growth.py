@@ -9,20 +9,14 @@ from benchmarks.growth import Growth, analysis_growth, reading_growth, shape_of
 from interp.running.choose_probes import choose_probes
 
 
-def test_the_exponent_is_the_power_with_which_the_seconds_grow() -> None:
+def test_growth_is_a_power_of_one_size_timed_as_often_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     for power in (0.5, 1.0, 2.0):
         seconds = {n: 0.03 * n**power for n in (10, 20, 40, 80)}
         assert Growth("any", "layers", seconds).exponent == pytest.approx(power)
-
-
-def test_only_the_size_asked_for_changes() -> None:
     wide = shape_of("width", 512)
     assert (wide.n_heads * wide.d_head, wide.d_model, wide.n_layers) == (512, 512, growth.BASE.n_layers)
     deep = shape_of("layers", 24)
     assert (deep.n_layers, deep.d_model, deep.n_prompts) == (24, growth.BASE.d_model, growth.BASE.n_prompts)
-
-
-def test_short_work_is_repeated_and_long_work_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.5, 1.0, 1.2, 2.0, 2.3])
     monkeypatch.setattr(growth.time, "process_time", lambda: next(clock))
     assert growth.least_seconds(lambda: None) == pytest.approx(0.2)

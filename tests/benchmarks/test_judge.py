@@ -43,12 +43,16 @@ def test_a_speed_up_may_fall_short_by_as_much(value, verdict, holds):
     assert (judged.verdict, judged.holds) == (verdict, holds)
 
 
-def test_a_figure_that_nothing_was_measured_for_fails_and_a_line_without_a_figure_never_does():
+def test_figures_that_were_not_measured_fail_and_stand_in_the_table():
     assert failures([line(None, 1.0, note="failed (MemoryError)")]) != []
     assert failures([line(None, None, note="nnsight is not installed"), line(99.0, None)]) == []
+    text = table([line(1.2, 1.0), line(None, None, note="nnsight is not installed")]).splitlines()
+    assert text[2] == "| 128 tokens | ours | 1.2 x floor |  | 1 | FAILED |"
+    assert text[3] == "| 128 tokens | ours | not measured |  |  | nnsight is not installed |"
+    assert len(text) == 4
 
 
-def test_time_is_the_median_of_the_ratios_batch_by_batch_and_memory_is_over_the_floors_peak():
+def test_time_memory_and_devices_are_judged_over_their_floors():
     time, memory = lines_of("w", "ours", MEASURED, {"time": 1.05, "memory_mib": 64})
     assert ratios(MEASURED) == pytest.approx([1.05, 1.1, 1.35])
     assert (time.value, time.figure) == (pytest.approx(1.1), 1.05)
@@ -56,35 +60,19 @@ def test_time_is_the_median_of_the_ratios_batch_by_batch_and_memory_is_over_the_
     assert (memory.value, memory.holds) == (64.0, True)
     over = replace(MEASURED, bytes=MEASURED.bytes + 10 * MIB)
     assert not lines_of("w", "ours", over, {"memory_mib": 64})[1].holds
-
-
-def test_libraries_are_compared_each_over_its_own_floor():
     other = Measured((6.0, 6.0), (4.0, 4.0), 820 * MIB, 90 * MIB, "s CPU")
     speed, memory = comparison("w", ("ours", "theirs"), MEASURED, other, {"faster": 1.3, "memory_share": 0.2})
     assert (speed.value, speed.verdict) == (pytest.approx(1.5 / 1.1), "met")
     assert (memory.value, memory.verdict) == (pytest.approx(0.2), "met")
     (absent,) = comparison("w", ("ours", "theirs"), MEASURED, None, {"faster": 1.3})
     assert absent.value is None
-
-
-def test_memory_that_grows_with_the_square_of_the_length_is_seen():
     short = replace(MEASURED, bytes=100 * MIB)
     linear, square = (replace(MEASURED, bytes=n * 100 * MIB) for n in (4, 16))
     assert growth(("a", "b"), "ours", short, linear, (512, 2048), 1.5).value == 1.0
     assert not growth(("a", "b"), "ours", short, square, (512, 2048), 1.5).holds
-
-
-def test_use_of_a_device_is_the_least_possible_time_over_the_time_taken():
     speed, use = use_lines("w", "ours", replace(MEASURED, least_seconds=0.55), 1024)
     assert (speed.value, use.value) == (pytest.approx(1024 / 2.2), pytest.approx(0.25))
     assert use_lines("w", "ours", MEASURED, 1024) == []
-
-
-def test_the_table_has_a_row_for_every_line_and_says_what_was_not_measured():
-    text = table([line(1.2, 1.0), line(None, None, note="nnsight is not installed")]).splitlines()
-    assert text[2] == "| 128 tokens | ours | 1.2 x floor |  | 1 | FAILED |"
-    assert text[3] == "| 128 tokens | ours | not measured |  |  | nnsight is not installed |"
-    assert len(text) == 4
 
 
 def test_every_name_in_the_file_of_figures_exists():

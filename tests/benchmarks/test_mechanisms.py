@@ -18,12 +18,9 @@ def case():
     return Case.of("chain", mechanisms.noise_of("chain", "rotated, distractors, noise", 3), 40)
 
 
-def test_the_table_in_the_readme_is_made_of_the_scores_beside_it():
+def test_every_program_is_scored_and_the_readme_has_the_table():
     text = mechanisms.README.read_text(encoding="utf-8")
     assert mechanisms.table(mechanisms.read_scores()) in text
-
-
-def test_every_program_and_method_has_been_scored_under_every_condition():
     found = [(s["seed"], s["program"], s["method"], s["condition"]) for s in mechanisms.read_scores()]
     every = itertools.product((1, 2), shipped_programs(), mechanisms.METHODS, mechanisms.CONDITIONS)
     assert sorted(found) == sorted(every)
@@ -41,23 +38,13 @@ def test_a_share_is_over_what_was_asked_and_a_question_without_answer_is_a_dash(
     assert other == ["as compiled (2)", "nnsight", "1.00 [1.00, 1.00]", "-", "-", "0.50 [0.50, 0.50]", "-", "0.1"]
 
 
-def test_the_directions_of_the_card_are_scored_right_and_random_ones_wrong(case):
+def test_directions_of_the_card_are_scored_right_and_inert_or_random_ones_wrong(case):
     mechanism = case.model.mechanism
     for name in case.variables:
         depth = mechanism.first_depth(name)
         assert case.interchange_accuracy(orthonormal(mechanism.directions[name].astype(float)), name, depth) == 1
         random = np.random.default_rng(0).standard_normal((3, case.model.info.d_model))
         assert case.interchange_accuracy(orthonormal(random), name, depth) < 0.5
-
-
-def test_nobody_is_the_own_donor_and_the_same_seed_gives_the_same_case(case):
-    assert (case.donors != np.arange(40)).all() and sorted(case.donors) == list(range(40))
-    again = Case.of("chain", case.noise, 40)
-    np.testing.assert_array_equal(again.sequences.tokens, case.sequences.tokens)
-    np.testing.assert_array_equal(case.prompts.prompts[5].token_ids, case.sequences.tokens[5])
-
-
-def test_inert_directions_are_those_that_nothing_reads_and_active_ones_move_answers(case):
     places = mechanisms.labelled_directions(case, np.random.default_rng(0))
     labels, mechanism = case.model.mechanism.card["labels"], case.model.mechanism
     for label, depth in places["inert"]:
@@ -66,6 +53,13 @@ def test_inert_directions_are_those_that_nothing_reads_and_active_ones_move_answ
     for label, depth in places["active"]:
         assert mechanism.is_read(labels[label].split(":")[0], depth)
     assert places["inert"] and places["active"]
+
+
+def test_nobody_is_the_own_donor_and_the_same_seed_gives_the_same_case(case):
+    assert (case.donors != np.arange(40)).all() and sorted(case.donors) == list(range(40))
+    again = Case.of("chain", case.noise, 40)
+    np.testing.assert_array_equal(again.sequences.tokens, case.sequences.tokens)
+    np.testing.assert_array_equal(case.prompts.prompts[5].token_ids, case.sequences.tokens[5])
 
 
 @pytest.mark.parametrize("name", quick(INSTALLED[:1], INSTALLED))

@@ -87,15 +87,14 @@ def test_a_measurement_has_a_time_of_every_batch_beside_the_floors(folder, metho
 
 
 @pytest.mark.slow
-def test_a_measurement_comes_back_from_a_process_of_its_own(folder):
+def test_a_measurement_comes_as_json_or_last_words_from_a_process_of_its_own(folder, tmp_path):
     found = run_job(job(folder, "floor"))
     assert isinstance(found, Measured) and len(found.seconds) == 2
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_leaves_its_last_words_in_the_row(tmp_path):
     found = run_job(job(tmp_path / "nowhere", "floor"))
     assert isinstance(found, str) and found.startswith("failed (")
+    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(job(folder, "ours-last")))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]).keys() == Measured.__dataclass_fields__.keys()
 
 
 def test_a_library_that_is_not_installed_has_a_row_that_says_so(folder):
@@ -161,13 +160,6 @@ def test_a_model_without_weights_in_its_folder_makes_its_own(tmp_path):
     assert load_plain(folder, "cpu", "bfloat16").dtype == torch.bfloat16
     found = measure(Job(str(folder), "ours-entropy", 2, 9, 1, dtype="bfloat16"))
     assert found.seconds[0] > 0
-
-
-@pytest.mark.slow
-def test_the_worker_speaks_json(folder):
-    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(job(folder, "ours-last")))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]).keys() == Measured.__dataclass_fields__.keys()
 
 
 @pytest.mark.slow

@@ -34,10 +34,13 @@ def value_length(installed, monkeypatch):
     registry.entries.cache_clear()
 
 
-def test_it_is_found_by_its_name_and_keeps_the_contract(value_length):
+def test_it_is_found_by_its_name_keeps_the_contract_and_writes_its_page(value_length, tmp_path):
     assert "value_length" in registry.entries("probe")
     findings = check_probe(value_length())
     assert findings["correlation"].p > 0.001 and findings["correlation"].underpowered
+    settings = {"value_length": {"n_permutations": 50, "n_bootstrap": 50}}
+    record = interp.run(probes=["value_length"], settings=settings, n_pool=30, out=tmp_path, quiet=True)
+    assert "Length of values and entropy" in (record.path / "report.html").read_text()
 
 
 def test_planted_lengths_are_found_with_their_sign_and_only_there(value_length):
@@ -54,12 +57,6 @@ def test_planted_lengths_are_found_with_their_sign_and_only_there(value_length):
     low, high = found["correlation"].null.band
     assert low == -high and not low <= found["correlation"].value <= high
     assert found.tables["by_layer"]["p"][0] > 0.05
-
-
-def test_a_run_by_name_writes_its_page(value_length, tmp_path):
-    settings = {"value_length": {"n_permutations": 50, "n_bootstrap": 50}}
-    record = interp.run(probes=["value_length"], settings=settings, n_pool=30, out=tmp_path, quiet=True)
-    assert "Length of values and entropy" in (record.path / "report.html").read_text()
 
 
 @pytest.mark.slow

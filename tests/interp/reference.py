@@ -98,107 +98,97 @@ def _flat(z):
     return z.transpose(1, 0, 2).reshape(z.shape[1], -1)
 
 
-def _gpt_neox(w, c, ids, touch=_leave) -> Truth:
-    x = w["gpt_neox.embed_in.weight"][ids]
-    n_rotary = int(c.hidden_size // c.num_attention_heads * c.rope_parameters["partial_rotary_factor"])
+def _linear(w, name, x):
+    return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0)
+
+
+def _blocks(x, c, touch, n_rotary, project, output, feed_forward, window=None):
+    """All layers on the stream: `project` gives q, k and v, `output` and `feed_forward` the two updates of a layer."""
     layers = []
     for i in range(c.num_hidden_layers):
         x = touch("resid", i, x)
-        p = f"gpt_neox.layers.{i}."
-        normed = _layer_norm(x, w[p + "input_layernorm.weight"], w[p + "input_layernorm.bias"], c.layer_norm_eps)
-        fused = normed @ w[p + "attention.query_key_value.weight"].T + w[p + "attention.query_key_value.bias"]
-        d = c.hidden_size // c.num_attention_heads
-        q_pre, k_pre, v = (
-            np.stack([fused[:, 3 * d * h + s * d : 3 * d * h + (s + 1) * d] for h in range(c.num_attention_heads)])
-            for s in range(3)
-        )
+        q_pre, k_pre, v = project(i, x)
         q, k = (_rotate(t, n_rotary, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
-        q, k, v = (touch(s, i, t) for s, t in (("q", q), ("k", k), ("v", v)))
-        pattern, z = _attend(q, k, v)
-        z = touch("z", i, z)
-        attn = _flat(z) @ w[p + "attention.dense.weight"].T + w[p + "attention.dense.bias"]
-        attn = touch("attn_out", i, attn)
-        before_mlp = x if c.use_parallel_residual else x + attn
-        normed = _layer_norm(
-            before_mlp, w[p + "post_attention_layernorm.weight"], w[p + "post_attention_layernorm.bias"],
-            c.layer_norm_eps,
-        )  # fmt: skip
-        hidden = _gelu(normed @ w[p + "mlp.dense_h_to_4h.weight"].T + w[p + "mlp.dense_h_to_4h.bias"])
-        mlp = hidden @ w[p + "mlp.dense_4h_to_h.weight"].T + w[p + "mlp.dense_4h_to_h.bias"]
-        mlp = touch("mlp_out", i, mlp)
-        layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
-        x = touch("block", i, x + attn + mlp, x)
-    x = touch("resid", c.num_hidden_layers, x)
-    normed = _layer_norm(
-        x, w["gpt_neox.final_layer_norm.weight"], w["gpt_neox.final_layer_norm.bias"], c.layer_norm_eps
-    )
-    head = w["embed_out.weight"] if "embed_out.weight" in w else w["lm_head.weight"]
-    return Truth(layers, x, normed @ head.T)
-
-
-def _phi(w, c, ids, touch=_leave) -> Truth:
-    x = w["model.embed_tokens.weight"][ids]
-    n_rotary = int(c.hidden_size // c.num_attention_heads * c.rope_parameters["partial_rotary_factor"])
-    layers = []
-    for i in range(c.num_hidden_layers):
-        x = touch("resid", i, x)
-        p = f"model.layers.{i}."
-        normed = _layer_norm(x, w[p + "input_layernorm.weight"], w[p + "input_layernorm.bias"], c.layer_norm_eps)
-        q_pre, k_pre, v = (
-            _heads(normed @ w[f"{p}self_attn.{s}_proj.weight"].T + w[f"{p}self_attn.{s}_proj.bias"], n)
-            for s, n in (
-                ("q", c.num_attention_heads),
-                ("k", c.num_key_value_heads),
-                ("v", c.num_key_value_heads),
-            )
-        )
-        q, k = (_rotate(t, n_rotary, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
-        q, k, v = (touch(s, i, t) for s, t in (("q", q), ("k", k), ("v", v)))
-        pattern, z = _attend(q, k, v)
-        z = touch("z", i, z)
-        attn = _flat(z) @ w[p + "self_attn.dense.weight"].T + w[p + "self_attn.dense.bias"]
-        attn = touch("attn_out", i, attn)
-        hidden = _gelu_tanh(normed @ w[p + "mlp.fc1.weight"].T + w[p + "mlp.fc1.bias"])
-        mlp = hidden @ w[p + "mlp.fc2.weight"].T + w[p + "mlp.fc2.bias"]
-        mlp = touch("mlp_out", i, mlp)
-        layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
-        x = touch("block", i, x + attn + mlp, x)
-    x = touch("resid", c.num_hidden_layers, x)
-    normed = _layer_norm(x, w["model.final_layernorm.weight"], w["model.final_layernorm.bias"], c.layer_norm_eps)
-    return Truth(layers, x, normed @ w["lm_head.weight"].T + w["lm_head.bias"])
-
-
-def _llama(w, c, ids, touch=_leave, window=None) -> Truth:
-    x = w["model.embed_tokens.weight"][ids]
-    d_head = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    layers = []
-    for i in range(c.num_hidden_layers):
-        x = touch("resid", i, x)
-        p = f"model.layers.{i}."
-        normed = _rms_norm(x, w[p + "input_layernorm.weight"], c.rms_norm_eps)
-        q_pre, k_pre, v = (
-            _heads(normed @ w[f"{p}self_attn.{s}_proj.weight"].T, n)
-            for s, n in (
-                ("q", c.num_attention_heads),
-                ("k", c.num_key_value_heads),
-                ("v", c.num_key_value_heads),
-            )
-        )
-        q, k = (_rotate(t, d_head, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
         q, k, v = (touch(s, i, t) for s, t in (("q", q), ("k", k), ("v", v)))
         pattern, z = _attend(q, k, v, window)
         z = touch("z", i, z)
-        attn = _flat(z) @ w[p + "self_attn.o_proj.weight"].T
-        attn = touch("attn_out", i, attn)
-        normed = _rms_norm(x + attn, w[p + "post_attention_layernorm.weight"], c.rms_norm_eps)
-        gate = _silu(normed @ w[p + "mlp.gate_proj.weight"].T)
-        mlp = (gate * (normed @ w[p + "mlp.up_proj.weight"].T)) @ w[p + "mlp.down_proj.weight"].T
-        mlp = touch("mlp_out", i, mlp)
+        attn = touch("attn_out", i, output(i, _flat(z)))
+        mlp = touch("mlp_out", i, feed_forward(i, x, attn))
         layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
         x = touch("block", i, x + attn + mlp, x)
-    x = touch("resid", c.num_hidden_layers, x)
+    return layers, touch("resid", c.num_hidden_layers, x)
+
+
+def _projections(w, c, name, normed):
+    """Queries, keys and values by three matrices."""
+    n_heads = {"q": c.num_attention_heads, "k": c.num_key_value_heads, "v": c.num_key_value_heads}
+    return [_heads(_linear(w, f"{name}.{s}_proj", normed), n) for s, n in n_heads.items()]
+
+
+def _gpt_neox(w, c, ids, touch=_leave) -> Truth:
+    d = c.hidden_size // c.num_attention_heads
+    at = "gpt_neox.layers.{}.".format
+
+    def norm(name, x):
+        return _layer_norm(x, w[f"{name}.weight"], w[f"{name}.bias"], c.layer_norm_eps)
+
+    def project(i, x):
+        fused = _linear(w, at(i) + "attention.query_key_value", norm(at(i) + "input_layernorm", x))
+        return [
+            np.stack([fused[:, 3 * d * h + s * d : 3 * d * h + (s + 1) * d] for h in range(c.num_attention_heads)])
+            for s in range(3)
+        ]
+
+    def feed_forward(i, x, attn):
+        normed = norm(at(i) + "post_attention_layernorm", x if c.use_parallel_residual else x + attn)
+        return _linear(w, at(i) + "mlp.dense_4h_to_h", _gelu(_linear(w, at(i) + "mlp.dense_h_to_4h", normed)))
+
+    layers, x = _blocks(
+        w["gpt_neox.embed_in.weight"][ids], c, touch, int(d * c.rope_parameters["partial_rotary_factor"]), project,
+        lambda i, z: _linear(w, at(i) + "attention.dense", z), feed_forward,
+    )  # fmt: skip
+    head = w["embed_out.weight"] if "embed_out.weight" in w else w["lm_head.weight"]
+    return Truth(layers, x, norm("gpt_neox.final_layer_norm", x) @ head.T)
+
+
+def _phi(w, c, ids, touch=_leave) -> Truth:
+    d = c.hidden_size // c.num_attention_heads
+    at = "model.layers.{}.".format
+
+    def norm(name, x):
+        return _layer_norm(x, w[f"{name}.weight"], w[f"{name}.bias"], c.layer_norm_eps)
+
+    def feed_forward(i, x, attn):
+        hidden = _gelu_tanh(_linear(w, at(i) + "mlp.fc1", norm(at(i) + "input_layernorm", x)))
+        return _linear(w, at(i) + "mlp.fc2", hidden)
+
+    layers, x = _blocks(
+        w["model.embed_tokens.weight"][ids], c, touch, int(d * c.rope_parameters["partial_rotary_factor"]),
+        lambda i, x: _projections(w, c, at(i) + "self_attn", norm(at(i) + "input_layernorm", x)),
+        lambda i, z: _linear(w, at(i) + "self_attn.dense", z), feed_forward,
+    )  # fmt: skip
+    return Truth(layers, x, _linear(w, "lm_head", norm("model.final_layernorm", x)))
+
+
+def _llama(w, c, ids, touch=_leave, window=None) -> Truth:
+    d_head = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    at = "model.layers.{}.".format
+
+    def norm(name, x):
+        return _rms_norm(x, w[f"{name}.weight"], c.rms_norm_eps)
+
+    def feed_forward(i, x, attn):
+        normed = norm(at(i) + "post_attention_layernorm", x + attn)
+        gate = _silu(_linear(w, at(i) + "mlp.gate_proj", normed))
+        return _linear(w, at(i) + "mlp.down_proj", gate * _linear(w, at(i) + "mlp.up_proj", normed))
+
+    layers, x = _blocks(
+        w["model.embed_tokens.weight"][ids], c, touch, d_head,
+        lambda i, x: _projections(w, c, at(i) + "self_attn", norm(at(i) + "input_layernorm", x)),
+        lambda i, z: _linear(w, at(i) + "self_attn.o_proj", z), feed_forward, window,
+    )  # fmt: skip
     head = w["lm_head.weight"] if "lm_head.weight" in w else w["model.embed_tokens.weight"]
-    return Truth(layers, x, _rms_norm(x, w["model.norm.weight"], c.rms_norm_eps) @ head.T)
+    return Truth(layers, x, norm("model.norm", x) @ head.T)
 
 
 def _mistral(w, c, ids, touch=_leave) -> Truth:

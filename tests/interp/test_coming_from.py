@@ -3,7 +3,6 @@
 import json
 import re
 
-import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,16 +51,8 @@ def names(word_tokenizer, tmp_path_factory):
     }  # fmt: skip
 
 
-@pytest.fixture
-def typed_by_users():
-    """Arguments as users type them, not as annotations say."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
 @pytest.mark.parametrize(("part", "call"), CALLS)
-def test_a_call_of_the_tables_runs(part, call, names, tmp_path, monkeypatch, typed_by_users):
+def test_a_call_of_the_tables_runs(part, call, names, tmp_path, monkeypatch, without_type_checks):
     monkeypatch.chdir(tmp_path)
     written = call.replace('"gpt2"', "gpt2").replace('"sae"', "sae")
     exec(compile(written, f"{part}: {call}", "exec"), dict(names))

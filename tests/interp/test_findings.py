@@ -73,9 +73,12 @@ def test_a_control_needs_its_own_controls(last, standing):
     assert [words for words, _ in found.essential_controls("own")] == ["a", "b", "c"]
 
 
-def test_a_further_correction_takes_the_place_of_p():
+def test_corrections_replace_p_and_few_prompts_say_how_many_would_do():
     found = Findings("p", {"own": ABOVE})
     assert found.standing("own", 0.06) == "within" and found.standing("own", 0.04) == "above"
+    assert scalar(1.0, 0.01, underpowered=True, enough=200).cells[0] == "1 bits (underpowered: 200 would do)"
+    clustered = scalar(1.0, 0.01, underpowered=True, enough=200, n_clusters=48)
+    assert clustered.cells[0] == "1 bits (underpowered: 200 clusters would do)"
 
 
 @pytest.mark.parametrize(
@@ -86,9 +89,3 @@ def test_a_further_correction_takes_the_place_of_p():
 def test_what_names_no_number_is_refused(given):
     with pytest.raises(ValueError, match=r"names no scalar: \['absent'\]"):
         Findings("p", {"own": ABOVE}, **given)
-
-
-def test_too_few_prompts_say_how_many_would_do():
-    assert scalar(1.0, 0.01, underpowered=True, enough=200).cells[0] == "1 bits (underpowered: 200 would do)"
-    clustered = scalar(1.0, 0.01, underpowered=True, enough=200, n_clusters=48)
-    assert clustered.cells[0] == "1 bits (underpowered: 200 clusters would do)"

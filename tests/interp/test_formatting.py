@@ -27,22 +27,13 @@ def test_no_number_loses_more_than_half_of_its_third_digit(number):
     assert abs(read - number) <= 0.5e-2 * number
 
 
-def test_cells_write_whole_numbers_whole_and_truth_in_words():
+def test_numbers_are_written_for_readers_with_interval_and_null():
     assert [cell(v) for v in (12345678, -3, 0.123456, True, None, "x", math.nan)] == [
         "12345678", "−3", "0.123", "yes", "–", "x", "–",
     ]  # fmt: skip
-
-
-def test_pure_numbers_have_no_unit():
     assert [with_unit("2", unit) for unit in ("bits", "1", "fraction", "label", "")] == ["2 bits", "2", "2", "2", "2"]
-
-
-def test_the_least_p_is_a_bound():
     assert [p_value(p) for p in (0.0312, 0.002, 1e-5, 1e-6)] == ["0.031", "0.002", "1e−5", "< 1e−6"]
     assert [p_equals(p) for p in (0.002, 1e-6)] == ["p = 0.002", "p < 1e−6"]
-
-
-def test_a_scalar_is_made_of_an_interval_and_a_null_or_of_the_reasons_for_none():
     whole = Scalar.of(0.5, "bits", Interval(0.4, 0.6, "bootstrap over prompts"), Null("noise", 0.1, (0.0, 0.2)), p=0.01)
     assert (whole.interval, whole.interval_method, whole.p) == ((0.4, 0.6), "bootstrap over prompts", 0.01)
     assert whole.cells == ("0.5 bits", "0.4 to 0.6", "0.1 (0 to 0.2)", "0.01", "")

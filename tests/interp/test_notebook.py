@@ -30,16 +30,13 @@ def record() -> RunRecord:
     )  # fmt: skip
 
 
-def test_findings_show_their_headline_numbers_with_interval_and_null():
+def test_findings_are_shown_and_printed_with_their_headlines():
     shown = findings()._repr_html_()
     assert "<td>0.25</td><td>0.2 to 0.3</td><td>0.1 (0.05 to 0.15)</td><td>0.01</td><td>75 prompts</td>" in shown
     assert "3 bits (underpowered)" in shown and "none: a control" in shown
     assert "1 further numbers" in shown and "Tables: t" in shown and shown.count("<tr>") == 3
     every = replace(findings(), headline=())._repr_html_()
     assert every.count("<tr>") == 4 and "0 further numbers" in every
-
-
-def test_what_is_printed_is_the_same_table_as_text():
     shown = str(findings())
     assert "share" in shown and "0.2 to 0.3" in shown and "1 further numbers" in shown
     assert str(record()).startswith(f"{HOSTILE}, 1,008 prompts of mixed (done)\nprobe  number") and repr(
@@ -57,7 +54,7 @@ def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(of):
     )
 
 
-def test_a_record_shows_what_was_read_and_every_probes_headline():
+def test_records_show_and_hold_every_probes_numbers():
     shown = record()._repr_html_()
     assert "1,008 prompts of mixed (done)" in shown and "<td>p</td><td>share</td>" in shown
     first, _, rest = shown.partition("<details>")
@@ -66,9 +63,6 @@ def test_a_record_shows_what_was_read_and_every_probes_headline():
         and "0.25 (95 % interval 0.2 to 0.3); baseline 0.1 (0.05 to 0.15), noise" in first
     )
     assert "Not written to a folder" in rest and "The record has 3 numbers" in shown
-
-
-def test_a_records_frame_holds_every_number_of_every_probe():
     frame = record().to_frame()
     assert frame["probe"].tolist() == ["p"] * 3 and frame["name"].tolist() == ["share", "bare", "further"]
     assert frame["null"].iloc[0] == 0.1 and np.isnan(frame["null"].iloc[1])
@@ -79,35 +73,26 @@ def test_a_records_frame_holds_every_number_of_every_probe():
     assert frame["null_reason"].iloc[1] == "a control" and frame["underpowered"].tolist() == [False, True, True]
 
 
-def test_metrics_are_flat_finite_and_named_by_probe_and_number():
+def test_metrics_and_latex_hold_the_headline_numbers():
     told = {name: value for name, value in record().metrics().items() if name.startswith("p.share")}
     assert told == {"p.share": 0.25, "p.share.low": 0.2, "p.share.high": 0.3, "p.share.null": 0.1, "p.share.p": 0.01}
     assert record().metrics()["p.bare"] == 3.0 and "p.bare.low" not in record().metrics()
-
-
-def test_headline_numbers_as_latex_are_escaped():
     told = replace(findings(), probe="p").to_latex()
     assert "share & 0.25 & 0.2 to 0.3 & 0.1 (0.05 to 0.15) & 0.01 & 75 prompts" in told and "further" not in told
     assert r"95 \% interval" in told and r"\toprule" in told
     assert "further" in findings().to_latex(["further"])
 
 
-def test_a_site_that_was_read_in_one_way_is_found_by_its_name():
+def test_sites_tables_and_captures_are_found_and_shown_by_name():
     one = Need("v")
     capture = synthetic_capture((one, Need("z"), Need("z", at="all")), Shape(n_prompts=3))
     assert capture["v"] is capture[one]
     for name, words in (("z", "captured in 2 ways"), ("k", "no captured need of this name")):
         with pytest.raises(UsageError, match=words):
             _ = capture[name]
-
-
-def test_a_capture_shows_its_sites_with_their_shapes():
     capture = synthetic_capture((Need("v"),), Shape(n_prompts=7, n_layers=2))
     shown = capture._repr_html_()
     assert str(list(capture[Need("v")].shape)) in shown and "7 prompts" in shown and "next_entropy_bits" in shown
-
-
-def test_a_table_shows_its_units_and_few_of_its_rows():
     shown = findings().tables["t"]._repr_html_()
     assert "x / bits" in shown and "who / label" not in shown and shown.count("<tr>") < 14
 

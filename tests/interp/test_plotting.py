@@ -9,18 +9,22 @@ from interp.plotting import ENTROPY_SCALE, LEAST_R2, Chart, faded, r2_range, wit
 from interp.table import Table
 
 
-def test_an_interval_is_cut_to_what_its_statistic_can_be_and_the_table_stays():
+def test_charts_are_cut_to_what_can_be_with_profiles_in_faded_colours():
     columns = {name: np.array(values) for name, values in
                {"rho": [0.1, 0.9], "rho_low": [-0.2, 0.8], "rho_high": [0.4, 1.1]}.items()}  # fmt: skip
     table = Table(columns, dict.fromkeys(columns, "1"))
     cut = within(table, "rho")
     assert cut["rho_low"].tolist() == [0.0, 0.8] and cut["rho_high"].tolist() == [0.4, 1.0]
     assert cut["rho"].tolist() == [0.1, 0.9] and table["rho_low"].tolist() == [-0.2, 0.8]
-
-
-def test_an_axis_of_r2_begins_at_its_least_only_where_something_lies_below():
     assert r2_range(np.array([0.2, -0.4]), np.array([np.nan])) is None and r2_range(np.array([])) is None
     assert r2_range(np.array([0.6, -5e6]), np.array([np.nan])) == [LEAST_R2, pytest.approx(0.65)]
+    null_band, null, band, curve = drawn_chart().profile("rho").plot.data
+    assert list(null_band.x) == [0, 1, 1, 0] and list(null_band.y) == [0.1, 0.2, 0.0, -0.1]
+    assert null_band.showlegend is False and null_band.fill == "toself"
+    np.testing.assert_array_equal(null.y, [0.0, 0.1, np.nan])
+    assert list(band.x) == [0, 1, 2, 2, 1, 0] and list(band.y) == [0.3, 0.6, 0.9, 0.1, 0.3, 0.0]
+    assert list(curve.x) == [0, 1, 2] and list(curve.y) == [0.1, 0.5, 0.4] and curve.name == "measured"
+    assert faded("#0a80ff", 0.25) == "rgba(10,128,255,0.25)"
 
 
 def drawn_chart() -> Chart:
@@ -34,16 +38,7 @@ def drawn_chart() -> Chart:
     return Chart(table, "layer", "layer", "rho")
 
 
-def test_a_profile_is_the_table_with_its_interval_over_its_null():
-    null_band, null, band, curve = drawn_chart().profile("rho").plot.data
-    assert list(null_band.x) == [0, 1, 1, 0] and list(null_band.y) == [0.1, 0.2, 0.0, -0.1]
-    assert null_band.showlegend is False and null_band.fill == "toself"
-    np.testing.assert_array_equal(null.y, [0.0, 0.1, np.nan])
-    assert list(band.x) == [0, 1, 2, 2, 1, 0] and list(band.y) == [0.3, 0.6, 0.9, 0.1, 0.3, 0.0]
-    assert list(curve.x) == [0, 1, 2] and list(curve.y) == [0.1, 0.5, 0.4] and curve.name == "measured"
-
-
-def test_dots_carry_their_interval_as_bars_of_either_axis():
+def test_dots_profiles_and_lines_carry_their_intervals():
     chart = drawn_chart()
     chart.dots("rho", "measured")
     chart.dots("rho", "across", y=[5, 6, 7])
@@ -53,26 +48,6 @@ def test_dots_carry_their_interval_as_bars_of_either_axis():
         np.testing.assert_allclose(bars.arrayminus, [0.1, 0.2, 0.3])
         assert bars.symmetric is False
     assert list(up.x) == [0, 1, 2] and list(up.y) == list(across.x) == [0.1, 0.5, 0.4] and list(across.y) == [5, 6, 7]
-
-
-def test_points_say_where_they_are_from_and_stand_in_the_legend_if_they_are_named():
-    chart = drawn_chart()
-    chart.points("rho")
-    chart.points("rho", "named")
-    unnamed, named = chart.plot.data
-    assert list(named.customdata) == ["one", "two", "three"] and list(named.y) == [0.1, 0.5, 0.4]
-    assert (unnamed.showlegend, named.showlegend) == (False, True)
-
-
-def test_the_band_of_a_null_is_named_once_and_only_where_it_is_drawn():
-    chart = drawn_chart()
-    chart.null_band("rho")
-    chart.null_band("rho")
-    chart.of(chart.table.where(chart.table["layer"] == 2)).null_band("rho", "other")
-    assert [trace.showlegend for trace in chart.plot.data] == [True, False, False]
-
-
-def test_lines_to_compare_with_reach_as_far_as_the_rows():
     chart = drawn_chart()
     chart.level(0.7, "level")
     chart.diagonal("diagonal", "rho", "rho_high")
@@ -83,8 +58,18 @@ def test_lines_to_compare_with_reach_as_far_as_the_rows():
     assert list(everywhere.y) == [0.2, 0.2, 0.2] and list(everywhere.x) == [0, 1, 2]
 
 
-def test_a_faded_colour_keeps_its_parts():
-    assert faded("#0a80ff", 0.25) == "rgba(10,128,255,0.25)"
+def test_points_and_bands_are_named_once_in_the_legend():
+    chart = drawn_chart()
+    chart.points("rho")
+    chart.points("rho", "named")
+    unnamed, named = chart.plot.data
+    assert list(named.customdata) == ["one", "two", "three"] and list(named.y) == [0.1, 0.5, 0.4]
+    assert (unnamed.showlegend, named.showlegend) == (False, True)
+    chart = drawn_chart()
+    chart.null_band("rho")
+    chart.null_band("rho")
+    chart.of(chart.table.where(chart.table["layer"] == 2)).null_band("rho", "other")
+    assert [trace.showlegend for trace in chart.plot.data] == [True, False, False]
 
 
 def luminance(rgb) -> float:

@@ -53,7 +53,7 @@ def test_merging_is_associative(reduction):
     assert_same(left[0].result(), reduced(reduction, [(rows, prompts)]).result())
 
 
-def test_moments_equal_numpy():
+def test_moments_and_means_equal_numpy_however_prompts_are_split():
     rows, prompts = stream(200)
     got = reduced(Moments(), [(rows[:90], prompts[:90]), (rows[90:], prompts[90:])]).result()
     flat = rows.reshape(200, -1).astype(np.float64)
@@ -61,15 +61,9 @@ def test_moments_equal_numpy():
     np.testing.assert_allclose(got["covariance"], np.cov(flat.T, bias=True))
     mean = reduced(Mean(), [(rows[:90], prompts[:90]), (rows[90:], prompts[90:])]).result()
     np.testing.assert_allclose(mean["variance"], rows.astype(np.float64).var(0))
-
-
-def test_variance_far_from_zero_keeps_its_precision():
     rows = (1e6 + np.arange(100) % 2).astype(np.float32)[:, None]
     parts = [(rows[i : i + 10], np.arange(10)) for i in range(0, 100, 10)]
     assert reduced(Mean(), parts).result()["variance"][0] == pytest.approx(0.25, rel=1e-9)
-
-
-def test_prompt_means_are_means_of_each_prompt_even_when_it_is_split():
     rows, prompts = stream()
     got = reduced(PromptMean(), [(rows[:11], prompts[:11]), (rows[11:], prompts[11:])]).result()["rows"]
     for i, prompt in enumerate(np.unique(prompts)):

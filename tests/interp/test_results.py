@@ -63,14 +63,15 @@ def test_results_are_mappings_of_what_they_hold(mapping, name):
     assert isinstance(caught.value, InterpError) and str(name).strip("'") in str(caught.value)
 
 
-def test_a_site_is_asked_for_by_its_name_too():
+def test_captures_and_tables_answer_by_name_or_say_how_many_needs_there_are():
     assert "v" in made.capture and "q" not in made.capture and made.capture.get("q") is None
     assert [need.site for need, _ in made.capture.items()] == ["v", "resid", "pattern_entropy"]
-
-
-def test_a_table_has_the_length_of_its_rows_as_a_frame_has():
     assert len(made.table) == len(made.table.to_frame()) and list(made.table) == list(made.table.to_frame())
     assert pd.DataFrame(dict(made.table)).equals(made.table.to_frame())
+    many = interp.collect(
+        made.model, made.prompts, ["q", "k", "v", "z", "q_pre", "k_pre", "attn_out", "mlp_out", "resid"]
+    )
+    assert len(repr(many).splitlines()) == 10 and "2 further needs" in repr(many) and "k_pre" in repr(many)
 
 
 def test_a_number_serves_where_numbers_do_and_keeps_to_itself_what_it_is():
@@ -108,13 +109,6 @@ def test_what_a_console_shows_is_a_summary_of_ten_lines_at_most(shown):
     assert len(words.splitlines()) <= 10 and len(words) < 2_500 and "array([" not in words
 
 
-def test_a_capture_of_many_needs_says_how_many_there_are():
-    many = interp.collect(
-        made.model, made.prompts, ["q", "k", "v", "z", "q_pre", "k_pre", "attn_out", "mlp_out", "resid"]
-    )
-    assert len(repr(many).splitlines()) == 10 and "2 further needs" in repr(many) and "k_pre" in repr(many)
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -138,15 +132,13 @@ def test_an_attribute_of_another_library_is_answered_with_what_to_type(call, wor
     assert words in str(caught.value)
 
 
-def test_what_an_object_lacks_is_still_an_attribute_error():
+def test_what_an_object_lacks_or_fails_at_is_told_as_it_is():
     assert not hasattr(made.capture, "shape") and getattr(made.model, "generate", None) is None
     with pytest.raises(AttributeError, match="_repr_png_"):
         _ = made.record._repr_png_
     again = pickle.loads(pickle.dumps(made.record))
     assert isinstance(again, RunRecord) and list(again) == list(made.record)
 
-
-def test_a_fault_inside_a_property_is_told_as_it_is():
     class Faulty(interp.errors.Answering):
         @property
         def size(self) -> int:

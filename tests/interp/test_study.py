@@ -95,9 +95,16 @@ def test_the_command_asks_for_the_same_study(changes):
     assert from_command(study.command).hash == study.hash
 
 
-def test_the_command_names_only_what_was_changed():
+def test_a_study_tells_what_was_asked_by_its_command_and_suggests_names():
     assert Toy().command == "interp study toy"
     assert Toy(sizes=(5, 6), count=3).command == "interp study toy --set sizes=5,6"
+    spec = Toy(names=("b", "c")).spec
+    assert json.loads(json.dumps(spec)) == spec
+    assert spec["study"] == "toy" and spec["parameters"]["names"] == ["b", "c"]
+    with pytest.raises(UnknownName, match="Did you mean toy"):
+        make_study("tory", {})
+    with pytest.raises(UnknownName, match="Did you mean count"):
+        make_study("toy", {"counts": 3})
 
 
 @pytest.mark.parametrize("changes", CHANGED[1:])
@@ -105,19 +112,6 @@ def test_the_hash_is_of_everything_asked_and_of_nothing_else(changes):
     assert Toy(**changes).hash != Toy().hash
     assert Toy(**changes).hash == Toy(**changes).hash
     assert len(Toy().hash) == 16 and int(Toy().hash, 16) >= 0
-
-
-def test_what_was_asked_is_plain_json():
-    spec = Toy(names=("b", "c")).spec
-    assert json.loads(json.dumps(spec)) == spec
-    assert spec["study"] == "toy" and spec["parameters"]["names"] == ["b", "c"]
-
-
-def test_unknown_names_suggest_the_nearest():
-    with pytest.raises(UnknownName, match="Did you mean toy"):
-        make_study("tory", {})
-    with pytest.raises(UnknownName, match="Did you mean count"):
-        make_study("toy", {"counts": 3})
 
 
 def test_a_record_is_left_and_reopens(tmp_path):
@@ -133,7 +127,7 @@ def test_a_record_is_left_and_reopens(tmp_path):
     assert again.timings["study"] >= 0
 
 
-def test_a_page_of_a_study_speaks_of_no_model_and_no_prompts(tmp_path):
+def test_a_page_of_a_study_speaks_of_no_model_and_outlives_it(tmp_path, monkeypatch):
     record = run_study(Toy(names=("b", "c")), out=tmp_path, quiet=True)
     page = (record.path / "report.html").read_text()
     for words in ("<h1>toy</h1>", "Squares of numbers", "They grow.", "--set names=b,c"):
@@ -141,9 +135,6 @@ def test_a_page_of_a_study_speaks_of_no_model_and_no_prompts(tmp_path):
     for words in ("unnamed model", "no prompts", "cannot draw these findings", ">None<"):
         assert words not in page, words
     assert open_run(record.path).show().read_text() == page
-
-
-def test_a_page_outlives_the_study_that_made_it(tmp_path, monkeypatch):
     record = run_study(Toy(), out=tmp_path, quiet=True)
     monkeypatch.setattr(registry, "entries", lambda kind: {})
     from interp.reports.page.render import render
@@ -152,29 +143,24 @@ def test_a_page_outlives_the_study_that_made_it(tmp_path, monkeypatch):
     assert "The installed study “toy” cannot draw these findings" in page
 
 
-def test_the_same_study_again_finds_its_unfinished_work_and_another_does_not(tmp_path):
+def test_studies_go_on_unless_others_and_tell_progress(tmp_path, capsys):
     first, second = (run_study(Toy(), out=tmp_path, report=False, quiet=True) for _ in range(2))
     other = run_study(Toy(count=4), out=tmp_path, report=False, quiet=True)
     assert [r.findings["toy"]["calls"].value for r in (first, second, other)] == [1.0, 2.0, 1.0]
     assert first.path != second.path and (first.path / "run.json").exists()
     assert not (first.path / "report.html").exists()
-
-
-def test_without_a_folder_no_record_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    record = run_study(Toy(), out=None, quiet=True)
-    assert record.path is None and record.findings["toy"]["one"].value == 1.0
-    assert [p.name for p in tmp_path.rglob("run.json")] == []
-
-
-def test_progress_is_told_unless_quiet(tmp_path, capsys):
     run_study(Toy(), out=tmp_path, report=False)
     assert "toy: 3 of 3" in capsys.readouterr().err
     run_study(Toy(), out=tmp_path, report=False, quiet=True)
     assert capsys.readouterr().err == ""
 
 
-def test_a_study_that_fails_leaves_no_record(tmp_path):
+def test_a_study_that_fails_or_has_no_folder_leaves_no_record(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record = run_study(Toy(), out=None, quiet=True)
+    assert record.path is None and record.findings["toy"]["one"].value == 1.0
+    assert [p.name for p in tmp_path.rglob("run.json")] == []
+
     class Failing(Toy):
         def measure(self, work: Path, progress: Callable[[int, int], None]) -> Findings:
             raise UsageError(asked="this", found="that", fix="Do not.")

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,15 +21,7 @@ from interp.options import OPTIONS, RunOptions
 from tests.paths import SHARED
 from tests.quick import quick
 
-
-@pytest.fixture(autouse=True)
-def unchecked():
-    """What people give, not what annotations say."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
+pytestmark = pytest.mark.usefixtures("without_type_checks")  # what people give
 FOLDER = SHARED / "models" / "stories260K"
 TEXTS = [f"Once there was a {what}" for what in ("dog", "cat", "big tree", "little car")] * 5
 TEXT = "Once upon a time"
@@ -236,18 +227,12 @@ def test_no_pass_has_more_sequences_than_were_asked_for_and_the_numbers_stay(pro
         np.testing.assert_allclose(small[name].value, scalar.value, rtol=1e-3, atol=1e-4)
 
 
-def test_a_stream_of_one_text_or_of_a_table_is_its_prompts_and_no_letters_or_names():
+def test_paths_streams_options_and_signatures_take_what_people_give():
     need = Need("v", interp.Mean(), "last")
     table = pd.DataFrame({"text": TEXTS, "n": range(20)})
     counts = [interp.collect_stream(here().model, given, need).n_prompts for given in (TEXT, table, iter(TEXTS))]
     assert counts == [1, 20, 20]
-
-
-def test_help_and_editors_see_what_an_edit_takes():
     assert list(inspect.signature(interp.AblateHeads).parameters)[:2] == ["layer", "heads"]
-
-
-def test_options_keep_plain_values_whatever_gave_them():
     asked = RunOptions(
         device=torch.device("cuda", 1), seed=np.int32(4), n_pool=torch.tensor(7), per_quintile=0, out="~/runs"
     )
@@ -255,7 +240,7 @@ def test_options_keep_plain_values_whatever_gave_them():
     assert type(asked.seed) is int and asked.out == Path.home() / "runs" and RunOptions(device=1).device == "cuda:1"
 
 
-def test_a_need_of_some_layers_keeps_these_alone():
+def test_a_need_of_some_layers_keeps_these_alone_in_a_file_too(tmp_path):
     model = interp.load("tunnel:bijection-gpt-neox")
     prompts = interp.sampled_prompts(model.task, 4)
     some, every = Need("v", layers=np.array([2, 0])), Need("v")
@@ -264,10 +249,6 @@ def test_a_need_of_some_layers_keeps_these_alone():
     assert found["resid"].shape[0] == 1 and found["W_Q"].shape[0] == 1 and "next_entropy_bits" in found.rows
     with pytest.raises(ValueError, match="no layers"):
         Need("next_log_prob", layers=[0])
-
-
-def test_a_need_of_some_layers_survives_a_file(tmp_path):
-    model = interp.load("tunnel:bijection-gpt-neox")
     found = interp.collect(model, interp.sampled_prompts(model.task, 4), [Need("v", layers=[1]), Need("v")])
     again = interp.open_capture(found.save(tmp_path / "capture"))
     assert list(again) == list(found)
@@ -301,7 +282,7 @@ def test_a_docstring_tells_every_argument_the_result_and_an_example(name):
     assert ">>>" in told["Examples"]
 
 
-def test_an_unknown_argument_of_any_public_function_is_answered():
+def test_calls_with_unknown_or_missing_arguments_are_answered():
     functions = [each for name in interp.__all__ if inspect.isfunction(each := getattr(interp, name))]
     assert {"run", "load", "collect", "generate", "analyse", "compare"} <= {each.__name__ for each in functions}
     for function in functions:
@@ -311,8 +292,5 @@ def test_an_unknown_argument_of_any_public_function_is_answered():
         if inspect.Parameter.VAR_POSITIONAL not in kinds:
             with pytest.raises(UsageError, match="By position"):
                 function(*range(30))
-
-
-def test_a_call_that_lacks_an_argument_is_told_what_it_takes():
     with pytest.raises(UsageError, match="missing a required argument: 'prompts'"):
         interp.collect(interp.load("tunnel:bijection-gpt-neox"))

@@ -134,15 +134,12 @@ def test_synthetic_capture_has_the_shape_of_every_site() -> None:
     np.testing.assert_allclose(np.exp2(capture[Need("next_log_prob")]).sum(axis=-1), 1, rtol=1e-5)
 
 
-def test_synthetic_capture_holds_what_is_planted_and_refuses_another_shape() -> None:
+def test_planted_captures_hold_what_is_planted_and_curves_lie_in_a_plane() -> None:
     rows = np.ones((3, 10, 2, 8))
     capture = synthetic_capture((Need("v"),), Shape(n_prompts=10), planted={"v": rows})
     np.testing.assert_array_equal(capture[Need("v")], rows)
     with pytest.raises(ValueError, match="planted v has shape"):
         synthetic_capture((Need("v"),), Shape(n_prompts=11), planted={"v": rows})
-
-
-def test_planted_curve_is_ordered_in_a_plane() -> None:
     rng = np.random.default_rng(0)
     order = rng.random(60)
     rows = planted_curve(order, 30, rng, noise=0.0)

@@ -38,9 +38,17 @@ def test_posterior_is_bayes_rule_over_every_sequence(reliability):
         assert (columns["noise_entropy_bits"] == 1).all() and (columns["p_label_1_noise"] == 0.5).all()
 
 
-def test_the_smaller_probability_is_exact_far_out():
+def test_entropies_errors_and_small_probabilities_are_the_published_ones():
     far = posterior(np.array([100.0]))[0]
     assert far[1] == pytest.approx(2.0**-100, rel=1e-12)
+    assert expectations(told)[0] == pytest.approx([1.0, 0.469, 0.258, 0.078, 0.008], abs=5e-4)
+    assert expectations(lambda row: 0.5 ** len(row))[0] == pytest.approx([1.0, 0.469, 0.547, 0.423, 0.316], abs=1e-3)
+    _, entropy, weight = expectations(told)
+    mean = entropy @ weight
+    assert mean == pytest.approx(0.363, abs=5e-4)
+    assert np.abs(entropy - mean) @ weight == pytest.approx(0.357, abs=5e-4)
+    assert min(np.abs(entropy - c) @ weight for c in np.linspace(0, 1, 2001)) == pytest.approx(0.328, abs=5e-4)
+    assert np.abs(entropy - 1) @ weight == pytest.approx(0.637, abs=5e-4)
 
 
 @pytest.mark.parametrize(("difference", "bits"), [(0, 1.0), (1, 0.469), (2, 0.095), (4, 0.0022), (6, 0.0), (8, 0.0)])
@@ -68,20 +76,6 @@ def expectations(weight):
 def told(shown):
     """The probability of a sequence under the process."""
     return 0.5 * sum(np.prod([0.9 if label == latent else 0.1 for label in shown]) for latent in (0, 1))
-
-
-def test_expected_entropies_of_the_process_and_of_shuffled_labels():
-    assert expectations(told)[0] == pytest.approx([1.0, 0.469, 0.258, 0.078, 0.008], abs=5e-4)
-    assert expectations(lambda row: 0.5 ** len(row))[0] == pytest.approx([1.0, 0.469, 0.547, 0.423, 0.316], abs=1e-3)
-
-
-def test_errors_of_readers_without_skill():
-    _, entropy, weight = expectations(told)
-    mean = entropy @ weight
-    assert mean == pytest.approx(0.363, abs=5e-4)
-    assert np.abs(entropy - mean) @ weight == pytest.approx(0.357, abs=5e-4)
-    assert min(np.abs(entropy - c) @ weight for c in np.linspace(0, 1, 2001)) == pytest.approx(0.328, abs=5e-4)
-    assert np.abs(entropy - 1) @ weight == pytest.approx(0.637, abs=5e-4)
 
 
 def test_problems_are_balanced_and_labels_are_right_as_often_as_said():

@@ -90,7 +90,7 @@ def counted(prompts, *columns):
     return Counter(tuple(p.columns[c] for c in columns) for p in prompts)
 
 
-def test_the_sets_are_registered_under_their_names():
+def test_every_set_is_registered_and_every_domain_has_its_own():
     assert set(entries("prompt")) >= SETS
     for name in SETS:
         prompts = load_entry("prompt", name)()
@@ -98,17 +98,17 @@ def test_the_sets_are_registered_under_their_names():
         assert prompts.units == dict.fromkeys(("domain", "last_class", "predictability"), "label")
         assert prompts.window == 32 and prompts.is_text and prompts.seed is None
         assert str(len(prompts)) in prompts.source
+    for domain in DOMAINS:
+        prompts = load_entry("prompt", domain)()
+        assert [p.text for p in prompts] == [p.text for p in everything() if p.columns["domain"] == domain]
 
 
-def test_the_pool_has_a_thousand_prompts_in_six_domains_with_matched_last_classes():
+def test_the_pool_is_balanced_in_domains_last_classes_and_predictability():
     cells = counted(everything(), "domain", "last_class")
     assert len(everything()) == 1008
     assert {domain for domain, _ in cells} == DOMAINS
     assert {last_class for _, last_class in cells} == {*LAST_WORDS, "comma", "content"}
     assert set(cells.values()) == {28}
-
-
-def test_predictability_is_balanced_in_every_class_and_domain():
     cells = counted(everything(), "domain", "last_class", "predictability")
     assert len(cells) == 6 * 6 * 3
     assert set(cells.values()) <= {9, 10}
@@ -117,35 +117,20 @@ def test_predictability_is_balanced_in_every_class_and_domain():
     assert max(totals.values()) - min(totals.values()) <= 18
 
 
-def test_every_domain_has_its_own_set():
-    for domain in DOMAINS:
-        prompts = load_entry("prompt", domain)()
-        assert [p.text for p in prompts] == [p.text for p in everything() if p.columns["domain"] == domain]
-
-
 def test_the_stated_class_is_that_of_the_last_word():
     assert [p.text[-30:] for p in everything() if not class_agrees(p.text, p.columns["last_class"])] == []
-
-
-def test_the_class_guard_can_fail():
     assert not class_agrees("they had still", "auxiliary")
     assert not class_agrees("and so on,", "content") and not class_agrees("the", "content")
     assert class_agrees("SELECT x FROM", "preposition") and class_agrees("they had still", "content")
 
 
-def test_texts_are_clean():
+def test_texts_are_clean_and_share_no_more_than_six_consecutive_words():
     for p in everything():
         assert p.text == p.text.strip()
         assert not [c for c in p.text if ord(c) < 32 and c not in "\n\t"], p.text
         assert 32 <= len(p.text.split()) <= 70, p.text
     assert len({p.text for p in everything()}) == len(everything())
-
-
-def test_no_two_prompts_share_more_than_six_consecutive_words():
     assert shared_runs([p.text for p in everything()], LONGEST_SHARED_RUN + 1) == {}
-
-
-def test_the_guard_against_shared_runs_can_fail():
     texts = ["One two, three four five six SEVEN eight", "zero; one two three-four five six seven", "one two three"]
     assert shared_runs(texts, 7) == {"one two three four five six seven": [0, 1]}
     assert shared_runs(texts, 8) == {}
@@ -159,16 +144,13 @@ def test_at_most_one_in_twenty_comes_from_one_frame(domain, frame):
     assert share <= FRAME_SHARE, found
 
 
-def test_the_guard_against_frames_can_fail():
+def test_frames_are_seen_and_the_same_last_token_ends_every_domain():
     series = [f"The capital of {land} is the old city of" for land in ("Peru", "Chad", "Fiji")]
     assert commonest_frame(series, opening) == (("the", "capital"), 1.0)
     assert commonest_frame(series, ending) == (("old", "city", "of"), 1.0)
     found, share = commonest_frame([*series, "Nobody came to see him off at all"], skeleton)
     assert found == ("the", "_", "of", "_", "is", "the", "_", "_") and share == 0.75
     assert skeleton("red green blue yellow black white pink grey") is None
-
-
-def test_same_last_token_ends_in_one_word_in_every_domain():
     prompts = load_entry("prompt", "same-last-token")()
     assert {p.text[-4:] for p in prompts} == {" the"}
     assert counted(prompts, "domain") == dict.fromkeys([(d,) for d in DOMAINS], 22)
@@ -187,20 +169,14 @@ def test_a_smaller_pool_keeps_domains_classes_and_levels_balanced(n):
         assert max(levels) - min(levels) <= 0.06 * n
 
 
-def test_levels_of_predictability_take_turns_in_every_cell():
+def test_a_smaller_pool_is_a_balanced_part_and_depends_on_its_seed_alone():
     drawn = resolve_prompts("mixed", n_pool=108, seed=2)
     assert set(counted(drawn, "domain", "last_class", "predictability").values()) == {1}
     assert len(counted(drawn, "domain", "last_class", "predictability")) == 108
-
-
-def test_a_smaller_pool_is_part_of_a_larger_one_of_the_same_seed():
     drawn = {n: [p.text for p in resolve_prompts("mixed", n_pool=n, seed=1)] for n in (40, 200, 700)}
     assert set(drawn[40]) < set(drawn[200]) < set(drawn[700])
     whole = [p.text for p in everything()]
     assert drawn[200] == [text for text in whole if text in set(drawn[200])]
-
-
-def test_a_smaller_pool_depends_on_its_seed_alone():
     one, again, other = (resolve_prompts("code", n_pool=60, seed=s) for s in (1, 1, 2))
     assert one.content_hash == again.content_hash != other.content_hash
     assert one.seed == 1 and one.source.startswith("60 (drawn with seed 1, balanced) of 168 prompts")

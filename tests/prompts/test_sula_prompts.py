@@ -60,7 +60,7 @@ def test_every_label_is_the_one_next_token_behind_every_prompt(tokenizer, prompt
             assert longer == [*mine, outcome]
 
 
-def test_every_prompt_carries_the_posterior_of_what_it_says(prompts):
+def test_posteriors_and_labels_of_every_prompt_are_what_it_says_in_balance(prompts):
     for p, exact in zip(prompts, prompts.posterior, strict=True):
         n_1, n_2 = counts_in(p.text, p.columns["label_1"], p.columns["label_2"])
         assert (n_1, n_2) == (p.columns["n_1"], p.columns["n_2"]) and n_1 + n_2 == p.columns["k"]
@@ -68,6 +68,12 @@ def test_every_prompt_carries_the_posterior_of_what_it_says(prompts):
         np.testing.assert_allclose(exact, [odds / (1 + odds), 1 / (1 + odds)], rtol=1e-10)
         assert p.columns["p_label_1"] == exact[0]
     assert prompts.units["log_odds_bits"] == "bits" and prompts.seed == 3 and "seed 3" in prompts.source
+    cells = Counter(
+        (p.columns["condition"], p.columns["k"], p.columns["label_1"], p.columns["latent"] == p.columns["label_1"])
+        for p in prompts
+        if p.columns["condition"] not in ("shuffled",)
+    )
+    assert set(cells.values()) == {6}
 
 
 def test_all_conditions_say_what_they_should(prompts):
@@ -113,33 +119,13 @@ def test_length_tells_k_and_nothing_else_and_is_fixed_where_padded(tokenizer, pr
     assert len(last) == 1
 
 
-def test_words_and_truths_are_balanced_in_every_cell(prompts):
-    cells = Counter(
-        (p.columns["condition"], p.columns["k"], p.columns["label_1"], p.columns["latent"] == p.columns["label_1"])
-        for p in prompts
-        if p.columns["condition"] not in ("shuffled",)
-    )
-    assert set(cells.values()) == {6}
-
-
-def test_shuffled_labels_are_fair_coins(tokenizer):
+def test_reliability_carriers_and_shuffled_labels_are_those_asked_for(tokenizer):
     prompts = sula_prompts(tokenizer, per_k=200, conditions=("shuffled",))
     for k, expected in ((2, 0.547), (4, 0.423), (8, 0.316)):
         entropy = column(prompts, "bayes_entropy_bits")[column(prompts, "k") == k]
         assert entropy.mean() == pytest.approx(expected, abs=4 * entropy.std() / np.sqrt(200))
     n_1, k = column(prompts, "n_1").sum(), column(prompts, "k").sum()
     assert n_1 / k == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(k))
-
-
-def test_a_seed_repeats_and_another_differs(tokenizer):
-    one, again, other = (sula_prompts(tokenizer, per_k=4, seed=s) for s in (1, 1, 2))
-    assert one.content_hash == again.content_hash != other.content_hash
-    # leaving conditions out changes none of the others
-    alone = sula_prompts(tokenizer, per_k=4, seed=1, conditions=("padded",))
-    assert texts(alone, "padded") == texts(one, "padded")
-
-
-def test_any_k_reliability_and_carriers(tokenizer):
     prompts = sula_prompts(tokenizer, per_k=3, ks=(3, 5), reliability=0.7, carriers="mood", conditions=("main",))
     assert set(column(prompts, "k")) == {3, 5}
     odds = (0.7 / 0.3) ** (column(prompts, "n_1") - column(prompts, "n_2"))
@@ -147,7 +133,12 @@ def test_any_k_reliability_and_carriers(tokenizer):
     assert set(column(prompts, "carrier_last")) <= set(CARRIERS["mood"].split())
 
 
-def test_a_smaller_pool_keeps_whole_problems(prompts):
+def test_a_seed_repeats_and_a_smaller_pool_keeps_whole_problems(tokenizer, prompts):
+    one, again, other = (sula_prompts(tokenizer, per_k=4, seed=s) for s in (1, 1, 2))
+    assert one.content_hash == again.content_hash != other.content_hash
+    # leaving conditions out changes none of the others
+    alone = sula_prompts(tokenizer, per_k=4, seed=1, conditions=("padded",))
+    assert texts(alone, "padded") == texts(one, "padded")
     for n in (1, 70, 75, len(prompts)):
         drawn = taken(prompts, n, seed=5)
         assert len(drawn) == len(drawn.posterior) == len(drawn.outcome_ids) == n
@@ -176,7 +167,7 @@ def test_without_a_tokenizer_the_set_is_refused():
         resolve_prompts("sula", tokenizer=None)
 
 
-def test_labels_of_several_tokens_or_one_token_twice_are_refused(tokenizer):
+def test_labels_words_and_steps_that_are_impossible_are_refused(tokenizer):
     with pytest.raises(PromptError, match="the label 'incomprehensibility': it is not one token"):
         as_labels(tokenizer, ["incomprehensibility"])
     word = find_labels(tokenizer, 1)[0].word
@@ -187,23 +178,6 @@ def test_labels_of_several_tokens_or_one_token_twice_are_refused(tokenizer):
     (label,) = find_labels(tokenizer, 1)
     with pytest.raises(PromptError, match="not the one next token"):
         refuse_merged(tokenizer, [f"stone: {label.word}, paper: z"], [(label, type(label)(label.word + "q", 0))])
-
-
-def test_a_vocabulary_without_labels_is_refused_and_short_pieces_serve(word_tokenizer):
-    # its words w1, w2 ... are no pseudo-words, and its colon is unknown to it
-    assert [label.word for label in find_labels(word_tokenizer, 2)] == ["w10", "w11"]
-    with pytest.raises(PromptError, match="1000 labels of one token each"):
-        find_labels(word_tokenizer, 1000)
-
-
-def test_own_labels_are_used(tokenizer):
-    a, b, c, d, e = (label.word for label in find_labels(tokenizer, 5))
-    prompts = sula_prompts(tokenizer, per_k=4, labels=[(e, d), (c, b)], neutral=a)
-    assert set(column(prompts, "label_1", "main")) == {d, e} and set(column(prompts, "label_1", "remap")) == {b, c}
-    assert f": {a}" in texts(prompts, "padded")[0]
-
-
-def test_bad_words_are_refused(tokenizer):
     with pytest.raises(UsageError, match="there is no condition"):
         sula_prompts(tokenizer, conditions=("mian",))
     with pytest.raises(UsageError, match="list of carriers"):
@@ -214,6 +188,20 @@ def test_bad_words_are_refused(tokenizer):
     assert equally_long(tokenizer, few) == few, "two that vary, and one to mask the others with"
     with pytest.raises(PromptError, match="2 of them are equally long"):
         equally_long(tokenizer, few[:2])
+    with pytest.raises(PromptError, match="counts have one digit"):
+        steps_prompts(tokenizer, k=2)
+    with pytest.raises(PromptError, match="another problem"):
+        steps_prompts(tokenizer, n=1)
+
+
+def test_labels_are_found_in_a_vocabulary_or_given(word_tokenizer, tokenizer):
+    assert [label.word for label in find_labels(word_tokenizer, 2)] == ["w10", "w11"]
+    with pytest.raises(PromptError, match="1000 labels of one token each"):
+        find_labels(word_tokenizer, 1000)
+    a, b, c, d, e = (label.word for label in find_labels(tokenizer, 5))
+    prompts = sula_prompts(tokenizer, per_k=4, labels=[(e, d), (c, b)], neutral=a)
+    assert set(column(prompts, "label_1", "main")) == {d, e} and set(column(prompts, "label_1", "remap")) == {b, c}
+    assert f": {a}" in texts(prompts, "padded")[0]
 
 
 @pytest.fixture(scope="module")
@@ -262,10 +250,3 @@ def test_worked_steps_count_the_examples_and_shuffled_ones_another_problem(worke
         )
     ]
     assert np.mean(wrong) > 0.5
-
-
-def test_impossible_steps_are_refused(tokenizer):
-    with pytest.raises(PromptError, match="counts have one digit"):
-        steps_prompts(tokenizer, k=2)
-    with pytest.raises(PromptError, match="another problem"):
-        steps_prompts(tokenizer, n=1)

@@ -42,7 +42,7 @@ def last_tokens_differ_alone(prompts, tokenizer):
     return [int(ids[-1]) for ids in tokens.ids]
 
 
-def test_over_three_hundred_different_words_stand_in_ten_categories():
+def test_a_smaller_pool_keeps_shares_of_words_behind_one_prefix():
     prompts = vocabulary()
     assert len(prompts) >= 300
     assert len(set(words(prompts))) == len(prompts)
@@ -51,10 +51,17 @@ def test_over_three_hundred_different_words_stand_in_ten_categories():
     assert prompts.units == {"word": "label", "category": "label"}
     assert prompts.window is None and prompts.seed is None
     assert str(len(prompts)) in prompts.source
-
-
-def test_prompts_are_one_prefix_and_the_word():
     assert {p.text.removesuffix(p.columns["word"]) for p in vocabulary()} == {"The next word on the page is "}
+    one, again, other = (vocabulary(n_pool=50, seed=s) for s in (1, 1, 2))
+    assert one.content_hash == again.content_hash != other.content_hash
+    assert set(words(one)) < set(words(vocabulary(n_pool=120, seed=1)))
+    assert one.seed == 1 and one.source.startswith("50 (drawn with seed 1, categories in proportion) of ")
+    seen = {word for seed in range(100) for word in words(vocabulary(n_pool=30, seed=seed))}
+    assert len(seen) > 0.95 * len(vocabulary())
+    labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 10
+    index = in_proportion(labels, 20, np.random.default_rng(0))
+    assert index.tolist() == sorted(set(index.tolist()))
+    assert Counter(labels[i] for i in index) == {"a": 12, "b": 6, "c": 2}
 
 
 @pytest.mark.parametrize("folder", TOKENIZERS)
@@ -66,12 +73,7 @@ def test_every_word_is_one_token_with_its_space_at_one_position(folder):
     shown = tokenizer.convert_ids_to_tokens(ids)
     assert [t[1:] for t in shown] == words(prompts)
     assert {t[0] for t in shown} <= {"Ġ", "▁"}
-
-
-@pytest.mark.parametrize("folder", TOKENIZERS)
-def test_the_guard_against_words_of_several_tokens_can_fail(folder):
     longer = Prompt(text="The next word on the page is turquoise", columns={"word": "turquoise", "category": "colours"})
-    prompts = vocabulary()
     spoilt = PromptSet("spoilt", [*prompts, longer], prompts.units)
     assert last_tokens_differ_alone(spoilt, real_tokenizer(folder)) is None
 
@@ -98,25 +100,6 @@ def test_a_smaller_pool_keeps_the_shares_of_the_categories(n):
     for category, size in categories(whole).items():
         assert abs(categories(drawn)[category] - n * size / len(whole)) <= 1, category
     assert words(drawn) == [w for w in words(whole) if w in set(words(drawn))]
-
-
-def test_a_smaller_pool_depends_on_its_seed_and_is_part_of_a_larger_one():
-    one, again, other = (vocabulary(n_pool=50, seed=s) for s in (1, 1, 2))
-    assert one.content_hash == again.content_hash != other.content_hash
-    assert set(words(one)) < set(words(vocabulary(n_pool=120, seed=1)))
-    assert one.seed == 1 and one.source.startswith("50 (drawn with seed 1, categories in proportion) of ")
-
-
-def test_every_word_can_be_drawn():
-    seen = {word for seed in range(100) for word in words(vocabulary(n_pool=30, seed=seed))}
-    assert len(seen) > 0.95 * len(vocabulary())
-
-
-def test_shares_are_kept_where_labels_are_of_unequal_size():
-    labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 10
-    index = in_proportion(labels, 20, np.random.default_rng(0))
-    assert index.tolist() == sorted(set(index.tolist()))
-    assert Counter(labels[i] for i in index) == {"a": 12, "b": 6, "c": 2}
 
 
 @pytest.mark.parametrize("n", [0, -1, 10_000])

@@ -14,7 +14,6 @@ from interp.records.answers import answers
 from interp.records.index import DEEPEST, list_records
 from tests.quick import quick
 from tests.reports.pictures import made_record
-from tests.reports.test_browser import Seen
 
 NAME = "<img src=x onerror=window.hurt=1>"
 
@@ -39,7 +38,7 @@ def runs(tmp_path):
     return folder
 
 
-def test_every_record_is_listed_newest_first_and_all_else_with_its_reason(runs):
+def test_records_are_listed_newest_first_as_text_with_links_to_their_pages(runs):
     listed = list_records(runs)
     assert [entry.path for entry in listed.entries] == ["deep/second", "first #1"]
     left_out = dict(listed.left_out)
@@ -50,6 +49,13 @@ def test_every_record_is_listed_newest_first_and_all_else_with_its_reason(runs):
     assert second.page is None and first.page == "first #1/report.html"
     assert second.n_bytes == sum(f.stat().st_size for f in (runs / "deep" / "second").rglob("*") if f.is_file())
     assert [said for _, said in first.answers] == [answer.said for answer in answers(first.record, "the model")]
+    page = interp.index_runs(runs)
+    text = page.read_text(encoding="utf-8")
+    assert "<img src=x" not in text and "&lt;img src=x" in text
+    assert 'href="./first%20%231/report.html"' in text
+    assert interp.index_runs(runs).read_text(encoding="utf-8") == text
+    done = CliRunner().invoke(app, ["index", str(runs)])
+    assert done.exit_code == 0 and done.output.strip().endswith("index.html")
 
 
 @pytest.mark.parametrize("depth", [DEEPEST, DEEPEST + 1])
@@ -71,26 +77,17 @@ def test_a_comparison_and_its_runs_link_to_each_other(tmp_path):
     assert f'href="#./{compared.path.name}"' in page
 
 
-def test_names_are_text_and_links_lead_to_the_pages(runs):
-    page = interp.index_runs(runs)
-    text = page.read_text(encoding="utf-8")
-    assert "<img src=x" not in text and "&lt;img src=x" in text
-    assert 'href="./first%20%231/report.html"' in text
-    assert interp.index_runs(runs).read_text(encoding="utf-8") == text
-
-
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), quick([(400, "dark")], [(400, "dark"), (1400, "light")]))
-def test_the_index_fits_leads_to_a_page_and_has_no_violation(chromium, runs, width, scheme):
+def test_the_index_fits_leads_to_a_page_and_has_no_violation(look, runs, width, scheme):
     from axe_playwright_python.sync_playwright import Axe
 
-    seen = Seen(chromium, interp.index_runs(runs), width, scheme)
-    assert seen.overflow() <= 0 and seen.troubles == [] and seen.page.evaluate("window.hurt") is None
+    seen = look(interp.index_runs(runs), width, scheme)
+    assert seen.overflow() <= 0 and seen.page.evaluate("window.hurt") is None
     found = Axe().run(seen.page).response["violations"]
     assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
     seen.page.locator(".index a[href$='report.html']").click()
     assert seen.page.url.endswith("first%20%231/report.html")
-    seen.context.close()
 
 
 def test_what_cannot_be_listed_is_refused_in_words(tmp_path, runs):
@@ -104,11 +101,6 @@ def test_what_cannot_be_listed_is_refused_in_words(tmp_path, runs):
     assert (runs / "index.html").read_text() == "<html>my own</html>"
 
 
-def test_the_command_prints_the_path_of_the_page(runs):
-    done = CliRunner().invoke(app, ["index", str(runs)])
-    assert done.exit_code == 0 and done.output.strip().endswith("index.html")
-
-
 def test_view_opens_the_page_of_a_run_or_the_index_of_a_folder(runs, monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -119,17 +111,16 @@ def test_view_opens_the_page_of_a_run_or_the_index_of_a_folder(runs, monkeypatch
     assert CliRunner().invoke(app, ["view", str(runs), "--no-browser"]).exit_code == 0 and len(opened) == 2
 
 
-def test_the_filter_keeps_the_records_that_hold_every_word(chromium, runs):
-    seen = Seen(chromium, interp.index_runs(runs))
+def test_the_filter_keeps_the_records_that_hold_every_word(look, runs):
+    seen = look(interp.index_runs(runs))
     rows = seen.page.locator("table.index tbody tr")
     seen.page.locator("#filter input").fill("2026-02 deep")
     assert [row.is_visible() for row in rows.all()] == [True, False]
-    assert seen.page.locator("#filter [role=status]").inner_text() == "1 of 2" and seen.troubles == []
-    seen.context.close()
+    assert seen.page.locator("#filter [role=status]").inner_text() == "1 of 2"
 
 
-def test_chosen_records_stand_side_by_side_with_the_command_that_compares_them(chromium, runs):
-    seen = Seen(chromium, interp.index_runs(runs))
+def test_chosen_records_stand_side_by_side_with_the_command_that_compares_them(look, runs):
+    seen = look(interp.index_runs(runs))
     boxes = seen.page.locator(".index input[type=checkbox]")
     beside = seen.page.locator("#beside")
     assert boxes.count() == 2 and not beside.is_visible()
@@ -143,5 +134,4 @@ def test_chosen_records_stand_side_by_side_with_the_command_that_compares_them(c
     asked = answers(second, "the model")[0]
     assert row == [asked.question, answers(first, "the model")[0].said, asked.said]
     assert beside.locator("code").inner_text() == f"interp compare {runs}/deep/second '{runs}/first #1'"
-    assert seen.page.evaluate("window.hurt") is None and seen.troubles == [] and seen.overflow() <= 0
-    seen.context.close()
+    assert seen.page.evaluate("window.hurt") is None and seen.overflow() <= 0

@@ -59,11 +59,8 @@ def test_every_observational_probe_and_belief_have_simulations() -> None:
         assert set(committed()[name]) >= {*recipe.covered, *recipe.called, *recipe.placed}
 
 
-def test_committed_rates_lie_in_the_band_or_are_known_limits() -> None:
+def test_committed_rates_lie_in_the_band_or_are_known_and_on_the_page() -> None:
     assert sorted(misses(committed())) == sorted(KNOWN)
-
-
-def test_the_page_holds_the_committed_rates() -> None:
     text = PAGE.read_text()
     assert "[[rates: assumed]]" in text and "[[rates: limits]]" in text
     low, high = band(0.95)

@@ -1,6 +1,5 @@
 """What the tests of the wind tunnels share."""
 
-import jaxtyping
 import pytest
 import torch
 
@@ -12,14 +11,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def without_type_checks():
-    """The tests check every annotation; a user has no such checks, and meets the errors of the constructors."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

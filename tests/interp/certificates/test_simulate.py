@@ -43,8 +43,11 @@ SIMULATIONS = (
 )
 
 
-def test_effects_are_tried_only_where_something_is_planted():
+def test_effects_are_tried_where_they_are_planted_with_a_seed_and_few_draws():
     assert [planned(kind, 13, 6) for kind in SIMULATIONS] == [{0: 13, 1: 6, 2: 6, 3: 6}, {0: 13}]
+    assert "seed 5 of 5, 19 permutations" in SIMULATIONS[0].findings(Coin(), 5, 0.0)["seeds"].interval_reason
+    assert shrunk_fields(Coin(n_permutations=77), {"n_permutations": 19, "unknown": 1}) == {}
+    assert shrunk_fields(Coin(), {"n_permutations": 500}) == {}
 
 
 def test_no_two_kinds_share_a_seed_and_a_stopped_certificate_goes_on_where_it_was(tmp_path):
@@ -80,20 +83,11 @@ def test_a_damaged_file_of_simulations_is_begun_anew(tmp_path):
     assert Tried.begun_in(tmp_path).seen == {}
 
 
-def test_judged_are_the_numbers_named_else_the_headlines_with_a_p():
+def test_judged_are_the_numbers_that_are_named_and_say_something():
     (plain,) = shown(SIMULATIONS[0], Coin(), range(5, 6), 0)
     assert list(plain) == ["draw", "twin"] and plain["draw"].holds in (True, False) and plain["twin"].holds is None
     assert [list(one) for one in shown(SIMULATIONS[1], Coin(), range(5, 6), 0)] == [["twin"]]
     assert list(shown(SIMULATIONS[1], Coin(), range(5, 6), 2)) == [{}]
-
-
-def test_a_simulation_sets_the_seed_and_shrinks_what_stands_at_its_default():
-    assert "seed 5 of 5, 19 permutations" in SIMULATIONS[0].findings(Coin(), 5, 0.0)["seeds"].interval_reason
-    assert shrunk_fields(Coin(n_permutations=77), {"n_permutations": 19, "unknown": 1}) == {}
-    assert shrunk_fields(Coin(), {"n_permutations": 500}) == {}
-
-
-def test_a_number_that_is_not_judged_or_not_there_was_neither_called_nor_missed():
     null = Null("none", 0.0, (-1.0, 1.0))
     weak = Scalar.of(9.0, "1", Interval(8.0, 10.0, "known"), null, p=0.01, underpowered=True)
     found = Findings("coin", {"weak": weak, "called": replace(weak, underpowered=False)}, headline=("weak", "called"))

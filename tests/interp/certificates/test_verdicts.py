@@ -16,26 +16,34 @@ def test_the_interval_is_the_one_of_clopper_and_pearson(k, n):
     assert Count(0, 0).interval() == (0.0, 1.0)
 
 
-def test_a_share_above_five_per_cent_is_liberal_only_beyond_the_error_of_counting():
+def test_counts_of_simulations_are_judged():
     assert Count(6, 60).share == 0.1 and judge([Count(6, 60)], NOTHING_PLANTED) == "holds"
     assert judge([Count(40, 400)], NOTHING_PLANTED) == "liberal"
     assert judge([Count(26, 400)], NOTHING_PLANTED) == "holds"
-
-
-def test_one_kind_of_simulation_is_enough_to_be_liberal_and_is_held_to_a_wider_interval():
-    calm = [Count(1, 50)] * 7
-    assert not is_liberal([Count(7, 50)]) or Count(7, 50).interval()[0] > 0.05
-    assert is_liberal([*calm, Count(12, 50)])
-    assert Count(7, 50).interval()[0] > 0.05 and not is_liberal([*calm, Count(7, 50)])
-
-
-def test_conservative_without_power_and_not_tested():
     assert judge([Count(0, 400)], Count(60, 60)) == "conservative"
     assert judge([Count(0, 60)], Count(20, 20)) == "holds", "none of sixty may still be 5 %"
     assert judge([Count(0, 30), Count(0, 29)], Count(20, 20)) == "not tested", "none of 59 says nothing"
     assert judge([Count(20, 400)], Count(5, 60)) == "without power"
     assert judge([Count(20, 400)], Count(1, 3)) == "holds", "three simulations cannot say that there is no power"
     assert judge([], NOTHING_PLANTED) == "not tested"
+    assert Count.of([True, None, False, None]) == Count(1, 2)
+    assert np.isnan(Count(1, 59).rate) and Count(3, 60).rate == 0.05
+    assert total([Count(1, 3), Count(2, 5)]) == Count(3, 8) and np.isnan(total([]).share)
+
+
+def test_kinds_are_liberal_alone_together_or_where_fresh_simulations_say_so():
+    calm = [Count(1, 50)] * 7
+    assert not is_liberal([Count(7, 50)]) or Count(7, 50).interval()[0] > 0.05
+    assert is_liberal([*calm, Count(12, 50)])
+    assert Count(7, 50).interval()[0] > 0.05 and not is_liberal([*calm, Count(7, 50)])
+    kinds = {"a": Count(2, 50), "b": Count(12, 50), "c": Count(1, 50)}
+    assert suspects(kinds) == ["b"] and suspects(dict.fromkeys("abc", Count(2, 50))) == []
+    eight = dict.fromkeys("abcdefgh", Count(5, 60))
+    assert suspects(eight) == list(eight), "no kind alone, all of them together"
+    every = list(kinds.values())
+    assert judge(every, NOTHING_PLANTED) == "liberal"
+    assert judge(every, NOTHING_PLANTED, Count(9, 150)) == "holds"
+    assert judge(every, NOTHING_PLANTED, Count(20, 150)) == "liberal"
 
 
 @pytest.mark.slow
@@ -45,23 +53,3 @@ def test_a_p_that_is_right_is_seldom_called_liberal():
     assert np.mean(wrong) < 0.08
     too_often = [is_liberal([Count(int(k), 57) for k in rng.binomial(57, 0.12, 7)]) for _ in range(100)]
     assert np.mean(too_often) > 0.9
-
-
-def test_simulations_that_say_nothing_count_for_nothing():
-    assert Count.of([True, None, False, None]) == Count(1, 2)
-    assert np.isnan(Count(1, 59).rate) and Count(3, 60).rate == 0.05
-
-
-def test_simulations_add_up():
-    assert total([Count(1, 3), Count(2, 5)]) == Count(3, 8) and np.isnan(total([]).share)
-
-
-def test_what_looks_liberal_is_so_only_where_fresh_simulations_say_it_again():
-    kinds = {"a": Count(2, 50), "b": Count(12, 50), "c": Count(1, 50)}
-    assert suspects(kinds) == ["b"] and suspects(dict.fromkeys("abc", Count(2, 50))) == []
-    eight = dict.fromkeys("abcdefgh", Count(5, 60))
-    assert suspects(eight) == list(eight), "no kind alone, all of them together"
-    every = list(kinds.values())
-    assert judge(every, NOTHING_PLANTED) == "liberal"
-    assert judge(every, NOTHING_PLANTED, Count(9, 150)) == "holds"
-    assert judge(every, NOTHING_PLANTED, Count(20, 150)) == "liberal"

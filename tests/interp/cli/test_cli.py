@@ -17,12 +17,19 @@ def invoke(*words):
     return CliRunner().invoke(app, list(words))
 
 
-def test_run_on_the_shipped_model_ends_with_the_path_of_the_page(tmp_path):
+def test_a_run_ends_with_the_path_of_its_page_and_report_draws_it_again(tmp_path):
     result = invoke("run", "--n-pool", "40", "--out", str(tmp_path), *FAST)
     assert result.exit_code == 0, result.output
     last = result.stdout.strip().splitlines()[-1]
     assert last.endswith("report.html") and last.startswith(str(tmp_path))
     assert "Does the direction of largest variance follow the model's next-token entropy?" in result.stdout
+    page = invoke("run", "-q", "--n-pool", "40", "--out", str(tmp_path), *FAST).stdout.strip()
+    from pathlib import Path
+
+    before = Path(page).read_bytes()
+    Path(page).unlink()
+    assert invoke("report", str(Path(page).parent)).stdout.strip() == page
+    assert Path(page).read_bytes() == before
 
 
 @pytest.mark.slow
@@ -37,16 +44,6 @@ def test_quiet_prints_the_path_alone_and_from_repeats_the_run(tmp_path):
     one, two = (open_run(path.strip().removesuffix("/report.html")) for path in (page, again.stdout))
     assert one.path != two.path and one.spec_hash == two.spec_hash
     assert one.findings["manifold"].scalars == two.findings["manifold"].scalars
-
-
-def test_report_renders_again_from_the_record(tmp_path):
-    page = invoke("run", "-q", "--n-pool", "40", "--out", str(tmp_path), *FAST).stdout.strip()
-    from pathlib import Path
-
-    before = Path(page).read_bytes()
-    Path(page).unlink()
-    assert invoke("report", str(Path(page).parent)).stdout.strip() == page
-    assert Path(page).read_bytes() == before
 
 
 @pytest.mark.parametrize("what, shown", [("models", "pythia-410m"), ("probes", "manifold"), ("prompts", "mixed"),
@@ -76,11 +73,8 @@ def is_within(limit, *words):
     return any(cpu_seconds(*words) < limit for _ in range(3))
 
 
-def test_help_takes_less_than_half_a_second():
-    """Or, on a machine where all of Python is slow, not much more than another program in it: pip imports as much."""
+def test_help_and_the_import_take_little_time():
+    # Or, on a machine where all of Python is slow, not much more than another program in it: pip imports as much.
     called = "-m", "interp", "--help"
     assert is_within(0.5, *called) or is_within(1.5 * cpu_seconds("-m", "pip", "--version"), *called)
-
-
-def test_importing_interp_takes_less_than_a_tenth_of_a_second():
     assert is_within(cpu_seconds("-c", "pass") + 0.1, "-c", "import interp")

@@ -24,9 +24,13 @@ def refusal(monkeypatch, capsys, *words):
     return ended.value.code, " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_groups_are_walked_too():
+def test_examples_are_walked_and_wrong_options_seen():
     assert {"interp run", "interp tunnel train", "interp tunnel sweep"} <= set(COMMANDS)
     assert not any(name == "interp tunnel" for name in COMMANDS)
+    with pytest.raises(Exception, match="No such option"):
+        parsed("interp run --modle pythia-410m")
+    with pytest.raises(Exception, match="no such command"):
+        parsed("interp tunnel fly")
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -36,13 +40,6 @@ def test_every_command_shows_an_example_that_can_be_parsed(name):
     assert f"Example: {name} " in " ".join([*shown.stdout.split(), ""])
     example = (COMMANDS[name].epilog or "").removeprefix("Example: ")
     assert parsed(example).command.name == name.split()[-1]
-
-
-def test_an_example_with_an_option_that_does_not_exist_would_be_seen():
-    with pytest.raises(Exception, match="No such option"):
-        parsed("interp run --modle pythia-410m")
-    with pytest.raises(Exception, match="no such command"):
-        parsed("interp tunnel fly")
 
 
 def test_a_task_that_does_not_exist_is_refused_before_torch_is_imported():
@@ -85,10 +82,11 @@ def test_the_shell_completes_names_without_importing_torch(completed, line, offe
     assert not {"torch", "pandas"} & {*completed[line].imported}
 
 
-def test_completion_offers_what_there_is():
+def test_completion_can_be_installed_and_offers_what_there_is():
     assert set(completing.probes("")) == {*entries("probe"), *GROUPS}
     assert completing.probes("manifold,mani") == []  # once is enough
     assert completing.tasks("") == [*entries("tunnel")]
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
 
 
 def test_a_completion_takes_less_than_a_second():
@@ -97,10 +95,6 @@ def test_a_completion_takes_less_than_a_second():
     given = {"_INTERP_COMPLETE": "complete_bash", "COMP_WORDS": "interp run --model tun", "COMP_CWORD": "3"}
     code = f"import os, sys; os.environ.update({given}); sys.argv = ['interp']\nfrom interp.cli import main\n"
     assert is_within(1.0, "-c", code + "try: main()\nexcept SystemExit: pass")
-
-
-def test_completion_can_be_installed():
-    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
 
 
 @pytest.fixture

@@ -13,13 +13,10 @@ from interp.records.record import open_run
 from interp.running.choose_probes import choose_probes
 
 
-def test_only_a_run_of_which_nothing_is_asked_is_the_demonstration(tmp_path):
+def test_the_demonstration_is_a_run_of_which_nothing_is_asked(tmp_path):
     assert is_demo(RunOptions()) and is_demo(RunOptions(out=tmp_path, quiet=True))
     for asked in ({"probes": ["manifold"]}, {"n_pool": 20}, {"model": "tunnel:mess3-gpt-neox"}, {"seed": 1}):
         assert not is_demo(RunOptions(**asked)), asked
-
-
-def test_its_probes_are_those_that_the_exact_posterior_speaks_to():
     asked = demo(RunOptions(quiet=True))
     assert [each.probe.name for each in choose_probes(asked.probes, asked.settings)] == [
         "value_axis",

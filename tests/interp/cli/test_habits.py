@@ -109,16 +109,13 @@ def test_the_page_of_the_first_run_lists_every_exit_code():
     assert [int(code) for row in listed for code in row.split(", ")] == codes
 
 
-def test_help_of_a_run_fits_two_screens_and_the_rest_is_there():
+def test_help_of_a_run_and_a_list_alone_say_what_there_is():
     few, every, by_word = (CliRunner().invoke(app, words).stdout for words in (
         ["run", "--help"], ["run", "--help-all"], ["help", "run"],
     ))  # fmt: skip
     assert len(few.splitlines()) <= 2 * 50 and "--trust-remote-code" not in few and "--help-all" in few
     assert "--trust-remote-code" in every and "--gguf" in every and "--set" in every
     assert by_word == few
-
-
-def test_a_list_alone_lists_the_lists():
     assert "probes [NAME]" in CliRunner().invoke(app, ["list"]).stdout
 
 

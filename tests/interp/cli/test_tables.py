@@ -46,13 +46,19 @@ def test_no_number_is_split_where_the_terminal_is_narrow(record, width, monkeypa
     assert max(map(len, printed.splitlines())) <= width
 
 
-def test_notes_and_further_numbers_are_printed_on_request(record, capsys):
+def test_notes_numbers_and_arrays_are_printed_on_request(record, capsys, tmp_path):
     print_record(record)
     brief = capsys.readouterr().out
     print_record(record, verbose=True)
     whole = capsys.readouterr().out
     assert "  a note" not in brief.splitlines() and "All 2 numbers" in brief and "-v" in brief
     assert "a note" in whole and "other" in whole and "1,200 sequences" in whole
+    found = Findings("toy", record.findings["toy"].scalars, arrays={"axis": np.arange(3.0)})
+    kept = (
+        RunRecord(**{**vars(record), "findings": {"toy": found}, "parameters": {"toy": {}}}).write(tmp_path / "r").path
+    )
+    modes = {path.stat().st_mode & 0o777 for path in kept.iterdir() if path.is_file()}
+    assert len(modes) == 1 and 0o600 not in modes
 
 
 def test_few_clusters_of_any_prompts_that_were_read_are_told_without_being_asked(record, capsys):
@@ -67,7 +73,7 @@ def test_few_clusters_of_any_prompts_that_were_read_are_told_without_being_asked
     assert "few" not in capsys.readouterr().out
 
 
-def test_the_fields_of_a_probe_are_explained(capsys):
+def test_fields_and_sizes_are_explained(capsys):
     print_fields("probe", "manifold")
     printed = capsys.readouterr().out
     assert "`scaling`: columns centred" in printed and "centred, zscored" in printed
@@ -76,15 +82,9 @@ def test_the_fields_of_a_probe_are_explained(capsys):
         and "Rank correlation of the first principal component with TARGET" in printed
         and "axis_stability" not in printed
     )
-
-
-def test_arrays_are_as_readable_as_the_record(record, tmp_path):
-    found = Findings("toy", record.findings["toy"].scalars, arrays={"axis": np.arange(3.0)})
-    kept = (
-        RunRecord(**{**vars(record), "findings": {"toy": found}, "parameters": {"toy": {}}}).write(tmp_path / "r").path
-    )
-    modes = {path.stat().st_mode & 0o777 for path in kept.iterdir() if path.is_file()}
-    assert len(modes) == 1 and 0o600 not in modes
+    print_models()
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert " 405M " in rows["pythia-410m"] and re.search(r" 2\.7\dB ", rows["phi-2"])
 
 
 def test_only_headline_numbers_that_have_a_reference_are_held_against_it(capsys):
@@ -99,9 +99,3 @@ def test_only_headline_numbers_that_have_a_reference_are_held_against_it(capsys)
     said = capsys.readouterr().out
     assert "toy.head" in said and "toy.reference" not in said and "toy.further" not in said
     assert "0.5" in said and "0.1 to 0.9" in said
-
-
-def test_sizes_of_models_are_given_in_millions_and_billions(capsys):
-    print_models()
-    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert " 405M " in rows["pythia-410m"] and re.search(r" 2\.7\dB ", rows["phi-2"])

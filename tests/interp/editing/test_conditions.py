@@ -169,16 +169,13 @@ def test_blocks_whose_output_nothing_reads_do_not_run():
     )
 
 
-def test_a_subset_of_prompts_is_read_in_its_order():
+def test_a_subset_of_prompts_keeps_its_order_and_what_is_known_of_it():
     model, source = tiny_model("phi"), token_run()
     chosen = np.array([3, 0])
     edit = (BypassLayer(layer=1),)
     whole = read_conditions(model, source, [Condition("all", edit, NEEDS, everything)])["all"]
     some = read_conditions(model, source, [Condition("some", edit, NEEDS, everything, prompts=chosen)])["some"]
     assert np.abs(some["next_kl"] - whole["next_kl"][chosen]).max() < 1e-5
-
-
-def test_a_set_keeps_what_is_known_exactly_of_the_prompts_taken():
     prompts = [Prompt(token_ids=(1, 2, 3), scored=(0, 2)), Prompt(token_ids=(1,), scored=(0,)), Prompt(token_ids=(5,))]
     posterior = np.arange(8.0).reshape(4, 2)
     pool = PromptSet("p", prompts, posterior=posterior, belief=posterior, outcome_ids=np.arange(6).reshape(3, 2))
@@ -313,10 +310,12 @@ def test_nothing_is_left_where_a_readout_fails():
     assert torch.equal(model.module(input_ids=torch.arange(5)[None]).logits, before)
 
 
-def test_two_conditions_of_one_name_are_a_fault():
+def test_two_conditions_of_one_name_and_a_causal_probe_on_an_edited_model_are_refused():
     twice = [Condition("c", (BypassLayer(layer=2),), (KL,), everything_but_size)] * 2
     with pytest.raises(ValueError, match="two conditions are named 'c'"):
         read_conditions(tiny_model("llama"), token_run(), twice)
+    with pytest.raises(UsageError, match="its own edits"):
+        run("tunnel:bijection-gpt-neox", probes=[Bypassing()], edits=[BypassLayer(layer=0)], out=None, quiet=True)
 
 
 @dataclass(frozen=True)
@@ -363,13 +362,20 @@ class Surprise(Probe):
         return Findings(self.name, {"loss": scalar}, headline=("loss",))
 
 
-def test_a_run_reads_conditions_and_keeps_the_proof():
+def test_a_run_reads_conditions_keeps_the_proof_and_collects_from_the_edited_model():
     record = run("tunnel:bijection-gpt-neox", probes=[Bypassing()], n_pool=20, out=None, quiet=True)
     assert record.findings["bypassing"]["kl"].value > 0.1 and record.findings["bypassing"]["kl"].n == 5 * 12
     proofs = {c["name"]: c for c in record.selfcheck if c["name"].startswith("edit ")}
     assert proofs["edit read-back"]["passed"] and proofs["edit read-back"]["detail"] == "bypass block"
     assert "conditions bypassing" in record.timings
     assert record.prompts["name"] == "tunnel:bijection" and "others" not in record.prompts
+    model = interp.load("tunnel:bijection-gpt-neox")
+    from interp.prompting.tunnel_sequences import sampled_prompts
+
+    prompts = sampled_prompts(model.task, 4)
+    v = interp.collect(model, prompts, ["v"], edits=[AblateHeads(layer=0, heads=(0, 1, 2, 3))])[Need("v")]
+    plain = interp.collect(model, prompts, ["v"])[Need("v")]
+    assert np.abs(v[0] - plain[0]).max() < 1e-6 < np.abs(v[1] - plain[1]).max()
 
 
 def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model):
@@ -382,18 +388,3 @@ def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model
     named = run(tiny_text_model, probes=[Bypassing(other="prose")], prompts="mixed", n_pool=20, window=8,
                 per_quintile=None, out=None, quiet=True)  # fmt: skip
     assert named.prompts["name"] == "mixed" and "others" not in named.prompts
-
-
-def test_a_causal_probe_on_an_edited_model_is_refused():
-    with pytest.raises(UsageError, match="its own edits"):
-        run("tunnel:bijection-gpt-neox", probes=[Bypassing()], edits=[BypassLayer(layer=0)], out=None, quiet=True)
-
-
-def test_collect_reads_the_edited_model():
-    model = interp.load("tunnel:bijection-gpt-neox")
-    from interp.prompting.tunnel_sequences import sampled_prompts
-
-    prompts = sampled_prompts(model.task, 4)
-    v = interp.collect(model, prompts, ["v"], edits=[AblateHeads(layer=0, heads=(0, 1, 2, 3))])[Need("v")]
-    plain = interp.collect(model, prompts, ["v"])[Need("v")]
-    assert np.abs(v[0] - plain[0]).max() < 1e-6 < np.abs(v[1] - plain[1]).max()

@@ -2,7 +2,6 @@
 
 import json
 
-import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,15 +11,7 @@ from interp.editing.edit_files import edit_from_json
 from interp.edits import AblateHeads, BypassLayer, RemoveAxis, ReplaceCoordinates, RotateAxes, ShiftAxis
 from interp.errors import UsageError
 
-
-@pytest.fixture(autouse=True)
-def unchecked():
-    """What people give, not what annotations say."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
+pytestmark = pytest.mark.usefixtures("without_type_checks")  # what people give
 AXIS = [0.0, 1.0, 2.0, 0.5]
 SCALARS = (np.int64, np.float64, np.float32, np.array, torch.tensor, lambda x: pd.Series([x, 0.5]).iloc[0],
            lambda x: pd.Series([x, "resid"]).iloc[0])  # fmt: skip
@@ -63,15 +54,12 @@ def test_arrays(given):
         np.testing.assert_array_equal(found.covectors, expected.covectors)
 
 
-def test_frames_and_nested_lists_are_matrices():
+def test_frames_lists_and_rows_of_tables_make_edits():
     turn = [[0.0, -1.0], [1.0, 0.0]]
     axes = pd.DataFrame(np.eye(4)[:2])
     for rotation in (turn, pd.DataFrame(turn).to_numpy(), torch.tensor(turn)):
         found = RotateAxes(layer=0, axis=axes.to_numpy(), rotation=rotation)
         assert found == RotateAxes(layer=0, axis=np.eye(4)[:2], rotation=np.array(turn))
-
-
-def test_a_row_of_a_table_makes_an_edit_by_name_or_as_plain_values():
     row = pd.DataFrame({"layer": [2, 0], "head": [1, 0], "cosine": [0.25, 0.5]}).iloc[0]
     expected = AblateHeads(layer=2, heads=(1,), dose=0.25)
     assert AblateHeads(layer=row["layer"], heads=(row["head"],), dose=row["cosine"]) == expected

@@ -248,11 +248,15 @@ def test_removal_is_idempotent_and_half_a_dose_is_half_the_way(seed, k, oblique,
     assert torch.allclose(partly.apply(x, rows), x + dose * (once - x), atol=1e-9)
 
 
-def test_negative_zero_survives_dose_0():
+def test_negative_zero_survives_dose_0_and_wrong_positions_are_refused():
     (step,) = make_steps([[RemoveAxis(layer=0, axis=np.ones(24), dose=0.0)]], tiny_model("llama").info)
     x = torch.full((1, 1, 2, 24), -0.0, dtype=torch.float64)
     rows = EditedRows(torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.int64))
     assert torch.signbit(step.apply(x, rows)).all()
+    with pytest.raises(InterpError, match="text 1 of the pass has 9 tokens"):
+        edited_logits(tiny_model("llama"), RemoveAxis(layer=0, axis=np.ones(24), at=(9,)))
+    with pytest.raises(UsageError, match="no edit is named"), interp.applied(tiny_model("llama")):
+        pass
 
 
 def test_a_value_edit_leaves_the_attention_rows_of_its_layer_and_moves_later_ones():
@@ -377,13 +381,3 @@ def test_what_does_not_fit_is_refused_in_words_before_any_pass(case):
     with pytest.raises(UsageError) as refused, interp.applied(tiny_model("llama"), make()):
         pass
     assert str(refused.value) == words
-
-
-def test_a_position_outside_the_pass_is_refused():
-    with pytest.raises(InterpError, match="text 1 of the pass has 9 tokens"):
-        edited_logits(tiny_model("llama"), RemoveAxis(layer=0, axis=np.ones(24), at=(9,)))
-
-
-def test_no_edit_is_wrong_use():
-    with pytest.raises(UsageError, match="no edit is named"), interp.applied(tiny_model("llama")):
-        pass

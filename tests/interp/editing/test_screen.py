@@ -117,16 +117,13 @@ def test_a_head_that_nobody_reads_is_estimated_to_do_nothing_and_layers_that_are
     assert not found[:, 0].any() and found[:, 2].any()
 
 
-def test_the_model_is_left_as_it_was():
+def test_the_model_is_left_as_it_was_and_an_offloaded_one_refused():
     model, run = tiny_model("phi"), texts()
     ids = torch.from_numpy(run.ids[0])[None]
     before = model.module(input_ids=ids).logits
     screened(model, run, "mean", "loss")
     after = model.module(input_ids=ids).logits
     assert torch.equal(before, after) and all(p.grad is None for p in model.module.parameters())
-
-
-def test_an_offloaded_model_is_refused():
     model = tiny_model("llama")
     offloaded = replace(model, info=replace(model.info, device="cpu, offloaded to disk"))
     with pytest.raises(UsageError, match="needs all weights at once"):

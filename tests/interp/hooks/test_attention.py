@@ -136,7 +136,7 @@ def test_projection_weights_per_head_reproduce_the_captured_values(family):
         assert relative(mixed, got[Need("attn_out", at="all")][layer]) < 1e-5
 
 
-def test_batched_rows_equal_rows_of_prompts_one_by_one(family):
+def test_rows_do_not_depend_on_batches_or_on_how_the_stream_is_cut(family):
     model = tiny_model(family)
     prompts, ids = token_prompts([13, 4, 9, 4, 11])
     needs = [Need(site) for site in (*SITES, "pattern_entropy", "next_log_prob")]
@@ -146,10 +146,6 @@ def test_batched_rows_equal_rows_of_prompts_one_by_one(family):
         for need in needs:
             axis = 0 if need.site == "next_log_prob" else 1
             assert relative(together[need].take([i], axis=axis), alone[need]) < 1e-5, need.site
-
-
-def test_rows_do_not_depend_on_how_the_stream_is_cut(family):
-    model = tiny_model(family)
     prompts, ids = token_prompts([7, 5, 12, 5, 9, 8])
     needs = [Need("v"), Need("k", Mean(), at="all")]
     whole = capture(model, prompts, ids, needs)
@@ -160,12 +156,7 @@ def test_rows_do_not_depend_on_how_the_stream_is_cut(family):
     assert np.abs(single.reduced(needs[1])["mean"] - whole.reduced(needs[1])["mean"]).max() < 1e-6
 
 
-def test_grouped_heads_stay_grouped():
-    got = capture(tiny_model("llama"), *token_prompts([5]), [Need("v"), Need("k"), Need("q"), Need("z")])
-    assert [got[Need(s)].shape[2] for s in ("v", "k", "q", "z")] == [2, 2, 4, 4]
-
-
-def test_scored_positions_give_one_row_each_in_order():
+def test_rows_stand_at_scored_or_named_positions():
     prompts, ids = token_prompts([10, 10], scored=(2, 5, 9))
     got = capture(tiny_model("llama"), prompts, ids, [Need("v"), Need("v", at="all"), Need("pattern_entropy"),
                                                       Need("pattern_entropy", at="all")])  # fmt: skip
@@ -173,9 +164,6 @@ def test_scored_positions_give_one_row_each_in_order():
     picked = [2, 5, 9, 12, 15, 19]
     for site in ("v", "pattern_entropy"):
         assert np.abs(got[Need(site)] - got[Need(site, at="all")][:, picked]).max() < 1e-5
-
-
-def test_a_column_can_name_the_position():
     prompts = PromptSet("p", [Prompt(token_ids=(1, 2, 3, 4), columns={"mark": 2})] * 2, units={"mark": "tokens"})
     ids = [np.array(p.token_ids) for p in prompts]
     got = capture(tiny_model("phi"), prompts, ids, [Need("v", at="mark"), Need("v", at="all")])
@@ -185,13 +173,19 @@ def test_a_column_can_name_the_position():
         capture(tiny_model("phi"), outside, [np.array([1, 2])], [Need("v", at="mark")])
 
 
-def test_logits_are_computed_at_scored_rows_alone(monkeypatch):
+def test_logits_are_computed_at_scored_rows_grouped_by_heads_without_a_hook_left(monkeypatch):
     model = tiny_model("llama")
     seen = []
     handle = model.module.lm_head.register_forward_hook(lambda m, a, out: seen.append(tuple(out.shape)))
     capture(model, *token_prompts([8, 8, 3]), [Need("v")])
     handle.remove()
     assert seen == [(1, 3, VOCAB)]
+    got = capture(tiny_model("llama"), *token_prompts([5]), [Need("v"), Need("k"), Need("q"), Need("z")])
+    assert [got[Need(s)].shape[2] for s in ("v", "k", "q", "z")] == [2, 2, 4, 4]
+    model = fresh_model("llama")
+    capture(model, *token_prompts([4]), [Need(site) for site in SITES])
+    left = [n for n, m in model.module.named_modules() if m._forward_hooks or m._forward_pre_hooks]
+    assert left == []
 
 
 def test_the_self_check_passes_on_every_family(family):
@@ -200,7 +194,7 @@ def test_the_self_check_passes_on_every_family(family):
     assert all(c.value <= c.bound for c in checks)
 
 
-def test_fused_projection_read_as_three_heads_d_is_refused():
+def test_models_that_are_captured_wrongly_are_refused(monkeypatch):
     class WrongOrder(Layout):
         def pick(self, out, which, shape):
             return out.unflatten(-1, (3, shape.n_heads, shape.d_head))[..., "qkv".index(which), :, :]
@@ -210,8 +204,6 @@ def test_fused_projection_read_as_three_heads_d_is_refused():
     with pytest.raises(ModelError, match="projections"):
         check_model(replace(model, family=wrong))
 
-
-def test_kv_heads_counted_as_query_heads_are_refused():
     class Reshaped(type(tiny_model("llama").family)):
         def head_shape(self, config):
             shape = super().head_shape(config)
@@ -221,31 +213,21 @@ def test_kv_heads_counted_as_query_heads_are_refused():
     wrong = Reshaped(**{f: getattr(model.family, f) for f in model.family.__dataclass_fields__})
     with pytest.raises(ModelError, match="output"):
         check_model(replace(model, family=wrong))
-
-
-def test_a_mask_that_is_lost_is_refused(monkeypatch):
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-
-    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, ATTENTION, lambda **kwargs: None)
-    failed = {c.name for c in run_checks(fresh_model("mistral")) if not c.passed}
-    assert "eager" in failed
-
-
-def test_a_wrong_output_projection_is_refused():
-    model = tiny_model("llama")
     attention = model.family.attention_modules(model.module)[0]
     wrong = replace(model.family, out="q_proj")
     assert attention.q_proj.weight.shape == attention.o_proj.weight.shape
     with pytest.raises(ModelError, match="output"):
         check_model(replace(model, family=wrong))
-
-
-def test_nan_weights_are_refused():
     model = fresh_model("llama")
     with torch.no_grad():
         model.module.model.layers[1].mlp.down_proj.weight[0, 0] = float("nan")
     with pytest.raises(ModelError, match="finite"):
         check_model(model)
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, ATTENTION, lambda **kwargs: None)
+    failed = {c.name for c in run_checks(fresh_model("mistral")) if not c.passed}
+    assert "eager" in failed
 
 
 class ScaleValues(Listener):
@@ -264,13 +246,6 @@ def test_listening_restores_the_model_after_success_and_after_an_exception(famil
             raise KeyboardInterrupt
         assert torch.equal(model.module(ids).logits, before)
     assert model.module.config._attn_implementation == "sdpa"
-
-
-def test_capture_leaves_no_hook_behind():
-    model = fresh_model("llama")
-    capture(model, *token_prompts([4]), [Need(site) for site in SITES])
-    left = [n for n, m in model.module.named_modules() if m._forward_hooks or m._forward_pre_hooks]
-    assert left == []
 
 
 def test_nested_listeners_act_in_order_and_leave_in_order():
@@ -317,17 +292,12 @@ def test_a_second_thread_is_refused_in_words():
     assert "another thread is listening" in said[0]
 
 
-def test_keywords_that_change_the_mathematics_are_refused():
+def test_attention_is_softcapped_by_its_formula_and_other_keywords_are_refused():
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     q = torch.zeros(1, 1, 2, 4)
     with pytest.raises(ModelError, match="position_bias"):
         ALL_ATTENTION_FUNCTIONS[ATTENTION](torch.nn.Identity(), q, q, q, None, position_bias=torch.zeros(1))
-
-
-def test_softcapped_attention_equals_its_formula():
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, h, 7, 8) for h in (4, 2, 2))
     z, _ = ALL_ATTENTION_FUNCTIONS[ATTENTION](torch.nn.Identity(), q, k, v, None, scaling=3.0, softcap=2.0)
@@ -336,15 +306,12 @@ def test_softcapped_attention_equals_its_formula():
     assert torch.allclose(z, (s.softmax(-1) @ v.repeat_interleave(2, 1)).transpose(1, 2), atol=1e-5)
 
 
-def test_iterated_weights_are_views_not_copies():
+def test_absent_activations_are_an_error_and_weights_are_views():
     model = tiny_model("llama")
     first = next(iterate_weights(model.module, model.family, "W_K"))
     assert first.untyped_storage().data_ptr() == (
         model.module.model.layers[0].self_attn.k_proj.weight.untyped_storage().data_ptr()
     )
-
-
-def test_absent_activations_are_an_error():
     got = capture(tiny_model("llama"), *token_prompts([4]), [Need("v")])
     with pytest.raises(KeyError, match="there is no captured need of this name"):
         got[Need("k")]

@@ -115,7 +115,7 @@ def test_gradients_are_those_of_the_whole_model():
     assert relative_error(by_autograd, by_law) < EXACT
 
 
-def test_responsibilities_are_those_of_the_kernel_and_respect_the_window():
+def test_responsibilities_are_those_of_the_kernel_before_and_after_a_step():
     model = in_float64(tiny_model("mistral"))
     found = layer_gradients(model, 0, text())
     z = found.alpha @ found.v.repeat_interleave(found.n_shared, dim=0)
@@ -125,27 +125,6 @@ def test_responsibilities_are_those_of_the_kernel_and_respect_the_window():
     assert torch.equal(found.visible[0], seen)
     assert not found.d_scores[:, ~seen].any()
     assert torch.allclose(found.alpha.sum(dim=-1), torch.ones(4, 17, dtype=torch.float64), atol=1e-12)
-
-
-def test_the_loss_is_the_mean_surprise_in_bits():
-    model = tiny_model("phi")
-    sequence = text()
-    with torch.no_grad():
-        log_p = model.module(sequence.ids[None]).logits[0, :-1].double().log_softmax(dim=-1) / np.log(2)
-    by_hand = -log_p.gather(-1, sequence.ids[1:, None]).mean()
-    assert layer_gradients(in_float64(model), 0, sequence).loss_bits == pytest.approx(float(by_hand), abs=1e-5)
-
-
-def test_a_small_step_of_values_changes_the_loss_as_predicted():
-    model = in_float64(tiny_model("gpt_neox"))
-    found = layer_gradients(model, 1, text())
-    assert loss_with_values(model, 1, text(), found.v) == pytest.approx(found.loss_bits, abs=1e-12)
-    rate = 1e-4 / float(found.d_v.norm())
-    ahead, back = (loss_with_values(model, 1, text(), found.v - s * rate * found.value_law()) for s in (1, -1))
-    assert (ahead - back) / 2 == pytest.approx(-rate * float(found.d_v.square().sum()), rel=1e-4)
-
-
-def test_responsibilities_after_a_step_are_those_of_the_stepped_weights():
     model = in_float64(fresh_model("phi"))
     found = layer_gradients(model, 2, text())
     before = loss_bits(model, text())
@@ -155,6 +134,21 @@ def test_responsibilities_after_a_step_are_those_of_the_stepped_weights():
     assert not torch.equal(after, found.alpha)
     assert loss_bits(model, text()) < before
     assert not any(p.requires_grad or p.grad is not None for p in model.module.parameters())
+
+
+def test_the_loss_is_the_mean_surprise_and_a_small_step_changes_it_as_predicted():
+    model = tiny_model("phi")
+    sequence = text()
+    with torch.no_grad():
+        log_p = model.module(sequence.ids[None]).logits[0, :-1].double().log_softmax(dim=-1) / np.log(2)
+    by_hand = -log_p.gather(-1, sequence.ids[1:, None]).mean()
+    assert layer_gradients(in_float64(model), 0, sequence).loss_bits == pytest.approx(float(by_hand), abs=1e-5)
+    model = in_float64(tiny_model("gpt_neox"))
+    found = layer_gradients(model, 1, text())
+    assert loss_with_values(model, 1, text(), found.v) == pytest.approx(found.loss_bits, abs=1e-12)
+    rate = 1e-4 / float(found.d_v.norm())
+    ahead, back = (loss_with_values(model, 1, text(), found.v - s * rate * found.value_law()) for s in (1, -1))
+    assert (ahead - back) / 2 == pytest.approx(-rate * float(found.d_v.square().sum()), rel=1e-4)
 
 
 def test_a_step_is_as_long_as_asked_and_goes_down_the_mean_gradient():

@@ -173,11 +173,13 @@ def test_a_rope_that_is_not_what_its_configuration_says_is_refused(monkeypatch):
             check_model(tiny(name))
 
 
-def test_scales_grow_with_the_length():
+def test_scales_grow_with_the_length_up_to_learnt_positions():
     for name in MODELS:
         found = rope_scales(config_of(*MODELS[name]), np.arange(1, 40))
         assert (np.diff(found) >= 0).all() and len(set(found[:LIMIT])) == 1 and found[LIMIT] > found[LIMIT - 1]
         assert len(set(found[LIMIT:])) == (1 if "longrope" in name else 39 - LIMIT)
+    assert longest_input(AutoConfig.for_model("gpt2", n_positions=24)) == 24
+    assert longest_input(AutoConfig.for_model("mamba")) is None
 
 
 @pytest.mark.parametrize(
@@ -209,8 +211,3 @@ def test_a_model_reads_as_far_as_its_rope_was_stretched(rope, stated, expected):
             interp.collect(model, prompts_of(np.full(n + 1, 5)), ["next_log_prob"])
         with pytest.raises(UsageError, match=f"reads {expected} positions"):
             interp.generate(model, prompts_of(np.full(n, 5)), n_tokens=1)
-
-
-def test_learnt_positions_end_where_the_configuration_says():
-    assert longest_input(AutoConfig.for_model("gpt2", n_positions=24)) == 24
-    assert longest_input(AutoConfig.for_model("mamba")) is None

@@ -41,9 +41,18 @@ def written(tmp_path: Path, text: str) -> Path:
     return file
 
 
-def test_a_whole_file_is_read(tmp_path):
+def test_a_whole_file_is_read_and_one_with_faults_refused(tmp_path):
     claims = read_claims(written(tmp_path, WHOLE))
     assert claims.claim[0].parts[0].read.field == "pc1_share" and claims.source[0].scales["tiny"].settings == {}
+    text = WHOLE.partition("[[claim.part]]")[0]
+    with pytest.raises(UsageError, match="claim 7 has neither a part nor a reason"):
+        read_claims(written(tmp_path, text))
+    assert read_claims(written(tmp_path, text + 'reason = "nobody can"\n')).claim[0].reason == "nobody can"
+    again = WHOLE + WHOLE.partition("[[claim]]")[1] + WHOLE.partition("[[claim]]")[2]
+    with pytest.raises(UsageError, match="there are two of the claim 7"):
+        read_claims(written(tmp_path, again))
+    with pytest.raises(UnknownName, match="paper3"):
+        load_claims("paper4")
 
 
 @pytest.mark.parametrize("old, new, words", [
@@ -66,42 +75,25 @@ def test_a_broken_file_is_refused_in_words(tmp_path, old, new, words):
     assert refused.value.asked == "the claims in paper9.toml" and words in refused.value.found
 
 
-def test_a_claim_with_neither_part_nor_reason_is_refused(tmp_path):
-    text = WHOLE.partition("[[claim.part]]")[0]
-    with pytest.raises(UsageError, match="claim 7 has neither a part nor a reason"):
-        read_claims(written(tmp_path, text))
-    assert read_claims(written(tmp_path, text + 'reason = "nobody can"\n')).claim[0].reason == "nobody can"
-
-
-def test_a_number_given_twice_is_refused(tmp_path):
-    again = WHOLE + WHOLE.partition("[[claim]]")[1] + WHOLE.partition("[[claim]]")[2]
-    with pytest.raises(UsageError, match="there are two of the claim 7"):
-        read_claims(written(tmp_path, again))
-
-
-def test_an_unknown_paper_names_those_that_there_are():
-    with pytest.raises(UnknownName, match="paper3"):
-        load_claims("paper4")
-
-
 @pytest.fixture(scope="module")
 def all_claims() -> dict[str, Claims]:
     return {paper: load_claims(paper) for paper in PAPERS}
 
 
-def test_all_fifty_claims_are_there_once_and_further_ones_have_numbers_of_their_own(all_claims):
+def test_all_claims_are_there_once_with_number_source_and_scale(all_claims):
     assert tuple(entries("claims")) == PAPERS
     everything = [claim for claims in all_claims.values() for claim in claims.claim]
     assert sorted(claim.number for claim in everything if not claim.is_beyond) == list(range(1, 51))
     beyond = [claim.number for claim in everything if claim.is_beyond]
     assert beyond and len(set(beyond)) == len(beyond) and min(beyond) > 50
-
-
-def test_every_claim_states_the_papers_number_and_its_source(all_claims):
     for claims in all_claims.values():
         for claim in claims.claim:
             assert claim.paper and all(value.where for value in claim.paper), claim.number
             assert claim.says.endswith(".") and claim.measure.endswith("."), claim.number
+    for claims in all_claims.values():
+        for claim in claims.claim:
+            scales = [set(claims.sources()[read.source].scales) for read in claim.reads()]
+            assert claim.reason or any("paper" in found for found in scales), claim.number
 
 
 KNOWN = known()
@@ -120,13 +112,6 @@ def test_every_part_names_a_number_that_its_probe_or_study_gives(all_claims):
                     assert {read.field, *read.where} <= set(names["tables"][read.table]), (claim.number, read)
                 else:
                     assert read.field in names["scalars"], (claim.number, read)
-
-
-def test_every_claim_is_measured_at_some_scale_or_says_why_not(all_claims):
-    for claims in all_claims.values():
-        for claim in claims.claim:
-            scales = [set(claims.sources()[read.source].scales) for read in claim.reads()]
-            assert claim.reason or any("paper" in found for found in scales), claim.number
 
 
 def configured(source: EvidenceSource, scale: str):

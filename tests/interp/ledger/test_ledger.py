@@ -6,7 +6,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -143,7 +142,7 @@ def cells_of(rows, number):
     return {cell.model: cell for cell in next(row for row in rows if row.number == number).cells}
 
 
-def test_every_model_has_a_cell_and_comparisons_one_of_their_own(claims):
+def test_models_have_cells_and_comparisons_take_them_in_the_order_of_the_claim(claims):
     found = evidence(claims, pythia=(FINE, TWO), other=(scalar(0.6, 0.55, 0.7, p=0.001), TWO))
     rows = judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found))
     assert [row.number for row in rows] == [1, 2, 3, 4, 5]
@@ -158,6 +157,10 @@ def test_every_model_has_a_cell_and_comparisons_one_of_their_own(claims):
     assert alone[OTHER].why == "the paper says it of pythia-410m alone"
     assert alone[PYTHIA].outcome == "not measurable here" and "gives no absent here" in alone[PYTHIA].why
     assert cells_of(rows, 5)[""].why == "there is no way"
+    low = scalar(0.2, 0.15, 0.25, p=0.001)
+    for pythia, phi, outcome in ((low, FINE, "supported"), (FINE, low, "contradicted")):
+        found = evidence(claims, pythia=(pythia, TWO), phi=(phi, TWO))
+        assert cells_of(judged_rows(claims, ALL, [PYTHIA, PHI], numbers_of(found)), 2)[JOINT].outcome == outcome
 
 
 STUDIED = """
@@ -194,13 +197,6 @@ def test_a_claim_that_reads_studies_alone_is_put_to_no_model(tmp_path):
     assert "no language model was named" in cells_of(without, 1)[""].why
 
 
-def test_a_comparison_takes_the_models_in_the_order_of_the_claim(claims):
-    low = scalar(0.2, 0.15, 0.25, p=0.001)
-    for pythia, phi, outcome in ((low, FINE, "supported"), (FINE, low, "contradicted")):
-        found = evidence(claims, pythia=(pythia, TWO), phi=(phi, TWO))
-        assert cells_of(judged_rows(claims, ALL, [PYTHIA, PHI], numbers_of(found)), 2)[JOINT].outcome == outcome
-
-
 SECOND = """
 [[claim.part]]
 label = "of two others"
@@ -221,13 +217,20 @@ def test_a_comparison_whose_models_are_here_decides_and_others_are_shown(tmp_pat
     assert [part.outcome for part in neither.parts] == ["not measurable here"] * 2
 
 
-def test_a_premise_that_does_not_hold_leaves_a_claim_unmeasured_and_shows_its_numbers(claims):
+def test_parts_that_are_not_asked_or_measured_are_there_all_the_same(claims):
     held = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, TWO)))), 3)[OTHER]
     assert held.outcome == "supported" and held.parts[0].numbers[0].scalar.value == 0.4
     chance = scalar(0.01, -0.05, 0.07, p=0.8)
     failed = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, chance)))), 3)[OTHER]
     assert failed.outcome == "not measurable here" and failed.why.startswith("two is not positive")
     assert failed.parts[0].outcome is None and failed.parts[0].numbers[0].scalar.value == 0.4
+    rows = judged_rows(claims, {5}, [OTHER], numbers_of({}))
+    assert len(rows) == 5 and all(cell.outcome == "not measurable here" for row in rows for cell in row.cells)
+    unnamed = cells_of(judged_rows(claims, ALL, [], numbers_of({})), 1)[""]
+    assert unnamed.why == "no language model was named (--model)"
+    found = evidence(claims, other=(scalar(math.nan, math.nan, math.nan), TWO))
+    cell = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(found)), 1)[OTHER]
+    assert math.isnan(cell.parts[0].numbers[0].scalar.value) and cell.parts[0].outcome == "not measurable here"
 
 
 def by_definition(p: list[float]) -> list[float]:
@@ -241,7 +244,7 @@ def by_definition(p: list[float]) -> list[float]:
     return corrected.tolist()
 
 
-def test_p_is_corrected_over_all_judged_parts_of_the_paper(claims):
+def test_p_is_corrected_and_cells_come_with_interval_null_and_p(claims):
     ones = {"pythia": (0.9, 0.03), "other": (0.9, 0.04)}
     found = evidence(claims, **{n: (scalar(v, 0.87, 0.93, p=p), replace(TWO, p=0.2)) for n, (v, p) in ones.items()})
     parts = [
@@ -251,6 +254,13 @@ def test_p_is_corrected_over_all_judged_parts_of_the_paper(claims):
     ]
     assert [part.p_corrected for part in parts] == pytest.approx(by_definition([0.03, 0.2, 0.04, 0.2]))
     assert parts[0].outcome == "no different from the null"  # 0.03 alone would have passed
+    found = evidence(claims, other=(FINE, TWO))["each", OTHER]
+    number = number_of(read(table="cells", where={"layer": -1, "name": "b"}, field="x"), found)
+    assert isinstance(number, Scalar)
+    assert (number.value, number.interval, number.p, number.n) == (0.4, (0.3, 0.5), 0.01, 75)
+    assert number.null == Null("as in the table", 0.05, (0.0, 0.1)) and number.unit == "bits"
+    bare = number_of(read(table="cells", where={"layer": 0, "name": "a"}, field="bare"), found)
+    assert isinstance(bare, Scalar) and bare.interval is None and bare.null is None
 
 
 def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(claims):
@@ -268,13 +278,6 @@ def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(cl
     assert one.why == "it does not hold within the last token (0.05, p = 0.6)"
     assert one.numbers[0].controls == [("within the last token", within)]
     assert two.outcome == "supported" and not two.numbers[0].controls
-
-
-def test_a_claim_that_is_not_asked_is_there_all_the_same(claims):
-    rows = judged_rows(claims, {5}, [OTHER], numbers_of({}))
-    assert len(rows) == 5 and all(cell.outcome == "not measurable here" for row in rows for cell in row.cells)
-    unnamed = cells_of(judged_rows(claims, ALL, [], numbers_of({})), 1)[""]
-    assert unnamed.why == "no language model was named (--model)"
 
 
 REVISION = """
@@ -338,16 +341,6 @@ def read(**fields) -> Reference:
     return Reference(source="each", of="manifold", **fields)
 
 
-def test_a_cell_of_a_table_comes_with_its_interval_null_and_p(claims):
-    found = evidence(claims, other=(FINE, TWO))["each", OTHER]
-    number = number_of(read(table="cells", where={"layer": -1, "name": "b"}, field="x"), found)
-    assert isinstance(number, Scalar)
-    assert (number.value, number.interval, number.p, number.n) == (0.4, (0.3, 0.5), 0.01, 75)
-    assert number.null == Null("as in the table", 0.05, (0.0, 0.1)) and number.unit == "bits"
-    bare = number_of(read(table="cells", where={"layer": 0, "name": "a"}, field="bare"), found)
-    assert isinstance(bare, Scalar) and bare.interval is None and bare.null is None
-
-
 @pytest.mark.parametrize("fields, words", [
     ({"field": "nothing"}, "manifold gives no nothing here"),
     ({"field": "x", "table": "nowhere"}, "gives no table nowhere"),
@@ -361,7 +354,7 @@ def test_a_number_that_is_not_there_is_told_in_words(claims, fields, words):
     assert isinstance(missing, str) and words in missing
 
 
-def test_names_of_one_model_are_known_as_such():
+def test_models_are_known_by_their_names_and_a_study_lists_its_own():
     assert is_same_model("pythia-410m", "EleutherAI/pythia-410m") and is_same_model(
         "pythia-410m@step1000", "pythia-410m"
     )
@@ -369,21 +362,10 @@ def test_names_of_one_model_are_known_as_such():
     for path in ("./phi-2", "models/phi-2/", "./phi-2.gguf", "microsoft/phi-2", "phi-2"):
         assert is_named(path, "phi-2"), path
     assert not is_named("./phi-2-tuned", "phi-2") and not is_same_model("./a/phi-2", "./b/phi-2")
-
-
-def test_a_study_lists_the_models_it_is_about():
     table = Table({"model": np.array(["a", "b"]), "fingerprint": np.array(["1", "2"])},
                   {"model": "label", "fingerprint": "label"})  # fmt: skip
     record = replace(record_of("", FINE, TWO), model={}, findings={"s": Findings("s", {}, {"models": table})})
     assert models_of(record) == [("a", "1"), ("b", "2")]
-
-
-@pytest.fixture
-def without_type_checks():
-    """The tests check every annotation; a user has no such checks, and meets the refusal."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("paper, keywords, error, words", [
@@ -433,16 +415,6 @@ def test_the_tiny_ledger_judges_one_claim_of_each_kind(tiny):
     }  # fmt: skip
 
 
-def test_one_row_is_judged_again_in_a_ledger_of_its_own(tiny):
-    out, before = tiny.parent, content_of(tiny)
-    done = interp.replicate("paper1", rows=[4], scale="tiny", out=out, quiet=True)
-    (row,) = done.ledger.papers[0].rows
-    assert row == next(row for row in read_ledger(tiny).papers[0].rows if row.number == 4)
-    assert done.page.parent.name == "ledger-paper1-tiny-rows-4" and "--row 4" in done.ledger.command
-    assert [source.name for source in done.ledger.papers[0].sources] == ["shipped_evaluation"]
-    assert content_of(tiny) == before
-
-
 def test_a_ledger_that_was_stopped_goes_on_and_ends_the_same(tiny, capsys, monkeypatch):
     monkeypatch.setattr("interp.system.progress._SECONDS_BETWEEN_LINES", 0.0)
     before, out = content_of(tiny), tiny.parent
@@ -460,10 +432,17 @@ def test_a_ledger_that_was_stopped_goes_on_and_ends_the_same(tiny, capsys, monke
     assert len(list(out.glob("*/run.json"))) == len(records) + 1
 
 
-def test_the_page_is_drawn_again_from_the_file_alone(tiny):
+def test_one_row_is_judged_again_and_the_page_drawn_from_the_file_alone(tiny):
     page = (tiny / "ledger.html").read_bytes()
     (tiny / "ledger.html").unlink()
     assert show_ledger(tiny / LEDGER_NAME).read_bytes() == page
+    out, before = tiny.parent, content_of(tiny)
+    done = interp.replicate("paper1", rows=[4], scale="tiny", out=out, quiet=True)
+    (row,) = done.ledger.papers[0].rows
+    assert row == next(row for row in read_ledger(tiny).papers[0].rows if row.number == 4)
+    assert done.page.parent.name == "ledger-paper1-tiny-rows-4" and "--row 4" in done.ledger.command
+    assert [source.name for source in done.ledger.papers[0].sources] == ["shipped_evaluation"]
+    assert content_of(tiny) == before
 
 
 @pytest.mark.parametrize("change, words", [
@@ -484,12 +463,6 @@ def test_a_missing_or_damaged_ledger_is_refused(tmp_path):
     (tmp_path / LEDGER_NAME).write_text("{", encoding="utf-8")
     with pytest.raises(RecordError, match="cannot be read"):
         read_ledger(tmp_path)
-
-
-def test_what_json_cannot_hold_becomes_nothing(claims):
-    found = evidence(claims, other=(scalar(math.nan, math.nan, math.nan), TWO))
-    cell = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(found)), 1)[OTHER]
-    assert math.isnan(cell.parts[0].numbers[0].scalar.value) and cell.parts[0].outcome == "not measurable here"
 
 
 def test_the_command_line_prints_the_claims_and_the_page(tiny):

@@ -100,11 +100,12 @@ def test_a_comparison_gives_the_outcome_of_its_definition(rule, numbers, outcome
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_has_a_case_for_every_outcome_it_can_give(kind):
-    """What is common to all kinds (no number, too few, no different from the null) is asked of each below."""
+def test_every_kind_has_words_and_a_case_for_every_outcome_it_can_give(kind):
+    # What is common to all kinds (no number, too few, no different from the null) is asked of each below.
     shown = {outcome for rule, _, outcome in [*SINGLE, *SEVERAL_CASES] if rule.kind == kind}
     wanted = {SUPPORTED} if kind == "differ" else {SUPPORTED, CONTRADICTED}
     assert wanted <= shown and (kind == "identity" or UNDERPOWERED in shown)
+    assert rule_in_words(one_of(kind), "bits")
 
 
 def one_of(kind: str) -> Rule:
@@ -173,27 +174,18 @@ def test_intervals_wholly_outside_are_contradicted_whatever_the_null(rule, low, 
     assert judge(rule, [number], p).outcome == CONTRADICTED
 
 
-def test_a_design_whose_smallest_p_is_too_large_is_underpowered():
+def test_designs_intervals_and_nulls_decide_by_their_widths():
     number = scalar(1.0, (0.5, 1.5), null=(0.0, -0.1, 0.1), p=0.25)
     few = replace(number, p_least=0.25)
     assert judge(Rule("positive"), [number], 0.25).outcome == NULL
     assert judge(Rule("positive"), [few], 0.25) == Judgement("underpowered", "no p of this design can be below 0.25")
     assert judge(Rule("negative"), [few], 0.25).outcome == CONTRADICTED
     assert few.p_text == "≤ 0.25"
-
-
-def test_without_intervals_an_order_wants_more_than_the_band_of_the_null():
     far, near = scalar(0.5), scalar(0.35)
     assert judge(Rule("falling"), [far, scalar(0.25)], None).outcome == SUPPORTED
     assert judge(Rule("falling"), [far, near], None).outcome == UNDERPOWERED
     assert judge(Rule("falling"), [scalar(0.25), far], None).outcome == CONTRADICTED
-
-
-def test_an_interval_that_leaves_its_value_outside_by_rounding_is_widened_to_it():
     assert judge(Rule("at_most", high=2.0), [scalar(2.0000001, (1.0, 2.0))], None).outcome == UNDERPOWERED
-
-
-def test_the_ratio_of_numbers_without_uncertainty_is_their_quotient():
     numbers = [scalar(3.0, (3.0, 3.0)), scalar(4.0, (4.0, 4.0))]
     assert judge(Rule("ratio", low=0.7499, high=0.7501), numbers, None).outcome == SUPPORTED
 
@@ -235,8 +227,3 @@ def test_a_row_follows_from_its_parts(n):
 ])  # fmt: skip
 def test_a_rule_is_told_in_words(rule, words):
     assert rule_in_words(rule, "bits") == words
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_has_words(kind):
-    assert rule_in_words(one_of(kind), "bits")

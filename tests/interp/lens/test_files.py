@@ -36,7 +36,7 @@ def test_a_lens_is_read_back_as_it_was_written(model, kind, tmp_path):
     assert (read.kind, read.n_prompts, read.error_bits, read.about) == (kind, 9, {1: 0.25}, {"seed": 3})
 
 
-def test_the_published_layout_counts_layers_by_their_output(model, tmp_path):
+def test_the_published_layout_counts_layers_by_their_output_and_another_shape_is_refused(model, tmp_path):
     lens = a_lens(model)
     held = torch.load(interp.save_lens(lens, tmp_path / "lens.pt"), weights_only=True)
     assert set(held) == {"J", "n_prompts", "source_layers", "d_model", "metadata"}
@@ -46,6 +46,8 @@ def test_the_published_layout_counts_layers_by_their_output(model, tmp_path):
     assert read.depths == (1, 2) and read.n_prompts == 9
     with pytest.raises(interp.InterpError, match="fitted at the depths 1, 2"):
         read.carried(torch.zeros(1, 64), 0)
+    with pytest.raises(interp.InterpError, match="of 3 layers and width 64, the model of 3"):
+        a_lens(model).on(fresh_model("llama"))
 
 
 def test_transformer_lens_has_the_same_j_and_reads_our_archive(tmp_path):
@@ -99,11 +101,6 @@ def test_a_spoilt_file_is_refused_in_words_and_no_code_in_it_runs(model, spoilt,
     with pytest.raises(interp.InterpError, match=r"the lens .*lens\.pt"):
         interp.open_lens(path, model)
     assert "was run" not in capsys.readouterr().out
-
-
-def test_a_lens_of_another_shape_is_refused(model):
-    with pytest.raises(interp.InterpError, match="of 3 layers and width 64, the model of 3"):
-        a_lens(model).on(fresh_model("llama"))
 
 
 def test_all_lenses_leave_the_last_depth_as_it_is_and_decode_as_the_model_does(model):

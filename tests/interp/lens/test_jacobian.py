@@ -87,11 +87,15 @@ def test_with_a_horizon_nearer_targets_are_left_out(horizon):
     assert not np.allclose(exact(model, ids, Valid(1, 1))[1], expected, atol=0.1 * float(expected.abs().max()))
 
 
-def test_j_is_the_same_in_whatever_batch_and_however_many_cotangents_go_back_together():
+def test_j_is_the_same_in_whatever_batch_of_cotangents():
     model, valid = fresh_model("llama"), Valid(0, 0)
     whole = exact(model, some_ids(), valid)
     alone = torch.stack([exact(model, [x], valid, repeat=48) for x in some_ids()]).mean(dim=0)
     np.testing.assert_allclose(alone, whole, atol=1e-4 * float(whole.abs().max()))
+    _, rounds = rounds_of(fresh_model("llama"))
+    steps = [step for each in rounds for step in each]
+    met = {(step.group, tuple(step.prompts), step.block) for step in steps}
+    assert len(met) == len(steps) == len({(g, p) for g, p, _ in met}) * -(-48 // BLOCK)
 
 
 def test_edits_and_windows_act_in_the_fit():
@@ -114,13 +118,6 @@ def rounds_of(model, n_groups=3):
     ids = some_ids((6,) * 4 + (7,) * 5)
     groups = np.arange(len(ids)) % n_groups
     return ids, steps_of(model, ids, groups, np.arange(len(ids)), 20, np.random.default_rng(0))
-
-
-def test_every_batch_meets_every_block_of_cotangents_once():
-    _, rounds = rounds_of(fresh_model("llama"))
-    steps = [step for each in rounds for step in each]
-    met = {(step.group, tuple(step.prompts), step.block) for step in steps}
-    assert len(met) == len(steps) == len({(g, p) for g, p, _ in met}) * -(-48 // BLOCK)
 
 
 class Nothing(HeldOut):
@@ -189,16 +186,12 @@ def test_the_error_covers_what_other_prompts_give():
     assert (np.abs(z) < 5).all() and (error > 0).all()
 
 
-def test_a_fit_stops_at_the_precision_asked_for_and_says_it():
+def test_a_fit_stops_at_the_precision_asked_for_and_wants_long_prompts():
     model = interp.load("tunnel:bijection-gpt-neox")
     prompts = interp.sampled_prompts(model.task, 30)
     early = fit_lens(model, prompts, precision_bits=5.0, quiet=True)
     late = fit_lens(model, prompts, precision_bits=0.0, quiet=True)
     assert max(early.error_bits.values()) <= 5.0 and early.n_prompts <= late.n_prompts == 24
-
-
-def test_prompts_that_are_too_short_are_refused_in_words():
-    model = interp.load("tunnel:bijection-gpt-neox")
     few = PromptSet("few", [Prompt(token_ids=(1, 2, 3), scored=(2,))] * 4)
     with pytest.raises(interp.InterpError, match="more than 9 tokens"):
         fit_prompts(model, few, n_pool=None, window=None, skip_first=9, seed=0)

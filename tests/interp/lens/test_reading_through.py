@@ -91,11 +91,17 @@ def test_on_a_tunnel_the_lens_is_held_against_the_exact_posterior_at_every_depth
         np.testing.assert_allclose(table["posterior_kl"][depth], terms.sum(axis=1).mean(), atol=2e-3)
 
 
-def test_a_plan_counts_the_lens(model, lens, tmp_path):
+def test_a_plan_counts_the_lens_and_a_strip_ends_in_what_the_model_predicts(model, lens, tmp_path):
     path = interp.save_lens(lens, tmp_path / "lens.safetensors")
     asked = {"model": "tunnel:bijection-gpt-neox", "probes": "components", "n_pool": 24, "is_timed": False}
     more = interp.plan(**asked, lens=path).memory.weights - interp.plan(**asked).memory.weights
     assert 4 * 3 * 64 * 65 <= more == path.stat().st_size
+    ids = np.array(interp.sampled_prompts(model.task, 1).prompts[0].token_ids)
+    strip = depth_strip(model, lens, ids)
+    with torch.inference_mode():
+        logits = model.module(torch.from_numpy(ids)[None]).logits[0]
+    assert strip.read[-1] == tuple(map(str, logits.argmax(-1).tolist())) and len(strip.read) == 4
+    np.testing.assert_allclose(strip.probability[-1], logits.softmax(-1).max(-1).values, atol=1e-4)
 
 
 def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(model, lens):
@@ -124,15 +130,6 @@ def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(model, lens)
         mine = by_block[each.block]
         assert each.value == pytest.approx(mine.mean(), abs=1e-4) and each.low < each.value < each.high
         assert each.share == np.mean([max(by_block, key=lambda b: by_block[b][i]) == each.block for i in range(12)])
-
-
-def test_a_strip_ends_in_what_the_model_predicts(model, lens):
-    ids = np.array(interp.sampled_prompts(model.task, 1).prompts[0].token_ids)
-    strip = depth_strip(model, lens, ids)
-    with torch.inference_mode():
-        logits = model.module(torch.from_numpy(ids)[None]).logits[0]
-    assert strip.read[-1] == tuple(map(str, logits.argmax(-1).tolist())) and len(strip.read) == 4
-    np.testing.assert_allclose(strip.probability[-1], logits.softmax(-1).max(-1).values, atol=1e-4)
 
 
 def test_the_commands_fit_and_show(tmp_path):

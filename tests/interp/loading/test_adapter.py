@@ -83,7 +83,7 @@ def test_transposed_weights_are_the_formula_too(word_tokenizer, tmp_path):
         torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
 
 
-def test_an_adapted_model_reads_as_peft_runs_it(llama, lora):
+def test_an_adapted_model_reads_as_peft_runs_it_and_is_not_followed(llama, lora):
     with quiet_libraries():
         theirs = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(llama), lora).eval()
     ids = torch.tensor([[3, 9, 27, 1]])
@@ -91,6 +91,13 @@ def test_an_adapted_model_reads_as_peft_runs_it(llama, lora):
         np.testing.assert_allclose(
             interp.load(llama, adapter=lora).module(ids).logits, theirs(ids).logits, rtol=1e-4, atol=1e-5
         )
+    from interp.probes.dynamics.probe import Dynamics
+
+    from interp.running.run import _refuse_misuse
+
+    adapted = interp.load(llama, adapter=lora, check=False)
+    with pytest.raises(UsageError, match="dynamics with --adapter"):
+        _refuse_misuse((), [Dynamics()], adapted, None)
 
 
 def edited_config(folder, **changes):
@@ -135,16 +142,13 @@ def test_a_damaged_adapter_is_refused_in_words(llama, lora, damage, words):
         interp.load(llama, adapter=lora)
 
 
-def test_an_adapter_of_another_base_is_refused_in_words(llama, lora, tiny_folders):
+def test_an_adapter_names_its_base_and_is_refused_on_another(llama, lora, tiny_folders):
     with pytest.raises(ModelError, match="does not fit"):
         interp.load(tiny_folders["gpt_neox"], adapter=lora)
     with pytest.raises(ModelError, match="this one as --adapter"):
         interp.load(lora)
     with pytest.raises(UsageError, match="in memory with adapter"):
         interp.load(AutoModelForCausalLM.from_pretrained(llama), adapter=lora)
-
-
-def test_an_adapter_names_its_base(lora):
     from interp.loading.adapter import _refuse_unfit
 
     for base, named in (("org/model", "org/model"), ("/a/folder/of/it", "org/model"), ("org/Model", None)):
@@ -174,13 +178,3 @@ def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):
         interp.run(interp.load(llama), adapter=str(lora), out=None, quiet=True)
     for words in (["diff"], ["diff", "runs"], ["diff", "a", "b", "--adapter", str(lora)]):
         assert CliRunner().invoke(app, words).exit_code != 0
-
-
-def test_a_training_is_not_followed_with_an_adapter(llama, lora):
-    from interp.probes.dynamics.probe import Dynamics
-
-    from interp.running.run import _refuse_misuse
-
-    adapted = interp.load(llama, adapter=lora, check=False)
-    with pytest.raises(UsageError, match="dynamics with --adapter"):
-        _refuse_misuse((), [Dynamics()], adapted, None)

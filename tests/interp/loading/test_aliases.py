@@ -115,22 +115,25 @@ CONFIGS = {
 }
 
 
-def test_every_alias_has_its_configuration_here():
+def test_aliases_are_gated_by_conditions_alone_and_need_no_package():
     assert set(ALIASES) == set(CONFIGS)
+    gated = {name for name, alias in ALIASES.items() if alias.gated}
+    owners = {ALIASES[name].hub_id.split("/")[0] for name in gated}
+    assert owners == {"meta-llama", "mistralai"}
+    assert not any(name.startswith(("pythia", "phi")) for name in gated)
+    code = "import sys, interp.loading.aliases; print(*(m for m in sys.modules if '.' not in m))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert {"torch", "transformers", "numpy", "huggingface_hub"} & set(done.stdout.split()) == set()
 
 
 @pytest.mark.parametrize("name", sorted(ALIASES))
-def test_alias_states_the_sizes_of_its_public_configuration(name):
+def test_alias_states_the_sizes_and_the_shape_of_its_public_configuration(name):
     alias, config = ALIASES[name], CONFIGS[name]
     n_heads = config.num_attention_heads
     stated = (alias.family, alias.n_layers, alias.n_heads, alias.n_kv_heads, alias.d_head)
     n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
     assert stated == (config.model_type, config.num_hidden_layers, n_heads, n_kv_heads, config.hidden_size // n_heads)
     assert alias.n_parameters == count_parameters(config)
-
-
-@pytest.mark.parametrize("name", sorted(ALIASES))
-def test_an_alias_knows_the_shape_of_its_model(name):
     known, public = AutoConfig.for_model(ALIASES[name].family, **ALIASES[name].shape), CONFIGS[name]
     assert count_parameters(known) == ALIASES[name].n_parameters
     for field in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
@@ -143,16 +146,3 @@ def test_pythia_parameters_equal_the_model_cards(size):
     total, without_embeddings = PYTHIA_CARD[size]
     width, _, _, vocab = PYTHIA[size]
     assert ALIASES[f"pythia-{size}"].n_parameters == total == without_embeddings + 2 * width * vocab
-
-
-def test_only_repositories_behind_conditions_are_gated():
-    gated = {name for name, alias in ALIASES.items() if alias.gated}
-    owners = {ALIASES[name].hub_id.split("/")[0] for name in gated}
-    assert owners == {"meta-llama", "mistralai"}
-    assert not any(name.startswith(("pythia", "phi")) for name in gated)
-
-
-def test_aliases_are_read_without_any_other_package():
-    code = "import sys, interp.loading.aliases; print(*(m for m in sys.modules if '.' not in m))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert {"torch", "transformers", "numpy", "huggingface_hub"} & set(done.stdout.split()) == set()

@@ -42,7 +42,7 @@ def put(**asked):
     return found.device, found.dtype
 
 
-def test_the_row_of_what_is_chosen(machine):
+def test_the_rows_of_what_is_chosen_and_of_dtypes(machine):
     assert rows()["chosen"] == ["where there is no CUDA GPU", "where there is one", "only by `--device mps`"]
     machine()
     assert put()[0] == "cpu"
@@ -50,9 +50,6 @@ def test_the_row_of_what_is_chosen(machine):
     assert put()[0] == "cuda"
     machine(has_mps=True)
     assert put()[0] == "cpu" and put(device="mps")[0] == "mps"
-
-
-def test_the_rows_of_dtypes(machine):
     assert rows()["dtype"] == ["float32, or `--dtype`", "float32; bfloat16 if only that fits", "float32, or `--dtype`"]
     assert "refused" in rows()["float64"][2]
     for n_bytes, of_cuda in ((1 << 40, "float32"), (3_000_000, "bfloat16")):
@@ -64,12 +61,9 @@ def test_the_rows_of_dtypes(machine):
         put(device="mps", dtype="float64")
 
 
-def test_the_row_of_tf32():
+def test_the_rows_of_tf32_and_of_trainings():
     assert rows()["TF32"][1].startswith("off")
     assert torch.get_float32_matmul_precision() == "highest" and not torch.backends.cuda.matmul.allow_tf32
-
-
-def test_the_row_of_trainings():
     assert rows()["`interp tunnel train`"] == ["yes, the default", "`--device cuda`", "refused"]
     assert Recipe().device == "cpu"
     assert get_args(get_type_hints(Recipe)["device"]) == ("cpu", "cuda"), "what the command takes"

@@ -35,16 +35,13 @@ def rounded_file(tmp_path_factory):
 IDS = torch.arange(3, 20)[None]
 
 
-def test_a_plain_file_is_the_model_that_was_written(file):
+def test_a_plain_file_is_the_model_that_was_written_by_path_or_within_its_folder(file):
     model = interp.load(file)
     with torch.inference_mode():
         torch.testing.assert_close(model.module(IDS).logits, original()(IDS).logits, rtol=1e-5, atol=1e-5)
     assert model.info.stored_as is None and model.info.family == "llama" and all(c.passed for c in model.checks)
     assert model.tokenizer.convert_ids_to_tokens(model.tokenizer("ab c")["input_ids"])[-3:] == ["ab", "Ġ", "c"]
     assert "m['content']" in model.tokenizer.chat_template
-
-
-def test_a_file_is_named_by_its_path_or_within_its_folder(file):
     by_folder = interp.load(file.parent, gguf=file.name)
     assert by_folder.fingerprint == interp.load(str(file)).fingerprint
     with pytest.raises(ModelError, match="two files are given"):
@@ -110,8 +107,8 @@ def test_a_broken_foreign_or_lying_file_is_refused_in_words(file, tmp_path, spoi
         interp.load(path)
 
 
-def test_no_part_of_a_header_may_be_missing(file):
-    """Wherever the file is cut, by length or inside the header, it is rejected with a message."""
+def test_headers_that_lack_a_part_or_say_fewer_layers_are_refused(file, tmp_path):
+    # Wherever the file is cut, by length or inside the header, it is rejected with a message.
     whole = file.read_bytes()
     for n in {*range(0, 1200, 7), *range(1200, len(whole), 4001), len(whole) - 33}:
         cut = file.parent / "cut.bin"
@@ -119,6 +116,12 @@ def test_no_part_of_a_header_may_be_missing(file):
         with pytest.raises(ModelError, match="cut off, damaged"):
             read_header(cut)
     assert read_header(file).n_numbers == sum(p.numel() for p in original().parameters())
+    content, key = file.read_bytes(), b"llama.block_count\x04\x00\x00\x00"
+    at = content.index(key) + len(key)
+    path = tmp_path / "short.gguf"
+    path.write_bytes(content[:at] + struct.pack("<I", LAYERS - 1) + content[at + 4 :])
+    with pytest.raises(ModelError, match="some would be left out"):
+        interp.load(path)
 
 
 @pytest.mark.parametrize(
@@ -134,15 +137,6 @@ def test_what_transformers_would_leave_out_is_refused(tmp_path, add, found):
     """Each of these was read as the model without it, and passed the self-check."""
     with pytest.raises(ModelError, match=found):
         interp.load(written(tmp_path / "more.gguf", original(), add=add))
-
-
-def test_fewer_layers_than_the_file_holds_are_refused(file, tmp_path):
-    content, key = file.read_bytes(), b"llama.block_count\x04\x00\x00\x00"
-    at = content.index(key) + len(key)
-    path = tmp_path / "short.gguf"
-    path.write_bytes(content[:at] + struct.pack("<I", LAYERS - 1) + content[at + 4 :])
-    with pytest.raises(ModelError, match="some would be left out"):
-        interp.load(path)
 
 
 def test_the_tokenizer_is_that_of_the_file_whatever_lies_beside_it(file, tmp_path, word_tokenizer):

@@ -49,9 +49,6 @@ def refusal(name, **keywords) -> str:
     return str(caught.value)
 
 
-# --- weights ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(
     "name", ["model.embed_tokens.weight", "model.layers.1.self_attn.v_proj.weight", "lm_head.weight"]
@@ -68,15 +65,12 @@ def test_a_weight_that_is_no_number_is_refused_wherever_it_stands(spoilt, name, 
     assert "copy its weights again" in message
 
 
-def test_float16_that_overflows_is_refused_and_told_to_use_float32(spoilt):
+def test_float16_that_overflows_is_refused_at_loading_or_in_the_run(spoilt):
     folder = spoilt(tensors=lambda tensors: tensors["lm_head.weight"].mul_(3e4))
     assert load(folder).info.dtype == "float32"
     message = refusal(folder, dtype="float16")
     assert "the self-check 'finite' failed" in message and "Load it in float32 (it was read in float16)" in message
-
-
-def test_float16_logits_that_overflow_on_a_prompt_alone_stop_the_run():
-    """Weights and the self-check's tokens are finite, the tokens of a prompt are not."""
+    # Weights and the self-check's tokens are finite, the tokens of a prompt are not.
     model = fresh_model("llama")
     model.module.half()
     with torch.no_grad():
@@ -148,13 +142,12 @@ def test_what_is_vouched_for_is_what_is_read_where_one_file_and_shards_lie_toget
     assert "model.safetensors is truncated or corrupt" in refusal(folder)
 
 
-def test_an_adapter_beside_the_weights_is_refused(spoilt):
+def test_an_adapter_beside_the_weights_or_a_configuration_without_end_is_refused(spoilt):
     folder = spoilt()
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "../elsewhere", "peft_type": "LORA"}')
     assert "there is also an adapter (adapter_config.json)" in refusal(folder)
-
-
-# --- pickles ----------------------------------------------------------------------------------------------------------
+    (folder / "config.json").write_text('{"a": ' * 100_000)
+    assert "config.json cannot be read" in refusal(folder)
 
 
 class Touch:
@@ -167,18 +160,15 @@ class Touch:
         return Path.touch, (self.path,)
 
 
-def test_the_pickle_of_these_tests_would_leave_its_file(tmp_path):
-    pickle.loads(pickle.dumps(Touch(tmp_path / "it-ran")))
-    assert (tmp_path / "it-ran").exists()
-
-
-def test_a_pickle_is_not_looked_at_beside_safetensors_even_where_allowed(spoilt, tmp_path):
+def test_a_pickle_is_not_looked_at_beside_safetensors_even_where_allowed(tmp_path, spoilt):
     folder, trace = spoilt(), tmp_path / "it-ran"
     torch.save({"lm_head.weight": Touch(trace)}, folder / "pytorch_model.bin")
     model = load(folder, allow_pickle=True)
     with torch.no_grad():
         assert torch.equal(model.module(IDS).logits, tiny_model("llama").module(IDS).logits)
     assert not trace.exists()
+    pickle.loads(pickle.dumps(Touch(trace)))
+    assert trace.exists(), "it would have left its file"
 
 
 @pytest.mark.parametrize("kind", ["torch", "plain", "text", "empty"])
@@ -192,9 +182,6 @@ def test_a_hostile_pickle_runs_nothing_and_is_refused(spoilt, tmp_path, kind):
     assert "they are pickled (pytorch_model.bin)" in refusal(folder)
     assert "transformers cannot read them" in refusal(folder, allow_pickle=True)
     assert not trace.exists()
-
-
-# --- a configuration that lies ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -224,12 +211,9 @@ def test_a_lie_that_cannot_be_read_is_refused_by_its_name(spoilt, family, lie, w
     assert words in refusal(spoilt(family, config=lie))
 
 
-def test_a_configuration_whose_passes_give_tuples_is_refused_with_what_to_set(spoilt):
+def test_models_that_cannot_run_are_refused_with_what_to_set(spoilt):
     with pytest.raises(UsageError, match=r"(?s)return_dict=False.*`return_dict` in its config\.json"):
         load(spoilt("llama", config={"return_dict": False}))
-
-
-def test_a_model_in_memory_that_cannot_run_is_refused_in_words():
     module = fresh_model("gpt_neox").module
     module.gpt_neox.emb_dropout.p = math.nan
     assert "it cannot read 4 tokens: RuntimeError: dropout probability has to be between 0 and 1" in refusal(module)
@@ -272,15 +256,6 @@ def test_a_kernel_that_a_configuration_names_is_not_taken(spoilt, key, named):
     """A kernel of the hub is code: which one computes attention is never the file's choice."""
     model = load(spoilt(config={key: named}))
     assert model.module.config._attn_implementation == "sdpa"
-
-
-def test_a_configuration_nested_without_end_is_refused(spoilt):
-    folder = spoilt()
-    (folder / "config.json").write_text('{"a": ' * 100_000)
-    assert "config.json cannot be read" in refusal(folder)
-
-
-# --- code -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("part", ["AutoConfig", "AutoModelForCausalLM", "AutoTokenizer"])

@@ -42,10 +42,7 @@ def copy_of(folder: Path, to: Path) -> Path:
     return Path(shutil.copytree(folder, to, dirs_exist_ok=True))
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
-
-
-def test_a_trained_model_gives_its_bits_per_token(stories):
+def test_a_trained_model_gives_its_bits_and_goes_on_as_was_published_of_it(stories):
     model = load(stories)
     bits, n_tokens = 0.0, 0
     for sentence in STORY:
@@ -58,9 +55,6 @@ def test_a_trained_model_gives_its_bits_per_token(stories):
     assert 1.6 < bits / n_tokens < 2.1  # nine where the weights are random
     assert (model.info.n_heads, model.info.n_kv_heads, model.info.d_head) == (8, 4, 8)
     assert model.info.n_parameters == 260_032  # a tied embedding, counted once
-
-
-def test_a_trained_model_goes_on_as_was_published_of_it(stories):
     model = load(stories, check=False)
     ids = model.tokenizer("Once upon a time", return_tensors="pt")["input_ids"]
     with torch.no_grad():
@@ -71,7 +65,7 @@ def test_a_trained_model_goes_on_as_was_published_of_it(stories):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_loaded_folder_is_the_saved_model_bit_for_bit(tiny_folders, family):
+def test_a_loaded_folder_is_the_saved_model_bit_for_bit_and_states_its_sizes(tiny_folders, family):
     saved = tiny_model(family).module
     model = load(tiny_folders[family])
     with torch.no_grad():
@@ -80,11 +74,7 @@ def test_a_loaded_folder_is_the_saved_model_bit_for_bit(tiny_folders, family):
     assert not any(p.requires_grad for p in model.module.parameters())
     assert model.module.config._attn_implementation == "sdpa"
     assert model.tokenizer("w3 w14")["input_ids"] == [3, 14]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_info_states_the_sizes_of_the_configuration(tiny_folders, family):
-    info = load(tiny_folders[family], check=False).info
+    info = model.info
     is_grouped, is_partial = family in ("llama", "mistral"), family in ("gpt_neox", "phi")
     assert (info.family, info.n_layers, info.n_heads, info.d_model, info.d_head) == (family, 3, 4, 48, 12)
     assert info.n_kv_heads == (2 if is_grouped else 4)
@@ -105,14 +95,11 @@ def test_a_window_is_stated_only_where_it_ever_cuts(changes, window):
     assert load(fresh_model("mistral", **changes).module, check=False).info.window == window
 
 
-def test_the_self_check_and_the_files_are_vouched_for(tiny_folders):
+def test_files_are_vouched_for_and_shards_read_together(tiny_folders, tmp_path):
     checks = load(tiny_folders["llama"]).checks
     assert [c.name for c in checks][:3] == ["weights", "finite", "heard"]
     assert all(c.passed for c in checks)
     assert [c.name for c in load(tiny_folders["llama"], check=False).checks] == ["weights"]
-
-
-def test_shards_are_read_together(tmp_path, tiny_folders):
     folder = copy_of(tiny_folders["phi"], tmp_path / "m")
     (folder / "model.safetensors").unlink()
     tiny_model("phi").module.save_pretrained(folder, max_shard_size="100KB")
@@ -129,21 +116,15 @@ def test_dtype_is_what_was_asked_for(tiny_folders, dtype):
     assert {p.dtype for p in model.module.parameters()} == {getattr(torch, dtype)}
 
 
-def test_float32_is_the_precision_on_a_processor_whatever_was_stored(tmp_path, tiny_folders):
+def test_precision_and_device_map_are_those_asked_for(tmp_path, tiny_folders):
     folder = copy_of(tiny_folders["llama"], tmp_path / "m")
     fresh_model("llama").module.to(torch.bfloat16).save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
     assert load(folder, device="cpu").info.dtype == "float32"
-
-
-def test_a_device_map_spreads_the_model(tiny_folders):
     model = load(tiny_folders["llama"], device_map="auto")
     with torch.no_grad():
         logits = model.module(IDS.to(model.module.device)).logits.cpu()
     assert torch.allclose(logits, tiny_model("llama").module(IDS).logits, atol=1e-5)
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
 
 
 def small_cache(out: Path, folder: Path, hub_id: str, ref: str = "main") -> Path:
@@ -190,12 +171,9 @@ def test_a_commit_is_a_revision(tmp_path, tiny_folders, use_cache):
     assert load("owner/name", revision=snapshot.name, check=False).info.revision == snapshot.name
 
 
-def test_two_revisions_at_once_are_refused():
+def test_two_revisions_and_a_revision_of_a_folder_are_refused(tiny_folders):
     with pytest.raises(UsageError, match="two revisions are given"):
         load("pythia-70m@step7", revision="step8")
-
-
-def test_a_folder_has_no_revision(tiny_folders):
     with pytest.raises(UsageError, match="only models of the hub have revisions"):
         load(tiny_folders["phi"], revision="main")
 
@@ -225,9 +203,6 @@ def test_what_is_cached_serves_when_the_hub_takes_access_away(tiny_folders, use_
         before = load("owner/name", check=False).info
         repositories["owner/name"] = GATED
         assert load("owner/name", check=False).info == before
-
-
-# --- wind tunnels -----------------------------------------------------------------------------------------------------
 
 
 def make_tunnel(folder: Path, model: Path) -> Path:
@@ -272,22 +247,16 @@ def test_a_tunnel_brings_its_task_and_card_and_no_tokenizer(tunnels, by_folder):
     assert (model.card["step"], model.card["figures"]["kl"]["value"]) == (7, 0.01)
 
 
-def test_a_tunnel_has_steps(tunnels):
+def test_tunnels_have_names_and_steps(tunnels):
     model = load("tunnel:bijection-gpt-neox@10", check=False)
     assert (model.info.name, model.info.family) == ("tunnel:bijection-gpt-neox@10", "llama")
     assert model.task is not None
     with pytest.raises(UsageError, match=r"has the steps \['2', '10'\]"):
         load("tunnel:bijection-gpt-neox@11")
-
-
-def test_an_unknown_tunnel_names_what_there_is(tunnels):
     with pytest.raises(UsageError, match="Did you mean bijection-gpt-neox"):
         load("tunnel:bijection-gptneox")
     with pytest.raises(UsageError, match="Did you mean tunnel:bijection-gpt-neox"):
         load("bijection-gpt-neox")
-
-
-# --- models in memory -------------------------------------------------------------------------------------------------
 
 
 def test_a_model_in_memory_is_left_as_it_is(word_tokenizer):
@@ -314,33 +283,21 @@ def test_a_model_in_memory_finds_the_tokenizer_it_was_loaded_with(tiny_folders, 
     assert load(fresh_model("phi").module, check=False).tokenizer is None
 
 
-def test_a_name_does_not_bring_back_a_model_from_memory():
-    with pytest.raises(UsageError, match="it was a model in memory"):
-        load("memory:LlamaForCausalLM")
-
-
-def test_a_model_in_training_mode_is_refused():
+def test_models_in_memory_that_cannot_be_measured_are_refused():
     with pytest.raises(UsageError, match="training mode"):
         load(fresh_model("phi").module.train())
+    with pytest.raises(ModelError, match="it is a LlamaModel, which does not predict"):
+        load(fresh_model("llama").module.model)
+    with pytest.raises(ModelError, match="attention overflows"):
+        load(fresh_model("phi").module.to(torch.float16))
+    with pytest.raises(UsageError, match="it was a model in memory"):
+        load("memory:LlamaForCausalLM")
 
 
 @pytest.mark.parametrize("change", [{"dtype": "bfloat16"}, {"device": "cpu"}, {"revision": "main"}])
 def test_a_model_in_memory_is_not_converted(change):
     with pytest.raises(UsageError, match=f"in memory with {next(iter(change))}"):
         load(fresh_model("phi").module, **change)
-
-
-def test_a_model_in_memory_without_a_head_is_refused():
-    with pytest.raises(ModelError, match="it is a LlamaModel, which does not predict"):
-        load(fresh_model("llama").module.model)
-
-
-def test_a_phi_model_in_memory_in_float16_is_refused():
-    with pytest.raises(ModelError, match="attention overflows"):
-        load(fresh_model("phi").module.to(torch.float16))
-
-
-# --- silence ----------------------------------------------------------------------------------------------------------
 
 
 def test_loading_says_nothing_and_leaves_the_library_as_talkative_as_before(tmp_path, tiny_folders, capfd):
@@ -363,9 +320,6 @@ def test_loading_says_nothing_and_leaves_the_library_as_talkative_as_before(tmp_
     assert "1 tensors (model.spare.weight), for which the model has no place" in model.checks[0].detail
     AutoModelForCausalLM.from_pretrained(folder)
     assert "Loading weights" in capfd.readouterr().err  # what would have been said
-
-
-# --- real configurations ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

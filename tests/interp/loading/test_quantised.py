@@ -43,9 +43,14 @@ def test_the_quantisation_is_named(stated, words):
     assert quantisation(stated) == words
 
 
-def test_a_quantised_model_in_memory_is_refused_by_name():
+def test_quantised_models_are_refused_by_name_and_not_guessed_at():
     with pytest.raises(ModelError, match=r"(?s)quantised \(bitsandbytes, 4 bits\).*--allow-quantised"):
         interp.load(rounded())
+    config = tiny_config("llama")
+    with pytest.raises(ModelError, match="are free"):
+        choose_placement(config, 10**14, device="cpu")
+    config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    assert choose_placement(config, 10**14, device="cpu").device == "cpu"
 
 
 def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
@@ -81,14 +86,6 @@ def test_allowed_it_is_read_but_for_its_weights():
     )
     with pytest.raises(UsageError, match="no plain weights: they are quantised"):
         capture(model, prompts, ids, [Need("W_V")])
-
-
-def test_the_size_of_quantised_weights_is_not_guessed():
-    config = tiny_config("llama")
-    with pytest.raises(ModelError, match="are free"):
-        choose_placement(config, 10**14, device="cpu")
-    config.quantization_config = {"quant_method": "gptq", "bits": 4}
-    assert choose_placement(config, 10**14, device="cpu").device == "cpu"
 
 
 def rounded_folder(folder):

@@ -50,7 +50,7 @@ def test_unknown_alias_names_the_nearest():
     )
 
 
-def test_gated_repository_says_where_to_accept_and_how_to_log_in(use_hub):
+def test_gated_repositories_and_those_without_a_configuration_are_refused(use_hub, tmp_path):
     with serving({"meta-llama/Llama-3.2-1B": GATED}) as hub:
         use_hub(hub.url)
         assert refusal("llama-3.2-1b") == (
@@ -58,6 +58,11 @@ def test_gated_repository_says_where_to_accept_and_how_to_log_in(use_hub):
             "  Accept its conditions at https://huggingface.co/meta-llama/Llama-3.2-1B, then log in: "
             "`hf auth login` (or HF_TOKEN)."
         )
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "README.md").write_text("nothing")
+    with serving({"owner/name": tmp_path / "files"}) as hub:
+        use_hub(hub.url)
+        assert "the repository has no config.json" in refusal("owner/name")
 
 
 @pytest.mark.parametrize(
@@ -77,15 +82,7 @@ def test_each_answer_of_the_hub_has_its_message(use_hub, answer, words):
     assert all(word in message for word in words), message
 
 
-def test_repository_without_a_configuration_is_refused(use_hub, tmp_path):
-    (tmp_path / "files").mkdir()
-    (tmp_path / "files" / "README.md").write_text("nothing")
-    with serving({"owner/name": tmp_path / "files"}) as hub:
-        use_hub(hub.url)
-        assert "the repository has no config.json" in refusal("owner/name")
-
-
-def test_no_network_and_not_cached_says_both(use_hub):
+def test_no_network_or_offline_and_not_cached_says_both(use_hub, use_cache, tmp_path):
     with serving({}) as hub:
         url = hub.url
     cache = use_hub(url)
@@ -93,9 +90,6 @@ def test_no_network_and_not_cached_says_both(use_hub):
     assert "the hub cannot be reached (ConnectError" in message
     assert f"it is not in the cache {cache}" in message
     assert "Load it once with a network" in message
-
-
-def test_offline_and_not_cached_says_so(use_cache, tmp_path):
     use_cache(tmp_path)
     assert refusal("pythia-70m") == (
         f"the model EleutherAI/pythia-70m: HF_HUB_OFFLINE is set, and it is not in the cache {tmp_path}\n"
@@ -177,12 +171,9 @@ def test_configuration_with_impossible_values_is_refused_in_words(tmp_path, chan
     assert "config" in refusal(configured(tmp_path, **changes))
 
 
-def test_quantised_weights_are_refused(tmp_path):
+def test_quantised_weights_and_an_unknown_type_without_code_are_refused(tmp_path):
     changes = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
     assert "its weights are quantised" in refusal(configured(tmp_path, **changes))
-
-
-def test_unknown_model_type_without_code_is_refused(tmp_path):
     assert "its model_type is 'unheard_of'" in refusal(configured(tmp_path, model_type="unheard_of"))
 
 
@@ -246,20 +237,14 @@ def test_truncated_weights_in_the_cache_name_what_to_delete(tmp_path, folder, us
     assert f"Delete {tmp_path / 'hub' / 'models--owner--name'} and load again" in refusal("owner/name")
 
 
-def test_corrupt_header_is_refused(folder):
+def test_weights_that_lack_a_tensor_or_are_damaged_are_told_apart(folder):
+    resave(folder, lambda tensors: tensors.pop("model.layers.1.self_attn.v_proj.weight"))
+    assert "they lack 1 tensors (model.layers.1.self_attn.v_proj.weight)" in refusal(folder)
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes().replace(b'"dtype"', b'"dtyqe"', 1))
     assert "truncated or corrupt" in refusal(folder)
-
-
-def test_pointer_of_git_lfs_is_recognised(folder):
     (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
     assert "git-lfs pointer without its content" in refusal(folder)
-
-
-def test_missing_tensor_is_named(folder):
-    resave(folder, lambda tensors: tensors.pop("model.layers.1.self_attn.v_proj.weight"))
-    assert "they lack 1 tensors (model.layers.1.self_attn.v_proj.weight)" in refusal(folder)
 
 
 @pytest.mark.parametrize(
@@ -273,9 +258,12 @@ def test_configuration_that_lies_about_its_sizes_is_refused(folder, lie, tensor)
     assert tensor in message
 
 
-def test_folder_without_weights_is_refused(folder):
-    (folder / "model.safetensors").unlink()
-    assert "there is no model.safetensors" in refusal(folder)
+def test_missing_files_of_weights_are_named(sharded):
+    shard = sorted(sharded.glob("model-*.safetensors"))[1]
+    shard.unlink()
+    assert f"model.safetensors.index.json names {shard.name}, which is not there" in refusal(sharded)
+    (sharded / "model.safetensors.index.json").unlink()
+    assert "there is no model.safetensors" in refusal(sharded)
 
 
 @pytest.fixture
@@ -283,12 +271,6 @@ def sharded(folder):
     (folder / "model.safetensors").unlink()
     tiny_model("llama").module.save_pretrained(folder, max_shard_size="100KB")
     return folder
-
-
-def test_missing_shard_is_named(sharded):
-    shard = sorted(sharded.glob("model-*.safetensors"))[1]
-    shard.unlink()
-    assert f"model.safetensors.index.json names {shard.name}, which is not there" in refusal(sharded)
 
 
 def test_index_that_leads_out_of_the_folder_is_refused(sharded):
@@ -358,22 +340,16 @@ def test_tokenizer_with_more_tokens_than_embeddings_is_refused(folder):
 # --- memory and precision ---------------------------------------------------------------------------------------------
 
 
-def test_model_that_does_not_fit_is_refused_by_its_configuration_alone(tmp_path):
+def test_memory_that_is_free_decides_what_fits(tmp_path):
     sizes = {"hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126, "vocab_size": 128256,
              "num_attention_heads": 128, "num_key_value_heads": 8, "head_dim": 128}  # fmt: skip
     message = refusal(configured(tmp_path, **sizes), device="cpu")
     assert "a llama model of 405,853,388,800 parameters in float32: its weights take 1623.4 GB, and " in message
     assert " GB are free (cpu)" in message
-
-
-def test_precision_that_would_fit_is_suggested():
     n_parameters = int(available_bytes(torch.device("cpu")) / 3)
     with pytest.raises(ModelError, match=r"Load it with dtype='bfloat16'\."):
         choose_placement(tiny_config("llama"), n_parameters, device="cpu")
     assert choose_placement(tiny_config("llama"), n_parameters, device="cpu", dtype="bfloat16").dtype == "bfloat16"
-
-
-def test_free_memory_is_what_the_system_says():
     free = psutil.virtual_memory().available
     assert 0 < available_bytes(torch.device("cpu")) <= 1.05 * free
 
@@ -396,28 +372,19 @@ def test_parameters_counted_from_the_configuration_are_those_of_the_model(family
     assert count_parameters(model.config) == sum(p.numel() for p in model.parameters())
 
 
-def test_phi_in_float16_is_refused_with_the_reason(tiny_folders):
-    assert refusal(tiny_folders["phi"], dtype="float16") == (
-        "a Phi model in float16: its attention overflows there: products of queries and keys exceed 65504, the "
-        "largest float16, and become infinite\n  Use float32, or bfloat16 where memory is short."
-    )
-
-
-def test_unknown_precision_names_the_nearest(tiny_folders):
-    assert "Did you mean float16 or bfloat16 or float64?" in refusal(tiny_folders["phi"], UsageError, dtype="float1")
-
-
 @pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "cpu:x"])
 def test_device_that_is_not_there_is_refused(tiny_folders, device):
     assert "Use cpu, cuda, cuda:1 ... or mps." in refusal(tiny_folders["phi"], UsageError, device=device)
 
 
-def test_device_and_device_map_together_are_refused(tiny_folders):
-    message = refusal(tiny_folders["phi"], UsageError, device="cpu", device_map="auto")
-    assert "both say where to put the model" in message
-
-
-def test_hazards_are_told_for_the_short_precisions_alone():
+def test_hazards_of_short_precisions_are_told_and_refused(tiny_folders):
     told = {dtype for dtype in DTYPES if precision_hazard(dtype)}
     assert told == {"bfloat16", "float16"}
     assert "65504" in str(precision_hazard("float16"))
+    assert refusal(tiny_folders["phi"], dtype="float16") == (
+        "a Phi model in float16: its attention overflows there: products of queries and keys exceed 65504, the "
+        "largest float16, and become infinite\n  Use float32, or bfloat16 where memory is short."
+    )
+    assert "Did you mean float16 or bfloat16 or float64?" in refusal(tiny_folders["phi"], UsageError, dtype="float1")
+    message = refusal(tiny_folders["phi"], UsageError, device="cpu", device_map="auto")
+    assert "both say where to put the model" in message

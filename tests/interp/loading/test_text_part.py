@@ -35,7 +35,7 @@ def logits(module, ids):
         return module(input_ids=torch.from_numpy(ids)[None], use_cache=False).logits
 
 
-def test_the_text_part_of_a_folder_gives_the_logits_of_the_whole_model(saved):
+def test_the_text_part_of_a_folder_has_the_logits_of_the_whole_model_and_no_vision_weights(saved):
     whole, folder = saved
     model = interp.load(folder)
     assert torch.equal(logits(model.module, TEXT), logits(whole, TEXT))
@@ -43,10 +43,6 @@ def test_the_text_part_of_a_folder_gives_the_logits_of_the_whole_model(saved):
     assert model.info.vocab_size == VOCAB and all(check.passed for check in model.checks)
     weights = next(check for check in model.checks if check.name == "weights")
     assert "for which the text part has no place" in weights.detail
-
-
-def test_no_weight_of_the_vision_part_is_loaded(saved):
-    whole, folder = saved
     model = interp.load(folder, check=False)
     sees = [name for name, _ in whole.named_parameters() if "vis" in name]
     assert sees and not {name for name, _ in model.module.named_parameters()} & set(sees)
@@ -91,17 +87,11 @@ def test_an_edit_acts_on_the_whole_model_in_memory_and_leaves_it_as_it_was(saved
     assert torch.equal(logits(whole, TEXT), before)
 
 
-def test_a_stack_without_its_head_is_refused():
+def test_models_without_a_text_part_to_be_read_are_refused(tmp_path):
     with pytest.raises(ModelError, match="Gemma3Model"):
         interp.load(tiny_multimodal("gemma3").model)
-
-
-def test_a_model_whose_text_sees_what_is_behind_it_is_refused_with_that_reason():
     with pytest.raises(ModelError, match="its tokens attend to later ones"):
         interp.load(tiny_multimodal("paligemma"))
-
-
-def test_sizes_that_no_text_part_has_are_refused_before_transformers_believes_them(tmp_path):
     tiny_multimodal("llava").config.save_pretrained(tmp_path)
     content = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     content["text_config"]["num_hidden_layers"] = 10**8

@@ -53,7 +53,7 @@ def test_what_is_not_what_the_card_was_written_for_is_refused(tunnel, change):
             read()
 
 
-def test_a_card_of_before_digests_loads_and_it_is_said(tunnel):
+def test_a_card_of_before_digests_loads_and_every_shipped_one_has_them(tunnel):
     card = json.loads((tunnel / "tunnel.json").read_text())
     assert "card" not in {check.name for check in interp.load(tunnel, check=False).checks}
     del card["files"]
@@ -61,9 +61,6 @@ def test_a_card_of_before_digests_loads_and_it_is_said(tunnel):
     weights(tunnel / "model.safetensors")
     said = {check.name: check.detail for check in interp.load(tunnel, check=False).checks}
     assert "was not checked" in said["card"]
-
-
-def test_every_shipped_tunnel_has_the_digests_of_its_weights():
     from interp.loading.sources import shipped_tunnels
     from interp.records.tunnel_card import digests_of, read_card
 

@@ -100,12 +100,21 @@ def test_files_of_messages_give_the_template_what_each_message_has(tmp_path, way
     assert found.prompts == resolve_prompts(chats, tokenizer=chatty(EVERY_KEY)).prompts
 
 
-def test_with_chat_every_text_is_the_message_of_a_user():
+def test_texts_are_messages_where_templates_allow():
     tokenizer = chatty()
     prompts = resolve_prompts(["a b", "c"], tokenizer=tokenizer, chat=True)
     assert words_read(prompts, tokenizer)[0] == ["<s> <user> a b </s> <assistant>", "<s> <user> c </s> <assistant>"]
     asked = resolve_prompts([ASKED, ANSWERED], tokenizer=tokenizer)
     assert resolve_prompts([ASKED, ANSWERED], tokenizer=tokenizer, chat=True) == asked
+    with pytest.raises(PromptError, match="they are token ids"):
+        resolve_prompts(PromptSet("ids", [Prompt(token_ids=(1, 2))]), tokenizer=chatty(), chat=True)
+    with pytest.raises(PromptError, match="exact posterior is that of the bare texts"):
+        known = PromptSet("known", [Prompt(text="a")], posterior=np.array([[0.5, 0.5]]), outcome_ids=np.array([6, 7]))
+        resolve_prompts(known, tokenizer=chatty(), chat=True)
+    assert (
+        resolve_prompts([ASKED], tokenizer=chatty({"default": TEMPLATE, "rag": "b"})).prompts
+        == resolve_prompts([ASKED], tokenizer=chatty()).prompts
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,14 +143,6 @@ def test_a_missing_or_broken_template_is_said(tokenizer, found):
     for given, chat in (([ASKED], False), (["a", "b"], True)):
         with pytest.raises(PromptError, match=found):
             resolve_prompts(given, tokenizer=tokenizer, chat=chat)
-
-
-def test_prompts_with_an_exact_posterior_or_of_ids_are_no_chat():
-    with pytest.raises(PromptError, match="they are token ids"):
-        resolve_prompts(PromptSet("ids", [Prompt(token_ids=(1, 2))]), tokenizer=chatty(), chat=True)
-    with pytest.raises(PromptError, match="exact posterior is that of the bare texts"):
-        known = PromptSet("known", [Prompt(text="a")], posterior=np.array([[0.5, 0.5]]), outcome_ids=np.array([6, 7]))
-        resolve_prompts(known, tokenizer=chatty(), chat=True)
 
 
 EVERY_KEY = (
@@ -198,10 +199,3 @@ def test_every_key_of_a_message_reaches_the_template(chat):
 def test_what_would_be_lost_on_the_way_to_the_template_is_refused(chat, template, found):
     with pytest.raises(PromptError, match=found):
         resolve_prompts([chat, [ASKS]], tokenizer=chatty(template))
-
-
-def test_a_template_among_several_is_the_default():
-    assert (
-        resolve_prompts([ASKED], tokenizer=chatty({"default": TEMPLATE, "rag": "b"})).prompts
-        == resolve_prompts([ASKED], tokenizer=chatty()).prompts
-    )

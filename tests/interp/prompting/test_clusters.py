@@ -100,26 +100,12 @@ def test_who_reads_only_the_numbers_is_told_where_clusters_are_at_most_half(colu
         assert record["caution"] == notes_of(found)[0]
 
 
-def test_a_part_of_the_prompts_counts_its_own_clusters_at_every_threshold() -> None:
+def test_parts_count_their_own_clusters_and_keep_them_whole() -> None:
     found = clustered(prompts()).take(range(6, 18))
     assert found.clusters is not None and found.clusters.n_at == {0.25: 2, 0.5: 2, 1.0: 12}
     assert in_words(found) == "12 prompts in 2 clusters, by shared wording"
     assert in_words(found.take([0, 1])) == "2 prompts in 1 cluster, by shared wording"
     assert all("such as" not in note for note in notes_of(found)), "an example may be of the others"
-
-
-def test_prompts_that_share_nothing_need_no_word_of_clusters_even_where_each_is_asked_for() -> None:
-    alone = PromptSet("alone", [Prompt("one two three"), Prompt("four five six")], cluster="none")
-    record = described(clustered(alone))
-    assert record is not None and not record["caution"] and notes_of(clustered(alone)) == ()
-
-
-def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(PromptError, match=r"columns domain[\s\S]*none"):
-        clustered(replace(prompts(domain=["x"] * 24), cluster="author"))
-
-
-def test_parts_and_choices_keep_clusters_whole() -> None:
     found = clustered(prompts())
     assert found.clusters is not None
     parts = [part_of(found, f"{i}/3", 0) for i in (1, 2, 3)]
@@ -127,6 +113,14 @@ def test_parts_and_choices_keep_clusters_whole() -> None:
     assert sum(len(part) for part in parts) == 24 and sum(map(len, codes)) == len(set.union(*codes)) == 9
     with pytest.raises(PromptError, match="10 parts of the 24 prompts in 9 clusters"):
         part_of(found, "1/10", 0)
+
+
+def test_clusters_that_need_no_word_and_a_column_that_is_not_there() -> None:
+    alone = PromptSet("alone", [Prompt("one two three"), Prompt("four five six")], cluster="none")
+    record = described(clustered(alone))
+    assert record is not None and not record["caution"] and notes_of(clustered(alone)) == ()
+    with pytest.raises(PromptError, match=r"columns domain[\s\S]*none"):
+        clustered(replace(prompts(domain=["x"] * 24), cluster="author"))
 
 
 def test_sequences_of_a_tunnel_stand_each_by_itself_and_rows_say_their_cluster() -> None:

@@ -49,14 +49,10 @@ def written(folder, ending, texts):
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt", ".parquet"])
-def test_strange_texts_come_back_character_by_character(tmp_path, ending):
+def test_strange_and_huge_texts_come_back_character_by_character(tmp_path, ending):
     texts = list(TEXTS.values())
     assert [p.text for p in read_prompts(written(tmp_path, ending, texts))] == texts
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt", ".parquet"])
-def test_a_huge_text_is_read_whole_from_every_format(tmp_path, ending):
-    """A CSV too: its reader stops at 131,072 characters unless told otherwise, and goes on to do so for others."""
+    # A CSV too: its reader stops at 131,072 characters unless told otherwise, and goes on to do so for others.
     texts = ["word " * 200_000 + "the", "short and"]
     limit = csv.field_size_limit()
     assert [p.text for p in read_prompts(written(tmp_path, ending, texts))] == texts

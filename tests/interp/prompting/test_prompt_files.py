@@ -70,12 +70,13 @@ def test_a_text_file_is_one_prompt_a_line(tmp_path):
     prompts = read_prompts(written(tmp_path, "p.txt", "one and\r\n two\twith a tab and \n\n \n"))
     assert [p.text for p in prompts] == ["one and", " two\twith a tab and "]
     assert prompts.source == "2 prompts from p.txt; 1 of 2 texts end in white space, which is then their last token"
-
-
-def test_line_separators_of_unicode_do_not_break_lines(tmp_path):
     text = "before\u2028after\u2029 and"
     for name, content in (("p.txt", text), ("p.jsonl", as_jsonl([{"text": text}]))):
         assert [p.text for p in read_prompts(written(tmp_path, name, content))] == [text]
+    prompts = read_prompts(written(tmp_path, "p.txt", "a\nb\na\na\n"))
+    assert [p.text for p in prompts] == ["a", "b", "a", "a"]
+    assert "2 of 4 texts repeat an earlier one" in prompts.source
+    assert len(read_prompts(written(tmp_path, "p.txt", "one"))) == 1
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
@@ -85,10 +86,18 @@ def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path, ending):
     assert [p.text for p in prompts] == ["a", "b"]
 
 
-def test_another_column_can_hold_the_text(tmp_path):
+def test_columns_may_hold_texts_numbers_or_truth_values(tmp_path):
     path = written(tmp_path, "p.csv", "domain,prompt\nx,the one\ny,the other\n")
     prompts = read_prompts(path, text_column="prompt")
     assert [(p.text, p.columns["domain"]) for p in prompts] == [("the one", "x"), ("the other", "y")]
+    assert [p.text for p in read_prompts(written(tmp_path, "p.csv", "text\n1\n02\n"))] == ["1", "02"]
+    assert "line 4: it has 1 cells" in str(refusal(written(tmp_path, "q.csv", "sep=;\ntext;k\na;1\nb\n")))
+    assert "has the columns 'satz', 'k'" in str(refusal(written(tmp_path, "r.csv", "satz;k\na;1\n")))
+    prompts = read_prompts(
+        written(tmp_path, "p.jsonl", as_jsonl([{"text": "a", "b": True}, {"text": "c", "b": False}]))
+    )
+    assert prompts.units == {"b": "label"}
+    assert [p.columns["b"] for p in prompts] == [True, False]
 
 
 CSV_NUMBERS = {
@@ -176,12 +185,6 @@ def test_the_separator_of_a_csv_is_that_of_its_header(tmp_path, separator, text_
         assert read_prompts(written(tmp_path, "p.csv", content), text_column).prompts == expected
 
 
-def test_texts_of_a_csv_may_be_numbers_and_lines_count_a_named_separator(tmp_path):
-    assert [p.text for p in read_prompts(written(tmp_path, "p.csv", "text\n1\n02\n"))] == ["1", "02"]
-    assert "line 4: it has 1 cells" in str(refusal(written(tmp_path, "q.csv", "sep=;\ntext;k\na;1\nb\n")))
-    assert "has the columns 'satz', 'k'" in str(refusal(written(tmp_path, "r.csv", "satz;k\na;1\n")))
-
-
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_a_file_in_utf_16_is_read_by_its_mark(tmp_path, ending, encoding):
@@ -189,24 +192,6 @@ def test_a_file_in_utf_16_is_read_by_its_mark(tmp_path, ending, encoding):
     marked = content if encoding == "utf-16" else "\ufeff" + content
     prompts = read_prompts(written(tmp_path, f"p{ending}", marked.encode(encoding)))
     assert [p.text for p in prompts] == ["é", "漢"]
-
-
-def test_truth_values_are_labels(tmp_path):
-    prompts = read_prompts(
-        written(tmp_path, "p.jsonl", as_jsonl([{"text": "a", "b": True}, {"text": "c", "b": False}]))
-    )
-    assert prompts.units == {"b": "label"}
-    assert [p.columns["b"] for p in prompts] == [True, False]
-
-
-def test_equal_texts_are_kept_and_counted(tmp_path):
-    prompts = read_prompts(written(tmp_path, "p.txt", "a\nb\na\na\n"))
-    assert [p.text for p in prompts] == ["a", "b", "a", "a"]
-    assert "2 of 4 texts repeat an earlier one" in prompts.source
-
-
-def test_a_single_prompt_is_a_set(tmp_path):
-    assert len(read_prompts(written(tmp_path, "p.txt", "one"))) == 1
 
 
 MESSAGES = {
@@ -260,29 +245,23 @@ def test_an_unusable_file_is_refused_with_its_place(tmp_path, case):
     assert error.fix.endswith(".") or error.fix.endswith("on it.")
 
 
-def test_the_message_for_a_missing_column_says_what_there_is(tmp_path):
+def test_messages_name_the_missing_column_and_the_broken_line(tmp_path):
     path = written(tmp_path, "p.csv", "prompt,domain\nhello,x\n")
     assert str(refusal(path)) == (
         f"the column 'text' of {path}: it has the columns 'prompt', 'domain'\n"
         "  Name the one that holds the texts: --text-column NAME, text_column=NAME."
     )
-
-
-def test_the_message_for_a_broken_line_names_the_line(tmp_path):
     path = written(tmp_path, "p.jsonl", '{"text": "a"}\n{"text": "b"\n')
     assert str(refusal(path)) == (
         f"{path}, line 2: it is not JSON: Expecting ',' delimiter at character 12\n  Write one JSON object a line."
     )
 
 
-def test_a_parquet_column_of_another_type_is_refused(tmp_path):
+def test_a_parquet_file_that_cannot_be_read_names_column_or_row(tmp_path):
     table = pyarrow.table({"text": ["a"], "when": pyarrow.array([0], pyarrow.timestamp("us"))})
     parquet.write_table(table, tmp_path / "p.parquet")
     assert "the column 'when'" in str(refusal(tmp_path / "p.parquet"))
     assert "timestamp[us]" in str(refusal(tmp_path / "p.parquet"))
-
-
-def test_a_parquet_text_that_is_missing_is_refused_with_its_row(tmp_path):
     parquet.write_table(pyarrow.table({"text": ["a", None]}), tmp_path / "p.parquet")
     assert "p.parquet, row 2: 'text' holds nothing" in str(refusal(tmp_path / "p.parquet"))
 
@@ -366,44 +345,26 @@ def test_features_of_another_form_break_nothing(tmp_path, features):
         check_only_our_own_errors(tmp_path, ".parquet", (tmp_path / "p.parquet").read_bytes())
 
 
-def test_an_unknown_ending_is_refused_with_the_known_ones(tmp_path):
+def test_what_is_no_file_of_prompts_is_refused(tmp_path):
     assert str(refusal(written(tmp_path, "p.json", "[]"))) == (
         f"the prompts of {tmp_path / 'p.json'}: the ending '.json' is not one that is read\n"
         "  Known endings: .jsonl, .csv, .parquet, .txt."
     )
-
-
-def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     assert "No such file or directory" in str(refusal(tmp_path / "none.txt"))
     (tmp_path / "folder.txt").mkdir()
     assert "Is a directory" in str(refusal(tmp_path / "folder.txt"))
 
 
-def test_a_registered_name_is_its_set():
+def test_names_paths_lists_and_sets_are_resolved(tmp_path):
     assert resolve_prompts("fiction").name == "fiction"
     assert len(resolve_prompts("fiction", n_pool=12, seed=3)) == 12
-
-
-def test_an_unknown_name_suggests_the_nearest_and_says_that_there_is_no_file():
     with pytest.raises(PromptError) as caught:
         resolve_prompts("mathematic")
     assert caught.value.found == "there is no prompt set of this name, and no such file"
     assert caught.value.fix.startswith("Did you mean mathematics? Known: code, fiction, general,")
     assert caught.value.exit_code == 2
-
-
-@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte", "", "."])
-def test_a_name_that_no_file_can_have_is_unknown(name):
-    with pytest.raises(PromptError, match="no prompt set of this name"):
-        resolve_prompts(name)
-
-
-def test_a_text_in_the_place_of_a_name_is_told_to_go_into_a_list():
     with pytest.raises(PromptError, match="put it in a list"):
         resolve_prompts("The cat sat on the")
-
-
-def test_a_path_a_list_and_a_set_are_resolved(tmp_path):
     path = written(tmp_path, "p.csv", as_csv(ROWS))
     assert resolve_prompts(str(path)).content_hash == resolve_prompts(path).content_hash
     assert resolve_prompts(str(written(tmp_path, "q.csv", "t\nhello\n")), text_column="t").prompts[0].text == "hello"
@@ -411,6 +372,12 @@ def test_a_path_a_list_and_a_set_are_resolved(tmp_path):
     assert (given_texts.name, [p.text for p in given_texts]) == ("texts", TEXTS)
     ids = PromptSet("ids", [Prompt(token_ids=(1, 2))])
     assert resolve_prompts(ids) is ids
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte", "", "."])
+def test_a_name_that_no_file_can_have_is_unknown(name):
+    with pytest.raises(PromptError, match="no prompt set of this name"):
+        resolve_prompts(name)
 
 
 @pytest.mark.parametrize("texts, found", [([], "no prompt"), (["a", 3], "'text' holds 3"), (["a", " "], "empty")])

@@ -72,15 +72,12 @@ def test_a_data_set_gives_the_texts_columns_and_hash_of_a_file_of_its_rows(tmp_p
     assert found.source == f"all 40 rows of {folder} (train)" and found.seed is None
 
 
-def test_a_smaller_pool_is_the_draw_that_a_file_gives(tmp_path):
+def test_a_pool_is_the_draw_of_a_file_or_of_the_first_rows(tmp_path):
     folder = folder_of(tmp_path, ROWS)
     found = resolve_prompts(f"hf:{folder}", n_pool=12, seed=5)
     file = resolve_prompts(folder / "train.jsonl", n_pool=12, seed=5)
     assert found.content_hash == file.content_hash != resolve_prompts(f"hf:{folder}", n_pool=12).content_hash
     assert found.source == f"12 drawn (seed 5) from all 40 rows of {folder} (train)" and found.seed == 5
-
-
-def test_a_large_data_set_is_drawn_from_the_first_ten_rows_a_prompt(tmp_path):
     folder = folder_of(tmp_path, [{"text": f"row {i} and"} for i in range(12_000)], "train.parquet")
     for n_pool, n in ((None, 1000), (30, 30)):
         found = resolve_prompts(f"hf:{folder}", n_pool=n_pool, seed=2)
@@ -101,11 +98,17 @@ def test_configuration_split_and_column_are_parts_of_the_name(tmp_path):
     assert "says 'question'" in refusal(f"hf:{folder}:::question", text_column="answer").found
 
 
-def test_a_name_is_read_part_by_part_and_written_back():
+def test_names_and_messages_say_every_part(tmp_path):
     assert HubName.parse("hf:gsm8k:main:train:question") == HubName("gsm8k", "main", "train", "question")
     assert HubName.parse("hf:owner/name::test") == HubName("owner/name", None, "test", None)
     for name in ("hf:a", "hf:a:b", "hf:a::c", "hf:a:::d", "hf:a:b:c:d"):
         assert str(HubName.parse(name)) == name
+    folder = folder_of(tmp_path, [{"question": "a", "answer": "b"}])
+    assert str(refusal(f"hf:{folder}::train")) == (
+        f"the prompts hf:{folder}::train: it has no column 'text'; it has 'question', 'answer'\n"
+        "  Name the one that holds the texts as the fourth part. The form is hf:PATH:CONFIG:SPLIT:COLUMN; "
+        "parts at the end can go, others be empty (hf:folder::train:text)."
+    )
 
 
 def test_columns_that_no_prompt_can_hold_are_left_out_and_named(tmp_path):
@@ -119,14 +122,11 @@ def test_columns_that_no_prompt_can_hold_are_left_out_and_named(tmp_path):
     )
 
 
-def test_rows_without_a_text_are_passed_over_and_counted(tmp_path):
+def test_rows_without_a_text_are_passed_over_and_equal_texts_kept(tmp_path):
     texts = ["one", "", "two", None, " \n", "three"]
     found = resolve_prompts(f"hf:{folder_of(tmp_path, [{'text': t, 'k': i} for i, t in enumerate(texts)])}")
     assert [(p.text, p.columns["k"]) for p in found] == [("one", 0), ("two", 2), ("three", 5)]
     assert "all 6 rows" in found.source and "; 3 rows without a text are passed over" in found.source
-
-
-def test_equal_texts_are_kept_and_counted_as_in_a_file(tmp_path):
     found = resolve_prompts(f"hf:{folder_of(tmp_path, [{'text': t} for t in 'abaa'])}")
     assert len(found) == 4 and "2 of 4 texts repeat an earlier one" in found.source
 
@@ -142,16 +142,7 @@ def test_texts_are_held_to_the_rules_of_a_file_with_their_row(tmp_path):
     assert "all 3 prompts are the same text" in str(refusal(f"hf:{folder}"))
 
 
-def test_the_message_for_a_missing_column_says_what_there_is(tmp_path):
-    folder = folder_of(tmp_path, [{"question": "a", "answer": "b"}])
-    assert str(refusal(f"hf:{folder}::train")) == (
-        f"the prompts hf:{folder}::train: it has no column 'text'; it has 'question', 'answer'\n"
-        "  Name the one that holds the texts as the fourth part. The form is hf:PATH:CONFIG:SPLIT:COLUMN; "
-        "parts at the end can go, others be empty (hf:folder::train:text)."
-    )
-
-
-def test_a_missing_split_is_refused_with_those_there_are(tmp_path):
+def test_splits_and_configurations_that_are_missing_are_refused_with_those_there_are(tmp_path):
     folder = folder_of(tmp_path, ROWS, "test.jsonl")
     assert refusal(f"hf:{folder}::train").found == "it has no split 'train'; it has test"
     assert len(resolve_prompts(f"hf:{folder}")) == 40
@@ -160,9 +151,6 @@ def test_a_missing_split_is_refused_with_those_there_are(tmp_path):
     folder_of(tmp_path, ROWS[:3])
     assert len(resolve_prompts(f"hf:{folder}")) == 3
     assert "(no slices)" in refusal(f"hf:{folder}::train[5]").fix
-
-
-def test_a_missing_configuration_is_refused_with_those_there_are(tmp_path):
     folder = configured(tmp_path, "main", "socratic")
     for name in (f"hf:{folder}", f"hf:{folder}:mian", f"hf:{folder_of(tmp_path, ROWS)}:mian"):
         found = refusal(name)

@@ -96,10 +96,14 @@ def test_a_token_is_called_by_what_it_adds_to_a_text(name, own, called):
     assert token_names(tokenizer)[called] == token_id
 
 
-def test_half_a_character_that_is_called_like_a_letter_has_its_number():
+def test_half_characters_and_added_tokens_have_names():
     tokenizer = tokenizer_of("bytes_of_gpt2")
     half, letter = (tokenizer.convert_tokens_to_ids(own) for own in ("Ã", "Ãĥ"))
     assert names_of(tokenizer, np.array([half, letter])) == (f"Ã #{half}", "Ã")
+    tokenizer = tokenizer_of("pieces")
+    before = token_names(tokenizer)
+    tokenizer.add_tokens(["<new>"])
+    assert token_names(tokenizer) == before | {"<new>": len(before)}
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -133,10 +137,3 @@ def test_what_is_no_token_is_refused_with_the_nearest_that_is(model, word, fix):
     assert fix in error.value.fix
     with pytest.raises(PromptError, match=f"'{word}'"):
         interp.logit_attribution(model, ["a a"], answer=word)
-
-
-def test_a_token_added_later_has_a_name():
-    tokenizer = tokenizer_of("pieces")
-    before = token_names(tokenizer)
-    tokenizer.add_tokens(["<new>"])
-    assert token_names(tokenizer) == before | {"<new>": len(before)}

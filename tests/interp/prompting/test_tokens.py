@@ -93,31 +93,11 @@ def test_a_window_is_the_end_of_what_would_be_read_without_it(text, window):
         assert short.ids[0][-n:].tolist() == whole.ids[0][-n:].tolist()
 
 
-def test_a_window_without_room_for_the_text_is_refused():
+def test_windows_without_room_and_prompts_too_long_are_refused():
     prompts = text_set("a b c")
     with pytest.raises(PromptError, match="Take at least 2"):
         tokenise(prompts, word_tokenizer("<s> $A"), window=1, max_positions=None)
     assert tokenise(prompts, word_tokenizer(), window=1, max_positions=None).ids[0].tolist() == [5]
-
-
-def test_a_closing_token_is_left_off_and_said():
-    tokens = tokenise(text_set("a b", "c"), word_tokenizer("<s> $A </s>"), window=None, max_positions=None)
-    assert [ids.tolist() for ids in tokens.ids] == [[0, 3, 4], [0, 5]]
-    assert tokens.notes == ("the tokenizer's closing </s> is left off: texts are read at their own last token",)
-
-
-def test_a_text_that_brings_its_own_first_token_is_said_to_have_two():
-    tokens = tokenise(text_set("<s> <s> a", "b"), word_tokenizer("<s> $A"), window=None, max_positions=None)
-    assert [ids.tolist() for ids in tokens.ids] == [[0, 0, 0, 3], [0, 4]]
-    assert tokens.notes == ("1 texts already begin with what the tokenizer puts in front: it stands there twice",)
-
-
-def test_characters_outside_the_vocabulary_are_said():
-    tokens = tokenise(text_set("a z", "b", "z z"), word_tokenizer(), window=None, max_positions=None)
-    assert tokens.notes == ("2 texts hold characters that this vocabulary lacks: they are read as <unk>",)
-
-
-def test_a_prompt_longer_than_the_model_is_refused_with_both_lengths():
     prompts = text_set("a", "a b c a b", "a b c a")
     with pytest.raises(PromptError) as caught:
         tokenise(prompts, word_tokenizer("<s> $A"), window=None, max_positions=4)
@@ -127,6 +107,17 @@ def test_a_prompt_longer_than_the_model_is_refused_with_both_lengths():
     )
     assert tokenise(prompts, word_tokenizer("<s> $A"), window=4, max_positions=4).lengths.tolist() == [2, 4, 4]
     assert tokenise(prompts, word_tokenizer("<s> $A"), window=None, max_positions=6).lengths.tolist() == [2, 6, 5]
+
+
+def test_what_the_tokenizer_adds_or_lacks_is_said():
+    tokens = tokenise(text_set("a b", "c"), word_tokenizer("<s> $A </s>"), window=None, max_positions=None)
+    assert [ids.tolist() for ids in tokens.ids] == [[0, 3, 4], [0, 5]]
+    assert tokens.notes == ("the tokenizer's closing </s> is left off: texts are read at their own last token",)
+    tokens = tokenise(text_set("<s> <s> a", "b"), word_tokenizer("<s> $A"), window=None, max_positions=None)
+    assert [ids.tolist() for ids in tokens.ids] == [[0, 0, 0, 3], [0, 4]]
+    assert tokens.notes == ("1 texts already begin with what the tokenizer puts in front: it stands there twice",)
+    tokens = tokenise(text_set("a z", "b", "z z"), word_tokenizer(), window=None, max_positions=None)
+    assert tokens.notes == ("2 texts hold characters that this vocabulary lacks: they are read as <unk>",)
 
 
 def test_a_long_text_draws_no_warning_of_the_tokenizer(caplog):
@@ -146,22 +137,23 @@ def test_a_long_text_draws_no_warning_of_the_tokenizer(caplog):
         logger.setLevel(level)
 
 
-def test_a_text_without_a_token_is_refused():
+def test_what_cannot_be_tokenised_is_refused():
     with pytest.raises(PromptError, match="prompt 2 of 'some': its text ' ' has no token"):
         tokenise(text_set("a", " "), word_tokenizer("<s> $A"), window=None, max_positions=None)
-
-
-def test_texts_need_a_tokenizer():
     with pytest.raises(PromptError, match="the model came without a tokenizer"):
         tokenise(text_set("a"), None, window=None, max_positions=None)
 
 
-def test_token_ids_pass_through():
+def test_token_ids_pass_through_and_the_models_vocabulary_counts():
     prompts = PromptSet("ids", [Prompt(token_ids=(3, 1, 2)), Prompt(token_ids=(0,))])
     for tokenizer in (None, word_tokenizer("<s> $A")):
         tokens = tokenise(prompts, tokenizer, window=None, max_positions=3)
         assert [ids.tolist() for ids in tokens.ids] == [[3, 1, 2], [0]]
         assert tokens.has_bos is False
+    prompts = PromptSet("ids", [Prompt(token_ids=(6,))])
+    assert tokenise(prompts, word_tokenizer(), window=None, max_positions=None, vocab_size=7).ids[0].tolist() == [6]
+    with pytest.raises(PromptError, match="the token id 5; the vocabulary's are 0 to 4"):
+        tokenise(text_set("a c"), word_tokenizer(), window=None, max_positions=None, vocab_size=5)
 
 
 @pytest.mark.parametrize(
@@ -179,10 +171,3 @@ def test_token_ids_that_cannot_be_read_are_refused(ids, options, found):
     prompts = PromptSet("ids", [Prompt(token_ids=ids)])
     with pytest.raises(PromptError, match=found):
         tokenise(prompts, word_tokenizer(), **{"window": None, "max_positions": None, **options})
-
-
-def test_the_models_vocabulary_counts_where_it_is_given():
-    prompts = PromptSet("ids", [Prompt(token_ids=(6,))])
-    assert tokenise(prompts, word_tokenizer(), window=None, max_positions=None, vocab_size=7).ids[0].tolist() == [6]
-    with pytest.raises(PromptError, match="the token id 5; the vocabulary's are 0 to 4"):
-        tokenise(text_set("a c"), word_tokenizer(), window=None, max_positions=None, vocab_size=5)

@@ -46,9 +46,12 @@ def test_less_than_a_twentieth_of_the_tokens_is_padding(name):
     assert len(batches) <= 2 * lengths.sum() / 2048
 
 
-def test_a_batch_too_small_to_be_worth_a_pass_goes_on_with_shorter_prompts():
+def test_batches_go_on_with_shorter_prompts_and_trees_of_tokens():
     assert [len(batch) for batch in cut(np.array([2, 3, 40]), 2048)] == [3]
     assert [len(batch) for batch in cut(np.repeat([10, 40], [100, 10]), 2048)] == [10, 100]
+    (tree, other) = packed(SEQUENCES, prefixes=True)
+    assert sorted(tree.prompts.tolist()) == [0, 1, 2, 3, 4] and other.prompts.tolist() == [5]
+    assert tree.ids.tolist() == [1, 2, 3] and tree.is_plain  # [1, 2] lies within [1, 2, 3]
 
 
 SEQUENCES = [np.array(each) for each in ([1, 2, 3], [1, 2], [1, 2, 3], [1, 2, 3], [1, 2], [4, 2, 3])]
@@ -66,12 +69,6 @@ def test_a_batch_holds_prompts_of_the_same_tokens_once_and_the_rows_of_all():
     first, second = batch.halves()
     assert (first.prompts.tolist(), second.prompts.tolist()) == ([0, 2, 3, 5], [1, 4])
     assert (first.ids.tolist(), second.ids.tolist()) == ([[1, 2, 3], [4, 2, 3]], [[1, 2]])
-
-
-def test_prompts_that_begin_alike_are_a_tree_of_tokens_in_one_sequence():
-    (tree, other) = packed(SEQUENCES, prefixes=True)
-    assert sorted(tree.prompts.tolist()) == [0, 1, 2, 3, 4] and other.prompts.tolist() == [5]
-    assert tree.ids.tolist() == [1, 2, 3] and tree.is_plain  # [1, 2] lies within [1, 2, 3]
 
 
 @settings(max_examples=60, deadline=None)

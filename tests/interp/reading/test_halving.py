@@ -131,17 +131,13 @@ def test_hooks_are_gone_and_the_model_is_as_it_was(truth):
         assert_same(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40))
 
 
-def test_a_single_prompt_that_does_not_fit_is_refused_in_words():
+def test_only_a_lack_of_memory_for_a_single_prompt_is_refused_in_words():
     prompts, ids = sequences()
     model = fresh_model("llama")
     fail_in_block(model, 1, Failing([], larger_than=0))
     with pytest.warns(RuntimeWarning), pytest.raises(InterpError, match=r"reading a prompt of \d+ tokens") as refused:
         capture(model, prompts, ids, [Need("v")])
     assert "--window" in str(refused.value) and "bfloat16" in str(refused.value)
-
-
-def test_other_errors_are_not_taken_for_a_lack_of_memory():
-    prompts, ids = sequences()
     model = fresh_model("llama")
     fail_in_block(model, 1, Failing([0], RuntimeError("mat1 and mat2 shapes cannot be multiplied")))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):

@@ -54,10 +54,15 @@ def left_behind(n: int, out: Path) -> tuple[dict[str, int], dict[str, int], list
     return first, held(model.module), memory
 
 
-def test_eight_runs_leave_no_hook_thread_file_or_tensor_behind(tmp_path):
+def test_runs_and_conditions_that_fail_leave_nothing_behind(tmp_path):
     first, last, memory = left_behind(8, tmp_path)
     assert last == first
     assert memory[-1] - memory[4] < 20, memory
+    model = fresh_model("llama")
+    before = hooks(model.module)
+    for _ in range(3):
+        read_conditions(model, token_run(), many(24))
+        assert hooks(model.module) == before
 
 
 @pytest.mark.stress
@@ -67,14 +72,6 @@ def test_three_hundred_runs_do_not_grow(tmp_path):
     half = np.array(memory[150:])
     growth = np.polyfit(np.arange(len(half)), half, 1)[0]
     assert growth < 0.05, f"{growth:.3f} MB a run over the last 150 runs"
-
-
-def test_conditions_that_fail_or_end_leave_nothing_on_the_model():
-    model = fresh_model("llama")
-    before = hooks(model.module)
-    for _ in range(3):
-        read_conditions(model, token_run(), many(24))
-        assert hooks(model.module) == before
 
 
 def test_two_models_that_take_turns_do_not_mix():

@@ -76,13 +76,11 @@ def test_the_checks_that_apply_are_run_and_the_others_are_named(model):
     assert ("residual" in names) == adds
     assert set(left_out(model)) == set(OF_ATTENTION) | (set() if adds else {"residual"})
     assert f"{len(names)} of {len(names)} checks passed" in repr(model) and "no attention" in repr(model)
+    assert [c.name for c in check_model(model)] == [c.name for c in run_checks(model)]
 
 
-def test_nothing_is_left_out_of_a_transformer():
+def test_it_describes_itself_without_heads_and_says_what_is_left_out(model):
     assert left_out(tiny_model("llama")) == ()
-
-
-def test_it_describes_itself_without_heads(model):
     info = model.info
     assert (info.n_heads, info.n_kv_heads, info.d_head) == (0, 0, 0)
     assert (info.n_layers, info.d_model, info.vocab_size) == (2, 24, 12)
@@ -93,22 +91,23 @@ def failing(module) -> set[str]:
     return {c.name for c in run_checks(load(module, check=False)) if not c.passed}
 
 
-def test_a_model_that_looks_ahead_is_caught():
+def test_what_is_changed_inside_is_caught():
     module = tunnel("lstm").module
     module.layers[1].lstm = torch.nn.LSTM(24, 12, batch_first=True, bidirectional=True)
     assert {"blind ahead", "batched"} <= failing(module)
-
-
-def test_a_stream_that_something_changes_between_blocks_is_caught():
     module = tunnel("mlp-context").module
     module.layers[1].register_forward_pre_hook(lambda m, args: (args[0] * 1.001,))
     assert "stream" in failing(module)
-
-
-def test_a_feed_forward_that_is_not_what_is_added_is_caught():
     module = tunnel("mlp-context").module
     module.layers[0].register_forward_hook(lambda m, args, out: out * 1.001)
     assert "residual" in failing(module)
+    module = tunnel("lstm").module
+    module.lm_head.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
+    assert "head" in failing(module)
+    module = tunnel("lstm").module
+    block = module.layers[0]
+    block.register_forward_hook(lambda m, args, out: out + (len(m._forward_hooks) - 1) * 1e-3)
+    assert "reading" in failing(module)
 
 
 def test_a_block_that_runs_once_a_token_is_caught():
@@ -122,27 +121,11 @@ def test_a_block_that_runs_once_a_token_is_caught():
     assert "blocks" in failing(module)
 
 
-def test_a_final_norm_that_the_model_does_not_use_is_caught():
-    module = tunnel("lstm").module
-    module.lm_head.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
-    assert "head" in failing(module)
-
-
-def test_reading_that_changes_the_logits_is_caught():
-    module = tunnel("lstm").module
-    block = module.layers[0]
-    block.register_forward_hook(lambda m, args, out: out + (len(m._forward_hooks) - 1) * 1e-3)
-    assert "reading" in failing(module)
-
-
-def test_a_model_that_fails_is_refused_by_the_name_of_the_check():
+def test_nan_weights_and_half_a_family_are_refused():
     module = tunnel("lstm").module
     module.lm_head.weight.data[0, 0] = torch.nan
     with pytest.raises(ModelError, match="the self-check 'finite' failed"):
         load(module)
-
-
-def test_a_family_names_all_of_attention_or_none():
     with pytest.raises(ValueError, match="attention, layout and out belong together"):
         Family(name="half", layers="layers", final_norm="norm", layout=Layout("per_head", ("qkv",)))
 
@@ -184,13 +167,16 @@ def test_predictions_are_the_logits_of_a_plain_forward(model):
     assert np.abs(got[Need("lens_kl")][-1]).max() < 1e-5 < np.abs(got[Need("lens_kl")][0]).max()
 
 
-def test_what_a_feed_forward_adds_joins_the_depths():
+def test_feed_forwards_join_the_depths_where_there_are_any():
     model = tunnel("mlp-context")
     prompts, ids = prompts_and_ids()
     got = capture(model, prompts, ids, [Need("resid"), Need("mlp_out"), Need("mlp_logit")])
     resid = got[Need("resid")]
     np.testing.assert_allclose(resid[:-1] + got[Need("mlp_out")], resid[1:], atol=1e-5)
     assert got[Need("mlp_logit")].shape == (2, len(resid[0]))
+    prompts, ids = prompts_and_ids(2)
+    with pytest.raises(UsageError, match=r"mlp_out .* this model has no feed-forward"):
+        capture(tunnel("lstm"), prompts, ids, [Need("mlp_out")])
 
 
 @pytest.mark.parametrize("site", ["q", "v", "z", "k_pre", "attn_out", "pattern_entropy", "attn_logit", "W_Q"])
@@ -200,12 +186,6 @@ def test_a_site_of_attention_is_refused_by_name(model, site):
         capture(model, prompts, ids, [Need("resid"), Need(site)])
     assert f"reading {model.name}: {site} (" in str(refusal.value)
     assert "this model has no attention" in str(refusal.value)
-
-
-def test_a_feed_forward_that_is_not_there_is_refused_by_name():
-    prompts, ids = prompts_and_ids(2)
-    with pytest.raises(UsageError, match=r"mlp_out .* this model has no feed-forward"):
-        capture(tunnel("lstm"), prompts, ids, [Need("mlp_out")])
 
 
 # --- probes -----------------------------------------------------------------------------------------------------------
@@ -220,7 +200,7 @@ def test_manifold_reads_the_hidden_states(model):
     assert record.model["n_heads"] == 0
 
 
-def test_a_named_probe_that_reads_attention_is_refused_with_the_setting_that_works(model):
+def test_probes_and_changes_of_attention_are_refused_with_the_setting_that_works(model):
     with pytest.raises(UsageError) as refusal:
         interp.run(model, probes=["manifold"], out=None, quiet=True)
     assert str(refusal.value) == (
@@ -228,63 +208,44 @@ def test_a_named_probe_that_reads_attention_is_refused_with_the_setting_that_wor
         "this model has no attention\n"
         "  Read the residual stream in place of it: --set manifold.site=resid."
     )
-
-
-def test_a_named_probe_that_cannot_read_anything_else_is_refused(model):
     with pytest.raises(UsageError) as refusal:
         interp.run(model, probes=["attention_entropy"], out=None, quiet=True)
     assert "`attention_entropy` reads pattern_entropy" in str(refusal.value)
     assert "Name a model with attention, or a probe that reads what this model has" in str(refusal.value)
+    with pytest.raises(UsageError, match=r"changing the attention of .*: this model has no attention"):
+        interp.run(model, probes=[Manifold(site="resid")], n_pool=5, attention_window=3, out=None, quiet=True)
 
 
-def test_all_takes_only_the_probes_that_can_be_asked(model):
+def test_all_takes_the_probes_that_can_be_asked(model):
     chosen = choose_probes(["all"], {"manifold": {"site": "resid"}})
     taken = [p.name for p in readable_probes(model, chosen)]
     assert "manifold" in taken and "attention_entropy" not in taken
     assert all(need.site in ("resid", "mlp_out") or need.described.source in ("output", "lens")
                for p in readable_probes(model, chosen) for need in p.needs)  # fmt: skip
-
-
-def test_all_takes_every_observational_probe_of_a_transformer():
     chosen = choose_probes(["all"], {})
     without_lens = [name for name in probe_names(["all"]) if name != "workspace"]
     assert [p.name for p in readable_probes(tiny_model("llama"), chosen)] == without_lens
-
-
-def test_all_of_which_nothing_is_left_is_refused(model):
     only = [each for each in choose_probes(["all"], {}) if each.probe.name in ("manifold", "orthogonality")]
     with pytest.raises(UsageError) as refusal:
         readable_probes(model, only)
     assert "each of them (manifold, orthogonality) needs something that this model does not have" in str(refusal.value)
     assert "--set manifold.site=resid" in str(refusal.value)
-
-
-def test_a_probe_named_beside_a_group_counts_as_named():
     names = probe_names(["all", "manifold"])
     assert names["manifold"] and not names["attention_entropy"]
     chosen = {each.probe.name: each.is_named for each in choose_probes(["manifold", "all"], {})}
     assert chosen["manifold"] and not chosen["attention_entropy"]
 
 
-def test_a_change_of_attention_is_refused(model):
-    with pytest.raises(UsageError, match=r"changing the attention of .*: this model has no attention"):
-        interp.run(model, probes=[Manifold(site="resid")], n_pool=5, attention_window=3, out=None, quiet=True)
-
-
 # --- on the disk and on the command line ------------------------------------------------------------------------------
 
 
-def test_a_tunnel_folder_is_loaded_by_its_path(folder):
+def test_a_tunnel_folder_is_loaded_by_its_path_and_has_a_twin(folder):
     model = load(str(folder))
     assert model.family.name == "lstm" and model.task == Bijection(V=4, L=4)
     assert model.checks[0].name == "weights"
     assert collect(model, sampled_prompts(model.task, 3, 0), ["resid"])[Need("resid")].shape == (3, 12, 16)
-
-
-def test_the_untrained_twin_of_an_lstm_is_checked_too(folder):
     from interp.loading.untrained import untrained_twin
 
-    model = load(str(folder))
     twin, label = untrained_twin(model)
     assert label == "transformers' initialisation of lstm, seed 0"
     assert twin.fingerprint != model.fingerprint and all(c.passed for c in twin.checks)
@@ -302,14 +263,11 @@ def test_a_mamba_folder_without_a_card_is_a_text_model(tmp_path, tiny_text_model
     assert collect(model, texts, ["resid"])[Need("resid")].shape == (3, 2, 16)
 
 
-def test_the_command_line_says_what_it_checked_and_what_it_left_out(folder):
+def test_the_command_line_says_what_it_left_out_and_runs_the_rest(folder, tmp_path):
     result = CliRunner().invoke(app, ["check", "--model", str(folder)])
     assert result.exit_code == 0, result.output
     assert "left out, as the model has nothing for them: heard, eager" in result.output
     assert "lstm, 2 layers, no attention, " in result.output
-
-
-def test_the_command_line_runs_all_that_can_be_read(folder, tmp_path):
     words = ["run", "--model", str(folder), "--probe", "all", "--n-pool", "30", "--out", str(tmp_path)]
     settings = ["site=resid", "n_permutations=19", "n_null=20", "n_bootstrap=20"]
     result = CliRunner().invoke(app, [*words, *(x for s in settings for x in ("--set", f"manifold.{s}"))])
@@ -317,7 +275,3 @@ def test_the_command_line_runs_all_that_can_be_read(folder, tmp_path):
     assert "report.html" in result.output and "left out, as they read what this model does not have: " in result.output
     refused = CliRunner().invoke(app, ["run", "--model", str(folder), "--out", str(tmp_path / "no")])
     assert isinstance(refused.exception, UsageError) and "manifold.site=resid" in str(refused.exception)
-
-
-def test_check_model_returns_what_run_checks_yields(model):
-    assert [c.name for c in check_model(model)] == [c.name for c in run_checks(model)]

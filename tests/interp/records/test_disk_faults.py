@@ -18,7 +18,7 @@ def measured():
     return record()
 
 
-def test_what_was_measured_is_kept_elsewhere_where_its_folder_cannot_be_written(tmp_path, monkeypatch, measured):
+def test_what_was_measured_is_kept_elsewhere_with_the_rights_of_its_files(tmp_path, monkeypatch, measured):
     (tmp_path / "out").write_text("a file where the folder should be", encoding="utf-8")
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
@@ -30,9 +30,6 @@ def test_what_was_measured_is_kept_elsewhere_where_its_folder_cannot_be_written(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(RecordError, match="Check free space and permissions"):
         written(measured, tmp_path / "out", "model")
-
-
-def test_arrays_may_be_read_by_whom_the_other_files_may_be_read(tmp_path, measured):
     from dataclasses import replace
 
     import numpy as np

@@ -25,15 +25,12 @@ def findings(probe: str, *, fact: str = "", **scalars: Scalar) -> Findings:
     return Findings(probe, scalars, headline=(first,), controls={first: controls}, facts={first: fact} if fact else {})
 
 
-def test_the_correction_is_the_definition_of_benjamini_and_hochberg():
+def test_numbers_are_corrected_for_how_many_there_are():
     p = np.random.default_rng(0).random(12) ** 3
     ranks = p.argsort().argsort() + 1
     by_hand = [min(1.0, min(q * len(p) / k for q, k in zip(p, ranks, strict=True) if q >= mine)) for mine in p]
     assert corrected([*p[:5], None, *p[5:]]) == pytest.approx([*by_hand[:5], None, *by_hand[5:]])
     assert corrected([None]) == [None] and corrected([]) == []
-
-
-def test_a_number_that_stands_out_alone_does_not_among_many():
     alone = {"a": findings("a", x=scalar(p=0.03))}
     assert headlines(alone)[0].standing == "above"
     among = alone | {f"b{i}": findings(f"b{i}", x=scalar(0.0, p=0.6)) for i in range(3)}
@@ -57,7 +54,7 @@ def test_controls_say_whether_the_number_holds_and_decide_where_they_are_essenti
     assert "holds without token: yes (0.9 bits, p = 0.001)" in parse(html(record)).text
 
 
-def test_of_a_number_that_does_not_stand_out_it_is_said_whether_its_controls_do():
+def test_controls_and_what_was_tried_are_said_of_every_number():
     (judged,) = headlines(
         {"a": findings("a", x=scalar(0.1, p=0.8), sink=scalar(0.9, p=0.01), token=scalar(0.1, p=0.7))}
     )
@@ -66,14 +63,19 @@ def test_of_a_number_that_does_not_stand_out_it_is_said_whether_its_controls_do(
         "without token: not significant (0.1 bits, p = 0.7)",
     )
     assert judged.standing == "within"
-
-
-def test_a_control_that_cannot_be_judged_leaves_the_number_open():
     found = findings("a", x=scalar(p=0.001), few=scalar(0.9, p=0.001, underpowered=True))
     (judged,) = headlines({"a": found})
     assert judged.standing == "unjudged"
     assert judged.controls_in_words == ("holds without few: not tested (0.9 bits, underpowered)",)
     assert judged.objections == ("could not be tested without few (0.9 bits, underpowered)",)
+    table = Table({"layer": np.arange(3), "layer_p": np.array([0.1, np.nan, 0.3])}, {"layer": "layer", "layer_p": "1"})
+    found = replace(findings("a", x=scalar(p=0.1), y=scalar()), tables={"by_layer": table})
+    counted = tried({"a": found})
+    assert (counted.n_numbers, counted.n_p, counted.n_p_in_tables) == (2, 1, 2)
+    assert "has 2 numbers, 1 of them with a p, and 2 p-values in its tables" in parse(html(made_record(found))).text
+    fact = "attention depends on this prompt's content"
+    both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(-1.0, p=0.001))}
+    assert len(contradictions(both)) == 1 and "No: A number (b.y: −1 bits, p = 0.001)" in contradictions(both)[0]
 
 
 def test_probes_that_disagree_about_a_fact_are_named():
@@ -88,17 +90,3 @@ def test_probes_that_disagree_about_a_fact_are_named():
     assert contradictions(tested)[0].endswith(" Trust A number, whose controls agree.")
     open_one = {"a": both["a"], "b": findings("b", fact=fact, y=scalar(0.1, p=0.9, underpowered=True))}
     assert contradictions(open_one) == ()
-
-
-def test_what_was_tried_is_counted_in_numbers_and_tables():
-    table = Table({"layer": np.arange(3), "layer_p": np.array([0.1, np.nan, 0.3])}, {"layer": "layer", "layer_p": "1"})
-    found = replace(findings("a", x=scalar(p=0.1), y=scalar()), tables={"by_layer": table})
-    counted = tried({"a": found})
-    assert (counted.n_numbers, counted.n_p, counted.n_p_in_tables) == (2, 1, 2)
-    assert "has 2 numbers, 1 of them with a p, and 2 p-values in its tables" in parse(html(made_record(found))).text
-
-
-def test_numbers_of_one_fact_on_opposite_sides_contradict_one_another():
-    fact = "attention depends on this prompt's content"
-    both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(-1.0, p=0.001))}
-    assert len(contradictions(both)) == 1 and "No: A number (b.y: −1 bits, p = 0.001)" in contradictions(both)[0]

@@ -7,18 +7,12 @@ from interp.registry import entries, load_entry
 from tests.paths import ROOT
 
 
-def test_a_name_of_the_file_is_taken_and_a_variant_says_what_it_leaves_out():
+def test_every_number_has_a_name_of_its_own():
     assert label("attention_entropy", "sink_mass", "any meaning") == "attention to the first position"
     said = label("qk_alignment", "logit_no_first", "")
     assert said == "selection of keys by content, without the first position"
-
-
-def test_a_number_without_a_name_is_called_by_its_meaning_or_its_name_in_words():
     assert label("mine", "length", "Mean length of the values: longer is more.") == "Mean length of the values"
     assert label("mine", "mean_length", "") == "Mean length" and label("mine", "r2", "") == "r2"
-
-
-def test_every_name_is_of_a_registered_probe_and_tells_its_numbers_apart():
     named = tomllib.loads((ROOT / "interp" / "records" / "names.toml").read_text(encoding="utf-8"))
     known = {*entries("probe"), *entries("study"), "tunnel"}
     assert set(named) <= known

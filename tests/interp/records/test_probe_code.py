@@ -57,7 +57,7 @@ def hash_of(tmp_path, monkeypatch):
     _read.cache_clear()
 
 
-def test_what_a_helper_computes_belongs_to_the_code(hash_of):
+def test_what_computes_belongs_to_the_code_and_layout_does_not(hash_of):
     plain = hash_of()
     assert hash_of() == plain and len(plain) == 16
     assert hash_of(helper=lambda text: text.replace("2 * x", "2 * (x + 1)")) != plain
@@ -65,10 +65,6 @@ def test_what_a_helper_computes_belongs_to_the_code(hash_of):
         helper=lambda text: text.replace("2 * x", "2 * (x + 1)")
     )
     assert hash_of(probe=lambda text: text.replace("twice(base)", "twice(twice(base))")) != plain
-
-
-def test_comments_docstrings_layout_texts_and_figures_do_not(hash_of):
-    plain = hash_of()
     assert hash_of(probe=lambda text: text.replace("is nothing to double", "cannot be twice {base!r}")) == plain
     assert hash_of(probe=lambda text: text.replace("base is None", "base == 'none'")) != plain
     assert hash_of(probe=lambda text: text.replace("# at once", "# soon").replace("It doubles", "Doubles it")) == plain
@@ -77,12 +73,9 @@ def test_comments_docstrings_layout_texts_and_figures_do_not(hash_of):
     assert hash_of(probe=lambda text: "import math\n" + text) == plain
 
 
-def test_every_probe_has_a_hash_of_its_own():
+def test_every_probe_has_a_hash_and_what_no_file_holds_has_none():
     hashes = {name: code_hash(load_entry("probe", name)) for name in entries("probe")}
     assert len(set(hashes.values())) == len(hashes) and all(len(found) == 16 for found in hashes.values())
-
-
-def test_a_class_that_no_file_holds_has_none():
     namespace = {"__name__": "typed_in", "Probe": Probe}
     exec("class Typed(Probe):\n    pass", namespace)
     assert code_hash(namespace["Typed"]) == ""

@@ -66,13 +66,10 @@ def test_run_json_has_the_published_shape(tmp_path):
     assert content["findings"]["manifold"]["scalars"]["lost"]["value"] is None
 
 
-def test_a_record_never_overwrites_another(tmp_path):
+def test_a_record_that_cannot_be_written_is_refused(tmp_path):
     small_record().write(tmp_path / "run")
     with pytest.raises(RecordError, match="exists"):
         small_record().write(tmp_path / "run")
-
-
-def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RecordError, match="Check free space and permissions"):
         small_record().write(tmp_path / "file" / "run")
@@ -105,31 +102,22 @@ def test_an_edited_record_is_refused_in_words(tmp_path, change, said):
         open_run(tmp_path / "run")
 
 
-def test_a_missing_table_is_refused_in_words(tmp_path):
+def test_a_record_that_is_not_whole_is_refused(tmp_path):
     small_record().write(tmp_path / "run")
     (tmp_path / "run" / "tables" / "manifold.by_layer.parquet").unlink()
     with pytest.raises(RecordError, match=r"manifold\.by_layer\.parquet"):
         open_run(tmp_path / "run")
-
-
-def test_a_folder_without_a_record_says_what_to_give(tmp_path):
     with pytest.raises(RecordError, match=r"Give the folder that a run printed"):
         open_run(tmp_path)
 
 
-def test_scalars_without_interval_or_null_need_a_reason():
+def test_findings_and_tables_that_lack_something_are_refused():
     with pytest.raises(ValueError, match="interval_reason"):
         Scalar(1.0, "1", null_reason="none")
     with pytest.raises(ValueError, match="null_reason"):
         Scalar(1.0, "1", interval_reason="weights only")
-
-
-def test_headlines_must_name_scalars():
     with pytest.raises(ValueError, match="headline"):
         Findings("p", headline=("nothing",))
-
-
-def test_tables_want_a_unit_for_every_column():
     with pytest.raises(ValueError, match="units for"):
         Table({"a": np.arange(3)}, {})
     with pytest.raises(ValueError, match="different lengths"):

@@ -69,12 +69,20 @@ def assert_same(one, other, atol=0.0):
         assert (mine is None) == (theirs is None) and (mine is None or np.array_equal(mine, theirs))
 
 
-def test_a_saved_capture_is_read_back_whole(captured, tmp_path):
+def test_a_saved_capture_is_read_back_whole_whatever_its_rows_are_called(captured, tmp_path):
     opened = interp.open_capture(captured.save(tmp_path / "seed=3"))
     assert_same(captured, opened)
     assert np.array_equal(opened.outcomes, captured.outcomes) and opened["v"].shape == captured["v"].shape
     assert opened.provenance["tool"] == "interp" and len(opened.provenance["selfcheck"]) > 5
     assert_same(opened, interp.open_capture(opened.save(tmp_path / "again")))
+    rows = dict.fromkeys(("end:pos", "Pos", "pos", "a/b", "x" * 300), captured.rows)
+    odd = dataclasses.replace(captured, tables={**captured.tables, **rows})
+    opened = interp.open_capture(odd.save(tmp_path / "c"))
+    assert opened.tables.keys() == odd.tables.keys()
+    assert all(np.array_equal(opened.rows_at(at)["token"], captured.rows["token"]) for at in rows)
+    names = [path.name for path in (tmp_path / "c").iterdir()]
+    assert len({name.casefold() for name in names}) == len(names) and not any(":" in name for name in names)
+    assert "rows.scored.parquet" in names
 
 
 def test_a_saved_capture_of_texts_keeps_texts_tokens_and_layers(tiny_text_model, texts_read, tmp_path):
@@ -104,12 +112,19 @@ def test_arrays_are_plain_safetensors_and_stay_in_their_files(tmp_path):
     assert np.array_equal(read_array(tmp_path / "blocks"), x)
 
 
-def test_a_streamed_capture_is_the_capture(tunnel, sequences, monkeypatch, tmp_path):
+def test_a_saved_or_streamed_capture_is_the_capture(tunnel, sequences, monkeypatch, tmp_path):
     monkeypatch.setattr("interp.running.collect.PROMPTS_AT_ONCE", 7)
     needs = [need for need in NEEDS if need.at != "last" and not isinstance(need.reduction, Mean)]
     whole = interp.collect(tunnel, sequences, needs)
     assert_same(whole, interp.collect(tunnel, sequences, needs, to=tmp_path / "new" / "c"), atol=1e-5)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["c"]
+    run = interp.run(tunnel, probes="manifold", prompts=sequences, settings=QUICK, out=None, quiet=True)
+    saved = interp.collect(tunnel, sequences, ["v"]).save(tmp_path / "c")
+    record = interp.analyse(interp.open_capture(saved), "manifold", settings=QUICK, out=tmp_path / "runs")
+    assert dict(record.findings["manifold"].scalars) == dict(run.findings["manifold"].scalars)
+    assert [c["name"] for c in record.selfcheck] == [c["name"] for c in run.selfcheck] and record.path is not None
+    page = (record.path / "report.html").read_text()
+    assert "self-check: not" not in page and interp.open_run(record.path).spec == record.spec
 
 
 @pytest.mark.slow
@@ -155,16 +170,6 @@ def test_axes_by_name_in_xarray(captured, texts_read):
     assert np.array_equal(first.values, captured["v"][:, captured.rows["prompt"] == 3])
     assert data.next_entropy_bits.attrs["unit"] == "bits" and data["v"].attrs["unit"] == "activation"
     assert texts_read[1].to_xarray()["resid"].sel(depth=1).shape == texts_read[1]["resid"].shape[1:]
-
-
-def test_probes_find_in_a_saved_capture_what_a_run_finds(tunnel, sequences, tmp_path):
-    run = interp.run(tunnel, probes="manifold", prompts=sequences, settings=QUICK, out=None, quiet=True)
-    saved = interp.collect(tunnel, sequences, ["v"]).save(tmp_path / "c")
-    record = interp.analyse(interp.open_capture(saved), "manifold", settings=QUICK, out=tmp_path / "runs")
-    assert dict(record.findings["manifold"].scalars) == dict(run.findings["manifold"].scalars)
-    assert [c["name"] for c in record.selfcheck] == [c["name"] for c in run.selfcheck] and record.path is not None
-    page = (record.path / "report.html").read_text()
-    assert "self-check: not" not in page and interp.open_run(record.path).spec == record.spec
 
 
 def of_hooks(model, texts):
@@ -316,17 +321,6 @@ def test_a_probe_that_needs_more_than_there_is_is_refused(texts_read, tiny_text_
     with pytest.raises(UsageError, match="some of the layers"):
         interp.analyse(interp.collect(tiny_text_model, texts, ["v", "next_log_prob"], layers=[0]), "manifold")
     assert list(interp.analyse(ours, "all", settings=QUICK, per_quintile=None).findings) == ["manifold"]
-
-
-def test_rows_of_odd_names_and_names_that_differ_in_case_only_are_kept_apart(captured, tmp_path):
-    rows = dict.fromkeys(("end:pos", "Pos", "pos", "a/b", "x" * 300), captured.rows)
-    odd = dataclasses.replace(captured, tables={**captured.tables, **rows})
-    opened = interp.open_capture(odd.save(tmp_path / "c"))
-    assert opened.tables.keys() == odd.tables.keys()
-    assert all(np.array_equal(opened.rows_at(at)["token"], captured.rows["token"]) for at in rows)
-    names = [path.name for path in (tmp_path / "c").iterdir()]
-    assert len({name.casefold() for name in names}) == len(names) and not any(":" in name for name in names)
-    assert "rows.scored.parquet" in names
 
 
 def edited(folder, name, change):

@@ -113,32 +113,20 @@ def test_steps_that_are_not_there_or_too_few_are_refused(tunnel, asked, words):
         checkpoints_of(tunnel, [Follower()], asked)
 
 
-def test_checkpoints_after_the_model_are_refused():
+def test_models_and_probes_that_cannot_follow_a_training_are_refused(tiny_folders, tunnel):
     with pytest.raises(UsageError, match=r"512 of tunnel:bijection-gpt-neox@64.*\n?.*the model is at step 64"):
         checkpoints_of(interp.load(f"{TUNNEL}@64", check=False), [Follower()], ("0", "16", "512"))
-
-
-def test_a_tunnel_that_kept_no_steps_is_refused_and_says_what_to_do():
     llama = interp.load("tunnel:bijection-llama", check=False)
     assert not has_checkpoints(llama, ())
     with pytest.raises(UsageError, match=r"there are none.*\n.*keep steps in the training"):
         run(llama, probes=["dynamics"], out=None, quiet=True)
-
-
-def test_a_folder_and_a_model_in_memory_have_no_checkpoints(tiny_folders):
     with pytest.raises(UsageError, match="it is a folder, which holds one state of the weights"):
         checkpoints_of(interp.load(tiny_folders["llama"], check=False), [Follower()], ("step1", "step2"))
     memory = interp.load(tiny_model("gpt_neox").module, check=False)
     with pytest.raises(UsageError, match="given in memory"):
         checkpoints_of(memory, [Follower()], ("step1", "step2", "step3"))
-
-
-def test_checkpoints_are_for_probes_of_a_training(tunnel):
     with pytest.raises(UsageError, match="no probe of this run follows a training"):
         run(tunnel, probes=["manifold"], checkpoints=["0", "16"], n_pool=10, out=None, quiet=True)
-
-
-def test_what_changes_the_model_is_refused(tunnel):
     edit = interp.RemoveAxis(layer=0, axis=np.eye(64)[0])
     with pytest.raises(UsageError, match=r"dynamics with --edit.*\n?.*from its first checkpoint"):
         run(tunnel, probes=["dynamics"], edits=[edit], n_pool=10, out=None, quiet=True)
@@ -177,17 +165,14 @@ def eager_attention(step):
     return np.stack([a.numpy()[:, :, scored].astype(np.float64) for a in out.attentions])
 
 
-def test_the_frame_of_the_shipped_tunnel_equals_eager_attention(followed):
+def test_the_shipped_tunnel_follows_eager_attention_and_its_trainings_table(followed):
     table = followed.findings["dynamics"].to_frame("by_step_layer").set_index(["step", "layer"]).frame_tv
     end = eager_attention(1200)
     for step in (0, 128):
         tv = np.abs(eager_attention(step) - end).sum(axis=-1).mean(axis=(1, 2, 3)) / 2
         np.testing.assert_allclose(table[step], tv, atol=2e-5)
     assert table[1200].max() == 0
-
-
-def test_the_shipped_tunnel_gives_what_its_trainings_table_says(followed):
-    """KL at its checkpoints: docs/reference/measured-tunnels.md, on other sequences."""
+    # KL at its checkpoints: docs/reference/measured-tunnels.md, on other sequences.
     table = followed.findings["dynamics"].to_frame("by_step").set_index("step")
     assert table.kl[[0, 16, 64]].to_numpy() == pytest.approx([3.128, 1.811, 2.915], rel=0.06)
     assert table.kl[[128, 256]].to_numpy() == pytest.approx([0.373, 0.040], rel=0.3)
@@ -277,7 +262,7 @@ def test_dynamics_reads_a_hub_model_with_whole_rows_of_text(revisions, use_cache
     assert record.findings["dynamics"]["error_step"].meaning.count("text") == 1
 
 
-def test_a_hub_model_without_revisions_is_refused_and_says_how(revisions, use_cache):
+def test_a_hub_model_without_revisions_or_at_one_is_refused_beyond_it(revisions, use_cache):
     use_cache(revisions)
     for asked, words in (
         ((), "there are none.*\n.*--revisions step1,step512,step143000"),
@@ -289,9 +274,6 @@ def test_a_hub_model_without_revisions_is_refused_and_says_how(revisions, use_ca
     with pytest.raises(InterpError, match="step7"):
         run("pythia-70m", probes=["dynamics"], settings=FAST, prompts=TEXTS, checkpoints=["step1", "step64", "step7"],
             out=None, quiet=True)  # fmt: skip
-
-
-def test_a_model_at_a_revision_ends_there(revisions, use_cache):
     use_cache(revisions)
     model = interp.load("pythia-70m@step64", check=False)
     assert step_of(model) == 64 and step_of(interp.load("pythia-70m", check=False)) is None

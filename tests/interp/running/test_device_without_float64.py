@@ -29,9 +29,16 @@ def there():
         yield move
 
 
-def test_the_self_check_reads_and_edits_there(there):
+def test_the_self_check_reads_and_edits_there_and_gradients_are_taken_on_the_cpu(there):
     checks = check_model(there(interp.load(TUNNEL, check=False)))
     assert {"head", "edit", "dose 0"} < {each.name for each in checks} and all(each.passed for each in checks)
+    model, text = fresh_model("llama"), ScoredSequence.of_text(torch.arange(9))
+    expected = layer_gradients(in_float64(model), 1, text)
+    moved = there(fresh_model("llama"))
+    copy = in_float64(moved)
+    assert (copy.info.device, copy.info.dtype, moved.module.device.type) == ("cpu", "float64", DEVICE)
+    np.testing.assert_array_equal(layer_gradients(copy, 1, text).d_scores, expected.d_scores)
+    assert float(loss_bits(moved, text).detach()) == pytest.approx(expected.loss_bits, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -48,16 +55,6 @@ def test_probes_give_the_numbers_of_the_cpu(there, probes):
             # a KL of 1e-7 bits is known to a few per cent in float32; what it is divided by is as small
             rel = 1e-2 if key == "kl_z" else 1e-3
             assert other.value == pytest.approx(number.value, rel=rel, abs=1e-4, nan_ok=True), (name, key)
-
-
-def test_gradients_are_taken_on_the_cpu(there):
-    model, text = fresh_model("llama"), ScoredSequence.of_text(torch.arange(9))
-    expected = layer_gradients(in_float64(model), 1, text)
-    moved = there(fresh_model("llama"))
-    copy = in_float64(moved)
-    assert (copy.info.device, copy.info.dtype, moved.module.device.type) == ("cpu", "float64", DEVICE)
-    np.testing.assert_array_equal(layer_gradients(copy, 1, text).d_scores, expected.d_scores)
-    assert float(loss_bits(moved, text).detach()) == pytest.approx(expected.loss_bits, abs=1e-4)
 
 
 @pytest.mark.slow

@@ -145,14 +145,11 @@ def test_drawn_tokens_have_the_probabilities_of_the_model_and_the_seed_repeats_t
     assert [c.ids for c in whole] == [c.ids for c in one]
 
 
-def test_a_text_ends_where_the_model_says_so():
+def test_a_text_ends_where_the_model_says_so_and_leaves_it_as_it_was():
     model = fresh_model("llama")
     first = afresh(model, IDS[0], ())
     model.module.generation_config.eos_token_id = [first[2], VOCAB + 5]
     assert interp.generate(model, PROMPTS, n_tokens=N)[0].ids == first[: first.index(first[2]) + 1]
-
-
-def test_the_model_is_left_as_it_was():
     model = tiny_model("phi")
     ids = torch.tensor([IDS[0]])
     with torch.inference_mode():

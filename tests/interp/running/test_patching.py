@@ -38,8 +38,11 @@ def odds(model, found_logits, found):
     return float(found_logits[int(found.answer)] - found_logits[int(found.wrong)]) / LN2
 
 
-def test_each_patch_is_that_of_a_hook_which_copies_the_clean_activation(tunnel, pair, found):
-    """Brute force: plain hooks of torch on every block."""
+def test_each_patch_copies_the_clean_activation_between_the_two_prompts(tunnel, pair, found):
+    assert found.clean == pytest.approx(odds(tunnel, logits(tunnel, pair[0]), found), abs=1e-4)
+    assert found.corrupted == pytest.approx(odds(tunnel, logits(tunnel, pair[1]), found), abs=1e-4)
+    assert found.recovered[-1, -1] == pytest.approx(1, abs=1e-5)
+    # Brute force: plain hooks of torch on every block.
     clean, corrupted = pair
     blocks = tunnel.family.layer_modules(tunnel.module)
     kept = {}
@@ -68,12 +71,6 @@ def test_each_patch_is_that_of_a_hook_which_copies_the_clean_activation(tunnel, 
             assert found.effect[layer, at] == pytest.approx(odds(tunnel, patched, found), abs=1e-4)
 
 
-def test_the_ends_are_the_two_prompts_as_they_are(tunnel, pair, found):
-    assert found.clean == pytest.approx(odds(tunnel, logits(tunnel, pair[0]), found), abs=1e-4)
-    assert found.corrupted == pytest.approx(odds(tunnel, logits(tunnel, pair[1]), found), abs=1e-4)
-    assert found.recovered[-1, -1] == pytest.approx(1, abs=1e-5)
-
-
 @pytest.mark.parametrize("site", ["resid", "z", "v"])
 def test_all_positions_of_one_layers_residual_stream_give_the_clean_logits(tunnel, pair, site):
     found = interp.patching_map(tunnel, *pair, site=site, n_null=0)
@@ -84,16 +81,13 @@ def test_all_positions_of_one_layers_residual_stream_give_the_clean_logits(tunne
         assert (distance < 1e-4) == (site == "resid")
 
 
-def test_random_moves_are_as_long_as_the_patches_and_p_counts_the_largest(found):
+def test_patches_have_random_moves_as_long_and_make_a_table_and_a_figure(found):
     largest = np.abs(found.null_recovered).reshape(len(found.null), -1).max(axis=1)
     best = np.unravel_index(np.abs(found.recovered).argmax(), found.recovered.shape)
     by_hand = (1 + sum(x >= abs(found.recovered[best]) for x in largest)) / (1 + len(largest))
     assert found.p[best] == by_hand and found.p.min() >= 1 / 5
     same = ~found.moves.any(axis=-1)
     assert same.any() and np.all(found.recovered[same] == 0) and np.all(found.null_recovered[:, same] == 0)
-
-
-def test_a_map_is_a_table_and_a_figure(found):
     frame = found.to_frame()
     assert len(frame) == found.effect.size and (frame.null_low <= frame.null_high).all()
     heat = found.plot().data[0]
@@ -169,14 +163,22 @@ def test_a_heads_share_is_what_the_logits_lose_when_the_norm_is_held(tunnel):
     np.testing.assert_allclose(found.heads[tuple(own)], by_hand, atol=1e-5)
 
 
-def test_heads_behind_another_norm_are_refused():
+def test_what_cannot_be_attributed_or_averaged_is_refused(tunnel):
     with pytest.raises(UsageError, match="normalises the attention output"):
         interp.logit_attribution(tiny("gemma2"), ["x"], answer=5)
-
-
-def test_answers_of_another_number_are_refused(tunnel):
     with pytest.raises(PromptError, match="rows"):
         interp.logit_attribution(tunnel, interp.sampled_prompts(tunnel.task, 2), answer=[1, 2, 3])
+    prompts = interp.sampled_prompts(tunnel.task, 3)
+    ablated = interp.AblateHeads(layer=0, heads=0, by="mean", at="scored")
+    with pytest.raises(UsageError, match="prompts of the forward passes"):
+        interp.with_means(tunnel, prompts, ablated)
+    with pytest.raises(PromptError, match="longest prompt has"):
+        interp.with_means(tunnel, prompts, interp.AblateHeads(layer=0, heads=0, by="mean", at=(999,)))
+    with (
+        pytest.raises(UsageError, match="with_means"),
+        interp.applied(tunnel, interp.AblateHeads(layer=0, heads=0, by="mean")),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("at", ["all", (0, 2)])
@@ -190,17 +192,3 @@ def test_means_over_named_prompts_are_those_that_collect_ablates_by(tunnel, at):
         mine = tunnel.module(ids).logits[0].double().log_softmax(-1).numpy() / LN2
     positions = expected.rows["position"][last]
     np.testing.assert_allclose(mine[positions], expected["next_log_prob"][last], atol=1e-4)
-
-
-def test_means_that_cannot_be_taken_are_refused(tunnel):
-    prompts = interp.sampled_prompts(tunnel.task, 3)
-    ablated = interp.AblateHeads(layer=0, heads=0, by="mean", at="scored")
-    with pytest.raises(UsageError, match="prompts of the forward passes"):
-        interp.with_means(tunnel, prompts, ablated)
-    with pytest.raises(PromptError, match="longest prompt has"):
-        interp.with_means(tunnel, prompts, interp.AblateHeads(layer=0, heads=0, by="mean", at=(999,)))
-    with (
-        pytest.raises(UsageError, match="with_means"),
-        interp.applied(tunnel, interp.AblateHeads(layer=0, heads=0, by="mean")),
-    ):
-        pass

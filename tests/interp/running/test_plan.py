@@ -147,7 +147,7 @@ def test_planned_conditions_are_those_that_are_asked_for(name, tunnel):
         assert told == real
 
 
-def test_configuration_is_enough(tiny_folders, tmp_path):
+def test_configuration_and_files_that_are_here_are_enough(tiny_folders, tmp_path):
     (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
     found = untimed("manifold", "sula", model=str(tmp_path))
     mixed, sula = found.steps
@@ -157,9 +157,6 @@ def test_configuration_is_enough(tiny_folders, tmp_path):
     n_parameters = load(str(tiny_folders["llama"]), check=False).info.n_parameters
     assert found.model.n_parameters == n_parameters
     assert found.memory.weights == found.download == 4 * n_parameters
-
-
-def test_files_that_are_here_are_not_fetched(tiny_folders):
     folder = tiny_folders["llama"]
     assert untimed("manifold", model=str(folder)).download == 0
     assert meta_model(RunOptions(folder)).file_bytes == (folder / "model.safetensors").stat().st_size
@@ -184,12 +181,17 @@ def test_edited_pass_starts_at_its_first_layer_and_default_causal_has_a_hundred_
     assert any(s.what.endswith("on sula") and s.n > 100 for s in found.steps)
 
 
-def test_seconds_add_up():
+def test_a_plan_adds_up_and_the_command_prints_all_four_costs():
     found = plan(TUNNEL, probes=["manifold"], n_pool=40)
     assert found.seconds is not None and found.reading_seconds is not None and found.loading_seconds is not None
     low, high = found.seconds
     assert high == pytest.approx(2 * low) and low > found.reading_seconds / 2
     assert all(step.seconds > 0 for step in found.steps)
+    shown = CliRunner().invoke(app, ["plan", "--probe", "manifold", "--n-pool", "40"])
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split()[0] for line in shown.stdout.splitlines() if line.strip()]
+    assert {"passes", "memory", "disk", "time"} <= set(lines)
+    assert "920 tokens in all" in shown.stdout
 
 
 @pytest.mark.parametrize("name", ["tunnel:bijection-gpt-neox", "tunnel:bijection-llama"])
@@ -248,14 +250,6 @@ def test_names_and_settings_are_checked_as_for_a_run(tmp_path):
         untimed("manifold", model=str(tmp_path))
     with pytest.raises(interp.InterpError, match="a wind tunnel has no text"):
         untimed("manifold", model=TUNNEL, prompts="mixed")
-
-
-def test_command_line_prints_all_four_costs():
-    shown = CliRunner().invoke(app, ["plan", "--probe", "manifold", "--n-pool", "40"])
-    assert shown.exit_code == 0, shown.output
-    lines = [line.split()[0] for line in shown.stdout.splitlines() if line.strip()]
-    assert {"passes", "memory", "disk", "time"} <= set(lines)
-    assert "920 tokens in all" in shown.stdout
 
 
 MEASURE = """

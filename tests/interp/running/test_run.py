@@ -28,14 +28,11 @@ def record(tunnel, tmp_path_factory):
     return run(tunnel, settings=FAST, n_pool=60, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
-def test_a_run_leaves_a_record_and_a_page(record):
+def test_a_run_leaves_a_record_that_says_everything_and_a_page(record):
     assert record.path.parent.name.startswith("runs")
     assert record.path.name.startswith("tunnel-bijection-gpt-neox-")
     assert {p.name for p in record.path.iterdir()} >= {"run.json", "report.html", "tables"}
     assert "<html" in (record.path / "report.html").read_text()
-
-
-def test_the_record_says_everything_that_was_asked_and_found(record):
     read = open_run(record.path)
     assert read.model["fingerprint"] and read.model["family"] == "gpt_neox"
     assert read.prompts["n"] == 60 and read.prompts["unit"] == "sequence" and len(read.prompts["hash"]) == 64
@@ -47,16 +44,13 @@ def test_the_record_says_everything_that_was_asked_and_found(record):
     assert 0 < share.value < 1 and share.interval[0] < share.value < share.interval[1] and share.n == 60
 
 
-def test_a_run_repeats_from_its_record_to_the_last_digit(record, tunnel):
+def test_a_run_repeats_from_its_record_that_names_its_command(record, tunnel):
     spec = RunSpec.from_json(open_run(record.path).spec)
     again = run(**vars(spec) | {"model": tunnel, "out": None, "quiet": True})
     assert again.spec_hash == record.spec_hash
     for name, scalar in record.findings["manifold"].scalars.items():
         np.testing.assert_equal(again.findings["manifold"][name].value, scalar.value)
         np.testing.assert_equal(again.findings["manifold"][name].interval, scalar.interval)
-
-
-def test_the_recorded_command_names_the_run(record):
     command = json.loads((record.path / "run.json").read_text())["spec"]["command"]
     assert command.startswith("interp run --model tunnel:bijection-gpt-neox --probe manifold")
     assert "--n-pool 60" in command and "--set manifold.n_null=20" in command
@@ -77,12 +71,9 @@ def test_one_forward_pass_a_prompt_serves_all_probes(tunnel):
         assert record.findings[name].headline
 
 
-def test_texts_on_a_tunnel_are_refused_in_words(tunnel):
+def test_prompts_of_another_kind_of_model_are_refused_in_words(tunnel, tiny_text_model):
     with pytest.raises(UsageError, match="a wind tunnel has no text"):
         run(tunnel, prompts="mixed", out=None, quiet=True)
-
-
-def test_a_tunnels_sequences_on_a_text_model_are_refused_in_words(tunnel, tiny_text_model):
     from interp.prompting.tunnel_sequences import sampled_prompts
 
     with pytest.raises(UsageError, match="mean nothing to a language model"):
@@ -115,7 +106,7 @@ def test_of_a_group_probes_that_need_a_posterior_are_left_out_where_prompts_have
         specify(tiny_text_model, RunOptions(**asked | {"probes": ["manifold", "sula"]}))
 
 
-def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
+def test_a_text_run_draws_after_one_capture_and_a_plan_counts_it(tiny_text_model):
     record = run(tiny_text_model, settings=FAST, prompts="mixed", n_pool=120, per_quintile=10, window=12, out=None,
                  quiet=True)  # fmt: skip
     assert record.prompts["n"] == 120 and record.prompts["window"] == 12
@@ -123,6 +114,11 @@ def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
     found = record.findings["manifold"]
     assert found["pc1_plus_pc2_share"].n == 50
     assert found["entropy_correlation"].n == 120
+    probes = [chosen.probe for chosen in choose_probes([*ON_DRAWN, "orthogonality"], {})]
+    base, drawn = passes_of(tiny_text_model, probes, RunOptions(tiny_text_model, **DRAWN_FEW))
+    assert (base.n_tokens, drawn.n_tokens) == (120 * 12, 15 * 12)
+    assert sorted(probe.name for probe in drawn.probes) == ON_DRAWN
+    assert not base.is_edited and not drawn.is_edited
 
 
 ON_DRAWN = ["attention_entropy", "components", "qk_alignment"]
@@ -175,26 +171,12 @@ def test_one_pass_serves_where_many_are_drawn_or_nobody_asks_or_the_run_is_edite
     assert n is None or sum(read) == n
 
 
-def test_a_plan_counts_the_drawn_prompts_that_pass_again(tiny_text_model):
-    probes = [chosen.probe for chosen in choose_probes([*ON_DRAWN, "orthogonality"], {})]
-    base, drawn = passes_of(tiny_text_model, probes, RunOptions(tiny_text_model, **DRAWN_FEW))
-    assert (base.n_tokens, drawn.n_tokens) == (120 * 12, 15 * 12)
-    assert sorted(probe.name for probe in drawn.probes) == ON_DRAWN
-    assert not base.is_edited and not drawn.is_edited
-
-
-def test_a_single_prompt_and_identical_prompts_are_refused_in_words(tiny_text_model):
+def test_prompts_that_cannot_be_measured_and_no_probe_are_refused(tiny_text_model, tunnel):
     with pytest.raises(PromptError):
         run(tiny_text_model, prompts=["only one text"], out=None, quiet=True)
     with pytest.raises(PromptError, match="same"):
         run(tiny_text_model, prompts=["the same text"] * 30, out=None, quiet=True)
-
-
-def test_a_prompt_longer_than_the_model_is_refused_with_both_lengths(tiny_text_model):
     with pytest.raises(PromptError, match=str(tiny_text_model.info.max_positions)):
         run(tiny_text_model, prompts=["word " * 5000, "another text"], out=None, quiet=True)
-
-
-def test_no_probe_is_wrong_use(tunnel):
     with pytest.raises(UsageError, match="no probe"):
         run(tunnel, probes=[], out=None, quiet=True)

@@ -106,7 +106,7 @@ def test_one_untrained_twin_stands_beside_and_changes_no_null(plain):
     assert "--n-untrained 1" in record.spec["command"]
 
 
-def test_without_bos_a_text_starts_with_its_own_first_token(stories):
+def test_rows_say_text_and_token_and_begin_without_bos_if_asked(stories):
     model = interp.load(stories)
     texts = ["Once upon a time", "The dog was happy and"]
     with_bos = interp.collect(model, texts, ["v"])
@@ -118,6 +118,14 @@ def test_without_bos_a_text_starts_with_its_own_first_token(stories):
     assert kept.has_bos and not bare.has_bos
     assert [list(x[1:]) for x in kept.ids] == [list(x) for x in bare.ids]
     assert with_bos.rows["length"].tolist() == [len(x) for x in kept.ids]
+    stories = interp.load(stories)
+    texts = ["Once upon a time", "The big dog"]
+    capture = interp.collect(stories, texts, ["v"])
+    rows = capture.rows
+    assert rows["text"].tolist() == texts
+    assert tuple(rows["token_string"]) == words_of(stories, rows["token"])
+    own = PromptSet("own", [Prompt(text=t, columns={"text": "mine"}) for t in texts], units={"text": "label"})
+    assert interp.collect(stories, own, ["v"]).rows["text"].tolist() == ["mine", "mine"]
 
 
 @pytest.mark.slow
@@ -129,26 +137,12 @@ def test_the_window_in_force_is_what_probes_see(plain):
     assert record.findings["manifold"]["entropy_correlation"] != plain.findings["manifold"]["entropy_correlation"]
 
 
-def test_a_collected_row_says_its_text_and_its_token(stories):
-    stories = interp.load(stories)
-    texts = ["Once upon a time", "The big dog"]
-    capture = interp.collect(stories, texts, ["v"])
-    rows = capture.rows
-    assert rows["text"].tolist() == texts
-    assert tuple(rows["token_string"]) == words_of(stories, rows["token"])
-    own = PromptSet("own", [Prompt(text=t, columns={"text": "mine"}) for t in texts], units={"text": "label"})
-    assert interp.collect(stories, own, ["v"]).rows["text"].tolist() == ["mine", "mine"]
-
-
-def test_one_probe_or_several_with_commas_are_named_in_one_text():
+def test_probes_and_heads_are_named_in_one_text_or_number():
     one, two = (
         interp.run(probes=p, settings={name: SETTINGS[name] for name in p.split(",")}, n_pool=30, out=None, quiet=True)
         for p in ("orthogonality", "orthogonality,sula")
     )
     assert list(one.findings) == ["orthogonality"] and list(two.findings) == ["orthogonality", "sula"]
-
-
-def test_a_single_head_is_ablated_by_its_number():
     model = tiny_model("llama")
     ids = torch.arange(3, 9)[None]
     read = []

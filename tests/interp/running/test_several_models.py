@@ -238,7 +238,15 @@ def test_wrong_use_is_refused_before_anything_is_measured(tmp_path, models, more
     assert said in str(refused.value) and not any(tmp_path.iterdir())
 
 
-def test_several_processes_are_refused_in_words(tmp_path, monkeypatch):
+def test_parts_processes_and_sets_that_do_not_go_together_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="one run of --splits 3: these are 3 runs"):
+        interp.run(probes=["manifold"], n_pool=25, splits="3", out=tmp_path, quiet=True)
+    with pytest.raises(PromptError, match="30 parts of the 25 sequences"):
+        interp.run(probes=["manifold"], n_pool=25, splits="1/30", out=tmp_path, quiet=True)
+    record = interp.run(probes=["manifold"], settings=FAST, n_pool=25, splits="2/3", out=tmp_path, quiet=True)
+    assert record.prompts["n"] == 8 and "--splits 2/3" in record.spec["command"]
+    with pytest.raises(UsageError, match="both select what is read"):
+        run_many([MODELS[0]], prompts=("mixed", "fiction"), options={"prompts": "mixed"})
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="several models in 2 processes"):
         run_many(MODELS[:2], options=OPTIONS, out=tmp_path, quiet=True)
@@ -258,15 +266,6 @@ def test_parts_are_disjoint_make_the_whole_set_and_are_the_same_again():
     assert ids[1] != [prompt.token_ids for prompt in part_of(whole, "2/4", seed=4).prompts]
     rows = [each.posterior for each in dealt]
     assert sum(map(len, rows)) == len(whole.posterior), "what is known exactly of each goes along"
-
-
-def test_one_run_reads_one_part_and_several_are_not_one_run(tmp_path):
-    with pytest.raises(UsageError, match="one run of --splits 3: these are 3 runs"):
-        interp.run(probes=["manifold"], n_pool=25, splits="3", out=tmp_path, quiet=True)
-    with pytest.raises(PromptError, match="30 parts of the 25 sequences"):
-        interp.run(probes=["manifold"], n_pool=25, splits="1/30", out=tmp_path, quiet=True)
-    record = interp.run(probes=["manifold"], settings=FAST, n_pool=25, splits="2/3", out=tmp_path, quiet=True)
-    assert record.prompts["n"] == 8 and "--splits 2/3" in record.spec["command"]
 
 
 def test_splits_are_runs_of_one_model_with_their_spread_over_parts(tmp_path):
@@ -298,11 +297,6 @@ def test_two_sets_have_no_interval_over_sets_and_say_why(tmp_path):
     table = done.comparison.findings["comparison"].tables["prompt_sets"]
     assert np.isnan(table["low"]).all() and "p" not in table.columns
     assert set(table["reason"]) <= {"2 sets are too few to estimate a spread", "a set without the number"}
-
-
-def test_sets_named_twice_are_refused():
-    with pytest.raises(UsageError, match="both select what is read"):
-        run_many([MODELS[0]], prompts=("mixed", "fiction"), options={"prompts": "mixed"})
 
 
 @pytest.mark.slow

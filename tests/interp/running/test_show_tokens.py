@@ -43,29 +43,16 @@ def test_weights_and_entropies_are_those_of_the_models_own_eager_attention(tunne
     np.testing.assert_allclose(strip.next_entropy, -(p * np.log2(p)).sum(-1), atol=1e-4)
 
 
-def test_belief_is_the_entropy_of_the_exact_posterior_where_one_is_known(sequences, strip):
+def test_the_strip_holds_the_exact_belief_and_the_edit(sequences, strip, tunnel):
     prompt = sequences.prompts[2]
     known = np.isfinite(strip.belief)
     assert set(np.flatnonzero(known)) == set(prompt.scored)
     expected = prompt.scored_columns["bayes_entropy_bits"]
     np.testing.assert_allclose(strip.belief[list(prompt.scored)], expected, atol=1e-9)
-
-
-def test_an_edit_shows_in_the_strip(tunnel, sequences, strip):
     off = interp.AblateHeads(layer=0, heads=0, by="zero")
     edited = interp.show_tokens(tunnel, sequences, prompt=2, edits=[off])
     assert np.array_equal(edited.entropy[0], strip.entropy[0])
     assert not np.allclose(edited.entropy[1:], strip.entropy[1:])
-
-
-def test_a_kept_strip_comes_back_within_its_steps_and_packs_to_the_same(strip, tmp_path):
-    write_strips([strip], tmp_path)
-    (back,) = read_strips(tmp_path)
-    assert back.tokens == strip.tokens
-    np.testing.assert_allclose(back.weights, strip.weights, atol=0.5 / 255 + 1e-9)
-    np.testing.assert_allclose(back.entropy, strip.entropy, atol=1e-4)
-    np.testing.assert_allclose(back.belief, strip.belief, atol=1e-4)
-    assert back.packed() == strip.packed()
 
 
 @pytest.mark.parametrize("spoil", [
@@ -81,22 +68,26 @@ def test_a_damaged_file_of_tokens_is_refused_in_words(strip, tmp_path, spoil):
         read_strips(tmp_path)
 
 
-def test_a_run_keeps_the_prompts_that_it_is_to_show(tunnel, tmp_path, strip, sequences):
+def test_a_run_keeps_the_strip_that_comes_back_within_its_steps(tunnel, tmp_path, strip, sequences):
     record = interp.run(
         tunnel, probes="orthogonality", prompts=sequences, show_tokens=(2,), out=tmp_path, report=False, quiet=True
     )
     (shown,) = interp.open_run(record.path).shown
     assert shown.packed() == strip.packed()
+    write_strips([strip], tmp_path)
+    (back,) = read_strips(tmp_path)
+    assert back.tokens == strip.tokens
+    np.testing.assert_allclose(back.weights, strip.weights, atol=0.5 / 255 + 1e-9)
+    np.testing.assert_allclose(back.entropy, strip.entropy, atol=1e-4)
+    np.testing.assert_allclose(back.belief, strip.belief, atol=1e-4)
+    assert back.packed() == strip.packed()
 
 
-def test_a_prompt_that_is_not_there_is_refused(tunnel, sequences, tmp_path):
+def test_prompts_that_are_not_there_or_too_long_are_refused(tunnel, sequences, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="numbered 0 to 3"):
         interp.show_tokens(tunnel, sequences, prompt=4)
     with pytest.raises(UsageError, match="numbered 0 to 3"):
         interp.run(tunnel, prompts=sequences, show_tokens=(9,), out=tmp_path, quiet=True)
-
-
-def test_more_weights_than_a_page_holds_are_refused_with_the_length_that_fits(tunnel, sequences, monkeypatch):
     monkeypatch.setattr("interp.running.show_tokens.MOST_WEIGHTS", 12 * 10 * 11 // 2)
     with pytest.raises(PromptError, match="at most 10 tokens"):
         interp.show_tokens(tunnel, sequences)

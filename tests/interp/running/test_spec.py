@@ -48,19 +48,10 @@ def toy_probe(monkeypatch):
     monkeypatch.setattr(registry, "entries", lambda kind: known)
 
 
-def test_a_model_in_memory_is_repeated_with_the_object_and_by_no_command():
-    spec = RunSpec(model="memory:gpt2", probes=("manifold",), settings={"manifold": {}})
-    assert spec.command == ""
-    assert "interp.run(\n    model,  # gpt2, the object in memory\n" in spec.python and "memory:" not in spec.python
-
-
 def test_texts_become_values_of_the_field():
     probe = make_probe("toy", {"count": "7", "level": "0.25", "way": "zscored", "only": "none", "on": "true"})
     assert probe == Toy(7, 0.25, "zscored", None, True)
     assert make_probe("toy", {"count": 7, "only": "x"}) == Toy(count=7, only="x")
-
-
-def test_tuples_are_read_between_commas_and_tuples_of_tuples_between_semicolons():
     assert make_probe("toy", {"levels": "0, .5,1", "ways": "b, a"}) == Toy(levels=(0.0, 0.5, 1.0), ways=("b", "a"))
     for sets in ("-1; all, 2", '[[-1], ["all", 2]]', [[-1], ["all", 2]]):
         assert make_probe("toy", {"sets": sets}) == Toy(sets=((-1,), ("all", 2)))
@@ -84,22 +75,25 @@ def test_values_that_do_not_fit_are_refused(key, value):
         make_probe("toy", {key: value})
 
 
-def test_an_unknown_field_suggests_the_nearest():
+def test_unknown_names_suggest_the_nearest():
     with pytest.raises(UnknownName, match="Did you mean count"):
         make_probe("toy", {"counts": "7"})
-
-
-def test_an_unknown_probe_suggests_the_nearest():
     with pytest.raises(UnknownName, match="Did you mean manifold"):
         make_probe("manifolt", {})
 
 
-def test_settings_are_split_by_probe_and_bare_ones_go_to_the_only_probe():
+def test_a_spec_reads_back_and_settings_are_split_by_probe():
     assert split_settings(["toy.count=1", "manifold.layer=2"], ["toy", "manifold"]) == {
         "toy": {"count": "1"}, "manifold": {"layer": "2"},
     }  # fmt: skip
     assert split_settings(["count=1"], ["toy"]) == {"toy": {"count": "1"}}
     assert split_settings(["only=a=b.c"], ["toy"]) == {"toy": {"only": "a=b.c"}}
+    with pytest.raises(UsageError, match="not part of this run"):
+        split_settings(["manifold.layer=2"], ["toy"])
+    spec = RunSpec("m", ["toy"], {"toy": Toy(count=4).parameters()}, prompts="mixed", seed=3)
+    again = RunSpec.from_json(spec.to_json() | {"command": spec.command})
+    assert again.hash == spec.hash
+    assert RunSpec("m", ["toy"], {"toy": Toy(count=5).parameters()}, prompts="mixed", seed=3).hash != spec.hash
 
 
 @pytest.mark.parametrize("setting", ["count", "count=", "=1", "toy.=1"])
@@ -108,28 +102,13 @@ def test_malformed_settings_are_refused(setting):
         split_settings([setting], ["toy"])
 
 
-def test_a_setting_for_a_probe_that_does_not_run_is_refused():
-    with pytest.raises(UsageError, match="not part of this run"):
-        split_settings(["manifold.layer=2"], ["toy"])
-
-
-def test_a_spec_reads_back_from_its_record_and_keeps_its_hash():
-    spec = RunSpec("m", ["toy"], {"toy": Toy(count=4).parameters()}, prompts="mixed", seed=3)
-    again = RunSpec.from_json(spec.to_json() | {"command": spec.command})
-    assert again.hash == spec.hash
-    assert RunSpec("m", ["toy"], {"toy": Toy(count=5).parameters()}, prompts="mixed", seed=3).hash != spec.hash
-
-
-def test_the_command_of_a_spec_names_what_differs_from_the_defaults():
+def test_the_command_and_the_code_of_a_spec_repeat_it():
     spec = RunSpec(
         "my model", ["toy"], {"toy": Toy(count=4).parameters()}, prompts="mixed", n_pool=90, per_quintile=None
     )
     assert spec.command == (
         "interp run --model 'my model' --probe toy --set toy.count=4 --prompts mixed --n-pool 90 --draw 0"
     )
-
-
-def test_what_was_given_in_memory_is_repeated_by_a_variable_and_by_no_command():
     spec = RunSpec("memory:Mine", ["toy"], {"toy": Toy().parameters()}, prompts="memory:texts")
     assert spec.command == ""
     assert "prompts=prompts,  # texts, the object in memory" in spec.python and "memory:" not in spec.python
@@ -137,6 +116,9 @@ def test_what_was_given_in_memory_is_repeated_by_a_variable_and_by_no_command():
     assert called.args[0].id == "model" and {k.arg: k.value.id for k in called.keywords if k.arg == "prompts"} == {
         "prompts": "prompts"
     }
+    spec = RunSpec(model="memory:gpt2", probes=("manifold",), settings={"manifold": {}})
+    assert spec.command == ""
+    assert "interp.run(\n    model,  # gpt2, the object in memory\n" in spec.python and "memory:" not in spec.python
 
 
 @pytest.mark.parametrize(

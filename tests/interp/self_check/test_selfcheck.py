@@ -67,13 +67,6 @@ def test_dose_zero_is_asked_again_alone_where_rows_of_a_batch_differ(seen, monke
     assert dose_zero(seen)[0] == 1
 
 
-def test_edits_that_move_nothing_are_counted(seen):
-    assert edit_acts(seen)[0] == 0
-    for edit in seen.edits:
-        seen.heard.edited[edit] = seen.heard.logits[0]
-    assert edit_acts(seen)[0] == len(seen.edits)
-
-
 def test_a_switched_off_layer_that_moves_is_counted(seen, monkeypatch):
     monkeypatch.setattr(checks, "_is_switched_off", lambda seen, layer: True)
     assert edit_acts(seen)[0] == len(seen.edits)
@@ -120,11 +113,15 @@ def test_what_is_not_restored_is_named(monkeypatch):
     assert failed == ["restored"]
 
 
-def test_mean_token_is_the_mean_of_the_output_embeddings(monkeypatch):
+def test_edits_that_move_nothing_are_counted_beside_the_mean_token(monkeypatch, seen):
     monkeypatch.setattr("interp.reading.lens._TOKENS_AT_ONCE", 7)
     model = tiny_model("llama")
     weight = model.module.get_output_embeddings().weight
     assert torch.allclose(Lens(model)._mean_token, weight.mean(dim=0), atol=1e-6)
+    assert edit_acts(seen)[0] == 0
+    for edit in seen.edits:
+        seen.heard.edited[edit] = seen.heard.logits[0]
+    assert edit_acts(seen)[0] == len(seen.edits)
 
 
 @pytest.mark.parametrize("dtype", BOUND)

@@ -15,42 +15,30 @@ def test_draw_takes_equally_many_from_every_fifth() -> None:
     assert np.histogram(entropy[draw.index], edges)[0].tolist() == [15] * 5
     assert np.bincount(draw.stratum[draw.index]).tolist() == [15] * 5
     assert (np.diff(draw.index) > 0).all() and draw.note == ""
-
-
-def test_draw_is_repeated_by_its_generator_and_only_by_it() -> None:
-    entropy = np.random.default_rng(1).random(200)
-    first, again, other = (entropy_quintiles(entropy, 5, np.random.default_rng(s)).index for s in (1, 1, 2))
-    assert np.array_equal(first, again) and not np.array_equal(first, other)
-
-
-def test_draw_is_uniform_within_a_fifth() -> None:
-    entropy = np.arange(50.0)
-    counts = np.zeros(50)
-    for seed in range(2000):
-        counts[entropy_quintiles(entropy, 3, np.random.default_rng(seed)).index] += 1
-    np.testing.assert_allclose(counts / 2000, 0.3, atol=0.05)
-
-
-def test_draw_from_too_small_a_pool_takes_everything_and_says_so() -> None:
+    draw = entropy_quintiles(np.full(100, 2.0), 4, np.random.default_rng(0))
+    assert np.bincount(draw.stratum).tolist() == [20] * 5 and len(draw.index) == 20
     draw = entropy_quintiles(np.arange(74.0), 15, np.random.default_rng(0))
     assert draw.index.tolist() == list(range(74))
     assert draw.note == "the pool has 74 prompts, fewer than 5 × 15: all of them are taken"
 
 
-def test_equal_entropies_are_spread_over_the_fifths() -> None:
-    draw = entropy_quintiles(np.full(100, 2.0), 4, np.random.default_rng(0))
-    assert np.bincount(draw.stratum).tolist() == [20] * 5 and len(draw.index) == 20
+def test_draw_is_uniform_repeated_by_its_generator_and_never_of_nothing() -> None:
+    entropy = np.random.default_rng(1).random(200)
+    first, again, other = (entropy_quintiles(entropy, 5, np.random.default_rng(s)).index for s in (1, 1, 2))
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+    entropy = np.arange(50.0)
+    counts = np.zeros(50)
+    for seed in range(2000):
+        counts[entropy_quintiles(entropy, 3, np.random.default_rng(seed)).index] += 1
+    np.testing.assert_allclose(counts / 2000, 0.3, atol=0.05)
+    with pytest.raises(PromptError, match="draws nothing"):
+        entropy_quintiles(np.arange(30.0), 0, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_entropy_that_is_not_finite_is_refused(bad: float) -> None:
     with pytest.raises(PromptError, match="1 of 30 entropies are not finite"):
         entropy_quintiles(np.append(np.arange(29.0), bad), 2, np.random.default_rng(0))
-
-
-def test_drawing_nothing_is_refused() -> None:
-    with pytest.raises(PromptError, match="draws nothing"):
-        entropy_quintiles(np.arange(30.0), 0, np.random.default_rng(0))
 
 
 def test_no_second_prompt_of_a_cluster_is_drawn_before_the_first_of_another() -> None:

@@ -58,15 +58,12 @@ def test_shares_have_the_bootstrap_interval_of_each_place_no_narrower_than_excha
     assert np.isnan(still.value).all() and np.isnan(still.interval).all()
 
 
-def test_p_is_of_the_side_that_is_asked_about():
+def test_p_is_of_the_side_asked_about_in_columns_of_one_order():
     permuted = np.arange(-9.0, 10)[:, None]
     p = {asks: Estimates(np.array([9.5])).exchanged(permuted, asks=asks).p for asks in ("above", "below", "either")}
     assert {asks: float(of[0]) for asks, of in p.items()} == {"above": 1 / 20, "below": 1.0, "either": 2 / 20}
     assert Estimates(np.array([-9.5])).exchanged(permuted, asks="either").p == pytest.approx([2 / 20])
     assert Estimates(np.array([9.5])).exchanged(permuted, asks="nothing").p is None
-
-
-def test_the_columns_stand_in_one_order_and_only_what_there_is():
     found = Estimates.halved(BY_HALVING, exchanged=EXCHANGED)
     table = Quantities({"r2": R2}).table({"layer": np.arange(3), "r2": found}, "said")
     assert list(table.columns) == ["layer", "r2", "r2_low", "r2_high", "r2_null", "r2_null_low", "r2_null_high", "r2_p"]

@@ -29,17 +29,33 @@ def test_downdating_equals_refitting(n: int, d: int) -> None:
     np.testing.assert_allclose(without_each_row(scaled(rows, "centred")), refitted(rows), rtol=1e-9)
 
 
-def test_downdating_equals_refitting_where_eigenvalues_coincide_and_rows_repeat() -> None:
+def test_what_is_left_out_is_whole_and_equals_refitting() -> None:
     rows = np.vstack([np.eye(6), -np.eye(6), np.eye(6)[:2]])
     np.testing.assert_allclose(without_each_row(scaled(rows, "centred")), refitted(rows), rtol=1e-9)
-
-
-def test_deleting_the_only_row_that_differs_is_undefined() -> None:
     rows = np.zeros((5, 3))
     rows[2] = 1
     statistics = without_each_row(scaled(rows, "centred"))
     assert np.isnan(statistics[2]).all()
     np.testing.assert_allclose(np.delete(statistics, 2, axis=0), 1)
+    rng = np.random.default_rng(6)
+    rows, units = rng.standard_normal((202, 6)), np.repeat(np.arange(101), 2)
+    deleted = deletions(rows, "centred", units)
+    size, groups = equal_groups(101)
+    assert (deleted.n_deleted, len(deleted.statistics)) == (size, len(groups)) == (3, 33)
+    kept = [rows[~np.isin(units, group)] for group in groups]
+    np.testing.assert_allclose(
+        deleted.statistics, [spectral_statistics(eigenvalues(scaled(one, "centred"))) for one in kept]
+    )
+    rng = np.random.default_rng(8)
+    sizes = np.array([1, 2, 2, 3, 5, 8, 1, 4])
+    rows, units = rng.standard_normal((26, 5)), np.repeat(np.arange(8), sizes)
+    deleted = deletions(rows, "centred", units)
+    kept = [spectral_statistics(eigenvalues(scaled(rows[units != unit], "centred"))) for unit in range(8)]
+    np.testing.assert_allclose(deleted.statistics, kept)
+    np.testing.assert_allclose(deleted.shares, sizes / 26)
+    assert len(deletions(rows[:, :3], "zscored", units).statistics) == 8
+    rows = np.random.default_rng(2).standard_normal((12, 5))
+    np.testing.assert_allclose(deletions(rows, "zscored", np.arange(12)).statistics, refitted(rows, "zscored"))
 
 
 @pytest.mark.parametrize("n_features", [3, 40])
@@ -50,29 +66,6 @@ def test_without_the_only_group_that_differs_the_statistics_are_undefined(n_feat
     assert np.isnan(found).all(axis=1).tolist() == [False, True, False]
     kept = scaled(rows[3:], "centred")
     np.testing.assert_allclose(found[0], spectral_statistics(eigenvalues(kept)))
-
-
-def test_groups_of_prompts_are_left_out_and_the_odd_ones_stay() -> None:
-    rng = np.random.default_rng(6)
-    rows, units = rng.standard_normal((202, 6)), np.repeat(np.arange(101), 2)
-    deleted = deletions(rows, "centred", units)
-    size, groups = equal_groups(101)
-    assert (deleted.n_deleted, len(deleted.statistics)) == (size, len(groups)) == (3, 33)
-    kept = [rows[~np.isin(units, group)] for group in groups]
-    np.testing.assert_allclose(
-        deleted.statistics, [spectral_statistics(eigenvalues(scaled(one, "centred"))) for one in kept]
-    )
-
-
-def test_clusters_of_unequal_size_are_left_out_whole_each_in_turn() -> None:
-    rng = np.random.default_rng(8)
-    sizes = np.array([1, 2, 2, 3, 5, 8, 1, 4])
-    rows, units = rng.standard_normal((26, 5)), np.repeat(np.arange(8), sizes)
-    deleted = deletions(rows, "centred", units)
-    kept = [spectral_statistics(eigenvalues(scaled(rows[units != unit], "centred"))) for unit in range(8)]
-    np.testing.assert_allclose(deleted.statistics, kept)
-    np.testing.assert_allclose(deleted.shares, sizes / 26)
-    assert len(deletions(rows[:, :3], "zscored", units).statistics) == 8
 
 
 def test_influences_of_a_mean_are_those_of_the_means_of_clusters_by_their_sizes() -> None:
@@ -109,12 +102,7 @@ def test_intervals_of_clustered_clouds_cover_the_value_of_their_world(sizes) -> 
     assert covered >= 90
 
 
-def test_z_scored_rows_are_standardised_again_without_each_prompt() -> None:
-    rows = np.random.default_rng(2).standard_normal((12, 5))
-    np.testing.assert_allclose(deletions(rows, "zscored", np.arange(12)).statistics, refitted(rows, "zscored"))
-
-
-def test_interval_is_t_times_the_error_on_the_logit_scale() -> None:
+def test_intervals_are_t_times_the_error_and_undefined_at_a_bound() -> None:
     rows = np.random.default_rng(3).standard_normal((15, 4)) * [5, 1, 1, 1]
     value = spectral_statistics(eigenvalues(scaled(rows, "centred")))
     interval = spectral_intervals(value, deletions(rows, "centred", np.arange(15)))
@@ -123,12 +111,11 @@ def test_interval_is_t_times_the_error_on_the_logit_scale() -> None:
     centre = np.log(value[0] / (1 - value[0]))
     expected = stats.logistic.cdf(centre + np.array([-1, 1]) * stats.t.ppf(0.975, 14) * error)
     np.testing.assert_allclose(interval[0], expected)
-
-
-def test_interval_at_a_bound_is_undefined() -> None:
     rows = np.outer(np.arange(8.0), np.ones(5))
     value = spectral_statistics(eigenvalues(scaled(rows, "centred")))
     assert np.isnan(spectral_intervals(value, deletions(rows, "centred", np.arange(8)))).all()
+    error = standard_error(np.array([1.0, 2.0, 6.0]), 7, 2)
+    assert error == pytest.approx(np.sqrt((7 - 2) ** 2 / (7 * 2 * 2) * 14))
 
 
 @pytest.mark.parametrize(("n_units", "size"), [(75, 1), (100, 1), (101, 3), (150, 3), (151, 4), (500, 10)])
@@ -143,8 +130,3 @@ def test_prompts_are_left_out_alone_up_to_a_hundred_and_then_in_at_most_fifty_gr
 def test_statistics_without_each_row_do_not_depend_on_the_unit(scale: float) -> None:
     rows = scaled(np.random.default_rng(4).standard_normal((9, 5)), "centred")
     np.testing.assert_allclose(without_each_row(rows * scale), without_each_row(rows), rtol=1e-8)
-
-
-def test_the_standard_error_of_three_replicates_is_by_hand() -> None:
-    error = standard_error(np.array([1.0, 2.0, 6.0]), 7, 2)
-    assert error == pytest.approx(np.sqrt((7 - 2) ** 2 / (7 * 2 * 2) * 14))

@@ -9,16 +9,13 @@ from interp.statistics.linear_readout import balanced_accuracy, held_out_r2, rea
 from interp.statistics.ridge import absolute_penalty
 
 
-def test_a_readout_is_scikit_learns_ridge_of_the_fitting_rows():
+def test_a_readout_and_its_r2_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     points, labels, is_fitted = rng.standard_normal((60, 7)), rng.standard_normal((60, 3)), np.arange(60) % 3 > 0
     fitted = points[is_fitted] - points[is_fitted].mean(axis=0)
     theirs = Ridge(absolute_penalty(fitted, 0.1)).fit(points[is_fitted], labels[is_fitted]).predict(points)
     np.testing.assert_allclose(read_out(points, labels, is_fitted, 0.1), theirs)
     np.testing.assert_allclose(read_out(points, labels, np.flatnonzero(is_fitted), 0.1), theirs)
-
-
-def test_r2_is_scikit_learns_but_for_the_mean_that_it_is_compared_with():
     rng = np.random.default_rng(1)
     label, is_fitted = rng.standard_normal(50), np.arange(50) < 20
     label[~is_fitted] += label[is_fitted].mean() - label[~is_fitted].mean()  # now both halves have one mean

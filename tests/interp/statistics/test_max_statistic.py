@@ -5,22 +5,16 @@ import numpy as np
 from interp.statistics.intervals import excess, maximum_statistic_p
 
 
-def test_the_observed_value_counts_among_the_permutations():
+def test_the_maximum_counts_the_observed_value_and_nothing_undefined():
     permuted = np.array([[1.0, 5.0], [2.0, 0.0], [0.0, 1.0]])
     assert maximum_statistic_p(np.array([2.0, 6.0]), permuted).tolist() == [0.75, 0.25]
-
-
-def test_undefined_statistics_take_part_in_no_maximum():
     p = maximum_statistic_p(np.array([2.0, np.nan]), np.array([[1.0, 9.0], [0.0, 9.0]]))
     assert p[0] == 1 / 3
     assert np.isnan(p[1])
-
-
-def test_equal_up_to_rounding_counts_as_reached():
     assert maximum_statistic_p(np.array([0.3]), np.array([[0.1 + 0.2], [0.3 - 1e-16]])).tolist() == [1.0]
 
 
-def test_excess_puts_unlike_nulls_on_one_scale():
+def test_excess_is_on_one_scale_and_zero_where_nothing_spreads():
     rng = np.random.default_rng(0)
     permuted = rng.standard_normal((99, 2)) * [1.0, 100.0] + [0.0, 50.0]
     observed, moved = excess(np.array([5.0, 60.0]), permuted)
@@ -29,8 +23,5 @@ def test_excess_puts_unlike_nulls_on_one_scale():
     # unscaled, the loud statistic's permutations would hide what the quiet one found
     assert maximum_statistic_p(np.array([5.0, 60.0]), permuted)[0] == 1.0 - 1e-2 * (permuted.max(1) < 5).sum()
     assert maximum_statistic_p(observed, moved)[0] == 0.01
-
-
-def test_excess_of_what_never_spreads_is_zero_and_undefined_stays_undefined():
     observed, moved = excess(np.array([2.0, np.nan]), np.array([[2.0, 1.0], [2.0, 3.0]]))
     assert observed[0] == 0 and (moved[:, 0] == 0).all() and np.isnan(observed[1])

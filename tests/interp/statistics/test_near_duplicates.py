@@ -62,12 +62,9 @@ def test_prompts_that_share_their_wording_are_one_cluster_in_whatever_order(made
     np.testing.assert_array_equal(found, in_order(truth[order]))
 
 
-def test_a_prompt_of_one_token_stands_with_its_copies_alone() -> None:
+def test_prompts_are_linked_down_to_the_threshold() -> None:
     ids = [np.array(x, dtype=int) for x in ([3], [3], [4], [3, 4], [3, 4], [])]
     np.testing.assert_array_equal(linked(ids)[THRESHOLD], [0, 0, 1, 2, 2, 3])
-
-
-def test_only_copies_are_linked_at_the_threshold_of_one() -> None:
     ids, _ = copies(np.random.default_rng(1))
     assert len(np.unique(linked([*ids, *ids[:7]], [1.0])[1.0])) == len({tuple(x) for x in ids})
     assert len(np.unique(linked(ids, [0.01])[0.01])) < 20, "the lower the threshold, the more is linked"

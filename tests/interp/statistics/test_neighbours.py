@@ -18,7 +18,7 @@ def bounds_of(found: Dimension) -> tuple[float, float]:
     return found.interval.low, found.interval.high
 
 
-def test_rows_equal_up_to_rounding_are_one_point() -> None:
+def test_rows_that_are_equal_or_near_are_told_by_their_distances() -> None:
     rng = np.random.default_rng(0)
     points = rng.standard_normal((9, 64))
     rows = points[rng.integers(0, 9, 300)] * (1 + 1e-7 * rng.standard_normal((300, 64)))
@@ -26,11 +26,11 @@ def test_rows_equal_up_to_rounding_are_one_point() -> None:
     assert len(kept) == 9 and (np.diff(kept) > 0).all()
     assert len(distinct_rows(rng.standard_normal((500, 64)))) == 500
     assert distinct_rows(np.ones((5, 3))).tolist() == [0]
-
-
-def test_principal_coordinates_keep_every_distance() -> None:
     rows = np.random.default_rng(1).standard_normal((10, 200))
     np.testing.assert_allclose(distances(principal_coordinates(scaled(rows, "centred"))), distances(rows), atol=1e-9)
+    near = nearest(distances(np.array([[0.0], [1.0], [3.0], [7.0]])), 2)
+    assert near.index.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1]]
+    np.testing.assert_allclose(near.distance, [[1, 3], [1, 2], [2, 3], [4, 6]])
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-9])
@@ -45,22 +45,13 @@ def test_distances_are_those_of_scipy_also_between_points_that_nearly_coincide(s
     assert found[0, 1] == 0 and (found == found.T).all()
 
 
-def test_nearest_leaves_out_the_row_itself() -> None:
-    near = nearest(distances(np.array([[0.0], [1.0], [3.0], [7.0]])), 2)
-    assert near.index.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1]]
-    np.testing.assert_allclose(near.distance, [[1, 3], [1, 2], [2, 3], [4, 6]])
-
-
-def test_dimension_equals_scikit_dimension_on_the_raw_points() -> None:
+def test_dimension_is_that_of_scikit_dimension_and_of_a_plane() -> None:
     from skdim.id import TwoNN  # two seconds of numba and matplotlib
 
     rows = np.random.default_rng(2).standard_normal((120, 40))
     expected = TwoNN(method="mle").fit(rows).dimension_
     found = intrinsic_dimension(rows, np.arange(120), 2, np.random.default_rng(0))
     assert found.value == pytest.approx(expected, rel=1e-6)
-
-
-def test_dimension_of_a_plane_in_many_dimensions_is_two() -> None:
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((400, 2)) @ rng.standard_normal((2, 100))
     found = intrinsic_dimension(rows, np.arange(400), 20, rng)
@@ -104,7 +95,7 @@ def test_intervals_of_the_dimension_cover_its_expected_value(d: int) -> None:
     assert np.log(high / low).mean() / 2 < 3 * np.log(values).std()  # and they are not idly wide
 
 
-def test_rows_of_one_sequence_are_left_out_of_the_dimension_together() -> None:
+def test_dimension_leaves_sequences_out_and_is_undefined_for_few_points() -> None:
     rows = np.random.default_rng(5).standard_normal((120, 4))
     units = np.repeat(np.arange(20), 6)
     found = intrinsic_dimension(rows, units, 0, np.random.default_rng(0))
@@ -112,30 +103,21 @@ def test_rows_of_one_sequence_are_left_out_of_the_dimension_together() -> None:
     replicates = np.log([two_nn(near[units != unit]) for unit in range(20)])
     half = stats.t.ppf(0.975, 19) * np.sqrt(19 / 20 * np.square(replicates - replicates.mean()).sum())
     np.testing.assert_allclose(bounds_of(found), found.value * np.exp([-half, half]))
-
-
-def test_too_few_distinct_points_have_no_dimension_and_say_why() -> None:
     rows = np.repeat(np.random.default_rng(6).standard_normal((8, 5)), 10, axis=0)
     found = intrinsic_dimension(rows, np.arange(80), 20, np.random.default_rng(0))
     assert np.isnan(found.value) and found.interval == "8 distinct points; TwoNN wants at least 20"
 
 
-def test_curve_position_equals_isomap_where_the_graph_is_connected() -> None:
+def test_curve_position_equals_isomap_and_joins_pieces() -> None:
     rng = np.random.default_rng(7)
     rows = rng.uniform(size=(150, 3)) * [8, 1, 1]
     expected = Isomap(n_neighbors=10, n_components=1).fit_transform(rows)[:, 0]
     found = curve_position(rows)
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-8)
-
-
-def test_curve_position_unrolls_what_a_straight_axis_folds() -> None:
     rng = np.random.default_rng(8)
     t = rng.uniform(0, 1, 200)
     rows = np.stack([np.cos(4.5 * t), np.sin(4.5 * t)], axis=1)
     assert abs(np.corrcoef(curve_position(rows), t)[0, 1]) > 0.999
-
-
-def test_curve_position_joins_pieces_and_bears_equal_rows() -> None:
     rng = np.random.default_rng(9)
     rows = np.vstack([rng.standard_normal((30, 3)), rng.standard_normal((30, 3)) + 100])
     found = curve_position(rows)
@@ -177,11 +159,15 @@ def test_the_interval_of_the_dimension_leaves_out_points_that_are_linked_by_firs
     assert found.interval.method == f"jackknife over {n} groups of neighbours, log scale"
 
 
-def test_two_nn_is_the_censored_likelihood_by_hand() -> None:
+def test_likelihoods_and_nearest_of_equals_are_by_hand() -> None:
     ratios = np.array([8.0, 1.5, 2.0, 1.2, 3.0, 1.1, 4.0, 2.5, 1.7, 1.3])
     log = np.sort(np.log(ratios))
     expected = 8 / (log[:9].sum() + log[8])  # of ten, the largest is censored at the ninth
     assert two_nn(np.stack([np.full(10, 0.5), 0.5 * ratios], axis=1)) == pytest.approx(expected)
+    between = distances(np.array([[0.0], [1.0], [-1.0], [2.0]]))
+    near = nearest(between, 3)
+    assert near.index[0].tolist() == [1, 2, 3] and near.distance[0].tolist() == [1.0, 1.0, 2.0]
+    assert between[0].tolist() == [0.0, 1.0, 1.0, 2.0], "the distances that were given stay"
 
 
 @pytest.mark.parametrize(("n_groups", "has_interval"), [(4, False), (5, True)])
@@ -190,13 +176,6 @@ def test_a_dimension_wants_five_groups_for_an_interval(n_groups: int, has_interv
     found = intrinsic_dimension(rows, np.arange(20) * n_groups // 20, 0, np.random.default_rng(0))
     assert np.isfinite(found.value) and isinstance(found.interval, Interval) == has_interval
     assert has_interval or found.interval == "fewer than 5 independent groups of neighbours"
-
-
-def test_of_others_as_near_the_first_comes_first() -> None:
-    between = distances(np.array([[0.0], [1.0], [-1.0], [2.0]]))
-    near = nearest(between, 3)
-    assert near.index[0].tolist() == [1, 2, 3] and near.distance[0].tolist() == [1.0, 1.0, 2.0]
-    assert between[0].tolist() == [0.0, 1.0, 1.0, 2.0], "the distances that were given stay"
 
 
 def test_a_far_row_does_not_make_others_close() -> None:

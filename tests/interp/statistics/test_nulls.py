@@ -47,9 +47,17 @@ def test_both_ways_of_drawing_give_what_clouds_give(shape: tuple[int, int]) -> N
     assert stats.ks_2samp(found.sum(axis=1), expected.sum(axis=1)).pvalue > 0.001
 
 
-def test_layers_meet_the_same_draws() -> None:
+def test_nulls_leave_constant_columns_out_and_layers_meet_the_same_draws() -> None:
     clouds = GaussianClouds(10, 30, 5, seed=3)
     np.testing.assert_allclose(clouds.spectra(np.full(30, 2.0)), 4 * clouds.spectra(np.ones(30)), rtol=1e-5)
+    rows = np.random.default_rng(4).standard_normal((15, 40))
+    clouds = GaussianClouds(15, 40, 10, seed=5)
+    padded = np.hstack([rows, np.ones((15, 300))])
+    wide = GaussianClouds(15, 340, 10, seed=5)
+    np.testing.assert_array_equal(null_spectra(padded, "zscored", wide), null_spectra(rows, "zscored", clouds))
+    null = null_from_draws("a name", np.array([1.0, 2.0, 6.0]))
+    half = 4.302653 * np.sqrt(7.0) * np.sqrt(4 / 3)  # t of two degrees of freedom, s² = 7
+    assert (null.name, null.value) == ("a name", 3) and null.band == pytest.approx((3 - half, 3 + half), rel=1e-6)
 
 
 @pytest.mark.parametrize("n_features", [5, 30])
@@ -62,14 +70,6 @@ def test_statistics_of_many_layers_are_those_of_the_spectra_of_each(n_features: 
             np.testing.assert_allclose(layer, spectral_statistics(null_spectra(rows, scaling, clouds)), rtol=1e-6)
 
 
-def test_constant_columns_have_no_part_in_the_z_scored_null() -> None:
-    rows = np.random.default_rng(4).standard_normal((15, 40))
-    clouds = GaussianClouds(15, 40, 10, seed=5)
-    padded = np.hstack([rows, np.ones((15, 300))])
-    wide = GaussianClouds(15, 340, 10, seed=5)
-    np.testing.assert_array_equal(null_spectra(padded, "zscored", wide), null_spectra(rows, "zscored", clouds))
-
-
 @pytest.mark.parametrize("shape", [(30, 200), (80, 12)])
 def test_flat_cloud_has_exactly_the_sample_covariance(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(6)
@@ -77,12 +77,6 @@ def test_flat_cloud_has_exactly_the_sample_covariance(shape: tuple[int, int]) ->
     flat = cloud_of_same_covariance(eigenvalues(rows), len(rows), rng)
     np.testing.assert_allclose(flat.mean(axis=0), 0, atol=1e-10)
     np.testing.assert_allclose(eigenvalues(flat)[: len(eigenvalues(rows))], eigenvalues(rows), rtol=1e-8)
-
-
-def test_the_band_of_three_draws_is_that_of_the_textbook():
-    null = null_from_draws("a name", np.array([1.0, 2.0, 6.0]))
-    half = 4.302653 * np.sqrt(7.0) * np.sqrt(4 / 3)  # t of two degrees of freedom, s² = 7
-    assert (null.name, null.value) == ("a name", 3) and null.band == pytest.approx((3 - half, 3 + half), rel=1e-6)
 
 
 @pytest.mark.parametrize("clusters", [np.arange(12), np.zeros(12, dtype=int)], ids=["one a row", "one"])

@@ -43,16 +43,12 @@ def error_on_left_out(rows, labels, nuisances, out, alpha):
 
 
 @pytest.mark.parametrize("shape", [(30, 8), (12, 40)])
-def test_the_principal_form_holds_the_rows(shape):
+def test_the_principal_form_holds_the_rows_and_coefficients_are_those_of_scikit_learn(shape):
     rows = world(*shape, None)[0]
     form = PrincipalForm.of(rows)
     assert form.left * form.singular @ form.directions == pytest.approx(rows, abs=1e-7)
     assert form.directions @ form.directions.T == pytest.approx(np.eye(len(form.singular)), abs=1e-7)
     assert (np.diff(form.singular) <= 0).all()
-
-
-@pytest.mark.parametrize("shape", [(30, 8), (12, 40)])
-def test_coefficients_are_those_of_scikit_learn(shape):
     units = np.arange(shape[0])
     rows, labels, nuisances = world(*shape, units)
     form = PrincipalForm.of(rows)
@@ -79,7 +75,7 @@ def test_the_penalty_is_the_one_whose_refits_without_each_prompt_err_least(n, d,
     assert len(set(errors.argmin(axis=0))) == 2  # one label has a signal and one has none: the choice matters
 
 
-def test_left_out_residuals_equal_refits_exactly():
+def test_left_out_residuals_equal_refits_but_for_what_a_prompt_alone_decides():
     for n, d, units in [(14, 6, np.arange(14)), (24, 6, np.arange(24) // 4)]:
         rows, labels, nuisances = world(n, d, units, seed=5)
         form = PrincipalForm.of(rows)
@@ -88,6 +84,14 @@ def test_left_out_residuals_equal_refits_exactly():
         outside = labels - form.left @ loads
         found = left_out_error(form.left, loads, outside, squared / (squared + 2.0), nuisances, members_of(units))
         assert found == pytest.approx(refitted_error(rows, labels, nuisances, units, 2.0), rel=1e-8)
+    rng = np.random.default_rng(0)
+    alone = np.zeros(20)
+    alone[7] = 1.0
+    nuisances = orthonormal(np.column_stack([np.ones(20), alone]))
+    rows, label = rng.standard_normal((20, 4)), rng.standard_normal((20, 1))
+    rows, label = (x - nuisances @ (nuisances.T @ x) for x in (rows, label))
+    fit = fit_ridge(PrincipalForm.of(rows), label, np.arange(20), nuisances)
+    assert np.isfinite(fit.coefficients).all()
 
 
 def test_what_only_a_unit_decides_is_no_part_of_its_left_out_residuals():
@@ -164,22 +168,8 @@ def test_the_ridge_direction_is_that_of_scikit_learn(n, d):
     assert not ridge_axis(np.ones((n, d)), label, 0.0).any()
 
 
-def test_a_prompt_that_alone_decides_a_nuisance_is_passed_over():
-    rng = np.random.default_rng(0)
-    alone = np.zeros(20)
-    alone[7] = 1.0
-    nuisances = orthonormal(np.column_stack([np.ones(20), alone]))
-    rows, label = rng.standard_normal((20, 4)), rng.standard_normal((20, 1))
-    rows, label = (x - nuisances @ (nuisances.T @ x) for x in (rows, label))
-    fit = fit_ridge(PrincipalForm.of(rows), label, np.arange(20), nuisances)
-    assert np.isfinite(fit.coefficients).all()
-
-
-def test_rounding_is_no_axis():
+def test_rounding_and_no_rows_have_no_axes():
     rows = np.outer(np.arange(10.0) - 4.5, [1.0, 2.0, 3.0])
     assert len(PrincipalForm.of(rows).singular) == 1
     assert len(PrincipalForm.of(np.zeros((5, 3))).singular) == 0
-
-
-def test_no_rows_have_no_axes():
     assert PrincipalForm.of(np.zeros((0, 4))).directions.shape == (0, 4)

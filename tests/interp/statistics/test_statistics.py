@@ -18,14 +18,15 @@ from interp.statistics.intervals import FISHER, normal_interval
 from interp.statistics.resampling import bootstrap_weights, shuffles
 
 
-def test_rank_correlations_equal_scipy_with_ties() -> None:
+def test_rank_correlations_equal_scipy_and_p_counts_permutations() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 6, (4, 50)).astype(float), rng.integers(0, 9, 50)
     tested = rank_test(x, y, shuffles(np.arange(50), 20, rng))
     np.testing.assert_allclose(tested.rho, [stats.spearmanr(row, y)[0] for row in x])
-
-
-def test_p_counts_the_permutations_whose_largest_correlation_reaches_it() -> None:
+    x = np.vstack([np.full(10, 3.3), np.arange(10.0)])
+    tested = rank_test(x, np.arange(10), shuffles(np.arange(10), 19, np.random.default_rng(0)))
+    assert np.isnan(tested.rho[0]) and np.isnan(tested.p[0])
+    assert tested.rho[1] == pytest.approx(1) and tested.p[1] == pytest.approx(1 / 20)
     rng = np.random.default_rng(1)
     x, y = rng.standard_normal((3, 12)), rng.standard_normal(12)
     orders = shuffles(np.arange(12), 40, rng)
@@ -34,14 +35,7 @@ def test_p_counts_the_permutations_whose_largest_correlation_reaches_it() -> Non
     np.testing.assert_allclose(rank_test(x, y, orders).p, expected)
 
 
-def test_a_coordinate_that_never_varies_has_no_correlation() -> None:
-    x = np.vstack([np.full(10, 3.3), np.arange(10.0)])
-    tested = rank_test(x, np.arange(10), shuffles(np.arange(10), 19, np.random.default_rng(0)))
-    assert np.isnan(tested.rho[0]) and np.isnan(tested.p[0])
-    assert tested.rho[1] == pytest.approx(1) and tested.p[1] == pytest.approx(1 / 20)
-
-
-def test_shuffles_of_sequences_move_whole_trajectories() -> None:
+def test_shuffles_move_whole_trajectories_to_every_partner() -> None:
     units = np.random.default_rng(1).permutation(np.repeat(np.arange(24), [3, 2] * 12))
     units = units[np.argsort(units // 8, kind="stable")]
     for order in shuffles(units, 30, np.random.default_rng(0)):
@@ -50,6 +44,9 @@ def test_shuffles_of_sequences_move_whole_trajectories() -> None:
             assert len(set(units[source])) == 1, "a trajectory was torn"
             assert (np.diff(source) > 0).all(), "a trajectory changed its order"
         assert sorted(order) == list(range(60))
+    units = np.repeat(np.arange(3), 2)
+    reached = {tuple(order[::2] // 2) for order in shuffles(units, 200, np.random.default_rng(0))}
+    assert len(reached) == 6
 
 
 def test_units_of_rare_sizes_receive_whole_units_of_sizes_next_to_theirs() -> None:
@@ -67,12 +64,6 @@ def test_units_of_rare_sizes_receive_whole_units_of_sizes_next_to_theirs() -> No
     assert len(received) == 36
 
 
-def test_shuffles_of_sequences_reach_every_partner() -> None:
-    units = np.repeat(np.arange(3), 2)
-    reached = {tuple(order[::2] // 2) for order in shuffles(units, 200, np.random.default_rng(0))}
-    assert len(reached) == 6
-
-
 def test_permuting_trajectories_keeps_what_position_explains_in_the_null() -> None:
     """Entropy that is a function of position alone correlates with a position axis, and p says: nothing beyond it."""
     rng = np.random.default_rng(3)
@@ -82,52 +73,45 @@ def test_permuting_trajectories_keeps_what_position_explains_in_the_null() -> No
     assert tested.rho[0] > 0.9 and tested.p[0] == 1
 
 
-def test_ranks_within_groups_are_centred_midranks() -> None:
-    ranks = ranks_within(np.array([5.0, 1.0, 5.0, 2.0, 9.0]), np.array(["a", "a", "a", "b", "b"]))
-    np.testing.assert_allclose(ranks, [0.5, -1.0, 0.5, -0.5, 0.5])
-
-
-def test_rank_correlations_are_those_of_the_resample() -> None:
+def test_resampled_rank_correlations_are_those_of_scipy() -> None:
     rng = np.random.default_rng(4)
     x, y = rng.integers(0, 12, 40), rng.standard_normal(40)
     weights = bootstrap_weights(np.arange(40), np.arange(40) // 8, 25, rng)
     found = resampled_rank_correlations(np.stack([x, -y]), y, weights)
     expected = [stats.spearmanr(np.repeat(x, w), np.repeat(y, w))[0] for w in weights]
     np.testing.assert_allclose(found, [expected, -np.ones(len(weights))])
-
-
-def test_a_side_that_never_varies_has_no_rank_correlation():
     x, y = np.array([[0.0, 0.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0]]), np.array([3.0, 4.0, 7.0, 5.0])
     found = resampled_rank_correlations(x, y, np.array([[2, 2, 0, 0], [4, 0, 0, 0], [1, 1, 1, 1]]))
     assert np.isnan(found).tolist() == [[True, True, False], [False, True, False]]
     np.testing.assert_allclose(found[:, 2], [stats.spearmanr(row, y)[0] for row in x])
 
 
-def test_midranks_are_scipys():
+def test_bootstrap_weights_keep_units_whole_and_ranks_are_scipys() -> None:
+    units, strata = np.repeat(np.arange(12), 3), np.repeat(np.arange(12) % 3, 3)
+    weights = bootstrap_weights(units, strata, 50, np.random.default_rng(5))
+    assert (weights.reshape(50, 12, 3) == weights.reshape(50, 12, 3)[:, :, :1]).all()
+    for stratum in range(3):
+        assert (weights[:, strata == stratum].sum(axis=1) == 12).all()
+    ranks = ranks_within(np.array([5.0, 1.0, 5.0, 2.0, 9.0]), np.array(["a", "a", "a", "b", "b"]))
+    np.testing.assert_allclose(ranks, [0.5, -1.0, 0.5, -0.5, 0.5])
     rng = np.random.default_rng(12)
     unknown = np.array([[1.0, np.nan, 0.0], [2.0, 3.0, 2.0]])
     for values in (rng.integers(0, 6, (3, 4, 25)), rng.standard_normal(9), np.zeros((2, 1)), np.ones((2, 7)), unknown):
         np.testing.assert_array_equal(midranks(values), stats.rankdata(values, axis=-1))
 
 
-def test_bootstrap_weights_keep_units_whole_and_strata_full() -> None:
-    units, strata = np.repeat(np.arange(12), 3), np.repeat(np.arange(12) % 3, 3)
-    weights = bootstrap_weights(units, strata, 50, np.random.default_rng(5))
-    assert (weights.reshape(50, 12, 3) == weights.reshape(50, 12, 3)[:, :, :1]).all()
-    for stratum in range(3):
-        assert (weights[:, strata == stratum].sum(axis=1) == 12).all()
-
-
-def test_variance_explained_by_groups_is_eta_squared() -> None:
+def test_variance_explained_is_that_of_groups_or_of_a_number() -> None:
     y = np.array([1.0, 2.0, 3.0, 7.0, 8.0, 9.0])
     found = explained_by_groups(y, np.array(list("aaabbb")))
     assert found.share == pytest.approx(54 / 58) and found.chance == pytest.approx(1 / 5) and found.n_values == 2
-
-
-def test_variance_explained_by_a_number_is_the_squared_correlation() -> None:
     rng = np.random.default_rng(7)
     x, y = rng.standard_normal(30), rng.standard_normal(30)
     assert explained_by_number(y, x).share == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
+    y, x = np.array([3.0, 1.0, 4.0, 1.0, 5.0]), np.array([2, 7, 1, 8, 2])
+    number, groups = explained_by_number(y, x), explained_by_groups(y, x)
+    assert (number.chance, number.n_values) == (1 / 4, 4) and (groups.chance, groups.n_values) == (3 / 4, 4)
+    assert np.isnan(explained_by_number(np.ones(5), x).share) and np.isnan(explained_by_groups(np.ones(5), x).share)
+    assert explained_by_number(y, np.ones(5)).share == 0
 
 
 def test_resampled_correlations_of_what_is_constant_in_a_resample_are_undefined():
@@ -144,7 +128,7 @@ def test_resampled_correlations_of_what_is_constant_in_a_resample_are_undefined(
         np.testing.assert_allclose(resampled_correlations(x, y, mixed)[:, i], expected, rtol=1e-6)
 
 
-def test_resampled_correlations_are_the_weighted_ones():
+def test_correlations_of_resamples_are_weighted_on_their_own_scale():
     rng = np.random.default_rng(11)
     x, y = rng.standard_normal((3, 25)) * [[1.0], [1e-6], [1e6]] + [[0.0], [1.0], [5e6]], rng.standard_normal(25) + 40
     weights = bootstrap_weights(np.arange(25), np.zeros(25, dtype=np.int64), 30, rng)
@@ -152,9 +136,6 @@ def test_resampled_correlations_are_the_weighted_ones():
     for mine, one in zip(found, x, strict=True):
         expected = [np.corrcoef(np.repeat(one, w), np.repeat(y, w))[0, 1] for w in weights]
         np.testing.assert_allclose(mine, expected, rtol=1e-7)
-
-
-def test_what_varies_is_a_matter_of_its_own_scale():
     values = np.random.default_rng(2).standard_normal((3, 20))
     unit = unit_length(values)
     np.testing.assert_allclose([unit.sum(axis=1), np.square(unit).sum(axis=1)], [[0] * 3, [1] * 3], atol=1e-12)
@@ -163,7 +144,7 @@ def test_what_varies_is_a_matter_of_its_own_scale():
     assert not unit_length(1 + 1e-14 * values).any(), "rounding about a constant"
 
 
-def test_a_correlation_interval_is_the_normal_one_on_fishers_scale():
+def test_normal_intervals_are_those_by_hand():
     z = np.array([0.1, 0.3, 0.5, 0.9])
     half = 1.959964 * np.sqrt(np.square(z - z.mean()).sum() / 3)
     low, high = normal_interval(0.4, np.append(np.tanh(z), [1.0, -1.0]), FISHER)  # those at a bound are left out
@@ -171,16 +152,5 @@ def test_a_correlation_interval_is_the_normal_one_on_fishers_scale():
     assert normal_interval(0.4, np.array([0.2, 0.3]), FISHER) is not None
     for rho, replicates in ((1.0, z), (-1.0, z), (np.nan, z), (0.4, z[:1]), (0.4, np.full(5, 0.3))):
         assert normal_interval(rho, np.asarray(replicates), FISHER) is None
-
-
-def test_chance_is_one_over_the_degrees_of_freedom():
-    y, x = np.array([3.0, 1.0, 4.0, 1.0, 5.0]), np.array([2, 7, 1, 8, 2])
-    number, groups = explained_by_number(y, x), explained_by_groups(y, x)
-    assert (number.chance, number.n_values) == (1 / 4, 4) and (groups.chance, groups.n_values) == (3 / 4, 4)
-    assert np.isnan(explained_by_number(np.ones(5), x).share) and np.isnan(explained_by_groups(np.ones(5), x).share)
-    assert explained_by_number(y, np.ones(5)).share == 0
-
-
-def test_the_normal_interval_of_two_resamples_is_by_hand():
     assert normal_interval(5.0, np.array([1.0, 3.0])) == pytest.approx((5 - 1.959964 * 2**0.5, 5 + 1.959964 * 2**0.5))
     assert normal_interval(7.0, np.ones(5)) is None and normal_interval(7.0, np.ones(1)) is None

@@ -45,13 +45,15 @@ class Counting(Probe):
         return Findings(self.name, {"n": n}, headline=("n",))
 
 
-def test_a_probe_is_analysed_on_one_thread_and_the_others_come_back():
+def test_a_probe_is_analysed_on_one_thread_and_errors_are_raised():
     np.ones((2, 2)) @ np.ones((2, 2))
     with threadpool_limits(2, user_api="blas"):
         assert n_threads() == 2
         found = interp.run("tunnel:bijection-gpt-neox", probes=[Counting()], n_pool=20, out=None, quiet=True)
         assert found.findings["counting"]["n"].value == 1
         assert n_threads() == 2
+    with threads_of_torch(2), pytest.raises(ZeroDivisionError):
+        side_by_side(lambda x: 1 / x, [1, 0, 2])
 
 
 @contextmanager
@@ -92,11 +94,6 @@ def test_a_run_of_one_thread_has_no_other_and_no_run_has_more_pieces_at_once_tha
             return i
 
         assert side_by_side(piece, range(40)) == list(range(40))
-
-
-def test_what_a_piece_raises_is_raised():
-    with threads_of_torch(2), pytest.raises(ZeroDivisionError):
-        side_by_side(lambda x: 1 / x, [1, 0, 2])
 
 
 @pytest.mark.parametrize("name", quick(["manifold", "sula"], ["manifold", "value_axis", "orthogonality", "sula"]))

@@ -42,10 +42,13 @@ def test_fingerprint_can_be_computed_again_from_the_file(tmp_path, family):
     assert fingerprint(module) == recomputed(by_name)
 
 
-def test_fingerprint_counts_a_tied_embedding_once():
+def test_fingerprint_counts_a_tied_embedding_once_and_survives_saving(tmp_path):
     module = fresh_model("llama", tie_word_embeddings=True).module
     assert module.lm_head.weight is module.model.embed_tokens.weight
     assert fingerprint(module) == recomputed({name: p.detach() for name, p in module.named_parameters()})
+    module = fresh_model("phi").module
+    module.save_pretrained(tmp_path)
+    assert fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path)) == fingerprint(module)
 
 
 def test_fingerprint_sees_every_single_number():
@@ -63,7 +66,7 @@ def test_fingerprint_sees_every_single_number():
     assert fingerprint(module) == before
 
 
-def test_fingerprint_sees_an_exchange_of_two_numbers():
+def test_fingerprint_sees_exchanges_of_numbers_blocks_and_names():
     module = fresh_model("llama").module
     weight = module.model.embed_tokens.weight.detach().view(-1)
     seen = {fingerprint(module)}
@@ -72,9 +75,6 @@ def test_fingerprint_sees_an_exchange_of_two_numbers():
         seen.add(fingerprint(module))
         weight[[i, j]] = weight[[j, i]]
     assert len(seen) == 5
-
-
-def test_fingerprint_sees_an_exchange_of_blocks_and_of_names():
     one = torch.nn.Module()
     one.weight = torch.nn.Parameter(torch.arange(4096.0))
     exchanged = copy.deepcopy(one)
@@ -84,7 +84,7 @@ def test_fingerprint_sees_an_exchange_of_blocks_and_of_names():
     assert len({fingerprint(m) for m in (one, exchanged, renamed)}) == 3
 
 
-def test_fingerprint_tells_precisions_apart_but_not_layouts_in_memory():
+def test_fingerprint_tells_precisions_but_not_layouts_or_offloading(tmp_path):
     module = fresh_model("llama").module
     plain = fingerprint(module)
     assert fingerprint(copy.deepcopy(module).to(torch.bfloat16)) != plain
@@ -93,9 +93,6 @@ def test_fingerprint_tells_precisions_apart_but_not_layouts_in_memory():
             parameter.data = parameter.data.T.contiguous().T
             assert not parameter.is_contiguous()
     assert fingerprint(module) == plain
-
-
-def test_fingerprint_of_offloaded_weights_is_that_of_the_weights(tmp_path):
     from accelerate import cpu_offload
 
     module = fresh_model("llama").module
@@ -103,12 +100,6 @@ def test_fingerprint_of_offloaded_weights_is_that_of_the_weights(tmp_path):
     offloaded = cpu_offload(copy.deepcopy(module), execution_device=torch.device("cpu"))
     assert all(p.is_meta for p in offloaded.parameters())
     assert fingerprint(offloaded) == plain
-
-
-def test_fingerprint_survives_saving_and_loading(tmp_path):
-    module = fresh_model("phi").module
-    module.save_pretrained(tmp_path)
-    assert fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path)) == fingerprint(module)
 
 
 def test_a_loaded_model_is_named_as_it_is_whenever_that_is_asked_for(monkeypatch):

@@ -22,11 +22,15 @@ ON_THE_CPU = {
 """`double` itself, a model that `in_float64` has moved, arrays read from a file, a study of the CPU alone."""
 
 
-def test_only_mps_is_known_to_have_no_float64():
+def test_float64_is_asked_for_in_one_place_on_devices_that_have_it():
+    found = set()
+    for package in ("interp", "probes", "prompts", "wind_tunnels", "reports"):
+        for path in (ROOT / package).rglob("*.py"):
+            if BARE.search(path.read_text(encoding="utf-8")):
+                found.add(path.relative_to(ROOT).as_posix())
+    assert found == ON_THE_CPU
+    assert BARE.search("y = x[0].double()") and not BARE.search("x.cpu().double()")
     assert [kind for kind in ("cpu", "cuda:1", "mps", "mps:0") if has_float64(kind)] == ["cpu", "cuda:1"]
-
-
-def test_a_tensor_becomes_float64_where_it_lies_or_on_the_cpu():
     x = torch.arange(3, dtype=torch.bfloat16)
     assert double(x).dtype == torch.float64
     with pretended_device():
@@ -35,16 +39,6 @@ def test_a_tensor_becomes_float64_where_it_lies_or_on_the_cpu():
             there.double()
         moved = double(there)
         assert (moved.device.type, moved.dtype, moved.tolist()) == ("cpu", torch.float64, [0.0, 1.0, 2.0])
-
-
-def test_the_product_asks_for_float64_in_one_place():
-    found = set()
-    for package in ("interp", "probes", "prompts", "wind_tunnels", "reports"):
-        for path in (ROOT / package).rglob("*.py"):
-            if BARE.search(path.read_text(encoding="utf-8")):
-                found.add(path.relative_to(ROOT).as_posix())
-    assert found == ON_THE_CPU
-    assert BARE.search("y = x[0].double()") and not BARE.search("x.cpu().double()")
 
 
 def test_a_model_in_float64_is_refused_on_a_device_without_it(monkeypatch):

@@ -137,15 +137,12 @@ def test_ranks_capture_an_edited_model_together():
         assert_same(whole, parts, exact=needs)
 
 
-def test_shares_are_even_and_complete():
+def test_shares_are_even_and_ranks_that_differ_refused():
     for n in range(9):
         for size in range(1, 6):
             shares = [Ranks(rank, size).share(n) for rank in range(size)]
             assert [i for share in shares for i in share] == list(range(n))
             assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-def test_ranks_that_differ_are_refused_in_words():
     with pytest.raises(UsageError, match="weights is not the same everywhere: a in process 1, b in process 2"):
         in_ranks(2, lambda ranks: ranks.agree("the fingerprint of the weights", "ab"[ranks.rank]))
 

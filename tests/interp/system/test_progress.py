@@ -75,22 +75,19 @@ def test_time_left_is_told_by_the_work_since_the_first_report(capsys, monkeypatc
     ]
 
 
-def test_a_second_count_is_timed_by_itself(capsys, monkeypatch):
+def test_seconds_are_counted_for_each_count_and_quiet_says_nothing(capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: 5000.0 + now[0])
     with reporting("conditions") as report:
         for now[0], done, total in ((100.0, 1, 2), (120.0, 2, 2), (140.0, 1, 11), (160.0, 6, 11)):
             report(done, total)
     assert capsys.readouterr().err.splitlines()[-1] == "conditions: 6 of 11 after 160 s, about 20 s left"
-
-
-def test_quiet_says_nothing(capsys):
     with reporting("reading a model", quiet=True) as report:
         report(1, 1)
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_stage_within_stages_names_them_all_and_ends_with_its_block(capsys):
+def test_stages_are_named_around_what_they_hold(capsys, monkeypatch):
     with stage("paper3, 4 of 9"), stage("run 1 of 2"):
         announce("loading and checking a model")
     announce("after them")
@@ -98,9 +95,6 @@ def test_a_stage_within_stages_names_them_all_and_ends_with_its_block(capsys):
         "paper3, 4 of 9, run 1 of 2, loading and checking a model",
         "after them",
     ]
-
-
-def test_a_bar_on_a_terminal_names_the_stages_around_it(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with stage("run 1 of 2"), reporting("reading a model") as report:

@@ -74,14 +74,11 @@ def test_a_program_ends_within_two_seconds_wherever_it_is(where):
     assert said == "interp: stopped: 4 of 9 batches are kept in runs/.partial/x; the same command goes on from there\n"
 
 
-def test_sigterm_ends_it_alike_and_says_where_nothing_was_kept():
+def test_signals_that_were_ignored_or_come_in_between_end_as_they_should():
     code, said, _ = stopped_program(BUSY["between two things"], signal.SIGTERM)
     assert code == 143
     assert said == "interp: stopped: nothing was saved; the same command starts over\n"
-
-
-def test_a_signal_that_was_ignored_stays_ignored():
-    """As `nohup` and shells do for what goes on behind them."""
+    # As `nohup` and shells do for what goes on behind them.
     code, said, _ = stopped_program("time.sleep(0.3)", signal.SIGINT, interrupt=signal.SIG_IGN)
     assert (code, said) == (0, "")
 

@@ -67,15 +67,12 @@ def left_by_a_kill(folder: Path, age: float = 0.0) -> Path:
     return left
 
 
-def test_a_draft_that_a_killed_process_has_left_is_removed_a_day_later(tmp_path):
+def test_drafts_that_were_left_are_removed_and_writers_have_their_own(tmp_path):
     left = [left_by_a_kill(tmp_path, age) for age in (90_000, 3600, 90_000)]
     (left[2] / "half").touch()  # begun long ago, and still written
     with writing(tmp_path / "a.json") as draft:
         draft.write_text("new")
     assert {*tmp_path.iterdir()} == {tmp_path / "a.json", *left[1:]}, "the others may be going on"
-
-
-def test_who_writes_the_same_file_at_the_same_time_has_a_draft_of_its_own(tmp_path):
     with writing(tmp_path / "a.json") as one, writing(tmp_path / "a.json") as other:
         assert one != other
         one.write_text("one")
@@ -91,11 +88,12 @@ def test_a_folder_is_moved_without_the_drafts_that_were_cut_off_in_it(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["done", "steps", "4"]
 
 
-def test_the_longest_name_a_file_system_takes_has_a_draft(tmp_path):
+def test_names_as_long_as_a_file_system_takes_are_cut_between_letters(tmp_path):
     for name in ("x" * 255, "\N{SLIGHTLY SMILING FACE}" * 63):
         with writing(tmp_path / name) as draft:
             draft.write_text("new")
     assert len(list(tmp_path.iterdir())) == 2
+    assert shortened("日本語", 7) == "日本" and shortened("abc", 2) == "ab" and shortened("abc") == "abc"
 
 
 def whole_file(folder: Path) -> None:
@@ -326,7 +324,3 @@ def test_names_become_names_that_every_system_takes_and_others_stay():
     for name, file in files.items():
         assert file != name and not set(file) & set('<>:"/\\|?*\n') and len(file.encode()) <= 100
         assert file_names([name])[name] == file or name in ("Pos", "pos"), "another name does not change it"
-
-
-def test_a_name_is_cut_between_letters():
-    assert shortened("日本語", 7) == "日本" and shortened("abc", 2) == "ab" and shortened("abc") == "abc"

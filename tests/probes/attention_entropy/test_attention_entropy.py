@@ -55,7 +55,7 @@ def test_undrawn_prompts_change_nothing():
     assert tables[0]["reduction"].n == 40
 
 
-def test_a_missing_lender_leaves_out_its_prompt_alone():
+def test_no_lender_no_trend_and_no_need_of_rows_are_said():
     rng = np.random.default_rng(0)
     rows = planted(rng, gain=0.5)
     rows["pattern_entropy_null"][:, 7] = np.nan
@@ -63,9 +63,6 @@ def test_a_missing_lender_leaves_out_its_prompt_alone():
     assert found["content_sharpening"].n == 59
     kept = np.delete(rows["pattern_entropy_null"] - rows["pattern_entropy"], 7, axis=1)
     assert found["content_sharpening"].value == pytest.approx(kept.mean())
-
-
-def test_no_lender_at_all_is_said_in_words():
     rows = planted(np.random.default_rng(0))
     rows["pattern_entropy_null"][:] = np.nan
     sharpening = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=rows), {})["content_sharpening"]
@@ -74,15 +71,14 @@ def test_no_lender_at_all_is_said_in_words():
         sharpening.null_reason
         == "no prompt has another one of equal length, from another cluster, whose keys could be used"
     )
-
-
-def test_equal_heads_everywhere_have_no_trend_and_a_single_layer_none_either():
     flat = {"pattern_entropy": np.full((3, 60, 4), 2.0)}
     found = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=flat), {})
     assert found["reduction"].value == 0 and np.isnan(found["correlation"].value)
     assert found["reduction"].interval == (0, 0)
     shallow = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60, n_layers=1)), {})
     assert np.isnan(shallow["reduction"].value)
+    assert all(n.at == "scored" for n in SCORED.needs)
+    assert all(n.reduction == PromptMean() for n in replace(SMALL, positions="all").needs)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +102,7 @@ def bits(a):
     return -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), -1)
 
 
-def test_findings_on_the_shipped_tunnel_equal_an_independent_float64_computation(tunnel):
+def test_the_shipped_tunnel_equals_a_float64_computation_and_focuses_on_content(tunnel):
     found = SMALL.analyse(tunnel, {})
     q, k = (tunnel[Need(site, at="all")].reshape(3, 60, 23, 4, 16) for site in ("q", "k"))
     a = np.array([[float64_rows(q[layer, i], k[layer, i]) for i in range(60)] for layer in range(3)])
@@ -123,19 +119,8 @@ def test_findings_on_the_shipped_tunnel_equal_an_independent_float64_computation
     rest = a[..., 2::2, 1:] / a[..., 2::2, 1:].sum(-1, keepdims=True)
     no_first = np.concatenate([np.zeros((3, 60, 4, 1)), bits(rest)], axis=-1).mean(axis=(1, 2, 3))
     assert np.abs(table["no_first"][:3] - no_first).max() < 1e-5
-
-
-def test_the_shipped_tunnel_focuses_on_content_one_layer_up(tunnel):
     table = SMALL.analyse(tunnel, {}).tables["by_layer"]
     assert table["sharpening"][1] > 0.15 and table["sharpening_p"][1] == 0.01
     assert abs(table["sharpening"][0]) < 0.1
-
-
-def test_every_scalar_has_a_meaning_without_an_unfilled_place(tunnel):
     for scalar in SMALL.analyse(tunnel, {}).scalars.values():
         assert isinstance(scalar, Scalar) and "{" not in scalar.meaning
-
-
-def test_needs_at_all_positions_are_means_over_each_prompt():
-    assert all(n.at == "scored" for n in SCORED.needs)
-    assert all(n.reduction == PromptMean() for n in replace(SMALL, positions="all").needs)

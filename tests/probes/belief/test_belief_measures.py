@@ -31,32 +31,20 @@ def pool_of(points, n_scored=1, **columns):
     return Cloud.of(capture, Need("resid"))
 
 
-# --- the belief ------------------------------------------------------------------------------------------------------
-
-
-def test_the_most_likely_component_is_the_largest_alone():
+def test_beliefs_have_a_most_likely_component_a_rank_and_a_kind():
     values = [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7], [1 / 3] * 3]
     assert exact(values).most_likely.tolist() == [1, -1, 2, -1]
     assert exact([[0.4, 0.4 + 1e-12, 0.2]]).most_likely.tolist() == [-1], "rounding is no lead"
-
-
-def test_the_rank_is_the_dimension_that_beliefs_fill():
     simplex = rng(0).dirichlet(np.ones(4), 30)
     assert exact(simplex).rank == 3 and exact(np.tile(simplex[0], (5, 1))).rank == 0
     line = np.column_stack([np.linspace(0, 1, 9), 1 - np.linspace(0, 1, 9), np.zeros(9)])
     assert exact(line).rank == 1 and exact(line).varies.tolist() == [True, True, False]
-
-
-def test_predictions_stand_for_sets_distributions_or_themselves():
     predicted = np.array([[0.5, 0.51, 0.49], [2.0, -1.0, 0.5]])
     assert decoded(exact(np.eye(3)[:2], "set"), predicted).tolist() == [[0, 1, 0], [1, 0, 0]]
     np.testing.assert_array_equal(decoded(exact(predicted, "vector"), predicted), predicted)
     np.testing.assert_array_equal(decoded(exact(np.eye(3)[:2]), predicted), nearest_on_simplex(predicted))
     np.testing.assert_allclose(nearest_on_simplex(np.array([[2.0, -1.0, 0.5], [0.5, 0.4, -1.0]])),
                                [[1, 0, 0], [0.55, 0.45, 0]], atol=1e-12)  # fmt: skip
-
-
-# --- clusters --------------------------------------------------------------------------------------------------------
 
 
 def test_axes_are_counted_up_to_the_share_that_is_asked_for():
@@ -113,9 +101,6 @@ def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole
     assert "fewer than two states" in make_clusters(pool, np.minimum(states, 0), 3, rng(5)).reason
 
 
-# --- folds and readouts ---------------------------------------------------------------------------------------------
-
-
 def test_what_pressing_cuts_off_counts_as_error_and_as_total():
     """Many rows and few columns: the pressed folds give the errors of all rows."""
     units, points = np.repeat(np.arange(15), 8), rng(6).standard_normal((120, 2))
@@ -158,18 +143,12 @@ def test_random_subspaces_are_smaller_than_the_whole(rank, n_features, has_draws
     assert (len(random_subspace_r2(setting.folds, parts, rank, 2, rng(19))) > 0) == has_draws
 
 
-def test_random_subspaces_have_at_most_half_as_many_dimensions_as_rows_are_fitted_on():
+def test_random_subspaces_have_half_as_many_dimensions_as_rows_and_tables_name_components():
     points, belief = rng(20).standard_normal((10, 12)), rng(21).dirichlet(np.ones(2), 10)
     setting = setting_of(points, exact(belief))
     parts = press(setting.folds, setting.mean, points, setting.targets)
     n_draws = [len(random_subspace_r2(setting.folds, parts, rank, 2, rng(22))) for rank in (4, 5)]
     assert n_draws[0] > 0 and n_draws[1] == 0, "eight rows are fitted on"
-
-
-# --- tables and swaps ------------------------------------------------------------------------------------------------
-
-
-def test_components_stand_beside_their_mean_and_name():
     r2 = Estimates(np.array([0.3, 0.4]), np.array([[0.2, 0.3], [0.4, 0.5]]), np.full((3, 2), 0.1), np.full(2, 0.05))
     belief = replace(exact([[0.2, 0.8], [0.4, 0.6]]), names=("x", "y"))
     row = {name: column[1] for name, column in components_table(belief, r2).columns.items()}

@@ -71,10 +71,16 @@ def test_axes_are_what_they_say_in_raw_coordinates(scaling):
         assert np.cov(x @ axis.covector, y)[0, 1] > 0, "the entropy rises along it"
 
 
-def test_no_axis_where_nothing_varies():
+def test_no_axis_where_nothing_varies_and_dose_zero_is_the_largest_kl():
     x, y = rng().normal(size=(20, 4)), rng(1).normal(size=20)
     assert fit_axis(np.ones((20, 4)), y, np.arange(20), "pc1", "centred") is None
     assert fit_axis(x, np.ones(20), np.arange(20), "ridge", "centred") is None
+    under = {
+        str(Name((1,), subject, dose=0.0)): {"kl": np.array(kl)}
+        for subject, kl in (("axis", [0.0, -3e-9]), ("control 1", [1e-9, 0.0]))
+    }
+    under[str(Name((1,), "axis"))] = {"kl": np.array([5.0, 6.0])}
+    assert dose_zero(under) == (3e-9, 2)
 
 
 def test_controls_are_axes_fitted_alike_to_entropies_exchanged_between_prompts():
@@ -289,12 +295,9 @@ def test_the_rank_counts_both_sides(place, expected):
     assert expected is None or effects.p[0] == expected / 20
 
 
-def test_random_directions_give_no_rank():
+def test_ranks_are_of_refits_alone_and_prompts_are_weighted():
     effects = Effects.of(made_up([9.0, 1.0, 2.0, 4.0], how="direction"), 20, rng())
     assert np.isnan(effects.p).all() and np.isnan(effects.beyond.p).all()
-
-
-def test_exploratory_p_is_by_the_largest_deviation_of_each_control():
     controls = rng().normal(size=(99, 4))
     observed = np.array([0.0, 1.0, 3.5, -4.0])
     p = Estimates(observed).exchanged(controls, asks="either").p
@@ -302,9 +305,6 @@ def test_exploratory_p_is_by_the_largest_deviation_of_each_control():
     every = np.abs((every - every.mean(axis=0)) / every.std(axis=0))
     np.testing.assert_allclose(p, [(1 + (every[1:].max(axis=1) >= e).sum()) / 100 for e in every[0]])
     assert p[3] < p[0]
-
-
-def test_bootstrap_weights_prompts():
     under = {"a": {name: np.array([1.0, 2, 3]) for name in ("kl", "later_r2")}}
     under["a"] |= {f"{name}.of": np.array([1.0, 2, 1]) for name in ("kl", "later_r2")}
     weights = np.array([[1, 1, 1], [3, 0, 0], [0, 2, 1]])
@@ -333,15 +333,6 @@ def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is
     assert "change of equal norm" in notes(found, under, matching("dose", 0.1), "entropies")[0]
     primary = replace(found, found=found.found[:1])
     assert any("later_r2 is left out" in note for note in notes(primary, under, matching("dose", 0.1), "entropies"))
-
-
-def test_dose_zero_is_the_largest_kl_of_any_prompt():
-    under = {
-        str(Name((1,), subject, dose=0.0)): {"kl": np.array(kl)}
-        for subject, kl in (("axis", [0.0, -3e-9]), ("control 1", [1e-9, 0.0]))
-    }
-    under[str(Name((1,), "axis"))] = {"kl": np.array([5.0, 6.0])}
-    assert dose_zero(under) == (3e-9, 2)
 
 
 # --- fields and contract ---------------------------------------------------------------------------------------------
@@ -405,13 +396,10 @@ def test_language_models_are_also_read_on_evidence_and_sula_prompts_on_ordinary_
     assert {c.on for c in probe.conditions(base)} == {None, "mixed"}
 
 
-def test_the_contract_holds_at_other_fields():
+def test_the_contract_holds_at_other_fields_and_where_entropy_never_varies():
     check_probe(replace(PROBE, site="resid", axis="ridge", layers=(("all",),), scaling="zscored", at="scored"))
     found = PROBE.analyse(capture_of(PROBE.needs), {})
     assert np.isnan(found["kl"].value) and "not run under edits" in found["kl"].interval_reason
-
-
-def test_an_entropy_that_never_varies_has_no_axis():
     base = synthetic_capture(PROBE.needs, Shape(n_prompts=30), columns={"next_entropy_bits": np.ones(30)})
     with pytest.raises(UsageError, match="entropy is always the same"):
         list(PROBE.conditions(base))
@@ -443,13 +431,10 @@ def test_the_shipped_tunnel_writes_its_page(shipped):
     assert {"edit dose 0", "edit read-back", "edit pattern"} <= {c["name"] for c in shipped.selfcheck if c["passed"]}
 
 
-def test_controls_take_out_as_much_as_the_axis_in_the_passes_themselves(shipped):
+def test_controls_and_principal_axes_are_changed_as_much_as_the_axis_and_cost_distance(shipped):
     matching = shipped.findings["causal"].tables["matching"]
     assert matching["matched_by"].tolist() == ["refit"] and matching["drawn"][0] == 1
     assert matching["measured_lowest"][0] < matching["measured"][0] < matching["measured_highest"][0]
-
-
-def test_ten_principal_axes_are_changed_as_much_as_the_removal_changes_and_do_more(shipped):
     found = shipped.findings["causal"]
     table = found.tables["conditions"]
     size = dict(zip(table["subject"][table["dose"] == 1], table["change_size"][table["dose"] == 1], strict=True))
@@ -457,10 +442,6 @@ def test_ten_principal_axes_are_changed_as_much_as_the_removal_changes_and_do_mo
     kl = dict(zip(table["subject"], table["kl"], strict=True))
     assert found["matched_top_kl"].value == kl["top ten, matched"] < found["top_kl"].value == kl["top ten"]
     assert found["matched_top_kl"].interval[0] > 0
-
-
-def test_removal_costs_distance_from_the_exact_posterior(shipped):
-    found = shipped.findings["causal"]
     assert found["posterior_kl"].value == pytest.approx(found["kl"].value, rel=0.3), "it was near the posterior before"
     table = found.tables["effects"]
     assert table["role"].tolist() == ["primary"] + ["exploratory"] * (table.n_rows - 1)

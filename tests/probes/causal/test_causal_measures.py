@@ -22,10 +22,7 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
-# --- the axis and its sample -----------------------------------------------------------------------------------------
-
-
-def test_the_axis_tells_held_out_entropy_by_a_line_through_the_fitting_rows():
+def test_axes_and_prompts_are_those_of_the_definition():
     cloud = Cloud.of(synthetic_capture((Need("v"),), Shape(n_prompts=24)), Need("v"))
     split = Split.of(cloud, 9, 0)
     a = rng(1).normal(size=cloud.points.shape[2])
@@ -34,22 +31,12 @@ def test_the_axis_tells_held_out_entropy_by_a_line_through_the_fitting_rows():
     line = LinearRegression().fit(x[split.fitting], y[split.fitting])
     np.testing.assert_allclose(errors, np.square(y[split.run_rows] - line.predict(x[split.run_rows])), rtol=1e-6)
     np.testing.assert_allclose(totals, np.square(y[split.run_rows] - y[split.fitting].mean()))
-
-
-def test_the_keys_of_prompts_are_the_published_splitmix64():
-    # the first outputs of the reference implementation seeded with 1234567
     published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
     assert [int(keys(np.array([1234567]), seed)[0]) for seed in range(4)] == published
-
-
-def test_the_chosen_prompts_are_those_of_the_smallest_keys():
     prompts = np.array([9, 4, 7, 1, 30])
     by_key = prompts[np.argsort(keys(prompts, 5))]
     for n in range(1, 7):
         assert chosen_clusters(prompts, n, 5).tolist() == by_key[:n].tolist()
-
-
-# --- matching --------------------------------------------------------------------------------------------------------
 
 
 def test_draws_further_than_a_tenth_off_are_drawn_again(monkeypatch):
@@ -70,11 +57,19 @@ def test_draws_further_than_a_tenth_off_are_drawn_again(monkeypatch):
     assert n_rejected == 5
 
 
-def test_alikeness_is_the_mean_squared_cosine_over_pairs():
+def test_alike_controls_and_bisected_tilts_are_those_of_the_definition():
     frames = np.linalg.qr(rng(5).normal(size=(4, 7, 2)))[0].transpose(0, 2, 1)
     pairs = [np.square(a @ b.T).sum() / 2 for i, a in enumerate(frames) for b in frames[i + 1 :]]
     assert alikeness(frames) == pytest.approx(np.mean(pairs))
     assert alikeness(frames[:1]) == 1 and alikeness(frames[[0, 0, 0]]) == pytest.approx(1)
+    values = np.geomspace(0.01, 10, 9)
+    frames = causal_controls._tilted(values, 2.0, rng(12).normal(size=(30, 1, 9)))
+    captured = (np.square(frames) @ values).sum(axis=1)
+    np.testing.assert_allclose(captured, 2.0, rtol=1e-9)
+    steeper = [np.median(np.square(causal_controls._tilted(values, t, rng(12).normal(size=(30, 1, 9)))[:, 0, -1]))
+               for t in (0.1, 1.0, 5.0)]  # fmt: skip
+    assert all(a < b for a, b in pairwise(steeper)), "louder targets lean on the loudest direction"
+    assert stats.spearmanr(values, np.square(frames[:, 0]).mean(axis=0))[0] > 0
 
 
 @pytest.mark.parametrize("is_refitted", [True, False])
@@ -106,28 +101,19 @@ def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run(
     np.testing.assert_allclose(matching, [[0, 1, p.matched.alike, p.matched.n_rejected] for p in places])
 
 
-# --- refits ----------------------------------------------------------------------------------------------------------
-
-
-# --- effects ---------------------------------------------------------------------------------------------------------
-
-
 def effect(axis, *controls):
     """Each a value and its resamples."""
     moved = {"axis": np.array([axis], dtype=np.float64), "control": np.array(controls, dtype=np.float64)}
     return Effect("", (0,), "kl", 0.0, moved, np.arange(4))
 
 
-def test_resamples_whose_controls_are_all_alike_have_no_z():
+def test_resamples_measure_beyond_the_controls_and_have_no_z_without_spread():
     found = effect([5.0, 4.0, 5.0, 50.0], [1, 1, 2, 2], [2, 2, 3, 2], [3, 3, 1, 2])
     assert found.z[:3] == pytest.approx([3.0, 2.0, 3.0]) and np.isnan(found.z[3]), "no spread to be measured in"
     bounds = tuple(resampled(found.z[None]).interval[:, 0])
     assert bounds == pytest.approx(np.quantile([2.0, 3.0], [0.025, 0.975]), abs=0.03) and bounds[1] == 3.0
     alike = effect([5.0, 4.0, 3.0], [2, 2, 2], [2, 2, 2])
     assert np.isnan(alike.z).all() and np.isnan(resampled(alike.z[None]).interval).all()
-
-
-def test_what_is_beyond_the_controls_is_resampled_with_them():
     found = effect([5.0, 4.0, 5.0, 7.0], [2, 1.5, 2, 3], [3, 2.5, 3, 3])
     assert found.beyond("control") == pytest.approx([2.5, 2.0, 2.5, 4.0])
     beyond = resampled(found.beyond("control")[None])
@@ -138,20 +124,13 @@ def test_what_is_beyond_the_controls_is_resampled_with_them():
     assert np.isnan(still.interval).all() and still.value == [5.0]
 
 
-def under_edits(moved, resample=None, clusters=None):
+def under_edits(moved, clusters=None):
     """Readouts of ten prompts of an axis (the first) and its controls, at one layer, without an edit 1 bit."""
     noise = 1 + 0.2 * rng(10).normal(size=10)
     subjects = ["axis", *(f"control {i}" for i in range(len(moved) - 1))]
-    found = {
-        str(Name((0,), BASELINE)): {
-            "kl": np.ones(10),
-            "kl.of": np.ones(10),
-            "loss": np.ones(10),
-            "loss.of": np.ones(10),
-        }
-    }
+    found = {str(Name((0,), BASELINE)): dict.fromkeys(("kl", "kl.of", "loss", "loss.of"), np.ones(10))}
     matching = np.array([[HOW.index("refit"), 1, 0.1, 0]])
-    for subject, value in [*zip(subjects, moved, strict=True), *([("resample", resample)] if resample else [])]:
+    for subject, value in zip(subjects, moved, strict=True):
         both = 1 + value * noise
         found[str(Name((0,), subject))] = {"kl": both, "kl.of": np.ones(10), "loss": both**2, "loss.of": np.ones(10),
                                            "matching": matching}  # fmt: skip
@@ -160,27 +139,13 @@ def under_edits(moved, resample=None, clusters=None):
     return found
 
 
-def test_effects_resample_whole_clusters():
-    """Five prompts of either cluster move alike: two of ten is what is resampled."""
+def test_effects_resample_whole_clusters_of_whole_interventions():
+    # Five prompts of either cluster move alike: two of ten is what is resampled.
     under = under_edits([6.0, 1.0, 3.0, 2.0], clusters=np.repeat([0, 1], 5))
     kl = Effects.of(under, 400, rng(11)).found[0]
     halves = 6 * (1 + 0.2 * rng(10).normal(size=10)).reshape(2, 5).mean(axis=1)
     assert set(kl.by("axis").round(9)) == {*halves.round(9), round(float(halves.mean()), 9)}
-
-
-def test_a_dose_is_no_intervention_of_its_own():
     under = under_edits([6.0, 1.0, 3.0, 2.0])
     under[str(Name((0,), "axis", dose=0.5))] = under[str(Name((0,), "axis"))]
     under[str(Name((0,), "axis", "kept"))] = under[str(Name((0,), "axis"))]
     assert len(Effects.of(under, 20, rng()).found) == 2
-
-
-def test_bisection_finds_the_tilt_of_every_draw():
-    values = np.geomspace(0.01, 10, 9)
-    frames = causal_controls._tilted(values, 2.0, rng(12).normal(size=(30, 1, 9)))
-    captured = (np.square(frames) @ values).sum(axis=1)
-    np.testing.assert_allclose(captured, 2.0, rtol=1e-9)
-    steeper = [np.median(np.square(causal_controls._tilted(values, t, rng(12).normal(size=(30, 1, 9)))[:, 0, -1]))
-               for t in (0.1, 1.0, 5.0)]  # fmt: skip
-    assert all(a < b for a, b in pairwise(steeper)), "louder targets lean on the loudest direction"
-    assert stats.spearmanr(values, np.square(frames[:, 0]).mean(axis=0))[0] > 0

@@ -42,9 +42,6 @@ def removed_variance(rows, frame):
     return rows.var(axis=0).sum() - after.var(axis=0).sum()
 
 
-# --- matching --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("loud", [0.02, 0.5, 2.0])
 def test_single_directions_take_out_what_the_axis_does(loud):
     rows, turn = cloud(np.r_[loud, 4, 3, 3, 2, 2, 1, 1, 0.5, 0.5, 0.1, 0.1, 0.05, 0.05, 0.01, 0.01])
@@ -62,7 +59,7 @@ def test_single_directions_take_out_what_the_axis_does(loud):
     np.testing.assert_allclose(np.abs(faint.frames), np.abs(matched.frames), atol=1e-6)
 
 
-def test_subspaces_where_no_single_direction_is_loud_enough():
+def test_controls_are_subspaces_where_single_directions_are_not_enough():
     rows, turn = cloud(np.r_[5.0, np.linspace(0.5, 2.4, D - 1)])
     axis = axis_along(turn[0])
     matched = random_controls(Edited.of(rows, "mean"), axis, 30, rng(2))
@@ -72,10 +69,7 @@ def test_subspaces_where_no_single_direction_is_loud_enough():
     for frame in matched.frames:
         np.testing.assert_allclose(frame @ frame.T, np.eye(3), atol=1e-9)
         assert np.abs(frame @ axis.covector).max() < 1e-9
-
-
-def test_matched_directions_that_are_all_the_same_are_refused_for_subspaces():
-    """One other direction holds as much as the axis: single controls would all be that one."""
+    # One other direction holds as much as the axis: single controls would all be that one.
     rows, turn = cloud(np.r_[4.0, 4.2, np.linspace(0.3, 2, D - 2)])
     matched = random_controls(Edited.of(rows, "mean"), axis_along(turn[0]), 30, rng(2))
     assert matched.how == "subspace" and matched.alike <= 0.5
@@ -117,23 +111,17 @@ def test_with_removal_to_zero_the_mean_is_matched_too():
     )  # fmt: skip
 
 
-def test_where_nothing_varies_there_is_no_control():
+def test_gaussian_directions_follow_the_data_and_nothing_has_no_control():
     rows = np.outer(rng().normal(size=50), np.eye(D)[0])
     with pytest.raises(PromptError, match="nothing varies beside it"):
         random_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[0]), 20, rng())
     with pytest.raises(PromptError, match="the axis does not vary"):
         random_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[1]), 20, rng())
-
-
-def test_gaussian_directions_have_the_covariance_of_the_data():
     rows, _ = cloud(np.r_[9.0, np.full(D - 1, 0.01)])
     u = gaussian_directions(Edited.of(rows, "mean"), 500, rng())
     first = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][0]
     assert np.median(np.abs(u @ first)) > 0.8
     np.testing.assert_allclose(np.linalg.norm(u, axis=1), 1)
-
-
-# --- the sample of prompts -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -157,7 +145,7 @@ def test_the_sample_is_the_same_however_the_stream_is_cut(size):
         np.testing.assert_array_equal(found["prompt"], np.repeat(expected, 3))
 
 
-def test_fewer_are_chosen_among_those_kept_and_every_prompt_as_often():
+def test_prompts_that_are_run_are_chosen_evenly_and_kept():
     assert set(chosen_clusters(np.arange(50), 5, 0)) <= set(chosen_clusters(np.arange(50), 12, 0))
     chosen = np.concatenate([chosen_clusters(np.arange(20), 5, seed) for seed in range(2000)])
     counts = np.bincount(chosen, minlength=20)
@@ -166,18 +154,12 @@ def test_fewer_are_chosen_among_those_kept_and_every_prompt_as_often():
     assert rows_of(reduced, 0, np.array([4])).tolist() == [[4, 5], [6, 7]]
     with pytest.raises(ValueError, match="not kept"):
         rows_of(reduced, 0, np.array([3, 4]))
-
-
-def test_the_rows_of_every_prompt_that_is_run_are_kept_where_prompts_cluster():
     probe = Causal(n_prompts=20)
     columns = {"cluster": np.repeat(np.arange(20), 6)}
     base = synthetic_capture(probe.needs, Shape(n_prompts=120), columns=columns)
     split = Split.of(Cloud.of(base, Need(probe.site)), probe.n_prompts, probe.seed)
     kept = base.reduced(probe.needs[1])["prompt"][0]
     assert len(split.run) == 18 and set(split.run) <= set(kept.tolist())
-
-
-# --- the edits of each condition -------------------------------------------------------------------------------------
 
 
 def info() -> ModelInfo:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from interp.probes.causal.edits import BASELINE, Name
 from interp.probes.causal.probe import Causal
 
 from interp.editing.conditions import Run, read_conditions
@@ -107,29 +106,3 @@ def test_an_axis_that_is_a_copy_nobody_reads_is_found_inert():
     assert beyond.standing() != "above" and found["kl_z"].value < 0
     assert random.value < random.null.band[0] and random.interval[1] < 0 and kl.value < -0.2 * random.value
     assert found["resample_kl"].value > 10 * kl.value, "and the layer is used: a cut could have told"
-
-
-# --- noise -----------------------------------------------------------------------------------------------------------
-
-
-def noise(base, probe, seed):
-    """What a model would give in which the axis is one more matched control: exchangeable, and alike over prompts."""
-    rng = np.random.default_rng([seed, 77])
-    n, controls = 10, probe.n_controls
-    strength = rng.lognormal(0, 1, controls + 1)
-    prompts = rng.lognormal(0, 0.5, n)
-    under = {}
-    for i in range(-2, controls):
-        name = Name((1,), BASELINE) if i == -2 else Name((1,), "axis" if i == -1 else f"control {i}")
-        level = 0.0 if i == -2 else strength[i + 1]
-        kl = level * prompts * rng.lognormal(0, 0.3, n)
-        change = level * rng.normal(size=n)
-        read = {"kl": kl, "entropy_change": change, "entropy_moved": np.abs(change), "later_r2": 1 + 0.1 * kl}
-        read |= {f"{key}.of": np.ones(n) for key in list(read)}
-        read["later_r2"], read["later_r2.of"] = read["later_r2"][None], np.full((1, n), 3.0)
-        read["later_axis"], read["later_axis.of"] = np.full((1, n), 1 - 0.1 * level), np.ones((1, n))
-        read |= {"log_p": rng.normal(size=(n, 5)), "size": np.ones(1), "variance_share": np.ones(1)}
-        read |= {"ratio": np.ones(1), "dose": np.ones(1), "matching": np.array([[3.0, 1, 0.1, 0]])}
-        read |= {"later_layers": np.array([2]), "cluster": np.arange(n)}
-        under[str(name)] = read
-    return under

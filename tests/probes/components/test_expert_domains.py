@@ -68,12 +68,6 @@ def test_each_cluster_gives_one_row_and_is_counted_once():
     assert np.ptp(known.null.band) > 3 * np.ptp(unknown.null.band)
 
 
-def test_experts_that_are_their_domain_share_one_bit_with_it():
-    domain = np.arange(400) % 2
-    found = division(np.eye(2)[domain][None], domain, np.zeros(400, int), np.arange(400), 99, np.random.default_rng(0))
-    assert found.value[-1] == pytest.approx(1, abs=0.01) and found.p[-1] == 0.01
-
-
 @pytest.mark.parametrize("kind", quick(["token", "drift"], ["noise", "token", "position", "habit", "lengths", "drift"]))
 def test_whatever_else_routes_is_no_division_of_domains(kind):
     called = 0
@@ -83,9 +77,19 @@ def test_whatever_else_routes_is_no_division_of_domains(kind):
     assert called <= 2 + 3.3 * np.sqrt(40 * 0.05 * 0.95)
 
 
-def test_by_position_alone_a_router_of_tokens_looks_like_one_of_domains():
+def test_experts_share_bits_with_domains_under_the_contract():
     q, domain, _, position, prompt = routing("token", np.random.default_rng(1), n=300)
     assert division(q, domain, position, prompt, 99, np.random.default_rng(1)).p[-1] <= 0.05
+    domain = np.arange(400) % 2
+    found = division(np.eye(2)[domain][None], domain, np.zeros(400, int), np.arange(400), 99, np.random.default_rng(0))
+    assert found.value[-1] == pytest.approx(1, abs=0.01) and found.p[-1] == 0.01
+    q, domain, token, _, prompt = routing("noise", np.random.default_rng(3))
+    assert division(q, domain, 1000 * domain + token, prompt, 39, np.random.default_rng(3)) is None
+    check_probe(Components(**FAST))
+    probe = Components(**FAST)
+    found = probe.analyse(synthetic_capture(probe.needs, Shape(40, n_layers=2, d_model=6)), {})
+    assert "one domain" in found[BEYOND].interval_reason
+    assert np.isnan(found[BEYOND].value) and "experts_by_layer" not in found.tables
 
 
 @pytest.mark.parametrize("kind", ["noise", "token", "habit"])
@@ -95,20 +99,11 @@ def test_a_planted_division_is_found_beyond_position_and_token(kind):
     assert found.p[-1] <= 0.05 and found.value[-1] > found.interval[1, -1] - found.value[-1]
 
 
-def test_tokens_of_one_domain_alone_leave_nothing_to_compare():
-    q, domain, token, _, prompt = routing("noise", np.random.default_rng(3))
-    assert division(q, domain, 1000 * domain + token, prompt, 39, np.random.default_rng(3)) is None
-
-
 @pytest.mark.parametrize("simulation", quick(SIMULATIONS[:1], SIMULATIONS), ids=lambda simulation: simulation.name)
 def test_the_simulations_of_the_certificate_hold_and_find(simulation):
     called = [simulation.findings(Components(), seed, 0.0)[BEYOND].p <= 0.05 for seed in range(8)]
     assert sum(called) <= 3
     assert simulation.findings(Components(), 0, 3.0)[BEYOND].p <= 0.05
-
-
-def test_components_with_experts_meets_the_contract():
-    check_probe(Components(**FAST))
 
 
 def test_the_figure_has_both_curves_with_what_exchange_gives():
@@ -135,10 +130,3 @@ def test_the_figure_says_that_a_curve_is_undefined():
     figure = next(figure for figure in probe.figures(one) if figure.name == "experts")
     assert "undefined" in figure.reading
     assert not any("token" in (trace.name or "") for trace in figure.plot.data)
-
-
-def test_without_domains_the_numbers_say_why_they_are_undefined():
-    probe = Components(**FAST)
-    found = probe.analyse(synthetic_capture(probe.needs, Shape(40, n_layers=2, d_model=6)), {})
-    assert "one domain" in found[BEYOND].interval_reason
-    assert np.isnan(found[BEYOND].value) and "experts_by_layer" not in found.tables

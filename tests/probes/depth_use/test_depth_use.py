@@ -45,7 +45,7 @@ def test_copied_context_keeps_the_posterior_of_enumeration(layout, n_copies):
         np.testing.assert_allclose(posterior, expected, atol=1e-12)
 
 
-def test_copied_context_repeats_the_same_pairs():
+def test_copied_context_repeats_pairs_only_where_it_may():
     drawn = TASK.sample(np.random.default_rng(1), 5)
     copied = TASK.with_copied_context(drawn, 3, 2)
     np.testing.assert_array_equal(copied.tokens[:, :6], drawn.tokens[:, :6])
@@ -53,6 +53,14 @@ def test_copied_context_repeats_the_same_pairs():
     np.testing.assert_array_equal(copied.tokens[:, 12], drawn.tokens[:, 6])
     assert copied.columns["evidence"].tolist() == [[6]] * 5
     np.testing.assert_allclose(copied.columns["bayes_entropy_bits"], entropy_bits(copied.posterior))
+    shape = Shape(n_prompts=8, n_scored=4)
+    base = synthetic_capture(SMALL.needs, shape, columns={"evidence": np.tile(np.arange(4), 8)})
+    assert all(c.on is None for c in SMALL.conditions(base))
+    repeats = {"evidence": np.tile(np.arange(4), 8), "is_repeat": np.arange(32) % 3 == 0}
+    legal = synthetic_capture(SMALL.needs, shape, columns=repeats)
+    assert {c.on for c in SMALL.conditions(legal)} == {None, "copied:1x1", "copied:1x2"}
+    assert all(c.on is None for c in replace(SMALL, copies=1).conditions(legal))
+    assert all(c.on is None for c in replace(SMALL, copies=4).conditions(legal))
 
 
 @pytest.mark.parametrize(
@@ -69,15 +77,12 @@ def test_copies_that_would_change_what_is_known_are_refused(task, n_shown, n_cop
         copied_prompts(task, copied_name(n_shown, n_copies), 4, 0)
 
 
-def test_copied_prompts_are_the_sequences_of_the_same_seed():
+def test_copied_prompts_are_the_sequences_of_the_same_seed_and_found_by_name():
     plain, copied = sampled_prompts(TASK, 6, 3), copied_prompts(TASK, "copied:3x2", 6, 3)
     assert [p.token_ids[:6] * 2 + p.token_ids[6:7] for p in plain] == [p.token_ids for p in copied]
     assert copied.unit == "sequence" and len(copied.posterior) == 6 and copied.is_tunnel
     with pytest.raises(UsageError, match="copied:5x2"):
         copied_prompts(TASK, "copied:twice", 6, 3)
-
-
-def test_a_tunnel_finds_its_copied_prompts_by_name():
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     assert prompts_for(model, RunOptions(prompts="copied:2x3", n_pool=4)).prompts[0].scored == (12,)
 
@@ -134,14 +139,3 @@ def test_the_shipped_tunnel_needs_its_last_layer_and_copies_do_not_replace_it(tm
     assert [curve.name for curve in curves] == ["as drawn", "5 observations shown once", "5 observations shown 2 times"]
     for copies, curve in enumerate(curves):
         assert list(curve.y) == table["posterior_kl"][table["copies"] == copies].tolist()
-
-
-def test_context_is_not_copied_where_nothing_says_that_it_may_be():
-    shape = Shape(n_prompts=8, n_scored=4)
-    base = synthetic_capture(SMALL.needs, shape, columns={"evidence": np.tile(np.arange(4), 8)})
-    assert all(c.on is None for c in SMALL.conditions(base))
-    repeats = {"evidence": np.tile(np.arange(4), 8), "is_repeat": np.arange(32) % 3 == 0}
-    legal = synthetic_capture(SMALL.needs, shape, columns=repeats)
-    assert {c.on for c in SMALL.conditions(legal)} == {None, "copied:1x1", "copied:1x2"}
-    assert all(c.on is None for c in replace(SMALL, copies=1).conditions(legal))
-    assert all(c.on is None for c in replace(SMALL, copies=4).conditions(legal))

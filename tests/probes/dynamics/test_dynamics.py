@@ -137,15 +137,12 @@ def test_a_frame_that_freezes_while_values_unfurl_has_an_index_below_one(frame_f
     assert frame_first["weights_index"].value == pytest.approx(1, rel=0.3), "all weights go together"
 
 
-def test_the_reverse_has_an_index_above_one():
+def test_courses_in_reverse_or_together_have_another_index():
     found = train(PROBE, frame=LATE, error=EARLY, moved=LATE)
     index = found["dissociation_index_output"]
     assert index.value == pytest.approx(crossing(LATE) / crossing(EARLY), rel=2e-3)
     assert index.interval[0] > 1
     assert found["frame_left"].value > 0.5
-
-
-def test_courses_that_go_together_have_the_index_one_and_are_not_resolved():
     course = (1.0, 0.7, 0.05, 0.0)
     index = train(PROBE, frame=course, error=course, moved=course)["dissociation_index_output"]
     assert index.value == pytest.approx(1, rel=1e-5)
@@ -174,7 +171,7 @@ def test_the_tables_hold_the_planted_distances(frame_first):
         assert all(table.units.values())
 
 
-def test_identical_checkpoints_move_nothing_and_have_no_index():
+def test_identical_checkpoints_and_points_move_nothing():
     found = train(PROBE, frame=(0.3,) * 4, error=(0.5,) * 4, moved=(0.2,) * 4)
     table = found.to_frame("by_step")
     for column in ("frame_tv", "frame_js", "wqk_drift", "value_distance", "output"):
@@ -183,16 +180,16 @@ def test_identical_checkpoints_move_nothing_and_have_no_index():
     assert updates[["w_qk", "w_q", "w_k", "w_v"]].abs().max(axis=None) < 1e-6
     index = found["dissociation_index"]
     assert np.isnan(index.value) and "begins where it ends" in index.interval_reason
+    found = ordered_statistics(np.ones((20, 3)), EntropyOrder.of(np.arange(20.0), 20), np.arange(20), 20, 0)
+    assert found[0, 0] == 0 and np.isnan(found[1:, 0]).all() and np.isnan(found[:, 1]).all()
+    assert found.shape[1] == 6, "value, interval, null and its band"
 
 
-def test_an_error_that_never_falls_leaves_no_index_and_says_why():
+def test_courses_that_do_not_settle_leave_no_index_and_say_why():
     found = train(PROBE, frame=EARLY, error=(0.4, 0.4, 0.4, 0.4), moved=LATE)
     index = found["dissociation_index"]
     assert np.isnan(index.value) and "there is nothing to approach" in index.null_reason
     assert found["frame_step"].value > 0 and np.isnan(found["error_step"].value)
-
-
-def test_a_course_that_is_read_before_the_end_has_not_settled():
     probe, captures = PROBE, [checkpoint(left, left, left) for left in (1.0, 0.8, 0.5, 0.0)]
     under = {str(step): probe.read_checkpoint(c, None, captures[-1]) for step, c in zip(STEPS, captures[:3])}  # noqa: B905
     index = probe.analyse(captures[-1], under)["dissociation_index"]
@@ -269,15 +266,12 @@ def test_texts_are_followed_by_their_loss():
     assert "loss" in found["error_step"].meaning or "surprise" in found["error_step"].meaning
 
 
-def test_without_attention_rows_the_index_says_so():
+def test_without_attention_rows_or_checkpoints_it_says_so():
     shape = replace(SHAPE, n_keys=0)
     captures = [synthetic_capture(PROBE.needs, shape, seed=i) for i in range(3)]
     under = {str(i): PROBE.read_checkpoint(c, None, captures[-1]) for i, c in enumerate(captures)}
     index = PROBE.analyse(captures[-1], under)["dissociation_index"]
     assert np.isnan(index.value) and "no attention rows were kept" in index.null_reason
-
-
-def test_without_checkpoints_it_has_nothing_to_say():
     found = PROBE.analyse(synthetic_capture(PROBE.needs, SHAPE), {})
     assert "was not read at checkpoints" in found["dissociation_index"].null_reason and not found.tables
 
@@ -309,21 +303,15 @@ def test_the_exchange_is_the_paired_difference_of_the_errors_by_their_definition
     assert frame_first["network_share"].value == pytest.approx(1, abs=1e-5)
 
 
-def test_attention_that_comes_last_has_a_lead_below_0():
+def test_attention_that_comes_last_or_tells_nothing_apart_has_no_lead():
     lead = train(PROBE, frame=LATE, error=LATE, moved=EARLY)["exchange_lead"]
     assert lead.interval[1] < 0 and lead.standing() == "below"
-
-
-def test_without_an_exchange_there_is_no_lead_and_nothing_is_asked_for():
     probe = replace(PROBE, exchange=False)
     assert probe.exchange_needs == () and set(PROBE.exchange_needs) < set(PROBE.needs)
     captures = [checkpoint(left, left, left) for left in EARLY]
     under = {str(step): probe.read_checkpoint(c, None, captures[-1]) for step, c in zip(STEPS, captures, strict=True)}
     found = probe.analyse(captures[-1], under)
     assert "were not exchanged" in found["exchange_lead"].null_reason and "exchange" not in found.tables
-
-
-def test_checkpoints_that_are_no_worse_than_the_end_have_nothing_to_tell_apart():
     found = train(PROBE, frame=EARLY, error=(0.4,) * 4, moved=LATE)
     assert np.isnan(found["exchange_lead"].value) and "clearly worse" in found["exchange_lead"].null_reason
 
@@ -367,7 +355,7 @@ def test_row_distances_equal_scipy_and_the_sum_by_hand():
     assert same_tv.max() == 0 and same_js.max() < 1e-12
 
 
-def test_unseen_keys_change_no_distance_and_no_keys_give_no_distance():
+def test_distances_do_not_know_unseen_keys_or_the_basis():
     rng = rng_of(12)
     rows = np.log2(rng.dirichlet(np.ones(5), (2, 6, 3)))
     other = np.log2(rng.dirichlet(np.ones(5), (2, 6, 3)))
@@ -375,6 +363,11 @@ def test_unseen_keys_change_no_distance_and_no_keys_give_no_distance():
     for plain, wide in zip(frame_distances(rows, other), frame_distances(*padded), strict=True):
         np.testing.assert_allclose(plain, wide)
     assert np.isnan(frame_distances(rows[..., :0], rows[..., :0])[0]).all()
+    end = {k[-1].lower(): x.astype(np.float64) for k, x in weights(0.0).items()}
+    turn = rng_of(13).standard_normal((4, 4)) + 3 * np.eye(4)
+    now = {**end, "q": end["q"] @ turn, "k": end["k"] @ np.linalg.inv(turn).T}
+    assert drift(now, end).max() < 1e-9 and update(now, end, "qk").max() < 1e-7
+    assert update(now, end, "q").min() > 0.1
 
 
 def test_rows_of_another_sequence_stand_at_the_same_positions():
@@ -390,14 +383,6 @@ def test_rows_of_another_sequence_stand_at_the_same_positions():
     assert of_another(rows, np.zeros(6, int)) is None and of_another(rows[..., :0], np.repeat([0, 1, 2], 2)) is None
 
 
-def test_a_change_of_basis_of_queries_and_keys_is_no_drift():
-    end = {k[-1].lower(): x.astype(np.float64) for k, x in weights(0.0).items()}
-    turn = rng_of(13).standard_normal((4, 4)) + 3 * np.eye(4)
-    now = {**end, "q": end["q"] @ turn, "k": end["k"] @ np.linalg.inv(turn).T}
-    assert drift(now, end).max() < 1e-9 and update(now, end, "qk").max() < 1e-7
-    assert update(now, end, "q").min() > 0.1
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 0.1, 0.03])
 def test_the_settled_step_equals_a_fine_grid(epsilon):
     steps = np.array([0, 1, 7, 60, 900])
@@ -408,12 +393,6 @@ def test_the_settled_step_equals_a_fine_grid(epsilon):
         a, b = interval_of(steps, np.array(course, float), epsilon)
         assert a <= found <= b
         assert value_at(steps, np.array(course, float), np.array(found)) == pytest.approx(epsilon, rel=1e-6)
-
-
-def test_points_that_are_all_one_have_no_curve():
-    found = ordered_statistics(np.ones((20, 3)), EntropyOrder.of(np.arange(20.0), 20), np.arange(20), 20, 0)
-    assert found[0, 0] == 0 and np.isnan(found[1:, 0]).all() and np.isnan(found[:, 1]).all()
-    assert found.shape[1] == 6, "value, interval, null and its band"
 
 
 # --- what is kept of a checkpoint, and the numbers made of it ---------------------------------------------------------

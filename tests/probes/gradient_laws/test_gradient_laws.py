@@ -29,7 +29,7 @@ def nothing(done: int, total: int) -> None:
     """Progress that nobody follows."""
 
 
-def test_noise_sits_on_the_null():
+def test_noise_sits_on_the_null_and_the_pairs_shown_are_real():
     rng = np.random.default_rng(3)
     routed = Routed.of([random_pairs(seed) for seed in range(20)], 200, rng)
     for i, expected in enumerate([0.5, 0.5, 0.0]):
@@ -37,9 +37,6 @@ def test_noise_sits_on_the_null():
         assert null.shape == (200, 2) and null.mean() == pytest.approx(expected, abs=0.02)
         assert (np.abs(routed.observed[:, i].mean(axis=0) - null.mean(axis=0)) < 4 * null.std(axis=0)).all()
         assert (p > 0.01).all()
-
-
-def test_pairs_to_look_at_are_real_ones():
     pairs = {"model": [random_pairs(0), random_pairs(1)]}
     shown = sampled_pairs(pairs, 30, np.random.default_rng(0))
     real = {(a, d) for p in pairs["model"] for a, d in zip(p.advantage.ravel(), p.change.ravel(), strict=True)}
@@ -88,7 +85,7 @@ def test_gradients_of_weights_are_those_of_small_changes(family):
     assert (losses[1.02] - losses[0.98 / 1.02]) / 0.04 == pytest.approx(predicted, rel=1e-2)
 
 
-def test_on_the_shipped_tunnel_the_laws_hold_and_wrong_ones_do_not(record):
+def test_on_the_shipped_tunnel_the_laws_hold_and_attention_moves_to_better_values(record):
     found = open_run(record.path).findings["gradient_laws"]
     for law in ("scores", "values", "queries", "keys", "rows"):
         assert found[f"residual_{law}"].value < 1e-10
@@ -97,9 +94,6 @@ def test_on_the_shipped_tunnel_the_laws_hold_and_wrong_ones_do_not(record):
     first_order = found["first_order_values"]
     assert first_order.value == pytest.approx(1, abs=1e-3)
     assert abs(first_order.null.value) < 0.3
-
-
-def test_its_own_step_moves_attention_to_better_values(record):
     moved = record.findings["gradient_laws"]["moved_queries_and_keys"]
     assert moved.interval[0] > moved.null.band[1] and moved.p == pytest.approx(1 / 40)
     assert moved.interval[0] <= moved.value <= moved.interval[1] <= 1
@@ -107,6 +101,13 @@ def test_its_own_step_moves_attention_to_better_values(record):
     mine = by_head.where(by_head["step"] == "queries_and_keys")
     assert mine["moved"].mean() == pytest.approx(moved.value)
     assert (mine["moved_low"] <= mine["moved"]).all() and (mine["moved"] <= mine["moved_high"]).all()
+    page = (record.path / "report.html").read_text()
+    for words in (
+        "Do the laws hold?", "Does attention move to better values?", "step on all weights",
+        "Do gradients lie along the weights?",
+    ):  # fmt: skip
+        assert words in page
+    assert "cannot draw these findings" not in page
 
 
 def test_gradients_at_the_weights_stand_beside_random_directions(record):
@@ -121,25 +122,12 @@ def test_gradients_at_the_weights_stand_beside_random_directions(record):
     assert table["energy"].max() <= 1 + 1e-9 and (np.diff(table.where(table["head"] == 0)["k"]) != 0).all()
 
 
-def test_its_page_draws_laws_and_agreement(record):
-    page = (record.path / "report.html").read_text()
-    for words in (
-        "Do the laws hold?", "Does attention move to better values?", "step on all weights",
-        "Do gradients lie along the weights?",
-    ):  # fmt: skip
-        assert words in page
-    assert "cannot draw these findings" not in page
-
-
-def test_one_head_is_that_head_of_all(tmp_path):
+def test_one_head_is_that_head_and_texts_are_read_on_next_tokens(tmp_path, tiny_folders):
     fields = {"n_prompts": 3, "n_permutations": 19, "n_bootstrap": 20, "is_whole": False, "layer": 1}
     every = GradientLaws(**fields).measure(tmp_path, nothing).tables["by_head"]
     one = GradientLaws(**fields, head=2).measure(tmp_path, nothing).tables["by_head"]
     assert one["head"].tolist() == [2] and set(every["step"]) == {"queries_and_keys"}
     assert one["moved"][0] == pytest.approx(every.where(every["head"] == 2)["moved"][0])
-
-
-def test_a_text_model_is_read_on_next_tokens(tiny_folders, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("w1 w2 w3 w4 w5 w6\nw9 w8 w7 w6 w5\nw3\nw20 w30 w40 w50\n")
     study = GradientLaws(

@@ -9,12 +9,21 @@ ADVANTAGE = np.array([[2.0, -1.0, 0.0, 3.0, -2.0, 1.0], [1.0, 1.0, 1.0, -1.0, 2.
 CHANGE = np.array([[4.0, 2.0, 1.0, -3.0, -6.0, 0.5], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
 
 
-def test_the_three_measures_by_hand():
+def test_measures_are_by_hand_and_by_sequence():
     found = agreement(ADVANTAGE, CHANGE)
     # 4, −6 and 0.5 agree with the sign of their advantage; the pair of no advantage agrees with nothing
     rho = stats.spearmanr(ADVANTAGE[0], CHANGE[0])[0]
     assert found[:, 0] == pytest.approx([10.5 / 16.5, 3 / 6, rho])
     assert np.isnan(found[:, 1]).all(), "nothing moved in the second head"
+    rng = np.random.default_rng(1)
+    several = [Pairs(np.repeat(np.arange(4), 3), *rng.standard_normal((2, 2, 12))) for _ in range(3)]
+    routed = Routed.of(several, 30, np.random.default_rng(2))
+    assert routed.observed.shape == routed.expected.shape == (3, 3, 2) and routed.signs.shape == (30, 3)
+    for found, pairs in zip(routed.observed, several, strict=True):
+        np.testing.assert_allclose(found, agreement(pairs.advantage, pairs.change))
+    again = np.random.default_rng(2)
+    for expected, pairs in zip(routed.expected, several, strict=True):
+        np.testing.assert_allclose(expected, permuted_agreement(pairs, 30, again).mean(axis=0))
 
 
 def test_pairs_are_those_that_are_seen_in_rows_with_a_choice_and_an_effect():
@@ -40,18 +49,6 @@ def test_permutations_are_of_the_advantages_of_each_row():
         worlds.append(agreement(ADVANTAGE[:1, order], CHANGE[:1])[:, 0])
     far = np.abs(found[:, None, :, 0] - np.array(worlds)).max(axis=2)
     assert (far.min(axis=1) < 1e-9).all() and (np.bincount(far.argmin(axis=1), minlength=8) > 60).all()
-
-
-def test_observed_and_expected_are_by_sequence():
-    rng = np.random.default_rng(1)
-    several = [Pairs(np.repeat(np.arange(4), 3), *rng.standard_normal((2, 2, 12))) for _ in range(3)]
-    routed = Routed.of(several, 30, np.random.default_rng(2))
-    assert routed.observed.shape == routed.expected.shape == (3, 3, 2) and routed.signs.shape == (30, 3)
-    for found, pairs in zip(routed.observed, several, strict=True):
-        np.testing.assert_allclose(found, agreement(pairs.advantage, pairs.change))
-    again = np.random.default_rng(2)
-    for expected, pairs in zip(routed.expected, several, strict=True):
-        np.testing.assert_allclose(expected, permuted_agreement(pairs, 30, again).mean(axis=0))
 
 
 def test_keys_that_rows_share_do_not_make_attention_follow_the_advantage():

@@ -105,7 +105,7 @@ def test_what_is_planned_is_what_is_asked_for_but_for_heads_that_are_drawn_and_c
         )
 
 
-def test_of_random_sets_every_member_is_measured():
+def test_random_sets_are_measured_and_the_layer_with_subspaces_named():
     base, harm = synthetic_capture(SMALL.needs, Shape(n_prompts=30)), harms()
     _, under = rounds(SCREENED, base, harm)
     plan, found = SCREENED._plan(base.model), SCREENED.analyse(base, under)
@@ -113,6 +113,13 @@ def test_of_random_sets_every_member_is_measured():
     summed = np.mean([harm[s].sum() for s in plan.sets(4)])
     assert found.tables["sets"]["summed"][1] == pytest.approx(summed)
     assert "among the 6 random ones" in found["compounding"].meaning
+    base = synthetic_capture(SMALL.needs, Shape(n_prompts=30))
+    _, under = rounds(SCREENED, base, harms())
+    found = SCREENED.analyse(base, under)
+    has_null = np.isfinite(found.tables["by_head"]["null"])
+    layer = int(found["top_head_layer"].value)
+    assert set(found.tables["by_head"]["layer"][has_null]) == {layer} and found["top_head_effect"].null is not None
+    assert f"measured in layer {layer} only" in SCREENED.figures(found)[0].reading
 
 
 def test_findings_say_what_they_are_taken_over():
@@ -138,16 +145,6 @@ def test_findings_say_what_they_are_taken_over():
     assert "heads were not measured" in SCREENED.figures(found)[0].reading
 
 
-def test_the_layer_with_random_subspaces_is_named():
-    base = synthetic_capture(SMALL.needs, Shape(n_prompts=30))
-    _, under = rounds(SCREENED, base, harms())
-    found = SCREENED.analyse(base, under)
-    has_null = np.isfinite(found.tables["by_head"]["null"])
-    layer = int(found["top_head_layer"].value)
-    assert set(found.tables["by_head"]["layer"][has_null]) == {layer} and found["top_head_effect"].null is not None
-    assert f"measured in layer {layer} only" in SCREENED.figures(found)[0].reading
-
-
 def test_on_sula_the_heads_of_the_primary_ablation_are_tried():
     probe, base = replace(SCREENED, n_sula=12), text_capture()
     asked, under = rounds(probe, base, harms())
@@ -159,8 +156,6 @@ def test_on_sula_the_heads_of_the_primary_ablation_are_tried():
     table = probe.analyse(base, under).tables["sula_by_head"]
     assert np.isfinite(table["posterior_kl"]).sum() == len(on_sula)
 
-
-# --- statistics of the sample -----------------------------------------------------------------------------------------
 
 N_ALL, N_SCREENED, N_SAMPLED = 270, 20, 40
 
@@ -219,14 +214,16 @@ def test_heads_that_the_screen_misses_are_counted():
     assert covered / 200 >= 0.95
 
 
-def test_the_sample_is_drawn_before_the_screen_is_seen_and_evenly():
+def test_the_sample_is_even_and_the_screen_ranks_as_the_ablation():
     drawn = [world(seed, 1.0)[2].plan.sample for seed in range(400)]
     counts = np.bincount(np.concatenate(drawn), minlength=N_ALL)
     assert all(len(set(s.tolist())) == N_SAMPLED for s in drawn)
     assert np.square(counts - counts.mean()).sum() / counts.mean() < N_ALL + 4 * (2 * N_ALL) ** 0.5
-
-
-# --- real networks ----------------------------------------------------------------------------------------------------
+    found = found_in("mess3-gpt-neox", screen="on", n_screened=2, n_sampled=8)
+    assert found["screen_agreement"].value > 0.9 and found["screen_agreement"].n == 8
+    of_all = found_in("mess3-gpt-neox")
+    for name in ("top_head_ratio", "top_head_share", "top_head_effect", "top_head_layer"):
+        assert found[name].value == pytest.approx(of_all[name].value, rel=1e-4)
 
 
 def found_in(name, **fields):
@@ -244,14 +241,6 @@ def found_in(name, **fields):
     return probe.analyse(base, under)
 
 
-def test_screen_and_ablation_rank_the_heads_of_a_shipped_tunnel_alike():
-    found = found_in("mess3-gpt-neox", screen="on", n_screened=2, n_sampled=8)
-    assert found["screen_agreement"].value > 0.9 and found["screen_agreement"].n == 8
-    of_all = found_in("mess3-gpt-neox")
-    for name in ("top_head_ratio", "top_head_share", "top_head_effect", "top_head_layer"):
-        assert found[name].value == pytest.approx(of_all[name].value, rel=1e-4)
-
-
 def test_the_head_of_a_look_up_that_gradients_do_not_see_is_found_through_its_layer():
     """Layer 0 head 1 of the shipped tunnel writes the keys that layer 1 looks up with saturated attention."""
     of_all = found_in("bijection-gpt-neox")
@@ -266,19 +255,13 @@ def test_the_head_of_a_look_up_that_gradients_do_not_see_is_found_through_its_la
         assert found[name].value == pytest.approx(of_all[name].value, rel=1e-4)
 
 
-def test_a_run_screens_where_it_is_told_to():
+def test_a_run_screens_where_it_is_told_to_and_refuses_what_has_no_slope():
     settings = {"heads": {"screen": "on", "n_screened": 2, "n_sampled": 8, "n_prompts": 8, "how": "zero", "n_random": 2,
                           "n_sets": 1, "n_permutations": 19, "n_bootstrap": 20}}  # fmt: skip
     record = interp.run(probes=["heads"], settings=settings, n_pool=20, out=None, quiet=True)
     found = record.findings["heads"]
     assert found["screen_agreement"].n == 8 and np.isfinite(found["top_head_effect"].value)
     assert found["top_head_effect"].null is not None
-
-
-# --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_screen_of_what_has_no_slope_or_without_random_heads_enough_is_refused():
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=20))
     with pytest.raises(UsageError, match="has a kink"):
         replace(SCREENED, measure="entropy_error").screening(base)

@@ -30,7 +30,7 @@ def test_shares_equal_explicit_projections():
             assert found[a, b] == pytest.approx(np.square(y @ plane.T).sum() / np.square(y).sum())
 
 
-def test_domains_with_planes_of_their_own_share_little():
+def test_domains_share_a_plane_only_if_they_have_one():
     rng, pool = np.random.default_rng(1), pool_of(1)
     rows = 0.3 * rng.standard_normal((150, 20))
     for i, domain in enumerate(pool.domains):
@@ -38,9 +38,6 @@ def test_domains_with_planes_of_their_own_share_little():
         rows[np.ix_(mine, [2 * i, 2 * i + 1])] += 5 * rng.standard_normal((len(mine), 2))
     scalar = found_in(rows, pool).scalars["shared_plane"]
     assert scalar.value < 0.1 and scalar.p == 0.02
-
-
-def test_domains_with_one_plane_share_it():
     rng, pool = np.random.default_rng(2), pool_of(2)
     rows = 0.3 * rng.standard_normal((150, 20))
     rows[:, :2] += 5 * rng.standard_normal((150, 2))

@@ -41,7 +41,7 @@ def curve_findings(seed: int = 0) -> Findings:
     return QUICK.analyse(capture_of(values, next_entropy_bits=entropy), {})
 
 
-def test_a_planted_curve_is_found_and_its_order_by_entropy_too() -> None:
+def test_a_planted_curve_is_found_in_its_layer_and_order() -> None:
     found = curve_findings()
     assert found["pc1_plus_pc2_share"].value > 0.98
     assert found["participation_ratio"].value < 2.1
@@ -49,9 +49,6 @@ def test_a_planted_curve_is_found_and_its_order_by_entropy_too() -> None:
     null = found["pc1_plus_pc2_share"].null
     assert null is not None and found["pc1_plus_pc2_share"].value > null.band[1]
     assert found["intrinsic_dimension"].value < 16
-
-
-def test_only_the_layer_with_the_curve_is_ordered() -> None:
     table = curve_findings().tables["by_layer"]
     assert (table["curve_order_p"][:2] > 0.05).all() and table["curve_order_p"][2] == pytest.approx(0.01)
 
@@ -74,13 +71,21 @@ def test_every_number_of_a_layer_equals_its_definition() -> None:
         np.testing.assert_allclose(found.arrays["mean"][layer], values[layer].mean(axis=0))
 
 
-def test_z_scored_shares_are_those_of_the_correlation_matrix() -> None:
+def test_z_scores_and_constant_columns_leave_the_correlation_matrix() -> None:
     values = noise(2) * np.linspace(0.01, 30, 16)
     found = replace(QUICK, scaling="zscored").analyse(capture_of(values), {})
     eigen = np.linalg.eigvalsh(np.corrcoef(values[-1].T))
     assert found["pc1_share"].value == pytest.approx(eigen[-1] / 16)
     centred = QUICK.analyse(capture_of(values), {})
     assert centred["pc1_share"].value > 1.5 * found["pc1_share"].value
+    values = noise(7)
+    values[:, :, 3:6] = 2.5
+    without = np.delete(values, [3, 4, 5], axis=2)
+    for scaling in ("centred", "zscored"):
+        found = replace(QUICK, scaling=scaling).analyse(capture_of(values), {})
+        rows = (without[-1] - without[-1].mean(axis=0)) / (without[-1].std(axis=0) if scaling == "zscored" else 1)
+        eigen = np.linalg.eigvalsh(rows.T @ rows)
+        assert found["pc1_share"].value == pytest.approx(eigen[-1] / eigen.sum())
 
 
 def domain_capture(collapsed: bool, seed: int, n: int = 240) -> Capture:
@@ -97,7 +102,7 @@ def domain_capture(collapsed: bool, seed: int, n: int = 240) -> Capture:
     return capture_of(values, shape, **columns)
 
 
-def test_a_planted_collapse_is_found_in_its_domain() -> None:
+def test_collapses_are_found_and_spectra_listed_beside_their_null() -> None:
     found = QUICK.analyse(domain_capture(True, 0), {})
     table = found.tables["collapse"].to_frame().set_index("set")
     assert found["collapse"].p == pytest.approx(0.01) and "algebra" in found["collapse"].meaning
@@ -105,6 +110,15 @@ def test_a_planted_collapse_is_found_in_its_domain() -> None:
     assert found["collapse"].value == pytest.approx(table.loc["algebra", "share"] - table.loc["mixed", "share"])
     assert (table.loc[["botany", "code"], "share_change_p"] > 0.05).all()
     assert found["collapse_participation_ratio"].value < -4
+    found = QUICK.analyse(capture_of(noise(5) * np.linspace(0.5, 3, 16)), {})
+    table = found.tables["spectrum"]
+    assert table["component"].tolist() == list(range(1, min(N_SHOWN, 16) + 1))
+    assert table["share"][0] == found["pc1_share"].value
+    assert table["share"][:2].sum() == pytest.approx(found["pc1_plus_pc2_share"].value)
+    null = found["pc1_share"].null
+    assert null is not None and table["null"][0] == pytest.approx(null.value)
+    assert (table["null_low"][0], table["null_high"][0]) == pytest.approx(null.band)
+    assert (table["null_low"] < table["null"]).all() and (table["null"] < table["null_high"]).all()
 
 
 @pytest.mark.slow
@@ -151,7 +165,7 @@ def sequences(seed: int, extra: float = 0.0) -> Capture:
     return capture_of(values, shape, **columns)
 
 
-def test_in_sequences_position_alone_is_the_null() -> None:
+def test_in_sequences_position_is_the_null_and_what_goes_beyond_it_found() -> None:
     found = QUICK.analyse(sequences(0), {})
     assert found["entropy_correlation"].value > 0.8
     assert found["entropy_correlation"].null is not None and found["entropy_correlation"].null.value > 0.8
@@ -160,9 +174,6 @@ def test_in_sequences_position_alone_is_the_null() -> None:
     assert found["entropy_correlation_within_position"].p > 0.05
     assert found["entropy_correlation"].n == 60 and found["entropy_correlation"].n_unit == "sequence"
     assert found["bayes_entropy_correlation"].value == found["entropy_correlation"].value
-
-
-def test_in_sequences_what_goes_beyond_position_is_found() -> None:
     found = QUICK.analyse(sequences(0, extra=1.0), {})
     assert found["entropy_correlation_within_position"].value > 0.8
     assert found["entropy_correlation_within_position"].p == pytest.approx(0.01)
@@ -183,31 +194,14 @@ def test_a_layer_that_depends_on_the_last_token_alone_is_underpowered() -> None:
     assert not QUICK.analyse(capture_of(values), {})["pc1_share"].underpowered
 
 
-def test_rows_that_are_all_equal_give_reasons_and_no_numbers() -> None:
+def test_rows_entropies_and_numbers_that_say_nothing_give_reasons() -> None:
     found = QUICK.analyse(capture_of(np.ones_like(noise(0)), domain=np.array(list("ab") * 37 + ["a"])), {})
     for name, scalar in found.scalars.items():
         assert np.isnan(scalar.value) and scalar.interval_reason and scalar.null_reason, name
     assert any("same point" in note for note in found.notes)
-
-
-def test_constant_columns_change_nothing() -> None:
-    values = noise(7)
-    values[:, :, 3:6] = 2.5
-    without = np.delete(values, [3, 4, 5], axis=2)
-    for scaling in ("centred", "zscored"):
-        found = replace(QUICK, scaling=scaling).analyse(capture_of(values), {})
-        rows = (without[-1] - without[-1].mean(axis=0)) / (without[-1].std(axis=0) if scaling == "zscored" else 1)
-        eigen = np.linalg.eigvalsh(rows.T @ rows)
-        assert found["pc1_share"].value == pytest.approx(eigen[-1] / eigen.sum())
-
-
-def test_equal_entropies_have_no_correlation_and_say_why() -> None:
     found = QUICK.analyse(capture_of(noise(8), next_entropy_bits=np.full(75, 1.5)), {})
     assert np.isnan(found["entropy_correlation"].value)
     assert found["entropy_correlation"].interval_reason == "the coordinate or next_entropy_bits never varies"
-
-
-def test_one_number_that_is_not_finite_is_refused_by_layer() -> None:
     values = noise(9)
     values[1, 5, 3] = np.nan
     with pytest.raises(ModelError, match=r"values of synthetic at layer 1: 1 of 1200 numbers are not finite"):
@@ -221,14 +215,11 @@ def test_fewer_than_three_prompts_are_refused(n: int) -> None:
         QUICK.analyse(capture_of(noise(0, shape), shape), {})
 
 
-def test_three_prompts_are_measured_and_called_underpowered() -> None:
+def test_three_prompts_are_underpowered_and_layers_count_from_the_last() -> None:
     shape = Shape(n_prompts=3)
     found = QUICK.analyse(capture_of(noise(0, shape), shape), {})
     assert all(scalar.underpowered for scalar in found.scalars.values())
     assert found["pc1_plus_pc2_share"].value == pytest.approx(1) and found["pc1_plus_pc2_share"].interval is None
-
-
-def test_a_negative_layer_counts_from_the_last() -> None:
     one, two = (replace(QUICK, layer=k).analyse(capture_of(noise(0)), {}) for k in (1, -2))
     assert same_findings(one, two)
 
@@ -334,15 +325,3 @@ def test_domains_are_compared_with_twenty_prompts_or_more(per_quintile: int, is_
         assert np.isnan([table["share_change"][0], table["ratio_change_p"][0]]).all(), (
             "the mixed set is compared with none"
         )
-
-
-def test_the_spectrum_is_listed_beside_its_null() -> None:
-    found = QUICK.analyse(capture_of(noise(5) * np.linspace(0.5, 3, 16)), {})
-    table = found.tables["spectrum"]
-    assert table["component"].tolist() == list(range(1, min(N_SHOWN, 16) + 1))
-    assert table["share"][0] == found["pc1_share"].value
-    assert table["share"][:2].sum() == pytest.approx(found["pc1_plus_pc2_share"].value)
-    null = found["pc1_share"].null
-    assert null is not None and table["null"][0] == pytest.approx(null.value)
-    assert (table["null_low"][0], table["null_high"][0]) == pytest.approx(null.band)
-    assert (table["null_low"] < table["null"]).all() and (table["null"] < table["null_high"]).all()

@@ -13,31 +13,21 @@ def named(curve):
     return dict(zip(DEPTH, depth_statistics(np.array(curve, dtype=float)), strict=True))
 
 
-def test_a_straight_fall_has_the_values_of_its_formula():
+def test_depth_statistics_are_those_of_the_formula_or_undefined():
     assert named([4, 3, 2, 1]) == pytest.approx(
         {"reduction": 0.75, "correlation": -1, "area": 2.5 / 4, "largest_drop": 1}
     )
-
-
-def test_a_flat_curve_has_no_trend_and_the_area_of_its_first_layer():
+    curves = np.random.default_rng(0).uniform(1, 2, (5, 4))
+    assert np.allclose(depth_statistics(curves), [depth_statistics(c) for c in curves], rtol=0, atol=1e-12)
     found = named([2, 2, 2])
     assert (found["reduction"], found["area"], found["largest_drop"]) == (0, 1, 0)
     assert np.isnan(found["correlation"])
-
-
-def test_a_single_layer_has_no_depth():
     assert all(np.isnan(value) for value in named([3]).values())
-
-
-def test_a_first_layer_without_entropy_leaves_ratios_undefined():
     found = named([0, 1, 2])
     assert np.isnan(found["reduction"]) and np.isnan(found["area"])
     assert found["correlation"] == pytest.approx(1)
-
-
-def test_depth_statistics_of_a_batch_are_those_of_its_curves():
-    curves = np.random.default_rng(0).uniform(1, 2, (5, 4))
-    assert np.allclose(depth_statistics(curves), [depth_statistics(c) for c in curves], rtol=0, atol=1e-12)
+    found = named([3, 1])
+    assert np.isnan(found["correlation"]) and found["reduction"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("name", DEPTH)
@@ -54,8 +44,3 @@ def test_a_number_over_depth_has_an_interval_over_prompts_and_no_p(name):
     assert found.standing() == "unjudged" and found.interval[0] <= value <= found.interval[1]
     flat = dict(zip(DEPTH, depth_statistics(np.full(4, 2.0) + 1e-9 * np.array([1, -1, -1, 1])), strict=True))
     assert found.reference is None or found.reference == pytest.approx(flat[name], abs=1e-6)
-
-
-def test_two_layers_have_no_correlation_with_depth():
-    found = named([3, 1])
-    assert np.isnan(found["correlation"]) and found["reduction"] == pytest.approx(2 / 3)

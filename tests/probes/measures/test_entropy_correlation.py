@@ -56,7 +56,7 @@ def test_the_profile_is_spearmans_correlation_with_its_sign_turned_up():
         assert (resampled.weights[:, stratum == s].sum(axis=1) == 10).all()
 
 
-def test_a_coordinate_that_never_varies_is_undefined_and_underpowered():
+def test_coordinates_and_tokens_that_never_vary_or_recur_are_undefined():
     cloud = cloud_of()
     still, own = np.ones(30), np.asarray(cloud.rows["next_entropy_bits"], dtype=np.float64)
     resampled = Resampled.of(cloud, 19, 20, 0)
@@ -65,6 +65,9 @@ def test_a_coordinate_that_never_varies_is_undefined_and_underpowered():
     assert nothing.null_reason == nothing.interval_reason == "the coordinate or next_entropy_bits never varies"
     assert everything.value == pytest.approx(1) and everything.interval is None
     assert everything.interval_reason == "every resample gives the same value" and everything.p == 1 / 20
+    within = WithinToken.of(cloud_of(token=np.arange(30)), np.zeros((2, 30)))
+    for scalar in (*scalars(within.estimates(99, 40, 0)), *scalars(within.best_layer(99, 0))):
+        assert np.isnan(scalar.value) and scalar.underpowered and "share their last token" in scalar.null_reason
 
 
 def test_within_positions_only_the_order_among_rows_of_one_position_is_left():
@@ -101,12 +104,6 @@ def test_within_the_token_ranks_of_recurring_rows_are_exchanged_within_it():
     assert (within.tokens[within._orders(99, 0)] == within.tokens).all()
     whole = scalars(correlation_estimates(coordinates, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 40, 0)))[0]
     assert whole.p == 0.01 and first.p > 0.05  # what the two share is the token's
-
-
-def test_tokens_that_never_recur_are_undefined_in_words():
-    within = WithinToken.of(cloud_of(token=np.arange(30)), np.zeros((2, 30)))
-    for scalar in (*scalars(within.estimates(99, 40, 0)), *scalars(within.best_layer(99, 0))):
-        assert np.isnan(scalar.value) and scalar.underpowered and "share their last token" in scalar.null_reason
 
 
 def test_the_best_layer_is_chosen_on_other_prompts_than_it_is_judged_on():

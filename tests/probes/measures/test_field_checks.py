@@ -10,13 +10,20 @@ from interp.probes.measures.field_checks import refuse_too_few, refuse_unknown
 from interp.errors import UsageError
 
 
-def test_the_first_field_below_its_least_value_is_named():
+def test_fields_below_their_least_value_are_named_in_words_of_their_own():
     probe = replace(Manifold(), n_null=3, n_bootstrap=2)
     with pytest.raises(UsageError) as caught:
         refuse_too_few(probe, {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}, "too few")
     assert (caught.value.asked, caught.value.found, caught.value.fix) == (
         "manifold.n_null = 3", "too few", "Choose 20 or more.",
     )  # fmt: skip
+    refuse_too_few(Manifold(n_null=20), {"n_null": 20}, "too few")
+    with pytest.raises(UsageError, match="that draws nothing"):
+        refuse_too_few(
+            Manifold(per_quintile=0), {"n_null": 20, "per_quintile": 1}, {"per_quintile": "that draws nothing"}
+        )
+    assert Heads().n_prompts is None
+    refuse_too_few(Heads(), {"n_prompts": 2}, "too few")
 
 
 @pytest.mark.parametrize(
@@ -34,16 +41,3 @@ def test_words_that_the_type_of_a_field_does_not_name_are_refused(field, value, 
     with pytest.raises(UsageError) as caught:
         refuse_unknown(probe)
     assert (caught.value.asked, caught.value.fix) == (f"heads.{field} = {value!r}", fix)
-
-
-def test_each_field_may_have_words_of_its_own_and_the_least_value_is_enough():
-    refuse_too_few(Manifold(n_null=20), {"n_null": 20}, "too few")
-    with pytest.raises(UsageError, match="that draws nothing"):
-        refuse_too_few(
-            Manifold(per_quintile=0), {"n_null": 20, "per_quintile": 1}, {"per_quintile": "that draws nothing"}
-        )
-
-
-def test_a_field_that_is_left_open_is_not_refused():
-    assert Heads().n_prompts is None
-    refuse_too_few(Heads(), {"n_prompts": 2}, "too few")

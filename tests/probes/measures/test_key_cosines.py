@@ -34,12 +34,18 @@ def test_columns_are_the_vectors_of_a_projection():
     np.testing.assert_allclose(shuffled_columns(np.ones((1, 1, 7, 4)), np.random.default_rng(1))[0, 0, :2], [1, 1])
 
 
-def test_centred_keys_are_zero_where_a_head_says_the_same_in_every_row():
+def test_keys_without_length_or_change_have_no_cosine():
     keys = np.random.default_rng(2).standard_normal((9, 3, 5)).astype(np.float32)
     keys[:, 1] = keys[0, 1] * (1 + 1e-7 * np.arange(9)[:, None])
     centred = centred_heads(keys)
     assert not centred[:, 1].any()
     np.testing.assert_allclose(centred[:, [0, 2]], (keys - keys.mean(axis=0))[:, [0, 2]], atol=1e-6)
+    values = np.random.default_rng(6).standard_normal((1, N, 2, 4)).astype(np.float32)
+    values[0, 7] = 0.0
+    scalar = Orthogonality.quantities.scalar("head_keys", world(values, 2)[1]["abs"])
+    rest = np.mean([cosine_measures(row)[0] for i, row in enumerate(values[0]) if i != 7])
+    assert scalar.value == pytest.approx(rest, rel=1e-6) and scalar.interval is not None
+    assert scalar.null is None and "without length" in scalar.null_reason
 
 
 def world(values, n_heads, seed=0, n_null=19):
@@ -89,12 +95,3 @@ def test_the_length_of_keys_changes_nothing(scale):
         a, b = one[measure], other[measure]
         np.testing.assert_allclose([a.value, a.p], [b.value, b.p], rtol=1e-4)
         np.testing.assert_allclose([*a.interval, *a.null[1:]], [*b.interval, *b.null[1:]], rtol=1e-3, atol=1e-6)
-
-
-def test_a_row_of_keys_without_length_is_left_out_of_the_mean_and_leaves_no_null():
-    values = np.random.default_rng(6).standard_normal((1, N, 2, 4)).astype(np.float32)
-    values[0, 7] = 0.0
-    scalar = Orthogonality.quantities.scalar("head_keys", world(values, 2)[1]["abs"])
-    rest = np.mean([cosine_measures(row)[0] for i, row in enumerate(values[0]) if i != 7])
-    assert scalar.value == pytest.approx(rest, rel=1e-6) and scalar.interval is not None
-    assert scalar.null is None and "without length" in scalar.null_reason

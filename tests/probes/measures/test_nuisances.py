@@ -42,7 +42,7 @@ def test_numbers_act_along_a_curve(bend):
     assert left.var() < 0.1 * bent.var()
 
 
-def test_few_clusters_bear_a_straight_line_and_levels_are_shared_by_clusters():
+def test_designs_share_levels_and_hold_numbers_in_an_orthonormal_basis():
     length, token = np.repeat(np.arange(24), 5) + 5, np.repeat(np.arange(24) // 2, 5)
     alone, together = (
         nuisance_design(table(length=length, token=token, cluster=cluster), least=5)
@@ -50,14 +50,24 @@ def test_few_clusters_bear_a_straight_line_and_levels_are_shared_by_clusters():
     )
     assert alone.names == ("length", "last token (12 levels)") and alone.values.shape[1] == 1 + 6 + 12
     assert together.names == ("length",) and together.values.shape[1] == 2
-
-
-def test_rare_tokens_are_one_level_together():
     token = np.r_[np.zeros(20, int), np.ones(20, int), np.arange(2, 22)]
     design = nuisance_design(table(length=np.full(60, 9), token=token))
     assert design.names == ("last token (2 levels)",)
     assert design.values.shape[1] == 3
     assert nuisance_design(table(length=np.full(60, 9), token=token), least=21).names == ()
+    surprisal = np.random.default_rng(2).exponential(size=60)
+    design = nuisance_design(rows(), ("domain",), {"surprisal": surprisal, "the same everywhere": np.ones(60)})
+    assert design.names == ("length", "surprisal", "domain (2 levels)")
+    assert design.predicted(surprisal[:, None])[:, 0] == pytest.approx(surprisal)
+    design = nuisance_design(table(length=np.full(12, 7)))
+    assert design.names == ()
+    assert design.predicted(np.arange(12.0)[:, None]) == pytest.approx(np.full((12, 1), 5.5))
+    columns = np.random.default_rng(3).standard_normal((9, 3))
+    columns = np.column_stack([columns, columns[:, 0] + columns[:, 1]])
+    basis, combined = orthonormal(columns)
+    assert basis.shape == (9, 3) and basis.T @ basis == pytest.approx(np.eye(3), abs=1e-12)
+    assert columns @ combined == pytest.approx(basis)
+    assert orthonormal(np.zeros((9, 2)))[0].shape == (9, 0)
 
 
 def test_positions_are_levels_in_sequences_and_the_length_in_texts():
@@ -73,25 +83,3 @@ def test_positions_are_levels_in_sequences_and_the_length_in_texts():
     assert design.predicted(squares) == pytest.approx(squares, abs=1e-12)
     assert nuisance_design(rows()).names[0] == "length"
     assert "position" not in nuisance_design(rows()).names
-
-
-def test_levels_are_those_that_are_asked_for_and_numbers_stand_beside_them():
-    surprisal = np.random.default_rng(2).exponential(size=60)
-    design = nuisance_design(rows(), ("domain",), {"surprisal": surprisal, "the same everywhere": np.ones(60)})
-    assert design.names == ("length", "surprisal", "domain (2 levels)")
-    assert design.predicted(surprisal[:, None])[:, 0] == pytest.approx(surprisal)
-
-
-def test_nothing_that_varies_leaves_the_mean():
-    design = nuisance_design(table(length=np.full(12, 7)))
-    assert design.names == ()
-    assert design.predicted(np.arange(12.0)[:, None]) == pytest.approx(np.full((12, 1), 5.5))
-
-
-def test_an_orthonormal_basis_spans_what_the_columns_span():
-    columns = np.random.default_rng(3).standard_normal((9, 3))
-    columns = np.column_stack([columns, columns[:, 0] + columns[:, 1]])
-    basis, combined = orthonormal(columns)
-    assert basis.shape == (9, 3) and basis.T @ basis == pytest.approx(np.eye(3), abs=1e-12)
-    assert columns @ combined == pytest.approx(basis)
-    assert orthonormal(np.zeros((9, 2)))[0].shape == (9, 0)

@@ -37,29 +37,20 @@ def test_within_the_token_every_half_is_centred_by_itself_and_then_regressed_as_
     assert halving.n_free == len(kept[0]) - len(np.unique(tokens[kept[0]])) - 2
 
 
-def test_what_the_token_determines_leaves_nothing():
+def test_halves_groups_and_tokens_are_centred_from_the_fitting_half():
     fitting, judged, tokens, rng = drawn()
     halving = Halving.of(fitting, judged, rng.standard_normal((N, 2)), tokens)
     table = rng.standard_normal((12, 4)).astype(np.float32).astype(np.float64)
     fitted, others = halving.apply(table[tokens])
     assert np.abs(fitted).max() < 1e-14 and np.abs(others).max() < 1e-14
-
-
-def test_without_tokens_both_halves_are_measured_from_the_fitting_half():
     fitting, judged, _, rng = drawn()
     values = rng.standard_normal((N, 2))
     fitted, others = Halving.of(fitting, judged, np.empty((N, 0))).apply(values)
     assert fitted == pytest.approx(values[fitting] - values[fitting].mean(axis=0))
     assert others == pytest.approx(values[judged] - values[fitting].mean(axis=0))
-
-
-def test_tokens_that_never_recur_leave_nothing_to_fit():
     fitting, judged, _, _ = drawn()
     assert not Halving.of(fitting, judged, np.ones((N, 1)), np.arange(N)).is_usable
     assert recurs(np.array([3, 1, 3, 2])).tolist() == [True, False, True, False]
-
-
-def test_groups_take_their_own_means_off():
     labels, values = np.array(["a", "b", "a"]), np.array([[1.0], [5.0], [3.0]])
     assert Groups.of(labels).centred(values).ravel().tolist() == [-1, 0, 1]
     assert Groups.of(labels).centred(values.astype(np.float32)).dtype == np.float32

@@ -14,17 +14,19 @@ SIGNS = np.array(list(product((1.0, -1.0), repeat=4)))
 """All sixteen, so that p is exact."""
 
 
-def test_signs_are_even_and_independent():
+def test_signs_flip_gains_and_nothing_has_p_one():
     signs = random_signs(np.arange(3), 4000, np.random.default_rng(0))
     assert signs.shape == (4000, 3) and set(np.unique(signs)) == {-1.0, 1.0}
     assert np.abs(signs.mean(axis=0)).max() < 5 / np.sqrt(4000)
     assert np.abs(np.corrcoef(signs.T) - np.eye(3)).max() < 5 / np.sqrt(4000)
-
-
-def test_flipped_means_leave_out_units_without_a_gain():
     gain = np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan], [5.0, -4.0, np.nan]])
     found = flipped_means(gain, np.array([[1.0, 1, 1], [-1, 1, -1]]))
     np.testing.assert_allclose(found, [[3, -1, np.nan], [-1, 1, np.nan]])
+    gain = np.array([[1.0, 0.0], [2.0, 0.0], [np.nan, 0.0], [4.0, 0.0]])
+    found = flip_p(gain, SIGNS)
+    assert found[1] == 1
+    alone = flip_p(gain[[0, 1, 3], :1], SIGNS[:, [0, 1, 3]])
+    assert found[0] == pytest.approx(alone[0]) == 5 / 17
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e4])
@@ -36,14 +38,6 @@ def test_p_is_by_the_largest_mean_in_units_of_its_spread(scale):
     np.testing.assert_allclose(flip_p(gain, SIGNS), expected)
     # all four of one sign: two of sixteen flips, it and its opposite, reach it
     assert flip_p(gain[:, :1], SIGNS) == pytest.approx([3 / 17])
-
-
-def test_a_gain_of_nothing_has_p_one_and_missing_units_count_for_nothing():
-    gain = np.array([[1.0, 0.0], [2.0, 0.0], [np.nan, 0.0], [4.0, 0.0]])
-    found = flip_p(gain, SIGNS)
-    assert found[1] == 1
-    alone = flip_p(gain[[0, 1, 3], :1], SIGNS[:, [0, 1, 3]])
-    assert found[0] == pytest.approx(alone[0]) == 5 / 17
 
 
 @pytest.mark.parametrize(("cluster", "word"), [([0, 1, 2], "text"), ([0, 0, 2], "cluster"), ([5, 5, 5], "cluster")])

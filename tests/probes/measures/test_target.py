@@ -97,10 +97,15 @@ def test_entropies_that_differ_by_rounding_alone_have_no_order(probe, level):
     assert told.value > 0.9
 
 
-def test_belief_refuses_to_read_entropies_that_differ_by_rounding_alone():
+def test_targets_are_refused_as_their_prompts_are_or_by_rounding():
     asked = replace(BELIEF, target=NEXT_ENTROPY)
     with pytest.raises(PromptError, match="everywhere"):
         asked.analyse(world(asked, NUMBER, next_entropy_bits=3 + 5e-7 * NUMBER), {})
+    columns = {"prompt": np.arange(20), "x": np.ones(20), "token": np.arange(20)}
+    rows = Table(columns, dict.fromkeys(columns, "1"))
+    for target, found in (("x", "it is 1 everywhere"), ("y", "no such column"), ("token", "no such column")):
+        with pytest.raises(PromptError, match=found):
+            Target(target).added_to(rows)
 
 
 @pytest.mark.parametrize("spread, is_ordered", [(5e-7, False), (1e-3, True)])
@@ -209,14 +214,6 @@ def test_a_target_that_cannot_be_sought_is_refused_before_a_model_reads(probe, t
     for fine in ("number", "kind=red", NEXT_ENTROPY, "length"):
         replace(probe, target=fine).refuse(pool)
     replace(BELIEF, target="kind").refuse(pool)
-
-
-def test_a_capture_is_refused_as_its_prompts_are():
-    columns = {"prompt": np.arange(20), "x": np.ones(20), "token": np.arange(20)}
-    rows = Table(columns, dict.fromkeys(columns, "1"))
-    for target, found in (("x", "it is 1 everywhere"), ("y", "no such column"), ("token", "no such column")):
-        with pytest.raises(PromptError, match=found):
-            Target(target).added_to(rows)
 
 
 def test_the_column_that_is_sought_is_not_regressed_out_and_does_not_stratify():

@@ -46,7 +46,7 @@ def test_measures_are_means_over_positions_with_groups_of_prompts_left_out():
         np.testing.assert_allclose(found, by_hand(vectors, tokens, ~np.isin(units, group)))
 
 
-def test_a_token_that_only_left_out_prompts_hold_is_gone_from_its_position():
+def test_measures_leave_out_prompts_tokens_and_pairs_that_are_not_there():
     tokens, vectors = made_up(1)
     tokens[:] = np.where(POSITION == 2, 10, np.repeat([0, 10, 20, 30, 0, 10, 20, 30], 3))
     units = np.repeat(np.arange(8), 3)
@@ -55,15 +55,9 @@ def test_a_token_that_only_left_out_prompts_hold_is_gone_from_its_position():
     kept = ~np.isin(units, [3, 7])
     np.testing.assert_allclose(value, by_hand(vectors, tokens, np.ones(24, dtype=bool)))
     np.testing.assert_allclose(without, by_hand(vectors, tokens, kept))
-
-
-def test_no_pair_anywhere_is_undefined():
     sets = TokenSets.of(np.full(24, 3), POSITION, 10, np.random.default_rng(0))
     value, replicates = token_measures(made_up()[1], sets, [np.array([0])], np.repeat(np.arange(8), 3))
     assert np.isnan(value).all() and np.isnan(replicates).all()
-
-
-def test_at_most_so_many_tokens_are_compared():
     tokens = np.arange(24)
     sets = TokenSets.of(tokens, POSITION, 5, np.random.default_rng(0))
     assert sets.n_tokens == 5 == len(sets.row) and sorted(sets.token) == list(range(5))

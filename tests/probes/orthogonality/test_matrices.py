@@ -24,14 +24,11 @@ def test_tokens_are_compared_at_equal_positions_alone_by_brute_force():
     assert found[9, 9] == pytest.approx(1)
 
 
-def test_tokens_that_never_share_a_position_have_no_cosine():
+def test_cosines_are_of_what_shares_a_position_or_a_row():
     tokens = np.array([0, 1])
     sets = TokenSets.of(tokens, np.array([0, 1]), 10, np.random.default_rng(0))
     table = token_matrix(np.eye(2), tokens, sets, 0, seed=0)
     assert np.isnan(table["cos"][[1, 2]]).all() and table["cos"][[0, 3]] == pytest.approx(1)
-
-
-def test_heads_are_compared_row_by_row_and_a_head_without_length_is_0():
     keys = np.random.default_rng(2).standard_normal((2, 5, 3, 4))
     keys[1, :, 2] = 0
     table = head_matrix(keys, seed=0)

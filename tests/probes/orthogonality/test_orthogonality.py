@@ -35,9 +35,14 @@ def test_orthogonality_meets_the_contract(definition):
     check_probe(Orthogonality(definition=definition, **FAST))
 
 
-def test_needs_are_those_of_the_definition():
+def test_needs_are_those_of_the_definition_and_undefined_ones_say_so():
     assert Orthogonality(definition="wk_columns").needs == (Need("W_K"), Need("W_Q"))
     assert set(Orthogonality().needs) == {Need(s) for s in ("W_K", "W_Q", "k_pre", "k", "resid")}
+    found = analyse("head_keys", shape=replace(SHAPE, n_kv_heads=1))
+    assert np.isnan(found["head_keys"].value) and "single KV head" in found["head_keys"].interval_reason
+    found = analyse("wk_columns", {"W_K": np.zeros((2, 2, 32, 8))})
+    assert np.isnan(found["wk_columns"].value) and np.isnan(found["w_qk_effective_rank"].value)
+    assert "zeros" in found["wk_columns"].null_reason
 
 
 def test_planted_angle_between_columns_is_recovered_and_gone_once_centred():
@@ -54,7 +59,7 @@ def test_planted_angle_between_columns_is_recovered_and_gone_once_centred():
     assert found.tables["wk_columns"]["abs_shuffled"] == pytest.approx(expected_abs_cosine(d_model), abs=0.005)
 
 
-def test_orthogonal_token_keys_are_found_below_chance():
+def test_keys_below_chance_or_unchanged_by_the_prompt_are_told():
     n, shape = 16, Shape(n_prompts=16, n_layers=2, n_heads=2, n_kv_heads=2, d_head=16, d_model=32)
     keys = np.broadcast_to(np.eye(32)[:n].reshape(1, n, 2, 16), (2, n, 2, 16)).copy()
     columns = {"token": np.arange(n), "position": np.full(n, 5)}
@@ -62,6 +67,13 @@ def test_orthogonal_token_keys_are_found_below_chance():
     scalar = found["token_keys"]
     assert scalar.value == 0 and scalar.p < 1e-4 and scalar.null.band[0] > 0.1
     assert scalar.underpowered, "16 tokens are few"
+    rng = np.random.default_rng(10)
+    keys = rng.standard_normal((2, 40, 2, 8))
+    keys[0] = keys[0, :1] * (1 + 1e-7 * rng.standard_normal((40, 2, 8)))
+    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    table = found.tables["head_keys"]
+    assert np.isnan(table["abs_centred"][0]) and np.isfinite(table["abs"][0])
+    assert found["head_keys_centred"].value == pytest.approx(table["abs_centred"][1])
 
 
 def test_token_keys_of_one_token_are_averaged_over_contexts():
@@ -99,42 +111,18 @@ def test_token_keys_are_undefined_where_contexts_would_be_compared(columns, fram
     assert any("undefined" in note and why in note for note in found.notes)
 
 
-def test_equal_heads_are_found_parallel():
+def test_heads_that_are_equal_or_share_a_mean_are_told_apart():
     keys = np.random.default_rng(3).standard_normal((2, 40, 1, 8)).repeat(2, axis=2)
     found = analyse("head_keys", {"k_pre": keys, "k": keys})
     assert found["head_keys"].value == pytest.approx(1)
     assert found["head_keys"].p == pytest.approx(1 / 41)
     assert found["head_keys_centred"].value == pytest.approx(1)
-
-
-def test_a_mean_shared_by_the_heads_is_gone_once_centred():
     rng = np.random.default_rng(4)
     keys = rng.standard_normal((2, 40, 2, 8)) + 4 * rng.standard_normal((2, 1, 1, 8))
     found = analyse("head_keys", {"k_pre": keys, "k": keys})
     centred = found["head_keys_centred"]
     assert found["head_keys"].value > 0.7
     assert centred.value == pytest.approx(expected_abs_cosine(8), abs=0.05) and centred.p > 0.05
-
-
-def test_heads_that_the_prompt_does_not_change_have_no_centred_cosine_there():
-    rng = np.random.default_rng(10)
-    keys = rng.standard_normal((2, 40, 2, 8))
-    keys[0] = keys[0, :1] * (1 + 1e-7 * rng.standard_normal((40, 2, 8)))
-    found = analyse("head_keys", {"k_pre": keys, "k": keys})
-    table = found.tables["head_keys"]
-    assert np.isnan(table["abs_centred"][0]) and np.isfinite(table["abs"][0])
-    assert found["head_keys_centred"].value == pytest.approx(table["abs_centred"][1])
-
-
-def test_a_single_kv_head_has_no_head_keys():
-    found = analyse("head_keys", shape=replace(SHAPE, n_kv_heads=1))
-    assert np.isnan(found["head_keys"].value) and "single KV head" in found["head_keys"].interval_reason
-
-
-def test_dead_weights_are_undefined_and_say_so():
-    found = analyse("wk_columns", {"W_K": np.zeros((2, 2, 32, 8))})
-    assert np.isnan(found["wk_columns"].value) and np.isnan(found["w_qk_effective_rank"].value)
-    assert "zeros" in found["wk_columns"].null_reason
 
 
 def test_the_spectrum_of_w_qk_is_that_of_the_full_matrix_and_free_of_the_gauge():
@@ -174,7 +162,7 @@ def tunnel_projection(model, layer, which):
     return [fused[48 * h + start : 48 * h + start + size].T for h in range(4)]
 
 
-def test_wk_columns_of_the_shipped_tunnel_equal_a_loop(tunnel):
+def test_weights_of_the_shipped_tunnel_equal_a_loop_and_a_decomposition(tunnel):
     model, _, found = tunnel
     for layer in range(3):
         cosines = []
@@ -182,10 +170,6 @@ def test_wk_columns_of_the_shipped_tunnel_equal_a_loop(tunnel):
             unit = [c / np.sqrt(np.dot(c, c)) for c in weight.T]
             cosines += [abs(np.dot(a, b)) for i, a in enumerate(unit) for b in unit[:i]]
         assert found.tables["wk_columns"]["abs"][layer] == pytest.approx(np.mean(cosines), rel=1e-6)
-
-
-def test_w_qk_of_the_shipped_tunnel_equals_the_full_decomposition(tunnel):
-    model, _, found = tunnel
     ranks = []
     for layer in range(3):
         for wq, wk in zip(*(tunnel_projection(model, layer, w) for w in "qk"), strict=True):
@@ -227,15 +211,12 @@ def test_head_keys_of_the_shipped_tunnel_equal_a_loop_before_and_after_rotary(tu
     np.testing.assert_allclose(table["abs"], table["abs_after_rotary"], atol=1e-6)
 
 
-def test_the_embedding_proxy_holds_no_keys(tunnel):
+def test_token_keys_and_the_embedding_proxy_of_the_shipped_tunnel_are_what_is_known(tunnel):
     model, _, found = tunnel
     unit = float64(model.module.gpt_neox.embed_in.weight)[:10]
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     expected = np.abs((unit @ unit.T)[np.triu_indices(10, 1)]).mean()
     assert found["embedding_proxy"].value == pytest.approx(expected, rel=1e-5)
-
-
-def test_layer_zero_keys_of_the_shipped_tunnel_share_a_direction_and_are_not_orthogonal(tunnel):
     *_, found = tunnel
     assert found["token_keys"].value > 0.7 > found["token_keys"].null.band[1]
     assert found["token_keys_centred"].value < 0.2

@@ -1,7 +1,6 @@
 """Interchange accuracy on compiled programs: stated directions, found ones, inert ones, and no program at all."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from interp.editing.conditions import Run, read_conditions
 from interp.errors import RecordError
 from tests.quick import quick
 
-RECORDS = Path(__file__).resolve().parents[2] / "records"
 BELIEF = Belief(sites=("resid",), n_permutations=19, n_bootstrap=50)
 CAUSAL = Causal(site="resid", n_controls=19, n_bootstrap=20, n_prompts=30, doses=(0.0, 1.0))
 

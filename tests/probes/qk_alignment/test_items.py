@@ -34,19 +34,20 @@ def by_outcome(w):
     return np.einsum("rhk,rko->rho", w, stands)
 
 
-def test_outcomes_stand_where_their_token_is_seen():
+def test_items_stand_where_they_are_seen_and_rows_of_a_sequence_move_on_together():
     stands = outcome_positions(TOKENS, SEEN, OUTCOMES)
     assert stands[0].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
     assert not stands[1, 3].any(), "not seen" and stands[2, :, 0].tolist() == [1, 0, 1, 0]
-
-
-def test_rows_compare_whose_possible_outcomes_all_stand_there_beside_another():
-    stands = outcome_positions(TOKENS, SEEN, OUTCOMES)
     assert comparable_rows(stands, POSTERIOR).tolist() == [0, 1, 2, 3]
     possible = np.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.0, 1.0, 0.0]])
     assert comparable_rows(stands, possible).tolist() == [0, 3], "9 was not seen in the second and third row"
     alone = stands & (OUTCOMES == 7)
     assert comparable_rows(alone, np.tile([1.0, 0, 0], (4, 1))).tolist() == []
+    items, units, once = reported()
+    doubled = replace(items, **{name: np.repeat(x, 2, axis=0) for name, x in vars(items).items()})
+    both = replace(units, code=np.repeat(units.code, 2))
+    twice = compare_with_relabelled(doubled, both, 200, np.random.default_rng(2))
+    np.testing.assert_allclose(twice.relabelled_kl, once.relabelled_kl)
 
 
 def test_every_row_is_turned_round_its_own_items():
@@ -96,14 +97,6 @@ def test_relabellings_are_shifts_and_as_likely():
     for layer, head in np.ndindex(1, 2):
         assert test.p[layer, head] == pytest.approx((1 + (smallest <= mean[layer, head] + 1e-12).sum()) / 201)
     assert test.best == (0, int(mean[0].argmin()))
-
-
-def test_the_rows_of_a_sequence_move_on_together():
-    items, units, once = reported()
-    doubled = replace(items, **{name: np.repeat(x, 2, axis=0) for name, x in vars(items).items()})
-    both = replace(units, code=np.repeat(units.code, 2))
-    twice = compare_with_relabelled(doubled, both, 200, np.random.default_rng(2))
-    np.testing.assert_allclose(twice.relabelled_kl, once.relabelled_kl)
 
 
 @pytest.mark.parametrize(("n_units", "few"), [(16, True), (20, False)])

@@ -67,10 +67,15 @@ def test_a_contrast_that_turns_without_a_large_sink_is_read_there_and_its_heads_
         assert found.standing(first) == ("above" if first == "logit_no_first" else "within")
 
 
-def test_texts_leave_posterior_and_binding_undefined_in_words():
+def test_texts_and_posteriors_as_attention_have_what_is_defined():
     notes = " ".join(world(0).notes)
     assert "posterior_kl and feasible_mass are undefined: only a wind tunnel" in notes
     assert "binding is undefined: the prompts are no wind tunnel's" in notes
+    items, units, *_ = items_world(0, follows=True)
+    test = compare_with_relabelled(items, units, 199, np.random.default_rng(0))
+    assert np.abs(items.kl_bits[:, 0, 0, 0]).max() < 1e-9
+    assert items.feasible_mass[:, 0] == pytest.approx(0.5)
+    assert test.best == (0, 0) and test.p[0, 0] == 0.005 and test.p[0, 1] > 0.05
 
 
 # items
@@ -90,14 +95,6 @@ def items_world(seed, follows, n_sequences=40, n_rows=3, n_outcomes=6):
     table = synthetic_capture([Need("v")], Shape(n_sequences, n_scored=n_rows)).rows
     units = Units.of(table, "sequence", 99, rng)
     return attention_over_items(np.log2(rows)[None], stands, posterior), units, posterior, weights
-
-
-def test_attention_that_is_the_posterior_has_no_divergence_and_half_its_mass_on_the_items():
-    items, units, *_ = items_world(0, follows=True)
-    test = compare_with_relabelled(items, units, 199, np.random.default_rng(0))
-    assert np.abs(items.kl_bits[:, 0, 0, 0]).max() < 1e-9
-    assert items.feasible_mass[:, 0] == pytest.approx(0.5)
-    assert test.best == (0, 0) and test.p[0, 0] == 0.005 and test.p[0, 1] > 0.05
 
 
 # binding
@@ -177,7 +174,7 @@ def test_the_divergence_on_the_shipped_tunnel_equals_an_independent_float64_comp
     assert found["feasible_mass"].value > 0.98
 
 
-def test_binding_one_layer_up_is_found_on_the_shipped_tunnel(tunnel):
+def test_binding_one_layer_up_is_found_on_the_shipped_tunnel_and_elimination_has_no_row(tunnel):
     found = SMALL.analyse(tunnel, {})
     table = found.tables["binding"]
     keys = tunnel[Need("k_pre", at="all")].reshape(3, 60, 23, 64).astype(np.float64)[:, :, 1::2]
@@ -191,9 +188,6 @@ def test_binding_one_layer_up_is_found_on_the_shipped_tunnel(tunnel):
     assert table["binding"][0] < 0.05 and table["binding_p"][0] > 0.05
     assert table["binding_cosine"][1] < 0.4 < 0.8 < table["binding_cosine"][0]
     assert table["mass_on_bound_token"][0] > 0.9
-
-
-def test_elimination_alone_has_no_comparable_row(tunnel):
     unseen = ~tunnel.rows["is_repeat"].astype(bool)
     found = item_note(tunnel.where(unseen))
     assert "in no row are all possible outcomes, and another one, in the context" in found

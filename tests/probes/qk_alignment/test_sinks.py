@@ -59,21 +59,15 @@ def matching():
     return [world(seed, matches=True) for seed in range(24)]
 
 
-def test_the_sink_is_as_large_as_planted_and_makes_the_twins_the_headlines(matching):
+def test_the_sink_is_as_large_as_planted_and_without_it_the_matching_stands(matching):
     assert np.mean([found["sink_mass"].value for found, _ in matching]) == pytest.approx(0.54, abs=0.03)
     for _, (aligned, entropy) in matching:
         assert aligned.headline[0] == "logit_no_first"
         assert entropy.headline == ("reduction_no_first", "correlation_no_first", "content_sharpening_no_first",
                                     "sink_mass")  # fmt: skip
         assert entropy.controls["content_sharpening_no_first"][0].words == "with the first position"
-
-
-def test_whole_rows_turn_the_sign_of_what_was_planted(matching):
     for name in ("logit", "content_sharpening"):
         assert sum(found[name].standing() == "below" for found, _ in matching) >= 20
-
-
-def test_without_the_first_position_the_planted_matching_stands_above_its_null(matching):
     for name in ("logit_no_first", "cosine_no_first", "content_sharpening_no_first"):
         assert sum(found[name].standing() == "above" for found, _ in matching) >= 23
     assert sum(found["matching_heads_no_first"].value == 8 for found, _ in matching) >= 23

@@ -60,21 +60,16 @@ def test_prompts_come_in_clusters_in_some_simulations_of_every_number(name):
 
 
 @pytest.mark.parametrize("name", sorted(entries("simulations")))
-def test_every_number_has_a_simulation_that_bends_what_its_null_assumes(name):
-    """One besides those in which the assumptions hold."""
+def test_simulations_bend_what_nulls_assume_and_are_those_that_the_certificate_tells_of(name):
+    # One besides those in which the assumptions hold.
     trials = trials_of(name)
     assert trials is not None
     bent = {number for kind in trials.simulations if kind.name != "as assumed" for number in kind.null}
     assert bent == {number for kind in trials.simulations for number in kind.null}
-
-
-@pytest.mark.parametrize("name", sorted(entries("simulations")))
-def test_simulations_are_those_that_the_certificate_tells_of(name):
-    """Of each their size and effects in words, and the settings of the probe in all of them."""
+    # Of each their size and effects in words, and the settings of the probe in all of them.
     certificate = open_run(ROOT / "examples" / "certificates" / name)
     asked = make_study("certificate", {"probe": name}).spec["certified"]
     assert asked["tried_with"] == certificate.spec["certified"]["tried_with"]
-    trials = trials_of(name)
     assert trials is not None
     made = {kind.name: (kind.n, "; ".join(kind.effects)) for kind in trials.simulations}
     told = certificate.findings["certificate"].to_frame("worlds")

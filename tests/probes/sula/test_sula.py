@@ -65,15 +65,12 @@ def measured(capture, n_permutations=99, n_bootstrap=60, seed=0):
 
 def test_conformance():
     check_probe(SMALL, world(bayes, needs=SMALL.needs, conditions=("main", "shuffled")))
-
-
-def test_conformance_on_sequences():
     columns = {"evidence": np.tile(np.arange(5), 30)}
     shape = Shape(n_prompts=30, n_scored=5, n_outcomes=4)
     check_probe(SMALL, synthetic_capture(SMALL.needs, shape, columns=columns))
 
 
-def test_a_bayesian_reader_has_slope_one_and_full_skill():
+def test_readers_have_the_skill_of_their_distribution():
     found = measured(world(bayes))
     assert found["slope"].value == pytest.approx(1) and found["label_bias"].value == pytest.approx(0, abs=1e-5)
     assert found["skill"].value == pytest.approx(1, abs=1e-5) and found["kl_skill"].value == pytest.approx(1, abs=1e-5)
@@ -83,6 +80,15 @@ def test_a_bayesian_reader_has_slope_one_and_full_skill():
     assert found["outcome_mass"].value == pytest.approx(0.25)
     assert all(found[name].p == 0.01 for name in ("slope", "skill", "kl", "kl_skill", "entropy_error"))
     assert found["slope"].null.band[1] < 0.5
+    even = measured(world(lambda x, s, k, rng: np.zeros(len(x)), per_k=400))
+    assert even["kl_skill"].value == pytest.approx(0, abs=0.01)
+    exact = Answers.of(world(bayes, per_k=400), OUTCOME).entropy_exact
+    assert even["entropy_error"].value == pytest.approx((1 - exact).mean())
+    p = np.zeros((80, 4))
+    for i in range(80):
+        p[i, : 1 + i % 4] = 1 / (1 + i % 4)
+    found = measured(synthetic_capture((OUTCOME,), Shape(n_prompts=80), posterior=p))
+    assert np.isnan(found["slope"].value) and "nothing to weigh" in found["slope"].null_reason
 
 
 def test_nulls_of_shares_follow_from_those_of_their_errors():
@@ -108,13 +114,6 @@ def test_a_constant_reader_has_no_skill():
     assert found["label_bias"].value == pytest.approx(odds, abs=1e-4)
     assert found["kl_skill"].value < 0
     assert np.isnan(found["entropy_correlation"].value) and "never varies" in found["entropy_correlation"].null_reason
-
-
-def test_the_best_single_distribution_has_no_kl_skill():
-    even = measured(world(lambda x, s, k, rng: np.zeros(len(x)), per_k=400))
-    assert even["kl_skill"].value == pytest.approx(0, abs=0.01)
-    exact = Answers.of(world(bayes, per_k=400), OUTCOME).entropy_exact
-    assert even["entropy_error"].value == pytest.approx((1 - exact).mean())
 
 
 @pytest.mark.parametrize(("weight", "bias"), [(0.5, 0.0), (1.0, 3.0), (2.0, -1.5)])
@@ -178,14 +177,6 @@ def test_with_many_outcomes_the_slope_is_over_the_possible_ones(zero):
     assert np.isinf(answers.kl_reverse).all() if zero else np.isfinite(answers.kl_reverse).all()
 
 
-def test_even_odds_have_no_slope_and_say_so():
-    p = np.zeros((80, 4))
-    for i in range(80):
-        p[i, : 1 + i % 4] = 1 / (1 + i % 4)
-    found = measured(synthetic_capture((OUTCOME,), Shape(n_prompts=80), posterior=p))
-    assert np.isnan(found["slope"].value) and "nothing to weigh" in found["slope"].null_reason
-
-
 def test_shuffled_labels_are_scored_for_both_readers():
     def noise_knower(log_odds, swapped, k, rng):
         return np.concatenate([log_odds[: len(k) // 2], np.zeros(len(k) // 2)])
@@ -244,27 +235,6 @@ def test_a_coordinate_that_moves_is_found_out_of_sample_at_its_layer():
     assert abs(found.arrays["v.pc1.axis"][2, 5]) > 0.99 and abs(found.arrays["v.ridge.axis"][2, 5]) > 0.9
     path = found.to_frame("trajectories").query("axis == 'pc1'")["coordinate"].to_numpy()
     assert (np.diff(path) < 0).all()  # turned so that the exact entropy, which falls with k, rises along it
-
-
-def test_a_coordinate_that_follows_entropy_beyond_k_is_found_within_k():
-    told = lambda columns, rng: features(columns["bayes_entropy_bits"], rng, noise=0.2)  # noqa: E731
-    found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=told), {})
-    assert found["entropy_movement_within"].p <= 0.05 and found["entropy_movement_within"].value > 0.2
-    assert found["entropy_movement"].value > 0.7
-
-
-def test_a_flat_coordinate_is_null():
-    flat = lambda columns, rng: features(rng.normal(size=len(columns["k"])), rng)  # noqa: E731
-    found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=flat), {})
-    for name in ("movement", "movement_after_first", "entropy_movement", "entropy_movement_within"):
-        low, high = found[name].null.band
-        assert found[name].p > 0.05 and low < found[name].value < high
-
-
-def test_values_that_never_vary_are_undefined():
-    still = lambda columns, rng: np.ones((3, len(columns["k"]), 2, 8))  # noqa: E731
-    found = SMALL.analyse(world(bayes, needs=SMALL.needs, values=still), {})
-    assert np.isnan(found["movement"].value) and "never varies" in found["movement"].null_reason
 
 
 def repeated(capture, copies, named):
@@ -417,14 +387,11 @@ def test_a_common_trend_of_sequences_is_found():
     assert found.value[0] == pytest.approx(np.mean(one_by_one)) and found.p[0] == 0.01
 
 
-def test_prompts_without_a_posterior_are_refused():
+def test_prompts_that_cannot_be_read_are_refused():
     capture = synthetic_capture((Need("v"), Need("pattern_entropy")), Shape(n_prompts=20))
     capture = replace(capture, arrays={**capture.arrays, OUTCOME: {"rows": np.zeros((20, 0))}})
     with pytest.raises(PromptError, match="these prompts have none"):
         SMALL.analyse(capture, {})
-
-
-def test_probabilities_of_zero_and_too_few_prompts_are_refused():
     capture = world(bayes, needs=SMALL.needs)
     broken = np.full(capture[OUTCOME].shape, -np.inf)
     with pytest.raises(InterpError, match="zero or no numbers"):
@@ -466,13 +433,27 @@ def test_on_the_shipped_tunnel_the_trajectory_is_the_posterior():
     assert along["bayes_entropy"].iloc[0] == pytest.approx(np.log2(10)) and len(along) == 12
 
 
-def test_the_weight_of_one_example_is_what_the_slope_counts_in():
+def test_weights_intercepts_and_means_are_those_by_hand():
     assert evidence_of_one(0.9) == pytest.approx(3.17, abs=0.001)
     capture = world(lambda x, s, k, rng: 0.5 * x)
     k_1 = capture.rows["n_1"] - capture.rows["n_2"]
     q = capture[OUTCOME]
     assert np.polyfit(k_1, q[:, 0] - q[:, 1], 1)[0] == pytest.approx(0.5 * np.log2(9), abs=1e-4)
     assert measured(capture)["slope"].value == pytest.approx(0.5)
+    p = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.2, 0.3, 0.5], [0.4, 0.1, 0.5]])
+    outcomes = np.array([[1, 2, 3], [1, 2, 3], [4, 5, 6], [4, 5, 6]])
+    found = kl_of_best_single(answered(p, np.full((4, 3), 1 / 3), outcomes))
+    means = np.repeat([[0.375, 0.625, 0.0], [0.3, 0.2, 0.5]], 2, axis=0)
+    np.testing.assert_allclose(found, kl_bits(p, means))
+    answers = answered(pairs().posterior, np.exp2(pairs().log_q) * 2)
+    x, y = (np.log2(z[:, 0] / z[:, 1]) for z in (answers.posterior, np.exp2(answers.log_q)))
+    slopes = Slopes(answers)
+    assert slopes.is_one_pair
+    weights = np.array([[1.0] * 8, [2.0, 0, 1, 3, 0, 1, 0, 1]])
+    for w, found in zip(weights, slopes.intercept(weights), strict=True):
+        slope, level = np.polyfit(x, y, 1, w=np.sqrt(w))
+        assert found == pytest.approx(level)
+        assert slopes.resampled(w[None].astype(np.int64))[0] == pytest.approx(slope)
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------
@@ -498,14 +479,6 @@ def pairs(n=8, seed=0):
     return answered(np.stack([p, 1 - p], axis=1), np.stack([q, 1 - q], axis=1), outcomes)
 
 
-def test_the_best_single_distribution_is_the_mean_of_rows_with_the_same_outcomes():
-    p = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.2, 0.3, 0.5], [0.4, 0.1, 0.5]])
-    outcomes = np.array([[1, 2, 3], [1, 2, 3], [4, 5, 6], [4, 5, 6]])
-    found = kl_of_best_single(answered(p, np.full((4, 3), 1 / 3), outcomes))
-    means = np.repeat([[0.375, 0.625, 0.0], [0.3, 0.2, 0.5]], 2, axis=0)
-    np.testing.assert_allclose(found, kl_bits(p, means))
-
-
 def test_slopes_of_resamples_are_regressions_with_an_intercept_for_each_pair():
     answers = pairs()
     x, y = (np.log2(z[:, 0] / z[:, 1]) for z in (answers.posterior, np.exp2(answers.log_q)))
@@ -519,18 +492,6 @@ def test_slopes_of_resamples_are_regressions_with_an_intercept_for_each_pair():
     everything = np.column_stack([x, np.arange(8) % 2 == 0, np.arange(8) % 2])
     assert slopes.value() == pytest.approx(np.linalg.lstsq(everything, y, rcond=None)[0][0])
     assert slopes.is_pair and not slopes.is_one_pair
-
-
-def test_the_intercept_is_that_of_one_pair():
-    answers = answered(pairs().posterior, np.exp2(pairs().log_q) * 2)
-    x, y = (np.log2(z[:, 0] / z[:, 1]) for z in (answers.posterior, np.exp2(answers.log_q)))
-    slopes = Slopes(answers)
-    assert slopes.is_one_pair
-    weights = np.array([[1.0] * 8, [2.0, 0, 1, 3, 0, 1, 0, 1]])
-    for w, found in zip(weights, slopes.intercept(weights), strict=True):
-        slope, level = np.polyfit(x, y, 1, w=np.sqrt(w))
-        assert found == pytest.approx(level)
-        assert slopes.resampled(w[None].astype(np.int64))[0] == pytest.approx(slope)
 
 
 def test_calibration_resamples_problems_with_their_means():
@@ -579,7 +540,7 @@ def test_orders_within_units_are_all_as_likely_and_bands_are_of_weighted_means()
     np.testing.assert_allclose(bands, [np.minimum(*ends), np.maximum(*ends)])
 
 
-def test_a_silent_layer_lies_at_zero():
+def test_layers_that_are_silent_and_values_that_follow_entropy_are_told():
     points = np.random.default_rng(10).standard_normal((2, 12, 4))
     points[0] = 3.0
     answers = pairs(12, seed=11)
@@ -588,6 +549,18 @@ def test_a_silent_layer_lies_at_zero():
     np.testing.assert_allclose(coordinates[:, 1, :6].std(axis=1), 1)
     np.testing.assert_allclose(coordinates[:, 1, :6].mean(axis=1), 0, atol=1e-12)
     assert (coordinates[:, 1, :6] @ answers.entropy_exact[:6] >= 0).all(), "the entropy rises along them"
+    told = lambda columns, rng: features(columns["bayes_entropy_bits"], rng, noise=0.2)  # noqa: E731
+    found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=told), {})
+    assert found["entropy_movement_within"].p <= 0.05 and found["entropy_movement_within"].value > 0.2
+    assert found["entropy_movement"].value > 0.7
+    flat = lambda columns, rng: features(rng.normal(size=len(columns["k"])), rng)  # noqa: E731
+    found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=flat), {})
+    for name in ("movement", "movement_after_first", "entropy_movement", "entropy_movement_within"):
+        low, high = found[name].null.band
+        assert found[name].p > 0.05 and low < found[name].value < high
+    still = lambda columns, rng: np.ones((3, len(columns["k"]), 2, 8))  # noqa: E731
+    found = SMALL.analyse(world(bayes, needs=SMALL.needs, values=still), {})
+    assert np.isnan(found["movement"].value) and "never varies" in found["movement"].null_reason
 
 
 def two_conditions():

@@ -148,13 +148,10 @@ def test_rows_that_the_token_determines_are_void_within_it():
     assert still.read[KEPT, "ridge"].is_void and still.axes == {}
 
 
-def test_halvings_in_which_no_token_recurs_cannot_be_read():
+def test_halvings_without_recurring_tokens_and_columns_of_a_target():
     rows, _, label, _ = world()
     read = read_place(ScaledRows.of(rows), splits_of(label, np.arange(N))).read[WITHIN_TOKEN, "ridge"]
     assert np.isnan(read.r2).all() and not read.is_void
-
-
-def test_columns_of_a_target_are_its_true_label_and_its_exchanges():
     labels = Labels(("a", "b"), np.zeros((4, 2 + 3)), np.zeros((4, 2 * 6), np.float32))
     assert labels.n_permutations == 6 and labels.controls == slice(2, 5)
     assert labels.of_target("b").tolist() == [1, 11, 12, 13, 14, 15, 16]

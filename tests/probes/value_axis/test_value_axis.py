@@ -225,22 +225,16 @@ def test_axes_do_not_see_the_judged_half():
     assert first["r2"].value != second["r2"].value
 
 
-def test_few_distinct_rows_are_underpowered():
+def test_equal_entropies_few_rows_and_one_token_are_undefined_in_words():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((10, D))[rng.integers(0, 10, 300)]
     found = world(points, rng.uniform(0, 8, 300))
     assert found["r2"].underpowered and not found["nuisance_r2"].underpowered
-
-
-def test_equal_entropies_are_undefined_in_words():
     points = np.random.default_rng(0).standard_normal((60, D))
     found = world(points, np.full(60, 2.5))
     assert found["r2"].null_reason == "the entropy does not vary"
     assert found["stability"].null_reason == "the entropy does not vary"
     assert all(np.isnan(found[name].value) for name in ("r2", "correlation", "pc1_r2", "selectivity", "stability"))
-
-
-def test_one_token_leaves_no_control_task():
     rng = np.random.default_rng(0)
     found = world(rng.standard_normal((60, D)), rng.uniform(0, 8, 60), token=np.zeros(60, int))
     assert found["selectivity"].null_reason == "every judged token is of one type: there is no control task"
@@ -252,20 +246,14 @@ def test_the_smallest_pools_are_read(n):
     assert world(rng.standard_normal((n, D)), rng.uniform(0, 8, n))["r2"].underpowered
 
 
-def test_three_prompts_are_refused_in_words():
+def test_prompts_and_sites_that_cannot_be_read_are_refused_in_words():
     rng = np.random.default_rng(0)
     with pytest.raises(InterpError, match="fewer than 4 make no halves"):
         world(rng.standard_normal((3, D)), rng.uniform(0, 8, 3))
-
-
-def test_unknown_sites_are_refused_in_words():
     with pytest.raises(InterpError, match="Known: resid, v, z"):
         make_probe("value_axis", {"sites": "v,q"})
     with pytest.raises(InterpError, match="Choose among v, z, resid"):
         ValueAxis(sites=()).refuse_fields(None)
-
-
-def test_needs_follow_the_sites():
     assert ValueAxis(sites=("resid", "v")).needs == (Need("resid"), Need("v"), Need("next_loss", at="before_last"))
     assert make_probe("value_axis", {"sites": "resid, v"}) == ValueAxis(sites=("resid", "v"))
 
@@ -279,7 +267,7 @@ def test_the_primary_layer_of_the_residual_stream_is_its_last_depth():
     assert found["v_r2"].value == table["r2"][ridge & (table["site"] == "v") & (table["layer"] == 2)][0]
 
 
-def test_control_labels_are_the_same_wherever_a_token_occurs():
+def test_labels_of_tokens_and_random_directions_are_those_of_chance():
     rng = np.random.default_rng(0)
     types, entropy = rng.integers(0, 5, 50), rng.uniform(0, 8, 50)
     labels = label_by_type(types, entropy, 30, rng)
@@ -287,9 +275,6 @@ def test_control_labels_are_the_same_wherever_a_token_occurs():
         assert np.ptp(labels[types == t], axis=0).max() == 0
     assert np.isin(labels, entropy).all()
     assert len(np.unique(labels[:, 0])) > 1
-
-
-def test_random_directions_in_an_isotropic_cloud_meet_at_the_exact_expectation():
     from interp.statistics.cosines import expected_abs_cosine
 
     rng = np.random.default_rng(0)
@@ -317,7 +302,7 @@ def test_random_pairs_depend_on_one_another_as_sums_over_the_shared_rows_do():
 
 
 @pytest.mark.parametrize("n_features", [8, 60])
-def test_split_cosines_equal_two_explicit_ridge_fits(n_features):
+def test_cosines_of_halves_equal_explicit_fits_and_decompositions(n_features):
     from sklearn.linear_model import Ridge
 
     rng = np.random.default_rng(0)
@@ -326,10 +311,6 @@ def test_split_cosines_equal_two_explicit_ridge_fits(n_features):
     fits = [[unit(Ridge(alpha=3.0).fit(points[half], label[half]).coef_) for half in split] for split in splits]
     expected = [abs(a @ b) for a, b in fits]
     assert ridge_split_cosines(ScaledRows.of(points), label, 3.0, splits) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("n_features", [8, 60])
-def test_first_axes_of_halves_equal_two_explicit_decompositions(n_features):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((40, n_features)) * np.linspace(1, 4, n_features)
     splits = [split_rows(np.arange(40), rng) for _ in range(3)]
@@ -379,7 +360,7 @@ def test_the_shipped_tunnel_agrees_with_explicit_regressions_in_float64(tunnel):
     assert len(np.unique(position)) == 12
 
 
-def test_the_shipped_tunnel_knows_its_uncertainty_beyond_position(tunnel):
+def test_the_shipped_tunnel_knows_its_uncertainty_by_whether_the_key_was_seen(tunnel):
     found = replace(SMALL, sites=("z", "v", "resid")).analyse(tunnel, {})
     assert found["bayes_r2_beyond_token"].value > 0.9
     assert found["bayes_r2_beyond_token"].p == 0.01
@@ -387,10 +368,7 @@ def test_the_shipped_tunnel_knows_its_uncertainty_beyond_position(tunnel):
     table = found.tables["by_layer"]
     first = (table["site"] == "v") & (table["layer"] == 0) & (table["nuisances"] == "token")
     assert (table["r2"][first] == 0).all() and found["depth_0_r2_beyond_token"].value == 0
-
-
-def test_most_of_what_is_read_on_the_shipped_tunnel_is_whether_the_key_was_seen(tunnel):
-    """Answers to seen keys are certain; among unseen ones the entropy falls with the values that are left."""
+    # Answers to seen keys are certain; among unseen ones the entropy falls with the values that are left.
     probe = replace(SMALL, sites=("v",))
     whole = probe.analyse(tunnel, {})["bayes_r2_beyond_token"]
     unseen = tunnel.rows["bayes_entropy_bits"] > 1e-3
@@ -451,13 +429,21 @@ def test_what_was_taken_out_is_said_and_only_then(name):
     assert ("beyond everything the last token determines" in QUANTITIES[name].meaning) == is_beyond
 
 
-def test_the_best_layer_is_the_one_that_the_fitting_half_expects_most_of():
+def test_the_best_layer_and_depth_0_say_what_they_read():
     judgement, r2 = made_judgement()
     better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), False)
     best = replace(judgement, reads=[*judgement.reads, better]).best_layer([0, 1, 2], [3, 4, 5])
     found = QUANTITIES.scalar("best_layer_r2", best)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
     assert "Layer 5 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
+    table = np.random.default_rng(1).standard_normal((12, 10, 32)).astype(np.float32)
+    plain = depth_world(lambda token, length: table[token, 0])
+    assert plain["depth_0_r2_beyond_token"].value == 0.0 and np.isfinite(plain["r2_beyond_embedding"].value)
+    learned = depth_world(lambda token, length: table[token, 0] + table[length - 1, 1])["depth_0_r2_beyond_token"]
+    assert np.isnan(learned.value) and learned.null_reason == "depth 0 of this model holds positions beside the token"
+    other = depth_world(lambda token, length: np.random.default_rng(2).standard_normal((240, 32)))
+    assert other["depth_0_r2_beyond_token"].null_reason.startswith("depth 0 of this model holds more than token")
+    assert "not among `sites`" in token_world(0, 0.0)["depth_0_r2_beyond_token"].null_reason
 
 
 def test_selectivity_is_above_control_tasks_and_its_null_is_zero():
@@ -518,16 +504,13 @@ def token_world(seed, share, told=0.0, n=300, probe=SMALL):
     return world(points, entropy + 0.5 * domain, seed, probe, token=token, domain=np.array(["a", "b", "c"])[domain])
 
 
-def test_beyond_the_token_a_number_does_not_depend_on_what_the_token_makes_of_entropies():
+def test_beyond_the_token_only_what_is_there_is_found():
     without, much = token_world(0, 0.0), token_world(0, 0.6)
     assert much["r2"].value > without["r2"].value + 0.05
     # entropies are the same but for their scale once the token is out
     for name in ("r2_beyond_token", "correlation_beyond_token", "best_layer_r2_beyond_token"):
         assert much[name].value == pytest.approx(without[name].value, abs=1e-6) and much[name].p > 0.05
     assert much["nuisance_r2"].value > 0.2 and "token frequency" in much["nuisance_r2"].meaning
-
-
-def test_what_is_there_beyond_the_token_is_found_and_stands_under_its_headline():
     found = token_world(0, 0.3, told=0.5)
     assert found["r2_beyond_token"].p == 0.01 and 0.2 < found["r2_beyond_token"].value < 0.6
     assert found["r2_beyond_embedding"].p is None and np.isnan(found["r2_beyond_embedding"].value)
@@ -578,17 +561,6 @@ def depth_world(embedding_of, n=240):
     return probe.analyse(synthetic_capture(probe.needs, Shape(n), planted={"resid": stream}, columns=columns), {})
 
 
-def test_depth_0_reads_zero_beyond_the_token_and_says_why_where_it_holds_more():
-    table = np.random.default_rng(1).standard_normal((12, 10, 32)).astype(np.float32)
-    plain = depth_world(lambda token, length: table[token, 0])
-    assert plain["depth_0_r2_beyond_token"].value == 0.0 and np.isfinite(plain["r2_beyond_embedding"].value)
-    learned = depth_world(lambda token, length: table[token, 0] + table[length - 1, 1])["depth_0_r2_beyond_token"]
-    assert np.isnan(learned.value) and learned.null_reason == "depth 0 of this model holds positions beside the token"
-    other = depth_world(lambda token, length: np.random.default_rng(2).standard_normal((240, 32)))
-    assert other["depth_0_r2_beyond_token"].null_reason.startswith("depth 0 of this model holds more than token")
-    assert "not among `sites`" in token_world(0, 0.0)["depth_0_r2_beyond_token"].null_reason
-
-
 def test_surprisals_are_of_texts_alone_and_in_their_order():
     needs = ValueAxis().needs
     capture = synthetic_capture(needs, Shape(30))
@@ -627,7 +599,7 @@ def test_what_the_two_tokens_before_the_last_tell_is_no_finding_beyond_it():
     assert called <= 1 and found == 3
 
 
-def test_tokens_before_the_last_are_of_texts_alone_and_each_where_it_stands():
+def test_tokens_before_the_last_are_known_where_they_stand():
     needs = ValueAxis().needs
     capture = synthetic_capture(needs, Shape(30))
     shown = capture.rows_at("before_last").with_column("token_before", np.arange(30), "index")
@@ -635,9 +607,6 @@ def test_tokens_before_the_last_are_of_texts_alone_and_each_where_it_stands():
     assert found["second"].tolist() == [-1, *range(1, 30)] and found["previous"].tolist() == [-1, *[0] * 29]
     sequences = synthetic_capture(needs, Shape(10, n_scored=4))
     assert previous_of(sequences) == {}
-
-
-def test_a_capture_knows_the_two_tokens_before_the_last_one():
     prompts = PromptSet("ids", [Prompt(text=text) for text in ("a b c", "a", "b c")])
     ids = [np.array([4, 5, 6]), np.array([7]), np.array([8, 9])]
     rows = row_table(prompts, ids, row_index(prompts, np.array([3, 1, 2]), "before_last"), "before_last", None)

@@ -162,23 +162,17 @@ def test_gram_of_a_model_is_that_of_its_tokens_logits_by_autograd(through):
         np.testing.assert_allclose(gram[depth], j.T @ gram[-1] @ j, atol=1e-4 * np.abs(gram[depth]).max())
 
 
-def test_embeddings_are_those_of_the_outcomes(through):
+def test_a_run_names_its_hypotheses_and_wants_a_lens(through):
     prompts = interp.sampled_prompts(through.task, 3)
     found = interp.collect(through, prompts, ["outcome_embedding"])["outcome_embedding"]
     weight = through.module.get_input_embeddings().weight.detach().numpy()
     np.testing.assert_array_equal(found, weight[prompts.outcome_ids])
-
-
-def test_without_a_jacobian_lens_it_is_refused():
-    with pytest.raises(UsageError, match="this model has no Jacobian lens: fit one"):
-        interp.run("tunnel:recall-gpt-neox", probes="workspace", n_pool=20, out=None, quiet=True)
-
-
-def test_run_names_its_hypotheses(through):
     record = interp.run(through, probes=[Workspace(n_null=19)], n_pool=40, out=None, quiet=True)
     found = record.findings["workspace"]
     assert found["overlap"].n == len(through.task.sample(np.random.default_rng(0), 1).slice_ids)
     assert {figure.name for figure in Workspace().figures(found)} >= {"overlap", "uncertainty_r2", "axis_share"}
+    with pytest.raises(UsageError, match="this model has no Jacobian lens: fit one"):
+        interp.run("tunnel:recall-gpt-neox", probes="workspace", n_pool=20, out=None, quiet=True)
 
 
 def test_spectrum_counts_the_directions_that_hold_nine_tenths():

@@ -75,7 +75,7 @@ def ledger(*papers):
 ALL_OUTCOMES = paper(*(row(i, cell(outcome)) for i, outcome in enumerate(OUTCOMES, 1)))
 
 
-def test_a_row_says_what_the_paper_says_what_was_measured_and_by_which_rule(tmp_path):
+def test_rows_say_what_was_measured_and_outcomes_have_signs(tmp_path):
     text = parse(html(ledger(paper(row(1, cell()))), tmp_path)).text
     for words in (
         "1Claim 1 It is.", "0.8 large (P9 Tab. 1)", "84 to 90 % (P9 §2)", "Our size: small.", "The share.",
@@ -85,9 +85,6 @@ def test_a_row_says_what_the_paper_says_what_was_measured_and_by_which_rule(tmp_
         "within the last token: 0.05, p = 0.6",
     ):  # fmt: skip
         assert words in text, words
-
-
-def test_every_outcome_has_a_sign_and_a_word_in_its_row_and_is_counted_and_explained(tmp_path):
     page = parse(html(ledger(ALL_OUTCOMES), tmp_path))
     assert len(set(SIGNS.values())) == len(OUTCOMES) == len(MEANINGS)
     for outcome in OUTCOMES:
@@ -129,19 +126,7 @@ def test_what_is_said_of_networks_trained_for_a_claim_is_not_said_of_a_model(tmp
     assert ["contradicted" in cell for cell in cells] == [False] * len(models) + [True]
 
 
-def test_claims_beyond_the_list_have_a_heading_and_a_count_of_their_own(tmp_path):
-    further = row(51, cell("contradicted")).model_copy(update={"is_beyond": True})
-    both = paper(row(1, cell()), further, row(2, cell()))
-    assert headline(both) == "2 claims: 2 supported. Claims beyond the fifty: 1 claim: 1 contradicted."
-    text = html(ledger(both), tmp_path)
-    order = [
-        text.index(words) for words in ('id="claim-1"', 'id="claim-2"', ">Claims beyond the fifty", 'id="claim-51"')
-    ]
-    assert order == sorted(order) and len(re.findall(r"<tr id=", text)) == 3
-    assert "Claims beyond the fifty" not in html(ledger(paper(row(1, cell()))), tmp_path)
-
-
-def test_a_row_shows_a_number_that_decided():
+def test_numbers_that_decided_are_cited_and_shown_ones_are_not():
     odd = JudgedPart(label="x", numbers=[number(value=0.9)], outcome="supported", rule="r")
     deciding = JudgedPart(label="y", numbers=[number(value=0.1)], outcome="contradicted", rule="r")
     shown = JudgedPart(label="z", numbers=[number(value=0.5)])
@@ -149,9 +134,12 @@ def test_a_row_shows_a_number_that_decided():
     assert first_number(both).scalar.value == 0.1
     assert first_number(ClaimOutcome(outcome="not measurable here", parts=[shown, odd])).scalar.value == 0.9
     assert first_number(ClaimOutcome(outcome="not measurable here", parts=[])) is None
+    shown = JudgedPart(label="x", numbers=[number(models=[("shown", "f" * 32)])])
+    made = ledger(paper(row(1, ClaimOutcome(outcome="not measurable here", parts=[shown]))))
+    assert "shown" not in bibtex(made)
 
 
-def test_a_number_leads_to_its_record_only_where_that_lies(tmp_path):
+def test_numbers_lead_to_their_records_where_those_lie(tmp_path):
     folder = tmp_path / "ledger"
     folder.mkdir()
     made = ledger(paper(row(1, cell())))
@@ -160,9 +148,6 @@ def test_a_number_leads_to_its_record_only_where_that_lies(tmp_path):
     (tmp_path / "run" / "report.html").write_text("", encoding="utf-8")
     (link,) = [a for a in parse(html(made, folder)).all("a") if "report.html" in a.attributes["href"]]
     assert link.attributes["href"] == "./../run/report.html#probe-manifold"
-
-
-def test_a_number_of_one_model_leads_to_the_record_of_that_model(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "report.html").write_text("", encoding="utf-8")
@@ -174,41 +159,44 @@ def test_a_number_of_one_model_leads_to_the_record_of_that_model(tmp_path):
     assert links == ["./one/report.html#probe-manifold", "./two/report.html#probe-manifold"]
 
 
-def test_no_record_of_a_ledger_is_taken_for_a_scheme_or_for_markup(tmp_path):
+def test_hostile_texts_and_names_of_records_open_no_element(tmp_path):
     name = 'javascript:alert(1)//"><img src=x>'
     (tmp_path / name).mkdir(parents=True)
     (tmp_path / name / "report.html").write_text("", encoding="utf-8")
     page = parse(html(ledger(paper(row(1, cell()), sources=[source(record=name)])), tmp_path))
     (link,) = [a.attributes["href"] for a in page.all("a") if "report" in a.attributes["href"]]
     assert link.startswith("./javascript%3Aalert%281%29//%22%3E") and not page.all("img")
+    made = ledger(paper(row(1, cell(why=HOSTILE, models=[(HOSTILE, HOSTILE)]), says=HOSTILE)))
+    page = parse(html(made, tmp_path))
+    assert not page.all("img") and len(page.all("script")) == 2
+    assert HOSTILE in page.text
 
 
-def test_what_failed_stands_at_the_top(tmp_path):
+def test_failures_and_trainings_cut_short_are_said(tmp_path):
     failed = source(record="", reason="there is no such model", failed=True)
     text = parse(html(ledger(paper(row(1, cell()), sources=[failed])), tmp_path)).text
     assert "probes of it failed. there is no such model" in text
-
-
-def test_a_scale_that_cuts_trainings_short_is_said_to(tmp_path):
     short = ledger(ALL_OUTCOMES)
     assert "trainings are cut short" in html(short, tmp_path)
     whole = short.model_copy(update={"scale": "default"})
     assert "cut short" not in html(whole, tmp_path)
 
 
-def test_several_papers_share_a_page(tmp_path):
+def test_several_papers_share_a_page_and_claims_beyond_have_a_heading(tmp_path):
     page = parse(html(ledger(ALL_OUTCOMES, paper(row(7, cell()), name="paper8")), tmp_path))
     targets = {e.attributes["id"] for e in page.elements if "id" in e.attributes}
     links = [a.attributes["href"] for a in page.all("a") if a.attributes["href"].startswith("#")]
     assert {"#paper9", "#paper8", "#main"} <= set(links) and {link[1:] for link in links} <= targets
     assert "Three papers, claim by claim" in page.text
-
-
-def test_hostile_texts_open_no_element(tmp_path):
-    made = ledger(paper(row(1, cell(why=HOSTILE, models=[(HOSTILE, HOSTILE)]), says=HOSTILE)))
-    page = parse(html(made, tmp_path))
-    assert not page.all("img") and len(page.all("script")) == 2
-    assert HOSTILE in page.text
+    further = row(51, cell("contradicted")).model_copy(update={"is_beyond": True})
+    both = paper(row(1, cell()), further, row(2, cell()))
+    assert headline(both) == "2 claims: 2 supported. Claims beyond the fifty: 1 claim: 1 contradicted."
+    text = html(ledger(both), tmp_path)
+    order = [
+        text.index(words) for words in ('id="claim-1"', 'id="claim-2"', ">Claims beyond the fifty", 'id="claim-51"')
+    ]
+    assert order == sorted(order) and len(re.findall(r"<tr id=", text)) == 3
+    assert "Claims beyond the fifty" not in html(ledger(paper(row(1, cell()))), tmp_path)
 
 
 def test_the_page_runs_its_own_script_and_fetches_nothing(tmp_path):
@@ -223,11 +211,12 @@ def test_the_page_runs_its_own_script_and_fetches_nothing(tmp_path):
     assert all(a.attributes["href"].startswith("#") for a in page.all("a"))
 
 
-def test_a_page_is_small_and_the_same_when_drawn_again(tmp_path):
+def test_the_page_is_small_the_same_again_and_of_this_renderer(tmp_path):
     made = ledger(paper(*(row(i, cell()) for i in range(1, 51))))
     first = render(made, tmp_path).read_bytes()
     assert render(made, tmp_path).read_bytes() == first and len(first) < 400_000
     assert {path.name for path in tmp_path.iterdir()} == {"ledger.html"}
+    assert load_entry("report", "ledger") is render
 
 
 def test_the_methods_sentence_and_bibtex_pin_what_was_measured():
@@ -243,22 +232,12 @@ def test_the_methods_sentence_and_bibtex_pin_what_was_measured():
         assert words in entry, words
 
 
-def test_numbers_that_are_only_shown_are_not_cited():
-    shown = JudgedPart(label="x", numbers=[number(models=[("shown", "f" * 32)])])
-    made = ledger(paper(row(1, ClaimOutcome(outcome="not measurable here", parts=[shown]))))
-    assert "shown" not in bibtex(made)
-
-
 @pytest.mark.parametrize("model, shown", [
     ("EleutherAI/pythia-410m", "EleutherAI/pythia-410m"), ("pythia-410m", "pythia-410m"), ("./models/two/", "two"),
     ("runs/.partial/abc/bijection-gpt-neox", "bijection-gpt-neox"), ("/home/me/model", "model"),
 ])  # fmt: skip
 def test_of_a_path_only_the_end_is_shown(model, shown):
     assert short_name(model) == shown
-
-
-def test_the_installed_entry_point_is_this_renderer():
-    assert load_entry("report", "ledger") is render
 
 
 @pytest.mark.browser

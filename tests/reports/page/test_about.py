@@ -34,13 +34,16 @@ def test_a_question_and_a_line_say_what_was_asked_of_what():
     assert about.asked(many) == "What do 5 probes find in pythia-410m?"
 
 
-def test_the_heading_of_a_local_folder_is_its_name():
+def test_headings_snippets_and_counts_say_what_was_run():
     at = {"model": {"name": "../models/stories260K/"}}
     assert about.heading(made_record(**at)) == "stories260K"
     assert about.heading(made_record(model={"name": "EleutherAI/pythia-410m"})) == "EleutherAI/pythia-410m"
 
+    def counted(*counts):
+        return [replace(Scalar.undefined("no rows"), n=n) for n in counts]
 
-def test_the_python_snippet_repeats_the_specification():
+    assert about.usual_n(counted(75, 75, 9)) == "75 prompts"
+    assert about.usual_n(counted(75, 8, 9)) == "" and about.usual_n([]) == ""
     record = made_record()
     positional, named = called_with(about.python(record) or "")
     assert positional == ["pythia-410m"]
@@ -50,20 +53,14 @@ def test_the_python_snippet_repeats_the_specification():
     assert rebuilt.hash == spec.hash
 
 
-def test_the_python_snippet_names_settings_that_are_not_defaults_and_a_draw_that_was_not_made():
+def test_the_python_snippet_names_the_settings_that_are_not_defaults():
     record = made_record()
     changed = {**record.spec, "probes": {"pictures": {"kind": "solid"}}, "per_quintile": None}
     _, named = called_with(about.python(made_record(spec=changed)) or "")
     assert named["settings"] == {"pictures": {"kind": "solid"}} and named["per_quintile"] is None
-
-
-def test_the_settings_of_a_probe_that_is_gone_are_all_named():
     changed = {**made_record().spec, "probes": {"gone": {"layer": 3}}}
     _, named = called_with(about.python(made_record(spec=changed)) or "")
     assert named["settings"] == {"gone": {"layer": 3}}
-
-
-def test_a_record_without_a_specification_has_no_snippet():
     assert about.python(made_record(spec={"model": "m"})) is None
 
 
@@ -87,11 +84,3 @@ def test_the_bibtex_entry_is_well_formed_and_pins_the_run():
     (found,) = record.findings.values()
     few = {name: replace(s, n_clusters=4) for name, s in found.scalars.items()}
     assert "75 prompts in 4 clusters" in about.bibtex(replace(record, findings={"p": replace(found, scalars=few)}))
-
-
-def test_the_count_of_most_numbers_is_said_once():
-    def counted(*counts):
-        return [replace(Scalar.undefined("no rows"), n=n) for n in counts]
-
-    assert about.usual_n(counted(75, 75, 9)) == "75 prompts"
-    assert about.usual_n(counted(75, 8, 9)) == "" and about.usual_n([]) == ""

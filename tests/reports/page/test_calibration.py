@@ -22,19 +22,13 @@ STABLE = {
 """Headline numbers of the task that hardly depend on how many sequences there are, and by how much they may."""
 
 
-def test_the_file_is_of_the_weights_that_are_shipped_today():
+def test_the_file_is_of_todays_weights_and_of_both_models():
     made = the_tunnel().made
     assert interp.load("tunnel:bijection-gpt-neox").fingerprint == made["fingerprint"]
     assert len(made["spec_hash"]) == 16 and made["version"] and "--draw 0" in made["command"]
-
-
-def test_every_truth_belongs_to_a_number_of_the_file():
     numbers = the_tunnel().numbers
     assert set(TRUTHS) <= set(numbers)
     assert {name.split(".")[0] for name in numbers} == set(PROBES)
-
-
-def test_the_second_model_is_a_language_model_read_with_the_same_probes():
     _, language_model = calibrations()
     assert language_model.name == "smollm2-135m-instruct"
     assert {name.split(".")[0] for name in language_model.numbers} >= set(PROBES)
@@ -61,14 +55,11 @@ def as_manifold():
     return replace(made_record(), findings={"manifold": found}, parameters={"manifold": probe.parameters()})
 
 
-def test_a_number_stands_beside_that_of_the_tunnel_where_it_was_measured_there(as_manifold):
+def test_numbers_stand_beside_the_tunnels_but_not_its_own(as_manifold):
     text = parse(html(as_manifold)).text
     assert text.count("tunnel:bijection-gpt-neox, a wind tunnel whose exact posterior is known") == 1
     assert text.count("smollm2-135m-instruct, a language model") == 1
     assert "compare 0.327 (" in text and "truth" not in text
-
-
-def test_the_tunnel_itself_is_not_set_beside_itself(as_manifold):
     fingerprint = the_tunnel().made["fingerprint"]
     own = replace(as_manifold, model={**as_manifold.model, "fingerprint": fingerprint})
     assert the_tunnel().is_of(own) and not the_tunnel().is_of(as_manifold)

@@ -55,14 +55,11 @@ def test_the_line_says_how_often_it_was_called_at_worst_and_with_what_power(reco
     assert line("another", record, KNOWN) == ("", "")
 
 
-def test_a_poor_verdict_is_repeated(record):
+def test_poor_verdicts_other_code_and_other_parameters_are_said(record):
     bad = [{**NUMBERS[0], "word": "liberal"}, {**NUMBERS[1], "word": "without power"}]
     bad += [{**NUMBERS[2], "word": "not tested"}]
     said, _ = line("manifold", record, {"manifold": {**KNOWN["manifold"], "numbers": bad}})
     assert "one is liberal; two is without power; three is not tested." in said
-
-
-def test_other_code_and_other_parameters_are_said_but_not_sizes_and_seeds(record):
     other = replace(record, environment={"probe_code": {"manifold": "f" * 16}})
     assert "its code differs" in line("manifold", other, KNOWN)[0]
     assert "not recorded" in line("manifold", replace(record, environment={}), KNOWN)[0]
@@ -71,11 +68,8 @@ def test_other_code_and_other_parameters_are_said_but_not_sizes_and_seeds(record
     assert said.endswith("Caution: it used other values of site.")
 
 
-def test_a_run_records_the_code_of_its_probes(a_record):
+def test_certificates_are_of_the_code_that_runs(a_record):
     assert a_record.environment["probe_code"] == {"orthogonality": code_hash(load_entry("probe", "orthogonality"))}
-
-
-def test_certificates_are_shipped_and_the_data_file_is_made_of_them():
     records = [interp.open_run(path) for path in SHIPPED]
     assert {record.spec["certified"]["name"] for record in records} == set(certificates()) and len(records) == 13
     for record in records:
@@ -83,7 +77,7 @@ def test_certificates_are_shipped_and_the_data_file_is_made_of_them():
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
-def test_a_headline_of_a_shipped_probe_is_liberal_only_where_the_page_of_error_rates_says_why(path):
+def test_a_shipped_certificate_is_liberal_only_where_that_is_explained_and_has_a_page(path):
     record = interp.open_run(path)
     assert record.spec["certified"]["name"] == path.parent.name
     table = record.findings["certificate"].tables["headlines"]
@@ -91,10 +85,6 @@ def test_a_headline_of_a_shipped_probe_is_liberal_only_where_the_page_of_error_r
     told = {limit.partition(", ")[0] for limit in json.loads((ROOT / "tests/stress/limits.json").read_text())}
     assert table.n_rows and liberal <= told
     assert sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file()) < 80_000
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
-def test_the_page_of_a_certificate_is_drawn_from_its_record_alone(path):
     from interp.reports.certificate.render import html
 
     page = html(interp.open_run(path))

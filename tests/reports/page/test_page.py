@@ -19,27 +19,21 @@ from tests.reports.pictures import made_findings, made_record
 HOSTILE = '</script><script>window.hurt=1</script><img src=x onerror="window.hurt=2">&amp;\'"\u2028'
 
 
-def test_a_page_is_the_same_to_the_byte_when_rendered_again(tmp_path):
-    record = made_record().write(tmp_path / "run")
-    first = render(record).read_bytes()
-    assert render(record).read_bytes() == first
-    assert render(open_run(tmp_path / "run")).read_bytes() == first
-
-
-def test_show_writes_the_page_beside_the_record_and_nothing_else(tmp_path):
+def test_a_page_is_written_beside_its_record_the_same_to_the_byte(tmp_path):
     record = made_record().write(tmp_path / "run")
     before = {p.name for p in record.path.iterdir()}
     assert record.show() == tmp_path / "run" / "report.html"
     assert {p.name for p in record.path.iterdir()} - before == {"report.html"}
+    first = render(record).read_bytes()
+    assert render(record).read_bytes() == first
+    assert render(open_run(tmp_path / "run")).read_bytes() == first
+    assert len(html(made_record()).encode()) < 3_000_000
 
 
-def test_a_record_that_is_nowhere_on_disk_is_refused_in_three_parts():
+def test_a_page_that_cannot_be_written_is_told_in_three_parts(tmp_path):
     with pytest.raises(RecordError) as caught:
         render(made_record())
     assert "page" in caught.value.asked and "not saved" in caught.value.found and "save(folder)" in caught.value.fix
-
-
-def test_a_page_that_cannot_be_written_is_told_in_three_parts_and_the_record_stays(tmp_path):
     record = made_record().write(tmp_path / "run")
     (tmp_path / "run" / "report.html").mkdir()
     with pytest.raises(RecordError) as caught:
@@ -49,21 +43,13 @@ def test_a_page_that_cannot_be_written_is_told_in_three_parts_and_the_record_sta
     assert open_run(tmp_path / "run").spec_hash == record.spec_hash
 
 
-def test_a_typical_page_stays_below_three_megabytes():
-    assert len(html(made_record()).encode()) < 3_000_000
-
-
-def test_the_headline_gives_value_unit_interval_null_and_p():
+def test_headline_numbers_give_interval_null_and_p_or_the_reason():
     text = parse(html(made_record())).text
     row = text[text.index("Number by number") :]
     assert "Share of the values' variance that lies in their first two directions" in row
     assert "interval jackknife over prompts, logit scale null Gaussian, own variances" in row
     assert "0.471 0.43 to 0.52" in row.replace("0.4710", "0.471 0")
     assert "p p = 0.002, corrected over layers" in row and "6.82 dimensions" in row
-
-
-def test_what_is_missing_shows_its_reason_and_what_is_weak_says_so():
-    text = parse(html(made_record())).text
     table = text[text.index("Number by number") :]
     collapse = table[
         table.index("Extra share when prompts come from one domain 12 prompts, 9 distinct rows") : table.index(
@@ -74,16 +60,13 @@ def test_what_is_missing_shows_its_reason_and_what_is_weak_says_so():
     assert text.count("underpowered") == 3  # in its sentence, in what would change it, in its row
 
 
-def test_a_page_opens_with_the_question_a_sentence_for_every_headline_number_and_one_figure():
+def test_a_page_opens_with_questions_and_explains_its_terms():
     page = parse(html(made_record()))
     before = page.text[: page.text.index("Number by number")]
     assert "Do the values lie near a curve" in before and "How many directions the values use" in before
     order = [e.attributes.get("id") for e in page.elements]
     assert order.index("pictures-map") < order.index("numbers") < order.index("pictures-depth")
     assert sum(e.attributes.get("class") == "question" for e in page.elements) == 3
-
-
-def test_a_page_explains_the_terms_of_its_answers_and_no_others():
     shown = terms_of(["A linear readout of the attention value vectors of the last layer explains 0.4; p = 0.01"])
     assert [term for term, _ in shown] == ["linear readout", "attention value vectors", "p"]
     text = parse(html(made_record())).text
@@ -108,14 +91,11 @@ def test_every_explained_term_can_stand_on_a_page():
     assert set(registry.entries("tunnel")) <= set(known), "the page of a tunnel says what its task is"
 
 
-def test_figures_beyond_the_first_two_of_a_probe_are_folded():
+def test_numbers_and_figures_beyond_the_first_are_folded_and_called_exploratory():
     page = parse(html(made_record()))
     order = [e.attributes.get("id") or e.attributes.get("class") for e in page.elements]
     assert order.index("pictures-matrix") < order.index("more") < order.index("pictures-panels")
     assert "1 more figure: Three domains" in page.text
-
-
-def test_numbers_beyond_the_headline_are_called_exploratory():
     text = parse(html(made_record())).text
     assert text.index("exploratory") < text.index("Sink entropy.")
 
@@ -172,27 +152,20 @@ def sha(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def test_no_element_points_outside_the_page():
+def test_nothing_points_outside_the_page_or_has_a_style():
     page = parse(html(made_record()))
     targets = [e.attributes[k] for e in page.elements for k in ("src", "href", "action", "data") if k in e.attributes]
     assert targets and all(target.startswith("#") for target in targets)
     assert not page.all("link") and not page.all("iframe")
-
-
-def test_no_element_of_ours_has_a_style_attribute():
     assert not [e for e in parse(html(made_record())).elements if "style" in e.attributes]
 
 
-def test_every_link_of_the_contents_list_leads_somewhere():
+def test_links_lead_somewhere_and_figures_have_words_for_those_who_hear():
     page = parse(html(made_record()))
     ids = [e.attributes["id"] for e in page.elements if "id" in e.attributes]
     assert len(ids) == len(set(ids))
     assert {e.attributes["href"][1:] for e in page.all("a")} <= set(ids)
     assert "pictures-map" in ids and "probe-pictures" in ids
-
-
-def test_figures_carry_title_and_reading_for_those_who_hear_the_page():
-    page = parse(html(made_record()))
     plots = [e for e in page.elements if e.attributes.get("class") == "plot"]
     assert [p.attributes["aria-label"] for p in plots][:2] == ["Value manifold, layer by layer", "Share by depth"]
     for plot in plots:
@@ -211,13 +184,10 @@ def test_a_probe_that_is_no_longer_installed_still_shows_its_numbers_and_tables(
     assert not [e for e in page.elements if e.attributes.get("class") == "plot"]
 
 
-def test_a_probe_that_lost_a_field_says_so_and_still_shows_its_tables():
+def test_a_probe_that_lost_a_field_or_a_figure_says_so():
     record = replace(made_record(), parameters={"pictures": {"forgotten": 3}})
     page = parse(html(record))
     assert "field of pictures 'forgotten': there is no" in page.text and "loose" in page.text
-
-
-def test_a_figure_beyond_the_bundle_is_refused_in_words_and_the_others_are_drawn():
     record = replace(made_record(), parameters={"pictures": {"kind": "solid"}})
     page = parse(html(record))
     assert (
@@ -226,12 +196,17 @@ def test_a_figure_beyond_the_bundle_is_refused_in_words_and_the_others_are_drawn
     assert len([e for e in page.elements if e.attributes.get("class") == "plot"]) == 4
 
 
-def test_a_table_of_several_figures_is_shown_once_and_linked_from_the_others():
+def test_tables_are_shown_once_and_failed_checks_stand_out():
     page = parse(html(made_record()))
     shown = [e.attributes["id"] for e in page.all("details") if "id" in e.attributes]
     assert shown == ["table-pictures-points", "table-pictures-by_layer", "table-pictures-loose"]
     links = [e.attributes["href"] for e in page.all("a") if e.attributes["href"].startswith("#table")]
     assert links == ["#table-pictures-points"]
+    broken = {"name": "eager", "meaning": "logits", "passed": False, "value": 0.3, "bound": 1e-4}
+    page = parse(html(made_record(selfcheck=(broken,))))
+    assert "0 of 1 checks passed" in page.text
+    assert [e for e in page.all("strong") if e.attributes.get("class") == "failure"]
+    assert registry.load_entry("report", "html") is render
 
 
 @pytest.mark.parametrize(
@@ -269,14 +244,3 @@ def test_few_clusters_are_told_above_the_numbers_and_explained_with_the_prompts_
     ):
         assert words in page.text
     assert "one and another" not in page.text and "{'" not in page.text
-
-
-def test_a_failed_check_stands_out():
-    broken = {"name": "eager", "meaning": "logits", "passed": False, "value": 0.3, "bound": 1e-4}
-    page = parse(html(made_record(selfcheck=(broken,))))
-    assert "0 of 1 checks passed" in page.text
-    assert [e for e in page.all("strong") if e.attributes.get("class") == "failure"]
-
-
-def test_the_installed_entry_point_is_this_renderer():
-    assert registry.load_entry("report", "html") is render

@@ -26,9 +26,15 @@ def decoded(array) -> np.ndarray:
     return flat.reshape([int(n) for n in array["shape"].split(", ")]) if "shape" in array else flat
 
 
-def test_what_counts_as_drawable_is_what_the_vendored_bundle_holds():
+def test_numbers_and_ticks_arrive_as_the_bundle_draws_them():
     bundled = set(re.findall(r'moduleType:"trace",name:"([a-z0-9]+)"', PLOTLY.read_text()))
     assert bundled == TRACE_TYPES
+    big = np.array([2**40, 3])
+    np.testing.assert_allclose(decoded(prepare(go.Figure(go.Scatter(y=big))).content["data"][0]["y"]), big, rtol=1e-7)
+    assert prepare(go.Figure(go.Scatter(y=[1.0, float("nan")]))).content["data"][0]["y"] == [1.0, None]
+    layout = {"xaxis": {"title": {"text": "layer"}}, "yaxis": {"title": {"text": "head"}}}
+    made = prepare(go.Figure(go.Heatmap(z=np.zeros((30, 4))), layout=layout)).content["layout"]
+    assert made["xaxis"]["dtick"] == 1 and "dtick" not in made["yaxis"]
 
 
 @pytest.mark.skipif(
@@ -56,15 +62,6 @@ def test_numbers_arrive_as_they_left(values):
     np.testing.assert_array_equal(decoded(content["data"][0]["z" if values.ndim == 2 else "y"]), values)
 
 
-def test_whole_numbers_beyond_32_bits_arrive_to_single_precision():
-    big = np.array([2**40, 3])
-    np.testing.assert_allclose(decoded(prepare(go.Figure(go.Scatter(y=big))).content["data"][0]["y"]), big, rtol=1e-7)
-
-
-def test_a_missing_number_in_a_list_becomes_null():
-    assert prepare(go.Figure(go.Scatter(y=[1.0, float("nan")]))).content["data"][0]["y"] == [1.0, None]
-
-
 def test_data_is_shown_to_the_letter_wherever_it_stands():
     figure = go.Figure(
         go.Scatter(
@@ -80,36 +77,39 @@ def test_data_is_shown_to_the_letter_wherever_it_stands():
     assert content["layout"]["xaxis"]["ticktext"] == [SHOWN] == content["layout"]["xaxis"]["categoryarray"]
 
 
-def test_frames_are_escaped_as_the_first_view_is():
-    figure = go.Figure(go.Scatter(y=[1]), frames=[go.Frame(name=MARKUP, data=[go.Scatter(customdata=[MARKUP])])])
-    frame = prepare(figure).content["frames"][0]
-    assert frame["data"][0]["customdata"] == [SHOWN] and frame["name"] == SHOWN
-
-
-def test_the_probes_own_words_keep_bare_tags_and_lose_all_others():
+def test_words_of_probes_keep_bare_tags_line_breaks_and_signs():
     figure = go.Figure(go.Scatter(y=[1], hovertemplate="<b>%{y}</b><br><a href='x'>y</a><extra></extra>"))
     figure.update_layout(xaxis_title="H<sub>2</sub><script>", annotations=[{"text": "<i>n</i><img src=x>"}])
     content = prepare(figure).content
     assert content["data"][0]["hovertemplate"] == "<b>%{y}</b><br>&lt;a href='x'&gt;y&lt;/a&gt;<extra></extra>"
     assert content["layout"]["xaxis"]["title"]["text"] == "H<sub>2</sub>&lt;script&gt;"
     assert content["layout"]["annotations"][0]["text"] == "<i>n</i>&lt;img src=x&gt;"
-
-
-def test_a_text_put_together_by_a_probe_keeps_its_line_breaks_and_its_escapes():
     figure = go.Figure(go.Scatter(y=[1], text=["&lt;b&gt; &amp;amp;<br>2 bits <u>"]))
     assert prepare(figure).content["data"][0]["text"] == ["&lt;b&gt; &amp;amp;<br>2 bits &lt;u&gt;"]
-
-
-def test_number_formats_keep_their_signs():
     figure = go.Figure(go.Scatter(y=[1], hoverinfo="y"), layout={"yaxis": {"tickformat": ">5.1f"}})
     assert prepare(figure).content["layout"]["yaxis"]["tickformat"] == ">5.1f"
+    figure = go.Figure(go.Scatter(y=[1]), frames=[go.Frame(name=MARKUP, data=[go.Scatter(customdata=[MARKUP])])])
+    frame = prepare(figure).content["frames"][0]
+    assert frame["data"][0]["customdata"] == [SHOWN] and frame["name"] == SHOWN
 
 
-def test_a_long_prompt_is_broken_into_lines_and_cut_at_its_end():
+def test_long_prompts_and_traces_are_cut_evenly():
     prompt = " ".join(f"word{i}" for i in range(200))
     (shown,) = prepare(go.Figure(go.Scatter(y=[1], customdata=[prompt]))).content["data"][0]["customdata"]
     lines = shown.split("<br>")
     assert len(lines) == 6 and max(map(len, lines)) <= 64 and shown.startswith("word0 word1") and shown.endswith("…")
+    positions = np.tile(np.arange(12), 500)  # every third row would be positions 0, 3, 6 and 9 alone
+    plot = prepare(go.Figure(go.Scatter(x=positions, y=positions, mode="markers")))
+    counts = np.bincount(decoded(plot.content["data"][0]["x"]), minlength=12)
+    share = N_POINTS / 6000  # hypergeometric: of 6,000 with 500 of a kind
+    deviation = np.sqrt(500 * share * (1 - share) * (1 - 500 / 6000))
+    assert np.all(np.abs(counts - 500 * share) < 5 * deviation)
+    y = np.arange(9 * N_POINTS)
+    kept = decoded(prepare(go.Figure(go.Scatter(y=y, mode="lines"))).content["data"][0]["y"])
+    assert kept[0] == 0 and kept[-1] == len(y) - 1 and set(np.diff(kept)) <= {8, 9, 10}
+    figure = go.Figure([go.Scatter(y=np.zeros(N_POINTS)), go.Histogram(x=np.zeros(3 * N_POINTS))])
+    plot = prepare(figure)
+    assert plot.thinned == () and len(decoded(plot.content["data"][1]["x"])) == 3 * N_POINTS
 
 
 def test_markers_are_thinned_together_with_everything_that_belongs_to_them():
@@ -129,28 +129,7 @@ def test_markers_are_thinned_together_with_everything_that_belongs_to_them():
     assert plot.thinned == (f"{N_POINTS:,} of the {n:,} points of “rows” are drawn; the table holds them all.",)
 
 
-def test_thinned_markers_keep_every_position_of_regular_sequences():
-    positions = np.tile(np.arange(12), 500)  # every third row would be positions 0, 3, 6 and 9 alone
-    plot = prepare(go.Figure(go.Scatter(x=positions, y=positions, mode="markers")))
-    counts = np.bincount(decoded(plot.content["data"][0]["x"]), minlength=12)
-    share = N_POINTS / 6000  # hypergeometric: of 6,000 with 500 of a kind
-    deviation = np.sqrt(500 * share * (1 - share) * (1 - 500 / 6000))
-    assert np.all(np.abs(counts - 500 * share) < 5 * deviation)
-
-
-def test_lines_keep_their_ends_and_an_even_spacing():
-    y = np.arange(9 * N_POINTS)
-    kept = decoded(prepare(go.Figure(go.Scatter(y=y, mode="lines"))).content["data"][0]["y"])
-    assert kept[0] == 0 and kept[-1] == len(y) - 1 and set(np.diff(kept)) <= {8, 9, 10}
-
-
-def test_traces_at_the_limit_and_other_kinds_stay_whole():
-    figure = go.Figure([go.Scatter(y=np.zeros(N_POINTS)), go.Histogram(x=np.zeros(3 * N_POINTS))])
-    plot = prepare(figure)
-    assert plot.thinned == () and len(decoded(plot.content["data"][1]["x"])) == 3 * N_POINTS
-
-
-def test_the_page_brings_colours_margins_and_the_place_of_the_legend():
+def test_layouts_titles_menus_and_panels_are_those_of_the_page():
     figure = go.Figure(go.Scatter(y=[1]))
     figure.update_layout(
         paper_bgcolor="white", plot_bgcolor="white", margin={"l": 90}, title_text="t", height=300,
@@ -158,6 +137,14 @@ def test_the_page_brings_colours_margins_and_the_place_of_the_legend():
     )  # fmt: skip
     layout = prepare(figure).content["layout"]
     assert layout == {"title": {"text": "t"}, "height": 300, "legend": {"title": {"text": "which"}}}
+    menu = {"name": "number", "buttons": [{"label": "a", "method": "update", "args": [{}]}]}
+    figure = go.Figure(go.Scatter(y=[1]), layout={"updatemenus": [menu]})
+    assert prepare(figure).content["controls"][0]["label"] == "number"
+    figure = go.Figure(go.Scatter(y=[1]), layout={"yaxis": {"title": {"text": "correlation " * 5}}})
+    title = prepare(figure).content["layout"]["yaxis"]["title"]["text"]
+    assert title == "correlation correlation correlation<br>correlation correlation"
+    assert prepare(make_subplots(2, 3)).n_columns == 3
+    assert prepare(go.Figure(go.Scatter(y=[1]))).n_columns == 1
 
 
 def test_sliders_and_menus_leave_the_layout_and_keep_their_calls():
@@ -183,12 +170,6 @@ def test_only_a_few_whole_numbers_get_a_tick_each(x, expected):
     assert prepare(figure).content["layout"]["xaxis"].get("dtick") == expected
 
 
-def test_a_matrix_whose_axes_are_only_counted_has_its_ticks_on_squares():
-    layout = {"xaxis": {"title": {"text": "layer"}}, "yaxis": {"title": {"text": "head"}}}
-    made = prepare(go.Figure(go.Heatmap(z=np.zeros((30, 4))), layout=layout)).content["layout"]
-    assert made["xaxis"]["dtick"] == 1 and "dtick" not in made["yaxis"]
-
-
 @pytest.mark.parametrize(("y", "expected"), [([0.02, 0.3, 5.0], "D2"), ([1e-4, 0.0, np.nan, 9.0], 1), ([0.0], "D2")])
 def test_a_logarithmic_axis_writes_whole_numbers_and_not_more_than_fit(y, expected):
     figure = go.Figure(go.Scatter(y=y), layout={"yaxis": {"type": "log"}})
@@ -198,13 +179,7 @@ def test_a_logarithmic_axis_writes_whole_numbers_and_not_more_than_fit(y, expect
     assert "dtick" not in prepare(go.Figure(go.Scatter(y=y), layout={"yaxis": chosen})).content["layout"]["yaxis"]
 
 
-def test_a_menu_is_called_what_its_figure_calls_it():
-    menu = {"name": "number", "buttons": [{"label": "a", "method": "update", "args": [{}]}]}
-    figure = go.Figure(go.Scatter(y=[1]), layout={"updatemenus": [menu]})
-    assert prepare(figure).content["controls"][0]["label"] == "number"
-
-
-def test_a_figure_in_a_notebook_has_the_colours_of_its_theme():
+def test_notebooks_have_the_colours_of_their_theme_and_escape_as_the_page():
     from interp.plotting import PALETTE, faded
 
     trace = go.Scatter(y=[1], line={"color": PALETTE[1]}, fillcolor=faded(PALETTE[1], 0.18), name=PALETTE[1])
@@ -212,20 +187,6 @@ def test_a_figure_in_a_notebook_has_the_colours_of_its_theme():
         (shown,) = themed(Figure("f", "F", "Read it so.", go.Figure(trace)), theme).data
         assert shown.line.color == scheme.series[1] and shown.name == PALETTE[1]
         assert shown.fillcolor == faded(scheme.series[1], 0.18)
-
-
-def test_a_long_axis_title_takes_two_lines():
-    figure = go.Figure(go.Scatter(y=[1]), layout={"yaxis": {"title": {"text": "correlation " * 5}}})
-    title = prepare(figure).content["layout"]["yaxis"]["title"]["text"]
-    assert title == "correlation correlation correlation<br>correlation correlation"
-
-
-def test_panels_side_by_side_are_counted():
-    assert prepare(make_subplots(2, 3)).n_columns == 3
-    assert prepare(go.Figure(go.Scatter(y=[1]))).n_columns == 1
-
-
-def test_data_that_is_escaped_in_the_probes_own_words_stays_escaped():
     layout = {
         "xaxis": {"title": {"text": "a<br>&lt;b&gt; &amp;amp;"}},
         "updatemenus": [{"buttons": [{"args": [{"visible": [True]}, {"yaxis.title.text": "<b>&lt;i&gt;</b><a>"}]}]}],
@@ -234,9 +195,6 @@ def test_data_that_is_escaped_in_the_probes_own_words_stays_escaped():
     assert content["layout"]["xaxis"]["title"]["text"] == "a<br>&lt;b&gt; &amp;amp;"
     (step,) = content["controls"][0]["steps"]
     assert step["args"] == [{"visible": "1"}, {"yaxis.title.text": "<b>&lt;i&gt;</b>&lt;a&gt;"}]
-
-
-def test_a_figure_of_a_notebook_is_escaped_as_that_of_the_page_and_keeps_its_numbers():
     x = np.arange(3, dtype=np.float64) / 3
     drawn = themed(Figure("f", "a <b>title</b>", "", go.Figure(go.Scatter(x=x, y=[MARKUP] * 3, name=MARKUP))), "light")
     assert drawn.data[0].name == SHOWN and drawn.data[0].y[0] == SHOWN

@@ -174,16 +174,13 @@ def test_eval_measures_a_checkpoint_by_position_and_beyond_its_length(runs, tmp_
     assert "kl_bits_jump" not in evaluated(runs / "bijection-gpt-neox", tmp_path)[0]
 
 
-def test_eval_of_a_step_measures_the_weights_of_that_step(runs, tmp_path):
+def test_eval_measures_a_step_and_wants_a_card(runs, tmp_path):
     values = []
     for step in (0, 4):
         said, found = evaluated(runs / "bijection-gpt-neox" / "steps" / str(step), tmp_path)
         assert f"at step {step}," in said
         values.append(found["kl_bits"].value)
     assert values[0] != values[1]
-
-
-def test_eval_of_a_folder_without_a_card_is_told(tmp_path, runs):
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "config.json").write_bytes((runs / "bijection-gpt-neox" / "config.json").read_bytes())

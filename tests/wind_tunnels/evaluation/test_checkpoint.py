@@ -46,8 +46,14 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_checkpoint_is_shipped():
+def test_shipped_bijection_is_the_task_and_as_close_as_promised():
     assert "bijection-gpt-neox" in {path.name for path in SHIPPED}
+    card = read_card(Bijection.checkpoints / "bijection-gpt-neox")
+    assert make_task(Bijection, card.parameters) == Bijection(V=10, L=12, replacement=True)
+    assert card.recipe["target"] == "labels"
+    assert card.figures["kl_bits"].limit == 0.01 and card.figures["mae_per_sequence_bits"].limit == 0.02
+    assert card.figures["kl_bits"].high < 0.005
+    assert card.core_seconds < 120
 
 
 @pytest.mark.parametrize("shipped", quick([p for p in SHIPPED if p.name in QUICK], SHIPPED), ids=lambda path: path.name)
@@ -71,15 +77,6 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
     assert shipped.name == card.name
 
 
-def test_shipped_bijection_is_the_task_and_as_close_as_promised():
-    card = read_card(Bijection.checkpoints / "bijection-gpt-neox")
-    assert make_task(Bijection, card.parameters) == Bijection(V=10, L=12, replacement=True)
-    assert card.recipe["target"] == "labels"
-    assert card.figures["kl_bits"].limit == 0.01 and card.figures["mae_per_sequence_bits"].limit == 0.02
-    assert card.figures["kl_bits"].high < 0.005
-    assert card.core_seconds < 120
-
-
 def test_shipped_bijection_predicts_relabelled_values_as_relabelled():
     """Nothing in the network favours one value over another by more than it is wrong anyway."""
     model, task = load_weights(Bijection.checkpoints / "bijection-gpt-neox"), Bijection()
@@ -100,13 +97,20 @@ def test_shipped_checkpoint_is_rebuilt_from_its_card(shipped, tmp_path):
     assert rebuild(shipped, load_entry("tunnel", read_card(shipped).task), tmp_path).failures == []
 
 
-def test_figures_of_a_checkpoint_are_those_of_its_task(folder):
+def test_a_checkpoint_rebuilds_with_its_figures_and_its_curve(folder, tmp_path):
     check_task(make_task(Bijection, {**read_card(folder).parameters, "L": 3}), np.random.default_rng(0))
     card = read_card(folder)
     found = evaluate_model(
         load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed
     )
     assert found.figures["kl_bits"].value == pytest.approx(card.figures["kl_bits"].value, abs=1e-12)
+    result = rebuild(folder, Bijection, tmp_path / "again")
+    assert result.is_identical
+    assert result.failures == []
+    assert result.rebuilt.figures == result.shipped.figures
+    curve = read_curve(folder)
+    assert [point[0] for point in curve] == [1, 2, 3, 4, 5]
+    assert [point[2] for point in curve] == pytest.approx([p[2] for p in train(PLAN).curve], rel=1e-5)
 
 
 @pytest.mark.slow
@@ -141,13 +145,6 @@ def test_evaluation_draws_other_sequences_than_training_even_at_the_same_seed():
     trained, judged = ({tuple(row) for row in rows.tolist()} for rows in task.shown)
     assert len(trained) == len(judged) == 50
     assert not trained & judged
-
-
-def test_rebuilding_gives_the_same_weights_and_figures(folder, tmp_path):
-    result = rebuild(folder, Bijection, tmp_path / "again")
-    assert result.is_identical
-    assert result.failures == []
-    assert result.rebuilt.figures == result.shipped.figures
 
 
 def test_rebuild_that_comes_out_otherwise_is_reported(folder):
@@ -225,19 +222,10 @@ def test_step_of_a_tunnel_is_loaded_with_its_own_weights_and_none_of_the_final_f
     assert not all(torch.equal(last[key], p) for key, p in load_weights(home / "steps" / "3").state_dict().items())
 
 
-def test_curve_that_is_left_behind_is_the_curve_of_the_training(folder):
-    curve = read_curve(folder)
-    assert [point[0] for point in curve] == [1, 2, 3, 4, 5]
-    assert [point[2] for point in curve] == pytest.approx([p[2] for p in train(PLAN).curve], rel=1e-5)
-
-
-def test_missing_card_is_told(tmp_path):
+def test_missing_cards_and_weights_are_told(tmp_path, folder):
     with pytest.raises(ModelError) as refusal:
         read_card(tmp_path)
     assert f"the tunnel in {tmp_path}: there is no tunnel.json" in str(refusal.value)
-
-
-def test_missing_weights_are_told(folder, tmp_path):
     shutil.copy(folder / CARD_NAME, tmp_path)
     with pytest.raises(ModelError) as refusal:
         load_weights(tmp_path)
@@ -274,13 +262,10 @@ def test_broken_card_is_told(folder, tmp_path, changes, words):
     assert words in str(refusal.value)
 
 
-def test_figures_that_are_not_finite_are_never_written(folder, tmp_path):
+def test_figures_that_are_not_finite_and_unknown_parameters_are_refused(folder, tmp_path):
     broken = dataclasses.replace(read_card(folder), figures={"kl_bits": Figure(float("nan"), "bits", 0.0, 1.0)})
     with pytest.raises(ValueError, match="JSON compliant"):
         write_card(broken, tmp_path)
-
-
-def test_unknown_parameter_of_a_task_is_told():
     with pytest.raises(Exception) as refusal:
         make_task(Bijection, {"v": 3})
     assert "it has no such parameter" in str(refusal.value)

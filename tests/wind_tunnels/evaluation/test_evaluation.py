@@ -33,14 +33,11 @@ def values(evaluation: Evaluation) -> dict[str, float]:
     return {name: figure.value for name, figure in evaluation.figures.items()}
 
 
-def test_exact_predictor_has_no_error():
+def test_exact_and_uniform_predictors_have_the_known_errors():
     sequences = WITH.sample(np.random.default_rng(0), 300)
     found = values(judged(sequences.posterior, sequences, WITH.vocab_size))
     best = {**dict.fromkeys(found, 0.0), "accuracy_where_certain": 1.0, "skill": 1.0}
     assert {name: round(value, 12) + 0.0 for name, value in found.items()} == best
-
-
-def test_uniform_predictor_misses_the_entropy_of_the_papers_task_by_1_1073_bits():
     sequences = WITHOUT.sample(np.random.default_rng(0), 50)
     found = judged(np.full_like(sequences.posterior, 1 / 20), sequences, WITHOUT.vocab_size)
     expected = np.mean([np.log2(20) - np.log2(20 - k) for k in range(19)])
@@ -51,7 +48,7 @@ def test_uniform_predictor_misses_the_entropy_of_the_papers_task_by_1_1073_bits(
     assert uniform == pytest.approx(expected, abs=1e-12)
 
 
-def test_constant_entropy_misses_it_by_0_74_bits_and_position_alone_not_at_all():
+def test_constants_and_position_alone_miss_the_entropy_as_is_known():
     sequences = WITHOUT.sample(np.random.default_rng(0), 4000)
     table = judged(sequences.posterior, sequences, WITHOUT.vocab_size).baselines
     mae = dict(zip(table["predictor"], table["mae_per_sequence_bits"], strict=True))
@@ -59,9 +56,6 @@ def test_constant_entropy_misses_it_by_0_74_bits_and_position_alone_not_at_all()
     assert mae["constant"] == pytest.approx(0.74, abs=0.005)
     assert mae["position"] == pytest.approx(0.0, abs=1e-12)
     assert kl["position"] == pytest.approx(1.1073, abs=0.02)  # the entropy is known from the position, the answer not
-
-
-def test_position_alone_does_not_give_the_entropy_with_replacement():
     sequences = WITH.sample(np.random.default_rng(0), 2000)
     table = judged(sequences.posterior, sequences, WITH.vocab_size).baselines
     assert dict(zip(table["predictor"], table["mae_per_sequence_bits"], strict=True))["position"] > 0.3
@@ -97,16 +91,13 @@ def test_scores_equal_hand_calculation():
     assert found["outside_mass"] == pytest.approx(0.2)
 
 
-def test_mass_outside_the_slice_costs_kl_but_no_entropy():
+def test_kl_sees_what_entropy_alone_does_not():
     sequences = WITH.sample(np.random.default_rng(0), 100)
     found = values(judged(sequences.posterior, sequences, WITH.vocab_size, outside=0.1))
     assert found["kl_bits"] == pytest.approx(-np.log2(0.9))
     assert found["kl_slice_bits"] == pytest.approx(0.0, abs=1e-12)
     assert found["outside_mass"] == found["leaked_mass"] == pytest.approx(0.1)
     assert found["mae_per_sequence_bits"] == pytest.approx(0.0, abs=1e-12)
-
-
-def test_wrong_distribution_of_the_right_entropy_is_seen_by_kl_alone():
     sequences = WITH.sample(np.random.default_rng(0), 300)
     mixed = 0.9 * sequences.posterior + 0.1 / 6
     found = judged(np.roll(mixed, 1, axis=-1), sequences, WITH.vocab_size)
@@ -115,7 +106,7 @@ def test_wrong_distribution_of_the_right_entropy_is_seen_by_kl_alone():
     assert found.figures["kl_bits"].value > same.figures["kl_bits"].value + 1.0
 
 
-def test_a_card_names_predictors_of_further_slices_by_their_slice():
+def test_baselines_are_named_by_slice_and_read_windows_where_there_are_any():
     figures = {"mae_per_sequence_bits": [1.0, 2.0, 3.0, 4.0], "kl_bits": [5.0, 6.0, 7.0, 8.0]}
     words = {"slice": ["all", "all", "first", "first"], "predictor": ["uniform", "marginal"] * 2}
     columns = {name: np.array(column) for name, column in (words | figures).items()}
@@ -123,6 +114,14 @@ def test_a_card_names_predictors_of_further_slices_by_their_slice():
     found = by_predictor(table)
     assert list(found) == ["uniform", "marginal", "first.uniform", "first.marginal"]
     assert found["first.uniform"] == {"mae_per_sequence_bits": 3.0, "kl_bits": 7.0}
+    sequences = FILTER.sample(np.random.default_rng(0), 200)
+    table = judged(sequences.posterior, sequences, FILTER.vocab_size).baselines
+    errors = dict(zip(table["predictor"], table["kl_bits"], strict=True))
+    for w, answer in sequences.windows.items():
+        assert errors[f"window-{w}"] == pytest.approx(kl_bits(sequences.posterior, answer).mean())
+    others = WITH.sample(np.random.default_rng(0), 50)
+    found = judged(others.posterior, others, WITH.vocab_size)
+    assert not {"kl_bits_beyond_window", "kl_to_window_2"} & set(found.figures) and found.baselines.n_rows == 3
 
 
 def test_errors_of_opposite_sign_cancel_only_when_averaged_first():
@@ -139,7 +138,7 @@ def test_errors_of_opposite_sign_cancel_only_when_averaged_first():
     assert found["mae_per_sequence_bits"] > found["mae_mean_first_bits"] + 0.05
 
 
-def test_errors_of_opposite_sign_at_different_positions_never_cancel():
+def test_errors_are_found_at_their_position_and_estimated_from_labels():
     sequences = Bijection(V=8, L=2, replacement=False).sample(np.random.default_rng(0), 40)
     q = np.full_like(sequences.posterior, 1 / 8)  # 3 bits, where log2(7) are due after the first pair
     q[:, 0] = np.eye(8)[:4].sum(axis=0) / 4  # 2 bits, where 3 are due
@@ -147,17 +146,6 @@ def test_errors_of_opposite_sign_at_different_positions_never_cancel():
     expected = (1 + 3 - np.log2(7)) / 2
     assert found["mae_mean_first_bits"] == pytest.approx(expected, abs=0.01)
     assert found["mae_per_sequence_bits"] == pytest.approx(expected, abs=0.01)
-
-
-def test_nll_gap_estimates_the_kl_from_labels_alone():
-    sequences = WITH.sample(np.random.default_rng(0), 20_000)
-    weights = np.random.default_rng(1).dirichlet(np.ones(6), size=sequences.targets.shape)
-    found = judged(0.5 * sequences.posterior + 0.5 * weights, sequences, WITH.vocab_size).figures
-    assert found["kl_bits"].value > 0.2
-    assert found["nll_gap_bits"].low < found["kl_bits"].value < found["nll_gap_bits"].high
-
-
-def test_worst_position_is_found():
     sequences = WITHOUT.sample(np.random.default_rng(0), 40)
     q = sequences.posterior.copy()
     q[:, 7] = 1 / 20
@@ -165,6 +153,11 @@ def test_worst_position_is_found():
     assert found.figures["worst_position_kl_bits"].value == pytest.approx(np.log2(20 / 13))
     assert found.by_position["kl_bits"].argmax() == 7
     assert found.by_position["position"][7] == 14
+    sequences = WITH.sample(np.random.default_rng(0), 20_000)
+    weights = np.random.default_rng(1).dirichlet(np.ones(6), size=sequences.targets.shape)
+    found = judged(0.5 * sequences.posterior + 0.5 * weights, sequences, WITH.vocab_size).figures
+    assert found["kl_bits"].value > 0.2
+    assert found["nll_gap_bits"].low < found["kl_bits"].value < found["nll_gap_bits"].high
 
 
 def test_intervals_are_those_of_a_mean_over_sequences():
@@ -181,7 +174,7 @@ def test_intervals_are_those_of_a_mean_over_sequences():
     assert figure.low < figure.value < figure.high
 
 
-def test_skill_is_one_minus_the_kl_over_that_of_the_best_constant():
+def test_skill_is_over_the_best_constant_and_what_means_nothing_left_out():
     sequences = WITH.sample(np.random.default_rng(0), 400)
     constant = np.broadcast_to(sequences.posterior.mean(axis=(0, 1)), sequences.posterior.shape)
     assert judged(constant, sequences, WITH.vocab_size).figures["skill"].value == pytest.approx(0.0, abs=1e-12)
@@ -190,16 +183,13 @@ def test_skill_is_one_minus_the_kl_over_that_of_the_best_constant():
     skill = half.figures["skill"]
     assert skill.value == pytest.approx(1 - half.figures["kl_bits"].value / floor)
     assert skill.low < skill.value < skill.high
-
-
-def test_figures_that_mean_nothing_here_are_left_out_with_their_reason():
     sequences = Bijection(V=4, L=1, replacement=False).sample(np.random.default_rng(0), 100)
     found = judged(sequences.posterior, sequences, 8)
     assert not {"skill", "accuracy_where_certain"} & set(found.figures)
     assert [note.split(":")[0] for note in found.notes] == ["accuracy_where_certain", "skill"]
 
 
-def test_accuracy_counts_certain_positions_alone():
+def test_accuracy_counts_certain_positions_and_has_an_interval():
     sequences = WITH.sample(np.random.default_rng(0), 500)
     is_certain = sequences.columns["bayes_entropy_bits"] == 0
     wrong_third = (np.arange(500) % 3 == 0)[:, None] & is_certain
@@ -208,9 +198,6 @@ def test_accuracy_counts_certain_positions_alone():
     found = judged(0.999 * q + 0.001 / 6, sequences, WITH.vocab_size).figures["accuracy_where_certain"]
     assert found.value == pytest.approx(1 - wrong_third.sum() / is_certain.sum())
     assert 0.6 < found.low < found.value < found.high < 0.75
-
-
-def test_accuracy_without_a_mistake_still_has_an_interval():
     sequences = WITH.sample(np.random.default_rng(0), 300)
     n = (sequences.posterior.max(axis=-1) == 1).any(axis=1).sum()
     found = judged(sequences.posterior, sequences, WITH.vocab_size).figures["accuracy_where_certain"]
@@ -297,14 +284,3 @@ def test_the_best_window_reader_is_not_beyond_itself_and_the_exact_posterior_bea
     assert found.figures["kl_bits_beyond_window"].high < 0
     scalar = figure_scalars(found.figures, {}, 500)["kl_bits_beyond_window"]
     assert scalar.null.value == 0 and scalar.unit == "bits"
-
-
-def test_window_readers_are_baselines_of_the_tasks_that_have_them():
-    sequences = FILTER.sample(np.random.default_rng(0), 200)
-    table = judged(sequences.posterior, sequences, FILTER.vocab_size).baselines
-    errors = dict(zip(table["predictor"], table["kl_bits"], strict=True))
-    for w, answer in sequences.windows.items():
-        assert errors[f"window-{w}"] == pytest.approx(kl_bits(sequences.posterior, answer).mean())
-    others = WITH.sample(np.random.default_rng(0), 50)
-    found = judged(others.posterior, others, WITH.vocab_size)
-    assert not {"kl_bits_beyond_window", "kl_to_window_2"} & set(found.figures) and found.baselines.n_rows == 3

@@ -43,11 +43,20 @@ def test_error_beyond_the_trained_length_is_found_there():
     assert found.figures["kl_bits_within"].high < found.figures["kl_bits_beyond"].low
 
 
-def test_knowing_nothing_beyond_is_a_ratio_of_one():
+def test_beyond_training_knowing_nothing_is_a_ratio_of_one():
     sequences = LONG.sample(np.random.default_rng(0), 400)
     q = mixed(sequences.posterior, np.array([0.01] * 5 + [1.0] * 4))
     found = extrapolate(log_of(q), sequences, TASK.n_positions, np.random.default_rng(1)).figures
     assert found["kl_bits_beyond_to_uniform"].value == pytest.approx(1.0)
+    with pytest.raises(UsageError) as refusal:
+        longer(Bijection(V=4, L=4, replacement=False), 5)
+    assert "L = 5 distinct keys out of 4" in str(refusal.value)
+    sequences = LONG.sample(np.random.default_rng(0), 100)
+    q = mixed(sequences.posterior, np.array([0.01] * 4 + [0.5] * 5))
+    curve = kl_bits(sequences.posterior, q).mean(axis=0)
+    found = extrapolate(log_of(q), sequences, 8, np.random.default_rng(1)).figures  # position 8 is the ninth token
+    assert found["kl_bits_within"].value == pytest.approx(curve[:4].mean())
+    assert found["kl_bits_jump"].value == pytest.approx(curve[4] / curve[3])
 
 
 @pytest.mark.parametrize("n", [5, 3])
@@ -55,18 +64,3 @@ def test_length_that_is_no_longer_is_refused(n):
     with pytest.raises(UsageError) as refusal:
         longer(TASK, n)
     assert f"extrapolation of bijection to {n} observations" in str(refusal.value)
-
-
-def test_task_whose_length_is_bounded_refuses_more():
-    with pytest.raises(UsageError) as refusal:
-        longer(Bijection(V=4, L=4, replacement=False), 5)
-    assert "L = 5 distinct keys out of 4" in str(refusal.value)
-
-
-def test_first_position_that_training_did_not_have_is_beyond():
-    sequences = LONG.sample(np.random.default_rng(0), 100)
-    q = mixed(sequences.posterior, np.array([0.01] * 4 + [0.5] * 5))
-    curve = kl_bits(sequences.posterior, q).mean(axis=0)
-    found = extrapolate(log_of(q), sequences, 8, np.random.default_rng(1)).figures  # position 8 is the ninth token
-    assert found["kl_bits_within"].value == pytest.approx(curve[:4].mean())
-    assert found["kl_bits_jump"].value == pytest.approx(curve[4] / curve[3])

@@ -39,9 +39,6 @@ def head(model, x: torch.Tensor) -> torch.Tensor:
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps) @ model.lm_head.weight.T
 
 
-# --- what each can see ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("arch", ["lstm", "mlp-context", "mamba"])
 def test_every_earlier_token_can_be_seen_and_no_later_one(arch):
     model = fresh(arch=arch)
@@ -51,22 +48,16 @@ def test_every_earlier_token_can_be_seen_and_no_later_one(arch):
         assert (change[position:] > 1e-6).all(), position
 
 
-def test_the_position_form_sees_the_current_token_alone():
+def test_networks_without_attention_see_what_their_form_says():
     change = moved(fresh(arch="mlp-position"), 4)
     assert change[4] > 1e-2
     assert (np.delete(change, 4) == 0).all()
-
-
-def test_the_context_form_sees_the_last_tokens_of_a_longer_sequence():
     model = fresh(arch="mlp-context")
     longer = torch.cat([tokens(), tokens()], dim=1)
     with torch.no_grad():
         whole = model(input_ids=longer).logits[:, -1]
         tail = model(input_ids=longer[:, -TASK.n_positions :]).logits[:, -1]
     torch.testing.assert_close(whole, tail, rtol=1e-5, atol=1e-6)
-
-
-# --- what they compute ------------------------------------------------------------------------------------------------
 
 
 def test_a_plain_lstm_is_torchs_stacked_lstm():
@@ -123,19 +114,13 @@ def test_logits_are_kept_where_they_are_asked_for(kept):
     torch.testing.assert_close(some, expected, rtol=1e-5, atol=1e-6)
 
 
-# --- how they start ---------------------------------------------------------------------------------------------------
-
-
-def test_an_lstm_starts_with_open_forget_gates_and_its_spread():
+def test_networks_without_attention_start_at_their_spread():
     for block in fresh(arch="lstm", d_model=64).layers:
         lstm = block.lstm
         assert torch.equal(lstm.bias_ih_l0, torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(64))
         assert not lstm.bias_hh_l0.any()
         assert lstm.weight_ih_l0.std().item() == pytest.approx(0.1, rel=0.05)
         assert lstm.weight_hh_l0.std().item() == pytest.approx(0.1, rel=0.05)
-
-
-def test_a_feed_forward_starts_at_its_spread():
     model = fresh(arch="mlp-context", d_model=96)
     block = model.layers[1].mlp
     spreads = {model.embed_tokens: 1.0, model.join: 0.1, block.up: 0.1, block.down: 0.025, model.lm_head: 0.1}

@@ -42,10 +42,6 @@ def test_only_the_named_layers_keep_attention(arch):
     model = fresh(Network(arch=arch, attention_layers=(1,)))
     assert [is_zero(p) for p in projections(model)] == [True, False, True]
     assert [p.weight.requires_grad for p in projections(model)] == [False, True, False]
-
-
-@pytest.mark.parametrize("arch", TRANSFORMERS)
-def test_without_attention_a_network_sees_the_current_token_alone(arch):
     model = fresh(Network(arch=arch, attention_layers=()))
     before = torch.from_numpy(TASK.sample(np.random.default_rng(0), 3).tokens)
     after = before.clone()
@@ -56,10 +52,14 @@ def test_without_attention_a_network_sees_the_current_token_alone(arch):
     assert np.delete(change, 2).max() < 1e-6
 
 
-def test_the_other_weights_are_those_of_the_same_seed():
+def test_other_weights_are_those_of_the_seed_or_switched_off_by_hand():
     whole, partial = (fresh(n).state_dict() for n in (Network(), Network(attention_layers=(0, 2))))
     differing = [name for name in whole if not torch.equal(whole[name], partial[name])]
     assert differing == ["gpt_neox.layers.1.attention.dense.weight"]  # its bias starts at zero everywhere
+    network = Network(attention_layers=(0,))
+    model = fresh(Network())
+    switch_off_attention(model, network)
+    assert [is_zero(p) for p in projections(model)] == [False, True, True]
 
 
 @pytest.mark.parametrize("arch", TRANSFORMERS)
@@ -92,13 +92,6 @@ def test_a_training_that_is_resumed_keeps_the_zeros(tmp_path):
     )
     assert [is_zero(p) for p in projections(resumed)] == [False, True, True]
     assert all(torch.equal(x, whole.state_dict()[name]) for name, x in resumed.state_dict().items())
-
-
-def test_other_weights_are_switched_off_by_hand():
-    network = Network(attention_layers=(0,))
-    model = fresh(Network())
-    switch_off_attention(model, network)
-    assert [is_zero(p) for p in projections(model)] == [False, True, True]
 
 
 @pytest.mark.parametrize("arch", TRANSFORMERS)

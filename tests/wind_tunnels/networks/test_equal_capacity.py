@@ -23,20 +23,14 @@ def test_parameter_counts_agree_within_two_per_cent(arch, n_layers):
     assert (matched.arch, matched.n_layers, matched.init_std) == (arch, n_layers, 0.07)
 
 
-def test_a_network_matched_to_itself_stays_as_it_is():
+def test_networks_are_matched_to_the_nearest_width_or_refused():
     matched = matched_to(REFERENCE, REFERENCE, TASK)
     assert (matched.d_model, matched.d_feed_forward) == (48, 192)
-
-
-def test_the_width_of_an_lstm_is_the_nearest_there_is():
     target = count_parameters(REFERENCE, TASK)
     width = matched_to(Network(arch="lstm", n_layers=2), REFERENCE, TASK).d_model
     gaps = {d: abs(count_parameters(Network(arch="lstm", n_layers=2, d_model=d), TASK) / target - 1)
             for d in range(width - 2, width + 3)}  # fmt: skip
     assert min(gaps, key=gaps.__getitem__) == width
-
-
-def test_what_no_width_can_match_is_refused_with_the_nearest_two():
     small = Network(n_layers=1, d_model=16)
     target = count_parameters(small, TASK)
     with pytest.raises(UsageError) as refusal:
@@ -46,9 +40,6 @@ def test_what_no_width_can_match_is_refused_with_the_nearest_two():
     below, above = (count_parameters(Network(arch="lstm", n_layers=4, d_model=d), TASK) for d in (9, 10))
     assert f"{below:,} with d_model = 9 and {above:,} with d_model = 10" in words
     assert below < 0.98 * target and above > 1.02 * target
-
-
-def test_a_reference_smaller_than_any_network_is_refused():
     tiny = Network(n_layers=1, n_heads=1, d_model=2, d_mlp=1)
     with pytest.raises(UsageError, match="the nearest have"):
         matched_to(Network(arch="llama", n_layers=6), tiny, TASK)

@@ -44,15 +44,12 @@ def test_the_load_balancing_loss_is_transformers_own_and_no_part_of_the_cross_en
     assert uneven[0].item() == pytest.approx(4 * (chosen.mean(0) * p.mean(0)).sum().item(), rel=1e-5)
 
 
-def test_a_stack_of_experts_is_orthogonalised_matrix_by_matrix():
+def test_stacks_of_experts_are_orthogonalised_where_there_are_any():
     stacks = torch.randn((2, 4, 24, 32), generator=torch.Generator().manual_seed(0))
     together = orthogonalise(stacks)
     for i in range(2):
         for j in range(4):
             assert torch.allclose(together[i, j], orthogonalise(stacks[i, j][None])[0], atol=1e-5)
-
-
-def test_what_has_no_experts_is_refused():
     with pytest.raises(UsageError, match="llama has no experts"):
         Network(arch="llama", n_experts=4)
     with pytest.raises(UsageError, match="5 active experts of 4"):

@@ -29,7 +29,7 @@ def tokens(n: int = 3) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("arch", BUILDERS)
-def test_family_is_a_causal_model_of_that_family(arch):
+def test_family_is_a_causal_model_with_parameters_counted_and_logits_at_scored_positions(arch):
     model = fresh(Network(arch=arch))
     assert model.config.model_type == KINDS.get(arch, arch)
     assert {p.dtype for p in model.parameters()} == {torch.float32}
@@ -40,6 +40,11 @@ def test_family_is_a_causal_model_of_that_family(arch):
         first, second = (model(input_ids=t).logits for t in (before, after))
     torch.testing.assert_close(first[:, :5], second[:, :5], rtol=0, atol=1e-6)
     assert (first[:, 5:] - second[:, 5:]).abs().max() > 1e-2
+    scored = torch.tensor([0, 4, 10])
+    with torch.no_grad():
+        whole = model(input_ids=tokens()).logits
+        torch.testing.assert_close(logits_at(model, tokens(), scored), whole[:, scored], rtol=1e-5, atol=1e-6)
+    assert count_parameters(Network(arch=arch), TASK) == n_parameters(model)
 
 
 @pytest.mark.parametrize(
@@ -56,21 +61,19 @@ def test_parameter_counts_match_between_families_at_the_shipped_size(network, ex
     assert n_parameters(build(network, Bijection(), torch.Generator().manual_seed(0))) == expected
 
 
-@pytest.mark.parametrize("arch", BUILDERS)
-def test_logits_at_scored_positions_are_those_of_the_whole_forward(arch):
-    model, scored = fresh(Network(arch=arch)), torch.tensor([0, 4, 10])
-    with torch.no_grad():
-        whole = model(input_ids=tokens()).logits
-        torch.testing.assert_close(logits_at(model, tokens(), scored), whole[:, scored], rtol=1e-5, atol=1e-6)
-
-
-def test_predictions_are_log_probabilities_whatever_the_batch():
+def test_tables_windows_and_predictions_do_not_depend_on_length_or_batch():
     model = fresh(Network())
     sequences = TASK.sample(np.random.default_rng(0), 7)
     whole = predict(model, sequences.tokens, sequences.scored)
     np.testing.assert_allclose(np.exp(whole).sum(axis=-1), 1.0, atol=1e-12)
     np.testing.assert_allclose(predict(model, sequences.tokens, sequences.scored, batch=3), whole, atol=1e-5)
     assert whole.dtype == np.float64
+    with torch.no_grad():
+        before = model(input_ids=tokens()).logits
+        model.config.max_position_embeddings = 32
+        short = type(model)(model.config).eval()
+        short.load_state_dict(model.state_dict())
+        assert torch.equal(short(input_ids=tokens()).logits, before)
 
 
 def test_weights_come_from_the_generator_alone():
@@ -85,13 +88,13 @@ def test_weights_come_from_the_generator_alone():
     assert matrices and not any(torch.equal(first[name], other[name]) for name in matrices)
 
 
-def test_every_architecture_can_be_built():
+def test_architectures_can_be_built_share_heads_and_have_windows():
     assert set(BUILDERS) == set(ARCHITECTURES)
-
-
-@pytest.mark.parametrize("arch", BUILDERS)
-def test_parameters_are_counted_without_making_weights(arch):
-    assert count_parameters(Network(arch=arch), TASK) == n_parameters(fresh(Network(arch=arch)))
+    assert active_window(fresh(Network(arch="mistral", window=40)).config) == 40
+    assert active_window(fresh(Network(arch="mistral")).config) is None
+    attention = fresh(Network(arch="llama", n_heads=4, n_kv_heads=2)).model.layers[0].self_attn
+    assert attention.q_proj.weight.shape == (64, 64)
+    assert attention.k_proj.weight.shape == attention.v_proj.weight.shape == (32, 64)
 
 
 @pytest.mark.parametrize("arch", BUILDERS)
@@ -107,28 +110,9 @@ def test_what_is_saved_is_what_is_read(arch, tmp_path):
 
 
 @pytest.mark.parametrize("arch", TRANSFORMERS)
-def test_sequences_four_times_as_long_can_be_read(arch):
+def test_weights_start_at_their_spread_and_long_sequences_can_be_read(arch):
     config = fresh(Network(arch=arch)).config
     assert config.max_position_embeddings >= max(1024, 4 * TASK.n_positions)
-
-
-def test_longer_tables_change_no_logit():
-    model = fresh(Network())
-    with torch.no_grad():
-        before = model(input_ids=tokens()).logits
-        model.config.max_position_embeddings = 32
-        short = type(model)(model.config).eval()
-        short.load_state_dict(model.state_dict())
-        assert torch.equal(short(input_ids=tokens()).logits, before)
-
-
-def test_a_window_longer_than_a_sequence_is_still_one():
-    assert active_window(fresh(Network(arch="mistral", window=40)).config) == 40
-    assert active_window(fresh(Network(arch="mistral")).config) is None
-
-
-@pytest.mark.parametrize("arch", TRANSFORMERS)
-def test_weights_start_at_their_spread(arch):
     model = fresh(Network(arch=arch, d_model=128, init_std=0.1, embedding_std=1.0, residual_scale=0.25))
     spread = {name: p.std().item() for name, p in model.named_parameters() if p.ndim >= 2}
     (embedding,) = (name for name, p in model.named_parameters() if p is model.get_input_embeddings().weight)
@@ -138,12 +122,6 @@ def test_weights_start_at_their_spread(arch):
     for name, std in spread.items():
         expected = 1.0 if name == embedding else 0.025 if name in writers else 0.1
         assert std == pytest.approx(expected, rel=0.08), name
-
-
-def test_grouped_heads_share_keys_and_values():
-    attention = fresh(Network(arch="llama", n_heads=4, n_kv_heads=2)).model.layers[0].self_attn
-    assert attention.q_proj.weight.shape == (64, 64)
-    assert attention.k_proj.weight.shape == attention.v_proj.weight.shape == (32, 64)
 
 
 def test_window_hides_what_has_left_it():

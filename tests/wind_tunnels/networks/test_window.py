@@ -67,8 +67,8 @@ def test_no_token_beyond_the_reach_of_all_layers_changes_a_logit(sequences):
     assert (predict(model, changed, last) != predict(model, sequences.tokens[:50], last)).any()
 
 
-def test_a_repeat_is_answered_exactly_where_its_pair_is_in_sight(sequences, answers):
-    """Out of sight it is as good as new: uniform over the values that no pair in sight has taken."""
+def test_repeats_in_sight_are_answered_as_the_ideal_observer_does(sequences, answers):
+    # Out of sight it is as good as new: uniform over the values that no pair in sight has taken.
     back = pairs_back(sequences.tokens[:, ::2])
     right = np.take_along_axis(answers, (sequences.targets - TASK.V)[..., None], axis=2)[..., 0]
     for d in range(1, TASK.L):
@@ -77,14 +77,8 @@ def test_a_repeat_is_answered_exactly_where_its_pair_is_in_sight(sequences, answ
             assert right[at].mean() > 0.98
         else:
             assert right[at].max() < 0.5 and right[at].mean() < 0.2
-
-
-def test_it_fails_at_the_positions_whose_evidence_has_left_the_window(sequences, answers):
     kl = kl_bits(sequences.posterior, answers).mean(axis=0)
     np.testing.assert_array_equal(kl > 0.05, np.arange(TASK.L) > IN_SIGHT)
-
-
-def test_it_is_the_ideal_observer_of_what_is_in_sight(sequences, answers):
     distance = {n: kl_bits(observer(sequences, n), answers).mean() for n in range(1, TASK.L)}
     assert min(distance, key=lambda n: distance[n]) == IN_SIGHT
     assert distance[IN_SIGHT] < 0.01

@@ -90,11 +90,15 @@ def test_what_cannot_be_trained_is_told_and_stops_nothing(tmp_path, monkeypatch)
     assert fine["figures"]["kl_bits"]["interval_reason"] == "one seed"
 
 
-def test_field_that_is_set_and_varied_is_refused():
+def test_fields_set_and_varied_and_unknown_names_are_refused():
     with pytest.raises(UsageError, match="V is set and varied"):
         cells(Bijection, TINY, {"V": [3, 4]}, 1)
     with pytest.raises(UsageError, match="seeds are counted by --seeds"):
         cells(Bijection, TINY, {"seed": [3, 4]}, 1)
+    with pytest.raises(UnknownName) as refused:
+        CliRunner().invoke(app, ["tunnel", "train", "bijektion"], catch_exceptions=False)
+    told = "task 'bijektion': there is no task of this name\n  Did you mean bijection or selection or permutation?"
+    assert str(refused.value).startswith(told)
 
 
 def one_at_a_time(varied, fixed=TINY):
@@ -123,19 +127,19 @@ def test_one_setting_at_a_time_is_varied_where_it_can_be():
         assert cell.label == cell.against or sum(cell.settings[n] != reference[n] for n in common) == 1
 
 
-def test_settings_without_architectures_are_varied_on_the_one_that_is_set():
+def test_cells_are_varied_or_crossed_and_keep_powers_of_two():
     found = one_at_a_time({"n_kv_heads": [2, 1]}, {**TINY, "arch": "llama"})
     assert [(cell.label, cell.settings) for cell in found] == [
         ("reference", {"n_kv_heads": 2}), ("n_kv_heads 1", {"n_kv_heads": 1}),
     ]  # fmt: skip
-
-
-def test_crossed_combinations_are_all_held_against_the_first():
     found = cells(Bijection, TINY, {"arch": ["gpt-neox", "llama"], "n_layers": [1, 2]}, 1, design="crossed")
     assert [cell.label for cell in found] == [
         "gpt-neox, n_layers 1", "gpt-neox, n_layers 2", "llama, n_layers 1", "llama, n_layers 2",
     ]  # fmt: skip
     assert {cell.against for cell in found} == {"gpt-neox, n_layers 1"}
+    assert make_plan(Bijection, {"n_steps": 40}, keep="log").keep == (0, 1, 2, 4, 8, 16, 32)
+    (cell,) = cells(Bijection, TINY, {"arch": ["llama"]}, 1, keep="log")
+    assert cell.plans[0].keep == (0, 1, 2, 4)
 
 
 def test_what_no_architecture_has_is_refused_before_anything_is_trained():
@@ -148,19 +152,6 @@ def test_what_no_architecture_has_is_refused_before_anything_is_trained():
     assert "phi, n_kv_heads 2 makes no sense, and 1 more make none either; nothing was trained" in said
     assert "phi has no grouped heads" in said and "Without --crossed" in said
     refuse_impossible(one_at_a_time({"arch": ["phi", "llama"], "n_kv_heads": [2, 1]}))
-
-
-def test_log_keeps_the_powers_of_two_before_the_end():
-    assert make_plan(Bijection, {"n_steps": 40}, keep="log").keep == (0, 1, 2, 4, 8, 16, 32)
-    (cell,) = cells(Bijection, TINY, {"arch": ["llama"]}, 1, keep="log")
-    assert cell.plans[0].keep == (0, 1, 2, 4)
-
-
-def test_unknown_task_is_called_a_task():
-    with pytest.raises(UnknownName) as refused:
-        CliRunner().invoke(app, ["tunnel", "train", "bijektion"], catch_exceptions=False)
-    told = "task 'bijektion': there is no task of this name\n  Did you mean bijection or selection or permutation?"
-    assert str(refused.value).startswith(told)
 
 
 @pytest.mark.slow

@@ -52,17 +52,13 @@ def _accuracy(module: torch.nn.Module, program: Program, n: int = 200) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_residuals_equal_those_of_tracr(name):
+def test_residuals_and_variables_equal_those_of_tracr(name):
     card = read_program(name)
     words = card["tokens"]
     ids = np.array([[words.index(token) for token in (BEGINNING, *row)] for row in _reference(name, "inputs")])
     found, _ = _streams(interp.load(f"program:{name}", check=False).module, ids)
     theirs = TRACR[f"{name}/residuals"]
     np.testing.assert_allclose(np.stack(found, axis=1), theirs, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_variable_equals_that_of_tracrs_interpreter(name):
     for row, theirs in zip(_reference(name, "inputs"), _reference(name, "variables"), strict=True):
         ours = list(evaluate(read_program(name), row).values())
         # Labels count nodes of one process, so variables are compared as a set of columns.
@@ -165,13 +161,10 @@ def test_swapping_any_variable_anywhere_gives_the_answers_that_its_rules_give(na
     assert mechanism.variable("answer") in moved or name == "selector_width"  # which is the same for all inputs
 
 
-def test_given_values_take_the_place_of_computed_ones():
+def test_values_are_computed_or_given_and_samples_carry_them_with_units():
     card = read_program("evidence")
     after = evaluate(card, ["h", "h", "t"], {"heads_2": [5, 5, 5]})
     assert after["evidence_1"] == [5, 5, 4] and after["tails_3"] == [0, 0, 1]
-
-
-def test_a_sample_carries_every_variable_with_a_unit():
     program = Program("elimination")
     prompts = interp.sampled_prompts(program, n=5)
     assert set(program.columns) <= set(prompts.units)
@@ -196,16 +189,13 @@ def test_rotation_and_distractors_leave_the_answers_and_carry_the_truth(tmp_path
     assert model.card["distractor_heads"] == [[0, 2], [0, 3]]
 
 
-def test_superposition_has_fewer_dimensions_and_reads_with_the_least_squared_error(tmp_path):
+def test_noise_is_superposition_or_relative_to_each_matrix(tmp_path):
     write_noisy("shift_by_one", Noise(n_dimensions=12, seed=1), tmp_path)
     truth = true_directions(tmp_path, read_card(tmp_path))
     assert interp.load(str(tmp_path)).info.d_model == 12 < len(truth)
     np.testing.assert_allclose(np.linalg.norm(truth, axis=1), 1.0, atol=1e-6)
     with pytest.raises(UsageError, match="superposition in 99 dimensions"):
         write_noisy("shift_by_one", Noise(n_dimensions=99), tmp_path)
-
-
-def test_weight_noise_is_relative_to_each_matrix(tmp_path):
     write_noisy("shift_by_one", Noise(weight_noise=0.01, seed=1), tmp_path)
     noisy, plain = interp.load(str(tmp_path)).module, interp.load("program:shift_by_one", check=False).module
     moved = noisy.embed_tokens.weight - plain.embed_tokens.weight

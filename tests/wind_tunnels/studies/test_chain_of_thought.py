@@ -51,15 +51,12 @@ def test_the_ideal_observer_is_right_where_the_way_is_shown_and_exact_everywhere
     assert (figures["start_kl_bits"] > 0.5).all() and (figures["bayes_bits"][1:] > 0.1).all()
 
 
-def test_who_sees_the_start_alone_is_at_its_own_kl_and_wrong_where_nothing_returns():
+def test_one_step_is_its_own_kl_and_with_a_scratchpad_they_multiply():
     drawn = WITHOUT.sample(np.random.default_rng(0), 1500)
     figures = depth_figures(WITHOUT, drawn, lambda tokens, k: drawn.windows[0][:, k])
     np.testing.assert_allclose(figures["kl_bits"], figures["start_kl_bits"])
     assert (figures["right"] <= figures["chance"] + 1e-12).all()
     assert (figures["tracking"] <= 0).all(), "one entropy a step follows no question"
-
-
-def test_with_a_scratchpad_the_way_is_multiplied_and_its_kl_added_up():
     drawn = WITH.sample(np.random.default_rng(0), 1500)
     blurred = lambda tokens, k: 0.9 * ideal(WITH)(tokens, k) + 0.1 / 7  # noqa: E731
     figures = depth_figures(WITH, drawn, blurred)
@@ -69,7 +66,7 @@ def test_with_a_scratchpad_the_way_is_multiplied_and_its_kl_added_up():
     np.testing.assert_allclose(figures["kl_bits"], kl_bits(drawn.posterior, said).mean(axis=0).cumsum())
 
 
-def test_calibration_is_the_gap_of_each_tenth_of_confidence():
+def test_calibration_and_written_symbols_are_those_of_each_step():
     confidence = np.array([[0.95], [0.91], [0.35], [0.31]])
     is_right = np.array([[1], [0], [1], [0]])
     assert calibration_error(confidence, is_right)[0] == pytest.approx((0.86 + 0.34) / 4)
@@ -77,9 +74,6 @@ def test_calibration_is_the_gap_of_each_tenth_of_confidence():
     drawn = rng.random((40_000, 2))
     told = calibration_error(drawn, np.stack([rng.random(40_000) < drawn[:, 0], np.zeros(40_000)], axis=1))
     assert told[0] < 0.01 and told[1] == pytest.approx(drawn[:, 1].mean())
-
-
-def test_a_written_symbol_is_what_the_next_step_reads():
     drawn = WITH.sample(np.random.default_rng(1), 50)
     shifted = lambda tokens, k: np.eye(7)[(tokens[:, 11 + k] - 7 + 1) % 7]  # noqa: E731
     start = drawn.tokens[:, 11] - 7
@@ -89,13 +83,10 @@ def test_a_written_symbol_is_what_the_next_step_reads():
     np.testing.assert_array_equal(confidence, 1.0)
 
 
-def test_ways_are_followed_as_far_as_they_are_shown():
+def test_ways_are_followed_and_counted_as_far_as_they_are_known():
     shown = np.array([[1, 2, -1, 3], [1, 0, -1, 2]])
     assert ways(shown, np.array([0, 0]), 3).tolist() == [[1, 2, -1], [1, 0, 1]]
     assert ways(shown, np.array([3, 3]), 3).tolist() == [[3, 3, 3], [2, -1, -1]]
-
-
-def test_the_probability_of_a_way_counts_known_steps_of_known_ways():
     said = np.full((3, 2, 2), 0.5)
     said[0] = [[0.9, 0.1], [0.2, 0.8]]
     way = np.array([[0, 1], [1, -1], [-1, -1]])

@@ -29,14 +29,11 @@ def studied(tmp_path_factory):
     return study.measure(work, lambda done, n: None), work
 
 
-def test_the_table_has_every_layer_of_every_network(studied):
+def test_the_table_of_every_layer_gives_trends_ends_and_smallest(studied):
     layers = studied[0].tables["layers"]
     assert layers["seed"].tolist() == [3] * 4 + [5] * 4 and layers["layer"].tolist() == [*range(4)] * 2
     assert all(np.isfinite(layers[name]).all() for name in PROFILES)
-
-
-def test_trends_are_means_over_networks_of_correlations_over_their_layers(studied):
-    """Those of profiles can be made again from the table; of the stream, correlations are averaged over positions."""
+    # Those of profiles can be made again from the table; of the stream, correlations are averaged over positions.
     found, layers = studied[0], studied[0].tables["layers"]
     columns = {"entropy_trend": "attention_entropy_bits", "max_weight_trend": "max_weight", "cosine_trend": "cosine"}
     for name, column in columns.items():
@@ -46,10 +43,6 @@ def test_trends_are_means_over_networks_of_correlations_over_their_layers(studie
             interval = stats.t.interval(0.95, 1, np.mean(by_seed), stats.sem(by_seed))
             assert found[name].interval == pytest.approx(interval), name
         assert found[name].n == 2 and found[name].n_unit == "seed"
-
-
-def test_ends_and_smallest_follow_from_the_table(studied):
-    found, layers = studied[0], studied[0].tables["layers"]
     each = [layers.where(layers["seed"] == seed) for seed in SEEDS]
     falls = [1 - rows["attention_entropy_bits"][-1] / rows["attention_entropy_bits"][0] for rows in each]
     assert found["attention_reduction"].value == pytest.approx(np.mean(falls))
@@ -91,7 +84,7 @@ def planted(trend: float, ratios: list[float]) -> dict[str, Findings]:
     }
 
 
-def test_planted_networks_come_out_as_they_were_planted():
+def test_networks_come_out_as_they_were_planted():
     networks = [planted(0.2, [40.0, 12.0]), planted(0.4, [8.0, 30.0]), planted(0.9, [20.0, 10.0])]
     found = depth_scalars(networks, [0.01, 0.02, 0.03])
     assert found["cosine_trend"].value == pytest.approx(0.5)
@@ -99,9 +92,6 @@ def test_planted_networks_come_out_as_they_were_planted():
     assert found["layers_needed"].value == pytest.approx((1 + 0.5 + 1) / 3)
     assert found["bypass_ratio_min"].value == pytest.approx((12 * 8 * 10) ** (1 / 3))
     assert found["kl_bits"].value == pytest.approx(0.02)
-
-
-def test_networks_that_all_say_the_same_leave_the_number_underpowered():
     found = depth_scalars([planted(1.0, [20.0, 30.0])] * 3, [0.01] * 3)
     assert found["cosine_trend"].underpowered and found["cosine_trend"].interval is None
     rule = Rule("at_least", low=1.0, null=False)  # but a share of all layers in all networks is what is claimed

@@ -109,19 +109,19 @@ def test_relabelling_is_judged_against_the_renamed_prediction(evaluated, opened)
     assert evaluated["relabelling_tvd"].value < 0.1 < evaluated["relabelling_tvd"].null.band[0]
 
 
-def test_the_evaluation_names_the_weights_it_read(evaluated):
+def test_the_evaluation_names_its_weights_and_attention_that_is_off(evaluated, tmp_path):
     assert evaluated.tables["models"]["fingerprint"].tolist() == [interp.load(TUNNEL).fingerprint]
-
-
-def test_attention_that_is_off_is_off(tmp_path, evaluated):
     off = TunnelEvaluation(n=N, attention_off=(1, 2), n_relabellings=1).measure(tmp_path, nothing)
     assert off["kl_bits"].value > 100 * evaluated["kl_bits"].value
     assert any("attention off in layers 1, 2" in note for note in off.notes)
 
 
-def test_outcomes_that_cannot_be_renamed_are_not(tmp_path):
+def test_what_cannot_be_renamed_or_found_is_said(tmp_path):
     found = TunnelEvaluation(tunnel="mess3-gpt-neox", n=40).measure(tmp_path, nothing)
     assert "relabelling_tvd" not in found.scalars and any("cannot be renamed" in note for note in found.notes)
+    for task, name in (("bijections", "lstm"), ("hmm", "lsmt")):
+        with pytest.raises(UnknownName, match="Did you mean"):
+            plan_of(task, name, 1, "small", None)
 
 
 @pytest.mark.parametrize("study, words", [
@@ -133,12 +133,6 @@ def test_outcomes_that_cannot_be_renamed_are_not(tmp_path):
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
     with pytest.raises(UsageError, match=words):
         study.measure(tmp_path, nothing)
-
-
-def test_an_unknown_task_or_network_is_refused():
-    for task, name in (("bijections", "lstm"), ("hmm", "lsmt")):
-        with pytest.raises(UnknownName, match="Did you mean"):
-            plan_of(task, name, 1, "small", None)
 
 
 @pytest.mark.parametrize("task", list(TASKS))
@@ -241,12 +235,19 @@ def test_a_shipped_filter_is_held_against_the_best_window_reader(tmp_path):
     assert scalar.interval[0] < scalar.value < scalar.interval[1] < 0
 
 
-def test_what_is_trained_is_not_trained_again(trained):
+def test_what_is_trained_is_not_trained_again_and_shown(trained):
     work, found = trained
     times = {path: path.stat().st_mtime_ns for path in work.glob("*/model.safetensors")}
     again = QUICK.measure(work, nothing)
     assert again.scalars == found.scalars and len(times) == 4
     assert {path: path.stat().st_mtime_ns for path in work.glob("*/model.safetensors")} == times
+    _, found = trained
+    (figure,) = QUICK.figures(found)
+    shown = [trace for trace in figure.plot.data if trace.mode == "markers"]
+    assert sum(len(trace.x) for trace in shown) == 4 and figure.table == "runs"
+    assert replace(QUICK, n_steps=None).command == (
+        "interp study primitives --set tasks=recall --set networks=gpt-neox,mlp-position --set seeds=1,2"
+    )
 
 
 @pytest.mark.slow
@@ -344,7 +345,7 @@ def test_every_training_is_read_by_the_probe_at_its_own_checkpoints(tmp_path):
     assert len(set(found.tables["models"]["fingerprint"].tolist())) == 2
 
 
-def test_pairs_over_seeds_are_t_tested():
+def test_pairs_over_seeds_are_t_tested_and_one_seed_says_so():
     first, second = [1.0, 2.0, 4.0], [0.5, 1.5, 2.0]
     test = stats.ttest_rel(first, second)
     found = difference_scalar(first, second, "bits", "x")
@@ -353,22 +354,9 @@ def test_pairs_over_seeds_are_t_tested():
     ratio = ratio_scalar(first, second, "x")
     assert ratio.p == pytest.approx(logs.pvalue) and ratio.interval == pytest.approx(np.exp(logs.confidence_interval()))
     assert ratio.value == pytest.approx(np.prod(np.divide(first, second)) ** (1 / 3))
-
-
-def test_one_seed_has_no_interval_and_says_so():
     assert difference_scalar([1.0], [2.0], "bits", "x").interval_reason == "one seed"
     assert difference_scalar([1.0, 2.0], [0.0, 1.0], "bits", "x").interval_reason == "all seeds give the same"
     nothing_there = Null("none", 0.0, (0.0, 0.0))
     for values, reason in (([1.0], "one seed"), ([1.0, 1.0, 1.0], "all seeds give the same")):
         alone = mean_scalar(values, "bits", nothing_there, "x")
         assert alone.value == 1.0 and alone.interval is None and alone.interval_reason == reason
-
-
-def test_the_figure_shows_every_training(trained):
-    _, found = trained
-    (figure,) = QUICK.figures(found)
-    shown = [trace for trace in figure.plot.data if trace.mode == "markers"]
-    assert sum(len(trace.x) for trace in shown) == 4 and figure.table == "runs"
-    assert replace(QUICK, n_steps=None).command == (
-        "interp study primitives --set tasks=recall --set networks=gpt-neox,mlp-position --set seeds=1,2"
-    )

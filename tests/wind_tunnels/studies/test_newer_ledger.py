@@ -39,41 +39,32 @@ def test_programs_move_run_onward_and_end_where_they_are_told():
     assert all((onward(other, before[:, i], P) == before[:, i + 1]).all() for i in range(3))
 
 
-def test_their_prompts_are_those_of_the_task():
+def test_prompts_are_those_of_the_task_and_rotations_keep_lengths():
     task = open_tunnel("tunnel:recurrence-gpt-neox").task
     values = run(moving_programs(np.random.default_rng(1), 3, P)[0], np.random.default_rng(2), task.length, P)
     tokens = task.encode(values, np.full(3, True)).tokens
     mine = [prompt.token_ids for prompt in prompts_of(values[:, : task.length - 1], P).prompts]
     assert tokens.tolist() == [list(ids) for ids in mine]
-
-
-def test_a_transplant_behind_the_last_block_is_the_donors_answer(tmp_path):
-    """An identity: whatever the donor predicts where it stands is predicted, and nothing of the own sequence."""
-    found = table_of(Transplants(n=60), tmp_path)
-    assert found["rescued_depth3"] == found["donor_accuracy"] == 1.0
-    assert found["redirected_depth3"] == found["update_redirected_depth3"] == 1.0
-    assert found["update_rescued_depth3"] == 0.0
-    assert found["unedited_accuracy"] < 0.8 < found["rescued_depth2"]
-    assert found["rescued_depth2 null"] < 0.6
-
-
-def test_inside_the_horizon_nothing_needs_to_be_rescued(tmp_path):
-    found = table_of(Transplants(tunnels="tunnel:recurrence-gpt-neox", n=60), tmp_path)
-    assert found["unedited_accuracy"] == found["rescued_depth1"] == 1.0
-
-
-def test_transplants_ask_for_programs_over_integers(tmp_path):
-    with pytest.raises(UsageError, match="programs over integers"):
-        Transplants(tunnels="tunnel:recurrence-gpt-neox-opaque", n=20).measure(tmp_path, nothing)
-
-
-def test_a_rotation_keeps_lengths_and_all_that_lies_outside_the_subspace():
     rng = np.random.default_rng(0)
     rows, axes = rng.standard_normal((5, 9)), np.linalg.qr(rng.standard_normal((9, 3)))[0]
     turned = _rotated(rows, axes, 1)
     np.testing.assert_allclose(np.linalg.norm(turned, axis=1), np.linalg.norm(rows, axis=1))
     np.testing.assert_allclose(turned - turned @ axes @ axes.T, rows - rows @ axes @ axes.T, atol=1e-12)
     assert np.abs(turned - rows).max() > 0.1
+
+
+def test_transplants_give_the_donors_answer_beyond_the_horizon(tmp_path):
+    # An identity: whatever the donor predicts where it stands is predicted, and nothing of the own sequence.
+    found = table_of(Transplants(n=60), tmp_path)
+    assert found["rescued_depth3"] == found["donor_accuracy"] == 1.0
+    assert found["redirected_depth3"] == found["update_redirected_depth3"] == 1.0
+    assert found["update_rescued_depth3"] == 0.0
+    assert found["unedited_accuracy"] < 0.8 < found["rescued_depth2"]
+    assert found["rescued_depth2 null"] < 0.6
+    found = table_of(Transplants(tunnels="tunnel:recurrence-gpt-neox", n=60), tmp_path)
+    assert found["unedited_accuracy"] == found["rescued_depth1"] == 1.0
+    with pytest.raises(UsageError, match="programs over integers"):
+        Transplants(tunnels="tunnel:recurrence-gpt-neox-opaque", n=20).measure(tmp_path, nothing)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.7])
@@ -86,13 +77,10 @@ def test_random_subspaces_hold_the_share_of_the_variance_that_is_asked(share):
         np.testing.assert_allclose(axes.T @ axes, np.eye(3), atol=1e-10)
 
 
-def test_decoded_parameters_say_what_they_removed(tmp_path):
+def test_decoded_parameters_and_other_variants_are_held_against_their_own(tmp_path):
     found = table_of(DecodedParameters(n=150), tmp_path)
     assert found["dimension"] == 4 + 6  # differences of five values of a and of seven of b
     assert 0 < found["variance"] < 0.5 and abs(found["removed_bits"]) < 3
-
-
-def test_another_variant_is_held_against_its_own_posterior(tmp_path):
     found = OtherVariants("tunnel:recurrence-gpt-neox-opaque", ("symbols=integers",), 400).measure(tmp_path, nothing)
     model = interp.load("tunnel:recurrence-gpt-neox-opaque")
     card = model.card["figures"]["kl_bits"]
@@ -109,11 +97,8 @@ def test_j_spaces_hold_the_hypotheses_of_a_trained_network_only(tmp_path):
     assert found["times_random_embedding"] > found["times_random_embedding null"]
 
 
-def test_several_tunnels_are_named_with_commas():
+def test_claims_of_the_newer_work_have_rules_and_tunnels_names():
     assert tunnels_named("tunnel:a,tunnel:b") == ["tunnel:a", "tunnel:b"]
-
-
-def test_every_claim_of_the_newer_work_has_a_rule_and_a_number_of_its_own():
     claims = load_claims("newer").claim
     others = {claim.number for paper in ("paper1", "paper2", "paper3") for claim in load_claims(paper).claim}
     assert all(any(part.rule for part in claim.parts) for claim in claims)

@@ -31,14 +31,11 @@ def nothing(done: int = 0, total: int = 0) -> None:
     """Progress that nobody follows."""
 
 
-def test_the_published_chain_stays_with_0_35_and_its_entropy_is_1_829_nats():
+def test_both_chains_stay_as_named_with_the_entropy_that_is_known():
     row = StickyChain().transition[0]
     assert row == pytest.approx([0.350, 0.166, 0.083, 0.055, 0.042, 0.055, 0.083, 0.166], abs=5e-4)
     assert StickyChain().next_entropy_bits * LN2 == pytest.approx(1.829, abs=5e-4)
     assert StickyChain().next_entropy_bits == pytest.approx(2.639, abs=5e-4)
-
-
-def test_the_exact_chain_stays_as_named():
     chain = StickyChain(normalised="exact")
     assert np.diag(chain.transition) == pytest.approx(np.full(8, 0.3))
     assert chain.next_entropy_bits * LN2 == pytest.approx(1.883, abs=5e-4)
@@ -115,16 +112,13 @@ def test_gradients_by_hand_are_those_of_autograd(n_pos, spread):
         assert float((found.gradients[name] - gradient).abs().max()) <= 1e-10 * max(float(gradient.abs().max()), 1e-3)
 
 
-def test_large_scores_do_not_overflow_in_single_precision():
+def test_predictions_and_gradients_are_those_of_the_definition_even_where_scores_are_large():
     x, y, w = random_heads(100, 2.0)
     exact = head_pass(x, y, w)
     found = head_pass(x.float(), y, {name: weight.float() for name, weight in w.items()})
     assert ((x @ w["w_q"]) @ (x @ w["w_k"]).mT).max() / 10**0.5 > 89  # beyond exp in float32
     assert torch.allclose(found.loss.double(), exact.loss, rtol=1e-3)
     assert all(bool(gradient.isfinite().all()) for gradient in found.gradients.values())
-
-
-def test_entropy_and_accuracy_are_of_the_predictions():
     x, y, w = random_heads(90, 0.5)
     p = logits_by_definition(x, w).softmax(dim=-1)
     found = head_pass(x, y, w)
@@ -204,19 +198,13 @@ def test_seeds_are_independent_of_one_another_and_of_the_number_of_threads():
     assert np.array_equal(again["w_v"].loss_nats, both["w_v"].loss_nats)
 
 
-def test_a_training_that_diverges_is_nan_from_there_on():
+def test_trainings_that_diverge_are_nan_and_speed_ups_are_ratios_of_steps():
     arm = arms_of(1e30, 10.0, (), ())[0]
     curve = train_arm(arm, small_start(40), 8, nothing)
     assert np.isfinite(curve.loss_nats[0]).all() and np.isnan(curve.loss_nats[-1]).all()
     assert np.isnan(curve.fresh_loss_nats[-1]).all()
-
-
-def test_steps_to_a_threshold():
     loss = np.array([[3.0, 3.0, 3.0], [2.0, 2.5, 3.0], [1.0, 2.0, 3.0], [1.5, 1.0, np.nan]])
     assert steps_to(loss, np.array([2.0, 2.0, 2.0])) == pytest.approx([1, 2, np.nan], nan_ok=True)
-
-
-def test_speed_ups_and_their_intervals():
     steps = np.array([400.0, 500.0, 390.0])
     found = published_speedup(steps, 1000)
     assert found.value == pytest.approx(1000 / 430) and found.low < found.value < found.high
@@ -277,7 +265,7 @@ def small_record(tmp_path_factory):
     return run_study(study, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
-def test_a_small_study_finds_that_a_larger_rate_is_faster_wherever_it_is(small_record):
+def test_a_small_study_finds_the_larger_rate_faster_and_draws_its_page(small_record):
     found = small_record.findings["sticky_chain"]
     paired = {arm: found[f"paired_speedup_{arm}"].value for arm in ("w_v", "w_o", "w_qk", "all", "m_step")}
     assert min(paired.values()) > 1
@@ -287,9 +275,6 @@ def test_a_small_study_finds_that_a_larger_rate_is_faster_wherever_it_is(small_r
     curves = found.tables["curves"]
     first = curves.where(curves["step"] == 0)["loss_nats"]
     assert first == pytest.approx(np.full(len(first), np.log(8)), abs=0.02)
-
-
-def test_its_page_has_both_curves_and_the_speed_ups(small_record):
     page = (small_record.path / "report.html").read_text()
     for words in ("The larger rate, on each matrix in turn", "Adam and a closed-form M-step", "Speed-up of every arm"):
         assert words in page

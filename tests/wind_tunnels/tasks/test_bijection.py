@@ -40,15 +40,12 @@ def test_posterior_equals_enumeration_of_all_bijections(task):
     np.testing.assert_allclose(sequences.posterior, enumerated_posterior(task, sequences), atol=1e-14)
 
 
-def test_without_replacement_entropy_is_log2_of_what_is_left():
+def test_keys_entropy_and_curriculum_are_known():
     sequences = Bijection(V=20, L=19, replacement=False).sample(np.random.default_rng(0), 5)
     expected = np.log2([20 - k for k in range(19)])
     np.testing.assert_allclose(sequences.columns["bayes_entropy_bits"], np.tile(expected, (5, 1)), atol=1e-12)
     assert expected[0] == pytest.approx(4.3219, abs=1e-4)
     assert expected[-1] == 1.0
-
-
-def test_with_replacement_entropy_is_a_sawtooth():
     task = Bijection(V=8, L=5)
     keys, values = np.array([[3, 3, 1, 3, 1]]), np.array([[7, 7, 0, 7, 0]])
     columns = task.encode(keys, values).columns
@@ -56,17 +53,25 @@ def test_with_replacement_entropy_is_a_sawtooth():
     np.testing.assert_array_equal(columns["is_repeat"], [[False, True, False, True, True]])
     np.testing.assert_array_equal(columns["n_distinct"], [[0, 1, 1, 2, 2]])
     np.testing.assert_array_equal(columns["evidence"], [[0, 1, 2, 3, 4]])
+    keys = Bijection(V=5, L=8).sample(np.random.default_rng(0), 5000).tokens[:, 0::2]
+    frequency = np.bincount(keys.ravel(), minlength=5) / keys.size
+    assert np.abs(frequency - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / keys.size)
+    pooled = Bijection(V=5, L=8, key_pool=2).sample(np.random.default_rng(0), 500).tokens[:, 0::2]
+    assert max(len(set(row)) for row in pooled.tolist()) == 2
+    assert set(pooled.ravel().tolist()) == set(range(5))
+    stages = Bijection(V=6, L=8).curriculum()
+    assert [stage.key_pool for stage in stages] == [3, 4, 5, None]
+    assert stages[-1] == Bijection(V=6, L=8)
+    without = Bijection(V=6, L=6, replacement=False)
+    assert without.curriculum() == (without,)
 
 
-def test_sepvocab_layout_shows_values_after_their_keys_from_the_second_half_of_the_vocabulary():
+def test_layouts_show_values_after_keys_or_end_in_a_query():
     sequences = Bijection(V=5, L=3, replacement=False).encode(np.array([[4, 0, 2]]), np.array([[1, 3, 0]]))
     assert sequences.tokens.tolist() == [[4, 6, 0, 8, 2]]
     assert sequences.scored.tolist() == [0, 2, 4]
     assert sequences.targets.tolist() == [[6, 8, 5]]
     assert sequences.slice_ids.tolist() == [5, 6, 7, 8, 9]
-
-
-def test_paired_layout_ends_in_a_query_whose_answer_is_known_and_not_shown():
     task = Bijection(V=5, L=3, replacement=False, layout="paired")
     sequences = task.encode(np.array([[4, 0, 2, 0]]), np.array([[1, 3, 0, 3]]))
     assert sequences.tokens.tolist() == [[4, 1, 0, 3, 2, 0, 0]]
@@ -77,32 +82,12 @@ def test_paired_layout_ends_in_a_query_whose_answer_is_known_and_not_shown():
     assert (drawn.tokens[:, -1:] == drawn.tokens[:, 0:-1:2]).any(axis=1).all()
 
 
-def test_keys_with_replacement_are_uniform_and_a_pool_bounds_how_many_differ():
-    keys = Bijection(V=5, L=8).sample(np.random.default_rng(0), 5000).tokens[:, 0::2]
-    frequency = np.bincount(keys.ravel(), minlength=5) / keys.size
-    assert np.abs(frequency - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / keys.size)
-    pooled = Bijection(V=5, L=8, key_pool=2).sample(np.random.default_rng(0), 500).tokens[:, 0::2]
-    assert max(len(set(row)) for row in pooled.tolist()) == 2
-    assert set(pooled.ravel().tolist()) == set(range(5))
-
-
-def test_orbits_are_relabellings_with_every_answer_equally_often():
+def test_orbits_are_relabellings_and_never_hold_a_sequence_twice():
     sequences = Bijection(V=6, L=4, replacement=False).sample_orbits(np.random.default_rng(0), 30, 6)
     tokens = sequences.tokens.reshape(5, 6, -1)
     assert (tokens[:, :, 0::2] == tokens[:, :1, 0::2]).all()
     answers = np.sort(sequences.targets.reshape(5, 6, -1), axis=1)
     assert (answers == np.arange(6, 12)[None, :, None]).all()
-
-
-def test_orbits_never_hold_a_sequence_twice_and_fill_the_batch():
     sequences = Bijection(V=4, L=6).sample_orbits(np.random.default_rng(0), 10, 20)
     assert len(sequences) == 10
     assert len(np.unique(sequences.tokens[:4], axis=0)) == 4
-
-
-def test_curriculum_ends_in_the_task_itself():
-    stages = Bijection(V=6, L=8).curriculum()
-    assert [stage.key_pool for stage in stages] == [3, 4, 5, None]
-    assert stages[-1] == Bijection(V=6, L=8)
-    without = Bijection(V=6, L=6, replacement=False)
-    assert without.curriculum() == (without,)

@@ -54,22 +54,16 @@ def test_belief_is_the_predictive_taken_twice(n_outcomes):
         np.testing.assert_allclose(found[..., k], chain, atol=1e-14)
 
 
-def test_belief_tells_apart_what_predicts_the_same_next_toss():
+def test_belief_tells_apart_the_same_next_toss_in_every_layout():
     one_in_two, ten_in_twenty = next_two(np.array([[[2.0, 2.0]]])), next_two(np.array([[[11.0, 11.0]]]))
     np.testing.assert_allclose(one_in_two, [[[0.3, 0.4, 0.3]]])
     np.testing.assert_allclose(ten_in_twenty, [[[6 / 23, 11 / 23, 6 / 23]]])
-
-
-def test_marked_layout_has_the_positions_of_a_bijection():
     drawn = Coin(n_tosses=4).encode(np.array([[0.5, 0.5]]), np.array([[1, 0, 0, 1]]))
     assert drawn.tokens.tolist() == [[2, 1, 2, 0, 2, 0, 2]]
     assert drawn.scored.tolist() == [0, 2, 4, 6]
     assert drawn.targets.tolist() == [[1, 0, 0, 1]]
     assert drawn.columns["n_first"].tolist() == [[0, 0, 1, 2]]
     assert drawn.columns["evidence"].tolist() == [[0, 1, 2, 3]]
-
-
-def test_plain_layout_is_scored_everywhere():
     drawn = Coin(n_tosses=4, layout="plain").encode(np.array([[0.5, 0.5]]), np.array([[1, 0, 0, 1]]))
     assert drawn.tokens.tolist() == [[2, 1, 0, 0]]
     assert drawn.scored.tolist() == [0, 1, 2, 3]
@@ -96,9 +90,6 @@ def test_orbits_shift_the_outcomes_where_the_prior_favours_none():
     np.testing.assert_array_equal(tosses[:, 1], (tosses[:, 0] + 1) % 3)
     bias = sequences.columns["bias"][:, 0].reshape(3, 3)
     np.testing.assert_allclose(bias.sum(axis=1), 1.0)  # each of the three probabilities stands first once
-
-
-def test_orbits_of_a_loaded_prior_are_independent_draws():
     task = Coin(n_tosses=5, concentration=(1.0, 2.0))
     orbits = task.sample_orbits(np.random.default_rng(3), 11, 2)
     np.testing.assert_array_equal(orbits.tokens, task.sample(np.random.default_rng(3), 11).tokens)

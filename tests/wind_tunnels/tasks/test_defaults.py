@@ -27,14 +27,11 @@ def test_the_defaults_of_a_task_are_those_of_its_network(name):
     assert defaults_of(load_entry("tunnel", name)) == card_of(f"{name}-gpt-neox")["parameters"]
 
 
-def test_the_five_networks_of_the_paper_are_of_its_parameters():
-    """`hmm` is trained on harder sequences than its default samples, which probes of short runs read."""
+def test_the_defaults_are_those_of_the_paper_and_of_the_first_tunnel():
+    # `hmm` is trained on harder sequences than its default samples, which probes of short runs read.
     paper = card_of("hmm-llama-five")["parameters"]
     changed = {"header": "entries", "stay": 0.0, "grid": 0.01, "floor": 0.05, "predict": "state"}
     assert defaults_of(load_entry("tunnel", "hmm")) == paper | changed
-
-
-def test_the_defaults_of_network_and_recipe_are_those_of_the_first_tunnel():
     card = card_of("bijection-gpt-neox")
     assert card["recipe"].pop("fresh_share") == 0.0  # recipes had it once
     for given, mine in ((card["network"], Network), (card["recipe"], Recipe)):

@@ -46,12 +46,21 @@ def test_shared_parameters_are_the_same_parameters_for_every_sequence(seed, n_st
         assert one.shape[:2] == (7, 4) and one.min() >= 0
 
 
-def test_beliefs_stay_distributions_over_a_long_sequence():
+def test_filters_keep_distributions_and_what_is_stationary():
     rng = np.random.default_rng(0)
     process = random_process(rng, 1, 5, 5)
     filtered = filter_states(*process, rng.integers(5, size=(2, 3000)))
     np.testing.assert_allclose(filtered.after.sum(axis=-1), 1.0, atol=1e-14)
     np.testing.assert_allclose(filtered.symbol.sum(axis=-1), 1.0, atol=1e-14)
+    emission = np.array([[[1.0, 0.0], [1.0, 0.0]]])
+    with pytest.raises(ValueError, match="at step 1 a symbol comes that the parameters give no probability"):
+        filter_states(np.array([0.5, 0.5]), np.full((1, 2, 2), 0.5), emission, np.array([[0, 1]]))
+    circle = np.roll(np.eye(3), 1, axis=1)[None]
+    np.testing.assert_allclose(stationary(circle), np.full((1, 3), 1 / 3), atol=1e-15)
+    transition = random_process(np.random.default_rng(3), 5, 4, 2)[1]
+    settled = stationary(transition)
+    np.testing.assert_allclose((settled[:, None] @ transition)[:, 0], settled, atol=1e-14)
+    np.testing.assert_allclose(settled.sum(axis=1), 1.0, atol=1e-14)
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -84,21 +93,6 @@ def test_a_window_as_long_as_the_sequence_is_the_whole_filter(window, n_own):
     found = filter_window(initial, transition, emission, symbols, window)
     for one, other in zip(vars(found).values(), vars(whole).values(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-14)
-
-
-def test_the_stationary_distribution_is_left_as_it_is_even_by_a_chain_that_goes_in_circles():
-    circle = np.roll(np.eye(3), 1, axis=1)[None]
-    np.testing.assert_allclose(stationary(circle), np.full((1, 3), 1 / 3), atol=1e-15)
-    transition = random_process(np.random.default_rng(3), 5, 4, 2)[1]
-    settled = stationary(transition)
-    np.testing.assert_allclose((settled[:, None] @ transition)[:, 0], settled, atol=1e-14)
-    np.testing.assert_allclose(settled.sum(axis=1), 1.0, atol=1e-14)
-
-
-def test_symbol_that_cannot_come_is_refused():
-    emission = np.array([[[1.0, 0.0], [1.0, 0.0]]])
-    with pytest.raises(ValueError, match="at step 1 a symbol comes that the parameters give no probability"):
-        filter_states(np.array([0.5, 0.5]), np.full((1, 2, 2), 0.5), emission, np.array([[0, 1]]))
 
 
 @pytest.mark.parametrize("n_own", [1, 20_000])

@@ -85,14 +85,13 @@ def test_window_readers_know_the_header_and_the_last_symbols_alone(task):
                 np.testing.assert_allclose(symbols.windows[window][row, step], to_come, atol=1e-12)
 
 
-def test_windows_are_taken_with_their_sequences():
+def test_headers_tell_of_the_same_chains_and_windows_go_with_them():
     sequences = SMALLEST[0].sample(np.random.default_rng(0), 6)
     for window, answers in sequences.windows.items():
         np.testing.assert_array_equal(sequences.take(slice(2, 4)).windows[window], answers[2:4])
         np.testing.assert_array_equal(sequences.last.windows[window], answers[:, -1:])
-
-
-def test_headers_of_rows_and_of_entries_tell_of_the_same_chains():
+    task = HMM(S=3, O=3, K=4, floor=0.0, grid=0.2)
+    assert task.sample(np.random.default_rng(0), 50).windows == {}
     entries = HMM(S=3, O=3, K=5, floor=0.1, grid=0.1)
     rows = dataclasses.replace(entries, header="rows")
     one, other = (task.sample(np.random.default_rng(0), 20) for task in (entries, rows))
@@ -101,24 +100,16 @@ def test_headers_of_rows_and_of_entries_tell_of_the_same_chains():
     assert not any(id_ in other.tokens for id_ in other.slice_ids)
 
 
-def test_stay_moves_its_share_of_every_transition_row_to_the_diagonal():
+def test_stay_moves_its_share_to_the_diagonal_and_the_past_tells_more():
     task = HMM(S=3, O=3, K=2, stay=0.6)
     diagonal = np.einsum("nss->ns", task._draw(np.random.default_rng(0), 500)[0]) * task.grid
     assert diagonal.min() >= 0.6 / 1.1 and diagonal.mean() == pytest.approx(0.6 + 0.4 / 3, abs=0.03)
-
-
-def test_the_past_tells_more_where_the_chain_stays():
     lost = [
         kl_bits(found.posterior, found.windows[2]).mean()
         for stay in (0.0, 0.5)
         for found in [HMM(S=3, O=3, K=10, floor=0.1, grid=0.1, stay=stay).sample(np.random.default_rng(0), 500)]
     ]
     assert lost[1] > 2 * lost[0]
-
-
-def test_there_is_no_window_reader_where_transitions_may_be_impossible():
-    task = HMM(S=3, O=3, K=4, floor=0.0, grid=0.2)
-    assert task.sample(np.random.default_rng(0), 50).windows == {}
 
 
 def test_papers_layout_has_105_ids_and_a_header_of_53_tokens():
@@ -201,14 +192,11 @@ def test_orbits_hold_every_state_and_symbol_equally_often(n_states, n_symbols):
         np.testing.assert_allclose(entropy, np.broadcast_to(entropy[:, :1], entropy.shape), atol=1e-12)
 
 
-def test_orbits_of_s_copies_are_balanced_already_and_fill_the_batch():
+def test_orbits_are_balanced_and_longer_tasks_start_like_shorter_ones():
     sequences = HMM(K=4).sample_orbits(np.random.default_rng(0), 12, 5)
     assert len(sequences) == 12
     assert (np.sort(sequences.targets[:10].reshape(2, 5, 4), axis=1) == np.arange(105, 110)[None, :, None]).all()
     assert len(HMM(S=2, O=2, K=3).sample_orbits(np.random.default_rng(0), 7, 100)) == 7
-
-
-def test_longer_task_serves_the_same_network_and_starts_like_the_shorter():
     task = HMM(K=5)
     longer = task.lengthened(12)
     assert longer == HMM(K=12) and longer.vocab_size == task.vocab_size
@@ -218,13 +206,10 @@ def test_longer_task_serves_the_same_network_and_starts_like_the_shorter():
     np.testing.assert_array_equal(all_of_it.posterior[:, :5], start.posterior)
 
 
-def test_uniform_misses_the_papers_task_by_what_the_papers_baselines_report():
+def test_the_last_symbol_and_the_uniform_lack_what_the_papers_report():
     sequences = HMM(K=20).sample(np.random.default_rng(0), 4000)
     missed = np.log2(5) - sequences.columns["bayes_entropy_bits"]
     assert missed.mean() == pytest.approx(0.417, abs=0.01)
-
-
-def test_states_carry_information_that_the_last_symbol_lacks():
     task = HMM(K=10)
     transition, emission, states, symbols = task._draw(np.random.default_rng(0), 2000)
     sequences = task.encode(transition, emission, states, symbols)

@@ -24,7 +24,7 @@ def test_posteriors_equal_enumeration(task):
             np.testing.assert_allclose(states.posterior[row, step], behind, atol=1e-13)
 
 
-def test_layout_has_no_header():
+def test_layout_has_no_header_and_parameters_belong_to_the_task():
     task = FixedHMM(S=3, O=4, K=6)
     sequences = task.sample(np.random.default_rng(0), 50)
     assert (task.vocab_size, task.n_positions) == (1 + 4 + 3, 12)
@@ -34,9 +34,6 @@ def test_layout_has_no_header():
     assert sequences.only("state").slice_ids.tolist() == [5, 6, 7]
     assert sequences.only("symbol").slice_ids.tolist() == [1, 2, 3, 4]
     assert sequences.scored.tolist() == list(range(12))
-
-
-def test_parameters_belong_to_the_task_and_not_to_the_sample():
     task = FixedHMM()
     np.testing.assert_array_equal(task.transition, FixedHMM(K=50).transition)
     assert not np.array_equal(task.transition, FixedHMM(parameters_seed=7).transition)
@@ -45,6 +42,8 @@ def test_parameters_belong_to_the_task_and_not_to_the_sample():
         np.testing.assert_allclose(matrix * 100, np.rint(matrix * 100), atol=1e-9)
         assert matrix.min() >= 0.05
     assert np.diag(task.transition).mean() > 0.5
+    assert FixedHMM().lengthened(50) == FixedHMM(K=50)
+    assert FixedHMM().lengthened(50).vocab_size == FixedHMM().vocab_size
 
 
 def memoryless_gap(task: FixedHMM) -> float:
@@ -56,19 +55,11 @@ def memoryless_gap(task: FixedHMM) -> float:
     return float(kl_bits(sequences.posterior, guess / guess.sum(axis=-1, keepdims=True)).mean())
 
 
-def test_the_default_process_needs_memory():
+def test_the_default_process_needs_memory_and_its_windows_hold_it():
     assert memoryless_gap(FixedHMM()) == pytest.approx(0.149, abs=0.01)
     assert memoryless_gap(FixedHMM(stay=0.0, parameters_seed=0)) == pytest.approx(0.020, abs=0.004)
     gaps = [memoryless_gap(FixedHMM(parameters_seed=seed)) for seed in range(12)]
     assert np.argmax(gaps) == FixedHMM().parameters_seed
-
-
-def test_the_shortest_window_is_the_last_symbol_with_the_stationary_distribution():
     sequences = FixedHMM().sample(np.random.default_rng(0), 2000).only("state")
     kl = [float(kl_bits(sequences.posterior, sequences.windows[w])[:, 1:].mean()) for w in (1, 2, 3)]
     assert kl[0] == pytest.approx(memoryless_gap(FixedHMM()), abs=0.01) and kl[0] > 2 * kl[1] > 4 * kl[2] > 0
-
-
-def test_longer_task_is_the_same_process():
-    assert FixedHMM().lengthened(50) == FixedHMM(K=50)
-    assert FixedHMM().lengthened(50).vocab_size == FixedHMM().vocab_size

@@ -48,13 +48,19 @@ def test_disjoint_symbols_are_shifted_behind_the_domain_tokens():
     np.testing.assert_allclose(drawn.posterior[1, 1], [1 / 2, 0, 1 / 2, 0, 0])
 
 
-def test_shared_symbols_start_behind_the_domain_tokens_for_all():
+def test_components_share_symbols_behind_domains_and_keep_their_belief():
     mixture = Mixture([ELIMINATION, TOSSES], "shared")
     drawn = mixture.sample(np.random.default_rng(0), 40)
     assert mixture.vocab_size == 2 + 6
     assert drawn.slice_ids.tolist() == [2, 3, 5, 6, 7]
     is_coin = drawn.domain == "coin"
     assert set(drawn.tokens[is_coin, 1:].ravel().tolist()) <= {2, 3, 4}
+    drawn = Mixture([ELIMINATION, TOSSES]).sample(np.random.default_rng(0), 60)
+    is_coin = drawn.domain == "coin"
+    assert drawn.belief[is_coin, :, :3].max() == 0 and drawn.belief[~is_coin, :, 3:].max() == 0
+    np.testing.assert_allclose(drawn.belief[is_coin, 0, 3:], np.tile([1 / 6, 1 / 3, 1 / 2], (is_coin.sum(), 1)))
+    longer = Mixture([{"task": "bijection", "V": 5, "L": 4}, {"task": "coin", "n_tosses": 4}]).lengthened(9)
+    assert [task.n_positions for task in longer.tasks] == [17, 17]
 
 
 def test_each_sequence_is_its_components_own():
@@ -75,14 +81,7 @@ def test_each_sequence_is_its_components_own():
     np.testing.assert_allclose(second.columns["bayes_entropy_bits"], entropy_bits(second.posterior), atol=1e-12)
 
 
-def test_belief_is_each_components_own_in_a_block_of_its_own():
-    drawn = Mixture([ELIMINATION, TOSSES]).sample(np.random.default_rng(0), 60)
-    is_coin = drawn.domain == "coin"
-    assert drawn.belief[is_coin, :, :3].max() == 0 and drawn.belief[~is_coin, :, 3:].max() == 0
-    np.testing.assert_allclose(drawn.belief[is_coin, 0, 3:], np.tile([1 / 6, 1 / 3, 1 / 2], (is_coin.sum(), 1)))
-
-
-def test_orbits_hold_every_component_alike_in_an_order_of_chance():
+def test_orbits_and_curricula_hold_every_component_alike():
     mixture = Mixture([ELIMINATION, ELIMINATION, TOSSES])
     batches = [mixture.sample_orbits(np.random.default_rng(seed), 10, 3) for seed in range(60)]
     assert all(len(batch) == 10 for batch in batches)
@@ -91,9 +90,6 @@ def test_orbits_hold_every_component_alike_in_an_order_of_chance():
     assert {str(batch.domain[0]) for batch in batches} == set(mixture.domains)
     values = batches[0].tokens[batches[0].domain == "bijection-1"][:3, 2]
     assert len(set(values.tolist())) == 3
-
-
-def test_curriculum_moves_all_components_on_and_ends_in_the_mixture():
     task = Mixture([{"task": "bijection", "V": 5, "L": 4}, {"task": "coin", "n_tosses": 4}])
     stages = task.curriculum()
     assert [stage.tasks[0].key_pool for stage in stages] == [3, 4, None]
@@ -102,11 +98,6 @@ def test_curriculum_moves_all_components_on_and_ends_in_the_mixture():
     assert {stage.vocab_size for stage in stages} == {task.vocab_size}
     assert [len(Mixture(name).curriculum()) for name in ("different", "same")] == [1, 6]
     assert {stage.vocab_size for stage in Mixture("same").curriculum()} == {Mixture("same").vocab_size}
-
-
-def test_lengthened_lengthens_every_component():
-    longer = Mixture([{"task": "bijection", "V": 5, "L": 4}, {"task": "coin", "n_tosses": 4}]).lengthened(9)
-    assert [task.n_positions for task in longer.tasks] == [17, 17]
 
 
 def collapse(mixture: Mixture, seed: int) -> Collapse:
@@ -142,18 +133,15 @@ def test_the_sign_of_different_is_that_of_whole_distributions():
     assert shares["coin"] + 0.1 < shares["mixed"] < shares["regression"] - 0.1
 
 
-def test_same_geometry_shows_no_collapse_where_symbols_are_shared():
-    """Over 12 draws p is not small more often than it should be, and the changes have no common sign."""
+def test_the_same_geometry_collapses_only_over_disjoint_symbols():
+    # Over 12 draws p is not small more often than it should be, and the changes have no common sign.
     found = [collapse(Mixture("same"), seed) for seed in range(12)]
     assert sum(f.p[:, 0].min() <= 0.05 for f in found) <= 3  # more than 3 of 12 come by chance once in 450 times
     largest = (found[0].permuted * [1, -1]).max(axis=1)[:, None]
     np.testing.assert_allclose(found[0].p, (1 + (largest >= found[0].changes * [1, -1]).sum(axis=0)) / 61)
     changes = np.array([f.changes[:, 0] for f in found]).mean(axis=1)
     assert abs(changes.mean()) < 4 * changes.std() / np.sqrt(12)
-
-
-def test_same_geometry_over_disjoint_symbols_does_collapse():
-    """Two clouds of one shape at right angles: the mixed set has twice the directions of either."""
+    # Two clouds of one shape at right angles: the mixed set has twice the directions of either.
     found = [collapse(Mixture("same", "disjoint"), seed) for seed in range(4)]
     assert np.mean([f.changes[:, 0] for f in found]) > 0.05
     assert sum(f.p[:, 0].min() <= 0.05 for f in found) >= 3

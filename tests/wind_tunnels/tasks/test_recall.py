@@ -43,7 +43,29 @@ def test_posterior_equals_enumeration_of_all_sequences(task):
     np.testing.assert_allclose(sequences.posterior, predictive(sequences, weight), atol=1e-13)
 
 
-def test_a_corrupted_cue_leaves_two_levels_of_doubt():
+def test_layouts_are_plain_or_marked_at_the_papers_sizes():
+    task = Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, n_fillers=2)
+    drawn = task.encode(np.array([[2, 0]]), np.array([[1, 2]]), np.array([[1, 0]]), np.array([[0, 2]]))
+    key, value = FIRST_KEY, FIRST_KEY + 3
+    assert drawn.tokens.tolist() == [[key + 2, value + 1, key, value + 2, FILLER, FILLER, key, FILLER, key + 2]]
+    assert drawn.scored.tolist() == [6, 8]
+    assert drawn.targets.tolist() == [[value + 2, value + 1]]
+    task = Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, layout="marked", score="all")
+    drawn = task.encode(np.array([[2, 0]]), np.array([[1, 2]]), np.array([[1, 0]]), np.array([[0, 2]]))
+    stored = [STORE, key + 2, SEP, value + 1, STORE, key, SEP, value + 2]
+    assert drawn.tokens.tolist() == [[*stored, QUERY, key, PAD, QUERY, key + 2, PAD]]
+    assert drawn.scored.tolist() == [2, 6, 9, 12]
+    assert (drawn.tokens[:, drawn.scored[2:] + 1] == PAD).all()
+    task = Recall(n_pairs=64, n_keys=256, n_values=256, n_queries=3, n_fillers=32, layout="marked", score="all")
+    assert (task.n_positions, task.vocab_size) == (329, 522)
+    assert task.sample(np.random.default_rng(0), 3).columns["bayes_entropy_bits"][0, 0] == 8.0
+
+
+def test_cues_are_corrupted_as_the_channel_says_and_leave_doubt():
+    task = Recall(n_pairs=1, n_keys=4, n_values=2, n_queries=1, noise=0.3)
+    keys, _, _, cues = task._draw(np.random.default_rng(0), 30_000)
+    moved = np.bincount(((cues - keys) % 4)[:, 0], minlength=4) / 30_000
+    np.testing.assert_allclose(moved, [0.7, 0.1, 0.1, 0.1], atol=5 * np.sqrt(0.7 * 0.3 / 30_000))
     task = Recall(n_pairs=3, n_keys=5, n_values=4, n_queries=2, noise=0.4)
     drawn = task.encode(np.array([[0, 1, 2]]), np.array([[3, 0, 1]]), np.array([[1, 1]]), np.array([[1, 4]]))
     # stored: 0.6 against 0.1 and 0.1; never stored: a third each
@@ -51,46 +73,11 @@ def test_a_corrupted_cue_leaves_two_levels_of_doubt():
     np.testing.assert_allclose(drawn.posterior[0, 1], [1 / 3, 1 / 3, 0.0, 1 / 3], atol=1e-15)
     assert drawn.columns["is_stored"].tolist() == [[True, False]]
     assert drawn.columns["bayes_entropy_bits"][0, 1] == pytest.approx(np.log2(3))
-
-
-def test_before_a_pair_is_complete_its_value_is_one_of_those_left():
     sequences = Recall(n_pairs=4, n_keys=9, n_values=8, score="all").sample(np.random.default_rng(0), 5)
     bits = sequences.columns["bayes_entropy_bits"]
     np.testing.assert_allclose(bits[:, :4], np.tile(np.log2([8, 7, 6, 5]), (5, 1)), atol=1e-12)
     assert (bits[:, 4:] == 0).all()
     assert sequences.columns["evidence"][0].tolist() == [0, 1, 2, 3] + [4] * 8
-
-
-def test_plain_layout():
-    task = Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, n_fillers=2)
-    drawn = task.encode(np.array([[2, 0]]), np.array([[1, 2]]), np.array([[1, 0]]), np.array([[0, 2]]))
-    key, value = FIRST_KEY, FIRST_KEY + 3
-    assert drawn.tokens.tolist() == [[key + 2, value + 1, key, value + 2, FILLER, FILLER, key, FILLER, key + 2]]
-    assert drawn.scored.tolist() == [6, 8]
-    assert drawn.targets.tolist() == [[value + 2, value + 1]]
-
-
-def test_marked_layout_is_the_papers_and_its_slot_never_holds_the_answer():
-    task = Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, layout="marked", score="all")
-    drawn = task.encode(np.array([[2, 0]]), np.array([[1, 2]]), np.array([[1, 0]]), np.array([[0, 2]]))
-    key, value = FIRST_KEY, FIRST_KEY + 3
-    stored = [STORE, key + 2, SEP, value + 1, STORE, key, SEP, value + 2]
-    assert drawn.tokens.tolist() == [[*stored, QUERY, key, PAD, QUERY, key + 2, PAD]]
-    assert drawn.scored.tolist() == [2, 6, 9, 12]
-    assert (drawn.tokens[:, drawn.scored[2:] + 1] == PAD).all()
-
-
-def test_the_papers_sizes_are_reachable():
-    task = Recall(n_pairs=64, n_keys=256, n_values=256, n_queries=3, n_fillers=32, layout="marked", score="all")
-    assert (task.n_positions, task.vocab_size) == (329, 522)
-    assert task.sample(np.random.default_rng(0), 3).columns["bayes_entropy_bits"][0, 0] == 8.0
-
-
-def test_cues_are_corrupted_as_often_as_the_channel_says_and_alike():
-    task = Recall(n_pairs=1, n_keys=4, n_values=2, n_queries=1, noise=0.3)
-    keys, _, _, cues = task._draw(np.random.default_rng(0), 30_000)
-    moved = np.bincount(((cues - keys) % 4)[:, 0], minlength=4) / 30_000
-    np.testing.assert_allclose(moved, [0.7, 0.1, 0.1, 0.1], atol=5 * np.sqrt(0.7 * 0.3 / 30_000))
 
 
 def test_orbits_are_shifts_of_the_values_with_every_answer_equally_often():

@@ -40,16 +40,11 @@ def everything(task: Regression):
 
 
 @pytest.mark.parametrize("task", SMALLEST, ids=str)
-def test_posterior_equals_enumeration_of_all_sequences(task):
+def test_posterior_and_belief_equal_enumeration(task):
     drawn, weight = everything(task)
     sequences = task.encode(*drawn)
     np.testing.assert_allclose(sequences.posterior, predictive(sequences, weight), atol=1e-12)
-
-
-@pytest.mark.parametrize("task", SMALLEST, ids=str)
-def test_belief_equals_enumeration_of_all_slopes(task):
-    (w, x, y), weight = everything(task)
-    sequences = task.encode(w, x, y)
+    w, x, y = drawn
     for index in range(task.L):
         shown = np.concatenate([x[:, :index], y[:, :index]], axis=1)
         _, group = np.unique(shown, axis=0, return_inverse=True)
@@ -85,7 +80,7 @@ def test_slopes_follow_the_prior_and_outputs_the_cells():
     np.testing.assert_allclose(np.bincount(y[there], minlength=5) / there.sum(), expected, atol=0.02)
 
 
-def test_layout_is_inputs_and_outputs_in_turn():
+def test_layout_is_in_turn_and_longer_tasks_keep_vocabulary_and_rule():
     task = Regression(L=3, n_x=4, n_y=5, n_w=3)
     drawn = task.encode(np.array([2]), np.array([[3, 0, 1]]), np.array([[4, 1, 2]]))
     assert drawn.tokens.tolist() == [[3, 4 + 4, 0, 4 + 1, 1]]
@@ -93,6 +88,12 @@ def test_layout_is_inputs_and_outputs_in_turn():
     assert drawn.targets.tolist() == [[8, 5, 6]]
     assert drawn.columns["slope"].tolist() == [[3.0, 3.0, 3.0]]
     np.testing.assert_allclose(drawn.columns["x"], [[1.0, -1.0, -1 / 3]])
+    task = Regression(L=3)
+    longer = task.lengthened(6)
+    w, x, y = longer._draw(np.random.default_rng(0), 5)
+    assert longer.vocab_size == task.vocab_size
+    short = task.encode(w, x[:, :3], y[:, :3])
+    np.testing.assert_allclose(longer.encode(w, x, y).posterior[:, :3], short.posterior, atol=1e-14)
 
 
 def test_orbits_are_the_four_mirror_images():
@@ -107,24 +108,12 @@ def test_orbits_are_the_four_mirror_images():
     assert len(task.sample_orbits(np.random.default_rng(0), 7, 2)) == 7
 
 
-def test_an_output_out_of_reach_of_most_slopes_leaves_a_distribution():
+def test_cells_are_exact_in_far_tails_and_out_of_reach():
     task = Regression(L=3, n_x=2, n_y=16, n_w=9, noise=0.01)
     sequences = task.sample(np.random.default_rng(0), 500)
     assert np.isfinite(sequences.posterior).all() and np.isfinite(sequences.belief).all()
     np.testing.assert_allclose(sequences.belief.sum(axis=2), 1.0, atol=1e-12)
-
-
-def test_far_tails_are_as_exact_above_as_below():
-    """A difference of two numbers near 1 would round to 0 from 8 deviations on, on one side only."""
+    # A difference of two numbers near 1 would round to 0 from 8 deviations on, on one side only.
     masses = Regression(noise=0.1)._cell_masses
     np.testing.assert_allclose(masses[::-1, ::-1], masses, rtol=1e-9, atol=0)
     assert (masses < 1e-20).any()
-
-
-def test_lengthened_keeps_vocabulary_and_rule():
-    task = Regression(L=3)
-    longer = task.lengthened(6)
-    w, x, y = longer._draw(np.random.default_rng(0), 5)
-    assert longer.vocab_size == task.vocab_size
-    short = task.encode(w, x[:, :3], y[:, :3])
-    np.testing.assert_allclose(longer.encode(w, x, y).posterior[:, :3], short.posterior, atol=1e-14)

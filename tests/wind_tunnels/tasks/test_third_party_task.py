@@ -89,23 +89,18 @@ def trained(task: Task, folder: Path) -> None:
     save(train(plan), plan, folder)
 
 
-def test_a_task_of_another_package_is_found_trained_and_loaded(their_package):
+def test_a_task_of_another_package_is_trained_loaded_and_mixed(their_package):
     task = registry.load_entry("tunnel", "witnesses")()
     check_task(task, np.random.default_rng(0), n=4000)
     with pytest.raises(UnknownName):
         interp.load("tunnel:witnesses-gpt-neox")
-
     trained(task, their_package / "trained" / "witnesses-gpt-neox")
-
     listed = CliRunner().invoke(app, ["list", "tunnels"])
     assert listed.exit_code == 0
     assert "tunnel:witnesses-gpt-neox" in listed.stdout and "tunnel:bijection-gpt-neox" in listed.stdout
     model = interp.load("tunnel:witnesses-gpt-neox")
     assert model.task == task
     assert model.module.config.vocab_size == 4
-
-
-def test_a_task_of_another_package_takes_part_in_a_mixture(their_package):
     mixture = Mixture([{"task": "witnesses", "n_reports": 3}, {"task": "coin", "n_tosses": 3, "layout": "plain"}])
     assert mixture.domains == ("witnesses", "coin")
     check_task(mixture, np.random.default_rng(0), n=8000)

@@ -115,10 +115,15 @@ def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_hear
     assert on_fixed < 0.3 < 1.0 < on_fresh
 
 
-def test_checkpoint_with_too_few_token_ids_is_refused(trained):
+def test_a_folder_of_another_training_and_too_few_token_ids_are_refused(trained, tmp_path):
     with pytest.raises(UsageError) as refusal:
         init_from(open_tunnel(trained), Bijection(V=5, L=5))
     assert "the task has 10 token ids, the checkpoint 8" in str(refusal.value)
+    with pytest.raises(Stopped):
+        train(PLAN, folder=tmp_path, on_step=stop_at(4), save_every=2)
+    with pytest.raises(ModelError) as refusal:
+        train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, seed=1)), folder=tmp_path)
+    assert "an unfinished training of another task, network or recipe lies there" in str(refusal.value)
 
 
 def test_adamw_alone_moves_every_parameter():
@@ -131,40 +136,26 @@ def test_adamw_alone_moves_every_parameter():
     assert all(not torch.equal(p, q) for (_, p), q in pairs)
 
 
-def test_steps_asked_for_are_kept_beside_the_log_spaced_ones(tmp_path):
-    train(TrainingPlan(TASK, SMALL, SHORT, keep=(0, 7)), folder=tmp_path)
-    assert sorted(int(path.name) for path in (tmp_path / "steps").iterdir()) == [0, 7]
+def test_steps_are_kept_as_asked_and_the_state_is_never_half_written(tmp_path):
+    train(TrainingPlan(TASK, SMALL, SHORT, keep=(0, 7)), folder=tmp_path / "kept")
+    assert sorted(int(path.name) for path in (tmp_path / "kept" / "steps").iterdir()) == [0, 7]
+    with pytest.raises(Stopped):
+        train(PLAN, folder=tmp_path / "stopped", on_step=stop_at(5), save_every=2)
+    assert [path.name for path in (tmp_path / "stopped").iterdir()] == [STATE_NAME]
+    assert torch.load(tmp_path / "stopped" / STATE_NAME, weights_only=True)["step"] == 4
 
 
-def test_resuming_takes_only_the_steps_that_are_left(tmp_path):
+def test_a_seed_decides_and_resuming_takes_only_what_is_left(tmp_path):
     steps: list[int] = []
     with pytest.raises(Stopped):
         train(PLAN, folder=tmp_path, on_step=stop_at(7), save_every=3)
     train(PLAN, folder=tmp_path, on_step=lambda p: steps.append(p.step), save_every=3)
     assert steps == [7, 8, 9, 10, 11, 12]
-
-
-def test_seed_decides_weights_and_data():
     assert same_weights(train(PLAN), train(PLAN))
     assert not same_weights(train(PLAN), train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, seed=1))))
 
 
-def test_folder_with_another_training_is_refused(tmp_path):
-    with pytest.raises(Stopped):
-        train(PLAN, folder=tmp_path, on_step=stop_at(4), save_every=2)
-    with pytest.raises(ModelError) as refusal:
-        train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, seed=1)), folder=tmp_path)
-    assert "an unfinished training of another task, network or recipe lies there" in str(refusal.value)
-
-
-def test_state_is_never_left_half_written(tmp_path):
-    with pytest.raises(Stopped):
-        train(PLAN, folder=tmp_path, on_step=stop_at(5), save_every=2)
-    assert [path.name for path in tmp_path.iterdir()] == [STATE_NAME]
-    assert torch.load(tmp_path / STATE_NAME, weights_only=True)["step"] == 4
-
-
-def test_loss_on_labels_is_the_mean_surprise_of_the_answers():
+def test_losses_are_of_labels_or_of_distillation_by_their_definition():
     model = build(SMALL, TASK, torch.Generator().manual_seed(0))
     sequences = TASK.sample(np.random.default_rng(0), 20)
     log_q = predict(model, sequences.tokens, sequences.scored)
@@ -172,20 +163,10 @@ def test_loss_on_labels_is_the_mean_surprise_of_the_answers():
         -log_q[row, index, sequences.targets[row, index]] for row in range(20) for index in range(len(sequences.scored))
     ]
     assert cross_entropy(model, sequences, "labels").item() == pytest.approx(np.mean(surprise), rel=1e-5)
-
-
-def test_loss_of_distillation_is_the_kl_above_the_entropy():
-    model = build(SMALL, TASK, torch.Generator().manual_seed(0))
-    sequences = TASK.sample(np.random.default_rng(0), 20)
     q = np.exp(predict(model, sequences.tokens, sequences.scored))[..., sequences.slice_ids]
     expected_bits = kl_bits(sequences.posterior, q).mean() + entropy_bits(sequences.posterior).mean()
     loss = cross_entropy(model, sequences, "distil").item()
     assert loss / math.log(2) == pytest.approx(expected_bits, rel=1e-5)
-
-
-def test_labels_never_see_the_posterior():
-    model = build(SMALL, TASK, torch.Generator().manual_seed(0))
-    sequences = TASK.sample(np.random.default_rng(0), 20)
     wrong = dataclasses.replace(sequences, posterior=np.roll(sequences.posterior, 1, axis=-1))
     assert cross_entropy(model, sequences, "labels").item() == cross_entropy(model, wrong, "labels").item()
     assert cross_entropy(model, sequences, "distil").item() != cross_entropy(model, wrong, "distil").item()
