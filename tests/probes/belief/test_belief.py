@@ -171,6 +171,22 @@ def test_telling_tokens_apart_is_not_selective():
     assert low < found["selectivity"].value < high
 
 
+@pytest.mark.parametrize(("of_token", "of_rest"), [(1.0, 0.0), (1.0, 1.0), (0.0, 1.0)])
+def test_beyond_the_last_token_is_what_the_token_does_not_tell(of_token, of_rest):
+    """The belief is what its token says plus what no token says; activations hold some of either, and noise."""
+    rng = np.random.default_rng(3)
+    token, n, noise = np.repeat(np.arange(8), 75), 600, 0.5
+    said, rest = rng.standard_normal((8, 2))[token], rng.standard_normal((n, 2))
+    image = np.linalg.qr(rng.standard_normal((D, 2)))[0].T
+    points = (of_token * said + of_rest * rest) @ image + noise * rng.standard_normal((n, D))
+    found = world(points, said + rest, seed=1, token=token)["r2_beyond_token"]
+    expected = of_rest**2 / (of_rest**2 + noise**2)
+    assert found.value == pytest.approx(expected, abs=0.04) and found.null.band[1] < 0.04
+    low, high = found.interval
+    assert low < expected < high or not of_rest
+    assert (found.standing() == "above") == (found.p == 1 / 40) == bool(of_rest)
+
+
 def test_random_subspaces_read_a_belief_that_is_everywhere_and_not_one_in_a_quiet_corner():
     rng = np.random.default_rng(2)
     belief = rng.dirichlet(np.ones(3), 400)
