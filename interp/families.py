@@ -148,6 +148,9 @@ _TABLE = (
     _like_llama("starcoder2"),
     _like_llama("stablelm", parallel="use_parallel_residual",
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
+    _like_llama("persimmon", layout=Layout("per_head", ("query_key_value",)), out="dense",
+                final_norm="model.final_layernorm", qk_norm=QkNorm("q_layernorm", "k_layernorm", "pos_head"),
+                note="partial rotary embedding"),
     _like_llama("phi3", layout=Layout("blocks", ("qkv_proj",))),
     _GPT2,
     _like_gpt2("gpt_bigcode", "c_attn", note="one head of keys and values in most models"),
@@ -255,7 +258,7 @@ def family_of(config: "PretrainedConfig") -> Family:
     raise ModelError(
         asked=f"reading a model of the family {kind!r}",
         found="there is no entry for this family",
-        fix=f"Known families: {', '.join(families())}. Another one can be registered under `interp.families`.",
+        fix=f"Known families: {', '.join(families())}. Another one takes a row in `interp/families.py`, or an entry point under `interp.families`.",
     )
 
 

@@ -89,6 +89,7 @@ CONFIGS = {
     "vaultgemma": {"attn_logit_softcapping": 5.0, "sliding_window": 4, "query_pre_attn_scalar": 8},
     "starcoder2": {},
     "stablelm": {"qk_layernorm": True, "partial_rotary_factor": 0.5},
+    "persimmon": {},
     "phi3": {"original_max_position_embeddings": 64, "max_position_embeddings": 64},
     "gpt2": {"n_embd": 48, "n_layer": 2, "n_head": 4},
     "granite": {"residual_multiplier": 0.3, "logits_scaling": 4.0, "attention_multiplier": 0.2},
@@ -167,10 +168,14 @@ def config_of(kind, **settings):
     return AutoConfig.for_model(kind, **settings)
 
 
+WITHOUT_GROUPS = ("opt", "persimmon")
+"""Families whose config would keep a number of key and value heads that the model does not read."""
+
+
 def tiny(kind, **changes):
     torch.manual_seed(0)
     own = {"vocab_size": 101} if kind in OWN_NAMES else dict(_COMMON)
-    if kind == "opt":
+    if kind in WITHOUT_GROUPS:
         del own["num_key_value_heads"], own["head_dim"]
     config = config_of(kind, **{**own, **CONFIGS.get(kind, {}), **changes})
     module = AutoModelForCausalLM.from_config(config, attn_implementation=family_of(config).kernel).eval()
