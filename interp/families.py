@@ -258,8 +258,8 @@ def family_of(config: "PretrainedConfig") -> Family:
     raise ModelError(
         asked=f"reading a model of the family {kind!r}",
         found="there is no entry for this family",
-        fix=f"Known families: {', '.join(families())}. Another one takes a row in `interp/families.py`, or an entry point "
-        "under `interp.families`.",
+        fix=f"Known families: {', '.join(families())}. Another one takes a row in `interp/families.py`, or an entry "
+        "point under `interp.families`.",
     )
 
 
