@@ -12,11 +12,11 @@ import plotly.graph_objects as go
 from gallery import plotly_figure
 from plotly.subplots import make_subplots
 
-from interp.plotting import PALETTE
+from interp.plotting import NULL, PALETTE
 from interp.probe import Figure
 from interp.registry import load_entry
 
-INK, GREY = PALETTE[0], "#8a8f98"
+INK, GREY = PALETTE[0], NULL
 N_DRAWS = 500
 
 

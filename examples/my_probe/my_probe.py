@@ -9,6 +9,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
+from interp.plotting import NULL, faded
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.correlation import rank_test, resampled_correlations, unit_ranks
 from interp.statistics.intervals import normal_interval
@@ -81,7 +82,7 @@ class ValueLength(Probe):
         edges = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
         plot.add_scatter(x=t["layer"], y=t["rho_null_low"], **edges)
         plot.add_scatter(x=t["layer"], y=t["rho_null_high"], **edges | {"fill": "tonexty", "showlegend": True},
-                         fillcolor="rgba(128, 128, 128, 0.3)", name="null")  # fmt: skip
+                         fillcolor=faded(NULL, 0.3), name="null")  # fmt: skip
         errors = {"symmetric": False, "array": t["rho_high"] - t["rho"], "arrayminus": t["rho"] - t["rho_low"]}
         plot.add_scatter(x=t["layer"], y=t["rho"], error_y=errors, mode="lines+markers", name="ρ")
         plot.update_layout(xaxis_title="layer", yaxis_title="ρ of ‖v‖ and entropy", yaxis_range=[-1, 1])

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from interp.errors import RecordError
 from interp.formatting import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
-from interp.plotting import PALETTE
+from interp.plotting import NULL, PALETTE
 from interp.records.answers import SAID, Answer, answers, settled, unclear
 from interp.records.headlines import contradictions, tried
 from interp.records.labels import label
@@ -114,7 +114,7 @@ def first_screen(record: RunRecord) -> str:
     """What stands above the fold of the page, without its figure, as a notebook shows it: in the notebook's colours."""
     said, strips = _said(record), {(each.probe, each.name): each.strip for each in headline(record)}
     page, title = templates_of_pages().get_template("notebook.html"), _title(record, (), said["lead"])
-    return page.render(record=record, about=about, title=title, strip_of=strips, **said)
+    return page.render(record=record, about=about, title=title, strip_of=strips, null=NULL, **said)
 
 
 def _said(record: RunRecord) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from interp.plotting import PALETTE, faded
+from interp.plotting import NULL, PALETTE, faded
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 SEQUENTIAL = "Cividis"
@@ -27,7 +27,6 @@ class Scheme:
     muted: str
     rule: str
     accent: str
-    band: str
     warning: str
     failure: str
     success: str
@@ -35,19 +34,19 @@ class Scheme:
     series: tuple[str, ...]
 
     def css(self) -> str:
-        """The colours as custom properties, `--paper: ...;`, without those of the figures."""
-        names = [f.name for f in fields(self) if f.name not in ("ring", "series")]
-        return " ".join(f"--{name}: {getattr(self, name)};" for name in names)
+        """The colours as custom properties, `--paper: ...;`, and of those of the figures that of the null."""
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("ring", "series")}
+        return " ".join(f"--{name}: {colour};" for name, colour in (named | {"null": NULL}).items())
 
 
 LIGHT = Scheme(
     paper="#fdfdfb", panel="#f3f3ef", ink="#1b1d20", muted="#565b63", rule="#dbdbd4", accent="#0a5fa5",
-    band="#b9bcc0", warning="#8f4700", failure="#a8201a", success="#1c6b42", ring="rgba(27,29,32,0.4)",
+    warning="#8f4700", failure="#a8201a", success="#1c6b42", ring="rgba(27,29,32,0.4)",
     series=("#0074b8", "#d67200", "#008a63", "#b1538f", "#866013", "#332288", "#7a1f1f", "#3f7ff0"),
 )  # fmt: skip
 DARK = Scheme(
     paper="#15171a", panel="#1f2226", ink="#e9e9e5", muted="#a6abb3", rule="#363a40", accent="#74b9f4",
-    band="#5d636b", warning="#f2ad62", failure="#ff8f86", success="#70cf99", ring="rgba(233,233,229,0.5)",
+    warning="#f2ad62", failure="#ff8f86", success="#70cf99", ring="rgba(233,233,229,0.5)",
     series=("#5ab4e7", "#e4813f", "#1bbb8e", "#bf73a3", "#e4c33f", "#8d93ff", "#c2f2f4", "#c8503c"),
 )  # fmt: skip
 SCHEMES: Mapping[str, Scheme] = {"light": LIGHT, "dark": DARK}

@@ -76,7 +76,9 @@ def test_a_page_opens_with_questions_and_explains_its_terms():
 
 def test_every_explained_term_can_stand_on_a_page():
     declared = [said for probe in registry.entries("probe") for said in registry.load_entry("probe", probe).sentences]
-    texts = [text for said in declared for text in (said.question, said.yes, said.no, said.opposite)]
+    texts = [
+        text for said in declared for text in (said.question, said.yes, said.no, said.opposite, said.rest, said.open)
+    ]
     texts += [f"tunnel:{task}-gpt-neox, left after the last token" for task in registry.entries("tunnel")]
     texts += [
         "tunnel:x",
@@ -84,7 +86,7 @@ def test_every_explained_term_can_stand_on_a_page():
         "left after the embedding; without the first position; without the dimensions of largest variance",
         "p = 0.1; baseline, refitted on posteriors permuted between sequences",
         "the attention value vectors of, than with another prompt's keys; controls: 0.2",
-        "the model's next-token entropy",
+        "the model's next-token entropy; layer 0 head 1 (zero ablation)",
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
     assert [term for term, _ in terms_of(texts)] == list(known)
