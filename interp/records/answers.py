@@ -192,7 +192,8 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
         is_open = any(control.essential and _is_vague(s) for control, s in h.controls)
         more = (said.open if is_open else said.rest) if h.standing == said.expected else ""
-        sentence = _with_twins(chosen.format_map(values), h) + more.format_map(values)
+        sentence, more = _with_twins(chosen.format_map(values), h), more.format_map(values)
+        sentence += "" if DASH in more else more  # a number that an older record lacks
     change = f"{_outside(said, h)}{_change(said, h, verdict)}"
     return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
 

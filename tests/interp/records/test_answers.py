@@ -135,9 +135,10 @@ def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes(interval, verdict):
 def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(interval, verdict):
     share = replace(YES, unit="fraction", interval=interval, meaning="Share of the variance that a readout explains.")
     rest = (Control("beyond the last token", "r2_beyond_token"),)
-    findings = Findings("value_axis", {"r2": share, "r2_beyond_token": share}, headline=("r2",), controls={"r2": rest})
+    found = {"r2": share, "r2_beyond_token": share, "nuisance_r2": replace(share, value=0.25)}
+    findings = Findings("value_axis", found, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = "position alone explain –; of what these two leave, a second readout explains 1."
+    rest = "position alone explain 0.25; of what these two leave, a second readout explains 1."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert (
         f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
@@ -162,13 +163,13 @@ def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undeci
     kept = replace(share, null=Null("refitted on entropies permuted between sequences", 0.3, (0.28, 0.32)))
     rest = (Control("beyond position", "r2_beyond_token"),)
     for number, why in ((kept, " (above 0, because this keeps what position predicts);"), (share, "chance;")):
-        found = {"r2": number, "r2_beyond_token": replace(share, interval=(-0.5, 2.5))}
+        found = {"r2": number, "r2_beyond_token": replace(share, interval=(-0.5, 2.5)), "nuisance_r2": share}
         (answer,) = answers(record_of(Findings("value_axis", found, headline=("r2",), controls={"r2": rest})))
         assert why in answer.evidence and ("above 0" in answer.evidence) == (number is kept)
         assert answer.sentence.endswith(
             " 75 prompts are too few to tell whether that is more than the last token and position explain: these "
-            "two alone explain – (interval –; below 0 is worse than the mean). Of what they leave, a second readout "
-            "explains 1 (interval −0.5 to 2.5)."
+            "two alone explain 1 (interval 0.9 to 1.1; below 0 is worse than the mean). Of what they leave, a second "
+            "readout explains 1 (interval −0.5 to 2.5)."
         )
 
 
@@ -246,9 +247,9 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
     ]
 
 
-def test_numbers_that_an_older_record_lacks_are_dashes():
+def test_what_an_older_record_lacks_is_left_out_of_its_sentence():
     (answer,) = answers(record_of(Findings("belief", {"r2": YES}, headline=("r2",))))
-    assert answer.sentence.endswith("; the last token and position alone explain –.")
+    assert "explains 1 bits of the variance" in answer.sentence and answer.sentence.endswith(" in held-out prompts.")
 
 
 def test_a_number_of_a_part_of_the_prompts_says_of_how_many():
