@@ -16,7 +16,7 @@ from interp.findings import ALPHA, Control, Findings, Scalar
 from interp.formatting import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
 from interp.probe import Question, Sentences
 from interp.records.headlines import Headline, headlines
-from interp.records.labels import clause
+from interp.records.labels import NO_FIRST, clause
 from interp.records.power import detectable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
@@ -241,7 +241,7 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
 def _with_twins(sentence: str, h: Headline) -> str:
     """With what the number leaves out, and the controls that turn it round."""
     twins = []
-    if "_no_first" in h.name:
+    if NO_FIRST in h.name:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:
         if _is_reversed(h, s):

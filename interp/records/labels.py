@@ -6,22 +6,28 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-_NO_FIRST = "_no_first"
+NO_FIRST = "_no_first"
+"""In the name of a number that leaves the first position out."""
 _SHORTEST = 5  # words of a clause that can stand alone
 
 
 def label(probe: str, name: str, meaning: str) -> str:
     """`attention to the first position`; `..., without the first position` of the variants that leave it out."""
-    bare = name.replace(_NO_FIRST, "")
+    bare = with_first(name)
     known = _names().get(probe, {}).get(bare)
     if known is None:
         return clause(name, meaning)
     return known if bare == name else f"{known}, without the first position"
 
 
+def with_first(name: str) -> str:
+    """The name of the same number with the first position counted."""
+    return name.replace(NO_FIRST, "")
+
+
 def clause(name: str, meaning: str) -> str:
     """The first clause of a meaning that can stand alone; the name in words where there is no meaning."""
-    meaning = meaning or name.replace(_NO_FIRST, " without the first position").replace("_", " ")
+    meaning = meaning or name.replace(NO_FIRST, " without the first position").replace("_", " ")
     ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
     end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
     return meaning[:1].upper() + meaning[1:end] if re.match(r"[a-z]+[ ,]", meaning) else meaning[:end]

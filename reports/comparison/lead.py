@@ -5,7 +5,7 @@ from typing import Any
 
 from interp.findings import Scalar
 from interp.formatting import short, with_unit
-from interp.records.labels import label
+from interp.records.labels import NO_FIRST, label, with_first
 from interp.table import Table
 
 from ..page import about
@@ -29,7 +29,7 @@ _Line = tuple[int, tuple[str, ...], str]
 def in_words(
     compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, corrected_too: set[Any]
 ) -> str:
-    """`3 of 9 numbers of b differ from those of a; 2 still do after correction`, then `- Higher in b: share (3 …)`.
+    """`3 of 9 numbers of b differ from those of a; 2 after correction for testing 9.`, then `- Higher (2): share (…)`.
 
     A line for each way to differ or not; what several groups have alike shares one. `moved` counts what differs in
     `groups`, of which `corrected_too` do after correction; further groups read other prompts.
@@ -88,7 +88,7 @@ def _told(
             if reference is None or row["verdict"] not in JUDGED or not row["is_headline"]:
                 continue
             but = _objections(compared, row, rows)
-            is_first = first.setdefault((row["group"], key[0], key[1].replace("_no_first", "")), key[1]) == key[1]
+            is_first = first.setdefault((row["group"], key[0], with_first(key[1])), key[1]) == key[1]
             kind = _kind(row, reference, corrected_too, shown, but)
             is_named = is_first and (kind < _ALIKE or key in answering)
             alike.setdefault((kind, row["against"], but, is_named), []).append(row)
@@ -152,6 +152,6 @@ def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str) -> str:
     name, meaning = reference["name"], reference["meaning"]
     if kind in (_HIGHER, _LOWER, _ALIKE, _VAGUE):
         return f"{label(reference['probe'], name, meaning)} ({values})"
-    bare = label(reference["probe"], name.replace("_no_first", ""), meaning)
-    left_out = " without the first position" * (name.endswith("_no_first"))
+    bare = label(reference["probe"], with_first(name), meaning)
+    left_out = " without the first position" * (NO_FIRST in name)
     return f"{bare}: {_how(rows[0], reference)}{left_out} ({values}){but * (kind == _DEPENDS)}"
