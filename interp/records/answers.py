@@ -37,7 +37,9 @@ _ALL = (0.8, 1.25)  # of what a share of variance can be, with the room that slo
 _HARDLY = 0.1  # of the same: where the whole interval lies below
 _ABOVE_0 = 0.05  # of a share of variance
 _BEYOND_CONTROLS = "_beyond_controls"  # how a number ends that is the difference from the mean of its controls
-_LEAST_BITS, _NOTHING = 1e-4, ", practically nothing"
+_AFFIRMED = ("yes", "partly", "hardly")
+_LEAST_BITS, _SMALL_BITS = 1e-4, 1e-2
+_MILLIONTHS, _NOTHING = "millionths of a bit", " (practically nothing)"
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,16 @@ class Answer:
     """How many prompts the run read, and what they are called."""
 
     @property
+    def opening(self) -> str:
+        """The verdict, and beyond which essential control it is undecided."""
+        vague = [control.words for control, s in self.headline.controls if control.essential and _is_vague(s)]
+        is_open = self.verdict in _AFFIRMED and vague
+        return f"{SAID[self.verdict][:-1]}, but undecided {vague[0]}." if is_open else SAID[self.verdict]
+
+    @property
     def said(self) -> str:
         """The verdict and the sentence."""
-        return f"{SAID[self.verdict]} {self.sentence}".strip()
+        return f"{self.opening} {self.sentence}".strip()
 
     @property
     def evidence(self) -> str:
@@ -70,9 +79,9 @@ class Answer:
         of = "Difference " if self.headline.name.endswith(_BEYOND_CONTROLS) else ""
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
-        least = f" (the smallest {_of_draws(s)})" if s.is_p_least else ""
-        corrected = " corrected for the other results" if p != s.p else ""
-        likely = "" if p is None or self.is_beside else f"{p_equals(p, s.is_p_least)}{corrected}{least}"
+        least = f", the smallest {_of_draws(s)}" if s.is_p_least else ""
+        corrected = f"{',' * s.is_p_least} corrected for the other results" if p != s.p else ""
+        likely = "" if p is None or self.is_beside else f"{p_equals(p, s.is_p_least)}{least}{corrected}"
         tested = [(c, of) for c, of in self.headline.controls if c.essential or of.null is not None]
         controls = ", ".join(_control(*each) for each in tested)
         held = f"controls: {controls}" if controls else ""
@@ -134,7 +143,7 @@ def _declared(
             asked.add(said.question)
             target = said.target if column == usual.get("target") else f"“{column}”"
             words = {"model": model, "target": target, "place": _place(parameters, n_layers), "unit": unit}
-            yield said.order, _answer(said, h, findings, words)
+            yield said.order, _answer(said, h, findings.scalars, findings.facts.get(h.name, ""), words)
 
 
 def numbers_of(probe: str) -> set[str]:
@@ -164,21 +173,24 @@ def _class_of(probe: str) -> type[Question] | None:
         return None
 
 
-def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str, str]) -> Answer:
+def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: str, words: Mapping[str, str]) -> Answer:
     values: dict[str, Any] = defaultdict(lambda: DASH, words)
     own = h.name.removesuffix(_BEYOND_CONTROLS)
-    values |= {name: _value(s) for name, s in findings.scalars.items()}
-    whole = findings.scalars.get(own, h.scalar)
+    whole = scalars.get(own, h.scalar)
     is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
-    times = {name: short(s.value / whole.value) for name, s in findings.scalars.items()} if whole.value else {}
+    times = {name: short(s.value / whole.value) for name, s in scalars.items()} if whole.value else {}
     null, beside = h.scalar.null, whole.value - h.scalar.value  # of a number beyond controls their mean
-    can = {
-        name: "can" if null and s.value - beside > null.band[1] else "cannot" for name, s in findings.scalars.items()
-    }
-    intervals = {name: s.interval_text for name, s in findings.scalars.items() if s.interval}
+    can = {name: "can" if null and s.value - beside > null.band[1] else "cannot" for name, s in scalars.items()}
+    if is_nothing:
+        scalars = {name: _in_millionths(s) if abs(s.value) < _SMALL_BITS else s for name, s in scalars.items()}
+        controls = tuple((control, _in_millionths(s)) for control, s in h.controls)
+        h, whole = replace(h, scalar=_in_millionths(h.scalar), controls=controls), _in_millionths(whole)
+        beside *= 1e6
+    values |= {name: _value(s) for name, s in scalars.items()}
+    intervals = {name: s.interval_text for name, s in scalars.items() if s.interval}
     values |= {k: defaultdict(lambda: DASH, of) for k, of in (("times", times), ("can", can), ("interval", intervals))}
     values[own] = _value(whole) + _NOTHING * is_nothing  # too small to matter to a prediction, however sure it is
-    values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": findings.facts.get(h.name, "")}
+    values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": fact}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     values["controls"] = with_unit(short(beside), whole.unit)
@@ -190,11 +202,10 @@ def _answer(said: Sentences, h: Headline, findings: Findings, words: Mapping[str
         sentence = f"{_why(h.scalar)}."
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
-        is_open = any(control.essential and _is_vague(s) for control, s in h.controls)
-        more = (said.open if is_open else said.rest) if h.standing == said.expected else ""
+        more = (said.open if _is_open(h) else said.rest) if h.standing == said.expected else ""
         sentence, more = _with_twins(chosen.format_map(values), h), more.format_map(values)
         sentence += "" if DASH in more else more  # a number that an older record lacks
-    change = f"{_outside(said, h)}{_change(said, h, verdict)}"
+    change = f"{_outside(said, h)}{_change(said, h, verdict, beside)}"
     return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
 
 
@@ -275,6 +286,20 @@ def _is_vague(s: Scalar) -> bool:
     return s.standing() in ("above", "below") and s.interval[0] <= s.null.value <= s.interval[1]
 
 
+def _is_open(h: Headline) -> bool:
+    """Whether an essential control is too uncertain to decide anything."""
+    return any(control.essential and _is_vague(s) for control, s in h.controls)
+
+
+def _in_millionths(s: Scalar) -> Scalar:
+    """A number of bits in millionths of a bit, which are easier to compare than powers of ten; others as they are."""
+    if s.unit != "bits":
+        return s
+    null = s.null and replace(s.null, value=1e6 * s.null.value, band=(1e6 * s.null.band[0], 1e6 * s.null.band[1]))
+    interval = s.interval and (1e6 * s.interval[0], 1e6 * s.interval[1])
+    return replace(s, value=1e6 * s.value, interval=interval, null=null, unit=_MILLIONTHS)
+
+
 def _of_draws(s: Scalar) -> str:
     """`that 200 permutations can give`: the smallest p."""
     if s.null is None or s.null.n_draws is None:
@@ -303,7 +328,7 @@ def _outside(said: Sentences, h: Headline) -> str:
         return ""
     if side != said.expected:
         other = "larger" if side == "below" else "smaller"
-        return f"The value lies {side} the baseline's range; only a {other} one would be a “Yes”. "
+        return f"The value lies {side} what chance gives; only a {other} one would be a “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:
@@ -312,8 +337,11 @@ def _outside(said: Sentences, h: Headline) -> str:
     return f"The value lies outside the baseline's range, but {why}. "
 
 
-def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
-    """What would change the answer: more prompts, a control that failed; of a yes, what it does not show."""
+def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float) -> str:
+    """What would change the answer: more prompts, a control that failed; of a yes, what it does not show.
+
+    `beside`: what a number beyond controls leaves out.
+    """
     s = h.scalar
     if h.objections:
         return "If that control agreed, the answer would be yes."
@@ -322,16 +350,16 @@ def _change(said: Sentences, h: Headline, verdict: Verdict) -> str:
     least = _least(said, s) if h.standing == "within" else None
     if least is not None:
         assert s.null is not None
-        found = with_unit(short(s.null.value + (least if said.expected == "above" else -least)), s.unit)
-        of = "difference" if h.name.endswith(_BEYOND_CONTROLS) else "value"
-        far = "more" if said.expected == "above" else "less"
-        return f"A {of} of {found} or {far} would be found 80 % of the time; more {s.n_unit}s find smaller effects."
+        found = beside + s.null.value + (least if said.expected == "above" else -least)
+        far = f"{with_unit(short(found), s.unit)} or {'more' if said.expected == 'above' else 'less'}"
+        of = "A change of" if h.name.endswith(_BEYOND_CONTROLS) else "A value of"
+        return f"{of} {far} would be found 80 % of the time; more {s.n_unit}s find smaller effects."
     if verdict not in ("yes", "partly", "hardly"):
         return ""
-    degree, beside = _degree(said, s)
+    degree, missed = _degree(said, s)
     more = "Partly" if degree == "hardly" else "Yes"
-    missed = f"but the interval lies {beside}, which a “{more}” needs to reach. "
-    return f"“{SAID[degree][:-1]}”: beyond the baseline, {missed}{said.limit}".strip() if beside else said.limit
+    told = f"“{SAID[degree][:-1]}”: beyond the baseline, but the whole interval lies {missed}; a “{more}” reaches it. "
+    return f"{told * bool(missed)}{said.limit}".strip()
 
 
 def _least(said: Sentences, s: Scalar) -> float | None:

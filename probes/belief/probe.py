@@ -107,8 +107,8 @@ class Belief(Probe):
             "layer; the figure over depth shows the layers before. The output itself can be exact even if a linear "
             "readout is not. Decodable does not mean used.",
             target="the exact Bayesian posterior",
-            rest=" The last token and position alone explain {token_r2}; of what these two leave, a second readout "
-            "explains {r2_beyond_token}.",
+            rest=" It holds more than the last token and position: these two alone explain {token_r2}, and of what "
+            "they leave, a second readout of the same activations explains {r2_beyond_token}.",
             open=" Whether that is more than the last token and position explain cannot be told: these two alone "
             "explain {token_r2}, and of what they leave, a second readout explains {r2_beyond_token} (interval "
             "{interval[r2_beyond_token]}).",

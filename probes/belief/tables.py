@@ -29,10 +29,10 @@ BY_LAYER = (
     "beforehand; the others are exploratory. `penalty` is relative to the mean squared singular value."
 )
 COMPONENTS = (
-    "The components of {belief} at the primary place: held-out R² with its interval, null and p over components."
+    "The components of {belief}, decoded where the answer says: held-out R², its interval and null, p over components."
 )
 DECODED = (
-    "Exact and decoded {beliefs} at the primary place, held-out: in the triangle of three states, else on the first "
+    "Exact and decoded {beliefs} where the answer says, held-out: in the triangle of three states, else on the first "
     "principal axes of the exact ones. Linear predictions of distributions are put on the simplex."
 )
 

@@ -20,6 +20,8 @@ _MAX_SHOWN = 200
 """Controls drawn as points for a readout at most."""
 
 _N_BINS = 40
+_TINY = 1e-4
+"""Bits below which effects are drawn in millionths of a bit, as the answer gives them."""
 
 
 def causal_figures(findings: Findings) -> tuple[Figure, ...]:
@@ -43,8 +45,12 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     """Histogram of the controls' KL with the axis and the positive controls as lines."""
     controls = findings.tables["controls"]
     mine = (controls["layers"] == layers) & (controls["readout"] == "kl") & (controls["on"] == "the run's prompts")
-    chart = Chart(controls, "effect", "KL of the prediction from the unedited one (bits)", "matched directions")
     effects = controls["effect"][mine]
+    is_tiny = float(np.max(effects, initial=0.0)) < _TINY
+    scale, unit = (1e6, "millionths of a bit") if is_tiny else (1.0, "bits")
+    axis = f"KL of the prediction from the unedited one ({unit})"
+    chart = Chart(controls, "effect", axis, "matched directions")
+    effects = scale * effects
     low, high = (float(effects.min()), float(effects.max())) if effects.size else (0.0, 1.0)
     size = (high - low) / _N_BINS or 1.0  # equal bins over the controls, however far off a positive control lies
     bins = {"start": low, "end": high + size, "size": size}
@@ -54,18 +60,17 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     matching = findings.tables.get("matching")
     is_refit = matching is None or matching["matched_by"][0] == "refit"
     matched = f"axes fitted in the same way to permuted {target.many}" if is_refit else "random directions"
-    reach = 3 * max(float(np.max(effects, initial=0.0)), findings["kl"].value)
+    at = {name: scale * findings[scalar].value for name, (scalar, _) in lines.items() if scalar in findings.scalars}
+    reach = 3 * max(float(np.max(effects, initial=0.0)), at["the direction"])
     beyond = []
     chart.plot.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False})
-    for name, (scalar, colour) in lines.items():
-        x = findings[scalar].value if scalar in findings.scalars else np.nan
+    for name, x in at.items():
         if x <= reach:
-            line = {"color": colour, "width": 2.5}
+            line = {"color": lines[name][1], "width": 2.5}
             chart.plot.add_scatter(x=[x, x], y=[0, 1], yaxis="y2", mode="lines", name=name, line=line)
-        elif x > reach:
-            beyond.append(f"{name} at {short(x)} bits")
-    drawn = [low, high, *(findings[scalar].value for scalar, _ in lines.values() if scalar in findings.scalars)]
-    ends = [x for x in drawn if x <= reach]  # with room, so that no line lies on the frame
+        else:
+            beyond.append(f"{name} at {short(x)} {unit}")
+    ends = [x for x in (low, high, *at.values()) if x <= reach]  # with room, so that no line lies on the frame
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
         f"Grey is the null: removing matched directions ({matched}), an edit of the same size. A direction that the "

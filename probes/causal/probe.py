@@ -101,15 +101,15 @@ class Causal(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
-            "Removing it from {place} changes the prediction (KL) by {kl}; an edit of the same size along a direction "
-            "fitted to permuted values changes it by {controls} on average.",
-            "This test finds no sign of it: removing it from {place} changes the prediction (KL) by {kl}; an edit of "
-            "the same size along a direction fitted to permuted values changes it by {controls} on average. The test "
-            "{can[matched_top_kl]} detect effects of edits this small ({change_size} of the length of what they edit): "
-            "one along the ten largest principal axes together changes the prediction by {matched_top_kl}, "
-            "{times[matched_top_kl]} times as much. Other directions, other layers and larger edits were not tested.",
-            "Removing it from {place} changes the prediction (KL) by {kl}, less than an edit of the same size along a "
-            "direction fitted to permuted values ({controls} on average).",
+            "Removing it from {place} changes the prediction (KL) by {kl}, more than edits of the same size along "
+            "matched directions (fitted in the same way to permuted values): {controls} on average.",
+            "Removing it from {place} changes the prediction (KL) by {kl}; edits of the same size along matched "
+            "directions (fitted in the same way to permuted values) change it by {controls} on average. An edit this "
+            "small ({change_size} of the length of what it edits) {can[matched_top_kl]} show a use: one of the same "
+            "length, along the ten largest principal axes together, changes the prediction by {matched_top_kl}, "
+            "{times[matched_top_kl]} times as much. Other directions and other layers were not tested.",
+            "Removing it from {place} changes the prediction (KL) by {kl}, less than edits of the same size along "
+            "matched directions (fitted in the same way to permuted values): {controls} on average.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),
     )  # fmt: skip

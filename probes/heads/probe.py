@@ -115,9 +115,9 @@ class Heads(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             100, "Does one head matter far more than the others?", ("top_head_ratio",),
-            "The error rises {value} times as much without the most important head as without the second: {detail}.",
-            "The error rises {value} times as much without the most important head as without the second, no more than "
-            "by chance: {detail}.",
+            "Without the most important head, {detail}, the error rises {value} times as much as without the second.",
+            "Without the most important head, {detail}, the error rises {value} times as much as without the second, "
+            "no more than by chance.",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

@@ -66,9 +66,9 @@ class QKAlignment(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             70, "Do queries select keys by their content?", ("logit", twin_of("logit")),
-            "Attended keys outweigh the others by {value} more with the {unit}'s own keys than with another {unit}'s.",
-            "Attended keys outweigh the others no more with the {unit}'s own keys than with another {unit}'s.",
-            "Attended keys outweigh the others by {size} less with the {unit}'s own keys than with another {unit}'s.",
+            "Attended keys score {value} higher above other keys than if another {unit}'s keys stood in their place.",
+            "Attended keys score no higher above other keys than if another {unit}'s keys stood in their place.",
+            "Attended keys score {size} less above other keys than if another {unit}'s keys stood in their place.",
             limit="This is a mean over all layers and heads; single heads can differ.",
         ),
     )  # fmt: skip

@@ -26,7 +26,7 @@ BY_AXIS = (
     "labellings, and |cos| between disjoint halves (mean, lowest, highest split) beside random "
     "directions of the same covariance. `penalty` is relative to the mean squared singular value."
 )
-HELD_OUT = "The judged prompts at the primary place: {target}, and what ridge fitted on the others predicts."
+HELD_OUT = "Held-out prompts: {target}, and what a readout fitted on the others predicts, where the answer says."
 
 
 def by_layer_table(places: Sequence[Layer], judgements: Mapping[tuple[str, str, str], Judgement]) -> Table:

@@ -36,8 +36,6 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
     import plotly.graph_objects as go
 
     groups = [*dict.fromkeys(headline["group"].tolist())]
-    n_moved, n = np.sum(headline["verdict"] == "moved"), np.isin(headline["verdict"], ("moved", "within")).sum()
-    title = f"{n_moved or 'None'} of {n} numbers tested {'differ' if n_moved > 1 else 'differs'}"
     has_value = {key for key, value in zip(_keys(headline), headline["value"], strict=True) if np.isfinite(value)}
     headline = headline.where(np.array([key in has_value for key in _keys(headline)], dtype=bool))
     plot, rows = go.Figure(), {}
@@ -68,7 +66,7 @@ def dots_figure(headline: Table, numbers: Table) -> Figure:
         "of the nulls; a value in its band is no different from its null. A filled dot means that the interval of the "
         "difference excludes 0."
     )
-    return Figure("numbers", title, reading, plot, "differences")
+    return Figure("numbers", "The headline numbers side by side", reading, plot, "differences")
 
 
 def _keys(table: Table) -> list[_Key]:

@@ -1,5 +1,6 @@
 """What the answer of a comparison says: what differs, and what does not, first on the same prompts."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,12 @@ from .runs import Compared
 
 JUDGED = ("moved", "within")
 N_NAMED = 3
-"""Numbers that a line names, at most."""
+"""Numbers that a line gives the values of, at most."""
 _HIGHER, _LOWER, _DEPENDS, _CHANCE, _LOST, _ALIKE, _VAGUE = range(7)
 _BEGUN = (
-    "- Higher", "- Lower", "- Depends on a control", "- Different, but within a model's own chance range",
+    "- Higher", "- Lower", "- Depends on a control", "- Different, but chance alone can give one or both values",
     "- Not significant after correction", "- No difference found",
-    "- Too uncertain to compare (the difference could be as large as the number itself)",
+    "- Too uncertain to compare (the difference could be as large as the value it is compared with)",
 )  # fmt: skip
 _Row = Mapping[Any, Any]
 _Line = tuple[int, tuple[str, ...], str]
@@ -29,32 +30,39 @@ _Line = tuple[int, tuple[str, ...], str]
 def in_words(
     compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, corrected_too: set[Any]
 ) -> str:
-    """`3 of 9 numbers of b differ from those of a; 2 after correction for testing 9.`, then `- Higher (2): share (…)`.
+    """`2 of 9 tested numbers of b differ from those of a after correction (2 higher).`, then `- Higher (2): …`.
 
     A line for each way to differ or not; what several groups have alike shares one. `moved` counts what differs in
     `groups`, of which `corrected_too` do after correction; further groups read other prompts.
     """
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
-    on_same = "On the same prompts, " if apart else ""
-    by_chance = "" if moved.null is None else f" (by chance alone, about {short(moved.null.value)} would)"
-    n, they = moved.n, f"numbers of {about.listed(groups)} differ from those of {references}{by_chance}"
-    lines = [f"{on_same}{moved.value:.0f} of {n} {they}; {len(corrected_too)} after correction for testing {n}."]
-    if apart:
-        why = "read other prompts, which can make a difference by themselves"
-        runs = "these runs" if len(apart) > 1 else "this run"
-        lines.append(f"- Cannot tell for {about.listed(apart)}: {runs} {why}.")
     told = _told(compared, found, groups, corrected_too) if moved.standing() == "above" else {}
+    n_of: Counter[int] = Counter()
+    for (kind, mine, _), numbers in told.items():
+        n_of[kind] += len(mine) * len(numbers)
+    plain = [f"{n_of[kind]} {word}" for kind, word in ((_HIGHER, "higher"), (_LOWER, "lower")) if n_of[kind]]
+    first = (
+        f"{n_of[_HIGHER] + n_of[_LOWER]} of {moved.n} tested numbers of {about.listed(groups)} differ from those of "
+    )
+    first += f"{references} after correction{f' ({about.listed(plain)})' if plain else ''}"
+    first += f"; {n_of[_DEPENDS]} more differ in a way that depends on a control" * bool(n_of[_DEPENDS])
+    first += f"; of {n_of[_CHANCE]} more, chance alone can give one or both values" * bool(n_of[_CHANCE])
+    lines = [f"{'On the same prompts, ' if apart else ''}{first}."]
     pairs = {(mine, against) for _, mine, against in told}
     if len(pairs) == 1:
         lines[0] += f" Below, the first value is that of {about.listed(groups)}."
     for (kind, mine, against), numbers in sorted(told.items()):
-        named = [number for number in numbers if number][:N_NAMED]
-        left = len(numbers) - len(named)
-        rest = f"and {left} more" if named else f"{left} number{'s' * (left > 1)}"
+        named = [each for each, _ in numbers if each]
+        listed = [f"{each}{values}" for each, values in numbers if each][:N_NAMED]
+        listed += named[N_NAMED:] if kind in (_HIGHER, _LOWER) else []
+        left = len(numbers) - len(listed)
+        rest = f"and {left} more" if listed else f"{left} number{'s' * (left > 1)}"
         more = [f"{rest}, in the figure"] if left else []
         who = f", {about.listed([*mine])} against {against}" if len(pairs) > 1 else ""
-        lines.append(f"{_BEGUN[kind]} ({len(numbers)}){who}: {'; '.join([*named, *more])}.")
+        lines.append(f"{_BEGUN[kind]} ({len(numbers)}){who}: {'; '.join([*listed, *more])}.")
+    if apart:
+        lines.append(f"- Not compared: {about.listed(apart)}. Other prompts can make a difference by themselves.")
     return "\n".join(lines)
 
 
@@ -68,8 +76,8 @@ def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
 
 def _told(
     compared: Compared, tables: Mapping[str, Table], groups: Iterable[str], corrected_too: set[Any]
-) -> dict[_Line, list[str]]:
-    """The numbers of each line, those that answer questions first; empty are those that it counts and does not name.
+) -> dict[_Line, list[tuple[str, str]]]:
+    """The numbers of each line with their values, those that answer questions first; empty are those only counted.
 
     Named is of numbers that differ in what they leave out the first; of what does not differ, what answers a question.
     """
@@ -79,7 +87,7 @@ def _told(
     _, shown = said_and_shown(answered, rows.values())
     answering = [(r["probe"], r["name"]) for r in sorted(answered, key=lambda row: asked.index(row["question"]))]
     others = [(row["probe"], row["name"]) for row in rows.values() if row["is_headline"]]
-    found: dict[_Line, list[str]] = {}
+    found: dict[_Line, list[tuple[str, str]]] = {}
     first: dict[tuple[str, ...], str] = {}
     for key in dict.fromkeys([*answering, *others]):
         alike: dict[tuple[int, str, str, bool], list[_Row]] = {}
@@ -94,7 +102,9 @@ def _told(
             alike.setdefault((kind, row["against"], but, is_named), []).append(row)
         for (kind, against, but, is_named), mine in alike.items():
             line = kind, tuple(row["group"] for row in mine), against
-            found.setdefault(line, []).append(_entry(kind, mine, rows[*key, against], but) if is_named else "")
+            found.setdefault(line, []).append(
+                _entry(kind, mine, rows[*key, against], but, shown) if is_named else ("", "")
+            )
     return found
 
 
@@ -143,15 +153,21 @@ def _how(row: _Row, reference: _Row) -> str:
     return "higher" if row["difference"] > 0 else "lower"
 
 
-def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str) -> str:
-    """`share (3 against 1 bits)`: one number of one or several groups, then of their reference."""
+def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str, shown: set[Any]) -> tuple[str, str]:
+    """`share`, ` (3 against 1 bits)`: one number of one or several groups, then of their reference."""
+    is_sign = kind in (_HIGHER, _LOWER) and max(reference["value"], *(row["value"] for row in rows)) < 0
+    turned = f", {_how(rows[0], reference)}" * is_sign
     mine = about.listed([short(row["value"]) for row in rows])
-    values = with_unit(f"{mine} against {short(reference['value'])}", reference["unit"])
+    values = with_unit(f"{mine} against {short(reference['value'])}", reference["unit"]) + turned
+    if kind == _CHANCE:
+        chance = [(which, row) for which, row in (("first", rows[0]), ("second", reference)) if KEY(row) not in shown]
+        bands = [f"{short(row['null_low'])} to {short(row['null_high'])} for the {which}" for which, row in chance]
+        values += f"; by chance {about.listed(bands)}"
     if kind in (_ALIKE, _VAGUE) and len(rows) == 1:
         values += f"; difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
     name, meaning = reference["name"], reference["meaning"]
     if kind in (_HIGHER, _LOWER, _ALIKE, _VAGUE):
-        return f"{label(reference['probe'], name, meaning)} ({values})"
+        return label(reference["probe"], name, meaning), f" ({values})"
     bare = label(reference["probe"], with_first(name), meaning)
     left_out = " without the first position" * (NO_FIRST in name)
-    return f"{bare}: {_how(rows[0], reference)}{left_out} ({values}){but * (kind == _DEPENDS)}"
+    return bare, f": {_how(rows[0], reference)}{left_out} ({values}){but * (kind == _DEPENDS)}"

@@ -112,6 +112,8 @@ def heading(record: RunRecord) -> str:
     """The model's name for the top of the page, of a path only its end; of a comparison, what is compared."""
     match list(references(record).items()):
         case [(reference, groups)]:
+            apart = on_other_prompts(record.findings["comparison"].tables)
+            groups = [group for group in groups if group not in apart] or groups
             those = listed(groups) if len(groups) <= _NAMED else f"{len(groups)} runs"
             return f"{those} compared with {reference}"
     return short_name(model_name(record))

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.errors import RecordError
 from interp.formatting import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
 from interp.plotting import NULL, PALETTE
-from interp.records.answers import SAID, Answer, answers, settled, unclear
+from interp.records.answers import Answer, answers, settled, unclear
 from interp.records.headlines import contradictions, tried
 from interp.records.labels import label
 from interp.records.record import RunRecord
@@ -170,7 +170,7 @@ def templates_of_pages() -> Environment:
         p_value=p_value,
         visible=_visible,
     )
-    environment.globals.update(dash=DASH, label=label, SAID=SAID)  # pyrefly: ignore[bad-argument-type]
+    environment.globals.update(dash=DASH, label=label)  # pyrefly: ignore[bad-argument-type]
     return environment
 
 

@@ -64,9 +64,9 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
         (
             OPPOSITE,
             "depends",
-            "than with another prompt's keys (but the opposite without the first position: −1 bits).",
+            "stood in place of its own (but the opposite without the first position: −1 bits).",
         ),
-        (NO, "yes", "than with another prompt's keys."),
+        (NO, "yes", "stood in place of its own."),
         (scalar(-0.1, 0.8), "depends", "(but −0.1 bits without the first position, not significant, p = 0.8)"),
     ],
 )
@@ -94,14 +94,8 @@ def test_a_control_turns_a_no_where_its_p_corrected_over_the_controls_is_signifi
             "outside the baseline's range, but p also counts results that lie as far",
         ),
         (scalar(0.25, None), "outside the baseline's range, but its interval reaches into it"),
-        (
-            scalar(-0.3, 0.07),
-            "lies below the baseline's range; only a larger one would be a “Yes”",
-        ),
-        (
-            scalar(-0.3, 0.99),
-            "lies below the baseline's range; only a larger one would be a “Yes”",
-        ),
+        (scalar(-0.3, 0.07), "lies below what chance gives; only a larger one would be a “Yes”"),
+        (scalar(-0.3, 0.99), "lies below what chance gives; only a larger one would be a “Yes”"),
         (scalar(-0.1, 0.07), ""),
     ],
 )
@@ -138,14 +132,14 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     found = {"r2": share, "r2_beyond_token": share, "nuisance_r2": replace(share, value=0.25)}
     findings = Findings("value_axis", found, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = "position alone explain 0.25; of what these two leave, a second readout explains 1."
+    rest = "and of what they leave, a second readout of the same activations explains 1."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert (
         f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
         in answer.evidence
     )
-    assert ("the interval lies below 0.8, which a “Yes” needs" in answer.change) == (verdict == "partly")
-    assert ("the interval lies below 0.1, which a “Partly” needs" in answer.change) == (verdict == "hardly")
+    assert ("the whole interval lies below 0.8; a “Yes” reaches it." in answer.change) == (verdict == "partly")
+    assert ("the whole interval lies below 0.1; a “Partly” reaches it." in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
 
 
@@ -167,9 +161,12 @@ def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undeci
         (answer,) = answers(record_of(Findings("value_axis", found, headline=("r2",), controls={"r2": rest})))
         assert why in answer.evidence and ("above 0" in answer.evidence) == (number is kept)
         assert answer.sentence.endswith(
-            " 75 prompts are too few to tell whether that is more than the last token and position explain: these "
-            "two alone explain 1 (interval 0.9 to 1.1; below 0 is worse than the mean). Of what they leave, a second "
-            "readout explains 1 (interval −0.5 to 2.5)."
+            " 75 prompts are too few to tell whether it holds more than the last token and position. These two alone "
+            "explain 1 (interval 0.9 to 1.1; 0 or less is no better than predicting the mean); of what they leave, a "
+            "second readout explains 1 (interval −0.5 to 2.5)."
+        )
+        assert answer.verdict == "yes" and answer.said.startswith(
+            "Yes, but undecided beyond position. A linear readout"
         )
 
 
@@ -262,17 +259,40 @@ def test_a_number_of_a_part_of_the_prompts_says_of_how_many():
 
 @pytest.mark.parametrize(("matched", "can"), [(5.0, "can"), (1.2, "cannot")])
 def test_a_no_of_a_small_edit_says_whether_one_of_its_size_can_show(matched, can):
-    """Controls have 0.9 on average, so an edit of that size is beyond their band from 1.1 on."""
+    """Controls have 1.1 on average, so an edit of that size is beyond their band from 1.3 on."""
     beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(matched)}
     (answer,) = answers(record_of(Findings("causal", beyond, headline=("kl_beyond_controls",))))
-    assert answer.verdict == "no" and f"The test {can} detect effects" in answer.sentence
+    assert answer.verdict == "no" and f" {can} show a use: one of the same length" in answer.sentence
     assert f"changes the prediction by {matched:g} bits, {matched:g} times as much." in answer.sentence
+
+
+def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compared_with():
+    """What would be found is counted from the controls' mean, as the effect itself is."""
+    found = {}
+    for scale in (1.0, 1e-6):
+        numbers = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(5.0)}
+        numbers["kl_beyond_random"] = scalar(-0.15, 0.9)
+        small = {
+            name: replace(s, value=scale * s.value, interval=tuple(scale * x for x in s.interval),
+                          null=replace(s.null, value=0.0, band=tuple(scale * x for x in s.null.band)))
+            for name, s in numbers.items()
+        }  # fmt: skip
+        random = Control("beyond random directions", "kl_beyond_random", essential=False)
+        findings = Findings(
+            "causal", small, headline=("kl_beyond_controls",), controls={"kl_beyond_controls": (random,)}
+        )
+        (answer,) = answers(record_of(findings))
+        found[scale] = [answer.sentence, answer.evidence, answer.change]
+    assert "by 1 millionths of a bit (practically nothing); edits" in found[1e-6][0]
+    assert "A change of 1.34 bits or more would be found" in found[1.0][2]
+    said = [text.replace(" (practically nothing)", "").replace("millionths of a bit", "bits") for text in found[1e-6]]
+    assert said == found[1.0]
 
 
 def test_a_sentence_can_say_what_the_meaning_names_after_its_colon():
     ratio = replace(YES, meaning="Harm of the most harmful head relative to the second: layer 3 head 1.")
     (answer,) = answers(record_of(Findings("heads", {"top_head_ratio": ratio}, headline=("top_head_ratio",))))
-    assert answer.sentence.endswith("as without the second: layer 3 head 1.")
+    assert answer.sentence.startswith("Without the most important head, layer 3 head 1, the error rises")
 
 
 @pytest.mark.parametrize("name", PROBES)

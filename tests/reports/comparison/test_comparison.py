@@ -264,7 +264,6 @@ def drawn(record):
 def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     record = compared(tmp_path, [made("a", 1.0, card=card(0, 0.1)), made("b", 3.0, card=card(1, 0.105, d_head=2))])
     figure = drawn(record)["numbers"]
-    assert figure.title == "1 of 2 numbers tested differs"
     said = [note.text.replace("<br>", " ") for note in figure.plot.layout.annotations]
     asked = ["How far is the tunnel from the exact posterior?", load_entry("probe", "manifold").question]
     assert said == [f"<b>{asked[0]}</b>", "KL from the exact posterior (bits)", f"<b>{asked[1]}</b>", "share (bits)"]
@@ -278,16 +277,17 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "title"),
+    ("value", "said"),
     [
-        ((1.0, 1.01), "None of 1 numbers tested differs"),
-        ((1.0, math.nan), "None of 0 numbers tested differs"),
-        ((3.0, 1.0), "1 of 1 numbers tested differs"),
+        (1.01, "0 of 1 tested numbers of b differ from those of a after correction."),
+        (math.nan, "0 of 0 tested numbers of b differ from those of a after correction."),
+        (3.0, "1 of 1 tested numbers of b differ from those of a after correction (1 higher). Below"),
     ],
 )
-def test_the_title_of_two_says_what_differs(tmp_path, values, title):
-    figure = drawn(compared(tmp_path, [made(name, value) for name, value in zip("ab", values, strict=True)]))["numbers"]
-    assert figure.title == title and undrawable(figure.plot) is None
+def test_the_answer_of_two_says_what_differs(tmp_path, value, said):
+    record = compared(tmp_path, [made("a", 1.0), made("b", value)])
+    assert record.findings["comparison"].facts["n_moved"].startswith(said)
+    assert undrawable(drawn(record)["numbers"].plot) is None
 
 
 def test_a_number_that_neither_has_takes_no_row(tmp_path):
@@ -315,11 +315,9 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figures = drawn(record)
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
-    assert figure.title == "2 of 3 numbers tested differ"
     said = answers(record)[0].sentence
     assert said == (
-        "2 of 3 numbers of b, c and d differ from those of a (by chance alone, about 0.15 would); 2 after "
-        "correction for testing 3.\n"
+        "2 of 3 tested numbers of b, c and d differ from those of a after correction (1 higher and 1 lower).\n"
         "- Higher (1), b against a: share (3 against 1 bits).\n"
         "- Lower (1), d against a: share (0.2 against 1 bits).\n"
         "- No difference found (1), c against a: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
@@ -421,10 +419,8 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within]).findings["comparison"]
-    assert (
-        record["n_moved"].value == 1
-        and "chance range (1): share: higher (3 against 1 bits)." in record.facts["n_moved"]
-    )
+    said = "chance alone can give one or both values (1): share: higher (3 against 1 bits; by chance −9 to 9 for the "
+    assert record["n_moved"].value == 1 and f"{said}first)." in record.facts["n_moved"]
 
 
 def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_percent_where_0_is_left_out(tmp_path):
@@ -444,7 +440,9 @@ def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_p
     np.testing.assert_allclose(held["p"], 2 * stats.norm.sf(np.abs(held["difference"]) / (half / 1.959964)), rtol=1e-4)
     together = stats.false_discovery_control(held["p"], method="by")
     assert record["n_moved"].p == pytest.approx(together.min())
-    assert f"; {(together <= 0.05).sum()} after correction for testing 12." in record.facts["n_moved"]
+    first = record.facts["n_moved"].split("\n")[0]
+    after = [int(first.split(" of ")[0]), *map(int, re.findall(r"(\d+) more", first))]
+    assert sum(after) == (together <= 0.05).sum() and after[1] == 1  # one that chance alone can give
 
 
 def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path):
@@ -455,10 +453,10 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "On the same prompts, 1 of 1 numbers of b differ from those of a (by chance alone, about 0.05 would); 1 after "
-        "correction for testing 1. Below, the first value is that of b.\n"
-        "- Cannot tell for c: this run read other prompts, which can make a difference by themselves.\n"
-        "- Higher (1): share (3 against 1 bits)."
+        "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 higher). Below, "
+        "the first value is that of b.\n"
+        "- Higher (1): share (3 against 1 bits).\n"
+        "- Not compared: c. Other prompts can make a difference by themselves."
     )
 
 
@@ -515,6 +513,8 @@ def test_the_counts_of_the_lines_are_those_of_the_answer(tmp_path):
     counted = {line[1].split(" (")[0]: int(line[2]) for line in lines if line}
     same = sum(n for line, n in counted.items() if line.startswith(("No difference", "Too uncertain")))
     assert sum(counted.values()) == record["n_moved"].n == same + record["n_moved"].value
-    after = int(re.search(r"(\d+) after correction", record.facts["n_moved"])[1])
+    first = record.facts["n_moved"].split("\n")[0]
+    plain, more = int(first.split(" of ")[0]), sum(map(int, re.findall(r"(\d+) more", first)))
+    assert plain == counted.get("Higher", 0) + counted.get("Lower", 0) and more == counted["Depends on a control"]
     lost = counted.get("Not significant after correction", 0)
-    assert after == record["n_moved"].value - lost and counted["Depends on a control"]
+    assert plain + more == record["n_moved"].value - lost and counted["Depends on a control"]
