@@ -178,8 +178,8 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     own = h.name.removesuffix(_BEYOND_CONTROLS)
     whole = scalars.get(own, h.scalar)
     is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
-    times = {name: short(s.value / whole.value) for name, s in scalars.items()} if whole.value else {}
     null, beside = h.scalar.null, whole.value - h.scalar.value  # of a number beyond controls their mean
+    times = {name: short(s.value / beside) for name, s in scalars.items()} if beside else {}
     can = {name: "can" if null and s.value - beside > null.band[1] else "cannot" for name, s in scalars.items()}
     if is_nothing:
         scalars = {name: _in_millionths(s) if abs(s.value) < _SMALL_BITS else s for name, s in scalars.items()}
@@ -189,7 +189,8 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     values |= {name: _value(s) for name, s in scalars.items()}
     intervals = {name: s.interval_text for name, s in scalars.items() if s.interval}
     values |= {k: defaultdict(lambda: DASH, of) for k, of in (("times", times), ("can", can), ("interval", intervals))}
-    values[own] = _value(whole) + _NOTHING * is_nothing  # too small to matter to a prediction, however sure it is
+    is_said = is_nothing and h.standing == said.expected
+    values[own] = _value(whole) + _NOTHING * is_said  # too small to matter to a prediction, however sure it is
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": fact}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
@@ -328,7 +329,8 @@ def _outside(said: Sentences, h: Headline) -> str:
         return ""
     if side != said.expected:
         other = "larger" if side == "below" else "smaller"
-        return f"The value lies {side} what chance gives; only a {other} one would be a “Yes”. "
+        less = "less" if side == "below" else "more"
+        return f"That is {less} than chance gives; only a {other} value would be a “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:
@@ -352,7 +354,7 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float) -> st
         assert s.null is not None
         found = beside + s.null.value + (least if said.expected == "above" else -least)
         far = f"{with_unit(short(found), s.unit)} or {'more' if said.expected == 'above' else 'less'}"
-        of = "A change of" if h.name.endswith(_BEYOND_CONTROLS) else "A value of"
+        of = "A change of the prediction by" if h.name.endswith(_BEYOND_CONTROLS) else "A value of"
         return f"{of} {far} would be found 80 % of the time; more {s.n_unit}s find smaller effects."
     if verdict not in ("yes", "partly", "hardly"):
         return ""

@@ -108,10 +108,11 @@ class Belief(Probe):
             "readout is not. Decodable does not mean used.",
             target="the exact Bayesian posterior",
             rest=" It holds more than the last token and position: these two alone explain {token_r2}, and of what "
-            "they leave, a second readout of the same activations explains {r2_beyond_token}.",
+            "they leave, a second readout of the same activations explains {r2_beyond_token} (interval "
+            "{interval[r2_beyond_token]}).",
             open=" Whether that is more than the last token and position explain cannot be told: these two alone "
             "explain {token_r2}, and of what they leave, a second readout explains {r2_beyond_token} (interval "
-            "{interval[r2_beyond_token]}).",
+            "{interval[r2_beyond_token]}, which includes no effect).",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

@@ -102,14 +102,17 @@ class Causal(Probe):
         Sentences(
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}, more than edits of the same size along "
-            "matched directions (fitted in the same way to permuted values): {controls} on average.",
+            "matched directions (fitted in the same way after permuting {target} between {unit}s): {controls} on "
+            "average.",
             "Removing it from {place} changes the prediction (KL) by {kl}; edits of the same size along matched "
-            "directions (fitted in the same way to permuted values) change it by {controls} on average. An edit this "
-            "small ({change_size} of the length of what it edits) {can[matched_top_kl]} show a use: one of the same "
-            "length, along the ten largest principal axes together, changes the prediction by {matched_top_kl}, "
-            "{times[matched_top_kl]} times as much. Other directions and other layers were not tested.",
+            "directions (fitted in the same way after permuting {target} between {unit}s) change it by {controls} on "
+            "average. Such edits are small ({change_size} of the length of what they edit), but one "
+            "{can[matched_top_kl]} show a use: along the ten largest principal axes together, it changes the "
+            "prediction by {matched_top_kl}, {times[matched_top_kl]} times as much as along matched directions. Other "
+            "directions and other layers were not tested.",
             "Removing it from {place} changes the prediction (KL) by {kl}, less than edits of the same size along "
-            "matched directions (fitted in the same way to permuted values): {controls} on average.",
+            "matched directions (fitted in the same way after permuting {target} between {unit}s): {controls} on "
+            "average.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from .runs import Compared
 
 JUDGED = ("moved", "within")
 N_NAMED = 3
-"""Numbers that a line gives the values of, at most."""
+"""Numbers that a line names at most, of those that are not plainly higher or lower."""
 _HIGHER, _LOWER, _DEPENDS, _CHANCE, _LOST, _ALIKE, _VAGUE = range(7)
 _BEGUN = (
     "- Higher", "- Lower", "- Depends on a control", "- Different, but chance alone can give one or both values",
@@ -48,14 +48,16 @@ def in_words(
     first += f"{references} after correction{f' ({about.listed(plain)})' if plain else ''}"
     first += f"; {n_of[_DEPENDS]} more differ in a way that depends on a control" * bool(n_of[_DEPENDS])
     first += f"; of {n_of[_CHANCE]} more, chance alone can give one or both values" * bool(n_of[_CHANCE])
-    lines = [f"{'On the same prompts, ' if apart else ''}{first}."]
+    if moved.null is not None and moved.standing() == "above":
+        chance = f"{moved.null.band[0]:.0f} to {moved.null.band[1]:.0f}"
+        first += f". Before correction it is {moved.value:.0f}, where chance alone gives {chance}"
+    is_same = not about.on_other_prompts(found).intersection(groups)
+    lines = [f"{'On the same prompts, ' * is_same}{first}."]
     pairs = {(mine, against) for _, mine, against in told}
     if len(pairs) == 1:
         lines[0] += f" Below, the first value is that of {about.listed(groups)}."
     for (kind, mine, against), numbers in sorted(told.items()):
-        named = [each for each, _ in numbers if each]
-        listed = [f"{each}{values}" for each, values in numbers if each][:N_NAMED]
-        listed += named[N_NAMED:] if kind in (_HIGHER, _LOWER) else []
+        listed = [number for number in numbers if number][: None if kind in (_HIGHER, _LOWER) else N_NAMED]
         left = len(numbers) - len(listed)
         rest = f"and {left} more" if listed else f"{left} number{'s' * (left > 1)}"
         more = [f"{rest}, in the figure"] if left else []
@@ -76,7 +78,7 @@ def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
 
 def _told(
     compared: Compared, tables: Mapping[str, Table], groups: Iterable[str], corrected_too: set[Any]
-) -> dict[_Line, list[tuple[str, str]]]:
+) -> dict[_Line, list[str]]:
     """The numbers of each line with their values, those that answer questions first; empty are those only counted.
 
     Named is of numbers that differ in what they leave out the first; of what does not differ, what answers a question.
@@ -87,7 +89,7 @@ def _told(
     _, shown = said_and_shown(answered, rows.values())
     answering = [(r["probe"], r["name"]) for r in sorted(answered, key=lambda row: asked.index(row["question"]))]
     others = [(row["probe"], row["name"]) for row in rows.values() if row["is_headline"]]
-    found: dict[_Line, list[tuple[str, str]]] = {}
+    found: dict[_Line, list[str]] = {}
     first: dict[tuple[str, ...], str] = {}
     for key in dict.fromkeys([*answering, *others]):
         alike: dict[tuple[int, str, str, bool], list[_Row]] = {}
@@ -102,9 +104,7 @@ def _told(
             alike.setdefault((kind, row["against"], but, is_named), []).append(row)
         for (kind, against, but, is_named), mine in alike.items():
             line = kind, tuple(row["group"] for row in mine), against
-            found.setdefault(line, []).append(
-                _entry(kind, mine, rows[*key, against], but, shown) if is_named else ("", "")
-            )
+            found.setdefault(line, []).append(_entry(kind, mine, rows[*key, against], but, shown) if is_named else "")
     return found
 
 
@@ -153,8 +153,8 @@ def _how(row: _Row, reference: _Row) -> str:
     return "higher" if row["difference"] > 0 else "lower"
 
 
-def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str, shown: set[Any]) -> tuple[str, str]:
-    """`share`, ` (3 against 1 bits)`: one number of one or several groups, then of their reference."""
+def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str, shown: set[Any]) -> str:
+    """`share (3 against 1 bits)`: one number of one or several groups, then of their reference."""
     is_sign = kind in (_HIGHER, _LOWER) and max(reference["value"], *(row["value"] for row in rows)) < 0
     turned = f", {_how(rows[0], reference)}" * is_sign
     mine = about.listed([short(row["value"]) for row in rows])
@@ -167,7 +167,7 @@ def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str, shown: se
         values += f"; difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
     name, meaning = reference["name"], reference["meaning"]
     if kind in (_HIGHER, _LOWER, _ALIKE, _VAGUE):
-        return label(reference["probe"], name, meaning), f" ({values})"
+        return f"{label(reference['probe'], name, meaning)} ({values})"
     bare = label(reference["probe"], with_first(name), meaning)
     left_out = " without the first position" * (NO_FIRST in name)
-    return bare, f": {_how(rows[0], reference)}{left_out} ({values}){but * (kind == _DEPENDS)}"
+    return f"{bare}: {_how(rows[0], reference)}{left_out} ({values}){but * (kind == _DEPENDS)}"

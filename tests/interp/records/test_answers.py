@@ -94,14 +94,14 @@ def test_a_control_turns_a_no_where_its_p_corrected_over_the_controls_is_signifi
             "outside the baseline's range, but p also counts results that lie as far",
         ),
         (scalar(0.25, None), "outside the baseline's range, but its interval reaches into it"),
-        (scalar(-0.3, 0.07), "lies below what chance gives; only a larger one would be a “Yes”"),
-        (scalar(-0.3, 0.99), "lies below what chance gives; only a larger one would be a “Yes”"),
+        (scalar(-0.3, 0.07), "is less than chance gives; only a larger value would be a “Yes”"),
+        (scalar(-0.3, 0.99), "is less than chance gives; only a larger value would be a “Yes”"),
         (scalar(-0.1, 0.07), ""),
     ],
 )
 def test_a_number_outside_the_band_of_its_null_that_is_no_different_says_why(number, why):
     (answer,) = answers(record_of(attention(number, NO)))
-    assert answer.change.startswith("The value lies ") == bool(why) and why in answer.change
+    assert answer.change.startswith(("The value lies ", "That is ")) == bool(why) and why in answer.change
     assert answer.verdict in ("no", "unshown") and "found 80 %" in answer.change
 
 
@@ -132,7 +132,7 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     found = {"r2": share, "r2_beyond_token": share, "nuisance_r2": replace(share, value=0.25)}
     findings = Findings("value_axis", found, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = "and of what they leave, a second readout of the same activations explains 1."
+    rest = f"they leave, a second readout of the same activations explains 1 (interval {share.interval_text})."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert (
         f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
@@ -163,7 +163,7 @@ def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undeci
         assert answer.sentence.endswith(
             " 75 prompts are too few to tell whether it holds more than the last token and position. These two alone "
             "explain 1 (interval 0.9 to 1.1; 0 or less is no better than predicting the mean); of what they leave, a "
-            "second readout explains 1 (interval −0.5 to 2.5)."
+            "second readout explains 1 (interval −0.5 to 2.5, which includes no effect)."
         )
         assert answer.verdict == "yes" and answer.said.startswith(
             "Yes, but undecided beyond position. A linear readout"
@@ -262,8 +262,8 @@ def test_a_no_of_a_small_edit_says_whether_one_of_its_size_can_show(matched, can
     """Controls have 1.1 on average, so an edit of that size is beyond their band from 1.3 on."""
     beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(matched)}
     (answer,) = answers(record_of(Findings("causal", beyond, headline=("kl_beyond_controls",))))
-    assert answer.verdict == "no" and f" {can} show a use: one of the same length" in answer.sentence
-    assert f"changes the prediction by {matched:g} bits, {matched:g} times as much." in answer.sentence
+    assert answer.verdict == "no" and f"one {can} show a use: along the ten" in answer.sentence
+    assert f"changes the prediction by {matched:g} bits, {matched / 1.1:.3g} times as much as along" in answer.sentence
 
 
 def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compared_with():
@@ -283,8 +283,8 @@ def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compa
         )
         (answer,) = answers(record_of(findings))
         found[scale] = [answer.sentence, answer.evidence, answer.change]
-    assert "by 1 millionths of a bit (practically nothing); edits" in found[1e-6][0]
-    assert "A change of 1.34 bits or more would be found" in found[1.0][2]
+    assert "by 1 millionths of a bit; edits" in found[1e-6][0]
+    assert "A change of the prediction by 1.34 bits or more would be found" in found[1.0][2]
     said = [text.replace(" (practically nothing)", "").replace("millionths of a bit", "bits") for text in found[1e-6]]
     assert said == found[1.0]
 

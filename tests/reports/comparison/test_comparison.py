@@ -279,9 +279,12 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "0 of 1 tested numbers of b differ from those of a after correction."),
-        (math.nan, "0 of 0 tested numbers of b differ from those of a after correction."),
-        (3.0, "1 of 1 tested numbers of b differ from those of a after correction (1 higher). Below"),
+        (1.01, "On the same prompts, 0 of 1 tested numbers of b differ from those of a after correction."),
+        (math.nan, "On the same prompts, 0 of 0 tested numbers of b differ from those of a after correction."),
+        (
+            3.0,
+            "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 higher). Before",
+        ),
     ],
 )
 def test_the_answer_of_two_says_what_differs(tmp_path, value, said):
@@ -317,7 +320,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figure = figures["numbers"]
     said = answers(record)[0].sentence
     assert said == (
-        "2 of 3 tested numbers of b, c and d differ from those of a after correction (1 higher and 1 lower).\n"
+        "On the same prompts, 2 of 3 tested numbers of b, c and d differ from those of a after correction (1 higher "
+        "and 1 lower). Before correction it is 2, where chance alone gives 0 to 1.\n"
         "- Higher (1), b against a: share (3 against 1 bits).\n"
         "- Lower (1), d against a: share (0.2 against 1 bits).\n"
         "- No difference found (1), c against a: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
@@ -441,7 +445,7 @@ def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_p
     together = stats.false_discovery_control(held["p"], method="by")
     assert record["n_moved"].p == pytest.approx(together.min())
     first = record.facts["n_moved"].split("\n")[0]
-    after = [int(first.split(" of ")[0]), *map(int, re.findall(r"(\d+) more", first))]
+    after = [int(re.search(r"\d+", first)[0]), *map(int, re.findall(r"(\d+) more", first))]
     assert sum(after) == (together <= 0.05).sum() and after[1] == 1  # one that chance alone can give
 
 
@@ -453,8 +457,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 higher). Below, "
-        "the first value is that of b.\n"
+        "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 higher). Before "
+        "correction it is 1, where chance alone gives 0 to 1. Below, the first value is that of b.\n"
         "- Higher (1): share (3 against 1 bits).\n"
         "- Not compared: c. Other prompts can make a difference by themselves."
     )
@@ -514,7 +518,7 @@ def test_the_counts_of_the_lines_are_those_of_the_answer(tmp_path):
     same = sum(n for line, n in counted.items() if line.startswith(("No difference", "Too uncertain")))
     assert sum(counted.values()) == record["n_moved"].n == same + record["n_moved"].value
     first = record.facts["n_moved"].split("\n")[0]
-    plain, more = int(first.split(" of ")[0]), sum(map(int, re.findall(r"(\d+) more", first)))
+    plain, more = int(re.search(r"\d+", first)[0]), sum(map(int, re.findall(r"(\d+) more", first)))
     assert plain == counted.get("Higher", 0) + counted.get("Lower", 0) and more == counted["Depends on a control"]
     lost = counted.get("Not significant after correction", 0)
     assert plain + more == record["n_moved"].value - lost and counted["Depends on a control"]
