@@ -283,7 +283,7 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
         (math.nan, "On the same prompts, 0 of 0 tested numbers of b differ from those of a after correction."),
         (
             3.0,
-            "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 higher). Before",
+            "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 higher).",
         ),
     ],
 )
