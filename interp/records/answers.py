@@ -330,7 +330,7 @@ def _outside(said: Sentences, h: Headline) -> str:
     if side != said.expected:
         other = "larger" if side == "below" else "smaller"
         less = "less" if side == "below" else "more"
-        return f"That is {less} than chance gives; only a {other} value would be a “Yes”. "
+        return f"That is even {less} than what it is compared with gives; only a {other} value would be a “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:

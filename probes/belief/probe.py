@@ -112,7 +112,7 @@ class Belief(Probe):
             "{interval[r2_beyond_token]}).",
             open=" Whether that is more than the last token and position explain cannot be told: these two alone "
             "explain {token_r2}, and of what they leave, a second readout explains {r2_beyond_token} (interval "
-            "{interval[r2_beyond_token]}, which includes no effect).",
+            "{interval[r2_beyond_token]}, too wide to tell).",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

@@ -106,10 +106,10 @@ class Causal(Probe):
             "average.",
             "Removing it from {place} changes the prediction (KL) by {kl}; edits of the same size along matched "
             "directions (fitted in the same way after permuting {target} between {unit}s) change it by {controls} on "
-            "average. Such edits are small ({change_size} of the length of what they edit), but one "
-            "{can[matched_top_kl]} show a use: along the ten largest principal axes together, it changes the "
-            "prediction by {matched_top_kl}, {times[matched_top_kl]} times as much as along matched directions. Other "
-            "directions and other layers were not tested.",
+            "average. An edit of this size ({change_size} of the length of what it edits) {can[matched_top_kl]} show a "
+            "use: along the ten largest principal axes together, one changes the prediction by {matched_top_kl}, "
+            "{times[matched_top_kl]} times as much as along matched directions. Other directions and other layers were "
+            "not tested.",
             "Removing it from {place} changes the prediction (KL) by {kl}, less than edits of the same size along "
             "matched directions (fitted in the same way after permuting {target} between {unit}s): {controls} on "
             "average.",

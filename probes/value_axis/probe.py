@@ -89,7 +89,7 @@ class ValueAxis(Probe):
             open=" {n} {unit}s are too few to tell whether it holds more than the last token and position. These two "
             "alone explain {nuisance_r2} (interval {interval[nuisance_r2]}; 0 or less is no better than predicting the "
             "mean); of what they leave, a second readout explains {r2_beyond_token} (interval "
-            "{interval[r2_beyond_token]}, which includes no effect).",
+            "{interval[r2_beyond_token]}, too wide to tell).",
             limit="Activations and layer were set before the run. Decodable does not mean used: “interp run --probe "
             "causal” tests whether the model uses it.",
         ),

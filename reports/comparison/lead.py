@@ -14,14 +14,18 @@ from ..page.sections import KEY, said_and_shown
 from .runs import Compared
 
 JUDGED = ("moved", "within")
-N_NAMED = 3
-"""Numbers that a line names at most, of those that are not plainly higher or lower."""
 _HIGHER, _LOWER, _DEPENDS, _CHANCE, _LOST, _ALIKE, _VAGUE = range(7)
 _BEGUN = (
     "- Higher", "- Lower", "- Depends on a control", "- Different, but chance alone can give one or both values",
     "- Not significant after correction", "- No difference found",
     "- Too uncertain to compare (the difference could be as large as the value it is compared with)",
 )  # fmt: skip
+_N_NAMED = (3, 3, 2, 1, 0, 2, 0)
+"""How many numbers the line of each names at most."""
+_COUNTED = (
+    "are higher", "are lower", "depend on a control", "have values that chance alone can give",
+)  # fmt: skip
+"""The kinds that differ after correction, as the first line counts them."""
 _Row = Mapping[Any, Any]
 _Line = tuple[int, tuple[str, ...], str]
 """Which of `_BEGUN`, the groups, and what they are compared with."""
@@ -30,7 +34,7 @@ _Line = tuple[int, tuple[str, ...], str]
 def in_words(
     compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, corrected_too: set[Any]
 ) -> str:
-    """`2 of 9 tested numbers of b differ from those of a after correction (2 higher).`, then `- Higher (2): …`.
+    """`2 of 9 tested numbers of b differ from those of a after correction (3 before it).`, then `- Higher (2): …`.
 
     A line for each way to differ or not; what several groups have alike shares one. `moved` counts what differs in
     `groups`, of which `corrected_too` do after correction; further groups read other prompts.
@@ -41,26 +45,23 @@ def in_words(
     n_of: Counter[int] = Counter()
     for (kind, mine, _), numbers in told.items():
         n_of[kind] += len(mine) * len(numbers)
-    plain = [f"{n_of[kind]} {word}" for kind, word in ((_HIGHER, "higher"), (_LOWER, "lower")) if n_of[kind]]
-    first = (
-        f"{n_of[_HIGHER] + n_of[_LOWER]} of {moved.n} tested numbers of {about.listed(groups)} differ from those of "
-    )
-    first += f"{references} after correction{f' ({about.listed(plain)})' if plain else ''}"
-    first += f"; {n_of[_DEPENDS]} more differ in a way that depends on a control" * bool(n_of[_DEPENDS])
-    first += f"; of {n_of[_CHANCE]} more, chance alone can give one or both values" * bool(n_of[_CHANCE])
-    if moved.null is not None and moved.standing() == "above":
-        chance = f"{moved.null.band[0]:.0f} to {moved.null.band[1]:.0f}"
-        first += f". Before correction it is {moved.value:.0f}, where chance alone gives {chance}"
     is_same = not about.on_other_prompts(found).intersection(groups)
-    lines = [f"{'On the same prompts, ' * is_same}{first}."]
+    before = f"{moved.value:.0f} before it"
+    if moved.null is not None:
+        before += f", where chance alone gives {moved.null.band[0]:.0f} to {moved.null.band[1]:.0f}"
+    tested = f"{len(corrected_too)} of {moved.n} tested numbers of {about.listed(groups)}"
+    lines = [
+        f"{'On the same prompts, ' * is_same}{tested} differ from those of {references} after correction ({before})."
+    ]
+    parts = [f"{n_of[kind]} {words}" for kind, words in enumerate(_COUNTED) if n_of[kind]]
+    lines[0] += f" Of these, {about.listed(parts)}." * bool(parts)
     pairs = {(mine, against) for _, mine, against in told}
     if len(pairs) == 1:
         lines[0] += f" Below, the first value is that of {about.listed(groups)}."
     for (kind, mine, against), numbers in sorted(told.items()):
-        listed = [number for number in numbers if number][: None if kind in (_HIGHER, _LOWER) else N_NAMED]
+        listed = [number for number in numbers if number][: _N_NAMED[kind]]
         left = len(numbers) - len(listed)
-        rest = f"and {left} more" if listed else f"{left} number{'s' * (left > 1)}"
-        more = [f"{rest}, in the figure"] if left else []
+        more = [f"{f'and {left} more, ' * bool(listed)}in the figure"] * bool(left)
         who = f", {about.listed([*mine])} against {against}" if len(pairs) > 1 else ""
         lines.append(f"{_BEGUN[kind]} ({len(numbers)}){who}: {'; '.join([*listed, *more])}.")
     if apart:

@@ -94,8 +94,8 @@ def test_a_control_turns_a_no_where_its_p_corrected_over_the_controls_is_signifi
             "outside the baseline's range, but p also counts results that lie as far",
         ),
         (scalar(0.25, None), "outside the baseline's range, but its interval reaches into it"),
-        (scalar(-0.3, 0.07), "is less than chance gives; only a larger value would be a “Yes”"),
-        (scalar(-0.3, 0.99), "is less than chance gives; only a larger value would be a “Yes”"),
+        (scalar(-0.3, 0.07), "even less than what it is compared with gives; only a larger value would be a “Yes”"),
+        (scalar(-0.3, 0.99), "even less than what it is compared with gives; only a larger value would be a “Yes”"),
         (scalar(-0.1, 0.07), ""),
     ],
 )
@@ -163,7 +163,7 @@ def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undeci
         assert answer.sentence.endswith(
             " 75 prompts are too few to tell whether it holds more than the last token and position. These two alone "
             "explain 1 (interval 0.9 to 1.1; 0 or less is no better than predicting the mean); of what they leave, a "
-            "second readout explains 1 (interval −0.5 to 2.5, which includes no effect)."
+            "second readout explains 1 (interval −0.5 to 2.5, too wide to tell)."
         )
         assert answer.verdict == "yes" and answer.said.startswith(
             "Yes, but undecided beyond position. A linear readout"
@@ -262,7 +262,10 @@ def test_a_no_of_a_small_edit_says_whether_one_of_its_size_can_show(matched, can
     """Controls have 1.1 on average, so an edit of that size is beyond their band from 1.3 on."""
     beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(matched)}
     (answer,) = answers(record_of(Findings("causal", beyond, headline=("kl_beyond_controls",))))
-    assert answer.verdict == "no" and f"one {can} show a use: along the ten" in answer.sentence
+    assert (
+        answer.verdict == "no"
+        and f"(– of the length of what it edits) {can} show a use: along the ten" in answer.sentence
+    )
     assert f"changes the prediction by {matched:g} bits, {matched / 1.1:.3g} times as much as along" in answer.sentence
 
 

@@ -279,11 +279,11 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "On the same prompts, 0 of 1 tested numbers of b differ from those of a after correction."),
-        (math.nan, "On the same prompts, 0 of 0 tested numbers of b differ from those of a after correction."),
+        (1.01, "On the same prompts, 0 of 1 tested numbers of b differ from those of a after correction ("),
+        (math.nan, "On the same prompts, 0 of 0 tested numbers of b differ from those of a after correction ("),
         (
             3.0,
-            "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 higher).",
+            "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 before",
         ),
     ],
 )
@@ -320,8 +320,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figure = figures["numbers"]
     said = answers(record)[0].sentence
     assert said == (
-        "On the same prompts, 2 of 3 tested numbers of b, c and d differ from those of a after correction (1 higher "
-        "and 1 lower). Before correction it is 2, where chance alone gives 0 to 1.\n"
+        "On the same prompts, 2 of 3 tested numbers of b, c and d differ from those of a after correction (2 before "
+        "it, where chance alone gives 0 to 1). Of these, 1 are higher and 1 are lower.\n"
         "- Higher (1), b against a: share (3 against 1 bits).\n"
         "- Lower (1), d against a: share (0.2 against 1 bits).\n"
         "- No difference found (1), c against a: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
@@ -444,9 +444,8 @@ def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_p
     np.testing.assert_allclose(held["p"], 2 * stats.norm.sf(np.abs(held["difference"]) / (half / 1.959964)), rtol=1e-4)
     together = stats.false_discovery_control(held["p"], method="by")
     assert record["n_moved"].p == pytest.approx(together.min())
-    first = record.facts["n_moved"].split("\n")[0]
-    after = [int(re.search(r"\d+", first)[0]), *map(int, re.findall(r"(\d+) more", first))]
-    assert sum(after) == (together <= 0.05).sum() and after[1] == 1  # one that chance alone can give
+    after = f"{(together <= 0.05).sum()} of 12 tested numbers of b differ from those of a after correction"
+    assert after in record.facts["n_moved"]
 
 
 def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path):
@@ -457,8 +456,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 higher). Before "
-        "correction it is 1, where chance alone gives 0 to 1. Below, the first value is that of b.\n"
+        "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction (1 before "
+        "it, where chance alone gives 0 to 1). Of these, 1 are higher. Below, the first value is that of b.\n"
         "- Higher (1): share (3 against 1 bits).\n"
         "- Not compared: c. Other prompts can make a difference by themselves."
     )
@@ -518,7 +517,10 @@ def test_the_counts_of_the_lines_are_those_of_the_answer(tmp_path):
     same = sum(n for line, n in counted.items() if line.startswith(("No difference", "Too uncertain")))
     assert sum(counted.values()) == record["n_moved"].n == same + record["n_moved"].value
     first = record.facts["n_moved"].split("\n")[0]
-    plain, more = int(re.search(r"\d+", first)[0]), sum(map(int, re.findall(r"(\d+) more", first)))
-    assert plain == counted.get("Higher", 0) + counted.get("Lower", 0) and more == counted["Depends on a control"]
+    after, before = re.search(r"(\d+) of 12 tested .* \((\d+) before it", first).groups()
+    parts = re.findall(r"(\d+) (are higher|are lower|depend on a control)", first.partition("Of these, ")[2])
+    begun = {"are higher": "Higher", "are lower": "Lower", "depend on a control": "Depends on a control"}
+    assert all(int(n) == counted[begun[kind]] for n, kind in parts) and len(parts) > 1
+    assert int(after) == sum(int(n) for n, _ in parts) and int(before) == record["n_moved"].value
     lost = counted.get("Not significant after correction", 0)
-    assert plain + more == record["n_moved"].value - lost and counted["Depends on a control"]
+    assert int(after) == record["n_moved"].value - lost and counted["Depends on a control"]
