@@ -22,10 +22,6 @@ _BEGUN = (
 )  # fmt: skip
 _N_NAMED = (3, 3, 2, 1, 0, 2, 0)
 """How many numbers the line of each names at most."""
-_COUNTED = (
-    "are higher", "are lower", "depend on a control", "have values that chance alone can give",
-)  # fmt: skip
-"""The kinds that differ after correction, as the first line counts them."""
 _Row = Mapping[Any, Any]
 _Line = tuple[int, tuple[str, ...], str]
 """Which of `_BEGUN`, the groups, and what they are compared with."""
@@ -53,8 +49,11 @@ def in_words(
     lines = [
         f"{'On the same prompts, ' * is_same}{tested} differ from those of {references} after correction ({before})."
     ]
-    parts = [f"{n_of[kind]} {words}" for kind, words in enumerate(_COUNTED) if n_of[kind]]
-    lines[0] += f" Of these, {about.listed(parts)}." * bool(parts)
+    plain = [f"{n_of[kind]} {word}" for kind, word in ((_HIGHER, "higher"), (_LOWER, "lower")) if n_of[kind]]
+    reasons = {_DEPENDS: "a control changes them", _CHANCE: "chance alone can give such values"}
+    other = [f"{why} ({n_of[kind]})" for kind, why in reasons.items() if n_of[kind]]
+    lines[0] += f" Without reservation: {about.listed(plain)}." * bool(plain)
+    lines[0] += f" With a reservation: {n_of[_DEPENDS] + n_of[_CHANCE]}, as {' or '.join(other)}." * bool(other)
     pairs = {(mine, against) for _, mine, against in told}
     if len(pairs) == 1:
         lines[0] += f" Below, the first value is that of {about.listed(groups)}."

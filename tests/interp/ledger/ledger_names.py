@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from interp.records.record import open_run
+from interp.registry import entries, load_entry
 
 FILE = Path(__file__).parent / "ledger_names.json"
 
@@ -32,7 +33,12 @@ def names_in(folders: list[Path]) -> dict[str, dict]:
 
 
 def known() -> dict[str, dict]:
-    return json.loads(FILE.read_text(encoding="utf-8"))
+    """The names of the file, and every number that a probe declares."""
+    names = json.loads(FILE.read_text(encoding="utf-8"))
+    for probe in names.keys() & set(entries("probe")):
+        declared = set(load_entry("probe", probe).quantities.keys())
+        names[probe]["scalars"] = sorted(declared | set(names[probe]["scalars"]))
+    return names
 
 
 if __name__ == "__main__":

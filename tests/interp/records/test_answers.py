@@ -138,8 +138,12 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
         f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
         in answer.evidence
     )
-    assert ("the whole interval lies below 0.8; a “Yes” reaches it." in answer.change) == (verdict == "partly")
-    assert ("the whole interval lies below 0.1; a “Partly” reaches it." in answer.change) == (verdict == "hardly")
+    assert ("the whole interval lies below 0.8, and that of a “Yes” reaches it." in answer.change) == (
+        verdict == "partly"
+    )
+    assert ("the whole interval lies below 0.1, and that of a “Partly” reaches it." in answer.change) == (
+        verdict == "hardly"
+    )
     assert "Decodable does not mean used" in answer.change
 
 
