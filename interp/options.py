@@ -36,7 +36,7 @@ class Option:
     `kind` is the type that is read there where it is not that of the field, `least` and `most` are the bounds of a
     number; `read` makes the value of what was read, and `write` makes words of a value, each to follow the flag. `take`
     names what makes a plain value of what Python was given (`interp.system.plain_numbers`).
-    Options that change the numbers are `recorded`.
+    What changes the numbers is in a record and its hash; what changes none is `recorded` beside the hash, or never.
     """
 
     flag: str
@@ -47,7 +47,7 @@ class Option:
     most: int = MOST
     read: Callable[[Any], Any] = lambda value: value
     write: Callable[[Any], Iterable[str]] = lambda value: (str(value),)
-    recorded: bool = True
+    recorded: Literal["hashed", "beside", "never"] = "hashed"
     take: Literal["whole_pool", "dtype_name", "device_name", "path"] | None = None
 
     def words(self, value: Any) -> list[str]:
@@ -159,16 +159,16 @@ class RunOptions:
     ] = ()  # fmt: skip
     device: Annotated[
         "str | torch.device | int | None",
-        Option("--device", "cpu, cuda, cuda:1 ...", kind=str, recorded=False, take="device_name"),
+        Option("--device", "cpu, cuda, cuda:1 ...", kind=str, recorded="never", take="device_name"),
     ] = None
     device_map: Annotated[
         str | Mapping[str, int | str] | None,
-        Option("--device-map", "`auto` spreads a large model over devices.", kind=str, recorded=False),
+        Option("--device-map", "`auto` spreads a large model over devices.", kind=str, recorded="never"),
     ] = None
     batch_size: Annotated[
         int | None,
         Option(
-            "--batch-size", "Sequences in a forward pass, at most; left out, 2,048 tokens.", least=1, recorded=False
+            "--batch-size", "Sequences in a forward pass, at most; left out, 2,048 tokens.", least=1, recorded="never"
         ),
     ] = None
     trust_remote_code: Annotated[
@@ -176,7 +176,7 @@ class RunOptions:
         Option(
             "--trust-remote-code",
             "Run the Python code that comes with the model, with your rights. Read it first, and name a @revision.",
-            recorded=False,
+            recorded="never",
         ),
     ] = False
     allow_pickle: Annotated[
@@ -184,18 +184,18 @@ class RunOptions:
         Option(
             "--allow-pickle",
             "Read pickled weights. A pickle can run code hidden in it, with your rights: for sources you trust alone.",
-            recorded=False,
+            recorded="never",
         ),
     ] = False
     allow_quantised: Annotated[
-        bool, Option("--allow-quantised", "Measure quantised weights, rounded as they are.", recorded=False)
+        bool, Option("--allow-quantised", "Measure quantised weights, rounded as they are.", recorded="beside")
     ] = False
     check: Annotated[
-        bool, Option("--check", "Run the self-check again, though these files passed it before.", recorded=False)
+        bool, Option("--check", "Run the self-check again, though these files passed it before.", recorded="never")
     ] = False
     out: Annotated[
         str | Path | None,
-        Option("--out", "Folder of the run.", "-o", kind=Path, recorded=False, take="path"),
+        Option("--out", "Folder of the run.", "-o", kind=Path, recorded="never", take="path"),
     ] = "runs"
     show_tokens: Annotated[
         Sequence[int],
@@ -203,11 +203,11 @@ class RunOptions:
             "--show-tokens", "Prompts that the page shows token by token, by number with commas (0 is the first).",
             kind=str,
             read=lambda words: read("--show-tokens", tuple[int, ...], words),
-            write=lambda chosen: (",".join(map(str, chosen)),), recorded=False,
+            write=lambda chosen: (",".join(map(str, chosen)),), recorded="never",
         ),
     ] = ()  # fmt: skip
-    report: Annotated[bool, Option("--report/--no-report", "Draw the page of the record.", recorded=False)] = True
-    quiet: Annotated[bool, Option("--quiet", "Print only the path of the report.", "-q", recorded=False)] = False
+    report: Annotated[bool, Option("--report/--no-report", "Draw the page of the record.", recorded="never")] = True
+    quiet: Annotated[bool, Option("--quiet", "Print only the path of the report.", "-q", recorded="never")] = False
 
     def __post_init__(self) -> None:
         from interp.system import plain_numbers  # numpy, which the command line does without until it runs
@@ -233,6 +233,12 @@ class RunOptions:
 
 OPTIONS: Mapping[str, Option] = {f.name: get_args(f.type)[1] for f in fields(RunOptions)}
 """What is told of each option of a run, by its keyword."""
+
+HASHED = tuple(name for name, option in OPTIONS.items() if option.recorded == "hashed")
+"""The options that change the numbers."""
+
+BESIDE = ("command", *(name for name, option in OPTIONS.items() if option.recorded == "beside"))
+"""What a record keeps of a run that changes no number: the command that repeats it, and options."""
 
 
 def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Result]], Callable[P, Result]]:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
-from interp.system.values import alternatives, read
+from interp.system.values import alternatives, read, refuse_half_character
 
 LARGEST, LARGEST_SEED, MOST = 2**63 - 1, 2**32 - 1, 10_000_000
 """Whole numbers that every library takes, as a value, as a seed, and as a count of prompts, sequences or tokens."""
@@ -19,9 +19,10 @@ def refuse_number(asked: str, value: int, least: int, most: int) -> None:
         raise UsageError(asked=asked, found=found, fix=f"Give a whole number from {least:,} to {most:,}.")
 
 
-def refuse_numbers(of: str, values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for the first whole number among the fields of `of` that no library takes."""
+def refuse_values(of: str, values: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for the first among the fields of `of` that is a number no library takes, or no UTF-8."""
     for field, value in values.items():
+        refuse_half_character(f"{of}.{field}", value)
         if type(value) is int:
             least, most = (0, LARGEST_SEED) if field == "seed" else (-LARGEST, LARGEST)
             refuse_number(f"{of}.{field} = {value}", value, least, most)
@@ -80,7 +81,7 @@ def read_fields(cls: Any, of: str, settings: Mapping[str, Any]) -> dict[str, Any
     for field, value in settings.items():
         is_none = isinstance(value, str) and value == "none" and type(None) in alternatives(hints[field])
         values[field] = None if is_none else read(f"{of}.{field}", hints[field], value)
-    refuse_numbers(of, values)
+    refuse_values(of, values)
     return values
 
 

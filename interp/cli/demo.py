@@ -6,7 +6,7 @@ many values. The residual stream alone is read, few controls are drawn and no su
 
 from dataclasses import replace
 
-from interp.options import RunOptions
+from interp.options import BESIDE, RunOptions
 
 _SETTINGS = {
     "value_axis": {"sites": ("resid",)},
@@ -18,8 +18,9 @@ YOUR_MODEL = "Measure a model of your own: interp run --model FOLDER_OR_HUB_NAME
 
 
 def is_demo(asked: RunOptions) -> bool:
-    """Whether nothing was asked but where the run goes and what is printed."""
-    return asked == RunOptions(out=asked.out, report=asked.report, quiet=asked.quiet)
+    """Whether nothing was asked but where the run goes, what is printed, and what its record keeps beside."""
+    free = {"out", "report", "quiet", *BESIDE}
+    return asked == RunOptions(**{name: value for name, value in vars(asked).items() if name in free})
 
 
 def demo(asked: RunOptions) -> RunOptions:

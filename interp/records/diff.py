@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.findings import Scalar
+from interp.options import BESIDE
 from interp.records.record import RunRecord, open_run
 
 Verdict = Literal["moved", "within", "differs", "same"]
@@ -29,7 +30,7 @@ ROUNDING = 1e-6
 """Relative difference up to which numbers without intervals are the same: single precision sums in another order."""
 
 _NOT_COMPARED = {
-    "created", "command", "timings", "path", "figures", "baselines", "core_seconds", "tensor_kinds",
+    "created", "timings", "path", "figures", "baselines", "core_seconds", "tensor_kinds",
     "notes", "examples", "caution", "n_at",
 }  # fmt: skip
 """Times, places, what came of the training of a tunnel (its card's settings say how it came about), and sentences that
@@ -168,7 +169,8 @@ def different_settings(first: RunRecord, second: RunRecord) -> Iterator[SettingD
 
 def flat_settings(record: RunRecord) -> dict[str, Any]:
     """What a record says of how it came about, each by its path: `environment.packages.torch`, `prompts.hash` ..."""
-    parts = {"spec": record.spec, "model": record.model, "prompts": record.prompts, "environment": record.environment}
+    asked = {name: value for name, value in record.spec.items() if name not in BESIDE}
+    parts = {"spec": asked, "model": record.model, "prompts": record.prompts, "environment": record.environment}
     return {path: value for name, part in parts.items() for path, value in _flat(name, part)}
 
 

@@ -14,7 +14,7 @@ from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
 from interp.running.attention_alone import placed, reads_attention_alone
 from interp.running.spec import make_probe
-from interp.settings import refuse_numbers, split_commas
+from interp.settings import refuse_values, split_commas
 
 GROUPS = ("all", "everything")
 """`all`: every observational probe whose needs the model meets; `everything`: the causal ones too."""
@@ -62,7 +62,7 @@ def choose_probes(
         if name not in chosen:
             raise UnknownName("probe of this run with settings", name, chosen)
     for each in chosen.values():
-        refuse_numbers(each.probe.name, vars(each.probe))
+        refuse_values(each.probe.name, vars(each.probe))
         each.probe.refuse_fields(None)
     return tuple(chosen.values())
 

@@ -145,7 +145,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
         processes = {} if ranks.is_alone else {"processes": ranks.size}
         codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
         record = RunRecord(
-            spec=spec.to_json() | {"command": spec.command},
+            spec=spec.to_json(),
             spec_hash=spec.hash,
             model=described,
             prompts=_described(pools, drawn),

@@ -10,7 +10,7 @@ from typing import Any
 from interp.errors import InterpError, UsageError
 from interp.formatting import printable
 from interp.loading.aliases import MEMORY
-from interp.options import OPTIONS, RunOptions
+from interp.options import BESIDE, HASHED, OPTIONS, RunOptions
 from interp.probe import ADDED, Probe
 from interp.records.record import RunRecord
 from interp.registry import load_entry, load_named
@@ -19,7 +19,13 @@ from interp.study import Study
 from interp.system.digest import digest_of
 from interp.system.foreign_files import readable
 
-RECORDED = tuple(name for name, option in OPTIONS.items() if option.recorded)
+RECORDED = tuple(name for name in OPTIONS if name in (*HASHED, *BESIDE))
+
+_ALWAYS = (
+    "model", "probes", "prompts", "revision", "dtype", "n_pool", "per_quintile", "splits", "window", "seed",
+    "text_column", "chat", "bos", "attention_window", "null", "n_untrained", "edits", "checkpoints",
+)  # fmt: skip
+"""Options that are hashed at their defaults, too, as in the first records, whose hash later options leave alone."""
 
 EDITS_FILE = "edits.json"
 """Where a record keeps the edits of its run, beside `run.json`."""
@@ -29,9 +35,8 @@ EDITS_FILE = "edits.json"
 class RunSpec(RunOptions):
     """The options of a run as its record keeps them: names and plain values, and all settings of every probe.
 
-    What is recorded changes the numbers, and nothing else does. `prompts` is a registered name, a path or, for a
-    tunnel, None (it samples itself); `edits` are written out; `checkpoints` are the steps or revisions that probes of
-    a training were read at, besides the model itself.
+    `prompts` is a registered name, a path or, for a tunnel, None (it samples itself); `edits` are written out;
+    `checkpoints` are the steps or revisions that probes of a training were read at, besides the model itself.
     """
 
     model: str = field()
@@ -46,19 +51,15 @@ class RunSpec(RunOptions):
 
     @property
     def hash(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of what is recorded."""
-        return digest_of(self.to_json())
+        """The first 16 hexadecimal digits of the SHA-256 of what changes the numbers."""
+        return digest_of({name: value for name, value in self.to_json().items() if name not in BESIDE})
 
     def to_json(self) -> dict[str, Any]:
         """What a record keeps; the settings stand under their probes."""
-        settings = {name: _without_added(name, parameters) for name, parameters in self.settings.items()}
-        kept = {name: getattr(self, name) for name in RECORDED} | {"probes": settings}
-        del kept["settings"]
-        # Records from before there were these options keep their hash.
-        for later in ("gguf", "adapter", "cluster", "lens"):
-            if kept[later] is None:
-                del kept[later]
-        return json.loads(json.dumps(kept))
+        probes = {name: _without_added(name, parameters) for name, parameters in self.settings.items()}
+        told = {name: getattr(self, name) for name in RECORDED if name != "settings"} | {"probes": probes}
+        kept = {n: value for n, value in told.items() if n in _ALWAYS or value != getattr(RunOptions, n)}
+        return json.loads(json.dumps(kept | {"command": self.command}))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "RunSpec":
@@ -80,22 +81,22 @@ class RunSpec(RunOptions):
     def of(cls, record: RunRecord) -> "RunSpec":
         """The specification of a record; what was measured on rounded weights is repeated on them."""
         is_rounded = bool(record.model.get("stored_as") or record.model.get("quantisation"))
-        return replace(cls.from_json(record.spec), allow_quantised=is_rounded)
+        return cls.from_json({"allow_quantised": is_rounded, **record.spec})
 
-    def on(self, asked: RunOptions) -> "RunSpec":
+    def on(self, asked: RunOptions) -> RunOptions:
         """The same run where and how `asked` says: on its device, into its folder, trusting what it trusts.
 
-        Raises `UsageError` where `asked` would change what is recorded.
+        Raises `UsageError` where `asked` would change the numbers.
         """
-        changes = [OPTIONS[name].flag for name in RECORDED if getattr(asked, name) != getattr(RunOptions, name)]
+        said = {name: value for name, value in vars(asked).items() if value != getattr(RunOptions, name)}
+        changes = [OPTIONS[name].flag for name in HASHED if name in said]
         if changes:
             raise UsageError(
                 asked=f"the run of a record again, with {', '.join(changes)}",
                 found="the record already specifies it",
                 fix="Leave it out, or edit the command in the record.",
             )
-        elsewhere = {name: getattr(asked, name) for name in OPTIONS if name not in RECORDED}
-        return replace(self, **elsewhere | {"allow_quantised": self.allow_quantised or asked.allow_quantised})
+        return RunOptions(**vars(self) | said | {n: getattr(asked, n) for n in OPTIONS if n not in RECORDED})
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -108,7 +109,6 @@ class RunSpec(RunOptions):
             "probes": list(self.probes),
             "settings": {name: changed for name, changed in settings.items() if changed} or None,
             "edits": EDITS_FILE if self.edits else (),
-            "allow_quantised": self.allow_quantised,
         }
         always = ("model", "probes")
         return {name: value for name, value in told.items() if name in always or value != getattr(RunOptions, name)}

@@ -4,6 +4,7 @@ Options of a run, fields of probes and studies, and arguments of public function
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
@@ -32,6 +33,8 @@ def read(asked: str, hint: Any, value: Any) -> Any:
     it is none of the known words.
     """
     kinds = alternatives(hint)
+    if Path not in kinds:
+        refuse_half_character(asked, value)
     is_plain = all(kind in _WORDS or _is_word(kind) or get_origin(kind) is tuple for kind in kinds)
     is_one = len({*kinds} - {NoneType}) == 1
     is_as_it_should_be = type(value) in kinds or (isinstance(value, Path) and Path in kinds)
@@ -48,6 +51,16 @@ def read(asked: str, hint: Any, value: Any) -> Any:
     shown = " or ".join(str(kind) if _is_word(kind) else _WORDS.get(kind, "values with commas") for kind in named)
     maker = _MAKERS.get(getattr(named[0], "__name__", ""), f"Give {shown}.")
     raise UsageError(asked=f"{asked} = {value!r:.60}", found="the value does not fit", fix=maker)
+
+
+def refuse_half_character(asked: str, value: Any) -> None:
+    """Raise `UsageError` for a text (or the path of a model) that records, which are UTF-8, cannot keep."""
+    half = re.search(r"[\ud800-\udfff]", str(value)) if isinstance(value, str | Path) else None
+    if half is not None:
+        found = f"it holds half a surrogate pair at character {half.start()}, which is no character"
+        raise UsageError(
+            asked=f"{asked} = {value!r:.60}", found=found, fix="Write UTF-8; rename a file of such a name."
+        )
 
 
 def alternatives(hint: Any) -> list[Any]:

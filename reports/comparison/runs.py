@@ -10,6 +10,7 @@ from typing import Any
 from interp.errors import UsageError
 from interp.findings import Interval, Scalar
 from interp.formatting import last_part
+from interp.options import BESIDE
 from interp.records.diff import flat_settings, scalars_of
 from interp.records.record import RunRecord, open_run
 from interp.system.progress import Report
@@ -193,5 +194,5 @@ def _training(record: RunRecord) -> dict[str, Any] | None:
     card = record.model.get("card")
     if not card:
         return None
-    asked = {name: value for name, value in record.spec.items() if name not in ("model", "command")}
+    asked = {name: value for name, value in record.spec.items() if name not in ("model", *BESIDE)}
     return {"spec": asked, **{name: value for name, value in card.items() if name not in _NOT_THE_TRAINING}}

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.edits import BypassLayer
-from interp.errors import PromptError, UsageError
-from interp.options import OPTIONS, RunOptions
+from interp.errors import InterpError, PromptError, UsageError
+from interp.options import BESIDE, HASHED, OPTIONS, RunOptions
+from interp.records.diff import diff
 from interp.records.record import RunRecord, open_run
 from interp.running.choose_probes import choose_probes
 from interp.running.meta_model import meta_model
@@ -52,8 +53,6 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 """What asks for another value of an option whose values mean something; of the others it is made from the type."""
 
-RECORDED = [name for name, option in OPTIONS.items() if option.recorded]
-
 
 def another(name: str) -> dict[str, Any]:
     """Keywords that ask for another value of this option than its default."""
@@ -68,10 +67,12 @@ def another(name: str) -> dict[str, Any]:
             return {name: 7}
         if get_origin(each) is Literal:
             return {name: get_args(each)[-1]}
+        if each is str and name in BESIDE:
+            return {name: "any words: it's a text"}
     raise AssertionError(f"say in CHANGES what asks for another value of {name}")
 
 
-EVERYTHING = {key: value for name in RECORDED for key, value in another(name).items()} | {
+EVERYTHING = {key: value for name in HASHED for key, value in another(name).items()} | {
     "model": "pythia-70m",
     "prompts": "./texts.jsonl",
     "revision": "step1000",
@@ -122,7 +123,7 @@ def ways_to_repeat(record: RunRecord) -> list[Callable[[], object]]:
 
 def record_of(spec: RunSpec, folder: Path) -> RunRecord:
     """A record with this specification; the edits of it lie where the commands of these tests are given."""
-    record = replace(small_record(), spec=spec.to_json() | {"command": spec.command}, spec_hash=spec.hash).write(folder)
+    record = replace(small_record(), spec=spec.to_json(), spec_hash=spec.hash).write(folder)
     if spec.edits:
         shutil.copyfile(folder / "edits.json", "edits.json")
     return open_run(record.path or folder)
@@ -131,8 +132,8 @@ def record_of(spec: RunSpec, folder: Path) -> RunRecord:
 @pytest.mark.parametrize(
     "changes",
     quick(
-        [*(another(name) for name in RECORDED if name not in ("chat", "gguf")), {"per_quintile": None}],
-        [*map(another, RECORDED), {"per_quintile": None}, EVERYTHING],
+        [*(another(name) for name in HASHED if name not in ("chat", "gguf")), {"per_quintile": None}],
+        [*map(another, HASHED), {"per_quintile": None}, EVERYTHING],
     ),
     ids=",".join,
 )
@@ -146,11 +147,25 @@ def test_what_is_asked_is_repeated_by_the_command_the_record_and_the_page(place,
     assert [specified(call).hash for call in calls] == [spec.hash] * 3
 
 
+@pytest.mark.parametrize("name", BESIDE[1:])
+def test_what_a_record_keeps_beside_is_repeated_and_makes_no_difference(place, calls, name):
+    asked = RunOptions(**PLAIN | another(name))
+    plain, spec = specified(RunOptions(**PLAIN)), specified(asked)
+    assert spec.hash == plain.hash and name not in plain.to_json()
+    first, second = record_of(plain, place / "plain"), record_of(spec, place / "record")
+    assert diff(first, second).settings == () and not getattr(RunSpec.of(first), name)
+    for repeat in ways_to_repeat(second):
+        with pytest.raises(Called):
+            repeat()
+    assert [getattr(call, name) for call in calls] == [getattr(asked, name)] * 3
+    assert getattr(RunSpec.of(first).on(RunOptions(**another(name))), name) == getattr(asked, name)
+
+
 def test_every_recorded_option_is_asked_for():
     """The model, probes and settings apart, which are always said, nothing of `EVERYTHING` is at its default."""
     plain = RunOptions()
     everything = RunOptions(**PLAIN | EVERYTHING)
-    assert [name for name in RECORDED if getattr(everything, name) == getattr(plain, name)] == []
+    assert [name for name in HASHED if getattr(everything, name) == getattr(plain, name)] == []
 
 
 @pytest.mark.slow
@@ -200,7 +215,7 @@ def test_keywords_and_what_they_mean_are_seen_from_outside():
 @pytest.mark.parametrize("command", ["run", "plan", "power"])
 def test_every_recorded_option_is_one_of_the_command(command):
     shown = {flag: each.help for each in all_commands()[f"interp {command}"].params for flag in each.opts}
-    for name in RECORDED:
+    for name in HASHED:
         flag = OPTIONS[name].flag.partition("/")[0]
         assert (shown[flag] or "").startswith(OPTIONS[name].help)
 
@@ -234,6 +249,26 @@ def test_a_setting_that_no_library_takes_is_refused_in_words_for_a_name_and_for_
     if isinstance(value, int):
         with pytest.raises(UsageError, match=f"manifold.{field}"):
             choose_probes([replace(choose_probes("manifold", {})[0].probe, **{field: value})], {})
+
+
+HALF = "half \ud83d"
+TEXTS = [name for name in (*HASHED, *BESIDE[1:]) if name != "null" and isinstance(another(name).get(name), str)]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_that_no_record_can_hold_is_refused_before_anything_is_measured(name):
+    """Half a surrogate pair: what a shell hands over of a name in another encoding, or of a cut-off emoji."""
+    with pytest.raises(InterpError, match="half"):
+        RunOptions(**{name: HALF})
+    said = CliRunner().invoke(app, ["run", OPTIONS[name].flag, HALF])
+    assert isinstance(said.exception, InterpError)
+
+
+def test_a_setting_that_no_record_can_hold_is_refused_for_a_name_and_for_a_probe_that_is_made():
+    made = replace(choose_probes("manifold", {})[0].probe, target=HALF)
+    for asked in (("manifold", {"manifold": {"target": HALF}}), ([made], {})):
+        with pytest.raises(UsageError, match=r"manifold.target = .*half a surrogate pair at character 5"):
+            choose_probes(*asked)
 
 
 @pytest.mark.parametrize("splits", ["99999999999", "9" * 5000, "10001", "2/1", "5/4", "0", "1/0", "-2", "2.0", "²"])
