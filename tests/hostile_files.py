@@ -249,7 +249,9 @@ READERS = {
     "claims": Reader("claims.toml", _claims, lambda folder: read_claims(folder / "claims.toml")),
     "configuration": Reader("config.json", _config, lambda folder: read_config(files_in_folder(folder))),
     "index": Reader(
-        "model.safetensors.index.json", _index, lambda folder: weight_files(files_in_folder(folder), allow_pickle=True)
+        "model.safetensors.index.json",
+        _index,
+        lambda folder: weight_files(replace(files_in_folder(folder), allow_pickle=True)),
     ),
     "prompts jsonl": Reader("p.jsonl", _text("p.jsonl", JSONL), lambda folder: read_prompts(folder / "p.jsonl")),
     "prompts csv": Reader(

@@ -31,9 +31,7 @@ _KINDS = (("quantization_config", dict, "an object"), ("sliding_window", int, "a
 _AGAIN = "Copy or download the file again."
 
 
-def read_config(
-    files: ModelFiles, *, trust_remote_code: bool = False, allow_quantised: bool = False
-) -> PreTrainedConfig:
+def read_config(files: ModelFiles) -> PreTrainedConfig:
     """The configuration of a model that can be read.
 
     Of a GGUF file it is what its header describes.
@@ -42,26 +40,28 @@ def read_config(
     (unless allowed), anything but a causal language model, and families that cannot be read.
     """
     if files.gguf is not None:
-        return _read_gguf(files, files.gguf, allow_quantised)
+        return _read_gguf(files, files.gguf)
     files.fetch(["config.json"])
     content = _read_json(files)
     families()  # before transformers is asked: a registered family may bring its own configuration class
-    _refuse_own_code(content, files, trust_remote_code)
-    refuse_quantised(files.origin, content.get("quantization_config"), allow_quantised)
-    if trust_remote_code:
+    _refuse_own_code(content, files)
+    refuse_quantised(files.origin, content.get("quantization_config"), files.allow_quantised)
+    if files.trust_remote_code:
         files.fetch(name for name in files.names if name.endswith(".py"))
     with _reading(files), quiet_libraries():
-        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=trust_remote_code, local_files_only=True)
+        config = AutoConfig.from_pretrained(
+            files.folder, trust_remote_code=files.trust_remote_code, local_files_only=True
+        )
     return _admitted(files, config)
 
 
-def _read_gguf(files: ModelFiles, name: str, allow_quantised: bool) -> PreTrainedConfig:
+def _read_gguf(files: ModelFiles, name: str) -> PreTrainedConfig:
     """What the header of a GGUF file describes, as a configuration; rounded weights are refused unless allowed."""
     from interp.loading.gguf_file import read_header
 
     files.fetch([name])
     content = read_header(files.folder / name)
-    refuse_quantised(files.origin, content.rounded, allow_quantised)
+    refuse_quantised(files.origin, content.rounded, files.allow_quantised)
     # Before transformers makes lists of that length.
     sizes = {"num_hidden_layers": "block_count", "max_position_embeddings": "context_length"}
     _refuse_sizes(files, {ours: content.of_family(theirs) for ours, theirs in sizes.items()})
@@ -152,10 +152,10 @@ def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[
     )
 
 
-def _refuse_own_code(content: dict[str, Any], files: ModelFiles, trust_remote_code: bool) -> None:
+def _refuse_own_code(content: dict[str, Any], files: ModelFiles) -> None:
     """Code of a repository runs only if the user says so; a family that transformers has itself does not need it."""
     kind = content.get("model_type")
-    if kind in CONFIG_MAPPING or trust_remote_code:
+    if kind in CONFIG_MAPPING or files.trust_remote_code:
         return
     if "auto_map" in content:
         raise ModelError(

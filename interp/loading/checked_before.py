@@ -47,9 +47,9 @@ def checked(model: Model, files: Collection[Path], *, again: bool = False) -> tu
     return found
 
 
-def files_of(files: ModelFiles, allow_pickle: bool) -> list[Path]:
+def files_of(files: ModelFiles) -> list[Path]:
     """The configuration and the weights of a model."""
-    names = {*weight_files(files, allow_pickle=allow_pickle), *({"config.json"} & files.names)}
+    names = {*weight_files(files), *({"config.json"} & files.names)}
     return [files.folder / name for name in sorted(names)]
 
 

@@ -44,7 +44,8 @@ class ModelFiles:
     """The files of one model: `names` are those there are, and they lie in `folder` once fetched.
 
     `hub_id` and `revision` (the commit) are set for a model of the hub; `is_online` says that the hub answered. `gguf`
-    names the one file that holds configuration, weights and tokenizer, where it is one of that kind.
+    names the one file that holds configuration, weights and tokenizer, where it is one of that kind. The last three say
+    what the user allows.
     """
 
     folder: Path
@@ -53,6 +54,9 @@ class ModelFiles:
     revision: str | None = None
     is_online: bool = False
     gguf: str | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    allow_quantised: bool = False
 
     @property
     def origin(self) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interp.loading.adapter import locate_adapter
 from interp.loading.hub_files import ModelFiles
-from interp.loading.sources import kept_steps, locate
+from interp.loading.sources import kept_steps, locate, source_of
 from interp.loading.weights import weight_files
 from interp.options import RunOptions
 from interp.system.array_files import digest_of_file
@@ -28,20 +28,19 @@ def files_identity(options: RunOptions, donors: Iterable[str] = ()) -> dict[str,
     first 64 kB; on Windows, where that time is another, of all its content. A file that is written, replaced, copied or
     moved has another one, whatever its date says.
     """
-    model = options.model if isinstance(options.model, Path) else str(options.model)
-    source = locate(model, options.revision, options.gguf)
-    found = {"model": _digest(source.files, options.allow_pickle, digest_of(source.card))}
+    source = source_of(options)
+    found = {"model": _digest(source.files, digest_of(source.card))}
     if options.adapter is not None:
-        found["adapter"] = _digest(locate_adapter(options.adapter), allow_pickle=False)
-    return found | {f"donor {name}": _digest(locate(name).files, allow_pickle=False) for name in donors}
+        found["adapter"] = _digest(locate_adapter(options.adapter))
+    return found | {f"donor {name}": _digest(locate(name).files) for name in donors}
 
 
-def _digest(files: ModelFiles, allow_pickle: bool, card: str = "") -> str:
+def _digest(files: ModelFiles, card: str = "") -> str:
     if files.revision is not None:
         return files.revision
     names = {files.gguf} if files.gguf else {name for name in files.names if name.endswith(_SMALL)}
-    if allow_pickle and not files.gguf:
-        names |= {*weight_files(files, allow_pickle=True)}
+    if files.allow_pickle and not files.gguf:
+        names |= {*weight_files(files)}
     steps = [path for step in kept_steps(files.folder).values() for path in step.iterdir()]
     return identity_of([*(files.folder / name for name in names), *steps], card)
 

@@ -3,7 +3,7 @@
 Everything that can be refused is refused before the weights are read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from interp.loading.checked_before import checked, files_of
 from interp.loading.hub_files import ModelFiles
 from interp.loading.in_memory import bridge_check, is_bridge, not_a_model, plain_module, refuse_unreadable
 from interp.loading.placement import choose_placement, refuse_precision
-from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate
+from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate, source_of
 from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
 from interp.loading.weights import read_weights
@@ -85,7 +85,13 @@ def load(
         >>> model
         Model('tunnel:bijection-gpt-neox': gpt_neox, 3 layers, 4 heads of 16, float32 on cpu; ... checks passed)
     """
-    read: list[Path] = []
+    if isinstance(name_or_object, str | Path):
+        asked = RunOptions(
+            name_or_object, revision=revision, gguf=gguf, adapter=None if adapter is None else str(adapter),
+            dtype=dtype, device=device, device_map=device_map, trust_remote_code=trust_remote_code,
+            allow_pickle=allow_pickle, allow_quantised=allow_quantised,
+        )  # fmt: skip
+        return _from_files(asked, tokenizer, check)
     if isinstance(name_or_object, PreTrainedModel | Model):
         where = {"dtype": dtype, "device": device, "device_map": device_map}
         _refuse_changes(name_or_object, revision=revision, gguf=gguf, adapter=adapter, **where)
@@ -98,28 +104,44 @@ def load(
         _refuse_changes(name_or_object, adapter=adapter)
         model = _wrap(plain_module(name_or_object), tokenizer, allow_quantised)
         model = replace(model, checks=(bridge_check(name_or_object, model),))
-    elif isinstance(name_or_object, str | Path):
-        source = locate(name_or_object, revision, gguf)
-        change = None if adapter is None else locate_adapter(str(adapter))
-        config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=allow_quantised)
-        n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
-        placement = choose_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
-        words = _tokenizer(source, config, tokenizer, trust_remote_code)
-        untold = _untold(source)
-        module, whole = read_weights(
-            source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
-        )
-        checks = [whole, *untold]
-        read = files_of(source.files, allow_pickle)
-        if change is not None:
-            module, merged = merge_adapter(module, source.origin, str(adapter), change)
-            read += [change.folder / name for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
-            checks.append(merged)
-        info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
-        info = replace(info, adapter=None if adapter is None else str(adapter))
-        model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
     else:
         raise not_a_model(name_or_object)
+    return _checked(model, [], check)
+
+
+def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:
+    """The model of a run; one that is loaded already is itself."""
+    if not isinstance(options.model, Model):
+        return _from_files(options, None, "again" if check and options.check else check)
+    if options.adapter != options.model.info.adapter:
+        _refuse_changes(options.model.module, adapter=options.adapter)
+    return options.model
+
+
+def _from_files(options: RunOptions, tokenizer: Tokenizer, check: bool | Literal["again"]) -> Model:
+    """The model of a run that is named, from its files."""
+    source = source_of(options)
+    change = None if options.adapter is None else locate_adapter(options.adapter)
+    config = read_config(source.files)
+    n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
+    placement = choose_placement(config, n_parameters, options)
+    words = _tokenizer(source, config, tokenizer)
+    untold = _untold(source)
+    module, whole = read_weights(source.files, config, placement)
+    checks = [whole, *untold]
+    read = files_of(source.files)
+    if change is not None:
+        module, merged = merge_adapter(module, source.origin, str(options.adapter), change)
+        read += [change.folder / name for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
+        checks.append(merged)
+    info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
+    info = replace(info, adapter=options.adapter)
+    model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
+    return _checked(model, read, check)
+
+
+def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"]) -> Model:
+    """The model with what its self-check found, of these files, where one is wanted."""
     model.family.refuse_shared_parts(model.module)
     if not check:
         return model
@@ -133,20 +155,6 @@ def _untold(source: ModelSource) -> list[Check]:
         return []
     said = "the card is of before digests: that these are its weights and numbers was not checked"
     return [Check("card", "weights and configuration are those of the card", True, 0.0, 0.0, "files", said)]
-
-
-def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:
-    """The model of a run; one that is loaded already is itself."""
-    if isinstance(options.model, Model):
-        if options.adapter != options.model.info.adapter:
-            _refuse_changes(options.model.module, adapter=options.adapter)
-        return options.model
-    return load(
-        options.model, revision=options.revision, gguf=options.gguf, adapter=options.adapter, dtype=options.dtype,
-        device=options.device, device_map=options.device_map, trust_remote_code=options.trust_remote_code,
-        allow_pickle=options.allow_pickle, allow_quantised=options.allow_quantised,
-        check="again" if check and options.check else check,
-    )  # fmt: skip
 
 
 def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) -> Model:
@@ -191,16 +199,11 @@ def _refuse_changes(module: object, **asked: object) -> None:
         )
 
 
-def _tokenizer(
-    source: ModelSource, config: PreTrainedConfig, tokenizer: Tokenizer, trust_remote_code: bool
-) -> PreTrainedTokenizerBase | None:
+def _tokenizer(source: ModelSource, config: PreTrainedConfig, tokenizer: Tokenizer) -> PreTrainedTokenizerBase | None:
     """The tokenizer handed over or the one beside the weights; a wind tunnel has none."""
     if source.task is not None:
         return None
-    if tokenizer is None:
-        words = read_tokenizer(source.files, trust_remote_code=trust_remote_code)
-    else:
-        words = _given(tokenizer)
+    words = read_tokenizer(source.files) if tokenizer is None else _given(tokenizer)
     refuse_foreign(words, config.get_text_config().vocab_size, source.origin)
     return words
 

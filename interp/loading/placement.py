@@ -9,8 +9,9 @@ import torch
 from transformers import PreTrainedConfig
 
 from interp.errors import ModelError, UsageError
+from interp.options import RunOptions
 from interp.system.float64 import has_float64
-from interp.system.plain_numbers import DEVICES, DTYPES, device_name, dtype_name
+from interp.system.plain_numbers import DEVICES, DTYPES
 from interp.system.processes import local_rank, n_started
 
 HEADROOM = 1.2
@@ -49,26 +50,21 @@ def rounding_hazard(stored_as: str | None) -> str | None:
 
 
 def choose_placement(
-    config: PreTrainedConfig,
-    n_parameters: int,
-    *,
-    dtype: str | torch.dtype | None = None,
-    device: str | torch.device | int | None = None,
-    device_map: str | Mapping[str, int | str] | None = None,
-    is_loaded: bool = True,
+    config: PreTrainedConfig, n_parameters: int, options: RunOptions, *, is_loaded: bool = True
 ) -> Placement:
     """What was asked for, and else a GPU if there is one, float32 unless only bfloat16 fits on it.
 
     Raises `ModelError` for Phi in float16 and, where it `is_loaded`, with the numbers where the weights do not fit;
     `UsageError` for a device that is not there.
     """
+    dtype, device_map = options.dtype, options.device_map
+    device = None if options.device is None else str(options.device)
     if device_map is not None and is_loaded and n_started() > 1:
         raise UsageError(
             asked=f"device_map={device_map!r} in each of {n_started()} processes",
             found="every process would spread the model over the same devices",
             fix="Spread it in one process, or load it whole in every process, on its own GPU.",
         )
-    device = None if device is None else device_name(device)
     if device_map is not None and device is not None:
         raise UsageError(
             asked=f"device={device!r} and device_map={device_map!r}",
@@ -80,7 +76,7 @@ def choose_placement(
         on_gpu = any(place.type == "cuda" for place in _places(placement))
         is_tight = on_gpu and n_parameters * DTYPES["float32"] * HEADROOM > free_bytes(placement)
         dtype = "bfloat16" if is_tight else "float32"
-    dtype = dtype_name(dtype)
+    dtype = str(dtype)
     refuse_precision(config, dtype)
     if dtype == "float64" and not all(has_float64(place) for place in _places(placement)):
         raise UsageError(

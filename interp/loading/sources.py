@@ -1,9 +1,8 @@
 """What the name of a model stands for: an alias, a hub repository, a local folder or a wind tunnel."""
 
-import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from interp.capture import Mechanism
 from interp.errors import ModelError, UnknownName, UsageError
 from interp.loading.aliases import ALIASES, MEMORY
 from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, files_on_hub
+from interp.options import RunOptions
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
 from interp.system.foreign_files import read_json, readable
@@ -35,6 +35,14 @@ class ModelSource:
 
 
 GGUF = ".gguf"
+
+
+def source_of(options: RunOptions) -> ModelSource:
+    """The files of the model that a run names, with what its user allows."""
+    name = options.model if isinstance(options.model, Path) else str(options.model)
+    source = locate(name, options.revision, options.gguf)
+    allowed = {name: getattr(options, name) for name in ("trust_remote_code", "allow_pickle", "allow_quantised")}
+    return replace(source, files=replace(source.files, **allowed))
 
 
 def locate(name: str | Path, revision: str | None = None, gguf: str | None = None) -> ModelSource:
@@ -201,4 +209,4 @@ def _read_tunnel(folder: Path) -> tuple[Task, dict[str, Any]]:
     asked, found = f"the task of the tunnel card {folder / CARD_NAME}", f"{card.task} cannot have these parameters"
     fix = "Restore the file, or train the tunnel again: `interp tunnel train`."
     with readable(asked, fix, found=found, error=ModelError):  # of another type than the task's own checks expect
-        return make_task(kind, card.parameters), dataclasses.asdict(card)
+        return make_task(kind, card.parameters), asdict(card)

@@ -24,7 +24,7 @@ def has_tokenizer(files: ModelFiles) -> bool:
     return files.gguf is not None or bool(files.names & _VOCABULARIES)
 
 
-def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model's weights; `ModelError` where there is none or it cannot be read."""
     if not has_tokenizer(files):
         raise ModelError(
@@ -38,7 +38,7 @@ def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> Pre
         if files.gguf is not None:
             return _tokenizer_in(files.folder / files.gguf)
         return AutoTokenizer.from_pretrained(  # pyrefly: ignore[bad-return]
-            files.folder, trust_remote_code=trust_remote_code, local_files_only=True
+            files.folder, trust_remote_code=files.trust_remote_code, local_files_only=True
         )
 
 

@@ -24,14 +24,7 @@ _BUFFERS = (".inv_freq", ".attn.bias", ".attention.bias", ".masked_bias")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
-def read_weights(
-    files: ModelFiles,
-    config: PreTrainedConfig,
-    placement: Placement,
-    *,
-    allow_pickle: bool = False,
-    trust_remote_code: bool = False,
-) -> tuple[PreTrainedModel, Check]:
+def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placement) -> tuple[PreTrainedModel, Check]:
     """The model in evaluation mode, without gradients, and a check that says what its files held.
 
     Raises `ModelError` for truncated or corrupt files, missing tensors, tensors of another shape, pickled weights
@@ -39,7 +32,7 @@ def read_weights(
     """
     family = family_of(config.get_text_config())
     _refuse_adapter(files)
-    names = weight_files(files, allow_pickle=allow_pickle)
+    names = weight_files(files)
     files.fetch(names)
     is_safe = names[0].endswith(".safetensors")
     source: dict[str, Any] = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": is_safe}
@@ -55,7 +48,7 @@ def read_weights(
                 attn_implementation=family.kernel if family.has_attention else None,
                 device_map=placement.device_map or (None if placement.device == "cpu" else {"": placement.device}),
                 local_files_only=True,
-                trust_remote_code=trust_remote_code,
+                trust_remote_code=files.trust_remote_code,
                 ignore_mismatched_sizes=True,  # they are refused below, with their shapes
                 output_loading_info=True,
                 **source,
@@ -80,7 +73,7 @@ def read_weights(
     return module.eval().requires_grad_(False), _vouch(files, report, module)
 
 
-def weight_files(files: ModelFiles, *, allow_pickle: bool = False) -> list[str]:
+def weight_files(files: ModelFiles) -> list[str]:
     """The names of the files that hold the weights: safetensors, in one piece or in shards, or one GGUF file."""
     if files.gguf is not None:
         return [files.gguf]
@@ -90,7 +83,7 @@ def weight_files(files: ModelFiles, *, allow_pickle: bool = False) -> list[str]:
         files.fetch([_INDEX])
         return _shards(files, _INDEX)
     pickles = sorted(name for name in files.names if name.endswith(_PICKLES) and "/" not in name)
-    if pickles and allow_pickle:
+    if pickles and files.allow_pickle:
         index = "pytorch_model.bin.index.json"
         files.fetch([index] if index in files.names else [])
         return _shards(files, index) if index in files.names else ["pytorch_model.bin"]

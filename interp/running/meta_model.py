@@ -16,7 +16,7 @@ from interp.loading.hub_files import ModelFiles
 from interp.loading.load import info_from_config
 from interp.loading.placement import Placement, choose_placement
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.loading.sources import locate
+from interp.loading.sources import source_of
 from interp.loading.text_part import build_model, family_in
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import weight_files
@@ -71,13 +71,10 @@ def meta_model(options: RunOptions) -> MetaModel:
             found="it is loaded already",
             fix="Give the name or the folder of a model.",
         )
-    trust_remote_code = options.trust_remote_code
-    source = locate(options.model, options.revision, options.gguf)
-    config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=options.allow_quantised)
+    source = source_of(options)
+    config = read_config(source.files)
     meta = _without_weights(config, source.name, source.origin, source.files.revision, options)
-    words = None
-    if source.task is None and has_tokenizer(source.files):
-        words = read_tokenizer(source.files, trust_remote_code=trust_remote_code)
+    words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
     model = replace(meta.model, tokenizer=words, task=source.task, card=source.card)
     on_disk = _bytes_on_disk(source.files)
     return replace(meta, model=model, file_bytes=meta.file_bytes if on_disk is None else on_disk,
@@ -101,14 +98,7 @@ def _without_weights(
     """A model of this configuration whose files are elsewhere."""
     trust_remote_code = options.trust_remote_code
     n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
-    placement = choose_placement(
-        config,
-        n_parameters,
-        dtype=options.dtype,
-        device=options.device,
-        device_map=options.device_map,
-        is_loaded=False,
-    )
+    placement = choose_placement(config, n_parameters, options, is_loaded=False)
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
     wanted = getattr(torch, placement.dtype)
     with torch.device("meta"), quiet_libraries():

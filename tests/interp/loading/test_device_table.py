@@ -9,6 +9,7 @@ from interp.wind_tunnels.training.recipe import Recipe
 from interp.errors import UsageError
 from interp.loading import placement
 from interp.loading.placement import choose_placement
+from interp.options import RunOptions
 from tests.paths import ROOT
 from tests.tiny_models import tiny_config
 
@@ -38,7 +39,7 @@ def machine(monkeypatch):
 
 
 def put(**asked):
-    found = choose_placement(tiny_config("llama"), 1_000_000, **asked, is_loaded=False)
+    found = choose_placement(tiny_config("llama"), 1_000_000, RunOptions(**asked), is_loaded=False)
     return found.device, found.dtype
 
 

@@ -1,6 +1,7 @@
 """Quantised weights are refused by name, and read without the checks of plain weights where that is asked for."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from interp.errors import ModelError, UsageError
 from interp.loading.admission import quantisation
 from interp.loading.placement import choose_placement
 from interp.need import Need
+from interp.options import RunOptions
 from interp.reading.forward import capture
 from interp.running.plan import plan
 from interp.self_check.selfcheck import left_out
@@ -48,9 +50,9 @@ def test_quantised_models_are_refused_by_name_and_not_guessed_at():
         interp.load(rounded())
     config = tiny_config("llama")
     with pytest.raises(ModelError, match="are free"):
-        choose_placement(config, 10**14, device="cpu")
+        choose_placement(config, 10**14, RunOptions(device="cpu"))
     config.quantization_config = {"quant_method": "gptq", "bits": 4}
-    assert choose_placement(config, 10**14, device="cpu").device == "cpu"
+    assert choose_placement(config, 10**14, RunOptions(device="cpu")).device == "cpu"
 
 
 def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
@@ -67,7 +69,7 @@ def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
     from interp.loading.weights import read_weights
 
     files = ModelFiles(tmp_path, frozenset(path.name for path in tmp_path.iterdir()))
-    allowed = read_config(files, allow_quantised=True)
+    allowed = read_config(replace(files, allow_quantised=True))
     with pytest.raises(ModelError, match="needs a package that is not installed"):
         read_weights(files, allowed, Placement("float32", "cpu"))
 
@@ -116,11 +118,11 @@ def test_command_line_passes_the_permission_on(tmp_path, monkeypatch):
     assert shown.exit_code == 0 and "bitsandbytes, 4 bits" in shown.stdout, shown.output
     asked = {}
 
-    def load(name, **options):
-        asked.update(options)
+    def load(options, tokenizer, check):
+        asked.update(vars(options), check=check)
         return fresh_model("llama")
 
-    monkeypatch.setattr("interp.loading.load.load", load)
+    monkeypatch.setattr("interp.loading.load._from_files", load)
     shown = CliRunner().invoke(app, ["check", "--model", folder, "--allow-quantised", "--device-map", "auto"])
     assert shown.exit_code == 0, shown.output
     assert (asked["allow_quantised"], asked["device_map"], asked["check"]) == (True, "auto", False)

@@ -15,6 +15,7 @@ from interp.families import REFUSED
 from interp.loading.admission import count_parameters
 from interp.loading.load import load
 from interp.loading.placement import DTYPES, available_bytes, choose_placement, precision_hazard
+from interp.options import RunOptions
 from tests.hub_server import BAD_TOKEN, BUSY, GATED, NO_REVISION, NOT_FOUND, serving
 from tests.tiny_models import fresh_model, tiny_config, tiny_model
 
@@ -348,8 +349,11 @@ def test_memory_that_is_free_decides_what_fits(tmp_path):
     assert " GB are free (cpu)" in message
     n_parameters = int(available_bytes(torch.device("cpu")) / 3)
     with pytest.raises(ModelError, match=r"Load it with dtype='bfloat16'\."):
-        choose_placement(tiny_config("llama"), n_parameters, device="cpu")
-    assert choose_placement(tiny_config("llama"), n_parameters, device="cpu", dtype="bfloat16").dtype == "bfloat16"
+        choose_placement(tiny_config("llama"), n_parameters, RunOptions(device="cpu"))
+    assert (
+        choose_placement(tiny_config("llama"), n_parameters, RunOptions(device="cpu", dtype="bfloat16")).dtype
+        == "bfloat16"
+    )
     free = psutil.virtual_memory().available
     assert 0 < available_bytes(torch.device("cpu")) <= 1.05 * free
 

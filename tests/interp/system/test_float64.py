@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from interp.loading.placement import choose_placement
+from interp.options import RunOptions
 from interp.system.float64 import double, has_float64
 from tests.paths import ROOT
 from tests.pretended_device import DEVICE, pretended_device
@@ -44,7 +45,10 @@ def test_float64_is_asked_for_in_one_place_on_devices_that_have_it():
 def test_a_model_in_float64_is_refused_on_a_device_without_it(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(Exception, match="float64 on mps: this kind of device has no float64") as refused:
-        choose_placement(tiny_config("llama"), 1000, dtype="float64", device="mps")
+        choose_placement(tiny_config("llama"), 1000, RunOptions(dtype="float64", device="mps"))
     assert type(refused.value).__name__ == "UsageError"
-    assert choose_placement(tiny_config("llama"), 1000, device="mps").dtype == "float32"
-    assert np.dtype(choose_placement(tiny_config("llama"), 1000, dtype="float64", device="cpu").dtype) == np.float64
+    assert choose_placement(tiny_config("llama"), 1000, RunOptions(device="mps")).dtype == "float32"
+    assert (
+        np.dtype(choose_placement(tiny_config("llama"), 1000, RunOptions(dtype="float64", device="cpu")).dtype)
+        == np.float64
+    )

@@ -14,6 +14,7 @@ from interp.edits import AblateHeads, FeedForwardOff, RemoveAxis
 from interp.errors import ModelError
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
+from interp.options import RunOptions
 from interp.probe import Condition
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
@@ -132,7 +133,7 @@ def test_a_device_map_in_several_processes_is_refused(monkeypatch):
 
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="over the same devices"):
-        choose_placement(tiny_config("llama"), 1000, device_map="auto")
+        choose_placement(tiny_config("llama"), 1000, RunOptions(device_map="auto"))
 
 
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):
@@ -144,8 +145,8 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (1 << 34, 1 << 34))
     monkeypatch.setenv("LOCAL_RANK", "6")
     config = tiny_config("llama")
-    assert choose_placement(config, 1000).device == "cuda"
+    assert choose_placement(config, 1000, RunOptions()).device == "cuda"
     monkeypatch.setenv("WORLD_SIZE", "8")
-    assert choose_placement(config, 1000).device == "cuda:2"
-    assert choose_placement(config, 1000, device="cuda").device == "cuda:2"
-    assert choose_placement(config, 1000, device="cuda:1").device == "cuda:1"
+    assert choose_placement(config, 1000, RunOptions()).device == "cuda:2"
+    assert choose_placement(config, 1000, RunOptions(device="cuda")).device == "cuda:2"
+    assert choose_placement(config, 1000, RunOptions(device="cuda:1")).device == "cuda:1"
