@@ -18,7 +18,6 @@ from interp.cli.demo import YOUR_MODEL, demo, is_demo
 from interp.cli.faults import print_anything, telling_faults, telling_usage
 from interp.cli.options import (
     ALL,
-    LEFT,
     MODEL,
     QuietOption,
     VerboseOption,
@@ -130,7 +129,8 @@ def run(
     from interp.system.processes import is_first_started
 
     of = asked.prompts if isinstance(asked.prompts, str) else ""
-    sets = () if Path(of).is_file() else split_commas(of)
+    sets = [] if Path(of).is_file() else split_commas(of)
+    sets = sets if len(sets) > 1 else []
     asked = replace(asked, model=models[0])
     if from_ is None and not steps and is_demo(asked):
         saved.finish(measure(demo(asked)), asked.quiet, verbose)
@@ -138,14 +138,8 @@ def run(
     if from_ is not None:
         again = RunSpec.of(open_run(from_)).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
         return saved.finish(measure(again), asked.quiet, verbose)
-    if len(models) > 1 or steps or len(sets) > 1 or (asked.splits is not None and len(parts(asked.splits)) > 1):
-        return _run_many(
-            models,
-            steps,
-            sets if len(sets) > 1 else (),
-            replace(asked, prompts=None) if len(sets) > 1 else asked,
-            verbose,
-        )
+    if len(models) > 1 or steps or sets or (asked.splits is not None and len(parts(asked.splits)) > 1):
+        return _run_many(models, steps, sets, replace(asked, prompts=None) if sets else asked, verbose)
     record = measure(asked)
     chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings)]
     unread = [name for name in chosen if name not in record.findings]
@@ -169,9 +163,8 @@ def _run_many(
             print(f"{outcome.model}: {'measured' if outcome.is_new else 'found'}, {outcome.record.path}", flush=True)
 
     many = run_many(
-        models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), heard=say,
-        quiet=quiet,
-    )  # fmt: skip
+        models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), heard=say, quiet=quiet
+    )
     if many.comparison is not None:
         saved.finish_comparison(many.comparison, quiet, verbose)
     elif len(many.records) == 1:
@@ -186,7 +179,7 @@ def _models(given: list[str]) -> list[str]:
 
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
-@with_run_options([name for name in ALL if name not in LEFT])
+@with_run_options([name for name in ALL if name not in ("out", "quiet")])
 def plan(
     asked: RunOptions,
     time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,

@@ -64,9 +64,6 @@ VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also print every number, its controls and the notes.")
 ]
 
-LEFT = ("out", "quiet")
-"""What a run leaves and says."""
-
 ALL = tuple(name for name in OPTIONS if name != "report")
 """Those of a run; its page is what a command ends with."""
 

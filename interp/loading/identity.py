@@ -5,10 +5,13 @@ from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
+from interp.editing.edit_files import resolve_edits
+from interp.edits import PatternsOf
 from interp.loading.adapter import locate_adapter
 from interp.loading.hub_files import ModelFiles
 from interp.loading.sources import kept_steps, locate, source_of
 from interp.loading.weights import weight_files
+from interp.model import Model
 from interp.options import RunOptions
 from interp.system.array_files import digest_of_file
 from interp.system.digest import digest_of
@@ -21,18 +24,21 @@ _HEAD = 1 << 16
 """Bytes at the beginning of a file; of safetensors the names, shapes and places of tensors."""
 
 
-def files_identity(options: RunOptions, donors: Iterable[str] = ()) -> dict[str, str]:
+def files_identity(options: RunOptions) -> dict[str, str]:
     """For the model of a run, its adapter and the donors of its edits: the commit on the hub, or a digest of files.
 
-    The digest is of every file's name, size, inode, time of its last change (`st_ctime`, which no program sets) and
-    first 64 kB; on Windows, where that time is another, of all its content. A file that is written, replaced, copied or
-    moved has another one, whatever its date says.
+    A model in memory has none. The digest is of every file's name, size, inode, time of its last change (`st_ctime`,
+    which no program sets) and first 64 kB; on Windows, where that time is another, of all its content. A file that is
+    written, replaced, copied or moved has another one, whatever its date says.
     """
+    if isinstance(options.model, Model):
+        return {}
     source = source_of(options)
     found = {"model": _digest(source.files, digest_of(source.card))}
     if options.adapter is not None:
         found["adapter"] = _digest(locate_adapter(options.adapter))
-    return found | {f"donor {name}": _digest(locate(name).files) for name in donors}
+    donors = [edit.donor for edit in resolve_edits(options.edits) if isinstance(edit, PatternsOf)]
+    return found | {f"donor {name}": _digest(locate(name).files) for name in donors if isinstance(name, str)}
 
 
 def _digest(files: ModelFiles, card: str = "") -> str:

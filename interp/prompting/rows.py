@@ -9,6 +9,7 @@ from pathlib import Path
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
+from interp.system.values import half_character
 from interp.table import LABEL
 
 RESERVED = frozenset({"prompt", "position", "length", "token", "next_entropy_bits", "drawn", "stratum"})
@@ -133,14 +134,8 @@ def _check_characters(where: str, column: str, value: str) -> None:
             found=f"{column!r} holds the control character U+{ord(control):04X} at character {value.index(control)}",
             fix="Remove it; tabs and line breaks are the only ones a text can have.",
         )
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise PromptError(
-            asked=where,
-            found=f"{column!r} holds half a surrogate pair at character {error.start}, which is no character",
-            fix="Write the whole character.",
-        ) from error
+    if found := half_character(value):
+        raise PromptError(asked=where, found=f"{column!r} holds {found}", fix="Write the whole character.")
 
 
 def _control_character(value: str) -> str | None:

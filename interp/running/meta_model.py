@@ -96,13 +96,12 @@ def _without_weights(
     config: PreTrainedConfig, name: str, origin: str, revision: str | None, options: RunOptions
 ) -> MetaModel:
     """A model of this configuration whose files are elsewhere."""
-    trust_remote_code = options.trust_remote_code
-    n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
+    n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options, is_loaded=False)
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
     wanted = getattr(torch, placement.dtype)
     with torch.device("meta"), quiet_libraries():
-        module = build_model(config, dtype=wanted, trust_remote_code=trust_remote_code)
+        module = build_model(config, dtype=wanted, trust_remote_code=options.trust_remote_code)
     info = replace(
         info_from_config(config, name, origin, revision),
         n_parameters=n_parameters,

@@ -86,15 +86,13 @@ def run_as_asked(options: RunOptions) -> RunRecord:
     out = None if options.out is None else Path(options.out)
     choose_probes(options.probes, options.settings)  # what is wrong with them is told before anything is loaded
     edits = resolve_edits(options.edits)
-    options = replace(options, edits=edits)
+    options = replace(options, edits=edits, quiet=options.quiet or not ranks.is_first)
     if out is not None and ranks.is_first:
         refuse_unwritable(out)
     clock = _Clock()
-    announce(
-        f"loading and checking {getattr(options.model, 'name', options.model)}", options.quiet or not ranks.is_first
-    )
+    announce(f"loading and checking {getattr(options.model, 'name', options.model)}", options.quiet)
     with clock("load"):
-        files = files_read(options)  # before: weights replaced from now on are of other files
+        files = files_identity(options)  # before: weights replaced from now on are of other files
         loaded = with_lens(load_as_asked(options), options.lens)
         edits = with_donors(edits, loaded.info)
     spec, pools = specify(loaded, options)
@@ -123,7 +121,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             return theirs
         folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
         unfinished = Unfinished(folder, spec.hash, began=clock.began)
-        session = _Session(spec, edits, clock, options.quiet or not ranks.is_first, unfinished)
+        session = _Session(spec, edits, clock, unfinished)
         findings, drawn = session.measure(loaded, pools, "")
         if spec.null == "untrained":
             twins, labels = session.untrained(loaded, pools)
@@ -164,15 +162,6 @@ def run_as_asked(options: RunOptions) -> RunRecord:
     return ranks.of_first(record)
 
 
-def files_read(options: RunOptions) -> dict[str, str]:
-    """The files that the models of a run lie in; nothing for a model in memory."""
-    if isinstance(options.model, Model):
-        return {}
-    edits = resolve_edits(options.edits)
-    donors = [edit.donor for edit in edits if isinstance(edit, PatternsOf) and isinstance(edit.donor, str)]
-    return files_identity(options, donors)
-
-
 def is_of_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
     """Whether a record read just these prompts: a file of prompts may have changed under its name."""
     read = [record.prompts, *record.prompts.get("others", ())]
@@ -208,7 +197,6 @@ class _Session:
     spec: RunSpec
     edits: tuple[Edit, ...]
     clock: "_Clock"
-    quiet: bool
     unfinished: Unfinished
     checks: list[Check] = field(default_factory=list)
     followed: list[Followed] = field(default_factory=list)
@@ -230,7 +218,7 @@ class _Session:
             apart = read_apart(at_once, pool.prompts, self.spec)
             needs = [need for probe in at_once if probe not in apart for need in probe.needs]
             what = f"reading {model.name}, prompts {pool.prompts.name}"
-            with self.clock(f"capture{part}"), reporting(what, self.quiet) as progress:
+            with self.clock(f"capture{part}"), reporting(what, self.spec.quiet) as progress:
                 base = self._read(model, whole, needs, self.edits, self.checks, progress, f"capture{part}")
             base, described = draw(base, self.spec.per_quintile, self.spec.seed)
             drawn.append(described)
@@ -245,7 +233,7 @@ class _Session:
                 with self.clock(f"capture of the drawn{part}"):
                     _, of_drawn = read_drawn(model, whole, base, apart, self._read)
             under = {probe.name: self._conditions(model, whole, probe, base, suffix) for probe in at_once}
-            with reporting("analyses", self.quiet or not here().is_first) as progress:
+            with reporting("analyses", self.spec.quiet) as progress:
                 for n_done, probe in enumerate(at_once if here().is_first else ()):
                     progress(n_done, len(at_once))
                     read = of_drawn if probe in apart else base
@@ -314,7 +302,7 @@ class _Session:
             with self.clock(f"exchange with {model.name}"):
                 return self._with_patterns(end, model, run, needs), self._with_patterns(model, end, run, needs)
 
-        heard = reporting("checkpoints", self.quiet)
+        heard = reporting("checkpoints", self.spec.quiet)
         with self.clock("checkpoints"), heard as progress:
             known = follow(
                 checkpoints, self.followed, own_step, fingerprint, load_at, self._read, progress,
@@ -340,7 +328,7 @@ class _Session:
             prompts = prompts_for(model, replace(spec, prompts=name, n_pool=n_pool or spec.n_pool, chat=False))
             return Run(prompts, as_tokens(model, prompts, (), spec.window, spec.bos).ids)
 
-        heard = reporting(f"conditions of {probe.name}", self.quiet)
+        heard = reporting(f"conditions of {probe.name}", self.spec.quiet)
         with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread():
             read = partial(
                 read_conditions, model, whole, resolve=resolve, listeners=self.listeners, checks=self.checks,

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from interp.errors import InterpError, PromptError, UsageError
+from interp.loading.identity import files_identity
 from interp.options import OPTIONS, RunOptions
 from interp.prompting.pools import parts
 from interp.records.record import RunRecord, finished_record
 from interp.running.choose_probes import choose_probes
 from interp.running.compare import compare
 from interp.running.meta_model import meta_model
-from interp.running.run import files_read, is_of_prompts, run_as_asked, specify
+from interp.running.run import is_of_prompts, run_as_asked, specify
 from interp.system.calls import refuse_unknown_keywords
 from interp.system.processes import n_started
 from interp.system.progress import stage
@@ -175,7 +176,7 @@ def _outcome(name: str, asked: RunOptions) -> RunOutcome:
 def _found(asked: RunOptions) -> RunRecord | None:
     """The finished record of just this run: of the same files of models, on unchanged prompts."""
     spec, pools = specify(meta_model(asked).model, asked)
-    files = files_read(asked)
+    files = files_identity(asked)
 
     def is_same(record: RunRecord) -> bool:
         return record.model.get("files", {}) == files and is_of_prompts(record, pools)

@@ -53,14 +53,17 @@ def read(asked: str, hint: Any, value: Any) -> Any:
     raise UsageError(asked=f"{asked} = {value!r:.60}", found="the value does not fit", fix=maker)
 
 
+def half_character(text: str) -> str:
+    """What a text holds that UTF-8 does not, in words; empty where there is nothing."""
+    half = re.search(r"[\ud800-\udfff]", text)
+    return f"half a surrogate pair at character {half.start()}, which is no character" if half else ""
+
+
 def refuse_half_character(asked: str, value: Any) -> None:
     """Raise `UsageError` for a text (or the path of a model) that records, which are UTF-8, cannot keep."""
-    half = re.search(r"[\ud800-\udfff]", str(value)) if isinstance(value, str | Path) else None
-    if half is not None:
-        found = f"it holds half a surrogate pair at character {half.start()}, which is no character"
-        raise UsageError(
-            asked=f"{asked} = {value!r:.60}", found=found, fix="Write UTF-8; rename a file of such a name."
-        )
+    if isinstance(value, str | Path) and (found := half_character(str(value))):
+        fix = "Write UTF-8; rename a file of such a name."
+        raise UsageError(asked=f"{asked} = {value!r:.60}", found=f"it holds {found}", fix=fix)
 
 
 def alternatives(hint: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from interp.wind_tunnels.networks.weights import open_tunnel
 from safetensors.numpy import load_file, save_file
 
 import interp
+from interp.edits import PatternsOf
 from interp.loading import identity
 from interp.loading.identity import files_identity
 from interp.options import RunOptions
@@ -64,22 +65,23 @@ def laid(folder: Path) -> RunOptions:
     (folder / "adapter").mkdir()
     (folder / "adapter" / "adapter_config.json").write_text("{}")
     save_file({"a": np.ones(9)}, folder / "adapter" / "adapter_model.safetensors")
-    return RunOptions(model=str(folder / "model"), adapter=str(folder / "adapter"))
+    donor = PatternsOf(donor=str(folder / "donor"))
+    return RunOptions(model=str(folder / "model"), adapter=str(folder / "adapter"), edits=donor)
 
 
 @pytest.mark.parametrize("system", ["posix", "nt"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_file_that_changed_is_seen_with_an_older_date(tmp_path, monkeypatch, change, system):
-    options, donors = laid(tmp_path), [str(tmp_path / "donor")]
+    options = laid(tmp_path)
     monkeypatch.setattr(identity, "IS_WINDOWS", system == "nt")
-    before = files_identity(options, donors)
+    before = files_identity(options)
     (tmp_path / "model" / "notes.md").write_text("no part of a model")
-    assert files_identity(options, donors) == before
+    assert files_identity(options) == before
     name, what = CHANGES[change]
     time.sleep(0.02)  # times of changes come in ticks
     what(tmp_path / name)
     os.utime(tmp_path / name, (0, 0))
-    after = files_identity(options, donors)
+    after = files_identity(options)
     assert [each for each in before if before[each] != after[each]] == [
         next(each for each in before if each.startswith(name.partition("/")[0]))
     ]
