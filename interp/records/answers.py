@@ -360,7 +360,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float) -> st
         return ""
     degree, missed = _degree(said, s)
     more = "Partly" if degree == "hardly" else "Yes"
-    told = f"“{SAID[degree][:-1]}”: beyond the baseline, but the whole interval lies {missed}, and that of a “{more}” reaches it. "
+    missing = f"the whole interval lies {missed}, and that of a “{more}” reaches it"
+    told = f"“{SAID[degree][:-1]}”: beyond the baseline, but {missing}. "
     return f"{told * bool(missed)}{said.limit}".strip()
 
 

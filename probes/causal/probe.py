@@ -107,9 +107,9 @@ class Causal(Probe):
             "Removing it from {place} changes the prediction (KL) by {kl}; edits of the same size along matched "
             "directions (fitted in the same way after permuting {target} between {unit}s) change it by {controls} on "
             "average. An edit of this size ({change_size} of the length of what it edits) {can[matched_top_kl]} show a "
-            "use: along the ten largest principal axes together, such an edit changes the prediction by {matched_top_kl}, "
-            "{times[matched_top_kl]} times as much as along matched directions. Other directions and other layers were "
-            "not tested.",
+            "use: along the ten largest principal axes together, such an edit changes the prediction by "
+            "{matched_top_kl}, {times[matched_top_kl]} times as much as along matched directions. Other directions and "
+            "other layers were not tested.",
             "Removing it from {place} changes the prediction (KL) by {kl}, less than edits of the same size along "
             "matched directions (fitted in the same way after permuting {target} between {unit}s): {controls} on "
             "average.",
