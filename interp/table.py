@@ -76,9 +76,13 @@ class Table(Answering):
         return cls({name: np.array([row[name] for row in rows]) for name in names}, units, caption)
 
     @classmethod
-    def stacked(cls, parts: Sequence[Mapping[str, np.ndarray]], units: Mapping[str, str], caption: str = "") -> "Table":
-        """Build from parts of the same columns, one under the other; `units` may know more columns than there are."""
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def stacked(cls, parts: Sequence[Mapping[str, Any]], units: Mapping[str, str], caption: str = "") -> "Table":
+        """Build from parts of the same columns, one under the other; a single value stands in all rows of its part.
+
+        `units` may know more columns than there are.
+        """
+        even = [np.broadcast_arrays(*map(np.asarray, part.values())) for part in parts]
+        columns = {name: np.concatenate([part[i] for part in even]) for i, name in enumerate(parts[0])}
         return cls(columns, {name: unit for name, unit in units.items() if name in columns}, caption)
 
     _habits = "`table.to_frame()` is a pandas frame."

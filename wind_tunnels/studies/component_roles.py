@@ -17,7 +17,7 @@ Source: Paper I (arXiv 2512.22471), the roles of the components.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,13 +25,11 @@ from interp.errors import UsageError
 from interp.findings import Findings, Null
 from interp.information import kl_bits, restricted, total_variation
 from interp.need import Need
-from interp.study import Study
 from interp.system.progress import Report
-from interp.table import LABEL, Table
 
 from ..tasks.bijection import exact_posterior
-from ..validation import check_sizes
 from .key_frame import key_frame
+from .over_seeds import NetworkStudy, difference_scalar
 
 if TYPE_CHECKING:
     from interp.capture import Capture
@@ -45,7 +43,7 @@ NOTHING = Null("nothing changes", 0.0, (0.0, 0.0))
 NORMS = ("attn_norm", "mlp_norm", "stream_norm")
 _DESCRIPTION = "a description: what no effect would give is not known"
 
-MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
+_MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
     "belief_r2_beyond_position": (
         "fraction", "beliefs permuted between sequences", "R² of the exact belief in the final stream, beyond position",
     ),
@@ -98,13 +96,12 @@ MEANINGS: Mapping[str, tuple[str, Null | str, str]] = {
 
 
 @dataclass(frozen=True)
-class ComponentRoles(Study):
+class ComponentRoles(NetworkStudy):
     """Roles of the components in bijection `tunnels` (a name, or folders by a pattern with `*`), `n_pool` sequences.
 
     `n_permutations` and `n_bootstrap` are the probes'.
     """
 
-    tunnels: str = "tunnel:bijection-gpt-neox"
     n_pool: int = 200
     n_permutations: int = 100
     n_bootstrap: int = 100
@@ -113,50 +110,31 @@ class ComponentRoles(Study):
     name: ClassVar[str] = "component_roles"
     question: ClassVar[str] = "Does the stream hold the belief, feed-forward update it, and attention route?"
 
+    headline = ("belief_r2_beyond_position", "feed_forward_logit_share", "routed_share", "least_gain_bits")
+    least: ClassVar = {"n_pool": 20, "n_permutations": 24, "n_bootstrap": 20}
+    notes = (
+        "A removed block is set to zero at all positions. Queries are those that the other sequence has unedited; keys "
+        "and values are the sequence's own.",
+    )
+    meanings = _MEANINGS
+    layouts: ClassVar = {
+        "by_depth": (
+            {"depth": "depth", "posterior_kl": "bits"}, "KL of the exact posterior from what each depth decodes to.",
+        ),
+        "by_layer": (
+            {"layer": "layer"} | dict.fromkeys(NORMS, "activation"),
+            "Lengths of the updates and of the stream that enters the layer, means over rows.",
+        ),
+    }  # fmt: skip
+
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import difference_scalar, over_networks
+        found = super().measure(work, progress)
+        collapsed, turned = (found.tables["networks"][f"keys_{how}_bits"].tolist() for how in ("collapsed", "turned"))
+        words = "KL added by collapsing keys, less that of turning them as far"
+        beyond = {"keys_collapsed_beyond_turned_bits": difference_scalar(collapsed, turned, "bits", words)}
+        return replace(found, scalars=beyond | dict(found.scalars))
 
-        check_sizes(self.name, vars(self), {"n_pool": 20, "n_permutations": 24, "n_bootstrap": 20})
-        by_depth: list[dict[str, np.ndarray]] = []
-        by_layer: list[dict[str, np.ndarray]] = []
-
-        def read(model: "Model") -> dict[str, float]:
-            found, components = self._read(model)
-            depths, layers = components.tables["by_depth"], components.tables["by_layer"]
-            by_depth.append(_of_each(model, {"depth": depths["depth"], "posterior_kl": depths["posterior_kl"]}))
-            by_layer.append(_of_each(model, {name: layers[name] for name in ("layer", *NORMS)}))
-            return found
-
-        found = over_networks(
-            self.name, self.tunnels, read, MEANINGS, progress,
-            headline=("belief_r2_beyond_position", "feed_forward_logit_share", "routed_share", "least_gain_bits"),
-            notes=(
-                "A removed block is set to zero at all positions. Queries are those that the other sequence has "
-                "unedited; keys and values are the sequence's own.",
-            ),
-        )  # fmt: skip
-        networks = found.tables["networks"]
-        beyond = difference_scalar(
-            networks["keys_collapsed_bits"].tolist(), networks["keys_turned_bits"].tolist(), "bits",
-            "KL added by collapsing keys, less that of turning them as far",
-        )  # fmt: skip
-        tables = {
-            "by_depth": Table.stacked(
-                by_depth, {"network": LABEL, "depth": "depth", "posterior_kl": "bits"},
-                "KL of the exact posterior from what each depth decodes to.",
-            ),
-            "by_layer": Table.stacked(
-                by_layer, {"network": LABEL, "layer": "layer"} | dict.fromkeys(NORMS, "activation"),
-                "Lengths of the updates and of the stream that enters the layer, means over rows.",
-            ),
-        }  # fmt: skip
-        return replace(
-            found, scalars={"keys_collapsed_beyond_turned_bits": beyond} | dict(found.scalars),
-            tables=dict(found.tables) | tables,
-        )  # fmt: skip
-
-    def _read(self, model: "Model") -> tuple[dict[str, float], Findings]:
-        """The numbers of one network with their nulls, and what the probe `components` found in it."""
+    def read(self, model: "Model") -> dict[str, Any]:
         import interp
 
         if model.task is None or model.task.name != "bijection" or getattr(model.task, "layout", "") != "sepvocab":
@@ -180,19 +158,20 @@ class ComponentRoles(Study):
 
         layers = range(model.info.n_layers)
         wrote = {site: float(read[Need(site)].astype(np.float64).sum(axis=0).mean()) for site in _LOGITS}
-        kl, norm = components.tables["by_depth"]["posterior_kl"], components.tables["by_layer"]["stream_norm"]
-        found = {
+        depths, of_layers = components.tables["by_depth"], components.tables["by_layer"]
+        norm = of_layers["stream_norm"]
+        found: dict[str, Any] = {
             "feed_forward_logit_share": wrote["mlp_logit"] / sum(wrote.values()),
             "feed_forward_off_bits": min(harm([interp.FeedForwardOff(layer=layer)]) for layer in layers),
             "attention_off_bits": min(harm([interp.AttentionOff(layer=layer)]) for layer in layers),
             "routed_share": routed,
             "routed_share null": elsewhere,
-            "least_gain_bits": float(-np.diff(kl).max()),
+            "least_gain_bits": float(-np.diff(depths["posterior_kl"]).max()),
             "depth_trend": components["posterior_kl_trend"].value,
             "stream_growth": float(np.min(norm[1:] / norm[:-1])),
-        }
-        found |= key_frame(model, prompts, harm)
-        found["binding_head_bits null"] = found.pop("other_heads_bits")
+            "by_depth": {name: depths[name] for name in ("depth", "posterior_kl")},
+            "by_layer": {name: of_layers[name] for name in ("layer", *NORMS)},
+        } | key_frame(model, prompts, harm)
         for mine, theirs in (
             ("belief_r2_beyond_position", "r2_beyond_position"),
             ("belief_redirected_bits", "redirected"),
@@ -200,7 +179,7 @@ class ComponentRoles(Study):
             given = belief[theirs]
             assert given.null is not None, "the probe gives a null with this number"
             found |= {mine: given.value, f"{mine} null": given.null.value}
-        return found, components
+        return found
 
 
 def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tuple[float, float]:
@@ -237,8 +216,3 @@ def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tupl
 def _kl(read: "Capture") -> float:
     assert read.posterior is not None, "a tunnel's prompts have one"
     return float(kl_bits(read.posterior, np.exp2(read[OUTCOMES].astype(np.float64))).mean())
-
-
-def _of_each(model: "Model", columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A network's rows of a table, with its name in front."""
-    return {"network": np.full(len(next(iter(columns.values()))), Path(model.name).name), **columns}

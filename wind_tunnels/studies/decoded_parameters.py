@@ -8,23 +8,18 @@ the stream's variance: a random direction among the principal axes, tilted towar
 Source: the authors' construction-boundary experiments (July 2026): decodable is not used.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
-from interp.findings import Findings
 from interp.need import Need
 from interp.statistics.linear_readout import read_out
-from interp.study import Study
-from interp.system.progress import Report
 
-from ..validation import check_sizes
 from .moving_programs import moving_programs, onward, prompts_of, run
+from .over_seeds import NetworkStudy
 
 if TYPE_CHECKING:
     from interp.model import Model
@@ -33,17 +28,9 @@ STREAM, PREDICTED = Need("resid"), Need("next_log_prob")
 N_RANDOM = 20
 _PERMUTED, _SUBSPACE = "programs permuted", "random subspaces of equal variance"
 
-MEANINGS: Mapping[str, tuple[str, str, str]] = {
-    "a_accuracy": ("fraction", _PERMUTED, "how often a readout before the last block says a, on other sequences"),
-    "b_accuracy": ("fraction", _PERMUTED, "how often it says b"),
-    "a_of_new_programs": ("fraction", _PERMUTED, "how often it says a of programs that it was not fitted on"),
-    "b_of_new_programs": ("fraction", _PERMUTED, "how often it says b of them"),
-    "removed_bits": ("bits", _SUBSPACE, "surprise at the right value that removing the readout's subspace adds"),
-}
-
 
 @dataclass(frozen=True)
-class DecodedParameters(Study):
+class DecodedParameters(NetworkStudy):
     """Recurrence networks (a name, or folders by a pattern with `*`), `n` programs each, read after `seen` values."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox"
@@ -54,16 +41,18 @@ class DecodedParameters(Study):
     name: ClassVar[str] = "decoded_parameters"
     question: ClassVar[str] = "Are the parameters of a program, where they can be decoded, what the prediction uses?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import over_networks
+    headline = ("a_accuracy", "removed_bits")
+    least: ClassVar = {"seen": 4, "n": 100}
+    more: ClassVar = {"dimension": "directions", "variance": "fraction"}
+    meanings: ClassVar = {
+        "a_accuracy": ("fraction", _PERMUTED, "how often a readout before the last block says a, on other sequences"),
+        "b_accuracy": ("fraction", _PERMUTED, "how often it says b"),
+        "a_of_new_programs": ("fraction", _PERMUTED, "how often it says a of programs that it was not fitted on"),
+        "b_of_new_programs": ("fraction", _PERMUTED, "how often it says b of them"),
+        "removed_bits": ("bits", _SUBSPACE, "surprise at the right value that removing the readout's subspace adds"),
+    }
 
-        check_sizes(self.name, vars(self), {"seen": 4, "n": 100})
-        return over_networks(
-            self.name, self.tunnels, self._read, MEANINGS, progress, headline=("a_accuracy", "removed_bits"),
-            more={"dimension": "directions", "variance": "fraction"},
-        )  # fmt: skip
-
-    def _read(self, model: "Model") -> dict[str, float]:
+    def read(self, model: "Model") -> dict[str, float]:
         import interp
 
         rng, p = np.random.default_rng(self.seed), model.task.p  # pyrefly: ignore[missing-attribute]

@@ -18,23 +18,19 @@ Source: the authors' note "The Workspace Survives Where the Circuit Dies" (July 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Findings
 from interp.information import entropy_bits, kl_bits, restricted
 from interp.need import Need
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.cosines import random_subspace
 from interp.statistics.linear_readout import PENALTY, balanced_accuracy, held_out_r2, read_out
 from interp.statistics.ridge import absolute_penalty, ridge_axis
-from interp.study import Study
-from interp.system.progress import Report
 
-from ..validation import check_sizes
+from .over_seeds import NetworkStudy
 
 if TYPE_CHECKING:
     from interp.capture import Capture
@@ -48,7 +44,7 @@ RANK, RANKS_READ = 8, (16, 24, 32)
 N_RANDOM = 20
 UNTRAINED, RANDOM, ZERO = "untrained copies", "random subspaces of the same dimension", "no effect"
 
-MEANINGS: Mapping[str, tuple[str, str, str]] = {
+_MEANINGS: Mapping[str, tuple[str, str, str]] = {
     "times_random": ("1", UNTRAINED, "share of the hypotheses' embeddings in 8 J-directions after the first block, "
                      "over that of a random subspace"),
     "times_random_embedding": ("1", UNTRAINED, "the same of the J-space of the embedding"),
@@ -70,7 +66,7 @@ MEANINGS: Mapping[str, tuple[str, str, str]] = {
 
 
 @dataclass(frozen=True)
-class JSpaces(Study):
+class JSpaces(NetworkStudy):
     """J-spaces of `tunnels` (a name, folders by a pattern with `*`, or several with commas), `n_pool` sequences each.
 
     The Jacobian is exact over `n_lens` sequences, from position `skip_first` on.
@@ -85,17 +81,13 @@ class JSpaces(Study):
     name: ClassVar[str] = "j_spaces"
     question: ClassVar[str] = "Does a network keep its hypotheses in the directions that its prediction depends on?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import over_networks
+    headline = ("times_random", f"survivors_{RANKS_READ[0]}", "swapped_bits")
+    least: ClassVar = {"n_pool": 40, "n_lens": 10, "skip_first": 0}
+    notes = ("Hypotheses are the possible outcomes.",)
+    beside_untrained = True
+    meanings = _MEANINGS
 
-        check_sizes(self.name, vars(self), {"n_pool": 40, "n_lens": 10, "skip_first": 0})
-        return over_networks(
-            self.name, self.tunnels, self._read, MEANINGS, progress, beside_untrained=True,
-            headline=("times_random", f"survivors_{RANKS_READ[0]}", "swapped_bits"),
-            notes=("Hypotheses are the possible outcomes.",),
-        )  # fmt: skip
-
-    def _read(self, model: "Model") -> dict[str, float]:
+    def read(self, model: "Model") -> dict[str, float]:
         import interp
 
         assert model.task is not None, "a tunnel has a task"

@@ -46,7 +46,7 @@ def key_frame(
         "keys_stretched_cosine": mean_cosine(stretched, rows["prompt"]),
         **{f"keys_{name}_bits": harm(edits) for name, edits in changes.items()},
         "binding_head_bits": zeroed.pop(binds),
-        "other_heads_bits": float(np.mean(zeroed)),
+        "binding_head_bits null": float(np.mean(zeroed)),
     }
 
 

@@ -1,10 +1,13 @@
-"""Trainings from several seeds, and numbers over them with t intervals: means, differences and ratios by seed."""
+"""Trainings from several seeds, tunnels read one by one, and numbers over them with t intervals.
+
+Numbers are means, differences and ratios by seed, from lists of one value a network; `by_network` takes these from a
+table that has several rows of each.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,29 +15,35 @@ from interp.errors import UsageError
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.registry import load_entry
 from interp.statistics.intervals import TMean, t_mean
+from interp.study import Study
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table, number_columns
 
-from ..networks.weights import weights_fingerprint
 from ..plans.settings import read_settings
-from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan, make_plan, train_tunnels
-from ..validation import check_distinct
+from ..validation import check_distinct, check_sizes
 
 if TYPE_CHECKING:
     from interp.model import Model
 
+    from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan
+
 METHOD = "t over seeds of the training"
+PAIRED = f"{METHOD}, paired"
 ALIKE = "all seeds give the same"
+BY_ITSELF = "Each network by itself; intervals are over sequences."
+OVER_SEEDS = "Intervals are over seeds of the training; the table has every network by itself."
 
 
 def plans_over_seeds(
-    study: Any, task: str = "", *, fixed: Mapping[str, Any] | None = None, variant: str = "", keep: Keep = ()
-) -> list[TrainingPlan]:
+    study: Any, task: str = "", *, fixed: Mapping[str, Any] | None = None, variant: str = "", keep: "Keep" = ()
+) -> "list[TrainingPlan]":
     """One training of a task (the study's, if it is not named) for every seed of a study, with its `settings`.
 
     `fixed` is what the study sets itself, and `variant` begins the name that the seed ends. `UsageError` for settings
     that make no sense, for a seed among them, and for one that is named twice.
     """
+    from ..plans.train_tunnel import make_plan
+
     check_distinct(study.name, "seeds", study.seeds)
     kind, given = load_entry("tunnel", task or study.task), read_settings(study.settings) | dict(fixed or {})
     if "seed" in given:
@@ -46,8 +55,10 @@ def plans_over_seeds(
     return [make_plan(kind, {**given, "seed": n}, variant=f"{variant}seed{n}", keep=keep) for n in study.seeds]
 
 
-def trained(plans: Sequence[TrainingPlan], work: Path, progress: Report) -> Iterator[FinishedTraining]:
+def trained(plans: "Sequence[TrainingPlan]", work: Path, progress: Report) -> "Iterator[FinishedTraining]":
     """Train all, side by side, then give one after the other to be read; what was trained and what was read count."""
+    from ..plans.train_tunnel import train_tunnels
+
     finished = train_tunnels(plans, work, part_of(progress, 2 * len(plans)))
     for i, training in enumerate(finished, 1):
         yield training
@@ -55,7 +66,7 @@ def trained(plans: Sequence[TrainingPlan], work: Path, progress: Report) -> Iter
 
 
 def read_by_probes(
-    plans: Sequence[TrainingPlan], work: Path, progress: Report, asked: Mapping[str, Mapping[str, Any]], n_pool: int
+    plans: "Sequence[TrainingPlan]", work: Path, progress: Report, asked: Mapping[str, Mapping[str, Any]], n_pool: int
 ) -> tuple[list[Mapping[str, Findings]], list[float], Table]:
     """Train all, then run the probes that are `asked` over each: their findings, the KL of each, and the models."""
     from interp.running.run import run
@@ -69,20 +80,33 @@ def read_by_probes(
     return found, kl_bits, models_table(finished)
 
 
-def scalars_table(rows: Iterable[Mapping[str, Any]], units: Mapping[str, str], caption: str) -> Table:
+def scalars_table(
+    rows: Iterable[Mapping[str, Any]], units: Mapping[str, str], caption: str = BY_ITSELF, *, with_p: bool = False
+) -> Table:
     """A row for every network: what names it, and its numbers with their intervals, NaN where it lacks one."""
 
     def columns(name: str, given: Any) -> dict[str, Any]:
         if isinstance(given, Scalar):
-            return number_columns(name, given.value, given.interval or (np.nan, np.nan))
+            p = given.p if with_p else None
+            return number_columns(name, given.value, given.interval or (np.nan, np.nan), p=p)
         return {name: given} if given is not None else number_columns(name, np.nan, (np.nan, np.nan))
 
     found = [{k: v for name in units for k, v in columns(name, row.get(name)).items()} for row in rows]
     return Table.from_rows(found, units, caption)
 
 
-def models_table(trainings: Iterable[FinishedTraining]) -> Table:
+def by_network(
+    table: Table, name: str, of: Callable[[np.ndarray], Any] = np.mean, each: str = "seed", **labels: object
+) -> list[float]:
+    """A column of a table as one value a network (rows with the same entry in `each`), where these labels stand."""
+    chosen = table.where(np.all([table[label] == value for label, value in labels.items()], axis=0))
+    return [float(of(rows[name])) for _, rows in (chosen if labels else table).groups(each)]
+
+
+def models_table(trainings: "Iterable[FinishedTraining]") -> Table:
     """The trained networks by name, each with the fingerprint of its weights."""
+    from ..networks.weights import weights_fingerprint
+
     return fingerprint_table((each.card.name, weights_fingerprint(each.folder)) for each in trainings)
 
 
@@ -99,7 +123,8 @@ def scalar_over_seeds(
     """A number with its interval over `n` seeds; without one where there is one seed or, `alike`, no spread."""
     reason = "one seed" if n == 1 else alike
     interval = Interval(found.low, found.high, method) if found.low < found.high else reason
-    return Scalar.of(found.value, unit, interval, null, p=found.p, n=n, n_unit="seed", meaning=meaning)
+    p = None if isinstance(null, str) else found.p
+    return Scalar.of(found.value, unit, interval, null, p=p, n=n, n_unit="seed", meaning=meaning)
 
 
 def mean_scalar(values: Sequence[float], unit: str, null: Null | str, meaning: str) -> Scalar:
@@ -109,23 +134,23 @@ def mean_scalar(values: Sequence[float], unit: str, null: Null | str, meaning: s
     return scalar_over_seeds(not_negative, unit, null, len(values), meaning)
 
 
-def mean_over_seeds(values: Sequence[float], unit: str, null: Null | str, meaning: str) -> Scalar:
+def mean_over_seeds(
+    values: Sequence[float], unit: str, null: Null | str, meaning: str, method: str = METHOD
+) -> Scalar:  # fmt: skip
     """The mean, one value a seed, with the p of the t test against 0 where there is a null."""
-    found = t_mean(values)
-    found = replace(found, p=np.nan) if isinstance(null, str) else found
-    return _powered(scalar_over_seeds(found, unit, null, len(values), meaning))
+    return _powered(scalar_over_seeds(t_mean(values), unit, null, len(values), meaning, method=method))
 
 
 def difference_scalar(first: Sequence[float], second: Sequence[float], unit: str, meaning: str) -> Scalar:
     """The mean of `first` minus `second`, paired by seed, with the p of the paired t test; null: no difference."""
-    found, null = t_mean(np.subtract(first, second)), Null("no difference", 0.0, (0.0, 0.0))
-    return _powered(scalar_over_seeds(found, unit, null, len(first), meaning, method=f"{METHOD}, paired"))
+    null = Null("no difference", 0.0, (0.0, 0.0))
+    return mean_over_seeds(list(np.subtract(first, second)), unit, null, meaning, PAIRED)
 
 
 def ratio_scalar(first: Sequence[float], second: Sequence[float], meaning: str) -> Scalar:
     """The geometric mean of `first` over `second`, paired by seed; the interval and the test are of its logarithm."""
     found, null = geometric(t_mean(np.log(np.divide(first, second)))), Null("no difference", 1.0, (1.0, 1.0))
-    return _powered(scalar_over_seeds(found, "1", null, len(first), meaning, method=f"{METHOD}, paired"))
+    return _powered(scalar_over_seeds(found, "1", null, len(first), meaning, method=PAIRED))
 
 
 def _powered(scalar: Scalar) -> Scalar:
@@ -141,8 +166,8 @@ def beside_null(
     values: Sequence[float], nulls: Sequence[float], unit: str, name: str, meaning: str
 ) -> Scalar:  # fmt: skip
     """The mean, one value a seed, beside the mean of what each seed's null gives; p of the t test paired by seed."""
-    found, drawn = t_mean(values), t_mean(nulls)
-    found = replace(found, p=t_mean(np.subtract(values, nulls)).p)
+    drawn = t_mean(nulls)
+    found = replace(t_mean(values), p=t_mean(np.subtract(values, nulls)).p)
     null = Null(f"{name}, mean over seeds", drawn.value, (float(np.min(nulls)), float(np.max(nulls))))
     scalar = scalar_over_seeds(found, unit, null, len(values), meaning)
     # the same in every network, 1 in each, is no lack of power, unless the nulls scatter too far to tell it from them
@@ -150,46 +175,59 @@ def beside_null(
     return replace(scalar, underpowered=len(values) == 1 or is_open)
 
 
-Meanings = Mapping[str, tuple[str, Null | str, str]]
-"""Unit, null (of a number without one the reason) and meaning of every number by name."""
-
-
-def over_networks(
-    name: str, tunnels: str, read: "Callable[[Model], dict[str, float]]", meanings: Meanings, progress: Report, *,
-    headline: Sequence[str], more: Mapping[str, str] = MappingProxyType({}), notes: Sequence[str] = (),
-    beside_untrained: bool = False,
-) -> Findings:  # fmt: skip
-    """The findings of a study that reads networks one by one: means over them, each beside the mean of its null.
+@dataclass(frozen=True)
+class NetworkStudy(Study):
+    """A study that reads networks one by one: means over them, each beside the mean of its null.
 
     `read` takes a network and gives numbers by name, what stands for chance as `NAME null`: where that is not given,
-    and `beside_untrained`, it is the number of an untrained copy. A number without it has the null that `meanings` say.
-    Numbers of `more`, units by name, are in the table alone.
+    and `beside_untrained`, it is the number of an untrained copy. A number without it has the null that `meanings` say
+    (unit, null, meaning by name). Numbers of `more`, units by name, are in the table of networks alone. What is given
+    by the name of one of `layouts` (units and caption) are columns of a further table. `least` are the smallest sizes.
     """
-    from interp.loading.untrained import untrained_twin
 
-    models, found = [], []
-    for i, (tunnel, model) in enumerate(opened(tunnels, progress), 1):
-        models.append((tunnel, model.fingerprint))
-        found.append(read(model))
-        if beside_untrained:
-            untrained = read(untrained_twin(model, i, is_one_of_several=True)[0])
-            found[-1] |= {f"{of} null": untrained[of] for of in meanings if f"{of} null" not in found[-1]}
-    units = {"network": LABEL} | {of: meanings[of][0] for of in meanings} | dict(more)
-    rows = [{"network": tunnel} | each for (tunnel, _), each in zip(models, found, strict=True)]
-    table = Table.from_rows(
-        rows, {of: units[of.removesuffix(" null")] for of in rows[0]}, "Every network beside what stands for chance."
-    )
-    scalars = {}
-    for of, (unit, null, meaning) in meanings.items():
-        values = [each[of] for each in found if of in each]
-        if values and f"{of} null" in found[0]:
-            scalars[of] = beside_null(values, [each[f"{of} null"] for each in found], unit, str(null), meaning)
-        elif values:
-            scalars[of] = mean_over_seeds(values, unit, null, meaning)
-    notes = ("Intervals are over networks, one training each.", *notes)
-    return Findings(
-        name, scalars, {"networks": table, "models": fingerprint_table(models)}, notes=notes, headline=tuple(headline)
-    )
+    tunnels: str = "tunnel:bijection-gpt-neox"
+
+    meanings: ClassVar[Mapping[str, tuple[str, Any, str]]]
+    headline: ClassVar[tuple[str, ...]]
+    least: ClassVar[Mapping[str, int]]
+    more: ClassVar[Mapping[str, str]] = {}
+    layouts: ClassVar[Mapping[str, tuple[Mapping[str, str], str]]] = {}
+    notes: ClassVar[tuple[str, ...]] = ()
+    beside_untrained: ClassVar[bool] = False
+
+    def read(self, model: "Model") -> dict[str, Any]:
+        """The numbers of one network, and its columns of further tables."""
+        raise NotImplementedError
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.loading.untrained import untrained_twin
+
+        check_sizes(self.name, vars(self), self.least)
+        models, rows, parts = [], [], {name: [] for name in self.layouts}
+        for i, (tunnel, model) in enumerate(opened(self.tunnels, progress), 1):
+            models.append((tunnel, model.fingerprint))
+            found = self.read(model)
+            if self.beside_untrained:
+                untrained = self.read(untrained_twin(model, i, is_one_of_several=True)[0])
+                found |= {f"{of} null": untrained[of] for of in self.meanings if f"{of} null" not in found}
+            for name, mine in parts.items():
+                mine.append({"network": Path(model.name).name} | found.pop(name))
+            rows.append({"network": tunnel} | found)
+        units = {"network": LABEL} | {of: unit for of, (unit, *_) in self.meanings.items()} | dict(self.more)
+        units = {of: units[of.removesuffix(" null")] for of in rows[0]}
+        scalars = {}
+        for of, (unit, null, meaning) in self.meanings.items():
+            values = [row[of] for row in rows if of in row]
+            if values and f"{of} null" in rows[0]:
+                scalars[of] = beside_null(values, [row[f"{of} null"] for row in rows], unit, null, meaning)
+            elif values:
+                scalars[of] = mean_over_seeds(values, unit, null, meaning)
+        networks = Table.from_rows(rows, units, "Every network beside what stands for chance.")
+        notes = ("Intervals are over networks, one training each.", *self.notes)
+        tables = {"networks": networks, "models": fingerprint_table(models)}
+        for name, (columns, caption) in self.layouts.items():
+            tables[name] = Table.stacked(parts[name], {"network": LABEL} | dict(columns), caption)
+        return Findings(self.name, scalars, tables, notes=notes, headline=self.headline)
 
 
 def opened(pattern: str, progress: Report) -> "Iterator[tuple[str, Model]]":

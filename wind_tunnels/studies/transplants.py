@@ -20,22 +20,18 @@ Source: the authors' construction-boundary experiments (July 2026).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import UsageError
-from interp.findings import Findings
 from interp.need import Need
 from interp.statistics.cosines import random_rotations, random_subspace
-from interp.study import Study
-from interp.system.progress import Report
 
-from ..validation import check_sizes
 from .moving_programs import ending_in, moving_programs, onward, prompts_of, run
 from .moving_programs import said as said_of
+from .over_seeds import NetworkStudy
 
 if TYPE_CHECKING:
     from interp.edit import Edit
@@ -55,7 +51,7 @@ _BY_DEPTH = {
     "update_rescued": (_OTHER_UPDATE, "how often the right value is predicted with the update alone of the same "
                        "program at another value"),
 }  # fmt: skip
-MEANINGS: Mapping[str, tuple[str, str, str]] = {
+_MEANINGS: Mapping[str, tuple[str, str, str]] = {
     "donor_accuracy": ("fraction", _CHANCE, "how often the right value is predicted inside the horizon"),
     "unedited_accuracy": ("fraction", _CHANCE, "how often it is predicted beyond the horizon"),
     **{
@@ -70,7 +66,7 @@ MEANINGS: Mapping[str, tuple[str, str, str]] = {
 
 
 @dataclass(frozen=True)
-class Transplants(Study):
+class Transplants(NetworkStudy):
     """Recurrence networks (a name, or folders by a pattern with `*`), `n` programs each, read after `seen` values."""
 
     tunnels: str = "tunnel:recurrence-gpt-neox-horizon"
@@ -82,16 +78,15 @@ class Transplants(Study):
     name: ClassVar[str] = "transplants"
     question: ClassVar[str] = "Does the stream of a position inside the loss horizon restore the prediction beyond it?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import over_networks
+    headline = ("rescued_depth1", "redirected_depth1")
+    notes = ("Depth 1 lies behind the first block.",)
+    meanings = _MEANINGS
 
-        check_sizes(self.name, vars(self), {"horizon": 4, "seen": self.horizon + 1, "n": 20})
-        return over_networks(
-            self.name, self.tunnels, self._read, MEANINGS, progress, headline=("rescued_depth1", "redirected_depth1"),
-            notes=("Depth 1 lies behind the first block.",),
-        )  # fmt: skip
+    @property
+    def least(self) -> Mapping[str, int]:  # pyrefly: ignore[bad-override]
+        return {"horizon": 4, "seen": self.horizon + 1, "n": 20}
 
-    def _read(self, model: "Model") -> dict[str, float]:
+    def read(self, model: "Model") -> dict[str, float]:
         import interp
         from interp.system.float64 import double
 

@@ -8,51 +8,44 @@ Source: Paper I (arXiv 2512.22471), whose script reads the means of one sequence
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from interp.findings import Findings
+from interp.information import entropy_bits
 from interp.need import Need
 from interp.statistics.correlation import midranks, unit_length
 from interp.statistics.spectra import principal_axes
-from interp.study import Study
-from interp.system.progress import Report
 
-from ..validation import check_sizes
+from .over_seeds import NetworkStudy
 
 if TYPE_CHECKING:
     from interp.model import Model
 
 VALUES, UNTRAINED = Need("v"), "untrained copies"
-MEANINGS = {
-    "pc1_share": ("fraction", UNTRAINED, "share of the variance of the mean values along their first principal axis"),
-    "entropy_order": ("1", UNTRAINED, "|Spearman's ρ| of that axis with the exact entropy"),
-}
 
 
 @dataclass(frozen=True)
-class ValueCurve(Study):
+class ValueCurve(NetworkStudy):
     """Mean values of `tunnels` (a name, or folders by a pattern with `*`), each over `n_pool` sequences."""
 
-    tunnels: str = "tunnel:bijection-gpt-neox"
     n_pool: int = 400
 
     name: ClassVar[str] = "value_curve"
     question: ClassVar[str] = "Do mean values lie along one line of entropy, more than before any training?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import over_networks
+    headline = ("pc1_share", "entropy_order")
+    least: ClassVar = {"n_pool": 20}
+    beside_untrained = True
+    meanings: ClassVar = {
+        "pc1_share": (
+            "fraction", UNTRAINED, "share of the variance of the mean values along their first principal axis",
+        ),
+        "entropy_order": ("1", UNTRAINED, "|Spearman's ρ| of that axis with the exact entropy"),
+    }  # fmt: skip
 
-        check_sizes(self.name, vars(self), {"n_pool": 20})
-        return over_networks(
-            self.name, self.tunnels, self._read, MEANINGS, progress, beside_untrained=True, headline=tuple(MEANINGS)
-        )
-
-    def _read(self, model: "Model") -> dict[str, float]:
+    def read(self, model: "Model") -> dict[str, float]:
         import interp
-        from interp.information import entropy_bits
 
         assert model.task is not None, "a tunnel has a task"
         read = interp.collect(model, interp.sampled_prompts(model.task, self.n_pool), [VALUES])
