@@ -237,9 +237,8 @@ def _by_position(position_means: Mapping[str, Float[np.ndarray, "resample scored
 def _stacked(tables: Mapping[str, Table]) -> Table:
     """The rows of the tables of all slices, with a column that says which slice."""
     first = next(iter(tables.values()))
-    columns = {name: np.concatenate([table[name] for table in tables.values()]) for name in first.columns}
-    names = np.concatenate([np.full(table.n_rows, name) for name, table in tables.items()])
-    return Table({"slice": names, **columns}, {"slice": LABEL, **first.units}, first.caption)
+    parts = [{"slice": name, **table.columns} for name, table in tables.items()]
+    return Table.stacked(parts, {"slice": LABEL, **first.units}, first.caption)
 
 
 def longer(task: Task, n_observations: int) -> Task:

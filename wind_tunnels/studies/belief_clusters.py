@@ -19,6 +19,15 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL
 
+from .over_seeds import (
+    OVER_SEEDS,
+    difference_scalar,
+    mean_over_seeds,
+    plans_over_seeds,
+    read_by_probes,
+    scalars_table,
+)
+
 SHOWN: Mapping[str, tuple[str, str, str]] = {
     "silhouette": ("belief", "silhouette", "how clearly the final stream gathers by the most likely state: 1 in tight, "
                    "distant groups, 0 where the groups overlap"),
@@ -49,8 +58,6 @@ class BeliefClusters(Study):
     )
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import difference_scalar, mean_over_seeds, plans_over_seeds, read_by_probes, scalars_table
-
         # means over networks are taken: draws behind other nulls of one network may be few
         few = {"n_permutations": 50}
         asked: dict[str, dict[str, Any]] = {
@@ -59,30 +66,22 @@ class BeliefClusters(Study):
             "value_axis": {"sites": "resid", **few},
         }
         read, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, asked, self.n_pool)
-        found = [{name: of[probe][field] for name, (probe, field, _) in SHOWN.items()} for of in read]
-        values = {name: [scalars[name].value for scalars in found] for name in SHOWN}
-        nulls = [null.value if (null := scalars["silhouette"].null) else np.nan for scalars in found]
-        shown = {
-            name: mean_over_seeds(values[name], found[0][name].unit, BY_ITSELF, meaning)
-            for name, (_, _, meaning) in SHOWN.items()
-        }
         rows = [
-            {"seed": seed, **scalars, "silhouette_null": null}
-            for seed, scalars, null in zip(self.seeds, found, nulls, strict=True)
-        ]
-        units = {"seed": LABEL} | dict.fromkeys((*SHOWN, "silhouette_null"), "1")
+            {"seed": seed, **{name: of[probe][field] for name, (probe, field, _) in SHOWN.items()},
+             "silhouette_null": null.value if (null := of["belief"]["silhouette"].null) else np.nan}
+            for seed, of in zip(self.seeds, read, strict=True)
+        ]  # fmt: skip
+        seeds = scalars_table(rows, {"seed": LABEL} | dict.fromkeys((*SHOWN, "silhouette_null"), "1"))
+        scalars = {
+            name: mean_over_seeds(seeds[name].tolist(), read[0][probe][field].unit, BY_ITSELF, meaning)
+            for name, (probe, field, meaning) in SHOWN.items()
+        }
+        scalars["silhouette_beyond_null"] = difference_scalar(
+            seeds["silhouette"].tolist(), seeds["silhouette_null"].tolist(), "1",
+            "silhouette by the most likely state, less that by the states of other sequences",
+        )  # fmt: skip
+        scalars["kl_bits"] = mean_over_seeds(kl_bits, "bits", BY_ITSELF, "KL(exact posterior || prediction)")
         return Findings(
-            self.name,
-            shown
-            | {
-                "silhouette_beyond_null": difference_scalar(
-                    values["silhouette"], nulls, "1",
-                    "silhouette by the most likely state, less that by the states of other sequences",
-                ),
-                "kl_bits": mean_over_seeds(kl_bits, "bits", BY_ITSELF, "KL(exact posterior || prediction)"),
-            },
-            {"seeds": scalars_table(rows, units, "Each network by itself; intervals are over sequences."),
-             "models": models},
-            notes=("Intervals are over seeds of the training; the table has every network by itself.",),
+            self.name, scalars, {"seeds": seeds, "models": models}, notes=(OVER_SEEDS,),
             headline=("silhouette", "silhouette_beyond_null"),
         )  # fmt: skip

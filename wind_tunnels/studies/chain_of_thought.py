@@ -16,8 +16,9 @@ Networks are trained on iterated permutations (task `permutation`) with a scratc
 Source: the notes on Paper III (arXiv 2512.23752) on chains of thought, asked where every intermediate belief is known.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,8 +34,10 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
+from ..plans.settings import read_settings
 from ..tasks.permutation import IteratedPermutation, answer_posterior
 from ..validation import check_distinct, check_sizes
+from .over_seeds import beside_null, by_network, difference_scalar, fingerprint_table, mean_over_seeds, trained
 
 if TYPE_CHECKING:
     from interp.model import Model
@@ -50,6 +53,7 @@ Read = Callable[[Int[np.ndarray, "sequence pos"], int], Float[np.ndarray, "seque
 
 Said = Float[np.ndarray, "sequence step symbol"]
 Way = Int[np.ndarray, "sequence step"]
+Columns = dict[str, Float[np.ndarray, " row"]]
 
 
 BY_DEPTH: Mapping[str, str] = {
@@ -72,23 +76,14 @@ share that is right, in tenths of confidence, and with confidences exchanged bet
 BY_STEP, SWAPS = ("r2", "exchanged"), ("swapped", "random")
 """R² of the belief, and of one permuted between sequences with the same token; the way on, by what was put in."""
 
-
-@dataclass(frozen=True)
-class OfNetwork:
-    """What was read of one network: by the number of steps asked for, by step of the sequence, by depth of the swap."""
-
-    arm: str
-    seed: int
-    n_layers: int
-    name: str
-    fingerprint: str
-    by_depth: Mapping[str, Float[np.ndarray, " step"]]
-    by_step: Mapping[str, Float[np.ndarray, " step"]] = field(default_factory=dict)
-    swapped: Mapping[str, Float[np.ndarray, " depth"]] = field(default_factory=dict)
-
-    def beyond(self, name: str, n_layers: int) -> float:
-        """The mean of a number over the questions of more steps than `n_layers`."""
-        return float(self.by_depth[name][n_layers:].mean())
+LAYOUTS = {
+    "by_depth": ("steps", BY_DEPTH, "Every network by the number of steps that are asked for."),
+    "by_step": ("step", dict.fromkeys(BY_STEP, "fraction"),
+                "The belief at every step by itself, read from the final stream."),
+    "swaps": ("depth", dict.fromkeys(SWAPS, "fraction"), "Probability of the way on from the state swapped in, and "
+              "after a move as long in a random direction."),
+}  # fmt: skip
+"""The tables, a row for every network and step (from 1) or depth (from 0): what counts, further columns, caption."""
 
 
 @dataclass(frozen=True)
@@ -111,42 +106,41 @@ class ChainOfThought(Study):
     question: ClassVar[str] = "Does a scratchpad let a network answer questions that are deeper than itself?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import fingerprint_table, trained
+        import interp
 
         least = {"n_layers": 1, "n_layers_deep": 1, "n_eval": 200, "n_pool": 50, "swap_step": 1}
         check_distinct(self.name, "seeds", self.seeds)
         check_sizes(self.name, vars(self), least)
         asked = [(arm, seed) for seed in self.seeds for arm in ARMS]
         plans = [self._plan(arm, seed) for arm, seed in asked]
-        found = [
-            self._of(arm, seed, str(training.folder))
-            for training, (arm, seed) in zip(trained(plans, work, progress), asked, strict=True)
-        ]
+        models, parts = [], {name: [] for name in LAYOUTS}
+        for training, (arm, seed) in zip(trained(plans, work, progress), asked, strict=True):
+            model = interp.load(str(training.folder))
+            models.append((training.folder.name, model.fingerprint))
+            for name, columns in self._read(model, arm, seed).items():
+                counted = LAYOUTS[name][0]
+                rows = np.arange(len(next(iter(columns.values())))) + (counted != "depth")
+                mine = {"arm": ARMS[arm], "layers": self._n_layers(arm), "seed": seed, counted: rows}
+                parts[name].append(mine | columns)
+        units = {"arm": LABEL, "layers": "layers", "seed": LABEL, "steps": "steps", "step": "steps", "depth": "depth"}
+        tables = {
+            name: Table.stacked(parts[name], units | dict(own), words) for name, (_, own, words) in LAYOUTS.items()
+        }
         return Findings(
             self.name,
-            self._scalars(found),
-            {
-                "by_depth": _table(found, "by_depth", "steps", BY_DEPTH,
-                                   "Every network by the number of steps that are asked for."),
-                "by_step": _table(found, "by_step", "step", dict.fromkeys(BY_STEP, "fraction"),
-                                  "The belief at every step by itself, read from the final stream."),
-                "swaps": _table(found, "swapped", "depth", dict.fromkeys(SWAPS, "fraction"),
-                                "Probability of the way on from the state swapped in, and after a move as long in a "
-                                "random direction.", begins=0),
-                "models": fingerprint_table((each.name, each.fingerprint) for each in found),
-            },
+            self._scalars(**tables),
+            tables | {"models": fingerprint_table(models)},
             notes=(
                 f"Sequences have the same positions and answers with a scratchpad and without. Questions beyond the "
                 f"network ask for more than {self.n_layers} steps, as many as it has layers.",
             ),
             headline=("right_with", "right_without", "belief_r2", "followed"),
-        )  # fmt: skip
+        )
 
     def _n_layers(self, arm: str) -> int:
         return self.n_layers_deep if arm == "deep" else self.n_layers
 
     def _plan(self, arm: str, seed: int) -> "TrainingPlan":
-        from ..plans.settings import read_settings
         from ..plans.train_tunnel import make_plan
 
         given = read_settings(self.settings) | {
@@ -162,13 +156,11 @@ class ChainOfThought(Study):
             )
         return plan
 
-    def _of(self, arm: str, seed: int, folder: str) -> OfNetwork:
-        import interp
-
+    def _read(self, model: "Model", arm: str, seed: int) -> dict[str, Columns]:
+        """The columns of each table that a network has rows in."""
         from ..networks.networks import predict
         from ..training.sampling import evaluation_generators
 
-        model = interp.load(folder)
         task = model.task
         assert isinstance(task, IteratedPermutation)
         drawn = task.sample(evaluation_generators(seed)[0], self.n_eval)
@@ -176,15 +168,12 @@ class ChainOfThought(Study):
         def read(tokens: Int[np.ndarray, "sequence pos"], k: int) -> Float[np.ndarray, "sequence symbol"]:
             return np.exp(predict(model.module, tokens, drawn.scored[[k]])[:, 0, drawn.slice_ids])
 
-        found = OfNetwork(
-            arm, seed, self._n_layers(arm), Path(folder).name, model.fingerprint, depth_figures(task, drawn, read)
-        )
-        if arm == "deep":
-            return found
-        by_step = self._beliefs(model, task)
-        return replace(found, by_step=by_step, swapped=self._swapped(model, task) if task.scratchpad else {})
+        found = {"by_depth": depth_figures(task, drawn, read)}
+        if arm != "deep":
+            found["by_step"] = self._beliefs(model, task)
+        return found | ({"swaps": self._swapped(model, task)} if task.scratchpad else {})
 
-    def _beliefs(self, model: "Model", task: IteratedPermutation) -> dict[str, Float[np.ndarray, " step"]]:
+    def _beliefs(self, model: "Model", task: IteratedPermutation) -> Columns:
         """Numbers of the probe `belief` at every step by itself."""
         import interp
 
@@ -200,7 +189,7 @@ class ChainOfThought(Study):
             ])  # fmt: skip
         return dict(zip(BY_STEP, np.array(found).T, strict=True))
 
-    def _swapped(self, model: "Model", task: IteratedPermutation) -> dict[str, Float[np.ndarray, " depth"]]:
+    def _swapped(self, model: "Model", task: IteratedPermutation) -> Columns:
         """By depth the probability of the way on from the other's symbol, once swapped and once moved at random."""
         import interp
 
@@ -229,35 +218,29 @@ class ChainOfThought(Study):
             shares.append([way_probability(each.reshape(len(way), -1, task.V)[:, k:], way) for each in said])
         return dict(zip(SWAPS, np.array(shares).T, strict=True))
 
-    def _scalars(self, found: Sequence[OfNetwork]) -> dict[str, Scalar]:
-        from .over_seeds import beside_null, difference_scalar, mean_over_seeds
-
-        of = {arm: [each for each in found if each.arm == arm] for arm in ARMS}
+    def _scalars(self, by_depth: Table, by_step: Table, swaps: Table) -> dict[str, Scalar]:
         words = ARMS | {"none": "without one", "deep": f"without, {self.n_layers_deep} layers"}
-        right = {arm: [each.beyond("right", self.n_layers) for each in mine] for arm, mine in of.items()}
-        chance = [each.beyond("chance", self.n_layers) for each in of["none"]]
-
-        def most_steps(arm: str, name: str) -> list[float]:
-            return [float(each.by_depth[name][-1]) for each in of[arm]]
-
+        beyond = by_depth.where(by_depth["steps"] > self.n_layers)
+        most_steps = partial(by_network, by_depth.where(by_depth["steps"] == by_depth["steps"].max()))
+        right = {arm: by_network(beyond, "right", arm=given) for arm, given in ARMS.items()}
         scalars = {}
         for arm, name in {"scratchpad": "with", "none": "without", "deep": "without_deep"}.items():
             scalars[f"right_{name}"] = beside_null(
-                right[arm], chance, "fraction", "any symbol but the start",
+                right[arm], by_network(beyond, "chance", arm=ARMS["none"]), "fraction", "any symbol but the start",
                 f"probability of the right answer beyond {self.n_layers} steps {words[arm]}; the ideal observer's is 1",
             )  # fmt: skip
             scalars[f"kl_{name}_bits"] = beside_null(
-                most_steps(arm, "kl_bits"), most_steps("none", "start_kl_bits"), "bits",
+                most_steps("kl_bits", arm=ARMS[arm]), most_steps("start_kl_bits", arm=ARMS["none"]), "bits",
                 "who sees the start and the number of steps alone",
                 f"KL from the exact posterior, most steps, {words[arm]}",
             )  # fmt: skip
             scalars[f"calibration_error_{name}"] = beside_null(
-                most_steps(arm, "calibration_error"), most_steps(arm, "calibration_exchanged"), "fraction",
-                "confidences of other sequences",
+                most_steps("calibration_error", arm=ARMS[arm]), most_steps("calibration_exchanged", arm=ARMS[arm]),
+                "fraction", "confidences of other sequences",
                 f"distance of confidence from the share that is right, most steps, {words[arm]}",
             )  # fmt: skip
             scalars[f"tracking_{name}"] = mean_over_seeds(
-                [float(each.by_depth["tracking"].min()) for each in of[arm]], "fraction",
+                by_network(by_depth, "tracking", np.min, arm=ARMS[arm]), "fraction",
                 Null("the best single number", 0.0, (0.0, 0.0)),
                 f"how closely the entropy follows the exact one, the step where it is least, {words[arm]}",
             )  # fmt: skip
@@ -266,15 +249,14 @@ class ChainOfThought(Study):
             f"probability of the right answer beyond {self.n_layers} steps with a scratchpad less that without",
         )  # fmt: skip
         for arm, name in {"scratchpad": "", "none": "_without"}.items():
-            read = [each.by_step for each in of[arm]]
-            least = [int(by_step["r2"].argmin()) for by_step in read]
-            own, permuted = ([float(by[what][k]) for by, k in zip(read, least, strict=True)] for what in BY_STEP)
+            read = [mine for _, mine in by_step.where(by_step["arm"] == ARMS[arm]).groups("seed")]
+            own, permuted = ([float(mine[what][mine["r2"].argmin()]) for mine in read] for what in BY_STEP)
             scalars[f"belief_r2{name}"] = beside_null(
                 own, permuted, "fraction", "beliefs permuted between sequences with the same token",
                 f"R² of the step's exact belief in the final stream, at the step where it is least, {words[arm]}",
             )  # fmt: skip
         middle = self.n_layers // 2
-        swapped, moved = ([float(each.swapped[how][middle]) for each in of["scratchpad"]] for how in SWAPS)
+        swapped, moved = (by_network(swaps, how, depth=middle) for how in SWAPS)
         scalars["followed"] = beside_null(
             swapped, moved, "fraction", "as long a move in a random direction",
             f"probability of the way on from the state swapped in at step {self.swap_step}, depth {middle}",
@@ -282,7 +264,7 @@ class ChainOfThought(Study):
         return scalars
 
 
-def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> dict[str, Float[np.ndarray, " step"]]:
+def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> Columns:
     """The numbers of `BY_DEPTH` at every number of steps."""
     tokens, answers = drawn.tokens, drawn.targets - task.V
     said = np.stack([read(tokens, k) for k in range(task.depth)], axis=1)  # [sequence, step, symbol]
@@ -383,18 +365,3 @@ def exchanged(prompts: "PromptSet", rng: np.random.Generator) -> "PromptSet":
         same = np.flatnonzero(tokens == token)
         given[same] = rng.permutation(same)
     return replace(prompts, name=f"{prompts.name} exchanged", posterior=prompts.posterior[given])
-
-
-def _table(
-    found: Sequence[OfNetwork], of: str, index: str, units: Mapping[str, str], caption: str, begins: int = 1
-) -> Table:
-    """A row for every network and index, from one of the mappings that were read of it."""
-    rows = [
-        {"arm": ARMS[each.arm], "layers": each.n_layers, "seed": each.seed, index: k + begins}
-        | {name: float(values[k]) for name, values in read.items()}
-        for each in found
-        if (read := getattr(each, of))
-        for k in range(len(next(iter(read.values()))))
-    ]
-    fixed = {"arm": LABEL, "layers": "layers", "seed": LABEL, index: "depth" if index == "depth" else "steps"}
-    return Table.from_rows(rows, fixed | dict(units), caption)

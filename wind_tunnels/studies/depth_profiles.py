@@ -20,6 +20,8 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
+from .over_seeds import mean_over_seeds, mean_scalar, plans_over_seeds, ratio_scalar, read_by_probes
+
 TRENDS: Mapping[str, tuple[str, str, str]] = {
     "entropy_trend": ("attention_entropy", "correlation", "of attention entropy with depth"),
     "max_weight_trend": ("qk_alignment", "max_weight_correlation", "of the largest attention weight with depth"),
@@ -33,19 +35,19 @@ TRENDS: Mapping[str, tuple[str, str, str]] = {
 }  # fmt: skip
 """Rank correlations over the layers of a network: the probe, its number, and what it is."""
 
-PROFILES: Mapping[str, tuple[str, str, str, Mapping[str, str]]] = {
-    "attention_entropy_bits": ("attention_entropy", "by_layer", "entropy", {"positions": "scored"}),
-    "max_weight": ("qk_alignment", "by_layer", "max_weight", {}),
-    "cosine": ("qk_alignment", "by_layer", "cosine", {}),
-    "posterior_kl_bits": ("components", "by_depth", "posterior_kl", {}),
-    "bypass_ratio": ("heads", "by_layer", "ratio", {"part": "layer bypassed"}),
+PROFILES: Mapping[str, tuple[str, str, str, str, Mapping[str, str]]] = {
+    "attention_entropy_bits": ("bits", "attention_entropy", "by_layer", "entropy", {"positions": "scored"}),
+    "max_weight": ("fraction", "qk_alignment", "by_layer", "max_weight", {}),
+    "cosine": ("1", "qk_alignment", "by_layer", "cosine", {}),
+    "posterior_kl_bits": ("bits", "components", "by_depth", "posterior_kl", {}),
+    "bypass_ratio": ("1", "heads", "by_layer", "ratio", {"part": "layer bypassed"}),
 }
-"""Columns by layer: the probe, its table and column, and which of its rows. Of depths, those after each layer."""
+"""Columns by layer: the unit, the probe, its table and column, which rows. Of depths, those after each layer."""
 
 NEEDED_RATIO = 10.0
 """Paper I calls a layer needed whose removal multiplies the error by more than this."""
 
-PROBES = tuple(dict.fromkeys(probe for probe, *_ in PROFILES.values()))
+PROBES = tuple(dict.fromkeys(probe for _, probe, *_ in PROFILES.values()))
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,25 @@ class DepthProfiles(Study):
     question: ClassVar[str] = "What changes from layer to layer, in one deep network as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import plans_over_seeds, read_by_probes
-
         # only means by layer are taken, so that the draws behind nulls of one network may be few
         asked: dict[str, dict[str, object]] = {probe: {"n_permutations": 50, "n_bootstrap": 50} for probe in PROBES}
         asked["heads"] |= {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
         found, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, asked, self.n_pool)
+        profiles = [{name: profile(name, findings) for name in PROFILES} for findings in found]
+        layers = Table.stacked(
+            [
+                {"seed": seed, "layer": np.arange(len(mine["max_weight"])), **mine}
+                for seed, mine in zip(self.seeds, profiles, strict=True)
+            ],
+            {"seed": LABEL, "layer": "layer"} | {name: unit for name, (unit, *_) in PROFILES.items()},
+            "Every network and layer: attention at the scored positions, mean over heads; KL from the posterior of "
+            "what the residual stream decodes to after the layer; entropy error with the layer bypassed over that "
+            "without.",
+        )
         return Findings(
             self.name,
             depth_scalars(found, kl_bits),
-            {"layers": layers_table(dict(zip(self.seeds, found, strict=True))), "models": models},
+            {"layers": layers, "models": models},
             notes=(
                 "A trend has its interval over networks; within one network neighbouring layers resemble one another, "
                 "and dealing layers at random is no null. Decoding early layers with the last norm and head "
@@ -86,8 +97,6 @@ class DepthProfiles(Study):
 
 def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[float]) -> dict[str, Scalar]:
     """The numbers of every network as means over networks, one a seed."""
-    from .over_seeds import mean_over_seeds, mean_scalar, ratio_scalar
-
     flat = Null("no trend", 0.0, (0.0, 0.0))
     ratios = [profile("bypass_ratio", findings) for findings in found]
 
@@ -118,27 +127,8 @@ def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[flo
 
 def profile(name: str, findings: Mapping[str, Findings]) -> np.ndarray:
     """One of `PROFILES` of one network, a value a layer; of depths those after a layer, not the embedding."""
-    probe, table, column, only = PROFILES[name]
+    _, probe, table, column, only = PROFILES[name]
     rows = findings[probe].tables[table]
     for key, value in only.items():
         rows = rows.where(rows[key] == value)
     return rows[column][1:] if "depth" in rows else rows[column]
-
-
-def layers_table(found: Mapping[int, Mapping[str, Findings]]) -> Table:
-    """A row for every network and layer."""
-    units = {
-        "seed": LABEL, "layer": "layer", "attention_entropy_bits": "bits", "max_weight": "fraction", "cosine": "1",
-        "posterior_kl_bits": "bits", "bypass_ratio": "1",
-    }  # fmt: skip
-    parts = []
-    for seed, findings in found.items():
-        profiles = {name: profile(name, findings) for name in PROFILES}
-        n = len(profiles["max_weight"])
-        parts.append({"seed": np.full(n, seed), "layer": np.arange(n), **profiles})
-    return Table.stacked(
-        parts,
-        units,
-        "Every network and layer: attention at the scored positions, mean over heads; KL from the posterior of what "
-        "the residual stream decodes to after the layer; entropy error with the layer bypassed over that without.",
-    )

@@ -13,12 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from interp.findings import Findings, Null, Scalar
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import LABEL, Table, number_columns
+from interp.table import LABEL
+
+from .over_seeds import (
+    OVER_SEEDS,
+    by_network,
+    difference_scalar,
+    mean_over_seeds,
+    plans_over_seeds,
+    read_by_probes,
+    scalars_table,
+)
 
 _BIJECTION = {"task": "bijection", "V": 8, "L": 10}
 
@@ -55,8 +63,6 @@ class ExpertDivision(Study):
     question: ClassVar[str] = "Do the experts of a mixture divide domains between them, in one network as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import difference_scalar, mean_over_seeds, plans_over_seeds, read_by_probes
-
         plans = [
             plan
             for domains, (_, tasks) in DOMAINS.items()
@@ -67,26 +73,23 @@ class ExpertDivision(Study):
         settings = {"components": {"experts": True, "n_permutations": self.n_permutations}}
         read, kl_bits, models = read_by_probes(plans, work, progress, settings, self.n_pool)
         asked = [(domains, seed) for domains in DOMAINS for seed in self.seeds]
-        rows = [_row(*of, findings["components"]) for of, findings in zip(asked, read, strict=True)]
-        networks = Table.from_rows(
-            rows, {"domains": LABEL, "seed": LABEL} | dict.fromkeys(SHOWN, "bits"),
-            "Each network by itself; intervals are over sequences.",
-        )  # fmt: skip
-
-        def values(name: str, domains: str) -> list[float]:
-            return networks.where(networks["domains"] == domains)[name].tolist()
-
+        rows = [
+            {"domains": domains, "seed": seed} | {name: of["components"][number] for name, (number, _) in SHOWN.items()}
+            for (domains, seed), of in zip(asked, read, strict=True)
+        ]
+        units = {"domains": LABEL, "seed": LABEL} | dict.fromkeys(SHOWN, "bits")
+        networks = scalars_table(rows, units, with_p=True)
         scalars: dict[str, Scalar] = {}
         for domains, (what, _) in DOMAINS.items():
             for name, (_, within) in SHOWN.items():
                 null = Null(f"routing permuted between sequences within {within}", 0.0, (0.0, 0.0))
                 scalars[f"{name}_{domains}"] = mean_over_seeds(
-                    values(name, domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
+                    by_network(networks, name, domains=domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
                 )
             mine = [bits for bits, (of, _) in zip(kl_bits, asked, strict=True) if of == domains]
             scalars[f"kl_bits_{domains}"] = mean_over_seeds(mine, "bits", BY_ITSELF, f"KL from the posterior, {what}")
         for name, (_, within) in SHOWN.items():
-            different, same = (values(name, domains) for domains in DOMAINS)
+            different, same = (by_network(networks, name, domains=domains) for domains in DOMAINS)
             scalars[f"{name}_gained"] = difference_scalar(
                 different, same, "bits",
                 f"{_SAYS} at a given {within}, domains that differ less one task under two domain tokens",
@@ -95,14 +98,6 @@ class ExpertDivision(Study):
             self.name,
             scalars,
             {"seeds": networks, "models": models},
-            notes=("Intervals are over seeds of the training; the table has every network by itself.",),
+            notes=(OVER_SEEDS,),
             headline=tuple(f"experts_beyond_token_{end}" for end in (*DOMAINS, "gained")),
         )
-
-
-def _row(domains: str, seed: int, read: Findings) -> dict[str, object]:
-    row: dict[str, object] = {"domains": domains, "seed": seed}
-    for name, (number, _) in SHOWN.items():
-        scalar = read[number]
-        row |= number_columns(name, scalar.value, scalar.interval or (np.nan, np.nan), p=scalar.p)
-    return row

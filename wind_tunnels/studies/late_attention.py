@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from interp.errors import UsageError
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Null
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 from ..validation import check_distinct
+from .over_seeds import by_network, mean_scalar, models_table, ratio_scalar
 
 TASK = "hmm"
-_ARMS = ("whole", "off")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,6 @@ class LateAttention(Study):
         from ..evaluation.checkpoint import evaluate_longer
         from ..networks.weights import load_weights
         from ..plans.train_tunnel import train_tunnels
-        from .over_seeds import mean_scalar, models_table, ratio_scalar
         from .primitives.plans import REFERENCE, plan_of
 
         check_distinct(self.name, "seeds", self.seeds)
@@ -57,46 +56,42 @@ class LateAttention(Study):
                 found="there is no layer to switch off or none that keeps its attention",
                 fix="Choose n_off between 1 and n_layers - 1.",
             )
+        words = {"whole": "all attention on", "off": f"attention off in the top {self.n_off} layers"}
         plans = {}
         for seed in self.seeds:
             plan = plan_of(TASK, REFERENCE, seed, self.size, self.n_steps)
             if self.trained_length is not None:
                 plan = replace(plan, task=plan.task.lengthened(self.trained_length))
-            for arm in _ARMS:
+            for arm in words:
                 kept = None if arm == "whole" else tuple(range(self.n_layers - self.n_off))
                 network = replace(plan.network, n_layers=self.n_layers, attention_layers=kept)
                 plans[arm, seed] = replace(plan, network=network, variant=f"{arm}-seed{seed}")
         trainings = train_tunnels(plans.values(), work, progress)
-        found = {
-            key: evaluate_longer(load_weights(training.folder), plan.task, self.length, n=self.n).figures
-            for (key, plan), training in zip(plans.items(), trainings, strict=True)
-        }
-        scalars: dict[str, Scalar] = {}
-        none = Null("the exact posterior", 0.0, (0.0, 0.0))
-        places = {"within": "up to the trained length", "beyond": "beyond it"}
-        words = {"whole": "all attention on", "off": f"attention off in the top {self.n_off} layers"}
-        for place, where in places.items():
-            error = f"mae_per_sequence_bits_{place}"
-            values = {arm: [found[arm, seed][error].value for seed in self.seeds] for arm in _ARMS}
-            for arm in _ARMS:
+        found = [
+            evaluate_longer(load_weights(training.folder), plan.task, self.length, n=self.n).figures
+            for plan, training in zip(plans.values(), trainings, strict=True)
+        ]
+        runs = Table.from_rows(
+            [
+                {"arm": arm, "seed": seed} | {name: figure.value for name, figure in figures.items()}
+                for (arm, seed), figures in zip(plans, found, strict=True)
+            ],
+            {"arm": LABEL, "seed": LABEL} | {name: figure.unit for name, figure in found[0].items()},
+            "Every training, read on longer sequences.",
+        )
+        scalars, none = {}, Null("the exact posterior", 0.0, (0.0, 0.0))
+        for place, where in {"within": "up to the trained length", "beyond": "beyond it"}.items():
+            values = {arm: by_network(runs, f"mae_per_sequence_bits_{place}", arm=arm) for arm in words}
+            for arm, mine in values.items():
                 meaning = f"mean distance of the predictive entropy from the exact one {where}, {words[arm]}"
-                scalars[f"error_{place}_{arm}"] = mean_scalar(values[arm], "bits", none, meaning)
+                scalars[f"error_{place}_{arm}"] = mean_scalar(mine, "bits", none, meaning)
             scalars[f"error_{place}_ratio"] = ratio_scalar(
                 values["off"], values["whole"], f"error {where} without late attention over that with it, seed by seed"
             )
-        rows = [
-            {"arm": arm, "seed": seed} | {name: figure.value for name, figure in figures.items()}
-            for (arm, seed), figures in found.items()
-        ]
-        figures = next(iter(found.values()))
-        units = {"arm": LABEL, "seed": LABEL} | {name: figure.unit for name, figure in figures.items()}
         return Findings(
             self.name,
             scalars,
-            {
-                "runs": Table.from_rows(rows, units, "Every training, read on longer sequences."),
-                "models": models_table(trainings),
-            },
+            {"runs": runs, "models": models_table(trainings)},
             notes=(
                 f"Read on {self.length} symbols; intervals are over seeds of the training. Rotary embedding, not "
                 "learned positions as in the paper: positions beyond the trained length are no untrained vectors here.",

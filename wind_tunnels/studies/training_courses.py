@@ -8,7 +8,7 @@ error still missing, since each training has its own step at which it is told.
 Source: Paper II (arXiv 2512.22473), which shows the course of one training.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +19,8 @@ from interp.findings import Findings, Null, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
+
+from .over_seeds import mean_over_seeds, plans_over_seeds, ratio_scalar, read_by_probes, scalars_table
 
 PROBE = "dynamics"
 EXCHANGED = {
@@ -52,24 +54,27 @@ class TrainingCourses(Study):
     question: ClassVar[str] = "Does attention settle before precision does, in one training as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import plans_over_seeds, read_by_probes, scalars_table
-
         asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap,
                          "n_exchanged": self.n_pool}}  # fmt: skip
-        plans = plans_over_seeds(self, keep="log")
-        read, _, models = read_by_probes(plans, work, progress, asked, self.n_pool)
+        read, _, models = read_by_probes(plans_over_seeds(self, keep="log"), work, progress, asked, self.n_pool)
         found = [findings[PROBE] for findings in read]
-        by_seed = dict(zip(self.seeds, found, strict=True))
-        units = {"seed": LABEL} | dict.fromkeys((*_SHARES, *INDICES), "1") | dict.fromkeys(_STEPS, "steps")
+        by_seed = [({"seed": seed}, each) for seed, each in zip(self.seeds, found, strict=True)]
         seeds = scalars_table(
-            ({"seed": seed, **findings.scalars} for seed, findings in by_seed.items()), units,
+            (seed | dict(each.scalars) for seed, each in by_seed),
+            {"seed": LABEL} | dict.fromkeys((*_SHARES, *INDICES), "1") | dict.fromkeys(_STEPS, "steps"),
             "Each training by itself; intervals are over sequences, checkpoints held fixed.",
-        )  # fmt: skip
+        )
+        courses = Table.stacked(
+            [seed | {name: each.tables["by_step"][name] for name in _COURSES} for seed, each in by_seed],
+            {"seed": LABEL, **_COURSES},
+            "Every training at its checkpoints: KL from the posterior, and the distance of attention rows (total "
+            "variation) and of values from those of its own end.",
+        )
         return Findings(
             self.name,
             {name: exchange_over_seeds(name, found) for name in EXCHANGED}
             | {name: index_over_seeds(name, found) for name in INDICES},
-            {"seeds": seeds, "courses": courses_table(by_seed), "models": models},
+            {"seeds": seeds, "courses": courses, "models": models},
             notes=(
                 "Every training is read at its own checkpoints, and distances are from its own end. A course of which "
                 "a seed does not say between which checkpoints it settles leaves its index underpowered. Indices "
@@ -81,8 +86,6 @@ class TrainingCourses(Study):
 
 def index_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
     """The geometric mean of an index over trainings; underpowered where any of them leaves its own unresolved."""
-    from .over_seeds import ratio_scalar
-
     given = [findings[name] for findings in found]
     undefined = next((s for s in given if not np.isfinite(s.value)), None)
     if undefined is not None:
@@ -90,33 +93,18 @@ def index_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
         return replace(undefined, interval_reason=reason, null_reason=reason, n=len(given), n_unit="seed")
     meaning = f"Geometric mean over seeds: {given[0].meaning.partition(' Frame between')[0]}"
     pooled = ratio_scalar([s.value for s in given], [1.0] * len(given), meaning)
-    pooled = replace(pooled, null=None, null_reason=given[0].null_reason or "a description of distances", p=None)
-    return replace(pooled, underpowered=pooled.underpowered or any(s.underpowered for s in given))
+    underpowered = pooled.underpowered or any(s.underpowered for s in given)
+    null_reason = given[0].null_reason or "a description of distances"
+    return replace(pooled, null=None, null_reason=null_reason, p=None, underpowered=underpowered)
 
 
 def exchange_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
     """The mean of a share over trainings with its t interval; the lead has the null 0, shares have none."""
-    from .over_seeds import mean_over_seeds
-
     is_lead = name == "exchange_lead_share"
-    shares = [{of: findings[of].value for of in _SHARES} for findings in found]
-    values = [each["network_share"] - each["patterns_share"] if is_lead else each[name] for each in shares]
+    patterns, network = ([each[of].value for each in found] for of in _SHARES)
+    values = list(np.subtract(network, patterns)) if is_lead else [each[name].value for each in found]
     if not np.isfinite(values).all():
         reason = "in a training no checkpoint is clearly worse than the end"
         return Scalar.undefined(reason, underpowered=True, n=len(values), n_unit="seed", meaning=EXCHANGED[name])
     null = Null("patterns and the rest equally far", 0.0, (0.0, 0.0)) if is_lead else SHARE
     return mean_over_seeds(values, "1", null, EXCHANGED[name])
-
-
-def courses_table(found: Mapping[int, Findings]) -> Table:
-    """A row for every training and checkpoint: how wrong it is, and how far attention and values are from its end."""
-    parts = [
-        {"seed": np.full(table.n_rows, seed), **{name: table[name] for name in _COURSES}}
-        for seed, table in ((seed, findings.tables["by_step"]) for seed, findings in found.items())
-    ]
-    return Table.stacked(
-        parts,
-        {"seed": LABEL, **_COURSES},
-        "Every training at its checkpoints: KL from the posterior, and the distance of attention rows (total "
-        "variation) and of values from those of its own end.",
-    )

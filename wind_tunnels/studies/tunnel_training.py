@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from interp.findings import Findings, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 from ..evaluation.scalars import figure_scalars, uniform_nulls
+from .over_seeds import mean_over_seeds, mean_scalar, models_table, plans_over_seeds, trained
 
 if TYPE_CHECKING:
     from ..evaluation.evaluation import Evaluation
@@ -36,7 +35,6 @@ class TunnelTraining(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         from ..evaluation.checkpoint import EVAL_SEED, evaluate_model
         from ..networks.weights import load_weights
-        from .over_seeds import models_table, plans_over_seeds, trained
 
         plans = plans_over_seeds(self)
         trainings = [*trained(plans, work, progress)]
@@ -44,26 +42,28 @@ class TunnelTraining(Study):
             evaluate_model(load_weights(training.folder), plan.task, horizon=plan.recipe.horizon)
             for training, plan in zip(trainings, plans, strict=True)
         ]
-        card = trainings[0].card
+        card, tables = trainings[0].card, [evaluation.by_position for evaluation in found]
         what = "One training" if len(found) == 1 else f"{len(found)} trainings; intervals are over them"
         sizes = f"{card.n_parameters:,} parameters, {card.step} steps"
         return Findings(
             self.name,
             evaluation_scalars(found),
             {
-                "by_position": _by_position(self.seeds, found),
+                "by_position": Table.stacked(
+                    [{"seed": seed, **table.columns} for seed, table in zip(self.seeds, tables, strict=True)],
+                    {"seed": LABEL, **tables[0].units}, tables[0].caption,
+                ),
                 "baselines": found[0].baselines,
                 "models": models_table(trainings),
             },
             notes=(*found[0].notes, f"{what}: {sizes}. Fresh sequences, seed {EVAL_SEED}."),
             headline=("kl_bits", "mae_per_sequence_bits"),
-        )
+        )  # fmt: skip
 
 
 def evaluation_scalars(found: Sequence["Evaluation"]) -> dict[str, Scalar]:
     """The figures of one network, or their means over networks that were read on the same sequences."""
     from ..evaluation.evaluation import SIGNED
-    from .over_seeds import mean_over_seeds, mean_scalar
 
     first = found[0]
     of_first = figure_scalars(first.figures, uniform_nulls(first.baselines), first.n)
@@ -76,10 +76,3 @@ def evaluation_scalars(found: Sequence["Evaluation"]) -> dict[str, Scalar]:
         )
         for name, scalar in of_first.items()
     }  # fmt: skip
-
-
-def _by_position(seeds: Sequence[int], found: Sequence["Evaluation"]) -> Table:
-    """A row for every training and scored position."""
-    tables = [evaluation.by_position for evaluation in found]
-    parts = [{"seed": np.full(table.n_rows, seed), **table.columns} for seed, table in zip(seeds, tables, strict=True)]
-    return Table.stacked(parts, {"seed": LABEL, **tables[0].units}, tables[0].caption)
