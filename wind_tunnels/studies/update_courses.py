@@ -10,7 +10,6 @@
 Source: Paper II (arXiv 2512.22473).
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +27,14 @@ from interp.system.progress import Report, reporting
 from interp.table import LABEL, Table
 
 from ..validation import check_sizes
+from .over_seeds import (
+    beside_null,
+    by_network,
+    difference_scalar,
+    fingerprint_table,
+    mean_over_seeds,
+    tunnels_named,
+)
 
 if TYPE_CHECKING:
     from interp.model import Model
@@ -35,26 +42,6 @@ if TYPE_CHECKING:
 MATRICES = ("W_Q", "W_K", "W_V")
 _LEAST_KEPT = 4
 _LAW = "moved_model"
-
-
-@dataclass(frozen=True)
-class Course:
-    """One training of `n_steps`: by kept step before the end the attention that moved well and what is expected; by
-    the interval after it, and by layer, the relative updates of every projection."""
-
-    name: str
-    fingerprint: str
-    n_steps: int
-    steps: tuple[int, ...]
-    moved: Float[np.ndarray, " step"]
-    expected: Float[np.ndarray, " step"]
-    updates: Mapping[str, Float[np.ndarray, "interval layer"]]
-
-    @property
-    def late_share(self) -> dict[str, Float[np.ndarray, " layer"]]:
-        """Of each projection's updates the share of the intervals that begin after the first quarter, by layer."""
-        late = np.array(self.steps) > self.n_steps / 4
-        return {name: each[late].sum(axis=0) / each.sum(axis=0) for name, each in self.updates.items()}
 
 
 @dataclass(frozen=True)
@@ -73,41 +60,63 @@ class UpdateCourses(Study):
     question: ClassVar[str] = "Over a training, does attention move to better values, and does the frame settle first?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import beside_null, difference_scalar, fingerprint_table, mean_over_seeds, tunnels_named
+        import interp
+
+        from ..networks.weights import open_tunnel
 
         check_sizes(self.name, vars(self), {"n_prompts": 2, "n_permutations": 19})
-        names = tunnels_named(self.tunnels)
-        found = []
-        for i, name in enumerate(names):
-            found.append(self._of(name, work))
-            progress(i + 1, len(names))
-        shares = {name: [float(each.late_share[name].mean()) for each in found] for name in MATRICES}
-        frame = np.mean([shares["W_Q"], shares["W_K"]], axis=0)
-        description = "a description: a share of each training's own movement"
+        models, by_step, by_layer, shares = [], [], [], {name: [] for name in MATRICES}
+        for i, tunnel in enumerate(names := tunnels_named(self.tunnels), 1):
+            end, origin = interp.load(tunnel), open_tunnel(tunnel)
+            kept = kept_steps(origin.folder)
+            if len(kept) < _LEAST_KEPT:
+                raise UsageError(
+                    asked=f"the course of {tunnel}",
+                    found=f"it kept its weights at {len(kept)} steps",
+                    fix="Train it again with --set checkpoints_per_doubling=1.",
+                )
+            places = [*map(str, kept.values())]
+            moved, expected = np.array([self._moved(where, work) for where in places]).T
+            weights = [*(_weights(interp.load(where)) for where in places), _weights(end)]
+            updates = {name: np.array([_relative(a[name], b[name]) for a, b in pairwise(weights)]) for name in MATRICES}
+            network, steps, n_layers = {"network": origin.folder.name}, np.array([*kept]), end.info.n_layers
+            models.append((origin.folder.name, end.fingerprint))
+            by_step.append(network | {"step": steps, "moved": moved, "expected": expected})
+            by_layer.append(
+                network
+                | {"step_from": np.repeat(steps, n_layers), "layer": np.tile(np.arange(n_layers), len(steps))}
+                | {name.lower(): each.ravel() for name, each in updates.items()}
+            )
+            for name, each in updates.items():
+                shares[name].append(float(late_share(each, steps, int(origin.card["step"])).mean()))
+            progress(i, len(names))
+        courses = Table.stacked(
+            by_step, {"network": LABEL, "step": "steps", "moved": "fraction", "expected": "fraction"},
+            "Share of the attention that moved to values of positive advantage; expected: advantages permuted.",
+        )  # fmt: skip
+        layers = Table.stacked(
+            by_layer,
+            {"network": LABEL, "step_from": "steps", "layer": "layer"} | {name.lower(): "1" for name in MATRICES},
+            "Relative updates of the projections from one kept checkpoint to the next.",
+        )
         scalars = {
             "moved_over_training": beside_null(
-                [float(each.moved.mean()) for each in found], [float(each.expected.mean()) for each in found],
+                by_network(courses, "moved", each="network"), by_network(courses, "expected", each="network"),
                 "fraction", "advantages permuted within rows",
                 "share of the attention that moved to values of positive advantage, mean over checkpoints",
             ),
             "frame_late_less_values": difference_scalar(
-                list(frame), shares["W_V"], "fraction",
+                list(np.mean([shares["W_Q"], shares["W_K"]], axis=0)), shares["W_V"], "fraction",
                 "late share of the updates of W_Q and W_K less that of W_V, mean over layers",
             ),
-            **{f"late_share_{name.lower()}": mean_over_seeds(shares[name], "fraction", description,
-               f"share of the relative updates of {name} that comes after the first quarter, mean over layers")
-               for name in MATRICES},
         }  # fmt: skip
-        by_step = Table.from_rows(
-            [{"network": each.name, "step": step, "moved": float(moved), "expected": float(expected)} for each in found
-             for step, moved, expected in zip(each.steps, each.moved, each.expected, strict=True)],
-            {"network": LABEL, "step": "steps", "moved": "fraction", "expected": "fraction"},
-            "Share of the attention that moved to values of positive advantage; expected: advantages permuted.",
-        )  # fmt: skip
+        for name, mine in shares.items():
+            scalars[f"late_share_{name.lower()}"] = mean_over_seeds(
+                mine, "fraction", "a description: a share of each training's own movement",
+                f"share of the relative updates of {name} that comes after the first quarter, mean over layers",
+            )  # fmt: skip
         return Findings(
-            self.name, scalars,
-            {"by_step": by_step, "by_layer": _by_layer(found),
-             "models": fingerprint_table((each.name, each.fingerprint) for each in found)},
+            self.name, scalars, {"by_step": courses, "by_layer": layers, "models": fingerprint_table(models)},
             notes=(
                 "Advantages and changes of attention are of the last layer, updates of all. A rate that falls to 0, "
                 "and an optimiser that makes all updates alike in length, are in the shares of every projection.",
@@ -115,36 +124,23 @@ class UpdateCourses(Study):
             headline=("moved_over_training", "frame_late_less_values"),
         )  # fmt: skip
 
-    def _of(self, tunnel: str, work: Path) -> Course:
-        import interp
+    def _moved(self, where: str, work: Path) -> tuple[float, float]:
+        """Of the attention that one step from these weights moves, the share that moves well, and what is expected."""
         from interp.running.spec import make_study
 
-        from ..networks.weights import open_tunnel
-
-        end, origin = interp.load(tunnel), open_tunnel(tunnel)
-        steps = kept_steps(origin.folder)
-        if len(steps) < _LEAST_KEPT:
-            raise UsageError(
-                asked=f"the course of {tunnel}",
-                found=f"it kept its weights at {len(steps)} steps",
-                fix="Train it again with --set checkpoints_per_doubling=1.",
-            )
         own = {name: getattr(self, name) for name in ("n_prompts", "n_permutations", "seed")}
-        moved, weights = [], []
+        study = make_study("gradient_laws", {"model": where, "n_bootstrap": 20, **own})
         with reporting("", quiet=True) as silent:
-            for where in map(str, steps.values()):
-                law = make_study("gradient_laws", {"model": where, "n_bootstrap": 20, **own}).measure(work, silent)[
-                    _LAW
-                ]
-                assert law.null is not None, "the study gives a null with this number"
-                moved.append((law.value, law.null.value))
-                weights.append(_weights(interp.load(where)))
-        weights.append(_weights(end))
-        updates = {name: np.array([_relative(a[name], b[name]) for a, b in pairwise(weights)]) for name in MATRICES}
-        value, expected = np.array(moved).T
-        return Course(
-            origin.folder.name, end.fingerprint, int(origin.card["step"]), tuple(steps), value, expected, updates
-        )
+            law = study.measure(work, silent)[_LAW]
+        assert law.null is not None, "the study gives a null with this number"
+        return law.value, law.null.value
+
+
+def late_share(
+    updates: Float[np.ndarray, "interval layer"], steps: np.ndarray, n_steps: int
+) -> Float[np.ndarray, " layer"]:
+    """Of the updates from each kept step to the next, the share that begins after the first quarter, by layer."""
+    return updates[steps > n_steps / 4].sum(axis=0) / updates.sum(axis=0)
 
 
 def _weights(model: "Model") -> dict[str, Float[np.ndarray, "layer _head d_model d_head"]]:
@@ -159,15 +155,3 @@ def _relative(before: np.ndarray, after: np.ndarray) -> Float[np.ndarray, " laye
     """‖ΔW‖ / ‖W‖, Frobenius norms over the heads of a layer."""
     axes = (1, 2, 3)
     return np.sqrt(np.square(after - before).sum(axis=axes) / np.square(before).sum(axis=axes))
-
-
-def _by_layer(found: Sequence[Course]) -> Table:
-    rows = [
-        {"network": each.name, "step_from": step, "layer": layer,
-         **{name.lower(): float(each.updates[name][i, layer]) for name in MATRICES}}
-        for each in found
-        for i, step in enumerate(each.steps)
-        for layer in range(each.updates[MATRICES[0]].shape[1])
-    ]  # fmt: skip
-    units = {"network": LABEL, "step_from": "steps", "layer": "layer"} | {name.lower(): "1" for name in MATRICES}
-    return Table.from_rows(rows, units, "Relative updates of the projections from one kept checkpoint to the next.")

@@ -9,7 +9,7 @@ from interp.wind_tunnels.studies.component_roles import ComponentRoles
 from interp.wind_tunnels.studies.fine_tuning import ARMS, FineTuning, Network, moved_scalars, token_cosines
 from interp.wind_tunnels.studies.key_frame import KEYS, key_changes, mean_cosine
 from interp.wind_tunnels.studies.over_seeds import beside_null, tunnels_named
-from interp.wind_tunnels.studies.update_courses import Course, UpdateCourses
+from interp.wind_tunnels.studies.update_courses import UpdateCourses, late_share
 from interp.wind_tunnels.studies.value_curve import ValueCurve
 from interp.wind_tunnels.tasks.bijection import exact_posterior
 from scipy import stats
@@ -172,8 +172,7 @@ def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
 
 def test_late_updates_are_those_after_the_first_quarter():
     updates = np.array([[8.0, 1.0], [4.0, 1.0], [2.0, 1.0], [2.0, 5.0]])
-    course = Course("net", "f", 100, (0, 16, 32, 64), np.zeros(4), np.zeros(4), {"W_Q": updates})
-    assert course.late_share["W_Q"] == pytest.approx([4 / 16, 6 / 8])
+    assert late_share(updates, np.array([0, 16, 32, 64]), 100) == pytest.approx([4 / 16, 6 / 8])
 
 
 @pytest.mark.slow

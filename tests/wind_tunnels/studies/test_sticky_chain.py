@@ -74,12 +74,6 @@ def test_samples_follow_the_chain_and_lie_about_their_means():
     assert np.array_equal(chain.means, StickyChain().means) and other.shape == (1, 10, 20)
 
 
-@pytest.mark.parametrize("fields", [{"n_symbols": 1}, {"self_prob": 1.0}, {"self_prob": -0.1}, {"n_features": 0}])
-def test_impossible_chains_are_refused(fields):
-    with pytest.raises(UsageError, match="a chain of"):
-        StickyChain(**fields)
-
-
 def random_heads(n_pos: int, spread: float):
     gen = torch.Generator().manual_seed(0)
     shapes = ((20, 10), (20, 10), (20, 15), (15, 8))
@@ -296,7 +290,16 @@ def test_every_line_of_the_loss_curves_looks_its_own_and_none_flattens_the_other
 
 @pytest.mark.parametrize(
     "fields",
-    [{"n_steps": 0}, {"n_positions": 0}, {"rate": 0.0}, {"rates": (0.1, -1.0)}, {"seeds": ()}, {"seeds": (1, 1)}],
+    [
+        {"n_steps": 0},
+        {"n_positions": 0},
+        {"rate": 0.0},
+        {"rates": (0.1, -1.0)},
+        {"seeds": ()},
+        {"seeds": (1, 1)},
+        {"self_prob": 1.0},
+        {"self_prob": -0.1},
+    ],
 )
 def test_fields_that_make_no_study_are_refused(fields, tmp_path):
     (name,) = fields

@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 from interp.system.progress import Report
 from interp.system.threads import side_by_side
 
-from .process import StickyChain, Walk
-from .single_head import WEIGHTS, HeadPass, best_values, head_pass
+from .process import N_FEATURES, StickyChain, Walk
+from .single_head import WEIGHTS, best_values, head_pass
 
 _KEYS, _VALUES, _SPREAD = 10, 15, 0.1
 """Widths of keys and values and the standard deviation of fresh weights, as published."""
@@ -72,7 +72,7 @@ class Start:
 def draw_start(chain: StickyChain, seeds: Sequence[int], n_positions: int) -> Start:
     """Sequences and weights of these seeds, in float32; a seed's are the same whatever the others are."""
     shapes = {
-        "w_q": (chain.n_features, _KEYS), "w_k": (chain.n_features, _KEYS), "w_v": (chain.n_features, _VALUES),
+        "w_q": (N_FEATURES, _KEYS), "w_k": (N_FEATURES, _KEYS), "w_v": (N_FEATURES, _VALUES),
         "w_o": (_VALUES, chain.n_symbols),
     }  # fmt: skip
     walks, weights, fresh = [], [], []
@@ -115,7 +115,7 @@ def kept_steps(n_steps: int) -> Int[np.ndarray, " kept"]:
 
 def train_arm(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None]) -> LearningCurve:
     """Train every seed's head by one rule, the whole sequence in every step."""
-    weights = {name: w.clone() for name, w in start.weights.items()}
+    weights = dict(start.weights)
     moments = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in weights.items()}
     found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)  # [loss entropy accuracy, step, seed]
     kept = kept_steps(n_steps)
@@ -129,7 +129,13 @@ def train_arm(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None
             for place in np.flatnonzero(kept == step):
                 fresh[place] = head_pass(start.fresh_inputs, start.fresh_targets, weights).loss.numpy()
             if step < n_steps:
-                weights = _stepped(arm, weights, now, moments, step + 1)
+                change = dict(now.gradients)
+                if arm.rule == "adam":
+                    change = {name: _adam(each, moments[name], step + 1) for name, each in change.items()}
+                moved = {name: weight - arm.rates[name] * change[name] for name, weight in weights.items()}
+                if arm.rule == "m_step":
+                    moved["w_v"] = best_values(now, weights["w_v"], weights["w_o"])
+                weights = moved
             step_done()
     found[:, ~np.isfinite(found[0])] = np.nan
     fresh[~np.isfinite(found[0, kept])] = np.nan
@@ -144,24 +150,6 @@ def _no_subnormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(False)
-
-
-def _stepped(
-    arm: Arm,
-    weights: Mapping[str, torch.Tensor],
-    now: HeadPass,
-    moments: Mapping[str, tuple[torch.Tensor, torch.Tensor]],
-    count: int,
-) -> dict[str, torch.Tensor]:
-    moved = {}
-    for name, weight in weights.items():
-        change = now.gradients[name]
-        if arm.rule == "adam":
-            change = _adam(change, moments[name], count)
-        moved[name] = weight - arm.rates[name] * change
-    if arm.rule == "m_step":
-        moved["w_v"] = best_values(now, weights["w_v"], weights["w_o"])
-    return moved
 
 
 def _adam(gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor], count: int) -> torch.Tensor:

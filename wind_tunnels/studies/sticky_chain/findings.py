@@ -162,24 +162,18 @@ def _sd(values: np.ndarray) -> float:
 
 
 def _curves_table(arms: Sequence[Arm], curves: Curves, seeds: Sequence[int], n_steps: int) -> Table:
-    kept, n_seeds = kept_steps(n_steps), len(seeds)
-    n_rows = len(kept) * n_seeds
-    found = [curves[arm.name] for arm in arms]
-    stacked = {
-        "arm": np.repeat([arm.name for arm in arms], n_rows),
-        "seed": np.tile(np.asarray(seeds), len(arms) * len(kept)),
-        "step": np.tile(np.repeat(kept, n_seeds), len(arms)),
-        "loss_bits": np.concatenate([c.loss_nats[kept].ravel() for c in found]) * BITS_PER_NAT,
-        "loss_nats": np.concatenate([c.loss_nats[kept].ravel() for c in found]),
-        "fresh_loss_bits": np.concatenate([c.fresh_loss_nats.ravel() for c in found]) * BITS_PER_NAT,
-        "entropy_bits": np.concatenate([c.entropy_nats[kept].ravel() for c in found]) * BITS_PER_NAT,
-        "accuracy": np.concatenate([c.accuracy[kept].ravel() for c in found]),
-    }
-    units = {
-        "arm": LABEL, "seed": LABEL, "step": "steps", "loss_bits": "bits", "loss_nats": "nats",
-        "fresh_loss_bits": "bits", "entropy_bits": "bits", "accuracy": "fraction",
-    }  # fmt: skip
-    return Table(stacked, units, "Training of every arm and seed, after the steps kept.")
+    kept, parts = kept_steps(n_steps), []
+    for name in (arm.name for arm in arms):
+        curve = curves[name]
+        loss, entropy, right = (of[kept].ravel() for of in (curve.loss_nats, curve.entropy_nats, curve.accuracy))
+        parts.append({
+            "arm": name, "seed": np.tile(seeds, len(kept)), "step": np.repeat(kept, len(seeds)),
+            "loss_bits": loss * BITS_PER_NAT, "loss_nats": loss,
+            "fresh_loss_bits": curve.fresh_loss_nats.ravel() * BITS_PER_NAT, "entropy_bits": entropy * BITS_PER_NAT,
+            "accuracy": right,
+        })  # fmt: skip
+    units = {"seed": LABEL, "step": "steps"} | {name: _ARM_UNITS[name] for name in parts[0] if name in _ARM_UNITS}
+    return Table.stacked(parts, units, "Training of every arm and seed, after the steps kept.")
 
 
 def _verdict(scalars: Mapping[str, Scalar]) -> str:

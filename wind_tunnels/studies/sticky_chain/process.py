@@ -16,30 +16,21 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
 from interp.information import entropy_bits
 
 from ...tasks.filtering import draw_chains
 
+N_FEATURES = 20
 Walk = tuple[Float[np.ndarray, "sequence pos feature"], Int[np.ndarray, "sequence symbol"]]
 
 
 @dataclass(frozen=True)
 class StickyChain:
-    """The process. Raises `UsageError` for fewer than two symbols and for a probability outside [0, 1)."""
+    """The process; two symbols or more."""
 
     n_symbols: int = 8
     self_prob: float = 0.3
     normalised: Literal["published", "exact"] = "published"
-    n_features: int = 20
-
-    def __post_init__(self) -> None:
-        if self.n_symbols < 2 or self.n_features < 1 or not 0 <= self.self_prob < 1:
-            raise UsageError(
-                asked=f"a chain of {self.n_symbols} symbols in {self.n_features} features, p = {self.self_prob}",
-                found="there is nothing to predict, or the chain never moves",
-                fix="Choose two symbols or more, one feature or more and a probability of at least 0 and below 1.",
-            )
 
     @property
     def transition(self) -> Float[np.ndarray, "symbol next"]:
@@ -63,13 +54,13 @@ class StickyChain:
         alike = np.eye(self.n_symbols)[None]
         start = np.full(self.n_symbols, 1 / self.n_symbols)
         _, symbols = draw_chains(rng, start, self.transition[None], alike, (1, n_positions + 1))
-        noise = rng.standard_normal((1, n_positions, self.n_features))
+        noise = rng.standard_normal((1, n_positions, N_FEATURES))
         return self.means[symbols[:, :-1]] + noise, symbols
 
     @property
     def means(self) -> Float[np.ndarray, "symbol feature"]:
         """μ: where each symbol lies among the inputs, the same for every sequence."""
-        return np.random.default_rng(0).standard_normal((self.n_symbols, self.n_features))
+        return np.random.default_rng(0).standard_normal((self.n_symbols, N_FEATURES))
 
     def surprise_bits(self, symbols: Int[np.ndarray, "sequence symbol"]) -> Float[np.ndarray, " sequence"]:
         """Mean −log2 p(y_t | y_{t−1}) along each sequence: what the true chain loses on these very symbols."""

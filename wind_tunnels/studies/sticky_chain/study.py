@@ -17,7 +17,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table, number_columns
 
-from ...validation import check_distinct, check_positive
+from ...validation import check_distinct, check_fraction, check_positive
 from .process import StickyChain
 
 _MOST = 2.0
@@ -131,4 +131,5 @@ class StickyChainStudy(Study):
     def _check_fields(self) -> None:
         rates = {f"{name}[{i}]": r for name in ("rates", "adam_rates") for i, r in enumerate(getattr(self, name))}
         check_positive(self.name, vars(self) | rates, ("n_steps", "n_positions", "rate", "factor", *rates))
+        check_fraction(self.name, "self_prob", self.self_prob)
         check_distinct(self.name, "seeds", self.seeds)
