@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.networks.weights import open_tunnel
 from interp.wind_tunnels.studies.component_roles import ComponentRoles
-from interp.wind_tunnels.studies.fine_tuning import ARMS, FineTuning, Network, moved_scalars, token_cosines
+from interp.wind_tunnels.studies.fine_tuning import ARMS, FineTuning, distances, moved_scalars, token_cosines
 from interp.wind_tunnels.studies.key_frame import KEYS, key_changes, mean_cosine
 from interp.wind_tunnels.studies.over_seeds import beside_null, tunnels_named
 from interp.wind_tunnels.studies.update_courses import UpdateCourses, late_share
@@ -18,6 +18,7 @@ import interp
 from interp.errors import UsageError
 from interp.loading.untrained import untrained_twin
 from interp.running.spec import make_study
+from interp.table import LABEL, Table
 
 TUNNEL = "tunnel:bijection-gpt-neox"
 
@@ -186,8 +187,8 @@ def test_a_course_tells_the_gradient_study_of_every_checkpoint(tmp_path):
     assert found["moved_over_training"].value == pytest.approx(table["moved"].mean())
 
 
-def network(cosines, axis, rows) -> Network:
-    return Network("net", "f", np.array(cosines), np.array(axis), np.array(rows), 0.5, 0.01)
+def network(cosines, axis, rows) -> dict[str, np.ndarray]:
+    return {"cosines": np.array(cosines), "axis": np.array(axis), "rows": np.array(rows)}
 
 
 BEFORE = network([0.1, 0.2], [1.0, 0.0], [[[[0.5, 0.5, np.nan]]]])
@@ -195,15 +196,17 @@ BEFORE = network([0.1, 0.2], [1.0, 0.0], [[[[0.5, 0.5, np.nan]]]])
 
 def test_what_has_not_moved_is_at_distance_0():
     mirrored = network([0.1, 0.2], [-2.0, 0.0], [[[[0.5, 0.5, np.nan]]]])  # the sign of an axis says nothing
-    assert mirrored.moved(BEFORE) == {"orthogonality": 0.0, "axis": 0.0, "frame": 0.0}
+    assert distances(mirrored, BEFORE) == {"orthogonality": 0.0, "axis": 0.0, "frame": 0.0}
 
 
 def test_distances_and_ratios_are_those_planted():
-    same = network([0.2, 0.1], [1.0, 1.0], [[[[0.6, 0.4, np.nan]]]])
-    further = network([0.4, 0.1], [0.0, 1.0], [[[[0.9, 0.1, np.nan]]]])
-    assert same.moved(BEFORE) == pytest.approx({"orthogonality": 0.1, "axis": 1 - 1 / np.sqrt(2), "frame": 0.1})
-    seeds = [{"before": BEFORE, "same": same, "shifted": further, "memorised": same}] * 3
-    found = moved_scalars(seeds)
+    same = distances(network([0.2, 0.1], [1.0, 1.0], [[[[0.6, 0.4, np.nan]]]]), BEFORE)
+    further = distances(network([0.4, 0.1], [0.0, 1.0], [[[[0.9, 0.1, np.nan]]]]), BEFORE)
+    assert same == pytest.approx({"orthogonality": 0.1, "axis": 1 - 1 / np.sqrt(2), "frame": 0.1})
+    arms = {"same": same, "shifted": further, "memorised": same}
+    rows = [{"seed": i, "data": arm, "kl_bits": 0.01, **arms[arm]} for i in range(3) for arm in ARMS]
+    table = Table.from_rows(rows, {"seed": LABEL, "data": LABEL} | dict.fromkeys((*same, "kl_bits"), "1"))
+    found = moved_scalars(table, table)
     assert found["orthogonality_shifted"].value == pytest.approx(2.0)
     assert found["axis_shifted"].value == pytest.approx(1 / (1 - 1 / np.sqrt(2)))
     assert found["frame_shifted"].value == pytest.approx(4.0)
