@@ -22,6 +22,7 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 from ...validation import check_distinct
+from ..over_seeds import difference_scalar, mean_over_seeds, mean_scalar, models_table
 
 Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
 """What became of the trainings, by task and network; a card a seed."""
@@ -55,8 +56,7 @@ class Primitives(Study):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from ...plans.train_tunnel import train_tunnels
-        from ..over_seeds import models_table
-        from .plans import plan_of
+        from .plans import is_tuned, plan_of
 
         for name in ("tasks", "networks", "seeds"):
             check_distinct(self.name, name, getattr(self, name))
@@ -70,7 +70,19 @@ class Primitives(Study):
         found: dict[tuple[str, str], list[TunnelCard]] = {}
         for (task, name, _), training in zip(plans, trainings, strict=True):
             found.setdefault((task, name), []).append(training.card)
-        return self._findings(found, models_table(trainings))
+        notes = [
+            "Networks of a task are matched in parameters, steps and sequences; intervals are over seeds of the "
+            "training, and say nothing of other sizes, budgets or rates."
+        ]
+        untuned = [f"{name} on {task}" for task, name in found if not is_tuned(task, name, self.size)]
+        if untuned:
+            notes.append(f"Nobody has chosen the rates of these: {', '.join(untuned)}. A failure may be theirs.")
+        if self.n_steps is not None:
+            notes.append(f"Trainings have {self.n_steps} steps; rates were chosen for the recipe's own number.")
+        return Findings(
+            self.name, card_scalars(found), {"runs": _runs(found), "models": models_table(trainings)},
+            notes=tuple(notes), headline=tuple(_key(task, name, "kl_bits") for task, name in found),
+        )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         """Every training as a point: how far it is from the posterior, task by task."""
@@ -94,53 +106,34 @@ class Primitives(Study):
         )
         return (Figure("by_network", "How far each network is from the posterior", reading, plot, "runs"),)
 
-    def _findings(self, found: Cards, models: Table) -> Findings:
-        from ...evaluation.evaluation import BEYOND_WINDOW
-        from ...evaluation.scalars import WINDOW_NULL
-        from ..over_seeds import difference_scalar, mean_over_seeds, mean_scalar
-        from .plans import REFERENCE, is_tuned
 
-        scalars: dict[str, Scalar] = {}
-        beyond: dict[str, Scalar] = {}
-        for (task, name), cards in found.items():
-            for ending, (figure, unit, words) in MEASURES.items():
-                if ending == "accuracy" and task != "recall":
-                    continue
-                key, values = _key(task, name, ending), _values(cards, figure)
-                scalars[key] = mean_scalar(values, unit, _null(cards[0], figure), f"{words}: {name} on {task}")
-                if ending != "error_bits" and name != REFERENCE and (task, REFERENCE) in found:
-                    meaning = f"{words}, {name} less {REFERENCE}, on {task}"
-                    theirs = _values(found[task, REFERENCE], figure)
-                    beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(values, theirs, unit, meaning)
-            if all(BEYOND_WINDOW in card.figures for card in cards):  # of hmm, but for cards of before this figure
-                values = _values(cards, BEYOND_WINDOW)
-                meaning = f"KL less that of the best reader of the last observations alone: {name} on {task}"
-                beyond[_key(task, name, BEYOND_WINDOW)] = mean_over_seeds(values, "bits", WINDOW_NULL, meaning)
-        if len(self.tasks) > 1:
-            lacking = {
-                key: np.divide(_values(cards, "kl_bits"), _null(cards[0], "kl_bits").value)
-                for key, cards in found.items()
-            }
-            beyond |= {f"{task}_dissociated": dissociation(lacking, task) for task in self.tasks}
-        return Findings(
-            self.name,
-            scalars | beyond,
-            {"runs": _runs(found), "models": models},
-            notes=self._notes([key for key in found if not is_tuned(*key, self.size)]),
-            headline=tuple(_key(task, name, "kl_bits") for task, name in found),
-        )
+def card_scalars(found: Cards) -> dict[str, Scalar]:
+    """The figures of the cards as means over seeds, then as differences from the reference and between tasks."""
+    from ...evaluation.evaluation import BEYOND_WINDOW
+    from ...evaluation.scalars import WINDOW_NULL
+    from .plans import REFERENCE
 
-    def _notes(self, untuned: list[tuple[str, str]]) -> tuple[str, ...]:
-        notes = [
-            "Networks of a task are matched in parameters, steps and sequences; intervals are over seeds of the "
-            "training, and say nothing of other sizes, budgets or rates."
-        ]
-        if untuned:
-            named = ", ".join(f"{name} on {task}" for task, name in untuned)
-            notes.append(f"Nobody has chosen the rates of these: {named}. A failure may be theirs.")
-        if self.n_steps is not None:
-            notes.append(f"Trainings have {self.n_steps} steps; rates were chosen for the recipe's own number.")
-        return tuple(notes)
+    scalars: dict[str, Scalar] = {}
+    beyond: dict[str, Scalar] = {}
+    for (task, name), cards in found.items():
+        for ending, (figure, unit, words) in MEASURES.items():
+            if ending == "accuracy" and task != "recall":
+                continue
+            key, values = _key(task, name, ending), _values(cards, figure)
+            scalars[key] = mean_scalar(values, unit, _null(cards[0], figure), f"{words}: {name} on {task}")
+            if ending != "error_bits" and name != REFERENCE and (task, REFERENCE) in found:
+                meaning = f"{words}, {name} less {REFERENCE}, on {task}"
+                theirs = _values(found[task, REFERENCE], figure)
+                beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(values, theirs, unit, meaning)
+        if all(BEYOND_WINDOW in card.figures for card in cards):  # of hmm, but for cards of before this figure
+            meaning = f"KL less that of the best reader of the last observations alone: {name} on {task}"
+            values = _values(cards, BEYOND_WINDOW)
+            beyond[_key(task, name, BEYOND_WINDOW)] = mean_over_seeds(values, "bits", WINDOW_NULL, meaning)
+    tasks = [*dict.fromkeys(task for task, _ in found)]
+    if len(tasks) > 1:
+        lacking = {of: np.divide(_values(c, "kl_bits"), _null(c[0], "kl_bits").value) for of, c in found.items()}
+        beyond |= {f"{task}_dissociated": dissociation(lacking, task) for task in tasks}
+    return scalars | beyond
 
 
 def dissociation(lacking: Mapping[tuple[str, str], np.ndarray], task: str) -> Scalar:
@@ -148,8 +141,6 @@ def dissociation(lacking: Mapping[tuple[str, str], np.ndarray], task: str) -> Sc
 
     `lacking` is by task and network the KL of every seed, as a share of the uniform predictor's.
     """
-    from ..over_seeds import mean_over_seeds
-
     networks, others = ([*dict.fromkeys(key[i] for key in lacking)] for i in (1, 0))
     others.remove(task)
     gaps = np.array([lacking[task, n] - np.max([lacking[other, n] for other in others], axis=0) for n in networks])
