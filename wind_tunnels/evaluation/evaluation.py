@@ -95,10 +95,9 @@ class Evaluation:
 def evaluate(log_probs: LogProbs, sequences: Sequences, rng: np.random.Generator) -> Evaluation:
     """Hold predictions (natural log-probabilities over the vocabulary) against the posterior; `rng` resamples."""
     weights = resampled(len(sequences), rng)
+    parts = {name: _evaluate_slice(*_only(log_probs, sequences, name), weights) for name in sequences.slices or ("",)}
     if sequences.scored_slice is None:
-        return _evaluate_slice(log_probs, sequences, weights)
-    asked = sequences.scored_slice
-    parts = {n: _evaluate_slice(log_probs[:, asked == n], sequences.only(n), weights) for n in sequences.slices}
+        return parts[""]
     return Evaluation(
         figures={
             name if part == sequences.slices[0] else f"{part}.{name}": figure
@@ -114,10 +113,13 @@ def evaluate(log_probs: LogProbs, sequences: Sequences, rng: np.random.Generator
 
 def primary_slice(log_probs: LogProbs, sequences: Sequences) -> tuple[np.ndarray, Sequences]:
     """Predictions and sequences where the primary slice is asked for; all of them where slices have no names."""
+    return _only(log_probs, sequences, next(iter(sequences.slices), ""))
+
+
+def _only(log_probs: LogProbs, sequences: Sequences, name: str) -> tuple[np.ndarray, Sequences]:
     if sequences.scored_slice is None:
         return log_probs, sequences
-    first = sequences.slices[0]
-    return log_probs[:, sequences.scored_slice == first], sequences.only(first)
+    return log_probs[:, sequences.scored_slice == name], sequences.only(name)
 
 
 def resampled(n: int, rng: np.random.Generator) -> Weights:
@@ -159,18 +161,12 @@ def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights)
         if 2 in sequences.windows:
             values[TO_WINDOW_2] = ratio(values["kl_bits"], floor["window-2"])
     figures = {name: figure_of(values[name], unit) for name, unit in FIGURE_UNITS.items() if name in values}
-    if "accuracy_where_certain" in figures:
-        figures["accuracy_where_certain"] = _never_exact(
-            figures["accuracy_where_certain"], int(is_certain.any(axis=1).sum())
-        )
+    if is_certain.any():  # a share of 0 or 1 has no spread to resample: the bound of Clopper and Pearson in its place
+        share, n = figures["accuracy_where_certain"], int(is_certain.any(axis=1).sum())
+        low = share_bounds(n, n)[0] if share.value == 1.0 else share.low
+        high = share_bounds(0, n)[1] if share.value == 0.0 else share.high
+        figures["accuracy_where_certain"] = replace(share, low=low, high=high)
     return Evaluation(figures, _by_position(means, sequences), baselines(sequences), len(sequences), tuple(notes))
-
-
-def _never_exact(share: Figure, n: int) -> Figure:
-    """A share of 0 or 1 has no spread to resample: the bound of Clopper and Pearson for `n` sequences in its place."""
-    if share.value == 1.0:
-        return replace(share, low=share_bounds(n, n)[0])
-    return replace(share, high=share_bounds(0, n)[1]) if share.value == 0.0 else share
 
 
 def score(log_probs: LogProbs, sequences: Sequences) -> Scores:

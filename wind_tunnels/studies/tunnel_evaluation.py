@@ -29,7 +29,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.tunnel import Sequences
 
-from ..evaluation.scalars import figure_scalars, resampled_scalar, uniform_nulls
+from ..evaluation.scalars import figure_scalars, resampled_scalar
 from ..validation import check_sizes
 
 SYMMETRIC = ("bijection", "recall")
@@ -82,8 +82,7 @@ class TunnelEvaluation(Study):
             progress(2, 3)
             log_probs, primary = primary_slice(log_probs, sequences)
             weights = resampled(self.n, evaluation_generators(self.seed)[1])
-            scalars = figure_scalars(evaluation.figures, uniform_nulls(evaluation.baselines), self.n)
-            scalars |= _tracking(log_probs, primary, weights)
+            scalars = figure_scalars(evaluation) | _tracking(log_probs, primary, weights)
             notes = list(evaluation.notes)
             if task.name in SYMMETRIC:
                 rng = np.random.default_rng([self.seed, 7])
@@ -100,7 +99,7 @@ class TunnelEvaluation(Study):
             "models": fingerprint_table([(model.info.name, model.fingerprint)]),
         }
         if longer:
-            scalars |= figure_scalars(longer.figures, {}, self.n)
+            scalars |= figure_scalars(longer)
             tables["by_position_longer"] = longer.by_position
         info = model.info
         off = f", attention off in layers {', '.join(map(str, self.attention_off))}" if edits else ""

@@ -14,7 +14,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..evaluation.scalars import figure_scalars, uniform_nulls
+from ..evaluation.scalars import figure_scalars
 from .over_seeds import mean_over_seeds, mean_scalar, models_table, plans_over_seeds, trained
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def evaluation_scalars(found: Sequence["Evaluation"]) -> dict[str, Scalar]:
     """The figures of one network, or their means over networks that were read on the same sequences."""
     from ..evaluation.evaluation import SIGNED
 
-    first = found[0]
-    of_first = figure_scalars(first.figures, uniform_nulls(first.baselines), first.n)
+    of_first = figure_scalars(found[0])
     if len(found) == 1:
         return of_first
     return {

@@ -282,5 +282,5 @@ def test_the_best_window_reader_is_not_beyond_itself_and_the_exact_posterior_bea
         assert found.figures["kl_bits_beyond_window"].value == pytest.approx(expected, abs=1e-9)
         assert found.figures["kl_to_window_2"].value == pytest.approx((expected + errors[best]) / errors[2], abs=1e-9)
     assert found.figures["kl_bits_beyond_window"].high < 0
-    scalar = figure_scalars(found.figures, {}, 500)["kl_bits_beyond_window"]
+    scalar = figure_scalars(found)["kl_bits_beyond_window"]
     assert scalar.null.value == 0 and scalar.unit == "bits"
