@@ -8,10 +8,11 @@ at all: that is the papers' strawman, and what it fails at says nothing of feed-
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from interp.errors import UnknownName, UsageError
 
-from ..validation import check_positive, check_sizes
+from ..validation import Checked
 
 DEFAULT_HEADS = 4
 DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
@@ -66,7 +67,7 @@ def feed_forward_step(arch: str) -> int:
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Checked):
     """Architecture and sizes of a network, and the spread of its weights at the start.
 
     `n_heads` left out is 4 where there is attention. `d_mlp` left out is four times `d_model`, two thirds of that where
@@ -98,6 +99,15 @@ class Network:
     n_experts: int | None = None
     n_active: int | None = None
 
+    positive = ("init_std", "embedding_std", "residual_scale")
+    least: ClassVar = dict.fromkeys(
+        ("n_layers", "d_model", "n_heads", "d_mlp", "n_kv_heads", "window", "n_experts", "n_active"), 1
+    )
+
+    @property
+    def asked(self) -> str:
+        return f"a {self.arch} network"
+
     def __post_init__(self) -> None:
         kind = architecture(self.arch)
         if ATTENTION in kind and self.n_heads is None:
@@ -107,7 +117,7 @@ class Network:
             object.__setattr__(self, "n_active", self.n_active or min(DEFAULT_ACTIVE, self.n_experts or 1))
         if self.attention_layers is not None:
             object.__setattr__(self, "attention_layers", _layers(self.attention_layers))
-        self._check_numbers()
+        super().__post_init__()
         self._check_choices(kind)
         if ATTENTION in kind:
             self._check_attention()
@@ -128,52 +138,42 @@ class Network:
         kept = _layers(self.attention_layers)
         return tuple(layer for layer in range(self.n_layers) if layer not in kept)
 
-    def _check_numbers(self) -> None:
-        asked, given = f"a {self.arch} network", vars(self)
-        may_be_left_out = ("n_heads", "d_mlp", "n_kv_heads", "window", "n_experts", "n_active")
-        sizes = ("n_layers", "d_model", *(name for name in may_be_left_out if given[name] is not None))
-        check_sizes(asked, given, dict.fromkeys(sizes, 1))
-        check_positive(asked, given, ("init_std", "embedding_std", "residual_scale"))
-
     def _check_choices(self, kind: frozenset[str]) -> None:
         for name, what in NEEDED.items():
             if getattr(self, name) != getattr(Network, name) and what not in kind:
                 others = " or ".join(arch for arch, other in ARCHITECTURES.items() if what in other)
-                raise self._refusal(f"{self.arch} has no {what}", f"Use {others}, or leave {name} out.")
+                raise self.refusal(f"{self.arch} has no {what}", f"Use {others}, or leave {name} out.")
         if self.n_experts is not None and self.n_active is not None and self.n_active > self.n_experts:
-            raise self._refusal(
+            raise self.refusal(
                 f"{self.n_active} active experts of {self.n_experts}", "A token passes as many as there are at most."
             )
         if self.d_feed_forward % feed_forward_step(self.arch):
-            raise self._refusal(
+            raise self.refusal(
                 f"experts of width {self.d_mlp}",
                 f"Torch multiplies all experts at once: take a multiple of {feed_forward_step(self.arch)}.",
             )
         if not self.has_residual and BARE not in kind:
-            raise self._refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")
+            raise self.refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")
 
     def _check_attention(self) -> None:
         assert self.n_heads is not None
         if self.d_model % (2 * self.n_heads):
-            raise self._refusal(
+            raise self.refusal(
                 f"{self.n_heads} heads do not divide d_model = {self.d_model} into even parts",
                 f"Rotary embedding turns pairs of dimensions: take a multiple of {2 * self.n_heads}.",
             )
         if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
-            raise self._refusal(
+            raise self.refusal(
                 f"{self.n_kv_heads} key-value heads do not divide {self.n_heads} heads",
                 "Choose n_kv_heads that divides n_heads.",
             )
         named = () if self.attention_layers is None else _layers(self.attention_layers)
         strange = [layer for layer in named if not 0 <= layer < self.n_layers]
         if strange:
-            raise self._refusal(
+            raise self.refusal(
                 f"attention_layers names layer {strange[0]}, and there are 0 to {self.n_layers - 1}",
                 "Name layers that there are.",
             )
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked=f"a {self.arch} network", found=found, fix=fix)
 
 
 def _layers(given: Layers) -> tuple[int, ...]:

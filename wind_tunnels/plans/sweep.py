@@ -95,12 +95,9 @@ def cells(
 
 def _crossed(values: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
     """Every combination; all are compared with the first."""
-    first = ""
-    for each in product(*values.values()):
-        settings = dict(zip(values, each, strict=True))
-        label = _label(settings, {})
-        first = first or label
-        yield Cell(settings, label, first)
+    combined = [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+    for settings in combined:
+        yield Cell(settings, _label(settings, {}), _label(combined[0], {}))
 
 
 def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iterator[Cell]:

@@ -22,7 +22,6 @@ from jaxtyping import Bool, Float, Int
 from interp.errors import UsageError
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_sizes
 from .shipped_task import ShippedTask, random_permutations
 
 Pairs = Int[np.ndarray, "sequence asked"]
@@ -48,7 +47,7 @@ class Bijection(ShippedTask):
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
     length_field: ClassVar[str] = "L"
-    least: ClassVar[Mapping[str, int]] = {"V": 2, "L": 1}
+    least: ClassVar[Mapping[str, int]] = {"V": 2, "L": 1, "key_pool": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -59,7 +58,6 @@ class Bijection(ShippedTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         n_keys = self.V if self.key_pool is None else self.key_pool
-        check_sizes("the bijection task", {"key_pool": n_keys}, {"key_pool": 1})
         if n_keys > self.V:
             raise self.refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
         if not self.replacement and n_keys < self.L:

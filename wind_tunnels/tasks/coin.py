@@ -61,7 +61,7 @@ class Coin(ShippedTask):
             )
         object.__setattr__(self, "concentration", tuple(self.concentration))  # as JSON gives it, a list
         named = {f"concentration[{i}]": a for i, a in enumerate(self.concentration)}
-        check_positive("the coin task", named, tuple(named))
+        check_positive(self.asked, named, tuple(named))
 
     @property
     def n_outcomes(self) -> int:

@@ -20,7 +20,6 @@ from jaxtyping import Int
 from interp.errors import UsageError
 from interp.tunnel import Sequences
 
-from ..validation import check_fraction
 from .filtering import draw_chains
 from .hmm_layout import HiddenMarkovTask
 from .probability_grid import ProbabilityGrid
@@ -47,16 +46,15 @@ class HMM(HiddenMarkovTask):
     header: Header = "entries"
 
     name: ClassVar[str] = "hmm"
+    fractions = ("stay",)
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        asked = "the hmm task"
-        check_fraction(asked, "stay", self.stay)
-        self.probability_grid.check(asked, max(self.S, self.O))
+        self.probability_grid.check(self.asked, max(self.S, self.O))
         if self.header == "rows" and sum(self._rows_by_place) > MOST_ROW_IDS:
             raise UsageError(
-                asked=f"{asked} with header=rows and grid={self.grid}",
+                asked=f"{self.asked} with header=rows and grid={self.grid}",
                 found=f"a token a row needs {sum(self._rows_by_place):,} ids, more than {MOST_ROW_IDS:,}",
                 fix="Choose a coarser grid or a higher floor, for example grid=0.1 floor=0.1, or header=entries.",
             )

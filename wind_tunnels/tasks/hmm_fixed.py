@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 
 from interp.tunnel import Sequences
 
-from ..validation import check_fraction
 from .filtering import draw_chains
 from .hmm_layout import HiddenMarkovTask, Question
 from .probability_grid import ProbabilityGrid
@@ -36,36 +35,34 @@ class FixedHMM(HiddenMarkovTask):
     grid: float = 0.01
 
     least: ClassVar[Mapping[str, int]] = {**HiddenMarkovTask.least, "parameters_seed": 0}
+    fractions = ("stay",)
     name: ClassVar[str] = "hmm-fixed"
     question: ClassVar[str] = "Does the network filter the hidden states of a process it has learnt?"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        asked = "the hmm-fixed task"
-        check_fraction(asked, "stay", self.stay)
-        ProbabilityGrid(self.grid, self.floor).check(asked, max(self.S, self.O))
+        ProbabilityGrid(self.grid, self.floor).check(self.asked, max(self.S, self.O))
 
     @property
     def transition(self) -> Float[np.ndarray, "state state"]:
         """p(next state | state), rows sum to 1."""
-        return self._matrices()[0]
+        return self._process()[0][0]
 
     @property
     def emission(self) -> Float[np.ndarray, "state symbol"]:
         """p(symbol | state), rows sum to 1."""
-        return self._matrices()[1]
+        return self._process()[1][0]
 
     def encode(self, states: Int[np.ndarray, "sequence step"], symbols: Int[np.ndarray, "sequence step"]) -> Sequences:
         """The sequences that show these chains, with the exact beliefs."""
         header = np.empty((len(states), 0), dtype=np.int64)
-        return self.sequences(header, states, symbols, *(matrix[None] for matrix in self._matrices()))
+        return self.sequences(header, states, symbols, *self._process())
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        transition, emission = (matrix[None] for matrix in self._matrices())
-        return draw_chains(rng, self.initial, transition, emission, (n, self.K))
+        return draw_chains(rng, self.initial, *self._process(), (n, self.K))
 
-    def _matrices(self) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state symbol"]]:
+    def _process(self) -> tuple[Float[np.ndarray, "1 state state"], Float[np.ndarray, "1 state symbol"]]:
         grid, rng = ProbabilityGrid(self.grid, self.floor), np.random.default_rng(self.parameters_seed)
         transition = grid.draw(rng, (1, self.S, self.S), stay=self.stay)
         emission = grid.draw(rng, (1, self.S, self.O))
-        return grid.probabilities(transition[0]), grid.probabilities(emission[0])
+        return grid.probabilities(transition), grid.probabilities(emission)

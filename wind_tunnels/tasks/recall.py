@@ -26,7 +26,6 @@ from jaxtyping import Bool, Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_fraction
 from .shipped_task import ShippedTask, random_permutations
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
@@ -63,6 +62,7 @@ class Recall(ShippedTask):
     name: ClassVar[str] = "recall"
     question: ClassVar[str] = "Does the network find the value that was stored with a key, and doubt a corrupted cue?"
     least: ClassVar[Mapping[str, int]] = {"n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0}
+    fractions = ("noise",)
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -78,7 +78,6 @@ class Recall(ShippedTask):
                     f"{self.n_pairs} pairs with distinct {name[2:]} out of {getattr(self, name)}",
                     f"Choose {name} of {self.n_pairs} or more, or fewer pairs.",
                 )
-        check_fraction("the recall task", "noise", self.noise)
         if self.noise and self.n_keys < 2:
             raise self.refusal("a noisy cue with one key: there is no other", "Choose n_keys of 2 or more.")
 

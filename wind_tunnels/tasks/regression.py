@@ -27,7 +27,6 @@ from scipy.special import ndtr
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_positive
 from .shipped_task import ShippedTask
 
 PRIOR_REACH = 3.0
@@ -57,6 +56,7 @@ class Regression(ShippedTask):
     question: ClassVar[str] = "Does the network infer a slope from noisy pairs, and know how well it knows it?"
     length_field: ClassVar[str] = "L"
     least: ClassVar[Mapping[str, int]] = {"L": 1, "n_x": 2, "n_y": 2, "n_w": 2}
+    positive = ("noise", "prior_sd", "y_max")
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -65,10 +65,6 @@ class Regression(ShippedTask):
         "slope_mean": "1",
         "slope_sd": "1",
     }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive("the regression task", vars(self), ("noise", "prior_sd", "y_max"))
 
     @property
     def vocab_size(self) -> int:

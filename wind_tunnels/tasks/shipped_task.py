@@ -8,28 +8,26 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.tunnel import Sequences, Task
 
-from ..validation import check_sizes, check_words
+from ..validation import Checked
 
 
 @dataclass(frozen=True)
-class ShippedTask(Task):
+class ShippedTask(Task, Checked):
     """A task whose trained networks lie in `checkpoints/`; a sequence is drawn, may be relabelled, and is encoded.
 
     `length_field` names the field that counts observations: another value of it gives the task over more of them.
-    `least` are the smallest sizes. `_draw` gives arrays with sequences in front, of which `encode` makes `Sequences`.
+    `_draw` gives arrays with sequences in front, of which `encode` makes `Sequences`.
     """
 
     checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     length_field: ClassVar[str | None] = None
-    least: ClassVar[Mapping[str, int]] = {}
 
-    def __post_init__(self) -> None:
-        check_sizes(f"the {self.name} task", vars(self), self.least)
-        check_words(f"the {self.name} task", self)
+    @property
+    def asked(self) -> str:
+        return f"the {self.name} task"
 
     @property
     def most_copies(self) -> int:
@@ -63,10 +61,6 @@ class ShippedTask(Task):
         if self.length_field is None:
             return super().lengthened(n_observations)
         return replace(self, **{self.length_field: n_observations})
-
-    def refusal(self, found: str, fix: str) -> UsageError:
-        """Of parameters with which there is nothing to draw, or nothing to infer."""
-        return UsageError(asked=f"the {self.name} task", found=found, fix=fix)
 
     def _sequences(
         self, tokens: Int[np.ndarray, "sequence pos"], scored: Int[np.ndarray, " scored"],

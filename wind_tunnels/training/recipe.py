@@ -2,15 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from interp.errors import UsageError
-
-from ..validation import check_fraction, check_positive, check_sizes, check_words
+from ..validation import Checked
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Checked):
     """How a network is trained.
 
     `target` is `labels` (one sampled answer a position) or `distil` (the exact posterior as soft labels).
@@ -51,20 +49,20 @@ class Recipe:
     later_share: float = 0.0
     stored: Literal["float32", "float16"] = "float32"
 
+    asked = "a training recipe"
+    least: ClassVar = {
+        "n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0,
+        "n_distinct": 1, "horizon": 1,
+    }  # fmt: skip
+    positive = ("gate_bits", "lr_muon", "lr_adamw", "clip")
+    fractions = ("balance", "later_share")
+
     def __post_init__(self) -> None:
-        least = {"n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0}
-        least |= {name: 1 for name in ("n_distinct", "horizon") if getattr(self, name) is not None}
-        asked = "a training recipe"
-        check_sizes(asked, vars(self), least)
-        check_positive(asked, vars(self), ("gate_bits", "lr_muon", "lr_adamw", "clip"))
-        check_fraction(asked, "balance", self.balance)
-        check_fraction(asked, "later_share", self.later_share)
-        check_words(asked, self)
+        super().__post_init__()
         if self.later_share and self.horizon is None:
-            raise UsageError(
-                asked=asked,
-                found="later_share without a horizon: all positions are trained then",
-                fix="Say how many positions come before it: horizon.",
+            raise self.refusal(
+                "later_share without a horizon: all positions are trained then",
+                "Say how many positions come before it: horizon.",
             )
 
     def rate(self, step: int) -> float:
