@@ -15,7 +15,7 @@ With `skip_first` the Jacobian is the mean over later positions alone: those beh
 Source: the authors' note "The Workspace Survives Where the Circuit Dies" (July 2026), P1 to P5.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -108,11 +108,16 @@ class JSpaces(NetworkStudy):
             for name, space in (("times_random_embedding", spaces[0]), ("times_random", after))
         }
         found["identity_accuracy"] = _identity(read, after, prompts)
-        found |= _heads(model, prompts, read, frame)
-        rng = np.random.default_rng(self.seed)
-        assert read.posterior is not None, "a tunnel's prompts have one"
-        rows, survives = read[STREAM][-2].astype(np.float64), read.posterior > 0
+        rng, posterior = np.random.default_rng(self.seed), read.posterior
+        assert posterior is not None, "a tunnel's prompts have one"
+        rows, survives = read[STREAM][-2].astype(np.float64), posterior > 0
         is_fitted = read.rows["prompt"] % 2 == 0
+
+        def harm(edit: "Edit") -> float:
+            after = interp.collect(model, prompts, [OUTCOMES], edits=[edit])
+            return float(np.mean(_distance(posterior, after)) - np.mean(_distance(posterior, read)))
+
+        found |= _heads(model, read, frame, harm)
 
         def accuracy(axes: np.ndarray) -> float:
             return balanced_accuracy(read_out(rows @ axes, survives, is_fitted), survives, is_fitted, ~is_fitted)
@@ -122,7 +127,40 @@ class JSpaces(NetworkStudy):
             found[f"survivors_{rank}"] = accuracy(before[:, :rank])
             found[f"survivors_{rank} null"] = float(np.mean(random))
         found["survivors_whole"] = accuracy(np.eye(width))
-        return found | _moved(model, prompts, read, before[:, : RANKS_READ[0]], frame, is_fitted, rng)
+        depth, space = model.info.n_layers - 1, before[:, : RANKS_READ[0]]
+        put = partial(interp.ReplaceCoordinates, layer=depth, site="resid", at="scored")
+        donor = np.roll(np.arange(len(rows)), -len(rows) // len(prompts.prompts))  # the next sequence, same place
+        theirs = posterior[donor]
+        differs = np.abs(theirs - posterior).max(axis=1) > 0
+
+        def swapped(axes: np.ndarray) -> float:
+            edit = put(axis=axes.T, values=rows[donor] @ axes)
+            after = interp.collect(model, prompts, [OUTCOMES], edits=[edit])
+            return float((_distance(theirs, read) - _distance(theirs, after))[differs].mean())
+
+        def removed(axes: np.ndarray) -> float:
+            mean = np.broadcast_to(rows.mean(axis=0) @ axes, (len(rows), axes.shape[1]))
+            return harm(put(axis=axes.T, values=mean))
+
+        entropy = entropy_bits(posterior)
+        said = read_out(rows, entropy[:, None], is_fitted)[:, 0]
+        axis = ridge_axis(rows, entropy, absolute_penalty(rows - rows.mean(axis=0), PENALTY))[:, None]
+        ranks = {1, space.shape[1], frame.shape[1]}
+        randoms = {rank: [random_subspace(width, rank, rng) for _ in range(N_RANDOM)] for rank in ranks}
+
+        def beside_random(name: str, change: Callable[[np.ndarray], float], axes: np.ndarray) -> dict[str, float]:
+            random = [change(each) for each in randoms[axes.shape[1]]]
+            return {name: change(axes), f"{name} null": float(np.mean(random))}
+
+        return {
+            **found,
+            **beside_random("swapped_bits", swapped, space),
+            "swapped_whole_bits": swapped(np.eye(width)),
+            "swapped_whole_bits null": 0.0,
+            "axis_r2": held_out_r2(said, entropy, is_fitted, ~is_fitted),
+            **beside_random("axis_removed_bits", removed, axis),
+            **beside_random("frame_removed_bits", removed, frame),
+        }
 
 
 def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float:
@@ -137,7 +175,9 @@ def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float
     return float((said.argmax(axis=1) == is_each.argmax(axis=1))[~is_fitted].mean())
 
 
-def _heads(model: "Model", prompts: "PromptSet", read: "Capture", frame: np.ndarray) -> dict[str, float]:
+def _heads(
+    model: "Model", read: "Capture", frame: np.ndarray, harm_of: "Callable[[Edit], float]"
+) -> dict[str, float]:  # fmt: skip
     """What heads write into the frame, and what removing each of them does."""
     import interp
 
@@ -145,7 +185,7 @@ def _heads(model: "Model", prompts: "PromptSet", read: "Capture", frame: np.ndar
     absolute = np.linalg.norm(writes @ frame, axis=-1).mean(axis=-1)
     share = absolute / np.linalg.norm(writes, axis=-1).mean(axis=-1)
     harm = [
-        harm_of(model, prompts, read, [interp.AblateHeads(layer=layer, heads=head)])
+        harm_of(interp.AblateHeads(layer=layer, heads=head))
         for layer in range(model.info.n_layers)
         for head in range(model.info.n_heads)
     ]
@@ -160,57 +200,5 @@ def _heads(model: "Model", prompts: "PromptSet", read: "Capture", frame: np.ndar
     }
 
 
-def harm_of(model: "Model", prompts: "PromptSet", read: "Capture", edits: "list[Edit]") -> float:
-    """KL from the exact posterior that edits add, in bits."""
-    import interp
-
-    assert read.posterior is not None, "a tunnel's prompts have one"
-    after = interp.collect(model, prompts, [OUTCOMES], edits=edits)
-    return float(np.mean(_distance(read.posterior, after)) - np.mean(_distance(read.posterior, read)))
-
-
 def _distance(posterior: np.ndarray, read: "Capture") -> Float[np.ndarray, " row"]:
     return kl_bits(posterior, np.exp2(restricted(read[OUTCOMES])))
-
-
-def _moved(
-    model: "Model", prompts: "PromptSet", read: "Capture", space: np.ndarray, frame: np.ndarray, is_fitted: np.ndarray,
-    rng: np.random.Generator,
-) -> dict[str, float]:  # fmt: skip
-    """P4: coordinates of the next sequence put in, and directions taken out, before the last block."""
-    import interp
-
-    rows, width, depth = read[STREAM][-2].astype(np.float64), model.info.d_model, model.info.n_layers - 1
-    assert read.posterior is not None, "a tunnel's prompts have one"
-    donor = np.roll(np.arange(len(rows)), -len(rows) // len(prompts.prompts))
-    theirs = read.posterior[donor]
-    differs = np.abs(theirs - read.posterior).max(axis=1) > 0
-
-    def swapped(axes: np.ndarray) -> float:
-        edit = interp.ReplaceCoordinates(
-            layer=depth, site="resid", axis=axes.T, values=rows[donor] @ axes, at="scored"
-        )  # fmt: skip
-        after = interp.collect(model, prompts, [OUTCOMES], edits=[edit])
-        return float((_distance(theirs, read) - _distance(theirs, after))[differs].mean())
-
-    def removed(axes: np.ndarray) -> float:
-        mean = np.broadcast_to(rows.mean(axis=0) @ axes, (len(rows), axes.shape[1]))
-        edit = interp.ReplaceCoordinates(layer=depth, site="resid", axis=axes.T, values=mean, at="scored")
-        return harm_of(model, prompts, read, [edit])
-
-    entropy = entropy_bits(read.posterior)
-    said = read_out(rows, entropy[:, None], is_fitted)[:, 0]
-    axis = ridge_axis(rows, entropy, absolute_penalty(rows - rows.mean(axis=0), PENALTY))[:, None]
-    ranks = {1, space.shape[1], frame.shape[1]}
-    randoms = {rank: [random_subspace(width, rank, rng) for _ in range(N_RANDOM)] for rank in ranks}
-    return {
-        "swapped_bits": swapped(space),
-        "swapped_bits null": float(np.mean([swapped(each) for each in randoms[space.shape[1]]])),
-        "swapped_whole_bits": swapped(np.eye(width)),
-        "swapped_whole_bits null": 0.0,
-        "axis_r2": held_out_r2(said, entropy, is_fitted, ~is_fitted),
-        "axis_removed_bits": removed(axis),
-        "axis_removed_bits null": float(np.mean([removed(each) for each in randoms[1]])),
-        "frame_removed_bits": removed(frame),
-        "frame_removed_bits null": float(np.mean([removed(each) for each in randoms[frame.shape[1]]])),
-    }
