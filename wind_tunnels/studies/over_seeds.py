@@ -99,8 +99,9 @@ def by_network(
     table: Table, name: str, of: Callable[[np.ndarray], Any] = np.mean, each: str = "seed", **labels: object
 ) -> list[float]:
     """A column of a table as one value a network (rows with the same entry in `each`), where these labels stand."""
-    chosen = table.where(np.all([table[label] == value for label, value in labels.items()], axis=0))
-    return [float(of(rows[name])) for _, rows in (chosen if labels else table).groups(each)]
+    for label, value in labels.items():
+        table = table.where(table[label] == value)
+    return [float(of(rows[name])) for _, rows in table.groups(each)]
 
 
 def models_table(trainings: "Iterable[FinishedTraining]") -> Table:
