@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Int
 
 from interp.capture import Capture
@@ -33,14 +32,14 @@ from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, Batches, RowIndex, make_batch, most_sequences, places, row_index
+from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, most_sequences, rows_of
 from interp.reading.collector import OF_THE_END, Collector
-from interp.reading.forward import TOKENS_PER_BATCH, Share, agrees, as_capture, capture, collecting
+from interp.reading.forward import TOKENS_PER_BATCH, Share, agrees, as_capture, capture
 from interp.reading.packs import each_alone
 from interp.reading.readable import refuse_unreadable
-from interp.records.unfinished import Name, Stage, Unfinished
+from interp.records.unfinished import NOT_KEPT, Name, Unfinished
 from interp.system.processes import ALONE, Ranks, here
-from interp.system.progress import Report
+from interp.system.progress import Report, unheard
 
 TOKENS_PER_PASS = TOKENS_PER_BATCH
 
@@ -83,11 +82,11 @@ def read_conditions(
     tokens_per_pass: int = TOKENS_PER_PASS,
     restart: bool = True,
     checks: list[Check] | None = None,
-    progress: Report | None = None,
+    progress: Report = unheard,
     seed: int = 0,
     layers: Sequence[int] | None = None,
     with_entropy: bool = False,
-    unfinished: Unfinished | None = None,
+    unfinished: Unfinished = NOT_KEPT.run,
     name: str = "conditions",
 ) -> dict[str, Readout]:
     """What every condition reads, by its name, in the order given. `run` is what the base capture read.
@@ -108,11 +107,18 @@ def read_conditions(
         if c.edits:
             refuse_misfits(c.edits, model)
         refuse_unreadable(model, c.needs)
-    stage = unfinished.stage(name, model, run.prompts, run.ids, conditions=names) if unfinished else None
-    before = stage.load() if stage else None
+    stage = unfinished.stage(name, model, run.prompts, run.ids, conditions=names)
+    before = stage.load()
     found: dict[str, Readout] = _readouts(before.arrays) if before else {}
     ranks = here()
-    with claimed(model), _keeping(stage, found, len(listed)) as keep:
+
+    def saved() -> Iterator[tuple[Name, np.ndarray]]:
+        for condition, readout in found.items():
+            yield (condition,), np.empty(0)  # one that reads nothing is read all the same
+            for name, array in readout.items():
+                yield (condition, name), np.asarray(array)
+
+    with claimed(model), stage.keeping(len(listed), "conditions", lambda: len(found), saved) as keep:
         for together in _on_the_same_prompts(listed).values():
             first = together[0]
             if first.on is None:
@@ -130,32 +136,14 @@ def read_conditions(
             for condition, under in shared.captures(frozenset(found)):
                 found[condition.name] = condition.read(under)
                 keep()
-                if progress is not None:
-                    progress(min(len(found) * ranks.size, len(listed)), len(listed))
+                progress(min(len(found) * ranks.size, len(listed)), len(listed))
     for theirs in ranks.union(found):
         found |= theirs
     return {name: found[name] for name in names}
 
 
-@contextmanager
-def _keeping(stage: Stage | None, found: Mapping[str, Readout], n: int) -> Iterator[Callable[[], None]]:
-    """Lets what was read be kept after each condition: call what this gives."""
-
-    def saved() -> Iterator[tuple[Name, np.ndarray]]:
-        for condition, readout in found.items():
-            yield (condition,), np.empty(0)  # one that reads nothing is read all the same
-            for name, array in readout.items():
-                yield (condition, name), np.asarray(array)
-
-    if stage is None:
-        yield lambda: None
-    else:
-        with stage.keeping(n, "conditions", lambda: len(found), saved) as keep:
-            yield keep
-
-
 def _readouts(saved: Mapping[Name, np.ndarray]) -> dict[str, Readout]:
-    """What `_keeping` has kept."""
+    """What was kept of conditions."""
     found: dict[str, dict[str, np.ndarray]] = {}
     for (condition, *name), array in saved.items():
         found.setdefault(str(condition), {}).update({str(each): array for each in name})
@@ -172,9 +160,9 @@ def capture_edited(
     listeners: Sequence[Listener] = (),
     layers: Sequence[int] | None = None,
     checks: list[Check] | None = None,
-    progress: Report | None = None,
+    progress: Report = unheard,
     seed: int = 0,
-    unfinished: Unfinished | None = None,
+    unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:
     """What `interp.reading.forward.capture` gives, of the model under edits; work on edited ones is not kept."""
@@ -221,7 +209,7 @@ class _Alike:
     def of(cls, conditions: Sequence[Condition], run: Run, model: Model) -> "_Alike":
         edits, needs = conditions[0].edits, [n for n in conditions[0].needs if n.described.source != "edit"]
         rows = [edited_rows(edit, run.prompts, run.lengths) for edit in edits]
-        read = [row_index(run.prompts, run.lengths, at) for at in places(needs)]
+        read = list(rows_of(run.prompts, run.lengths, needs).values())
         is_of_outputs = all(need.described.source in ("output", "text") for need in needs)
         asks_whole = any(needs_outputs(edit) or isinstance(edit, PatternsOf) for edit in edits)
         starts = tail_starts(rows, read, run.lengths) if is_of_outputs and not asks_whole else None
@@ -283,13 +271,12 @@ class _SharedPasses:
         if self.prefixes is not None:
             heard.append(self.prefixes)
             kept.append((self.prefixes.kept, self.prefixes.layers))
-        share = Share(self.model, self._batches(self.tokens_per_pass), here())
-        reading = collecting(self.model, [collector], heard, self.kept_depth)
-        with torch.inference_mode(), self.residuals.keeping(), reading:
-            share.run([collector], [tensors.begin for tensors, _ in kept])
-            collector.join(here())
-            for tensors, layers in kept:
-                tensors.join(here(), layers, share.prompts)
+        begins = [tensors.begin for tensors, _ in kept]
+        share = Share(self.model, self._batches(self.tokens_per_pass), [collector], begins=begins)
+        with self.residuals.keeping():
+            share.run(heard, self.kept_depth)
+        for tensors, layers in kept:
+            tensors.join(here(), layers, share.prompts)
         return collector
 
     def _alike(self) -> list[_Alike]:
@@ -316,10 +303,10 @@ class _SharedPasses:
 
         return agrees(self.model, ends, chosen, self.run.ids, of_ends())
 
-    def _batches(self, n_tokens: int, starts: Int[np.ndarray, " prompt"] | None = None) -> Batches:
+    def _batches(self, n_tokens: int, starts: Int[np.ndarray, " prompt"] | None = None) -> list[Batch]:
         alone = each_alone(self.run.ids, self.run.prompts.cluster_codes)
         packs = alone if starts is None else tails(self.run.ids, np.arange(len(starts)), starts)
-        return Batches(packs, n_tokens, self.model.config)
+        return batches_of(packs, n_tokens, self.model)
 
     def _collector(self, needs: tuple[Need, ...], **edited: Any) -> Collector:
         return Collector(
@@ -394,20 +381,19 @@ class _SharedPasses:
         depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, alike.rows, self.outputs)
         editor.observers = [each.see for each in sizes]
-        share = Share(model, self._batches(max(1, self._tokens(alike) // n), alike.tails), ranks)
         before = None if alike.tails is None else self.prefixes
         told = [self.residuals.kept, editor, *sizes, *(() if before is None else (before.kept,))]
-
+        batches = self._batches(max(1, self._tokens(alike) // n), alike.tails)
+        begins, ends = [each.begin for each in told], [each.end for each in sizes]
+        share = Share(model, batches, collectors, ranks, begins, ends)
         with (
-            torch.inference_mode(),
             self.residuals.restarting(start, _unread(variants, model)),
             editing(model, editor, *self.listeners),
             nullcontext() if before is None else before.before_tails(),
-            collecting(model, collectors, depth=depth),
         ):
-            share.run(collectors, [each.begin for each in told], [each.end for each in sizes])
-        for part in (*collectors, *sizes):
-            part.join(ranks)
+            share.run(depth=depth)
+        for each in sizes:
+            each.join(ranks)
         for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):
             under = self._capture(collector, condition)
             sized = {need: each.of(i) for each in sizes for need in condition.needs if need.site == "edit_size"}

@@ -30,14 +30,14 @@ from interp.editing.steps import EditStep, make_steps
 from interp.errors import UsageError
 from interp.hooks.attention import Listener, listening, of_this_thread
 from interp.hooks.pattern import AttentionCall
-from interp.hooks.ropes import rope_scales
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.probe import Readout, Screen
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, BatchRows, cut, make_batch, row_index
+from interp.reading.batches import Batch, BatchRows, batches_of, row_index
 from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.forward import TOKENS_PER_BATCH
+from interp.reading.packs import each_alone
 from interp.system.float64 import double
 from interp.system.processes import here
 
@@ -77,12 +77,8 @@ def read_screen(
     steps = make_steps([edits], model.info)
     editor = Editor(model, steps, rows, outputs)
     names = [name for name, each in screen.edits.items() for _ in each]
-    scales = rope_scales(model.config, run.lengths)
-    cuts = cut(run.lengths, max(1, graph_bytes // token_bytes(model)), scales)
-    mine = [
-        _read_batch(model, run, screen, make_batch(run.ids, cuts[n], model.input_device), editor, steps, listeners)
-        for n in here().share(len(cuts))
-    ]
+    batches = batches_of(each_alone(run.ids), max(1, graph_bytes // token_bytes(model)), model)
+    mine = [_read_batch(model, run, screen, batches[n], editor, steps, listeners) for n in here().share(len(batches))]
     shape = (len(run.ids), model.info.n_layers, model.info.n_heads)
     found = {name: {"slope": np.zeros(shape), "curvature": np.zeros(shape)} for name in screen.edits}
     for prompts, by_step in (read for theirs in here().union(mine) for read in theirs):
@@ -95,8 +91,7 @@ def read_screen(
 def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs, listeners: Sequence[Listener]) -> None:
     """One pass without edits, for what means and other prompts put in place of a head's output."""
     with torch.inference_mode(), listening(model, *listeners, outputs), ending(model, max(outputs.layers) + 1):
-        for chosen in cut(run.lengths, TOKENS_PER_BATCH, rope_scales(model.config, run.lengths)):
-            batch = make_batch(run.ids, chosen, model.input_device)
+        for batch in batches_of(each_alone(run.ids), TOKENS_PER_BATCH, model):
             outputs.kept.begin(batch)
             try:
                 model.module(input_ids=batch.ids, use_cache=False)

@@ -18,7 +18,7 @@ Source: Gurnee et al. (2026), "Verbalizable Representations Form a Global Worksp
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,14 +28,14 @@ from jaxtyping import Float, Int
 from interp.errors import UsageError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.block_hooks import block_hooks
-from interp.hooks.ropes import rope_scales
 from interp.lens.held import HeldOut
 from interp.model import Model
 from interp.prompting.tokens import Ids
-from interp.reading.batches import Batch, cut, make_batch
+from interp.reading.batches import Batch, batches_of
 from interp.reading.early_exit import EnoughRead
 from interp.reading.forward import TOKENS_PER_BATCH
-from interp.records.unfinished import Name, Stage
+from interp.reading.packs import Pack
+from interp.records.unfinished import NOT_KEPT, Name, Stage
 from interp.statistics.jackknife import standard_error
 from interp.system.progress import Report
 
@@ -146,9 +146,9 @@ class JacobianSums:
         yield ("weight",), self.weight
         yield ("seen",), np.array(sorted(self.seen), dtype=np.int64)
 
-    def restore(self, stage: Stage | None) -> int:
+    def restore(self, stage: Stage) -> int:
         """Take up what an earlier work left, and how many rounds that were."""
-        before = stage.load() if stage else None
+        before = stage.load()
         if before is None:
             return 0
         self.sums = torch.from_numpy(np.array(before.arrays["sums",]))
@@ -161,7 +161,7 @@ class Step:
     """A batch of one group's prompts, and which block of cotangents it meets."""
 
     group: int
-    prompts: Int[np.ndarray, " item"]
+    batch: Batch
     block: int
 
 
@@ -174,12 +174,11 @@ def steps_of(
     The groups take turns, and batches come in random order, so that a work that ends early has seen all kinds.
     """
     n_blocks = -(-model.info.d_model // BLOCK)
-    batches: list[list[np.ndarray]] = []
+    batches: list[list[Batch]] = []
     for group in np.unique(groups[chosen]):
         mine = rng.permutation(chosen[groups[chosen] == group])
-        lengths = np.array([len(ids[i]) for i in mine])
-        parts = cut(lengths, n_tokens, rope_scales(model.config, lengths.tolist()))
-        batches.append([mine[parts[n]] for n in rng.permutation(len(parts))])
+        parts = batches_of([Pack.of([prompt], ids) for prompt in mine.tolist()], n_tokens, model)
+        batches.append([parts[n] for n in rng.permutation(len(parts))])
     most = max(map(len, batches))
     return [
         [
@@ -227,7 +226,7 @@ def orthogonal(d: int, seed: int) -> torch.Tensor:
 
 def fit_jacobian(
     model: Model, ids: Sequence[Ids], rounds: list[list[Step]], held: HeldOut, *, valid: Valid, seed: int,
-    progress: Report, precision_bits: float = 0.0, seconds: float | None = None, stage: Stage | None = None,
+    progress: Report, precision_bits: float = 0.0, seconds: float | None = None, stage: Stage = NOT_KEPT,
     n_tokens: int = TOKENS_PER_BATCH,
 ) -> tuple[JacobianSums, np.ndarray]:  # fmt: skip
     """Sums of J, and the error by depth that they ended with.
@@ -241,19 +240,16 @@ def fit_jacobian(
     until = np.inf if seconds is None else time.monotonic() + seconds
 
     def advance(step: Step) -> None:
-        batch = make_batch(ids, step.prompts, model.input_device)
+        batch = step.batch
         repeat = max(1, min(BLOCK, n_tokens // batch.ids.numel()))
         cotangents = blocks[step.block]
         stream = stream_of(model, batch, repeat=repeat)
         mask = valid.mask(batch, lengths)
         rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat, valid.horizon)
-        sums.add(step.group, rows, cotangents, len(step.prompts))
-        sums.seen.update(step.prompts.tolist())
+        sums.add(step.group, rows, cotangents, len(batch.prompts))
+        sums.seen.update(batch.prompts.tolist())
 
-    keeping = nullcontext(lambda: None)
-    if stage is not None:
-        keeping = stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved)
-    with keeping as keep:
+    with stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved) as keep:
         while n_done < len(rounds) and time.monotonic() <= until:
             for step in rounds[n_done]:
                 advance(step)

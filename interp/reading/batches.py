@@ -1,29 +1,22 @@
 """Which rows are read, and in which batches the prompts pass through the model."""
 
-import hashlib
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from accelerate.utils.memory import clear_device_cache
 from jaxtyping import Int
 
-from interp.errors import InterpError, PromptError
+from interp.errors import PromptError
 from interp.hooks.ropes import rope_scales
+from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.packs import Ids, Pack
 from interp.settings import MOST
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig
-
 
 _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
@@ -107,7 +100,12 @@ class Batch:
         """`[item, pos]`."""
         return self._padded([pack.ids for pack in self.packs])
 
-    @cached_property
+    @property
+    def n_tokens(self) -> int:
+        """The tokens that pass, padding included."""
+        return len(self.packs) * len(self.packs[0])
+
+    @property
     def layout(self) -> dict[str, torch.Tensor]:
         """What a model has to be told, beside the ids, of sequences that hold several prompts or ends; else nothing.
 
@@ -204,38 +202,12 @@ def make_batch(ids: Ids, chosen: Int[np.ndarray, " item"], device: torch.device)
     return Batch([Pack.of([prompt], ids) for prompt in longest_first], device)
 
 
-class Batches:
-    """The batches in which packs of prompts pass through a model of this configuration, in their order."""
-
-    def __init__(self, packs: Sequence[Pack], tokens_per_batch: int, config: "PretrainedConfig") -> None:
-        scales = rope_scales(config, [pack.longest for pack in packs])
-        chosen = cut(np.array([len(pack) for pack in packs]), tokens_per_batch, scales)
-        self._packs = [[packs[i] for i in mine] for mine in chosen]
-        self.n_prompts = [sum(len(pack.prompts) for pack in mine) for mine in self._packs]
-        """How many prompts each batch has."""
-
-    def __len__(self) -> int:
-        return len(self._packs)
-
-    def make(self, n: int, device: torch.device) -> Batch:
-        """The batch of this number."""
-        return Batch(self._packs[n], device)
-
-    def prompts(self, n: int) -> Int[np.ndarray, " prompt"]:
-        """The prompts of the batch of this number."""
-        return np.concatenate([pack.prompts for pack in self._packs[n]])
-
-    @property
-    def n_tokens(self) -> int:
-        """The tokens that pass, padding included."""
-        return sum(len(packs) * len(packs[0]) for packs in self._packs)
-
-    @property
-    def digest(self) -> str:
-        """Tells other batches of the same prompts apart."""
-        laid = [np.array([len(packs) for packs in self._packs])]
-        laid += [x for packs in self._packs for pack in packs for x in (pack.prompts, pack.parent)]
-        return hashlib.sha256(np.concatenate(laid).astype(np.int64).tobytes()).hexdigest()
+def batches_of(packs: Sequence[Pack], n_tokens: int, model: Model) -> list[Batch]:
+    """The batches in which packs of prompts pass through a model, in their order."""
+    scales = rope_scales(model.config, [pack.longest for pack in packs])
+    device = model.input_device
+    chosen = cut(np.array([len(pack) for pack in packs]), n_tokens, scales)
+    return [Batch([packs[i] for i in mine], device) for mine in chosen]
 
 
 def _ranges(starts: Int[np.ndarray, " range"], counts: Int[np.ndarray, " range"]) -> Int[np.ndarray, " value"]:
@@ -243,9 +215,10 @@ def _ranges(starts: Int[np.ndarray, " range"], counts: Int[np.ndarray, " range"]
     return np.arange(counts.sum()) + np.repeat(starts - (counts.cumsum() - counts), counts)
 
 
-def places(needs: Iterable[Need]) -> list[str]:
-    """Where a pass reads rows for these needs: at the scored ones in any case."""
-    return list(dict.fromkeys(["scored", *(need.at for need in needs)]))
+def rows_of(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], needs: Iterable[Need]) -> dict[str, RowIndex]:
+    """The rows that a pass reads for these needs, by place: the scored ones in any case."""
+    places = dict.fromkeys(["scored", *(need.at for need in needs)])
+    return {at: row_index(prompts, lengths, at) for at in places}
 
 
 def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:
@@ -303,61 +276,3 @@ def ran_out(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
-
-
-class InHalves:
-    """Runs batches, and halves them where memory runs out; later ones are cut to what fitted.
-
-    Halves leave the same rows: of a pass that failed nothing is kept.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.tokens_that_fit: int | None = None
-
-    def __call__(self, batch: Batch, attempt: Callable[[Batch], None], keep: Callable[[], None]) -> None:
-        """`attempt` the batch or its parts, one after the other; `keep` follows every attempt that succeeded.
-
-        Raises `InterpError` where a single prompt does not fit.
-        """
-        waiting = [batch]
-        while waiting:
-            part = waiting.pop(0)
-            n = len(part.ids)
-            if n > 1 and self.tokens_that_fit is not None and part.ids.numel() > self.tokens_that_fit:
-                waiting[:0] = part.halves()
-                continue
-            why = _lack_of_memory(attempt, part)
-            if why is None:
-                keep()
-            else:
-                clear_device_cache(garbage_collection=True)
-                self._make_smaller(part, why)
-                waiting.insert(0, part)
-
-    def _make_smaller(self, batch: Batch, why: str) -> None:
-        n, width = batch.ids.shape
-        if n == 1:
-            raise InterpError(
-                asked=f"reading a prompt of {width} tokens with {self.name}",
-                found=f"memory does not suffice for it alone ({why})",
-                fix="Shorten the texts (--window), load the weights in bfloat16 (--dtype), or use a larger machine.",
-            )
-        self.tokens_that_fit = (n + 1) // 2 * width
-        warnings.warn(
-            f"out of memory in a batch of {n} prompts of up to {width} tokens ({why}); "
-            f"continuing with batches of up to {self.tokens_that_fit} tokens",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-
-
-def _lack_of_memory(attempt: Callable[[Batch], None], batch: Batch) -> str | None:
-    """What was said where memory gave out; None where it sufficed. The error itself would keep the pass in memory."""
-    try:
-        attempt(batch)
-    except (MemoryError, RuntimeError) as error:
-        if not ran_out(error):
-            raise
-        return (str(error).splitlines() or [type(error).__name__])[0]
-    return None

@@ -16,7 +16,7 @@ from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, BatchRows, places, row_index
+from interp.reading.batches import Batch, BatchRows, rows_of
 from interp.reading.early_exit import deepest, depth_of, layers_of
 from interp.reading.lens import Lens
 from interp.records.unfinished import Name
@@ -70,7 +70,7 @@ class Collector:
     ) -> None:
         self.model, self.unedited, self.first_layer, self.earlier = model, unedited, first_layer, earlier
         live = self._live = [n for n in needs if n.described.source not in ("weights", "edit")]
-        self.index = {at: row_index(prompts, np.array(lengths), at) for at in places(live)}
+        self.index = rows_of(prompts, np.array(lengths), live)
         self.by_source: dict[str, list[Need]] = {}
         for need in live:
             self.by_source.setdefault(need.described.source, []).append(need)

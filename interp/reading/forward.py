@@ -1,14 +1,18 @@
 """The pass: one forward pass a prompt, every need of every probe served from it, reduced as it streams by."""
 
+import hashlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils.memory import clear_device_cache
 from jaxtyping import Int
 
 from interp.capture import Capture
+from interp.errors import InterpError
 from interp.hooks.attention import Listener, listening, of_this_thread
 from interp.hooks.block_hooks import block_hooks
 from interp.hooks.pattern import AttentionCall
@@ -17,16 +21,16 @@ from interp.hooks.ropes import rope_scales
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, Batches, InHalves, RowIndex, make_batch
+from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, ran_out
 from interp.reading.collector import Collector
 from interp.reading.early_exit import EnoughRead, deepest, ending
 from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
-from interp.records.unfinished import Stage, Unfinished
+from interp.records.unfinished import NOT_KEPT, Unfinished
 from interp.system.heap import bound_heap, reused_heap
 from interp.system.processes import Ranks, here
-from interp.system.progress import Report
+from interp.system.progress import Report, unheard
 from interp.system.rounding import BOUND, error_of_logits
 from interp.system.signals import whole
 from interp.system.threads import threads_by_work
@@ -50,9 +54,9 @@ def capture(
     layers: Sequence[int] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
     listeners: Sequence[Listener] = (),
-    progress: Report | None = None,
+    progress: Report = unheard,
     seed: int = 0,
-    unfinished: Unfinished | None = None,
+    unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:
     """Run the prompts, given as token ids, through the model once and return what `needs` ask for.
@@ -70,27 +74,30 @@ def capture(
     """
     needs = tuple(dict.fromkeys(needs))
     refuse_unreadable(model, needs, listeners)
-    lengths = [len(x) for x in ids]
-    collector = Collector(model, prompts, lengths, needs, layers=layers, with_entropy=layers is None)
+    collector = Collector(model, prompts, [len(x) for x in ids], needs, layers=layers, with_entropy=layers is None)
     packs = packs_for(model, ids, needs, listeners, clusters=prompts.cluster_codes)
-    share = Share(model, Batches(packs, tokens_per_batch, model.config), here())
+    share = Share(model, batches_of(packs, tokens_per_batch, model), [collector])
     asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
-    more = {"needs": asked, "batches": share.batches.digest}
-    stage = unfinished.stage(name, model, prompts, ids, **more) if unfinished else None
-    before = stage.load() if stage else None
+    stage = unfinished.stage(name, model, prompts, ids, needs=asked, batches=_digest(share.batches))
+    before = stage.load()
     if before is not None:
         collector.restore(before.arrays)
         share.n_done = before.n_done
-    with torch.inference_mode(), collecting(model, [collector], listeners), share.keeping(stage, collector) as keep:
+    with stage.keeping(share.n, "batches", lambda: share.n_done, collector.saved) as keep:
 
         def passed() -> None:
             keep()
-            if progress is not None:
-                progress(share.n_prompts_done, len(ids))
+            progress(share.n_prompts_done, len(ids))
 
-        share.run([collector], passed=passed)
-    collector.join(here())
+        share.run(listeners, passed=passed)
     return as_capture(collector, prompts, ids, needs, seed)
+
+
+def _digest(batches: Sequence[Batch]) -> str:
+    """Tells other batches of the same prompts apart."""
+    laid = [np.array([len(batch.packs) for batch in batches])]
+    laid += [x for batch in batches for pack in batch.packs for x in (pack.prompts, pack.parent)]
+    return hashlib.sha256(np.concatenate(laid).astype(np.int64).tobytes()).hexdigest()
 
 
 def packs_for(
@@ -151,68 +158,101 @@ NO_EDITS: Mapping[str, np.ndarray] = {
 
 
 class Share:
-    """The batches that this process runs: all of them, or its part where several take part in a run."""
+    """The batches that this process runs: all of them, or its part where several take part in a run.
 
-    def __init__(self, model: Model, batches: Batches, ranks: Ranks) -> None:
-        self.model, self.batches = model, batches
-        self._in_halves = InHalves(model.name)
-        self._mine = ranks.share(len(batches))
-        self.n_done = 0
+    Collectors, and whoever else `begins` and `ends` passes, are told where one begins, and that it came to its end only
+    if it succeeded.
+    """
+
+    def __init__(
+        self, model: Model, batches: Sequence[Batch], collectors: Sequence[Collector], ranks: Ranks | None = None,
+        begins: Sequence[Callable[[Batch], None]] = (), ends: Sequence[Callable[[], None]] = (),
+    ) -> None:  # fmt: skip
+        self.model, self.batches, self.collectors = model, batches, collectors
+        self.ranks, self._begins, self._ends = ranks or here(), begins, ends
+        self._mine = self.ranks.share(len(batches))
+        self.n, self.n_done = len(self._mine), 0
+        self._tokens_that_fit: float = np.inf
 
     @property
     def prompts(self) -> Int[np.ndarray, " item"]:
         """The prompts of its batches."""
-        return np.concatenate([np.empty(0, dtype=np.int64), *map(self.batches.prompts, self._mine)])
+        return np.concatenate([np.empty(0, dtype=np.int64), *(self.batches[n].prompts for n in self._mine)])
 
     @property
     def n_prompts_done(self) -> int:
         """About how many prompts all processes have done when this one has done so many batches."""
-        counts = self.batches.n_prompts
+        counts = [len(batch.prompts) for batch in self.batches]
         mine = [counts[n] for n in self._mine]
         return sum(mine[: self.n_done]) * sum(counts) // sum(mine)
 
-    def keeping(self, stage: Stage | None, collector: Collector) -> AbstractContextManager[Callable[[], None]]:
-        """While its batches are run, what the collector has reduced may be kept after each: call what this gives."""
-        if stage is None:
-            return nullcontext(lambda: None)
-        return stage.keeping(len(self._mine), "batches", lambda: self.n_done, collector.saved)
-
     def run(
-        self,
-        collectors: Sequence[Collector],
-        begins: Sequence[Callable[[Batch], None]] = (),
-        ends: Sequence[Callable[[], None]] = (),
-        passed: Callable[[], None] = lambda: None,
+        self, listeners: Sequence[Listener] = (), depth: int | None = 0, passed: Callable[[], None] = lambda: None
     ) -> None:
-        """Pass the batches that are not done one after the other, in halves where memory gives out.
+        """Pass the batches that are not done, and join what all processes have reduced.
 
-        Collectors, and whoever else `begins` and `ends` passes, are told where one begins, and that it came to its end
-        only if it succeeded. `passed` is called after every batch.
+        `listeners` and `depth` as in `collecting`; `passed` is called after every batch.
         """
         left = self._mine[self.n_done :]
-        if left and left.start and any(collector.needs_donor for collector in collectors):
-            # The donor of the first prompt was read by another process, or by an earlier run.
-            self._pass(left.start - 1, collectors, begins, (), only_donates=True)
-        for n in left:
-            with whole():
-                self._pass(n, collectors, begins, ends)
-                self.n_done += 1
-            passed()
+        with torch.inference_mode(), collecting(self.model, self.collectors, listeners, depth):
+            if left and left.start and any(collector.needs_donor for collector in self.collectors):
+                # The donor of the first prompt was read by another process, or by an earlier run.
+                self._pass(self.batches[left.start - 1], only_donates=True)
+            for n in left:
+                with whole():
+                    self._pass(self.batches[n])
+                    self.n_done += 1
+                passed()
+        for collector in self.collectors:
+            collector.join(self.ranks)
 
-    def _pass(
-        self, n: int, collectors: Sequence[Collector], begins: Sequence[Callable[[Batch], None]],
-        ends: Sequence[Callable[[], None]], only_donates: bool = False,
-    ) -> None:  # fmt: skip
-        def attempt(part: Batch) -> None:
-            for begin in begins:
-                begin(part)
-            run_batch(self.model, part, collectors, only_donates)
+    def _pass(self, batch: Batch, only_donates: bool = False) -> None:
+        """The batch, in halves where memory gives out, and later ones cut to what fitted; halves leave the same rows.
 
-        def keep() -> None:
-            for end in (*(collector.end for collector in collectors), *ends):
+        Raises `InterpError` where a single prompt does not fit.
+        """
+        waiting = [batch]
+        while waiting:
+            part = waiting.pop(0)
+            if len(part.ids) > 1 and part.ids.numel() > self._tokens_that_fit:
+                waiting[:0] = part.halves()
+                continue
+            why = self._lack_of_memory(part, only_donates)
+            if why is not None:
+                clear_device_cache(garbage_collection=True)
+                self._make_smaller(part, why)
+                waiting.insert(0, part)
+                continue
+            for end in (*(collector.end for collector in self.collectors), *(() if only_donates else self._ends)):
                 end()
 
-        self._in_halves(self.batches.make(n, self.model.input_device), attempt, keep)
+    def _lack_of_memory(self, batch: Batch, only_donates: bool) -> str | None:
+        """What was said where memory gave out in the pass; the error itself would keep the pass in memory."""
+        try:
+            for begin in self._begins:
+                begin(batch)
+            run_batch(self.model, batch, self.collectors, only_donates)
+        except (MemoryError, RuntimeError) as error:
+            if not ran_out(error):
+                raise
+            return (str(error).splitlines() or [type(error).__name__])[0]
+        return None
+
+    def _make_smaller(self, batch: Batch, why: str) -> None:
+        n, width = batch.ids.shape
+        if n == 1:
+            raise InterpError(
+                asked=f"reading a prompt of {width} tokens with {self.model.name}",
+                found=f"memory does not suffice for it alone ({why})",
+                fix="Shorten the texts (--window), load the weights in bfloat16 (--dtype), or use a larger machine.",
+            )
+        self._tokens_that_fit = (n + 1) // 2 * width
+        warnings.warn(
+            f"out of memory in a batch of {n} prompts of up to {width} tokens ({why}); "
+            f"continuing with batches of up to {self._tokens_that_fit} tokens",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 class _Hearing(Listener):

@@ -53,18 +53,16 @@ class Kept:
 class Unfinished:
     """The folder of a run that goes on; None keeps nothing."""
 
-    folder: Path | None
-    spec_hash: str
+    folder: Path | None = None
+    spec_hash: str = ""
     began: float = field(default_factory=time.monotonic)
     _next: float = -np.inf
 
-    def stage(
-        self, name: str, model: Model, prompts: PromptSet, ids: Sequence[np.ndarray], **more: Any
-    ) -> "Stage | None":
-        """The file of one part of the run; None where nothing is kept."""
+    def stage(self, name: str, model: Model, prompts: PromptSet, ids: Sequence[np.ndarray], **more: Any) -> "Stage":
+        """The file of one part of the run."""
         info = model.info
         if self.folder is None:
-            return None
+            return NOT_KEPT
         identity = {
             "spec": self.spec_hash,
             "weights": model.fingerprint,
@@ -116,6 +114,8 @@ class Stage:
 
     def load(self) -> Kept | None:
         """What is there from before; None, with a warning, where that is damaged or of another identity."""
+        if self.run.folder is None:
+            return None
         try:
             asked = f"the unfinished work in {self.path}"
             with readable(asked, "", found="it is damaged"), zipfile.ZipFile(self.path) as file:
@@ -163,6 +163,10 @@ class Stage:
 
     def _in_words(self, n_done: int, n: int, unit: str) -> str:
         return f"{n_done} of {n} {unit} ({self.name}) are kept in {self.path.parent}"
+
+
+NOT_KEPT = Stage(Unfinished(), "", Path(), {})
+"""A part of a run that keeps nothing."""
 
 
 def refuse_unwritable(out: Path) -> None:

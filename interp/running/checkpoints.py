@@ -23,7 +23,7 @@ from interp.model import Model
 from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.records.tunnel_card import CARD_NAME
-from interp.system.progress import Report
+from interp.system.progress import Report, unheard
 from interp.system.threads import one_thread
 
 MIN_CHECKPOINTS = 3
@@ -163,7 +163,7 @@ def follow(
     fingerprint: str,
     load: LoadModel,
     read: ReadModel,
-    progress: Report | None = None,
+    progress: Report = unheard,
     exchange: Exchange | None = None,
 ) -> list[dict[str, Any]]:
     """Read every checkpoint for all parts, then the end; returns what each was (step, revision, fingerprint).
@@ -184,8 +184,7 @@ def follow(
             for part in parts:
                 part.read(model, checkpoint.step, read, exchange)
         del model  # before the next one is loaded
-        if progress is not None:
-            progress(i + 1, len(checkpoints))
+        progress(i + 1, len(checkpoints))
     if own_step is not None:
         for part in parts:
             part.take(own_step, part.final, (part.final, part.final))  # an exchange with itself changes nothing

@@ -21,7 +21,7 @@ from interp.prompting.clusters import with_clusters
 from interp.prompting.files import as_text, resolve_prompts
 from interp.prompting.token_names import names_of
 from interp.prompting.tokens import as_tokens
-from interp.reading.batches import row_index
+from interp.reading.batches import rows_of
 from interp.reading.forward import capture
 from interp.reading.weights import stacked_weights
 from interp.records.capture_files import open_capture
@@ -122,7 +122,7 @@ def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequ
 
 def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: Sequence[Need], folder: Path) -> Capture:
     """The capture, read some prompts at a time into files in a folder."""
-    index = {at: row_index(pool, np.array([len(x) for x in ids]), at) for at in {"scored", *(n.at for n in needs)}}
+    index = rows_of(pool, np.array([len(x) for x in ids]), needs)
     files: dict[Need, ArrayFile] = {}
     weights = {need: stacked_weights(model, need, pool) for need in needs if need.described.source == "weights"}
     passing = [need for need in needs if need not in weights]

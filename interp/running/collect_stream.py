@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
-import torch
 
 from interp.capture import ModelInfo
 from interp.errors import PromptError, UsageError
@@ -18,13 +17,12 @@ from interp.need import Need, as_needs
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
-from interp.reading.batches import Batches
+from interp.reading.batches import batches_of
 from interp.reading.collector import Collector, merge_states
-from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting, packs_for
+from interp.reading.forward import TOKENS_PER_BATCH, Share, packs_for
 from interp.reading.readable import refuse_unreadable
 from interp.reductions import Mean, Moments, RunningState
 from interp.running.collect import PROMPTS_AT_ONCE
-from interp.system.processes import here
 from interp.table import LABEL
 
 
@@ -97,10 +95,7 @@ def collect_stream(
         pool = _as_set(lot)
         ids = as_tokens(model, pool, asked, window).ids
         collector = Collector(model, pool, [len(x) for x in ids], asked, layers=layers, with_entropy=False)
-        share = Share(model, Batches(packs_for(model, ids, asked), tokens_per_batch, model.config), here())
-        with torch.inference_mode(), collecting(model, [collector]):
-            share.run([collector])
-        collector.join(here())
+        Share(model, batches_of(packs_for(model, ids, asked), tokens_per_batch, model), [collector]).run()
         merge_states(states, collector.states)
         collector.states = states
         n_prompts += len(pool)

@@ -13,7 +13,7 @@ from interp.information import entropy_bits, log_softmax
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.clusters import with_clusters
-from interp.reading.batches import row_index
+from interp.reading.batches import rows_of
 from interp.reading.forward import row_table
 from interp.reductions import PromptMean, Rows
 from interp.running.collect import with_words
@@ -73,7 +73,7 @@ def capture_from_arrays(
     prompts = with_clusters(prompts, ids)
     lengths = np.array([len(x) for x in ids])
     needs = {need if isinstance(need, Need) else Need(need): named for need, named in arrays.items()}
-    index = {at: row_index(prompts, lengths, at) for at in dict.fromkeys(["scored", *(need.at for need in needs)])}
+    index = rows_of(prompts, lengths, needs)
     sizes: dict[str, tuple[int, str]] = {"prompt": (len(prompts), "the prompts")}
     ordered: dict[Need, np.ndarray] = {}
     kinds: set[str] = set()

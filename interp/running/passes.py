@@ -21,7 +21,7 @@ from interp.prompting.clusters import notes_of
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, most_drawn, pools_for, prompts_for, read_apart
 from interp.prompting.tokens import as_tokens
-from interp.reading.batches import Batches, RowIndex, row_index
+from interp.reading.batches import RowIndex, batches_of, row_index
 from interp.reading.collector import OF_THE_END
 from interp.reading.forward import TOKENS_PER_BATCH, packs_for
 from interp.reading.packs import each_alone
@@ -75,7 +75,7 @@ class TokenisedSet(Run):
         """
         is_known = needs is not None and not self.note
         packs = packs_for(model, self.ids, needs, proved=False) if is_known else each_alone(self.ids)
-        return round(self.times * Batches(packs, tokens_per_batch, model.config).n_tokens)
+        return round(self.times * sum(batch.n_tokens for batch in batches_of(packs, tokens_per_batch, model)))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
 from interp.system.environment import environment
 from interp.system.processes import here, joined
-from interp.system.progress import Report, announce, reporting
+from interp.system.progress import Report, announce, reporting, unheard
 from interp.system.threads import blas_on_one_thread, one_thread
 
 
@@ -269,7 +269,7 @@ class _Session:
 
     def _read(
         self, model: Model, run: Run, needs: Sequence[Need], edits: Sequence[Edit] = (),
-        checks: list[Check] | None = None, progress: Report | None = None, name: str = "",
+        checks: list[Check] | None = None, progress: Report = unheard, name: str = "",
     ) -> Capture:  # fmt: skip
         found = capture_edited(
             model, run.prompts, run.ids, needs, edits, listeners=self.listeners, checks=checks, progress=progress,

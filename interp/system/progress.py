@@ -17,6 +17,10 @@ Report = Callable[[int, int], None]
 """Called with the number done and the number in all."""
 
 
+def unheard(done: int, total: int) -> None:
+    """The report of a work that nobody follows."""
+
+
 def part_of(report: Report, total: int, before: int = 0) -> Report:
     """What a piece of a work of `total` things reports by, `before` of which are done when it begins."""
     return lambda done, _: report(before + done, total)
@@ -61,7 +65,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
     """A reporter of progress on `what` for the length of the block; `quiet` says nothing."""
     if quiet:
-        yield lambda done, total: None
+        yield unheard
     elif sys.stderr.isatty() or _in_notebook():
         with _bar(_in_stage(what)) as report:
             yield report

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import LlamaConfig
 
 import interp
 from interp.need import Need
-from interp.reading.batches import Batches, RowIndex, cut
+from interp.reading.batches import RowIndex, batches_of, cut
 from interp.reading.forward import capture, packs_for
 from interp.reading.packs import packed
 from interp.running.passes import TokenisedSet
@@ -58,7 +56,7 @@ SEQUENCES = [np.array(each) for each in ([1, 2, 3], [1, 2], [1, 2, 3], [1, 2, 3]
 
 
 def test_a_batch_holds_prompts_of_the_same_tokens_once_and_the_rows_of_all():
-    batch = Batches(packed(SEQUENCES, prefixes=False), 64, LlamaConfig()).make(0, torch.device("cpu"))
+    batch = batches_of(packed(SEQUENCES, prefixes=False), 64, tiny_model("llama"))[0]
     assert batch.ids.tolist() == [[1, 2, 3], [4, 2, 3], [1, 2, 0]]
     assert batch.prompts.tolist() == [0, 2, 3, 5, 1, 4] and not batch.layout
     index = RowIndex(np.repeat(np.arange(6), 2), np.tile([0, 1], 6))
@@ -88,7 +86,7 @@ def test_in_a_tree_each_token_sees_what_it_would_see_in_its_prompt(prompts, pref
                 assert np.flatnonzero(pack.visible[place]).tolist() == sorted(places[: n + 1].tolist())
     laid = sum(map(len, packs))
     assert laid <= sum(len(each) for each in {tuple(each) for each in prompts})
-    batch = Batches(packs, 10_000, LlamaConfig()).make(0, torch.device("cpu"))
+    batch = batches_of(packs, 10_000, tiny_model("llama"))[0]
     index = RowIndex(
         np.repeat(np.arange(len(ids)), [len(x) for x in ids]), np.concatenate([np.arange(len(x)) for x in ids])
     )
