@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Int
 
 from interp.errors import Answering, PromptError
 from interp.formatting import brief
@@ -257,6 +258,32 @@ class PromptSet(Answering):
             ]
             digest.update(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
         return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A prompt set as a model reads it: the ids, one array a prompt, and what the window left out.
+
+    `window` is the largest number of tokens kept of a text, the beginning-of-text token included; `n_truncated` texts
+    lost tokens to it, always from their front. `has_bos` says that every text starts with the token that its tokenizer
+    puts there. `notes` say in words whatever else a reader of the numbers should know.
+    """
+
+    prompts: PromptSet
+    ids: Sequence[Int[np.ndarray, " _pos"]]
+    n_truncated: int = 0
+    has_bos: bool = False
+    window: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def take(self, chosen: Sequence[int] | np.ndarray | None) -> "Run":
+        """Some of the prompts, in this order; None takes all."""
+        return self if chosen is None else Run(self.prompts.take(chosen), [self.ids[int(i)] for i in chosen])
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " prompt"]:
+        """How many tokens of each prompt are read."""
+        return np.array([len(x) for x in self.ids])
 
 
 Prompts = PromptSet | str | Path | Iterable[Any]

@@ -108,10 +108,9 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
     show_table("KL(final prediction || lens), bits, on prompts held out", ["depth", *names], rows)
     show_notes([f"{len(read.held)} prompts; 95 % t intervals over their clusters"])
     if first_lacking(model, [Need("attn_logit"), Need("mlp_logit")], everywhere=True) is None:
-        held = [read.ids[i] for i in read.held]
         written = [
             [each.lens, each.block, f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]", f"{each.share:.0%}"]
-            for each in writers(model, lenses, read.prompts.take(read.held), held)
+            for each in writers(model, lenses, read.take(read.held))
         ]
         show_table("Block that adds most to the predicted token", ["lens", "block", "logits", "most in"], written)
     for name, lens in lenses.items():

@@ -31,7 +31,7 @@ from interp.hooks.ropes import rope_scales
 from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
-from interp.prompt import PromptSet
+from interp.prompt import PromptSet, Run
 from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, most_sequences, rows_of
 from interp.reading.collector import OF_THE_END, Collector
 from interp.reading.forward import TOKENS_PER_BATCH, Share, agrees, as_capture, capture
@@ -50,22 +50,6 @@ _PROVED_ON = 4
 """Prompts on which it is proved that their ends give the logits of the whole."""
 
 _LOG_P = Need("next_log_prob")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A prompt set as a model reads it."""
-
-    prompts: PromptSet
-    ids: Sequence[Int[np.ndarray, " _pos"]]
-
-    def take(self, chosen: np.ndarray | None) -> "Run":
-        """Some of the prompts, in this order; None takes all."""
-        return self if chosen is None else Run(self.prompts.take(chosen), [self.ids[int(i)] for i in chosen])
-
-    @property
-    def lengths(self) -> Int[np.ndarray, " prompt"]:
-        return np.array([len(x) for x in self.ids])
 
 
 Resolve = Callable[[str, int | None], Run]

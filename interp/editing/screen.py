@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.editing.conditions import Run
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, needs_outputs, refuse_misfits
 from interp.editing.head_outputs import HeadOutputs
@@ -33,7 +32,7 @@ from interp.hooks.pattern import AttentionCall
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.probe import Readout, Screen
-from interp.prompt import PromptSet
+from interp.prompt import PromptSet, Run
 from interp.reading.batches import Batch, BatchRows, batches_of, row_index
 from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.forward import TOKENS_PER_BATCH

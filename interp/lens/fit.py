@@ -1,6 +1,5 @@
 """Fitting a lens: the prompts, which of them are held out, when to stop, and going on after a stop."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from interp.lens.tuned import N_FOLDS, TunedFit
 from interp.model import Model
 from interp.need import Need
 from interp.options import RunOptions
-from interp.prompt import Prompts, PromptSet
+from interp.prompt import Prompts, Run
 from interp.prompting.clusters import with_clusters
 from interp.prompting.pools import prompts_for
-from interp.prompting.tokens import Ids, as_tokens
+from interp.prompting.tokens import as_tokens
 from interp.reading.forward import TOKENS_PER_BATCH, capture
 from interp.reading.lens import Lens
 from interp.records.unfinished import PARTIAL, Unfinished
@@ -36,19 +35,13 @@ TUNED_ROWS = 4096
 """Rows that a tuned lens is trained on, at most."""
 
 
-@dataclass(frozen=True)
-class FitPrompts:
-    """The prompts of a fit, as token ids; `held` are those that the lens is judged by: whole clusters."""
+@dataclass(frozen=True, kw_only=True)
+class FitPrompts(Run):
+    """The prompts of a fit; `held` are those that the lens is judged by: whole clusters."""
 
-    prompts: PromptSet
-    ids: Sequence[Ids]
     held: Int[np.ndarray, " held"]
     fitted: Int[np.ndarray, " fitted"]
     valid: Valid
-
-    @property
-    def lengths(self) -> Int[np.ndarray, " prompt"]:
-        return np.array([len(x) for x in self.ids])
 
     def groups(self, n: int, seed: int) -> Int[np.ndarray, " prompt"]:
         """Clusters dealt at random to so many groups: the group of every prompt."""
@@ -57,7 +50,7 @@ class FitPrompts:
         return np.unique(place[code], return_inverse=True)[1] % n
 
     def held_out(self, model: Model) -> HeldOut:
-        return HeldOut.of(model, self.prompts.take(self.held), [self.ids[i] for i in self.held])
+        return HeldOut.of(model, self.take(self.held))
 
 
 def fit_prompts(
@@ -87,7 +80,7 @@ def fit_prompts(
             f"{valid.first + valid.last} tokens",
             fix="Give more prompts or longer ones, or count more positions (skip_first).",
         )
-    return FitPrompts(pool, ids, np.flatnonzero(is_held)[:MOST_HELD], fitted, valid)
+    return FitPrompts(pool, ids, held=np.flatnonzero(is_held)[:MOST_HELD], fitted=fitted, valid=valid)
 
 
 def fit_lens(
@@ -151,7 +144,7 @@ def fit_lens(
         groups = asked.groups(N_GROUPS, seed)
         rounds = steps_of(model, asked.ids, groups, asked.fitted, TOKENS_PER_BATCH, rng)
         sums, errors = fit_jacobian(
-            model, asked.ids, rounds, asked.held_out(model), valid=asked.valid, seed=seed, progress=progress,
+            model, rounds, asked.held_out(model), valid=asked.valid, seed=seed, progress=progress,
             precision_bits=precision_bits, seconds=seconds, stage=work.stage("lens", model, asked.prompts, asked.ids),
         )  # fmt: skip
         work.remove()
@@ -167,7 +160,8 @@ def _tuned(
     ends = np.cumsum(asked.lengths[order := rng.permutation(asked.fitted)])
     chosen = np.sort(order[: max(2 * N_FOLDS, int(np.searchsorted(ends, TUNED_ROWS)))])
     resid = Need("resid", at="all")
-    found = capture(model, asked.prompts.take(chosen), [asked.ids[i] for i in chosen], [resid])
+    mine = asked.take(chosen)
+    found = capture(model, mine.prompts, mine.ids, [resid])
     rows = found.rows_at("all")
     counts = asked.valid.counts(np.asarray(rows["position"]), np.asarray(rows["length"]))
     stream = torch.from_numpy(found[resid][:, counts]).to(model.input_device, model.module.dtype)

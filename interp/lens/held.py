@@ -11,8 +11,7 @@ from interp.information import BITS_PER_NAT
 from interp.lens.kinds import FittedLens
 from interp.model import Model
 from interp.need import Need
-from interp.prompt import PromptSet
-from interp.prompting.tokens import Ids
+from interp.prompt import Run
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
 
@@ -33,10 +32,10 @@ class HeldOut:
     lens: Lens
 
     @classmethod
-    def of(cls, model: Model, prompts: PromptSet, ids: list[Ids]) -> "HeldOut":
+    def of(cls, model: Model, run: Run) -> "HeldOut":
         """One pass over prompts that few enough are to keep their predictions."""
         need = Need("resid")
-        found = capture(model, prompts, ids, [need])
+        found = capture(model, run.prompts, run.ids, [need])
         lens = Lens(model)
         stream = torch.from_numpy(found[need]).to(model.input_device, model.module.dtype)
         with torch.inference_mode():

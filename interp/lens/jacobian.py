@@ -96,9 +96,9 @@ class Valid:
     last: int
     horizon: int = 0
 
-    def mask(self, batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> torch.Tensor:
+    def mask(self, batch: Batch) -> torch.Tensor:
         """`[item, pos]` of a batch of single prompts, 1 where a position counts."""
-        position, length = np.arange(batch.ids.shape[1]), lengths[batch.prompts][:, None]
+        position, length = np.arange(batch.ids.shape[1]), np.array([[len(pack)] for pack in batch.packs])
         return torch.from_numpy(self.counts(position, length)).to(batch.ids.device, torch.float32)
 
     def counts(self, position: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -225,7 +225,7 @@ def orthogonal(d: int, seed: int) -> torch.Tensor:
 
 
 def fit_jacobian(
-    model: Model, ids: Sequence[Ids], rounds: list[list[Step]], held: HeldOut, *, valid: Valid, seed: int,
+    model: Model, rounds: list[list[Step]], held: HeldOut, *, valid: Valid, seed: int,
     progress: Report, precision_bits: float = 0.0, seconds: float | None = None, stage: Stage = NOT_KEPT,
     n_tokens: int = TOKENS_PER_BATCH,
 ) -> tuple[JacobianSums, np.ndarray]:  # fmt: skip
@@ -233,18 +233,16 @@ def fit_jacobian(
 
     The work ends when J is exact, at this precision (0: never), or after so many seconds.
     """
-    d_model, lengths = model.info.d_model, np.array([len(x) for x in ids])
+    d_model = model.info.d_model
     blocks = orthogonal(d_model, seed).split(BLOCK)
     sums = JacobianSums.empty(len(rounds[0]), model.info.n_layers, d_model)
     n_done, errors = sums.restore(stage), None
     until = np.inf if seconds is None else time.monotonic() + seconds
 
     def advance(step: Step) -> None:
-        batch = step.batch
+        batch, cotangents = step.batch, blocks[step.block]
         repeat = max(1, min(BLOCK, n_tokens // batch.ids.numel()))
-        cotangents = blocks[step.block]
-        stream = stream_of(model, batch, repeat=repeat)
-        mask = valid.mask(batch, lengths)
+        stream, mask = stream_of(model, batch, repeat=repeat), valid.mask(batch)
         rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat, valid.horizon)
         sums.add(step.group, rows, cotangents, len(batch.prompts))
         sums.seen.update(batch.prompts.tolist())

@@ -11,7 +11,7 @@ from interp.lens.held import HeldOut
 from interp.lens.kinds import FittedLens
 from interp.model import Model
 from interp.need import Need
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.tokens import Ids, words_of
 from interp.reading.forward import capture
 from interp.statistics.intervals import t_mean
@@ -64,11 +64,11 @@ class Writer:
     share: float
 
 
-def writers(model: Model, lenses: Mapping[str, FittedLens], prompts: PromptSet, ids: list[Ids]) -> list[Writer]:
+def writers(model: Model, lenses: Mapping[str, FittedLens], run: Run) -> list[Writer]:
     """The block that writes the prediction by every lens: where they differ, it is the lens that decides."""
     needs, found = [Need("attn_logit"), Need("mlp_logit")], []
     for name, lens in lenses.items():
-        read = capture(lens.on(model), prompts, ids, needs)
+        read = capture(lens.on(model), run.prompts, run.ids, needs)
         added, cluster = np.concatenate([read[need] for need in needs]), np.asarray(read.rows["cluster"])
         means = np.array([added[:, cluster == each].mean(axis=1) for each in np.unique(cluster)])  # [cluster, block]
         best = int(means.mean(axis=0).argmax())

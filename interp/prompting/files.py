@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
+from interp.model import Model
 from interp.prompt import Prompt, Prompts, PromptSet, refuse_size
 from interp.prompting.arrow_rows import rows_of_table
 from interp.prompting.chat import MESSAGES, as_chat, is_message, prompts_of_rows
@@ -156,12 +157,18 @@ def _resolved(
     return found if n_pool is None else _subset(found, n_pool, seed)
 
 
-def as_text(prompts: Prompts, tokenizer: "PreTrainedTokenizerBase | None") -> Prompts:
-    """Where one text will do, a string that names no set and no file is the text itself, on a language model."""
-    if tokenizer is None or not isinstance(prompts, str) or prompts in entries("prompt") or prompts.startswith(HUB):
-        return prompts
+def given_prompts(model: Model, prompts: Prompts, seed: int = 0) -> PromptSet:
+    """The prompts of a call; a string that names no set and no file is itself a text, on a language model."""
+    if model.tokenizer is not None and isinstance(prompts, str) and not _is_name(prompts):
+        prompts = [prompts]
+    return resolve_prompts(prompts, seed=seed, tokenizer=model.tokenizer)
+
+
+def _is_name(prompts: str) -> bool:
+    if prompts in entries("prompt") or prompts.startswith(HUB):
+        return True
     names_file = not prompts.count(" ") and prompts.lower().endswith(tuple(READERS))
-    return prompts if names_file or _is_file(plain_path(prompts)) else [prompts]
+    return names_file or _is_file(plain_path(prompts))
 
 
 def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:

@@ -13,10 +13,10 @@ from interp.errors import PromptError, UsageError
 from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
-from interp.prompt import Prompts, PromptSet
+from interp.prompt import Prompts, PromptSet, Run
 from interp.prompting.clusters import described, in_words, notes_of, with_clusters
 from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import Tokenised, as_tokens
+from interp.prompting.tokens import as_tokens
 from interp.prompting.tunnel_sequences import N_SEQUENCES, copied_prompts, is_copied, sampled_prompts
 from interp.statistics.entropy_draw import entropy_quintiles
 from interp.statistics.units import clusters_of
@@ -32,20 +32,18 @@ MOST_PARTS = 10_000
 
 
 @dataclass(frozen=True)
-class PromptPool:
+class PromptPool(Run):
     """One prompt set as the model reads it, and the probes that are read on it."""
 
-    prompts: PromptSet
-    tokens: Tokenised
-    probes: tuple[Probe, ...]
+    probes: tuple[Probe, ...] = ()
 
     def describe(self, draw: dict[str, Any] | None) -> dict[str, Any]:
-        pool, tokens = self.prompts, self.tokens
+        pool = self.prompts
         return {
             "name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool), "hash": pool.content_hash,
             "clusters": described(pool), "draw": draw, "seed": pool.seed,
-            "window": tokens.window, "n_truncated": tokens.n_truncated, "has_bos": tokens.has_bos,
-            "notes": list(tokens.notes), "probes": [p.name for p in self.probes],
+            "window": self.window, "n_truncated": self.n_truncated, "has_bos": self.has_bos,
+            "notes": list(self.notes), "probes": [p.name for p in self.probes],
         }  # fmt: skip
 
 
@@ -75,13 +73,12 @@ def pools_for(
         for probe in served:
             probe.refuse(pool)
         needs = [need for probe in served for need in probe.needs]
-        tokens = as_tokens(model, pool, needs, options.window, options.bos)
-        pool = with_clusters(pool, tokens.ids)
-        tokens = replace(tokens, notes=(*tokens.notes, *notes_of(pool)))
+        read = as_tokens(model, pool, needs, options.window, options.bos)
+        pool = with_clusters(pool, read.ids)
+        notes = (*read.notes, *notes_of(pool))
         if absent := ", ".join(probe.name for probe in mine if probe not in served):
-            note = f"{absent} left out: these prompts have no exact posterior to compare the model with."
-            tokens = replace(tokens, notes=(*tokens.notes, note))
-        pools.append(PromptPool(pool, tokens, tuple(served)))
+            notes += (f"{absent} left out: these prompts have no exact posterior to compare the model with.",)
+        pools.append(PromptPool(**vars(read) | {"prompts": pool, "notes": notes}, probes=tuple(served)))
     return tuple(pools)
 
 

@@ -1,7 +1,6 @@
 """Prompts as token ids: the beginning-of-text token as the tokenizer has it, and the window at the end of each text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
@@ -10,34 +9,13 @@ from transformers import PreTrainedTokenizerBase
 from interp.errors import ModelError, PromptError
 from interp.model import Model
 from interp.need import PLACES, Need
-from interp.prompt import PromptSet
+from interp.prompt import PromptSet, Run
 from interp.prompting.token_names import names_of, token_names
 
 Ids = Int[np.ndarray, " _pos"]
 
 _AT_ONCE = 1_000
 """Texts that are tokenized at once."""
-
-
-@dataclass(frozen=True)
-class Tokenised:
-    """The ids a model reads, one array a prompt, and what the window left out.
-
-    `window` is the largest number of tokens kept of a text, the beginning-of-text token included; `n_truncated` texts
-    lost tokens to it, always from their front. `has_bos` says that every text starts with the token that its tokenizer
-    puts there. `notes` say in words whatever else a reader of the numbers should know.
-    """
-
-    ids: Sequence[Ids]
-    n_truncated: int = 0
-    has_bos: bool = False
-    window: int | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def lengths(self) -> Int[np.ndarray, " prompt"]:
-        """How many tokens of each prompt are read."""
-        return np.array([len(x) for x in self.ids])
 
 
 def tokenise(
@@ -48,7 +26,7 @@ def tokenise(
     max_positions: int | None,
     vocab_size: int | None = None,
     bos: bool = True,
-) -> Tokenised:
+) -> Run:
     """Turn texts into ids, or pass token ids through after checking them.
 
     A beginning-of-text token is added exactly where the tokenizer itself adds one, and nowhere without `bos` or in
@@ -60,17 +38,15 @@ def tokenise(
     Raises `PromptError` for a text without a token, one longer than `max_positions`, an id outside the vocabulary,
     texts without a tokenizer, and a window on token ids.
     """
-    tokens = _from_texts(prompts, tokenizer, window, bos) if prompts.is_text else _from_ids(prompts, window)
-    _refuse_long(prompts, tokens, max_positions)
+    read = _from_texts(prompts, tokenizer, window, bos) if prompts.is_text else _from_ids(prompts, window)
+    _refuse_long(read, max_positions)
     if vocab_size is None and tokenizer is not None:
         vocab_size = len(tokenizer)
-    _refuse_outside(prompts, tokens.ids, vocab_size)
-    return tokens
+    _refuse_outside(read, vocab_size)
+    return read
 
 
-def _from_texts(
-    prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, window: int | None, bos: bool
-) -> Tokenised:
+def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, window: int | None, bos: bool) -> Run:
     if tokenizer is None:
         raise PromptError(
             asked=f"the texts of {prompts.name!r} as tokens",
@@ -96,8 +72,9 @@ def _from_texts(
             )
     n_kept = None if window is None else window - len(before)
     dropped = np.array([0 if n_kept is None else max(0, len(ids) - n_kept) for ids in own])
-    return Tokenised(
-        ids=[np.concatenate([head, ids[cut:]]) for ids, cut in zip(own, dropped, strict=True)],
+    return Run(
+        prompts,
+        [np.concatenate([head, ids[cut:]]) for ids, cut in zip(own, dropped, strict=True)],
         n_truncated=int(np.count_nonzero(dropped)),
         has_bos=bool(before) or (prompts.is_templated and {ids[0] for ids in own} == {tokenizer.bos_token_id}),
         window=window,
@@ -105,7 +82,7 @@ def _from_texts(
     )
 
 
-def _from_ids(prompts: PromptSet, window: int | None) -> Tokenised:
+def _from_ids(prompts: PromptSet, window: int | None) -> Run:
     if window is not None:
         raise PromptError(
             asked=f"a window of {window} tokens on {prompts.name!r}",
@@ -118,7 +95,7 @@ def _from_ids(prompts: PromptSet, window: int | None) -> Tokenised:
             raise PromptError(
                 asked=f"prompt {i + 1} of {prompts.name!r}", found="it holds no token", fix="Leave it out."
             )
-    return Tokenised(ids)
+    return Run(prompts, ids)
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Ids]:
@@ -172,8 +149,8 @@ def _merged(texts: list[str], own: list[Ids]) -> list[str]:
     return [f"{n} texts have the same tokens as another text: this tokenizer does not distinguish them"] if n else []
 
 
-def _refuse_long(prompts: PromptSet, tokens: Tokenised, max_positions: int | None) -> None:
-    lengths = tokens.lengths
+def _refuse_long(read: Run, max_positions: int | None) -> None:
+    prompts, lengths = read.prompts, read.lengths
     if max_positions is None or lengths.max() <= max_positions:
         return
     too_long = np.flatnonzero(lengths > max_positions)
@@ -187,24 +164,24 @@ def _refuse_long(prompts: PromptSet, tokens: Tokenised, max_positions: int | Non
     )
 
 
-def _refuse_outside(prompts: PromptSet, ids: Sequence[Ids], vocab_size: int | None) -> None:
-    for i, one in enumerate(ids):
+def _refuse_outside(read: Run, vocab_size: int | None) -> None:
+    for i, one in enumerate(read.ids):
         if one.min() < 0 or (vocab_size is not None and one.max() >= vocab_size):
             worst = int(one.min() if one.min() < 0 else one.max())
             known = "never negative" if vocab_size is None else f"0 to {vocab_size - 1}"
             raise PromptError(
-                asked=f"prompt {i + 1} of {prompts.name!r}",
+                asked=f"prompt {i + 1} of {read.prompts.name!r}",
                 found=f"it holds the token id {worst}; the vocabulary's are {known}",
                 fix="Use the ids of this model's own tokenizer.",
             )
 
 
-def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Tokenised:
-    """The token ids that `model` reads, within the window; without `bos`, none is put in front of a text.
+def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Run:
+    """The prompts as `model` reads them, within the window; without `bos`, none is put in front of a text.
 
     Raises `PromptError` where a window shortened texts in which a column names positions.
     """
-    tokens = tokenise(
+    read = tokenise(
         pool,
         model.tokenizer,
         window=(pool.window if window is None else window) or None,
@@ -213,13 +190,13 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
         bos=bos,
     )
     columns = {need.at for need in needs} - PLACES
-    if columns and tokens.n_truncated:
+    if columns and read.n_truncated:
         raise PromptError(
             asked=f"the positions in the column {', '.join(sorted(columns))}",
-            found=f"the window of {tokens.window} tokens cut {tokens.n_truncated} texts at their front",
+            found=f"the window of {read.window} tokens cut {read.n_truncated} texts at their front",
             fix="Positions count from the front: read the texts whole with a window of 0.",
         )
-    return tokens
+    return read
 
 
 def words_of(model: Model, ids: np.ndarray) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from interp.formatting import brief
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts
-from interp.prompting.files import as_text, resolve_prompts
+from interp.prompting.files import given_prompts
 from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
@@ -126,7 +126,7 @@ def logit_attribution(
     """
     _refuse_model(model)
     refuse_number(f"n_null = {n_null}", n_null, 0, MOST)
-    pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
+    pool = given_prompts(model, prompts)
     needs = [Need(site) for site in ("z", "attn_out", "mlp_out", "resid", "next_log_prob")]
     z, attn_out, mlp_out, resid, log_p = needs
     mixed = Need("W_O")

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.editing.conditions import Run
 from interp.errors import ModelError, UsageError
 from interp.loading.aliases import MEMORY
 from interp.loading.sources import TUNNEL, kept_steps, shipped_tunnels
 from interp.model import Model
 from interp.need import Need
 from interp.probe import Probe, Readout
+from interp.prompt import Run
 from interp.records.tunnel_card import CARD_NAME
 from interp.system.progress import Report, unheard
 from interp.system.threads import one_thread

@@ -18,7 +18,7 @@ from interp.model import Model
 from interp.need import Need, as_needs, chosen_layers
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.clusters import with_clusters
-from interp.prompting.files import as_text, resolve_prompts
+from interp.prompting.files import given_prompts
 from interp.prompting.token_names import names_of
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import rows_of
@@ -80,7 +80,7 @@ def collect(
         >>> capture[interp.Need("v")].shape[0]
         2
     """
-    pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
+    pool = given_prompts(model, prompts)
     asked, edits = as_needs(needs), resolve_edits(edits)
     layers = None if layers is None else chosen_layers("a capture of some layers", layers)
     ids = as_tokens(model, pool, asked, window).ids

@@ -22,7 +22,7 @@ from interp.hooks.attention import claimed
 from interp.hooks.ropes import rope_scales, rotating_afresh
 from interp.model import Model
 from interp.prompt import Prompts, PromptSet
-from interp.prompting.files import as_text, resolve_prompts
+from interp.prompting.files import given_prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import threads_of_pass
 from interp.running.donors import with_donors
@@ -164,7 +164,7 @@ def generate(
         (2, 3)
     """
     _refuse_sizes(n_tokens, temperature)
-    pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer, seed=seed)
+    pool = given_prompts(model, prompts, seed)
     ids = as_tokens(model, pool, (), window).ids
     lengths = np.array([len(x) for x in ids])
     longest, allowed = int(lengths.max()) + n_tokens, model.info.max_positions

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from interp.editing.conditions import TOKENS_PER_PASS, Run
+from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.tails import tail_starts
 from interp.model import Model
 from interp.need import PLACES, Need
 from interp.options import RunOptions
 from interp.probe import Planned, Probe
-from interp.prompt import Prompt, Prompts, PromptSet
+from interp.prompt import Prompt, Prompts, PromptSet, Run
 from interp.prompting.clusters import notes_of
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, most_drawn, pools_for, prompts_for, read_apart
@@ -184,7 +184,7 @@ def _texts(
     n_all, options = _sample(model, options)
     if model.task is not None or model.tokenizer is not None:
         found = [
-            (pool.probes, TokenisedSet(pool.prompts, pool.tokens.ids, " ".join(notes_of(pool.prompts))))
+            (pool.probes, TokenisedSet(pool.prompts, pool.ids, note=" ".join(notes_of(pool.prompts))))
             for pool in pools_for(model, probes, options, optional)
         ]
     else:
@@ -211,7 +211,7 @@ def _text(model: Model, name: str, options: RunOptions) -> TokenisedSet:
     if model.task is None and model.tokenizer is None:
         return _estimated(name, options)
     prompts = prompts_for(model, replace(options, prompts=name, chat=False))
-    return TokenisedSet(prompts, as_tokens(model, prompts, (), options.window, options.bos).ids)
+    return TokenisedSet(**vars(as_tokens(model, prompts, (), options.window, options.bos)))
 
 
 def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:
@@ -222,10 +222,10 @@ def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:
             f"{prompts} is made for a tokenizer, which is not at hand: taken as {n} prompts of {ASSUMED_TOKENS} tokens"
         )
         made = PromptSet(prompts, [Prompt(text="unknown")] * n)
-        return TokenisedSet(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note)
+        return TokenisedSet(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note=note)
     made = resolve_prompts(prompts, options.n_pool, options.seed, text_column=options.text_column)
     window = (made.window if options.window is None else options.window) or None
     counts = [-(-len(p.text or "") // _CHARACTERS_A_TOKEN) for p in made]
     lengths = [max(1, n if window is None else min(n, window)) for n in counts]
     note = f"the tokenizer is not at hand: tokens of {made.name} by the length of its texts"
-    return TokenisedSet(made, [np.zeros(n, dtype=np.int64) for n in lengths], note)
+    return TokenisedSet(made, [np.zeros(n, dtype=np.int64) for n in lengths], note=note)

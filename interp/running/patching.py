@@ -15,14 +15,14 @@ from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.edit import SITES, Edit
-from interp.editing.conditions import Run, read_conditions
+from interp.editing.conditions import read_conditions
 from interp.edits import ShiftAxis
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.formatting import brief
 from interp.model import Model
 from interp.need import Need
 from interp.probe import Condition, Readout
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.settings import MOST, refuse_number
@@ -184,9 +184,8 @@ def patching_map(
     need = Need(site, at="all")
     pair = PromptSet("pair", [Prompt(token_ids=tuple(x.tolist()), scored=(n - 1,)) for x in ids])
     read = capture(model, pair, ids, [need, _LOG_P])
-    order = np.lexsort((read.rows_at("all")["position"], read.rows_at("all")["prompt"]))
-    x = read[need][:, order].astype(float).reshape(count, 2, n, -1)  # [layer, prompt, pos, feature]
-    log_p = read[_LOG_P][np.argsort(read.rows["prompt"])].astype(float)
+    x = read[need].astype(float).reshape(count, 2, n, -1)  # [layer, prompt, pos, feature]
+    log_p = read[_LOG_P].astype(float)
     right, other = _answers(model, answer, wrong, log_p)
     moves = (x[:, 0] - x[:, 1])[np.ix_(at_layers, chosen)]
 

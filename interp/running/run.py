@@ -10,7 +10,7 @@ from typing import Any
 
 from interp.capture import Capture
 from interp.edit import Edit
-from interp.editing.conditions import Run, capture_edited, read_conditions
+from interp.editing.conditions import capture_edited, read_conditions
 from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import refuse_misfits
 from interp.editing.proof import merged
@@ -27,6 +27,7 @@ from interp.model import Check, Model
 from interp.need import Need
 from interp.options import RunOptions, by_keyword
 from interp.probe import Probe, Readout
+from interp.prompt import Run
 from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for, read_apart
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import at_most
@@ -212,14 +213,13 @@ class _Session:
         found: dict[str, Findings] = {}
         drawn = []
         for i, pool in enumerate(pools):
-            whole = Run(pool.prompts, pool.tokens.ids)
             part = suffix if i == 0 else f"{suffix} {pool.prompts.name}"
             at_once = [probe for probe in pool.probes if not probe.follows_checkpoints]
             apart = read_apart(at_once, pool.prompts, self.spec)
             needs = [need for probe in at_once if probe not in apart for need in probe.needs]
             what = f"reading {model.name}, prompts {pool.prompts.name}"
             with self.clock(f"capture{part}"), reporting(what, self.spec.quiet) as progress:
-                base = self._read(model, whole, needs, self.edits, self.checks, progress, f"capture{part}")
+                base = self._read(model, pool, needs, self.edits, self.checks, progress, f"capture{part}")
             base, described = draw(base, self.spec.per_quintile, self.spec.seed)
             drawn.append(described)
             of_a_course = [probe for probe in pool.probes if probe.follows_checkpoints]
@@ -227,12 +227,12 @@ class _Session:
             if of_a_course:
                 with self.clock("capture of the end"):
                     self.followed.append(
-                        Followed(tuple(of_a_course), *read_drawn(model, whole, base, of_a_course, self._read))
+                        Followed(tuple(of_a_course), *read_drawn(model, pool, base, of_a_course, self._read))
                     )
             if apart:
                 with self.clock(f"capture of the drawn{part}"):
-                    _, of_drawn = read_drawn(model, whole, base, apart, self._read)
-            under = {probe.name: self._conditions(model, whole, probe, base, suffix) for probe in at_once}
+                    _, of_drawn = read_drawn(model, pool, base, apart, self._read)
+            under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in at_once}
             with reporting("analyses", self.spec.quiet) as progress:
                 for n_done, probe in enumerate(at_once if here().is_first else ()):
                     progress(n_done, len(at_once))
@@ -254,9 +254,7 @@ class _Session:
     def shown(self, model: Model, pool: PromptPool, i: int) -> TokenStrip:
         """One prompt token by token, read as the run reads it."""
         with self.clock(f"tokens of prompt {i}"):
-            return token_strip(
-                model, pool.prompts.take([i]), pool.tokens.ids[i], edits=self.edits, listeners=self.listeners
-            )
+            return token_strip(model, pool.prompts.take([i]), pool.ids[i], edits=self.edits, listeners=self.listeners)
 
     def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
         """The findings of one probe."""
@@ -326,7 +324,7 @@ class _Session:
         def resolve(name: str, n_pool: int | None) -> Run:
             spec = self.spec
             prompts = prompts_for(model, replace(spec, prompts=name, n_pool=n_pool or spec.n_pool, chat=False))
-            return Run(prompts, as_tokens(model, prompts, (), spec.window, spec.bos).ids)
+            return as_tokens(model, prompts, (), spec.window, spec.bos)
 
         heard = reporting(f"conditions of {probe.name}", self.spec.quiet)
         with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread():

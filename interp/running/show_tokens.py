@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from interp.capture import Capture
 from interp.edit import Edit
 from interp.editing.conditions import capture_edited
 from interp.editing.edit_files import resolve_edits
@@ -16,7 +15,7 @@ from interp.information import entropy_bits
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompt, Prompts, PromptSet
-from interp.prompting.files import as_text, resolve_prompts
+from interp.prompting.files import given_prompts
 from interp.prompting.tokens import as_tokens, words_of
 from interp.records.token_strip import TokenStrip
 from interp.running.donors import with_donors
@@ -53,7 +52,7 @@ def show_tokens(
         >>> interp.show_tokens(model, interp.sampled_prompts(model.task, 3), prompt=2)
         TokenStrip('tunnel:bijection-gpt-neox': ... tokens, ... layers, ... heads)
     """
-    pool = resolve_prompts(as_text(prompts, model.tokenizer), tokenizer=model.tokenizer)
+    pool = given_prompts(model, prompts)
     refuse_unknown_prompt(pool, [prompt])
     pool = pool.take([prompt])
     ids = as_tokens(model, pool, (), window).ids
@@ -84,14 +83,13 @@ def token_strip(
     _refuse_size(model, n)
     whole = PromptSet(pool.name, [Prompt(token_ids=tuple(ids.tolist()), scored=tuple(range(n)))])
     read = capture_edited(model, whole, [ids], _NEEDS, edits, listeners=listeners)
-    order = np.argsort(read.rows_at("all")["position"])
-    bits, sink, row = (np.moveaxis(read[need][:, order], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
+    bits, sink, row = (np.moveaxis(read[need], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
     return TokenStrip(
         model=info.name,
         tokens=words_of(model, ids),
         entropy=bits.astype(float),
         sink=sink.astype(float),
-        next_entropy=_by_position(read, n),
+        next_entropy=read.rows["next_entropy_bits"],
         belief=_belief(pool, n),
         weights=np.exp2(np.nan_to_num(row[..., :n].astype(float), nan=-np.inf)),
     )
@@ -114,12 +112,6 @@ def _refuse_size(model: Model, n: int) -> None:
             "weights on the page",
             fix=f"Give a prompt of at most {most} tokens; a window of {most} reads the last of a text.",
         )
-
-
-def _by_position(read: Capture, n: int) -> np.ndarray:
-    found = np.full(n, np.nan)
-    found[read.rows["position"]] = read.rows["next_entropy_bits"]
-    return found
 
 
 def _belief(pool: PromptSet, n: int) -> np.ndarray:

@@ -64,9 +64,8 @@ def autograd_jacobian(model, ids, depth, valid):
 
 def exact(model, ids, valid, repeat=16):
     batch = make_batch(ids, np.arange(len(ids)), model.input_device)
-    lengths = np.array([len(x) for x in ids])
     eye = torch.eye(model.info.d_model)
-    return pulled_back(stream_of(model, batch, repeat=repeat), valid.mask(batch, lengths), eye, repeat, valid.horizon)
+    return pulled_back(stream_of(model, batch, repeat=repeat), valid.mask(batch), eye, repeat, valid.horizon)
 
 
 @pytest.mark.parametrize("family", quick(["llama", "gpt2", "gpt_oss"], [*FAMILIES, *CONFIGS]))
@@ -129,9 +128,9 @@ class Nothing(HeldOut):
 
 
 def fitted(model, seed, n_rounds=None):
-    ids, rounds = rounds_of(model)
+    _, rounds = rounds_of(model)
     sums, _ = fit_jacobian(
-        model, ids, rounds[:n_rounds], Nothing(), valid=Valid(0, 0), seed=seed,
+        model, rounds[:n_rounds], Nothing(), valid=Valid(0, 0), seed=seed,
         progress=lambda done, total: None,
     )  # fmt: skip
     return sums.mean()

@@ -10,6 +10,7 @@ from interp.cli.app import app
 from interp.lens.fit import fit_prompts
 from interp.lens.kinds import FittedLens
 from interp.lens.show import depth_strip, kl_by_depth, writers
+from interp.prompt import Run
 from interp.reading.lens import Lens
 
 SITES = [interp.Need(site) for site in ("lens_entropy", "lens_kl", "lens_log_prob", "mlp_logit", "attn_logit", "resid")]
@@ -117,9 +118,8 @@ def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(
 
 def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(model, lens):
     prompts = interp.sampled_prompts(model.task, 12)
-    found = writers(
-        model, {"logit": FittedLens.logit(model), "tuned": lens}, prompts, [np.array(p.token_ids) for p in prompts]
-    )
+    run = Run(prompts, [np.array(p.token_ids) for p in prompts])
+    found = writers(model, {"logit": FittedLens.logit(model), "tuned": lens}, run)
     for each, through in zip(found, (model, lens.on(model)), strict=True):
         read = interp.collect(through, prompts, SITES)
         by_block = {}

@@ -148,4 +148,4 @@ def test_what_depends_on_other_prompts_passes_whole(monkeypatch, lent):
 @pytest.mark.parametrize(("site", "note", "n"), [("v", "", 6), ("v", "assumed", 9), ("pattern_entropy_null", "", 9)])
 def test_a_plan_counts_the_prompts_that_pass(monkeypatch, site, note, n):
     model, prompts, ids, _ = _repeated(monkeypatch)
-    assert TokenisedSet(prompts, ids, note).n_padded(model, 2048, [Need(site)]) == n * len(ids[0])
+    assert TokenisedSet(prompts, ids, note=note).n_padded(model, 2048, [Need(site)]) == n * len(ids[0])

@@ -117,7 +117,7 @@ def test_bytes_that_are_kept_equal_those_of_a_real_capture(tunnel):
     (pool,) = pools_for(tunnel, probes, options)
     meta = meta_model(options)
     base = passes_of(meta.model, probes, options)[0]
-    real = capture(tunnel, pool.prompts, pool.tokens.ids, base.needs)
+    real = capture(tunnel, pool.prompts, pool.ids, base.needs)
     for need, arrays in real.arrays.items():
         counted = {name: a for name, a in arrays.items() if name not in ("count", "prompt")}
         assert kept_bytes(need, meta.model.info, base.text) == sum(a.nbytes for a in counted.values()), need
@@ -127,10 +127,10 @@ def test_bytes_that_are_kept_equal_those_of_a_real_capture(tunnel):
 def test_planned_conditions_are_those_that_are_asked_for(name, tunnel):
     probe = make_probe(name, SMALL[name])
     (pool,) = pools_for(tunnel, [probe], RunOptions(n_pool=30))
-    base = capture(tunnel, pool.prompts, pool.tokens.ids, probe.needs)
+    base = capture(tunnel, pool.prompts, pool.ids, probe.needs)
     made = [c for c in probe.conditions(base) if c.edits]
     if name == "heads":
-        under = read_conditions(tunnel, Run(pool.prompts, pool.tokens.ids), probe.conditions(base))
+        under = read_conditions(tunnel, Run(pool.prompts, pool.ids), probe.conditions(base))
         made += list(probe.further_conditions(base, under))
     real = Counter(dict.fromkeys(range(4), 0))
     for c in made:
@@ -202,7 +202,7 @@ def test_operations_are_those_that_pytorch_counts(name):
     (pool,) = pools_for(model, [probe], options)
     counted = FlopCounterMode(display=False)
     with counted, sdpa_kernel(SDPBackend.MATH):  # products, which are all counted
-        capture(model, pool.prompts, pool.tokens.ids, probe.needs)
+        capture(model, pool.prompts, pool.ids, probe.needs)
     base = passes_of(meta.model, [probe], options)[0]
     assert operations_of(base, meta) == pytest.approx(counted.get_total_flops(), rel=0.05)
     half = operations_of(replace(base, first_layer=2), meta)
