@@ -8,9 +8,8 @@ Where a probe exchanges attention patterns between the checkpoint and the end, t
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,21 +22,12 @@ from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.prompt import Run
 from interp.records.tunnel_card import CARD_NAME
-from interp.system.progress import Report, unheard
 from interp.system.threads import one_thread
 
 MIN_CHECKPOINTS = 3
 """Fewer points make no course of anything."""
 
 _STEP = re.compile(r"step[-_]?(\d+)|^(\d+)$")
-
-LoadModel = Callable[[str, str | None], Model]
-"""Loads a model by name and revision, as the run's own was."""
-
-ReadModel = Callable[[Model, Run, Sequence[Need]], Capture]
-
-Exchange = Callable[[Model, Run, Sequence[Need]], tuple[Capture, Capture]]
-"""Reads the end with the attention patterns of a checkpoint's model, and the checkpoint with those of the end."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +66,13 @@ class Followed:
         most = max((probe.n_exchanged for probe in self.probes if probe.exchange_needs), default=0)
         return np.linspace(0, n - 1, min(n, most)).round().astype(int)
 
+    @property
+    def exchanged_run(self) -> Run:
+        """The drawn prompts that patterns are exchanged on."""
+        return self.run.take(self._exchanged_prompts)
+
     def take(self, step: int, capture: Capture, exchanged: tuple[Capture, Capture] | None) -> None:
-        """Keep what every probe reads of a checkpoint."""
+        """Keep what every probe reads of a checkpoint, and of the exchange of attention patterns with the end."""
         prompts = np.arange(len(self.run.ids)) if capture is self.final else self._exchanged_prompts
         with one_thread():
             for probe in self.probes:
@@ -86,19 +81,6 @@ class Followed:
                     read = {**read, **probe.read_exchanged(*exchanged, prompts)}
                 self.under.setdefault(probe.name, {})[str(step)] = read
         self.before = capture
-
-    def read(self, model: Model, step: int, read: ReadModel, exchange: Exchange | None) -> None:
-        needs, wanted = tuple(self.final.arrays), self.exchange_needs
-        exchanged = exchange(model, self.run.take(self._exchanged_prompts), wanted) if exchange and wanted else None
-        self.take(step, _in_strata(read(model, self.run, needs), self.final.rows["stratum"]), exchanged)
-
-
-def read_drawn(model: Model, run: Run, base: Capture, probes: Sequence[Probe], read: ReadModel) -> tuple[Run, Capture]:
-    """The prompts that `base` has drawn of a run, and what the probes need of them, in the strata of the draw."""
-    drawn = base.drawn.rows
-    chosen = run.take(np.unique(drawn["prompt"]))
-    needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
-    return chosen, _in_strata(read(model, chosen, needs), drawn["stratum"])
 
 
 def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) -> tuple[Checkpoint, ...]:
@@ -156,53 +138,6 @@ def step_of(model: Model) -> int | None:
     return _step_in(model.name.partition("@")[2])
 
 
-def follow(
-    checkpoints: Sequence[Checkpoint],
-    parts: Sequence[Followed],
-    own_step: int | None,
-    fingerprint: str,
-    load: LoadModel,
-    read: ReadModel,
-    progress: Report = unheard,
-    exchange: Exchange | None = None,
-) -> list[dict[str, Any]]:
-    """Read every checkpoint for all parts, then the end; returns what each was (step, revision, fingerprint).
-
-    The weights of the end under another name (Pythia's `main` is its last step) are not read twice. Where the step of
-    the end is unknown, it is what the others are compared with and has no place among them. `fingerprint` is the end's.
-    """
-    end = parts[0].final.model
-    known = []
-    for i, checkpoint in enumerate(checkpoints):
-        model = load(checkpoint.model, checkpoint.revision)
-        info = model.info
-        _refuse_other_shape(info, end, checkpoint)
-        known.append(_described(checkpoint.name, checkpoint.step, info.revision, model.fingerprint))
-        if model.fingerprint == fingerprint and checkpoint is checkpoints[-1] and own_step is None:
-            own_step = checkpoint.step
-        else:
-            for part in parts:
-                part.read(model, checkpoint.step, read, exchange)
-        del model  # before the next one is loaded
-        progress(i + 1, len(checkpoints))
-    if own_step is not None:
-        for part in parts:
-            part.take(own_step, part.final, (part.final, part.final))  # an exchange with itself changes nothing
-    if own_step not in [entry["step"] for entry in known]:
-        known.append(_described(end.name, own_step, end.revision, fingerprint))
-    return known
-
-
-def _described(name: str, step: int | None, revision: str | None, fingerprint: str) -> dict[str, Any]:
-    return {"name": name, "step": step, "revision": revision, "fingerprint": fingerprint}
-
-
-def _in_strata(capture: Capture, strata: np.ndarray) -> Capture:
-    """The capture of drawn prompts with the strata they were drawn from, for the bootstrap."""
-    rows = capture.rows.with_column("stratum", strata, "label")
-    return replace(capture, tables={**capture.tables, "scored": rows})
-
-
 def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
     name = model.name
     if name.startswith(TUNNEL):
@@ -252,7 +187,8 @@ def _too_few(model: Model, found: str, fix: str) -> UsageError:
     return UsageError(asked=f"the checkpoints of {model.name}", found=found, fix=fix)
 
 
-def _refuse_other_shape(info: ModelInfo, end: ModelInfo, checkpoint: Checkpoint) -> None:
+def refuse_other_shape(info: ModelInfo, end: ModelInfo, checkpoint: Checkpoint) -> None:
+    """Raise `ModelError` where a checkpoint is of another architecture than the end."""
     shape: Mapping[str, Callable[[ModelInfo], object]] = {
         "family": lambda i: i.family, "layers": lambda i: i.n_layers, "heads": lambda i: (i.n_heads, i.n_kv_heads),
         "head size": lambda i: i.d_head, "width": lambda i: i.d_model, "vocabulary": lambda i: i.vocab_size,

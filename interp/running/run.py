@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from interp.capture import Capture
 from interp.edit import Edit
 from interp.editing.conditions import capture_edited, read_conditions
@@ -40,9 +42,8 @@ from interp.running.checkpoints import (
     Checkpoint,
     Followed,
     checkpoints_of,
-    follow,
     has_checkpoints,
-    read_drawn,
+    refuse_other_shape,
     step_of,
 )
 from interp.running.choose_probes import choose_probes, readable_probes
@@ -138,8 +139,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             end = loaded if any(part.exchange_needs for part in session.followed) else None
             del loaded  # one model in memory at a time, unless the end is exchanged with
             alike = replace(options, model="", dtype=info.dtype, **placed_alike(info, options.device_map))
-            courses, course = session.follow(followed, own_step, fingerprint, alike, end)
-            described |= course
+            courses, described["checkpoints"] = session.follow(followed, own_step, fingerprint, alike, end)
             findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
         processes = {} if ranks.is_alone else {"processes": ranks.size}
         codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
@@ -222,16 +222,14 @@ class _Session:
                 base = self._read(model, pool, needs, self.edits, self.checks, progress, f"capture{part}")
             base, described = draw(base, self.spec.per_quintile, self.spec.seed)
             drawn.append(described)
-            of_a_course = [probe for probe in pool.probes if probe.follows_checkpoints]
+            of_a_course = tuple(probe for probe in pool.probes if probe.follows_checkpoints)
             of_drawn = base
             if of_a_course:
                 with self.clock("capture of the end"):
-                    self.followed.append(
-                        Followed(tuple(of_a_course), *read_drawn(model, pool, base, of_a_course, self._read))
-                    )
+                    self.followed.append(Followed(of_a_course, *self._read_drawn(model, pool, base, of_a_course)))
             if apart:
                 with self.clock(f"capture of the drawn{part}"):
-                    _, of_drawn = read_drawn(model, pool, base, apart, self._read)
+                    _, of_drawn = self._read_drawn(model, pool, base, apart)
             under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in at_once}
             with reporting("analyses", self.spec.quiet) as progress:
                 for n_done, probe in enumerate(at_once if here().is_first else ()):
@@ -277,6 +275,18 @@ class _Session:
         window = self.spec.attention_window
         return found if window is None else replace(found, model=replace(found.model, window=window))
 
+    def _read_drawn(self, model: Model, run: Run, base: Capture, probes: Sequence[Probe]) -> tuple[Run, Capture]:
+        """The prompts that `base` has drawn of a run, and what the probes need of them."""
+        rows = base.rows.where(base.rows["drawn"].astype(bool))
+        chosen = run.take(np.unique(rows["prompt"]))
+        needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
+        return chosen, self._in_strata(model, chosen, needs, rows["stratum"])
+
+    def _in_strata(self, model: Model, run: Run, needs: Sequence[Need], strata: np.ndarray) -> Capture:
+        """What is read of drawn prompts, with the strata they were drawn from, for the bootstrap."""
+        found = self._read(model, run, needs)
+        return replace(found, tables={**found.tables, "scored": found.rows.with_column("stratum", strata, "label")})
+
     def _with_patterns(self, model: Model, donor: Model, run: Run, needs: Sequence[Need]) -> Capture:
         """A model that attends as the donor does, proved on the first donor."""
         checks = None if any(check.name == "edit donor" for check in self.checks) else self.checks
@@ -285,33 +295,52 @@ class _Session:
     def follow(
         self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, alike: RunOptions,
         end: Model | None,
-    ) -> tuple[dict[str, Findings], dict[str, Any]]:  # fmt: skip
-        """The findings of the probes that follow checkpoints, and what the checkpoints were, for the record.
+    ) -> tuple[dict[str, Findings], list[dict[str, Any]]]:  # fmt: skip
+        """The findings of the probes that follow checkpoints, and what these were: step, revision, fingerprint.
 
-        With the model of the `end` attention patterns are exchanged with each of them.
+        The weights of the end under another name (Pythia's `main` is its last step) are not read twice. Where the step
+        of the end is unknown, it is what the others are compared with and has no place among them. `fingerprint` is the
+        end's. With the model of the `end` attention patterns are exchanged with each of them.
         """
+        final, known = self.followed[0].final.model, []
 
-        def load_at(name: str, revision: str | None) -> Model:
-            with self.clock(f"load {name}{f'@{revision}' if revision else ''}"):
-                return load_as_asked(replace(alike, model=name, revision=revision))
+        def describe(name: str, step: int | None, revision: str | None, fingerprint: str) -> None:
+            known.append({"name": name, "step": step, "revision": revision, "fingerprint": fingerprint})
 
-        def exchanged(model: Model, run: Run, needs: Sequence[Need]) -> tuple[Capture, Capture]:
-            assert end is not None
-            with self.clock(f"exchange with {model.name}"):
-                return self._with_patterns(end, model, run, needs), self._with_patterns(model, end, run, needs)
-
-        heard = reporting("checkpoints", self.spec.quiet)
-        with self.clock("checkpoints"), heard as progress:
-            known = follow(
-                checkpoints, self.followed, own_step, fingerprint, load_at, self._read, progress,
-                None if end is None else exchanged,
-            )  # fmt: skip
+        with self.clock("checkpoints"), reporting("checkpoints", self.spec.quiet) as progress:
+            for i, each in enumerate(checkpoints):
+                with self.clock(f"load {each.model}{f'@{each.revision}' if each.revision else ''}"):
+                    model = load_as_asked(replace(alike, model=each.model, revision=each.revision))
+                refuse_other_shape(model.info, final, each)
+                describe(each.name, each.step, model.info.revision, model.fingerprint)
+                if model.fingerprint == fingerprint and each is checkpoints[-1] and own_step is None:
+                    own_step = each.step
+                else:
+                    for part in self.followed:
+                        self._take(part, model, each.step, end)
+                del model  # before the next one is loaded
+                progress(i + 1, len(checkpoints))
+            if own_step is not None:
+                for part in self.followed:
+                    part.take(own_step, part.final, (part.final, part.final))  # an exchange with itself changes nothing
+            if own_step not in [entry["step"] for entry in known]:
+                describe(final.name, own_step, final.revision, fingerprint)
         here().agree("the fingerprints of the checkpoints", " ".join(entry["fingerprint"] for entry in known))
         found: dict[str, Findings] = {}
         for part in self.followed if here().is_first else ():
             for probe in part.probes:
                 found[probe.name] = self._analysed(probe, part.final, part.under[probe.name], "")
-        return found, {"checkpoints": known}
+        return found, known
+
+    def _take(self, part: Followed, model: Model, step: int, end: Model | None) -> None:
+        """Read a checkpoint, and exchange its attention patterns with those of the end."""
+        exchanged, wanted = None, part.exchange_needs
+        if end is not None and wanted:
+            with self.clock(f"exchange with {model.name}"):
+                run = part.exchanged_run
+                exchanged = self._with_patterns(end, model, run, wanted), self._with_patterns(model, end, run, wanted)
+        read = self._in_strata(model, part.run, tuple(part.final.arrays), part.final.rows["stratum"])
+        part.take(step, read, exchanged)
 
     def _conditions(self, model: Model, whole: Run, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:
         """What the probe's conditions read; edits that it asks for are proved first.

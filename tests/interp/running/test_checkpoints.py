@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM
 
 import interp
 from interp.capture import Capture
-from interp.editing.conditions import Run
 from interp.errors import InterpError, ModelError, UsageError
 from interp.findings import Findings, Scalar
 from interp.loading.quiet_libraries import quiet_libraries
@@ -22,12 +21,11 @@ from interp.need import Need
 from interp.options import RunOptions
 from interp.probe import Probe, Readout
 from interp.prompting.pools import prompts_for
-from interp.reading.forward import capture
-from interp.running.checkpoints import Followed, checkpoints_of, follow, has_checkpoints, read_drawn, step_of
+from interp.running import run as runner
+from interp.running.checkpoints import checkpoints_of, has_checkpoints, step_of
 from interp.running.collect import collect
 from interp.running.run import run
 from interp.running.spec import RunSpec
-from tests.interp.hooks.test_attention import token_prompts
 from tests.tiny_models import fresh_model, tiny_model
 
 TUNNEL = "tunnel:bijection-gpt-neox"
@@ -284,14 +282,9 @@ def test_a_hub_model_without_revisions_or_at_one_is_refused_beyond_it(revisions,
 # --- memory and shape ------------------------------------------------------------------------------------------------
 
 
-def _read(model, run, needs):
-    return capture(model, run.prompts, run.ids, needs)
-
-
 def test_one_model_is_in_memory_at_a_time(monkeypatch):
     """The run's own is gone before the first checkpoint is loaded, and each before the next."""
     from interp.loading.load import load_as_asked
-    from interp.running import run as runner
 
     modules: list[weakref.ref[torch.nn.Module]] = []
 
@@ -310,16 +303,11 @@ def test_one_model_is_in_memory_at_a_time(monkeypatch):
     assert len(modules) == 3
 
 
-def test_another_architecture_is_no_checkpoint(tunnel):
-    model = fresh_model("llama")
-    prompts, ids = token_prompts([6, 8, 7, 9])
-    probes, base = (Follower(),), capture(model, prompts, ids, ())
-    parts = [Followed(probes, *read_drawn(model, Run(prompts, ids), base, probes, _read))]
-    with pytest.raises(ModelError, match=r"it is another architecture \(layers: 2 there, 3 here\)"):
-        follow(
-            checkpoints_of(tunnel, [Follower()], ()), parts, 1200, model.fingerprint,
-            lambda name, revision: fresh_model("llama", num_hidden_layers=2), _read,
-        )  # fmt: skip
+def test_another_architecture_is_no_checkpoint(monkeypatch):
+    loaded = [runner.load_as_asked, lambda options: fresh_model("llama", num_hidden_layers=2)]
+    monkeypatch.setattr(runner, "load_as_asked", lambda options: loaded.pop(0)(options))
+    with pytest.raises(ModelError, match=r"it is another architecture \(.*layers: 2 there, 3 here"):
+        run(TUNNEL, probes=[Follower()], n_pool=4, checkpoints=["0", "64"], out=None, quiet=True)
 
 
 def test_a_probe_that_says_it_follows_has_to_say_what_it_keeps(tunnel):
