@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Int
 
 from interp.capture import Capture
@@ -257,10 +258,10 @@ class _SharedPasses:
             kept.append((self.prefixes.kept, self.prefixes.layers))
         begins = [tensors.begin for tensors, _ in kept]
         share = Share(self.model, self._batches(self.tokens_per_pass), [collector], begins=begins)
-        with self.residuals.keeping():
+        with torch.inference_mode(), self.residuals.keeping():
             share.run(heard, self.kept_depth)
-        for tensors, layers in kept:
-            tensors.join(here(), layers, share.prompts)
+            for tensors, layers in kept:
+                tensors.join(here(), layers, share.prompts)
         return collector
 
     def _alike(self) -> list[_Alike]:

@@ -18,31 +18,28 @@ _AT_ONCE = 1_000
 """Texts that are tokenized at once."""
 
 
-def tokenise(
-    prompts: PromptSet,
-    tokenizer: PreTrainedTokenizerBase | None,
-    *,
-    window: int | None,
-    max_positions: int | None,
-    vocab_size: int | None = None,
-    bos: bool = True,
-) -> Run:
-    """Turn texts into ids, or pass token ids through after checking them.
+def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Run:
+    """The prompts as a model reads them: texts as ids, and token ids as they are, once they are checked.
 
     A beginning-of-text token is added exactly where the tokenizer itself adds one, and nowhere without `bos` or in
     front of a chat, whose template puts one where it wants one. A closing token (as T5 and some chat tokenizers append)
     is left off, because a text is read at its own last token.
     `window` keeps the last tokens of a text, so the last token and its class stay; a beginning-of-text token stays in
-    front and counts.
-    `vocab_size` is the model's; without it the tokenizer's is taken.
-    Raises `PromptError` for a text without a token, one longer than `max_positions`, an id outside the vocabulary,
-    texts without a tokenizer, and a window on token ids.
+    front and counts. None is the window of the prompts, 0 keeps all.
+    Raises `PromptError` for a text without a token, one longer than the model reads, an id outside its vocabulary,
+    texts without a tokenizer, a window on token ids, and one that shortened texts in which a column names positions.
     """
-    read = _from_texts(prompts, tokenizer, window, bos) if prompts.is_text else _from_ids(prompts, window)
-    _refuse_long(read, max_positions)
-    if vocab_size is None and tokenizer is not None:
-        vocab_size = len(tokenizer)
-    _refuse_outside(read, vocab_size)
+    window = (pool.window if window is None else window) or None
+    read = _from_texts(pool, model.tokenizer, window, bos) if pool.is_text else _from_ids(pool, window)
+    _refuse_long(read, model.info.max_positions)
+    _refuse_outside(read, model.info.vocab_size)
+    columns = {need.at for need in needs} - PLACES
+    if columns and read.n_truncated:
+        raise PromptError(
+            asked=f"the positions in the column {', '.join(sorted(columns))}",
+            found=f"the window of {window} tokens cut {read.n_truncated} texts at their front",
+            fix="Positions count from the front: read the texts whole with a window of 0.",
+        )
     return read
 
 
@@ -164,39 +161,15 @@ def _refuse_long(read: Run, max_positions: int | None) -> None:
     )
 
 
-def _refuse_outside(read: Run, vocab_size: int | None) -> None:
+def _refuse_outside(read: Run, vocab_size: int) -> None:
     for i, one in enumerate(read.ids):
-        if one.min() < 0 or (vocab_size is not None and one.max() >= vocab_size):
+        if one.min() < 0 or one.max() >= vocab_size:
             worst = int(one.min() if one.min() < 0 else one.max())
-            known = "never negative" if vocab_size is None else f"0 to {vocab_size - 1}"
             raise PromptError(
                 asked=f"prompt {i + 1} of {read.prompts.name!r}",
-                found=f"it holds the token id {worst}; the vocabulary's are {known}",
+                found=f"it holds the token id {worst}; the vocabulary's are 0 to {vocab_size - 1}",
                 fix="Use the ids of this model's own tokenizer.",
             )
-
-
-def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Run:
-    """The prompts as `model` reads them, within the window; without `bos`, none is put in front of a text.
-
-    Raises `PromptError` where a window shortened texts in which a column names positions.
-    """
-    read = tokenise(
-        pool,
-        model.tokenizer,
-        window=(pool.window if window is None else window) or None,
-        max_positions=model.info.max_positions,
-        vocab_size=model.info.vocab_size,
-        bos=bos,
-    )
-    columns = {need.at for need in needs} - PLACES
-    if columns and read.n_truncated:
-        raise PromptError(
-            asked=f"the positions in the column {', '.join(sorted(columns))}",
-            found=f"the window of {read.window} tokens cut {read.n_truncated} texts at their front",
-            fix="Positions count from the front: read the texts whole with a window of 0.",
-        )
-    return read
 
 
 def words_of(model: Model, ids: np.ndarray) -> tuple[str, ...]:

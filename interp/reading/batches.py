@@ -226,19 +226,19 @@ def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) 
 
     Raises `PromptError` where the column is missing or a position lies outside its prompt.
     """
-    if at == "tunnel" and not prompts.is_tunnel:
-        return RowIndex(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    if at in ("all", "tunnel"):
-        prompt = np.repeat(np.arange(len(lengths)), lengths)
-        return RowIndex(prompt, np.concatenate([np.arange(n) for n in lengths]))
-    if at == "followed":
-        prompt = np.repeat(np.arange(len(lengths)), lengths - 1)
-        return RowIndex(prompt, np.concatenate([np.arange(n - 1) for n in lengths]))
-    if at == "before_last":
-        prompt = np.flatnonzero(lengths > 1) if prompts.is_text else np.empty(0, dtype=np.int64)
-        return RowIndex(prompt, lengths[prompt] - 2)
-    if at == "last" or (at == "scored" and prompts.is_text):
-        return RowIndex(np.arange(len(lengths)), lengths - 1)
+    last = lengths - 1
+    spans = {
+        "all": (0, lengths),
+        "tunnel": (0, lengths * prompts.is_tunnel),
+        "followed": (0, last),
+        "before_last": (np.maximum(last - 1, 0), last if prompts.is_text else 0),
+        "last": (last, lengths),
+    }
+    named = "last" if at == "scored" and prompts.is_text else at
+    if named in spans:
+        start, stop = spans[named]
+        counts = np.maximum(stop - start, 0)
+        return RowIndex(np.repeat(np.arange(len(lengths)), counts), _ranges(start + 0 * lengths, counts))
     if at == "scored":
         listed = [p.scored or (len(p.token_ids or ()) - 1,) for p in prompts]
     else:

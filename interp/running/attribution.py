@@ -124,7 +124,12 @@ def logit_attribution(
         >>> found.to_frame().columns[:3].tolist()
         ['layer', 'head', 'logits']
     """
-    _refuse_model(model)
+    if model.family.attention_sum is not None:
+        raise UsageError(
+            asked=f"what each head of {model.name} adds to a logit",
+            found=f"{model.info.family} normalises the attention output, so heads have no separate shares",
+            fix="Use the sites attn_logit and mlp_logit (one number per block), or ablate heads.",
+        )
     refuse_number(f"n_null = {n_null}", n_null, 0, MOST)
     pool = given_prompts(model, prompts)
     needs = [Need(site) for site in ("z", "attn_out", "mlp_out", "resid", "next_log_prob")]
@@ -168,17 +173,6 @@ def logit_attribution(
         constant=fixed,
         null=null,
     )
-
-
-def _refuse_model(model: Model) -> None:
-    if not model.info.n_heads:
-        raise UsageError(asked=f"the heads of {model.name}", found="it has no attention", fix="Use another model.")
-    if model.family.attention_sum is not None:
-        raise UsageError(
-            asked=f"what each head of {model.name} adds to a logit",
-            found=f"{model.info.family} normalises the attention output, so heads have no separate shares",
-            fix="Use the sites attn_logit and mlp_logit (one number per block), or ablate heads.",
-        )
 
 
 def _answer_ids(model: Model, given: Answer | None, n: int, what: str) -> np.ndarray | None:

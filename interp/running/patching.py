@@ -24,6 +24,7 @@ from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.tokens import as_tokens, one_token, words_of
+from interp.reading.early_exit import layers_of
 from interp.reading.forward import capture
 from interp.settings import MOST, refuse_number
 from interp.statistics.intervals import band
@@ -177,17 +178,15 @@ def patching_map(
             f"({_listed(model, ids[1])})",
             fix="Replace words by words with as many tokens.",
         )
-    chosen = _chosen(range(n) if positions is None else positions, n, "positions", model)
-    count = model.info.n_layers + (site == "resid")
-    what = "depths" if site == "resid" else "layers"
-    at_layers = _chosen(range(count) if layers is None else layers, count, what, model)
-    need = Need(site, at="all")
+    chosen = _chosen(range(n) if positions is None else positions, n)
+    at_layers = layers_of(Need(site), layers, model.info)
+    need = Need(site, at="all", layers=at_layers)
     pair = PromptSet("pair", [Prompt(token_ids=tuple(x.tolist()), scored=(n - 1,)) for x in ids])
     read = capture(model, pair, ids, [need, _LOG_P])
-    x = read[need].astype(float).reshape(count, 2, n, -1)  # [layer, prompt, pos, feature]
+    x = read[need].astype(float).reshape(len(at_layers), 2, n, -1)  # [layer, prompt, pos, feature]
     log_p = read[_LOG_P].astype(float)
     right, other = _answers(model, answer, wrong, log_p)
-    moves = (x[:, 0] - x[:, 1])[np.ix_(at_layers, chosen)]
+    moves = (x[:, 0] - x[:, 1])[:, list(chosen)]
 
     def score(of: np.ndarray) -> np.ndarray:
         return of[..., right] - (0.0 if other is None else of[..., other])
@@ -239,17 +238,16 @@ def _listed(model: Model, ids: np.ndarray) -> str:
     return " ".join(repr(word) for word in words_of(model, ids[:12])) + (" ..." if len(ids) > 12 else "")
 
 
-def _chosen(asked: Sequence[int], count: int, what: str, model: Model) -> tuple[int, ...]:
-    """Numbers counted from 0; negative ones count from the end."""
-    listed = list(asked)
-    strange = [i for i in listed if not -count <= i < count]
-    if strange or not listed or len({i % count for i in listed}) < len(listed):
+def _chosen(asked: Sequence[int], n: int) -> tuple[int, ...]:
+    """Positions counted from 0; negative ones count from the end."""
+    found = tuple(i % n for i in asked if -n <= i < n)
+    if len(found) < len(asked) or len(set(found)) < len(found) or not found:
         raise UsageError(
-            asked=f"the {what} {listed} of {model.name}",
-            found=f"there are {what} 0 to {count - 1}",
+            asked=f"the positions {list(asked)} of these prompts",
+            found=f"there are positions 0 to {n - 1}",
             fix="Name some of them, each once; -1 is the last.",
         )
-    return tuple(i % count for i in listed)
+    return found
 
 
 def _answers(

@@ -97,12 +97,6 @@ def token_strip(
 
 def _refuse_size(model: Model, n: int) -> None:
     info = model.info
-    if not info.n_heads:
-        raise UsageError(
-            asked=f"the attention of {info.name}",
-            found="it has no attention",
-            fix="Use a model of a family with heads.",
-        )
     n_rows = info.n_layers * info.n_heads
     if n_rows * n * (n + 1) // 2 > MOST_WEIGHTS:
         most = int((np.sqrt(1 + 8 * MOST_WEIGHTS / n_rows) - 1) / 2)

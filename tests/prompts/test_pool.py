@@ -11,9 +11,9 @@ from transformers import AutoTokenizer
 
 from interp.errors import PromptError
 from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import tokenise
 from interp.registry import entries, load_entry
 from tests.paths import SHARED
+from tests.tokenised import tokenise
 
 DOMAINS = {"mathematics", "code", "philosophy", "general", "fiction", "prose"}
 SETS = {"mixed", "same-last-token", *DOMAINS}

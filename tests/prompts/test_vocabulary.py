@@ -12,9 +12,9 @@ from interp.errors import PromptError
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.tokens import tokenise
 from interp.running.collect import collect
 from tests.paths import SHARED
+from tests.tokenised import tokenise
 
 TOKENIZERS = ("pythia-gpt-neox-20b", "phi-2", "mistral-v0.1")
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import tokenise
+from tests.tokenised import tokenise
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}"

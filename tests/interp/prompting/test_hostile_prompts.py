@@ -16,7 +16,7 @@ from interp.errors import InterpError, PromptError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import read_prompts, resolve_prompts
-from interp.prompting.tokens import tokenise
+from tests.tokenised import tokenise
 
 TEXTS = {
     "html": '</script><script>window.hurt=1</script><img src=x onerror="alert(1)">&amp;',

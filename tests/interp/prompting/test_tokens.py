@@ -12,8 +12,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.tokens import tokenise
 from tests.paths import SHARED
+from tests.tokenised import tokenise
 
 WITH_BOS = ("tokenizers/mistral-v0.1", "models/stories260K")
 WITHOUT_BOS = ("tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2")

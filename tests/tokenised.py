@@ -1,0 +1,14 @@
+"""Prompts as a tokenizer alone reads them, whatever model there is."""
+
+from dataclasses import replace
+
+from interp.prompting.tokens import as_tokens
+from tests.tiny_models import tiny_model
+
+
+def tokenise(prompts, tokenizer, *, window, max_positions, vocab_size=None):
+    """What a model with this tokenizer would read; without a window all tokens."""
+    vocab_size = vocab_size or (1 << 40 if tokenizer is None else len(tokenizer))
+    model = tiny_model("llama")
+    info = replace(model.info, max_positions=max_positions, vocab_size=vocab_size)
+    return as_tokens(replace(model, tokenizer=tokenizer, info=info), prompts, (), window or 0)
