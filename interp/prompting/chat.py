@@ -57,7 +57,6 @@ def rendered_rows(
 
 
 def _others(row: PromptRow, text_column: str, where: str) -> dict[str, Any]:
-    """The columns beside the messages."""
     others = {column: value for column, value in row.values.items() if column != MESSAGES}
     taken = sorted({text_column, ROLE, TURN}.intersection(others))
     if taken:
@@ -129,7 +128,6 @@ def _fault(message: object) -> str | None:
 def _through_template(
     chats: Sequence[list[dict[str, Any]]], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
 ) -> list[str]:
-    """The conversations as the model's tokenizer writes them."""
     if tokenizer is None or not tokenizer.chat_template:
         raise PromptError(
             asked=f"{places[0]}, as a chat",

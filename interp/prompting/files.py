@@ -245,7 +245,6 @@ def _is_file(path: Path) -> bool:
 
 
 def _subset(prompts: PromptSet, n_pool: int, seed: int) -> PromptSet:
-    """`n_pool` of the prompts, drawn without replacement, in their old order."""
     refuse_size(prompts.name, n_pool, len(prompts))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(prompts))[:n_pool])
     source = f"{n_pool} drawn (seed {seed}) of: {prompts.source or prompts.name}"

@@ -5,18 +5,16 @@ drawn among them with the seed. They come in their stored order, so a set that i
 file of its rows would give.
 """
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from logging import CRITICAL
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from interp.errors import PromptError, UsageError, optional_part
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.prompt import PromptSet
 from interp.prompting.arrow_rows import class_names, class_of
 from interp.prompting.rows import PromptRow, prompt_set
@@ -104,9 +102,11 @@ def _read_rows(where: HubName, column: str, n: int) -> tuple[list[dict[str, Any]
     """
     fix = "Name a configuration as the second part, or try it in Python and hand over the `Dataset`. " + FORM
     told = readable(f"the prompts {where}", fix, found="`datasets` cannot read it", error=PromptError)
-    with optional_part("hub", f"the prompts {where}"), _quiet(), told:
+    with optional_part("hub", f"the prompts {where}"):
         from datasets import ClassLabel, Value, load_dataset_builder
-
+        from datasets import utils as of_datasets
+        from huggingface_hub import utils as of_hub
+    with quiet_libraries(of_datasets, of_hub), told:
         folder = Path(where.path).expanduser()
         builder: Any = load_dataset_builder(str(folder) if folder.is_dir() else where.path, where.config)
         splits = builder.as_streaming_dataset()
@@ -156,7 +156,6 @@ def _with_usable_columns(
     name: str, rows: Sequence[PromptRow], text_column: str, source: str, left_out: Mapping[str, str]
 ) -> PromptSet:
     """The rows as a set with every column that a file could have; the others are named in `source`, with the reason."""
-    found = prompt_set(name, _only(rows, (text_column,)), text_column, source)
     columns: list[str] = []
     reasons = dict(left_out)
     for column in dict.fromkeys(column for row in rows for column in row.values if column != text_column):
@@ -167,29 +166,10 @@ def _with_usable_columns(
             reasons[column] = error.found
         else:
             columns.append(column)
-    if columns:
-        found = prompt_set(name, _only(rows, (text_column, *columns)), text_column, source)
+    found = prompt_set(name, _only(rows, (text_column, *columns)), text_column, source)
     remarks = ", ".join(f"{column!r} ({reason})" for column, reason in reasons.items())
     return replace(found, source=found.source + (f"; columns left out: {remarks}" if remarks else ""))
 
 
 def _only(rows: Sequence[PromptRow], columns: Sequence[str]) -> list[PromptRow]:
     return [PromptRow(row.place, {column: row.values.get(column) for column in columns}) for row in rows]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No bar, warning or log line of `datasets` and the hub library; their errors are told in our words."""
-    from datasets import utils as of_datasets
-    from huggingface_hub import utils as of_hub
-
-    with ExitStack() as restored:
-        for library in (of_datasets, of_hub):
-            restored.callback(library.logging.set_verbosity, library.logging.get_verbosity())
-            library.logging.set_verbosity(CRITICAL)
-            if not library.are_progress_bars_disabled():
-                restored.callback(library.enable_progress_bars)
-                library.disable_progress_bars()
-        restored.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        yield

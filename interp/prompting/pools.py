@@ -140,6 +140,12 @@ def prompts_for(model: Model, options: RunOptions) -> PromptSet:
     return chosen
 
 
+def other_prompts(model: Model, name: str, options: RunOptions) -> Run:
+    """Another prompt set than that of a run, as the run would read it."""
+    prompts = prompts_for(model, replace(options, prompts=name, chat=False))
+    return as_tokens(model, prompts, (), options.window, options.bos)
+
+
 def parts(splits: str) -> tuple[str, ...]:
     """The parts that are asked for: `4` are `1/4` to `4/4`, and `2/4` is itself; anything else is a `UsageError`."""
     found = re.fullmatch(r"(?:(\d{1,9})/)?(\d{1,9})", str(splits))

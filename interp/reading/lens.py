@@ -65,7 +65,6 @@ class Lens:
         return x if self._final_norm is None else self._final_norm.forward(x).to(x.device)
 
     def _entering(self, x: torch.Tensor) -> torch.Tensor:
-        """What enters the output head."""
         normed = self._norm(x)
         return normed if self._projection is None else self._projection.forward(normed).to(x.device)
 

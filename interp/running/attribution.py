@@ -176,7 +176,6 @@ def logit_attribution(
 
 
 def _answer_ids(model: Model, given: Answer | None, n: int, what: str) -> np.ndarray | None:
-    """One token id a row."""
     if given is None:
         return None
     each = [given] * n if isinstance(given, str | int | np.integer) else list(given)

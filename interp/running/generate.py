@@ -265,7 +265,6 @@ def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:
 
 
 def _end_tokens(model: Model) -> frozenset[int]:
-    """The tokens that end a text."""
     settings = getattr(model.module, "generation_config", None)
     ends = [getattr(settings, "eos_token_id", None), getattr(model.tokenizer, "eos_token_id", None)]
     return frozenset(token for end in ends if end is not None for token in (end if isinstance(end, list) else [end]))

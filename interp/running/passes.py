@@ -19,8 +19,7 @@ from interp.probe import Planned, Probe
 from interp.prompt import Prompt, Prompts, PromptSet, Run
 from interp.prompting.clusters import notes_of
 from interp.prompting.files import needs_tokenizer, resolve_prompts
-from interp.prompting.pools import grouped, most_drawn, pools_for, prompts_for, read_apart
-from interp.prompting.tokens import as_tokens
+from interp.prompting.pools import grouped, most_drawn, other_prompts, pools_for, read_apart
 from interp.reading.batches import RowIndex, batches_of, row_index
 from interp.reading.collector import OF_THE_END
 from interp.reading.forward import TOKENS_PER_BATCH, packs_for
@@ -210,8 +209,7 @@ def _sample(model: Model, options: RunOptions) -> tuple[int, RunOptions]:
 def _text(model: Model, name: str, options: RunOptions) -> TokenisedSet:
     if model.task is None and model.tokenizer is None:
         return _estimated(name, options)
-    prompts = prompts_for(model, replace(options, prompts=name, chat=False))
-    return TokenisedSet(**vars(as_tokens(model, prompts, (), options.window, options.bos)))
+    return TokenisedSet(**vars(other_prompts(model, name, options)))
 
 
 def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:

@@ -30,8 +30,7 @@ from interp.need import Need
 from interp.options import RunOptions, by_keyword
 from interp.probe import Probe, Readout
 from interp.prompt import Run
-from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for, read_apart
-from interp.prompting.tokens import as_tokens
+from interp.prompting.pools import PromptPool, draw, name_of, other_prompts, pools_for, read_apart
 from interp.reading.batches import at_most
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, waiting_for_lock, written
@@ -255,7 +254,6 @@ class _Session:
             return token_strip(model, pool.prompts.take([i]), pool.ids[i], edits=self.edits, listeners=self.listeners)
 
     def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
-        """The findings of one probe."""
         with self.clock(f"probe {probe.name}{suffix}"), one_thread():
             return analysed(probe, base, under)
 
@@ -351,9 +349,7 @@ class _Session:
             return {}
 
         def resolve(name: str, n_pool: int | None) -> Run:
-            spec = self.spec
-            prompts = prompts_for(model, replace(spec, prompts=name, n_pool=n_pool or spec.n_pool, chat=False))
-            return as_tokens(model, prompts, (), spec.window, spec.bos)
+            return other_prompts(model, name, replace(self.spec, n_pool=n_pool or self.spec.n_pool))
 
         heard = reporting(f"conditions of {probe.name}", self.spec.quiet)
         with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread():

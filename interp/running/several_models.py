@@ -4,13 +4,14 @@ What was measured before is not measured again, so the same call goes on where i
 reported and stops nothing.
 """
 
-import gc
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from accelerate.utils.memory import clear_device_cache
 
 from interp.errors import InterpError, PromptError, UsageError
 from interp.loading.identity import files_identity
@@ -100,7 +101,7 @@ def run_many(
         where = f"run {i + 1} of {len(runs)}" + (f" on {_set_of(asked)}" if has_sets else "")
         with stage(where) if len(runs) > 1 else nullcontext():
             outcomes.append(_outcome(name, asked))
-        _free()
+        clear_device_cache(garbage_collection=True)  # before the next is loaded: modules are cycles
         if heard is not None:
             heard(outcomes[-1])
     return ManyRuns(tuple(outcomes), _comparison(outcomes, runs, Path(out), quiet))
@@ -196,15 +197,6 @@ def _comparison(outcomes: Sequence[RunOutcome], runs: Sequence[RunOptions], out:
     models = [_model_of(asked) for _, asked in done]
     names = [f"{model} on {each}" if len(set(models)) > 1 else each for model, each in zip(models, sets, strict=True)]
     return compare(paths, labels=names, groups=models, out=out, quiet=quiet, reuse=True)
-
-
-def _free() -> None:
-    """Give the memory of the last model back before the next is loaded; modules are cycles, which wait for this."""
-    gc.collect()
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def _refuse_misuse(

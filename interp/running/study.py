@@ -33,22 +33,21 @@ def run_study(
         return found
     refuse_unwritable(home)
     with waiting_for_lock(home, study.hash, f"carrying out {study.name}") as theirs:
-        record = theirs or _carried_out(study, home, quiet)
-        if out is not None and theirs is None:
-            record = written(record, home, study.name)
+        if theirs is not None:
+            record = theirs
+        else:
+            began = time.monotonic()  # not the clock, which may be set back
+            with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
+                findings = study.measure(home / PARTIAL / study.hash, progress)
+            record = RunRecord(
+                spec=study.spec | {"command": study.command},
+                spec_hash=study.hash,
+                timings={"study": round(time.monotonic() - began, 4)},
+                findings={study.name: findings},
+                parameters={study.name: study.parameters()},
+            )
+            if out is not None:
+                record = written(record, home, study.name)
     if out is not None and report:
         record.show()
     return record
-
-
-def _carried_out(study: Study, home: Path, quiet: bool) -> RunRecord:
-    began = time.monotonic()  # not the clock, which may be set back
-    with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
-        findings = study.measure(home / PARTIAL / study.hash, progress)
-    return RunRecord(
-        spec=study.spec | {"command": study.command},
-        spec_hash=study.hash,
-        timings={"study": round(time.monotonic() - began, 4)},
-        findings={study.name: findings},
-        parameters={study.name: study.parameters()},
-    )

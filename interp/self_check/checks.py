@@ -60,14 +60,12 @@ def residual(seen: Observations) -> CheckResult:
 
 
 def decoded(seen: Observations) -> CheckResult:
-    """The last residual vectors through final norm and head are the logits."""
     last = seen.heard.sites["resid", seen.model.info.n_layers]
     ours = Lens(seen.model).logits(last.flatten(0, 1)).view(seen.heard.logits.shape)
     return error_of_logits(ours, seen.heard.logits), seen.bound, "relative error of the logits"
 
 
 def batched(seen: Observations) -> CheckResult:
-    """A short sequence gives the same logits alone as padded on the right beside a longer one."""
     return seen.of_logits(seen.heard.logits[1:, : seen.short], seen.plain)
 
 
@@ -84,7 +82,6 @@ def blocks_once(seen: Observations) -> CheckResult:
 
 
 def blocks_join(seen: Observations) -> CheckResult:
-    """What a block returns is what the next block, or the final norm, receives."""
     worst = max(relative_error(out, seen.heard.sites["resid", layer + 1]) for layer, out in seen.heard.blocks)
     return worst, 0.0, "relative error"
 
@@ -144,7 +141,6 @@ def causal(seen: Observations) -> CheckResult:
 
 
 def output(seen: Observations) -> CheckResult:
-    """Captured values times the pattern, through W_O, is what the attention module returned."""
     worst = 0.0
     model = seen.model
     shape = model.family.head_shape(model.config)
@@ -165,7 +161,6 @@ def output(seen: Observations) -> CheckResult:
 
 
 def projections(seen: Observations) -> CheckResult:
-    """The attention's input times W_Q, W_K, W_V per head is what stands before rotary embedding, and v."""
     worst = 0.0
     modules = seen.model.family.attention_modules(seen.model.module)
     for call, attention, x in zip(seen.heard.calls, modules, seen.heard.inputs, strict=True):
@@ -268,7 +263,6 @@ def _is_switched_off(seen: Observations, layer: int) -> bool:
 
 
 def dose_zero(seen: Observations) -> CheckResult:
-    """An edit of dose 0 changes no bit of the logits under the hook."""
     # As above: a difference inside the batch is looked at again in passes of one shape.
     same = torch.equal(seen.heard.edited[seen.nothing], seen.heard.logits[0])
     same = same or torch.equal(*seen.edited_alone(seen.nothing))
