@@ -225,10 +225,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
     @property
     def outcomes(self) -> np.ndarray | None:
         """The token ids that each row's posterior is over, `[row, outcome]`; None where there is no posterior."""
-        ids = self.prompts.outcome_ids
-        if ids is None or self.posterior is None:
-            return None
-        return ids[self.rows["prompt"]] if ids.ndim == 2 else np.broadcast_to(ids, self.posterior.shape)
+        is_known = self.prompts.outcome_ids is not None and self.posterior is not None
+        return self.prompts.outcomes_of(self.rows["prompt"]) if is_known else None
 
     @property
     def drawn(self) -> "Capture":

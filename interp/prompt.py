@@ -207,6 +207,11 @@ class PromptSet(Answering):
             outcome_ids=ids if ids is None or ids.ndim == 1 else ids[picked],
         )
 
+    def outcomes_of(self, prompt: np.ndarray) -> np.ndarray:
+        """The token ids that the posterior of rows of these prompts is over, `[row, outcome]`; else none."""
+        ids = np.empty(0, dtype=np.int64) if self.outcome_ids is None else self.outcome_ids
+        return ids[prompt] if ids.ndim == 2 else np.broadcast_to(ids, (len(prompt), len(ids)))
+
     @property
     def cluster_codes(self) -> np.ndarray:
         """The cluster of every prompt; each by itself where nobody has looked."""

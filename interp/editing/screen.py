@@ -168,10 +168,7 @@ def _outcomes(logits: torch.Tensor, prompts: PromptSet, rows: BatchRows, measure
     """The logits that the measure is about: those of the posterior's outcomes, or of the whole vocabulary."""
     if measure != "posterior_kl":
         return logits
-    ids = prompts.outcome_ids
-    assert ids is not None
-    named = ids[rows.prompt] if ids.ndim == 2 else np.broadcast_to(ids, (len(rows.prompt), len(ids)))
-    return logits.gather(1, torch.tensor(named).to(logits.device))
+    return logits.gather(1, torch.tensor(prompts.outcomes_of(rows.prompt)).to(logits.device))
 
 
 def _targets(run: Run, batch: Batch, rows: BatchRows, measure: str, log_p: torch.Tensor) -> torch.Tensor:

@@ -77,8 +77,6 @@ class Collector:
         self.only_layers = None if layers is None else tuple(layers)
         self.layers = {need: layers_of(need, layers, model.info) for need in live}
         depths = [depth_of(need, self.layers[need]) for need in live]
-        self._heard = {layer for need in live if need.described.source in ("attention", "pattern") for layer in
-                       self.layers[need]}  # fmt: skip
         self.depth = None if with_entropy else deepest(depths)
         """Depth of the residual stream at which everything is read; None: at the outputs."""
         self.states: dict[tuple[Need, int], RunningState] = {}
@@ -94,7 +92,7 @@ class Collector:
         self.clusters = prompts.cluster_codes
         self._start = {need: need.reduction.starter(self.clusters) for need in live}
         self.n_kept_keys = kept_keys(prompts, lengths)
-        self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
+        self._outcomes = prompts.outcomes_of
         self.donors = KeyDonors()
         self._calls: list[tuple[AttentionCall, AttentionCall]] = []
         """Of layers whose patterns are still to be read: with their own keys, and with those of other prompts."""
@@ -150,17 +148,17 @@ class Collector:
 
     def attend(self, call: AttentionCall, z: torch.Tensor) -> None:
         """One layer's attention, of the whole batch."""
-        if call.layer < self.first_layer or call.layer not in self._heard:
+        read, wanted = self._at_layer("attention", call.layer), self._at_layer("pattern", call.layer)
+        if call.layer < self.first_layer or not (read or wanted):
             return
         mine = call.of(self.items)
         if self.only_donates:
             self.donors.swapped(mine)
             return
-        for need in self._at_layer("attention", call.layer):
+        for need in read:
             rows = self._rows(need.at, z.device)
             by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
             self._reduce(need, [call.layer], by_position[rows.item, rows.position][None])  # [layer, row, head, d_head]
-        wanted = self._at_layer("pattern", call.layer)
         if not wanted:
             return
         swapped = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else mine
@@ -257,7 +255,8 @@ class Collector:
     def _output(self, site: str, log_p: torch.Tensor, start: int) -> torch.Tensor:
         """An output site in bits, from natural log-probabilities of the scored rows of the batch from `start` on."""
         if site == "outcome_log_prob":
-            return log_p.gather(1, self._named(start, len(log_p)).to(log_p.device)) * BITS_PER_NAT
+            named = self._outcomes(self.rows["scored"].prompt[start : start + len(log_p)])
+            return log_p.gather(1, torch.tensor(named).to(log_p.device)) * BITS_PER_NAT
         if site == "next_kl":
             return self._moved(log_p * BITS_PER_NAT, start)
         return log_p * BITS_PER_NAT
@@ -270,13 +269,6 @@ class Collector:
         # Where the unedited probability is 0 the outcome contributes nothing, whatever the edited one is.
         terms = torch.where(before > -torch.inf, before.exp2() * (before - log2_p), 0.0)
         return terms.sum(dim=-1).clamp_min(0.0)
-
-    def _named(self, start: int, n: int) -> torch.Tensor:
-        """The outcomes of `n` scored rows of the batch from `start` on, `[row, outcome]`."""
-        ids = self.outcome_ids
-        prompt = self.rows["scored"].prompt[start : start + n]
-        named = ids[prompt] if ids.ndim == 2 else np.broadcast_to(ids, (n, len(ids)))
-        return torch.tensor(named)
 
     def _read_stream(self, final: torch.Tensor, start: int) -> None:
         """Lens sites of the rows from `start` on, whose final log-probabilities (nats) are `final`."""
@@ -367,7 +359,7 @@ class Collector:
         for at, order in self.order.items():
             self.order[at] = ranks.union(np.concatenate([np.empty(0, dtype=np.int64), *order]))
         self.next_entropy = ranks.union(np.concatenate([np.empty(0), *self.next_entropy]))
-        for need in [need for needs in self.by_source.values() for need in needs]:
+        for need in self._live:
             everybodys = ranks.union({layer: s for (n, layer), s in self.states.items() if n == need})
             for layer in dict.fromkeys(layer for theirs in everybodys for layer in theirs):
                 state, *others = [theirs[layer] for theirs in everybodys if layer in theirs]

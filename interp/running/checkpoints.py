@@ -60,20 +60,15 @@ class Followed:
         return tuple(dict.fromkeys(need for probe in self.probes for need in probe.exchange_needs))
 
     @property
-    def _exchanged_prompts(self) -> np.ndarray:
+    def exchanged_prompts(self) -> np.ndarray:
         """The prompts of the run that patterns are exchanged on, spread evenly over it."""
         n = len(self.run.ids)
         most = max((probe.n_exchanged for probe in self.probes if probe.exchange_needs), default=0)
         return np.linspace(0, n - 1, min(n, most)).round().astype(int)
 
-    @property
-    def exchanged_run(self) -> Run:
-        """The drawn prompts that patterns are exchanged on."""
-        return self.run.take(self._exchanged_prompts)
-
     def take(self, step: int, capture: Capture, exchanged: tuple[Capture, Capture] | None) -> None:
         """Keep what every probe reads of a checkpoint, and of the exchange of attention patterns with the end."""
-        prompts = np.arange(len(self.run.ids)) if capture is self.final else self._exchanged_prompts
+        prompts = np.arange(len(self.run.ids)) if capture is self.final else self.exchanged_prompts
         with one_thread():
             for probe in self.probes:
                 read = probe.read_checkpoint(capture, self.before, self.final)

@@ -128,10 +128,9 @@ def _ids(prompts: PromptSet, tokens: Sequence[Any]) -> list[np.ndarray]:
 def _numbers(name: str, array: Any) -> np.ndarray:
     try:
         values = np.asarray(array)
+        why = f"its dtype is {values.dtype}"
     except (TypeError, RuntimeError, ValueError) as error:  # tensors of other devices and kinds, ragged lists
         values, why = np.empty(0, dtype=object), f"numpy cannot convert it ({error})"
-    else:
-        why = f"its dtype is {values.dtype}"
     if values.dtype.kind != "f":
         fix = "Give one numpy array of floats; of a torch tensor `x.detach().float().cpu().numpy()`."
         raise UsageError(asked=f"the array of {name}", found=why, fix=fix)

@@ -335,7 +335,7 @@ class _Session:
         exchanged, wanted = None, part.exchange_needs
         if end is not None and wanted:
             with self.clock(f"exchange with {model.name}"):
-                run = part.exchanged_run
+                run = part.run.take(part.exchanged_prompts)
                 exchanged = self._with_patterns(end, model, run, wanted), self._with_patterns(model, end, run, wanted)
         read = self._in_strata(model, part.run, tuple(part.final.arrays), part.final.rows["stratum"])
         part.take(step, read, exchanged)
