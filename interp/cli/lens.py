@@ -10,6 +10,7 @@ from interp.options import RunOptions
 
 if TYPE_CHECKING:
     from interp.model import Model
+    from interp.statistics.intervals import TMean
 
 app = typer.Typer(
     help="Lenses: what the residual stream predicts at each depth.",
@@ -92,13 +93,11 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
     from interp.reading.readable import first_lacking
     from interp.running.show_tokens import refuse_unknown_prompt
 
-    read = fit_prompts(
-        model, asked.prompts, n_pool=asked.n_pool, window=asked.window, skip_first=skip_first, seed=asked.seed
-    )
+    read = fit_prompts(model, asked, skip_first)
     refuse_unknown_prompt(read.prompts, [prompt])
     lenses = {"logit": FittedLens.logit(model)} | {f"{i} {lens.kind}": lens for i, lens in enumerate(fitted, 1)}
     found = kl_by_depth(lenses, read.held_out(model))
-    cells = {(each.lens, each.depth): f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]" for each in found}
+    cells = {(each.lens, each.depth): _interval(each.mean) for each in found}
     null = {(each.lens, each.depth): f"{each.other_depth:.2f}" for each in found}
     names = [*lenses, *(f"{name}, other depth's" for name in list(lenses)[1:])]
     rows = [
@@ -109,7 +108,7 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
     show_notes([f"{len(read.held)} prompts; 95 % t intervals over their clusters"])
     if first_lacking(model, [Need("attn_logit"), Need("mlp_logit")], everywhere=True) is None:
         written = [
-            [each.lens, each.block, f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]", f"{each.share:.0%}"]
+            [each.lens, each.block, _interval(each.mean), f"{each.share:.0%}"]
             for each in writers(model, lenses, read.take(read.held))
         ]
         show_table("Block that adds most to the predicted token", ["lens", "block", "logits", "most in"], written)
@@ -118,3 +117,7 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
         depths = [*(range(lens.n_layers) if lens.kind == "logit" else lens.depths), "final"]
         shown = [[str(depth), *read[-_SHOWN:]] for depth, read in zip(depths, strip.read, strict=True)]
         show_table(f"{name} lens: likeliest next token by depth", ["depth", *strip.tokens[-_SHOWN:]], shown)
+
+
+def _interval(mean: "TMean") -> str:
+    return f"{mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"

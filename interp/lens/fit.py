@@ -53,17 +53,14 @@ class FitPrompts(Run):
         return HeldOut.of(model, self.take(self.held))
 
 
-def fit_prompts(
-    model: Model, prompts: Prompts | None, *, n_pool: int | None, window: int | None, skip_first: int | None, seed: int,
-    horizon: int = 0,
-) -> FitPrompts:  # fmt: skip
-    """The prompts that a lens is fitted on and those held out.
+def fit_prompts(model: Model, asked: RunOptions, skip_first: int | None = None, horizon: int = 0) -> FitPrompts:
+    """The prompts that a lens is fitted on and those held out, of those that a run would read.
 
     Of a text the first `skip_first` positions (16) and the last one do not count; of a tunnel's sequence all do. Raises
     `PromptError` where too few prompts have any that counts.
     """
-    pool = prompts_for(model, RunOptions(prompts=prompts, n_pool=n_pool, seed=seed))
-    ids = as_tokens(model, pool, (), window).ids
+    pool, seed = prompts_for(model, asked), asked.seed
+    ids = as_tokens(model, pool, (), asked.window).ids
     pool = with_clusters(pool, ids)
     is_text = model.task is None
     valid = Valid((16 if is_text else 0) if skip_first is None else skip_first, int(is_text), horizon)
@@ -130,9 +127,8 @@ def fit_lens(
     if kind == "logit":
         return FittedLens.logit(model)
     refuse_without_gradients(model)
-    asked = fit_prompts(
-        model, prompts, n_pool=n_pool, window=window, skip_first=skip_first, seed=seed, horizon=horizon
-    )  # fmt: skip
+    options = RunOptions(prompts=prompts, n_pool=n_pool, window=window, seed=seed)
+    asked = fit_prompts(model, options, skip_first, horizon)
     told = {"prompts": asked.prompts.name, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
     told |= {"horizon": horizon} if horizon else {}
     with reporting(f"fitting the {kind} lens of {model.name}", quiet) as progress:

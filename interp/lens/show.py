@@ -14,7 +14,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.tokens import Ids, words_of
 from interp.reading.forward import capture
-from interp.statistics.intervals import t_mean
+from interp.statistics.intervals import TMean, t_mean
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,7 @@ class DepthKl:
 
     lens: str
     depth: int
-    value: float
-    low: float
-    high: float
+    mean: TMean
     other_depth: float
 
 
@@ -44,7 +42,7 @@ def kl_by_depth(lenses: Mapping[str, FittedLens], held: HeldOut) -> list[DepthKl
             exchanged = held.kl_bits(lambda x, depth, of=lens, at=furthest: of.carried(x, at[depth])).mean(axis=1)
         for depth in range(n):
             mean = t_mean([kl[depth, rows].mean() for rows in clusters])
-            found.append(DepthKl(name, depth, mean.value, mean.low, mean.high, float(exchanged[depth])))
+            found.append(DepthKl(name, depth, mean, float(exchanged[depth])))
     return found
 
 
@@ -52,15 +50,13 @@ def kl_by_depth(lenses: Mapping[str, FittedLens], held: HeldOut) -> list[DepthKl
 class Writer:
     """The block that adds most to the logit of the predicted token, as one lens carries what it adds.
 
-    `value`, `low` and `high`: its logits above the mean of the vocabulary, a mean over clusters with its 95 % t
-    interval; `share`: the clusters in which no other block adds more.
+    `mean`: its logits above the mean of the vocabulary, over clusters with the 95 % t interval; `share`: the clusters
+    in which no other block adds more.
     """
 
     lens: str
     block: str
-    value: float
-    low: float
-    high: float
+    mean: TMean
     share: float
 
 
@@ -73,9 +69,8 @@ def writers(model: Model, lenses: Mapping[str, FittedLens], run: Run) -> list[Wr
         means = np.array([added[:, cluster == each].mean(axis=1) for each in np.unique(cluster)])  # [cluster, block]
         best = int(means.mean(axis=0).argmax())
         kind, layer = divmod(best, model.info.n_layers)
-        block, mean = f"{('attention', 'feed-forward')[kind]} {layer}", t_mean(means[:, best])
         share = float((means.argmax(axis=1) == best).mean())
-        found.append(Writer(name, block, mean.value, mean.low, mean.high, share))
+        found.append(Writer(name, f"{('attention', 'feed-forward')[kind]} {layer}", t_mean(means[:, best]), share))
     return found
 
 

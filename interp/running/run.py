@@ -141,12 +141,13 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             courses, described["checkpoints"] = session.follow(followed, own_step, fingerprint, alike, end)
             findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
         processes = {} if ranks.is_alone else {"processes": ranks.size}
+        read, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
         codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
         record = RunRecord(
             spec=spec.to_json(),
             spec_hash=spec.hash,
             model=described,
-            prompts=_described(pools, drawn),
+            prompts=read | ({"others": others} if others else {}),
             environment=environment() | {"probe_code": codes} | processes,
             selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
             timings=clock.seconds,
@@ -386,12 +387,6 @@ def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Mode
             found="this probe makes its own edits and compares them with the unedited model",
             fix="Leave out --edit, or the probe.",
         )
-
-
-def _described(pools: Sequence[PromptPool], drawn: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
-    """The first set; the others, where probes were read on sets of their own, under `others`."""
-    first, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
-    return {**first, "others": others} if others else first
 
 
 class _Clock:

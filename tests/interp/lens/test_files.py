@@ -10,6 +10,7 @@ import interp
 from interp.lens.fit import fit_prompts
 from interp.lens.jacobian import Valid
 from interp.lens.kinds import FittedLens
+from interp.options import RunOptions
 from interp.reading.lens import Lens
 from tests.interp.lens.test_jacobian import exact, some_ids
 from tests.tiny_models import fresh_model
@@ -105,7 +106,7 @@ def test_a_spoilt_file_is_refused_in_words_and_no_code_in_it_runs(model, spoilt,
 
 def test_all_lenses_leave_the_last_depth_as_it_is_and_decode_as_the_model_does(model):
     prompts = interp.sampled_prompts(model.task, 20)
-    asked = fit_prompts(model, prompts, n_pool=None, window=None, skip_first=None, seed=0)
+    asked = fit_prompts(model, RunOptions(prompts=prompts))
     held = asked.held_out(model)
     for kind in ("logit", "tuned", "jacobian"):
         lens = interp.fit_lens(model, prompts, kind, seconds=5.0, quiet=True)

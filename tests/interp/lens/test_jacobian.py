@@ -14,6 +14,7 @@ from interp.lens.fit import fit_lens, fit_prompts
 from interp.lens.held import HeldOut
 from interp.lens.jacobian import BLOCK, JacobianSums, Valid, fit_jacobian, orthogonal, pulled_back, steps_of, stream_of
 from interp.lens.kinds import FittedLens
+from interp.options import RunOptions
 from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import make_batch
 from tests.interp.test_families import CONFIGS, tiny
@@ -174,7 +175,7 @@ def test_the_error_covers_what_other_prompts_give():
     """Half of the prompts each: the mean KL of the two lenses differs by a few standard errors at most."""
     model = interp.load("tunnel:bijection-gpt-neox")
     prompts = interp.sampled_prompts(model.task, 60)
-    asked = fit_prompts(model, prompts, n_pool=None, window=None, skip_first=None, seed=0)
+    asked = fit_prompts(model, RunOptions(prompts=prompts))
     held, found = asked.held_out(model), []
     for part in (asked.fitted[::2], asked.fitted[1::2]):
         chosen = prompts.take(np.concatenate([part, asked.held[:4]]))
@@ -193,4 +194,4 @@ def test_a_fit_stops_at_the_precision_asked_for_and_wants_long_prompts():
     assert max(early.error_bits.values()) <= 5.0 and early.n_prompts <= late.n_prompts == 24
     few = PromptSet("few", [Prompt(token_ids=(1, 2, 3), scored=(2,))] * 4)
     with pytest.raises(interp.InterpError, match="more than 9 tokens"):
-        fit_prompts(model, few, n_pool=None, window=None, skip_first=9, seed=0)
+        fit_prompts(model, RunOptions(prompts=few), 9)

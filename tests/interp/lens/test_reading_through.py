@@ -10,6 +10,7 @@ from interp.cli.app import app
 from interp.lens.fit import fit_prompts
 from interp.lens.kinds import FittedLens
 from interp.lens.show import depth_strip, kl_by_depth, writers
+from interp.options import RunOptions
 from interp.prompt import Run
 from interp.reading.lens import Lens
 
@@ -107,13 +108,13 @@ def test_a_plan_counts_the_lens_and_a_strip_ends_in_what_the_model_predicts(mode
 
 def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(model, lens):
     prompts = interp.sampled_prompts(model.task, 40)
-    held = fit_prompts(model, prompts, n_pool=None, window=None, skip_first=None, seed=0).held_out(model)
+    held = fit_prompts(model, RunOptions(prompts=prompts)).held_out(model)
     found = kl_by_depth({"logit": FittedLens.logit(model), "tuned": lens}, held)
     assert [(each.lens, each.depth) for each in found] == [(name, d) for name in ("logit", "tuned") for d in range(3)]
     for each in found:
-        assert 0 <= each.low < each.value < each.high
+        assert 0 <= each.mean.low < each.mean.value < each.mean.high
         assert np.isnan(each.other_depth) == (each.lens == "logit")
-    assert found[5].other_depth > found[5].high  # a map of depth 0 does not serve at depth 2
+    assert found[5].other_depth > found[5].mean.high  # a map of depth 0 does not serve at depth 2
 
 
 def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(model, lens):
@@ -128,7 +129,9 @@ def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(model, lens)
                 by_block[f"{kind} {layer}"] = read[site][layer].reshape(12, -1).mean(axis=1)
         assert each.block == max(by_block, key=lambda name: by_block[name].mean())
         mine = by_block[each.block]
-        assert each.value == pytest.approx(mine.mean(), abs=1e-4) and each.low < each.value < each.high
+        assert (
+            each.mean.value == pytest.approx(mine.mean(), abs=1e-4) and each.mean.low < each.mean.value < each.mean.high
+        )
         assert each.share == np.mean([max(by_block, key=lambda b: by_block[b][i]) == each.block for i in range(12)])
 
 
