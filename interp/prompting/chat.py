@@ -18,8 +18,6 @@ MESSAGES = "messages"
 ROLE, TURN = "role", "turn"
 """Columns that a conversation gets: who spoke last, and the number of messages so far."""
 
-Message = Mapping[str, object]
-
 
 def is_message(value: object) -> bool:
     return isinstance(value, Mapping) and "role" in value and ("content" in value or "tool_calls" in value)
@@ -32,28 +30,20 @@ def prompts_of_rows(
     source: str,
     tokenizer: "PreTrainedTokenizerBase | None",
 ) -> PromptSet:
-    """Rows of texts, or of messages where the first row has such a column."""
-    if not rows or MESSAGES not in rows[0].values or text_column == MESSAGES:
-        return prompt_set(name, rows, text_column, source)
-    texts = rendered_rows(rows, text_column, tokenizer, name)
-    return replace(prompt_set(name, texts, text_column, f"{source}, through the chat template"), is_templated=True)
-
-
-def rendered_rows(
-    rows: Sequence[PromptRow], text_column: str, tokenizer: "PreTrainedTokenizerBase | None", name: str
-) -> list[PromptRow]:
-    """Rows with a text in place of their messages, and the columns `role` and `turn`.
+    """Rows of texts, or of messages where the first row has such a column: these get the columns `role` and `turn`.
 
     Raises `PromptError`, naming the place, for messages that are none and for a template that is missing or fails.
     """
+    if not rows or MESSAGES not in rows[0].values or text_column == MESSAGES:
+        return prompt_set(name, rows, text_column, source)
     places = [f"{name}, {row.place}" for row in rows]
     others = [_others(row, text_column, where) for row, where in zip(rows, places, strict=True)]
-    chats = [_checked(row.values.get(MESSAGES), where) for row, where in zip(rows, places, strict=True)]
-    texts = _through_template(chats, tokenizer, places) if rows else []
-    return [
+    chats, texts = _written([row.values.get(MESSAGES) for row in rows], tokenizer, places)
+    read = [
         PromptRow(row.place, {text_column: text, ROLE: chat[-1]["role"], TURN: len(chat), **kept})
         for row, text, chat, kept in zip(rows, texts, chats, others, strict=True)
     ]
+    return replace(prompt_set(name, read, text_column, f"{source}, through the chat template"), is_templated=True)
 
 
 def _others(row: PromptRow, text_column: str, where: str) -> dict[str, Any]:
@@ -81,10 +71,8 @@ def as_chat(prompts: PromptSet, tokenizer: "PreTrainedTokenizerBase | None") -> 
             found="their exact posterior is that of the bare texts" if prompts.is_text else "they are token ids",
             fix="Leave out --chat (chat=True).",
         )
-    rows = [
-        PromptRow(f"prompt {i + 1}", {MESSAGES: [{"role": "user", "content": p.text}]}) for i, p in enumerate(prompts)
-    ]
-    texts = [str(row.values["text"]) for row in rendered_rows(rows, "text", tokenizer, prompts.name)]
+    chats = [[{"role": "user", "content": prompt.text}] for prompt in prompts]
+    _, texts = _written(chats, tokenizer, [f"{prompts.name}, prompt {i + 1}" for i in range(len(prompts))])
     return replace(
         prompts,
         prompts=[replace(p, text=text) for p, text in zip(prompts, texts, strict=True)],
@@ -125,9 +113,11 @@ def _fault(message: object) -> str | None:
     return None
 
 
-def _through_template(
-    chats: Sequence[list[dict[str, Any]]], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
-) -> list[str]:
+def _written(
+    values: Sequence[object], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
+) -> tuple[list[list[dict[str, Any]]], list[str]]:
+    """Conversations, checked, and as the model's tokenizer writes them."""
+    chats = [_checked(value, where) for value, where in zip(values, places, strict=True)]
     if tokenizer is None or not tokenizer.chat_template:
         raise PromptError(
             asked=f"{places[0]}, as a chat",
@@ -136,7 +126,7 @@ def _through_template(
         )
     template = _template(tokenizer, places[0])
     tokens = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
-    return [rendered(template, tokens, chat, place) for chat, place in zip(chats, places, strict=True)]
+    return chats, [rendered(template, tokens, chat, place) for chat, place in zip(chats, places, strict=True)]
 
 
 def _template(tokenizer: "PreTrainedTokenizerBase", place: str) -> str:
