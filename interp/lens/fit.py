@@ -69,7 +69,7 @@ def fit_prompts(model: Model, asked: RunOptions, skip_first: int | None = None, 
     sizes = np.bincount(code)[order].cumsum()
     n_held = max(1, int(np.searchsorted(sizes, min(HELD_OUT * len(ids), MOST_HELD), side="right")))
     is_held = np.isin(code, order[:n_held])
-    fitted = np.flatnonzero(~is_held & valid.holds(lengths))
+    fitted = np.flatnonzero(~is_held & (lengths > valid.first + valid.last))
     if len(np.unique(code[fitted])) < 2:
         raise PromptError(
             asked=f"a lens fitted on {pool.name!r}",

@@ -105,10 +105,6 @@ class Valid:
         """Whether these positions count, of prompts of these lengths."""
         return (position >= self.first) & (position < length - self.last)
 
-    def holds(self, lengths: Int[np.ndarray, " prompt"]) -> np.ndarray:
-        """Whether a prompt of such a length has any."""
-        return lengths > self.first + self.last
-
 
 @dataclass
 class JacobianSums:
