@@ -145,8 +145,8 @@ class Sentences:
     number `..._beyond_controls` what the controls give on average), `{detail}` (what the meaning of the number says
     after its first colon), and any number of the findings by its name. `no` is said if the number is no different from
     its null, `opposite` if it lies on the side that was not `expected`, and after a yes `rest`, or `open` where an
-    essential control cannot be told. `{times[NAME]}` is how many times as large another number is, `{can[NAME]}` "can"
-    if it would lie beyond the null of this one, else "cannot", and `{interval[NAME]}` its interval. `order` is the
+    essential control cannot be told. `{least}` is what would be found 80 % of the time, `{interval[NAME]}` the
+    interval of a number. A sentence is left out where one of its numbers is not known. `order` is the
     place among the questions of all probes, and `limit` what a yes does not show. Where the whole interval lies outside
     the band `full` (of a share of variance 0.8 to 1.25), the answer is no more than partly yes, below 0.1 hardly.
 

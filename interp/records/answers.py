@@ -4,6 +4,7 @@ A probe declares its sentences (`interp.Sentences`). Here one is chosen by where
 controls are said in it, and all stand in the order of their questions: none is picked by its p or its size.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -178,23 +179,19 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     own = h.name.removesuffix(_BEYOND_CONTROLS)
     whole = scalars.get(own, h.scalar)
     is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
-    null, beside = h.scalar.null, whole.value - h.scalar.value  # of a number beyond controls their mean
-    times = {name: short(s.value / beside) for name, s in scalars.items()} if beside else {}
-    can = {name: "can" if null and s.value - beside > null.band[1] else "cannot" for name, s in scalars.items()}
     if is_nothing:
         scalars = {name: _in_millionths(s) if abs(s.value) < _SMALL_BITS else s for name, s in scalars.items()}
         controls = tuple((control, _in_millionths(s)) for control, s in h.controls)
         h, whole = replace(h, scalar=_in_millionths(h.scalar), controls=controls), _in_millionths(whole)
-        beside *= 1e6
+    beside = whole.value - h.scalar.value  # of a number beyond controls their mean
     values |= {name: _value(s) for name, s in scalars.items()}
-    intervals = {name: s.interval_text for name, s in scalars.items() if s.interval}
-    values |= {k: defaultdict(lambda: DASH, of) for k, of in (("times", times), ("can", can), ("interval", intervals))}
+    values["interval"] = defaultdict(lambda: DASH, {k: s.interval_text for k, s in scalars.items() if s.interval})
     is_said = is_nothing and h.standing == said.expected
     values[own] = _value(whole) + _NOTHING * is_said  # too small to matter to a prediction, however sure it is
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": fact}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
-    values["controls"] = with_unit(short(beside), whole.unit)
+    values["controls"], values["least"] = with_unit(short(beside), whole.unit), _found(said, h.scalar, beside) or DASH
     values["detail"] = h.scalar.meaning.partition(": ")[2].rstrip(".")
     verdict = _verdict(said, h)
     if h.objections:
@@ -204,8 +201,8 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
         more = (said.open if _is_open(h) else said.rest) if h.standing == said.expected else ""
-        sentence, more = _with_twins(chosen.format_map(values), h), more.format_map(values)
-        sentence += "" if DASH in more else more  # a number that an older record lacks
+        said_first = _filled(chosen, values) or chosen.format_map(values)
+        sentence = f"{_with_twins(said_first, h)} {_filled(more.strip(), values)}".strip()
     change = f"{_outside(said, h)}{_change(said, h, verdict, beside)}"
     return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
 
@@ -349,13 +346,10 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float) -> st
         return "If that control agreed, the answer would be yes."
     if s.underpowered:
         return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
-    least = _least(said, s) if h.standing == "within" else None
-    if least is not None:
-        assert s.null is not None
-        found = beside + s.null.value + (least if said.expected == "above" else -least)
-        far = f"{with_unit(short(found), s.unit)} or {'more' if said.expected == 'above' else 'less'}"
+    found = _found(said, s, beside) if h.standing == "within" else ""
+    if found:
         of = "A change of the prediction by" if h.name.endswith(_BEYOND_CONTROLS) else "A value of"
-        return f"{of} {far} would be found 80 % of the time; more {s.n_unit}s find smaller effects."
+        return f"{of} {found} would be found 80 % of the time; more {s.n_unit}s find smaller effects."
     if verdict not in ("yes", "partly", "hardly"):
         return ""
     degree, missed = _degree(said, s)
@@ -369,6 +363,21 @@ def _least(said: Sentences, s: Scalar) -> float | None:
     """The smallest effect in the expected direction that would be found 80 % of the time; None where it is unknown."""
     effect = detectable(s)
     return None if effect is None else effect.above if said.expected == "above" else effect.below
+
+
+def _found(said: Sentences, s: Scalar, beside: float) -> str:
+    """`0.2 bits or more`: what would be found 80 % of the time, with what is `beside` the number; empty if unknown."""
+    least = _least(said, s)
+    if least is None or s.null is None:
+        return ""
+    value = beside + s.null.value + (least if said.expected == "above" else -least)
+    return f"{with_unit(short(value), s.unit)} or {'more' if said.expected == 'above' else 'less'}"
+
+
+def _filled(text: str, values: Mapping[str, Any]) -> str:
+    """Sentences with their values, without those that lack a number, as an older record can."""
+    said = [sentence.format_map(values) for sentence in re.split(r"(?<=\.) ", text)]
+    return " ".join(sentence for sentence in said if DASH not in sentence)
 
 
 def _why(s: Scalar) -> str:
