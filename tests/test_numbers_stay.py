@@ -3,9 +3,13 @@
 import pytest
 
 from tests.held_numbers import CASES, STORIES, is_close, sums, written
+from tests.quick import quick
+
+SLOW = ("comparison", "evidence", "hidden states", "maps", "reading", "simulations")
+"""What other cases and tests hold too: another network and task, draws for certificates, sites and maps."""
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", quick([case for case in CASES if case not in SLOW], CASES))
 def test_numbers_stay(case):
     if case in ("texts", "evidence") and not STORIES.exists():
         pytest.skip("the model stories260K is not on this machine")
