@@ -1,11 +1,14 @@
 """What holds for every probe: how many prompts a number wants, which controls decide, and that units are units."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 from interp.findings import Findings
 from interp.testing import Shape, synthetic_capture
 from tests.probes.test_degenerate import READ_UNEDITED, changed, noise, small
+from tests.quick import quick
 
 ENOUGH = [
     ("attention_entropy", "reduction", 20), ("belief", "r2", 200), ("causal", "axis_r2", 140),
@@ -18,6 +21,7 @@ ENOUGH = [
 """Prompts that make a number no longer underpowered; `causal` fits on 100 and runs 40."""
 
 
+@cache
 def measured(name: str, n: int, alike: int = 1) -> Findings:
     """A probe on noise: `n` clusters of `alike` prompts each."""
     probe = small(name)
@@ -70,7 +74,10 @@ def test_the_controls_of_a_number_decide_or_stand_beside(name):
         assert {control.scalar: control.essential for control in found[number]} == controls, number
 
 
-@pytest.mark.parametrize("name", sorted(set(READ_UNEDITED) - {"attention_entropy"}))
+SCALED = sorted(set(READ_UNEDITED) - {"attention_entropy"})
+
+
+@pytest.mark.parametrize("name", quick(set(SCALED) - {"belief", "sula", "value_axis", "workspace"}, SCALED))
 def test_activations_in_another_unit_change_what_is_measured_in_it_and_nothing_else(name):
     probe, factor = small(name), 2.0**-12
     capture = noise(probe)

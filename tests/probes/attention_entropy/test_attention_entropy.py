@@ -102,6 +102,7 @@ def bits(a):
     return -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), -1)
 
 
+@pytest.mark.slow
 def test_the_shipped_tunnel_equals_a_float64_computation_and_focuses_on_content(tunnel):
     found = SMALL.analyse(tunnel, {})
     q, k = (tunnel[Need(site, at="all")].reshape(3, 60, 23, 4, 16) for site in ("q", "k"))

@@ -77,6 +77,7 @@ def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns)
 # --- conformance -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", quick(["set"], ["distribution", "set", "vector"]))
 def test_conformance_on_sequences(kind):
     rng = np.random.default_rng(0)
@@ -723,7 +724,8 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
 FIVES = [w for w in belief_trials().simulations if w.name.startswith("five")]
 
 
-@pytest.mark.parametrize("world", quick(FIVES[:1], FIVES), ids=lambda w: w.name)
+@pytest.mark.slow
+@pytest.mark.parametrize("world", FIVES, ids=lambda w: w.name)
 def test_beliefs_that_belong_to_whole_clusters_are_no_finding(world):
     """Sequences of a cluster share beliefs and activations, which have nothing to do with one another."""
     called = dict.fromkeys(world.null, 0)
@@ -788,6 +790,7 @@ def run(tmp_path_factory):
     return run_shipped(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.slow
 def test_the_shipped_tunnel_holds_the_surviving_set_above_the_embedding(run):
     found = run.findings["belief"]
     table = found.tables["by_layer"]
@@ -800,6 +803,7 @@ def test_the_shipped_tunnel_holds_the_surviving_set_above_the_embedding(run):
     assert (run.path / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_swapping_the_whole_stream_at_the_end_gives_the_donors_prediction(run):
     table = run.findings["belief"].tables["interchange"]
     last = table.where(table["depth"] == 3)
@@ -808,6 +812,7 @@ def test_swapping_the_whole_stream_at_the_end_gives_the_donors_prediction(run):
     assert sorted(set(table["depth"].tolist())) == [1, 2, 3], "ten keys do not tell ten values apart in the embedding"
 
 
+@pytest.mark.slow
 def test_the_belief_is_used_where_it_is_written_and_not_where_it_is_read_from(run):
     found = run.findings["belief"]
     redirected, by_readout = found["redirected"], found["redirected_by_readout"]

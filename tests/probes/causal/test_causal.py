@@ -416,6 +416,7 @@ def shipped(tmp_path_factory):
     return interp.run(probes=[probe], n_pool=120, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
+@pytest.mark.slow
 def test_the_shipped_tunnel_writes_its_page(shipped):
     found = shipped.findings["causal"]
     assert (shipped.path / "report.html").is_file()

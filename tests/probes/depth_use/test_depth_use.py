@@ -123,6 +123,7 @@ def test_gains_add_up_and_the_whole_model_is_its_own_reference():
     assert len(under) == 4
 
 
+@pytest.mark.slow
 def test_the_shipped_tunnel_needs_its_last_layer_and_copies_do_not_replace_it(tmp_path):
     probe = replace(SMALL, n_prompts=40)
     found = interp.run(probes=[probe], n_pool=50, out=tmp_path, quiet=True).findings["depth_use"]

@@ -137,6 +137,7 @@ def test_a_frame_that_freezes_while_values_unfurl_has_an_index_below_one(frame_f
     assert frame_first["weights_index"].value == pytest.approx(1, rel=0.3), "all weights go together"
 
 
+@pytest.mark.slow
 def test_courses_in_reverse_or_together_have_another_index():
     found = train(PROBE, frame=LATE, error=EARLY, moved=LATE)
     index = found["dissociation_index_output"]
@@ -198,6 +199,7 @@ def test_courses_that_do_not_settle_leave_no_index_and_say_why():
     )
 
 
+@pytest.mark.slow
 def test_the_contract_holds_with_checkpoints_too(frame_first):
     again = train(PROBE, frame=EARLY, error=LATE, moved=LATE)
     assert same_findings(frame_first, again)

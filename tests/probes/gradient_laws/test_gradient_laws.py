@@ -122,6 +122,7 @@ def test_gradients_at_the_weights_stand_beside_random_directions(record):
     assert table["energy"].max() <= 1 + 1e-9 and (np.diff(table.where(table["head"] == 0)["k"]) != 0).all()
 
 
+@pytest.mark.slow
 def test_one_head_is_that_head_and_texts_are_read_on_next_tokens(tmp_path, tiny_folders):
     fields = {"n_prompts": 3, "n_permutations": 19, "n_bootstrap": 20, "is_whole": False, "layer": 1}
     every = GradientLaws(**fields).measure(tmp_path, nothing).tables["by_head"]

@@ -51,6 +51,7 @@ def test_permutations_are_of_the_advantages_of_each_row():
     assert (far.min(axis=1) < 1e-9).all() and (np.bincount(far.argmin(axis=1), minlength=8) > 60).all()
 
 
+@pytest.mark.slow
 def test_keys_that_rows_share_do_not_make_attention_follow_the_advantage():
     """Some keys are good for all rows, and some keys gain attention in all rows; which ones has nothing in common."""
     rng = np.random.default_rng(3)

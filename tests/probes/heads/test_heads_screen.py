@@ -241,6 +241,7 @@ def found_in(name, **fields):
     return probe.analyse(base, under)
 
 
+@pytest.mark.slow
 def test_the_head_of_a_look_up_that_gradients_do_not_see_is_found_through_its_layer():
     """Layer 0 head 1 of the shipped tunnel writes the keys that layer 1 looks up with saturated attention."""
     of_all = found_in("bijection-gpt-neox")

@@ -71,6 +71,7 @@ def test_every_number_of_a_layer_equals_its_definition() -> None:
         np.testing.assert_allclose(found.arrays["mean"][layer], values[layer].mean(axis=0))
 
 
+@pytest.mark.slow
 def test_z_scores_and_constant_columns_leave_the_correlation_matrix() -> None:
     values = noise(2) * np.linspace(0.01, 30, 16)
     found = replace(QUICK, scaling="zscored").analyse(capture_of(values), {})
@@ -180,6 +181,7 @@ def test_in_sequences_position_is_the_null_and_what_goes_beyond_it_found() -> No
     assert found["entropy_correlation"].p == pytest.approx(0.01)
 
 
+@pytest.mark.slow
 def test_a_layer_that_depends_on_the_last_token_alone_is_underpowered() -> None:
     rng = np.random.default_rng(5)
     values = noise(5)
@@ -215,6 +217,7 @@ def test_fewer_than_three_prompts_are_refused(n: int) -> None:
         QUICK.analyse(capture_of(noise(0, shape), shape), {})
 
 
+@pytest.mark.slow
 def test_three_prompts_are_underpowered_and_layers_count_from_the_last() -> None:
     shape = Shape(n_prompts=3)
     found = QUICK.analyse(capture_of(noise(0, shape), shape), {})

@@ -45,6 +45,7 @@ def test_a_plane_made_by_two_loud_columns_is_gone_without_them():
     assert table["pc1_plus_pc2_share"][after] == pytest.approx(table["pc1_plus_pc2_share_null"][after], rel=0.2)
 
 
+@pytest.mark.slow
 def test_noise_without_its_loudest_columns_lies_in_the_band_at_the_nominal_rate():
     outside = 0
     for seed in range(100):
@@ -92,6 +93,7 @@ def test_influence_in_noise_stays_in_its_band_at_the_nominal_rate():
     assert outside <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
 
 
+@pytest.mark.slow
 def test_first_axes_of_a_spike_are_stable_and_those_of_noise_lie_on_the_null():
     spiked = noise(80, 30)
     spiked[:, :, 0] *= 10

@@ -75,6 +75,7 @@ def test_what_is_written_and_read_inside_a_block_cannot_be_swapped_between_block
     assert "no variable" in position["interchange_accuracy"].interval_reason
 
 
+@pytest.mark.slow
 def test_other_models_have_no_such_number():
     """Number and note of a trained tunnel, of which nobody knows what a swap of its evidence should do."""
     found = run("tunnel:bijection-gpt-neox", replace(BELIEF, target="evidence"))
@@ -119,6 +120,7 @@ def test_a_plan_counts_no_fewer_swaps_than_there_are():
     assert list(replace(BELIEF, target="x").planned(replace(model.info, family="llama"), 100, is_text=True)) == []
 
 
+@pytest.mark.slow
 def test_a_saved_capture_of_a_program_keeps_how_it_computes_and_its_analysis_finds_the_same(tmp_path):
     model = interp.load("program:chain", check=False)
     probe = replace(BELIEF, target="first_step_3")

@@ -11,6 +11,7 @@ from interp.hooks.pattern_sites import NULL_SITES, KeyDonors, PatternReader
 from interp.testing import Shape, synthetic_capture
 
 SMALL = {"n_permutations": 199, "n_bootstrap": 99}
+SEEDS = 8
 N, N_LAYERS, N_HEADS, LENGTH, WIDTH = 60, 2, 4, 24, 32
 
 
@@ -56,7 +57,7 @@ def world(seed, matches):
 
 @pytest.fixture(scope="module")
 def matching():
-    return [world(seed, matches=True) for seed in range(24)]
+    return [world(seed, matches=True) for seed in range(SEEDS)]
 
 
 def test_the_sink_is_as_large_as_planted_and_without_it_the_matching_stands(matching):
@@ -67,9 +68,9 @@ def test_the_sink_is_as_large_as_planted_and_without_it_the_matching_stands(matc
                                     "sink_mass")  # fmt: skip
         assert entropy.controls["content_sharpening_no_first"][0].words == "with the first position"
     for name in ("logit", "content_sharpening"):
-        assert sum(found[name].standing() == "below" for found, _ in matching) >= 20
+        assert sum(found[name].standing() == "below" for found, _ in matching) >= 6
     for name in ("logit_no_first", "cosine_no_first", "content_sharpening_no_first"):
-        assert sum(found[name].standing() == "above" for found, _ in matching) >= 23
-    assert sum(found["matching_heads_no_first"].value == 8 for found, _ in matching) >= 23
+        assert sum(found[name].standing() == "above" for found, _ in matching) >= SEEDS - 1
+    assert sum(found["matching_heads_no_first"].value == 8 for found, _ in matching) >= SEEDS - 1
     named = [aligned for _, (aligned, _) in matching if any("logit changes sign" in n for n in aligned.notes)]
-    assert len(named) >= 23
+    assert len(named) >= SEEDS - 1

@@ -63,6 +63,7 @@ def measured(capture, n_permutations=99, n_bootstrap=60, seed=0):
     return QUANTITIES.scalars(calibration(answers, resamples, capture.model.vocab_size))
 
 
+@pytest.mark.slow
 def test_conformance():
     check_probe(SMALL, world(bayes, needs=SMALL.needs, conditions=("main", "shuffled")))
     columns = {"evidence": np.tile(np.arange(5), 30)}
@@ -256,6 +257,7 @@ def repeated(capture, copies, named):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_near_copies_of_every_problem_say_nothing_more():
     capture = world(
         lambda x, s, k, rng: 0.3 * x + rng.normal(0, 1, len(x)), per_k=12, needs=SMALL.needs,
@@ -400,6 +402,7 @@ def test_prompts_that_cannot_be_read_are_refused():
         SMALL.analyse(synthetic_capture(SMALL.needs, Shape(n_prompts=3)), {})
 
 
+@pytest.mark.slow
 def test_on_a_language_model(stories):
     record = interp.run(str(stories), probes=[SMALL], prompts="sula", n_pool=420, out=None, quiet=True)
     found = record.findings["sula"]
@@ -423,6 +426,7 @@ def test_worked_steps_on_a_language_model(stories):
     assert np.ptp(none) < 1e-4  # without steps the three kinds are one text
 
 
+@pytest.mark.slow
 def test_on_the_shipped_tunnel_the_trajectory_is_the_posterior():
     found = interp.run(probes=[SMALL], n_pool=60, out=None, quiet=True).findings["sula"]
     assert found["skill"].value > 0.98 and found["kl"].value < 0.01 and found["kl"].p == 0.01
