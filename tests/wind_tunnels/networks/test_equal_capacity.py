@@ -8,12 +8,13 @@ from interp.wind_tunnels.networks.networks import build, count_parameters, n_par
 from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError
+from tests.quick import quick
 
 TASK = Bijection(V=6, L=8)
 REFERENCE = Network(arch="gpt-neox", n_layers=2, d_model=48)
 
 
-@pytest.mark.parametrize("n_layers", [1, 3])
+@pytest.mark.parametrize("n_layers", quick([1], [1, 3]))
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_parameter_counts_agree_within_two_per_cent(arch, n_layers):
     network = Network(arch=arch, n_layers=n_layers, init_std=0.07)

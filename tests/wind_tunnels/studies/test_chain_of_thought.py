@@ -122,6 +122,7 @@ def test_untrained_networks_know_nothing_of_it(tmp_path):
     assert found["right_without"].value == pytest.approx(mine["right"].mean())
 
 
+@pytest.mark.slow
 def test_the_shipped_network_writes_on_from_the_state_it_is_given_and_holds_the_belief(tmp_path):
     model, study = interp.load("tunnel:permutation-gpt-neox"), ChainOfThought(n_pool=120)
     swapped = study._swapped(model, model.task)

@@ -265,6 +265,7 @@ def test_late_attention_is_off_in_one_arm_alone(tmp_path):
     assert found["error_within_ratio"].underpowered  # one seed
 
 
+@pytest.mark.slow
 def test_a_training_is_an_ordinary_tunnel(tmp_path):
     settings = ("V=4", "L=3", "replacement=false", "n_layers=1", "d_model=16", "n_steps=3", "batch=10", "n_copies=1")
     record = run_study(make_study("tunnel_training", {"settings": ",".join(settings)}), out=tmp_path, quiet=True)

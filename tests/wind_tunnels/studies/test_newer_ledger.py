@@ -55,13 +55,13 @@ def test_prompts_are_those_of_the_task_and_rotations_keep_lengths():
 
 def test_transplants_give_the_donors_answer_beyond_the_horizon(tmp_path):
     # An identity: whatever the donor predicts where it stands is predicted, and nothing of the own sequence.
-    found = table_of(Transplants(n=60), tmp_path)
+    found = table_of(Transplants(n=30), tmp_path)
     assert found["rescued_depth3"] == found["donor_accuracy"] == 1.0
     assert found["redirected_depth3"] == found["update_redirected_depth3"] == 1.0
     assert found["update_rescued_depth3"] == 0.0
     assert found["unedited_accuracy"] < 0.8 < found["rescued_depth2"]
     assert found["rescued_depth2 null"] < 0.6
-    found = table_of(Transplants(tunnels="tunnel:recurrence-gpt-neox", n=60), tmp_path)
+    found = table_of(Transplants(tunnels="tunnel:recurrence-gpt-neox", n=30), tmp_path)
     assert found["unedited_accuracy"] == found["rescued_depth1"] == 1.0
     with pytest.raises(UsageError, match="programs over integers"):
         Transplants(tunnels="tunnel:recurrence-gpt-neox-opaque", n=20).measure(tmp_path, nothing)
@@ -78,10 +78,10 @@ def test_random_subspaces_hold_the_share_of_the_variance_that_is_asked(share):
 
 
 def test_decoded_parameters_and_other_variants_are_held_against_their_own(tmp_path):
-    found = table_of(DecodedParameters(n=150), tmp_path)
+    found = table_of(DecodedParameters(n=100), tmp_path)
     assert found["dimension"] == 4 + 6  # differences of five values of a and of seven of b
     assert 0 < found["variance"] < 0.5 and abs(found["removed_bits"]) < 3
-    found = OtherVariants("tunnel:recurrence-gpt-neox-opaque", ("symbols=integers",), 400).measure(tmp_path, nothing)
+    found = OtherVariants("tunnel:recurrence-gpt-neox-opaque", ("symbols=integers",), 150).measure(tmp_path, nothing)
     model = interp.load("tunnel:recurrence-gpt-neox-opaque")
     card = model.card["figures"]["kl_bits"]
     assert found["kl_bits_own"].value == pytest.approx(card["value"], rel=0.3)

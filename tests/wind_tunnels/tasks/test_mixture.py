@@ -133,6 +133,7 @@ def test_the_sign_of_different_is_that_of_whole_distributions():
     assert shares["coin"] + 0.1 < shares["mixed"] < shares["regression"] - 0.1
 
 
+@pytest.mark.slow
 def test_the_same_geometry_collapses_only_over_disjoint_symbols():
     # Over 12 draws p is not small more often than it should be, and the changes have no common sign.
     found = [collapse(Mixture("same"), seed) for seed in range(12)]

@@ -102,6 +102,7 @@ def test_attention_that_is_switched_off_stays_off_through_resuming_and_starting_
         assert (silent_projection(state, 1) != 0).any()
 
 
+@pytest.mark.slow
 def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_heart(tmp_path):
     recipe = dataclasses.replace(SHORT, n_distinct=5)
     resumed, whole = resumed_and_whole(SMALL, recipe, None, tmp_path)
@@ -189,6 +190,7 @@ def test_excess_loss_is_the_kl_in_bits_smoothed_over_ten_batches():
     assert len(heard) == 14
 
 
+@pytest.mark.slow
 def test_curriculum_waits_for_success():
     never = train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=1e-9)))
     always = train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=99.0)))
