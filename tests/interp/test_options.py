@@ -277,6 +277,7 @@ def test_splits_that_name_no_parts_are_refused_at_once(splits):
     assert isinstance(said.exception, UsageError) and "names no parts" in said.exception.found
 
 
+@pytest.mark.slow
 def test_more_parts_than_prompts_are_refused_once_and_before_anything_is_measured(place):
     (place / "few.txt").write_text("one and\ntwo and\nthree then\n")
     with pytest.raises(PromptError, match="10000 parts of the 3 prompts"):

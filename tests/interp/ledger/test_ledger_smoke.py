@@ -27,6 +27,7 @@ def claimed() -> set[int]:
     return {claim.number for paper in entries("claims") for claim in load_claims(paper).claim}
 
 
+@pytest.mark.slow
 def test_the_tiny_ledger_of_all_papers_has_a_row_for_every_claim(tmp_path, stories):
     done = interp.replicate("all", models=[str(stories)], scale="tiny", out=tmp_path, quiet=True)
     found = outcomes(done.ledger)

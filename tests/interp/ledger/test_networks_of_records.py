@@ -100,6 +100,7 @@ def n_read(evidence):
     return evidence.record.findings["networks_read"]["n"].value
 
 
+@pytest.mark.slow
 def test_networks_that_are_gone_are_trained_again_and_read_again(gathered):
     trained, read = gathered()
     assert n_read(read) == 3

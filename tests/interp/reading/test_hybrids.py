@@ -175,6 +175,7 @@ def test_a_number_of_a_layer_is_that_of_the_layer(model):
         assert entropy == pytest.approx(read[Need("pattern_entropy")].mean(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_layer_that_a_probe_names_is_its_own_number(model):
     layer = model.info.layers_with_attention[-1]
     run = {"prompts": SEVERAL, "per_quintile": None, "out": None, "quiet": True}

@@ -179,6 +179,7 @@ def test_the_shipped_tunnel_follows_eager_attention_and_its_trainings_table(foll
     assert index.interval[0] > 1, "here precision settles before the frame does"
 
 
+@pytest.mark.slow
 def test_some_steps_alone_and_the_same_numbers(followed):
     again = run(
         TUNNEL, probes=["dynamics"], settings=FAST, n_pool=30, checkpoints=["16", "128"], out=None, quiet=True

@@ -58,7 +58,7 @@ def test_a_run_repeats_from_its_record_that_names_its_command(record, tunnel):
 
 def test_one_forward_pass_a_prompt_serves_all_probes(tunnel):
     read = []
-    every = ["attention_entropy", "components", "manifold", "orthogonality", "qk_alignment", "value_axis"]
+    every = ["attention_entropy", "components", "manifold", "orthogonality", "qk_alignment"]
     handle = tunnel.module.register_forward_pre_hook(
         lambda module, args, kwargs: read.append(len(kwargs["input_ids"])), with_kwargs=True
     )

@@ -75,6 +75,7 @@ def plain():
     return run(TUNNEL, **ASKED)
 
 
+@pytest.mark.slow
 def test_several_untrained_twins_are_the_null_of_every_number_with_a_t_band(plain):
     state = torch.get_rng_state()
     record = run(TUNNEL, null="untrained", n_untrained=3, **ASKED)
@@ -99,7 +100,6 @@ def test_several_untrained_twins_are_the_null_of_every_number_with_a_t_band(plai
         assert found[name].interval == own[name].interval
 
 
-@pytest.mark.slow
 def test_one_untrained_twin_stands_beside_and_changes_no_null(plain):
     record = run(TUNNEL, null="untrained", n_untrained=1, **ASKED)
     assert record.findings["manifold"].scalars == plain.findings["manifold"].scalars

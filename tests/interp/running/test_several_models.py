@@ -104,6 +104,7 @@ def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path):
     assert other.outcomes[0].is_new and other.comparison is None
 
 
+@pytest.mark.slow
 def test_progress_says_which_run_and_inside_it_which_stage_and_prompts(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("interp.system.progress._SECONDS_BETWEEN_LINES", 0.0)
     run_many(MODELS[:2], options=OPTIONS, out=tmp_path)
@@ -150,6 +151,7 @@ def test_weights_or_prompts_that_changed_under_their_name_are_measured_again(tmp
     assert is_new() and not is_new()
 
 
+@pytest.mark.slow
 def test_one_model_is_in_memory_at_a_time_even_after_one_that_failed(tmp_path):
     before, heard = networks(), []
 
@@ -201,6 +203,7 @@ def test_the_command_line_says_what_became_of_each_and_exits_with_1(tmp_path):
     assert again.exit_code == 0 and again.stdout.count(": found") == 2
 
 
+@pytest.mark.slow
 def test_revisions_are_runs_of_their_own(tmp_path, revisions, use_cache):
     use_cache(revisions)
     texts = tmp_path / "texts.jsonl"
@@ -268,6 +271,7 @@ def test_parts_are_disjoint_make_the_whole_set_and_are_the_same_again():
     assert sum(map(len, rows)) == len(whole.posterior), "what is known exactly of each goes along"
 
 
+@pytest.mark.slow
 def test_splits_are_runs_of_one_model_with_their_spread_over_parts(tmp_path):
     result = CliRunner().invoke(app, ["run", *WORDS, "--n-pool", "60", "--splits", "3", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
