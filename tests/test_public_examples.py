@@ -10,6 +10,7 @@ import torch
 
 import interp
 from tests.paths import ROOT
+from tests.quick import quick
 
 NAMES = [
     name.name
@@ -19,6 +20,9 @@ NAMES = [
 ]
 WITHOUT = {"Readout"}
 """Names of a type, which have no docstring of their own."""
+
+LONG = {"FittedLens", "PatchingMap"}
+"""Names whose examples fit a lens or make a map, as those of functions do."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +48,10 @@ def loaded():
     return load
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in WITHOUT])
+SHOWN = [name for name in NAMES if name not in WITHOUT]
+
+
+@pytest.mark.parametrize("name", quick([name for name in SHOWN if name not in LONG], SHOWN))
 def test_the_example_of_a_public_name_runs(name, runs, loaded, monkeypatch):
     monkeypatch.chdir(runs)
     known = {"interp": interp, "np": np, "torch": torch}

@@ -13,6 +13,7 @@ from interp.errors import PromptError
 from interp.prompting.files import resolve_prompts
 from interp.registry import entries, load_entry
 from tests.paths import SHARED
+from tests.quick import quick
 from tests.tokenised import tokenise
 
 DOMAINS = {"mathematics", "code", "philosophy", "general", "fiction", "prose"}
@@ -203,7 +204,10 @@ def test_a_pool_of_a_size_that_is_not_there_is_refused(n):
         resolve_prompts("same-last-token", n_pool=n)
 
 
-@pytest.mark.parametrize("folder", ["pythia-gpt-neox-20b", "phi-2", "mistral-v0.1"])
+TOKENIZERS = ["pythia-gpt-neox-20b", "phi-2", "mistral-v0.1"]
+
+
+@pytest.mark.parametrize("folder", quick(["mistral-v0.1"], TOKENIZERS))
 def test_a_window_of_real_tokens_lies_inside_every_prompt_and_ends_in_its_last_word(folder):
     path = SHARED / "tokenizers" / folder
     if not path.is_dir():

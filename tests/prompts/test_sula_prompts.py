@@ -14,6 +14,7 @@ from interp.errors import PromptError, UsageError
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.registry import load_entry
 from tests.paths import SHARED
+from tests.quick import quick
 
 FOLDERS = (
     "tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2", "tokenizers/mistral-v0.1", "models/stories260K",
@@ -27,7 +28,7 @@ def real_tokenizer(folder):
     return AutoTokenizer.from_pretrained(path)
 
 
-@pytest.fixture(scope="module", params=FOLDERS)
+@pytest.fixture(scope="module", params=quick(FOLDERS[2:], FOLDERS))
 def tokenizer(request):
     return real_tokenizer(request.param)
 
@@ -149,6 +150,7 @@ def test_a_seed_repeats_and_a_smaller_pool_keeps_whole_problems(tokenizer, promp
     assert set(by_k.values()) == {14}
 
 
+@pytest.mark.slow
 def test_the_registered_sets():
     tokenizer = real_tokenizer(FOLDERS[0])
     assert needs_tokenizer(sula) and needs_tokenizer(steps)

@@ -14,6 +14,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.running.collect import collect
 from tests.paths import SHARED
+from tests.quick import quick
 from tests.tokenised import tokenise
 
 TOKENIZERS = ("pythia-gpt-neox-20b", "phi-2", "mistral-v0.1")
@@ -64,7 +65,7 @@ def test_a_smaller_pool_keeps_shares_of_words_behind_one_prefix():
     assert Counter(labels[i] for i in index) == {"a": 12, "b": 6, "c": 2}
 
 
-@pytest.mark.parametrize("folder", TOKENIZERS)
+@pytest.mark.parametrize("folder", quick(TOKENIZERS[:1], TOKENIZERS))
 def test_every_word_is_one_token_with_its_space_at_one_position(folder):
     tokenizer = real_tokenizer(folder)
     prompts = vocabulary()

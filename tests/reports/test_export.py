@@ -12,7 +12,6 @@ from interp.reports.export import export
 
 import interp
 from interp.errors import UsageError
-from tests.quick import quick
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +40,9 @@ def test_unknown_formats_are_refused(record, tmp_path):
     assert not list(tmp_path.glob("[!.]*"))
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize("columns, inches", quick([(1, 3.4)], [(1, 3.4), (2, 7.0)]))
+@pytest.mark.parametrize("columns, inches", [(1, 3.4), (2, 7.0)])
 def test_a_figure_is_as_wide_as_the_columns_of_a_paper(record, tmp_path, chromium_file, monkeypatch, columns, inches):
     monkeypatch.setenv("BROWSER_PATH", chromium_file)
     one = replace(record, findings={"orthogonality": record.findings["orthogonality"]})

@@ -64,6 +64,7 @@ def test_records_are_found_so_deep_and_no_deeper(tmp_path, depth):
     assert len(list_records(tmp_path).entries) == (depth <= DEEPEST)
 
 
+@pytest.mark.slow
 def test_a_comparison_and_its_runs_link_to_each_other(tmp_path):
     out = tmp_path / "runs"
     for seed in (0, 1):

@@ -43,6 +43,7 @@ def test_a_change_that_is_no_longer_there_is_to_be_drawn_anew():
         mutate(SOURCE, Mutant("half.py", 4, "x + 1 -> x - 1"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "first"),
     [
