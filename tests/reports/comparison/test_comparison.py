@@ -66,9 +66,10 @@ def card(seed, kl, **network):
     }  # fmt: skip
 
 
-def compared(tmp_path, records, **asked):
+def compared(tmp_path, records, out=None, **asked):
+    """The record of a comparison; `out` for those who read its page, which takes longer to draw than to compute."""
     written = [record.write(tmp_path / f"run{i}") for i, record in enumerate(records)]
-    return interp.compare(written, out=tmp_path / "out", **asked)
+    return interp.compare(written, out=out, **asked)
 
 
 def rows(record, table="differences", **where):
@@ -232,7 +233,7 @@ def test_numbers_that_moved_with_their_null_are_named(tmp_path):
 
 def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
     runs = [made("a", 1.0, card=card(0, 0.1, n_kv_heads=4)), made("b", 3.0, card=card(0, 0.1, n_kv_heads=2))]
-    record = compared(tmp_path, runs)
+    record = compared(tmp_path, runs, tmp_path / "out")
     figures = make_study("comparison", {}).figures(record.findings["comparison"])
     names = [figure.name for figure in figures]
     assert names == ["numbers", "curves-manifold"]
@@ -314,7 +315,7 @@ def test_two_pooled_groups_show_their_runs(tmp_path):
 def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_what_differs(tmp_path):
     records = [made(name, value, card=card(0, 0.1, n_kv_heads=i)) for i, (name, value) in
                enumerate(zip("abcd", (1.0, 3.0, 1.1, 0.2), strict=True))]  # fmt: skip
-    record = compared(tmp_path, records)
+    record = compared(tmp_path, records, tmp_path / "out")
     figures = drawn(record)
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
@@ -354,7 +355,7 @@ def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_i
         replace(each, findings=found, parameters={key: {} for key in found})
         for each, found in zip(runs[3:], ({**runs[3].findings, **other}, other), strict=True)
     ]
-    page = parse((compared(tmp_path, runs).path / "report.html").read_text()).text
+    page = parse((compared(tmp_path, runs, tmp_path / "out").path / "report.html").read_text()).text
     band = "chance −0.2 to 0.2"
     assert "with depth 0.9 ≈0.9 0.5 ≈0.9 not run" in page and "no sign: not tested" in page
     assert f"lacking 1{band} n/a n/a ≈1{band} not run" in page
@@ -367,7 +368,7 @@ def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_pat
         findings = Findings("manifold", {"entropy_correlation": plain}, headline=("entropy_correlation",))
         return replace(made(name, 1.0), findings={"manifold": findings})
 
-    record = compared(tmp_path, [run("a", 0.8), run("b", 0.0), run("c", 0.85)])
+    record = compared(tmp_path, [run("a", 0.8), run("b", 0.0), run("c", 0.85)], tmp_path / "out")
     assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No, the opposite", "Yes"]
     page = parse((record.path / "report.html").read_text()).text
     assert "Does the direction of largest variance follow the model's next-token entropy?" in page
@@ -378,7 +379,9 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
     rounded = made("b", 3.0, stored_as="Q4_K")
     other = replace(rounded, prompts={"name": "code", "hash": "2", "n": 1200})
     texts = [
-        parse((compared(tmp_path / name, [made("a", 1.0), b]).path / "report.html").read_text()).text
+        parse(
+            (compared(tmp_path / name, [made("a", 1.0), b], tmp_path / name / "out").path / "report.html").read_text()
+        ).text
         for name, b in (("alike", made("b", 3.0)), ("rounded", rounded), ("other", other))
     ]
     assert "a: llama, 2 layers, 9 prompts of “mixed”" in texts[0] and "b: llama, 2 layers, 1,200 prompts" in texts[2]
@@ -479,7 +482,7 @@ def test_words_that_do_not_fit_the_runs_are_refused(tmp_path, asked, said):
 
 
 def test_one_run_a_study_and_a_record_in_memory_are_refused(tmp_path):
-    record = compared(tmp_path, [made("a", 1.0), made("b", 1.0)])
+    record = compared(tmp_path, [made("a", 1.0), made("b", 1.0)], tmp_path / "out")
     with pytest.raises(UsageError, match="there is nothing to compare"):
         interp.compare([tmp_path / "run0"], out=None)
     with pytest.raises(UsageError, match="it is the record of a study"):
