@@ -187,7 +187,10 @@ def failures(writer: Writer, tmp_path: Path, numbers: tuple[int, ...], at_most: 
     return told_of
 
 
-@pytest.mark.parametrize("name", WRITERS)
+LONG = ("tables for a paper", "program with noise")
+
+
+@pytest.mark.parametrize("name", quick([name for name in WRITERS if name not in LONG], WRITERS))
 def test_a_writer_tells_of_a_fault_at_any_call_and_loses_nothing(tmp_path, name):
     told_of = failures(WRITERS[name], tmp_path, NUMBERS, at_most=20)
     assert {"fsync", "replace"} & told_of

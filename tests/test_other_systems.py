@@ -101,6 +101,7 @@ def imported_at_the_top(path: Path) -> set[str]:
     return plain | {each.module or "" for each in statements if isinstance(each, ast.ImportFrom)}
 
 
+@pytest.mark.slow
 def test_nothing_forks_or_needs_what_windows_lacks():
     files = [path for folder in ("interp", *SIBLINGS) for path in (ROOT / folder).rglob("*.py")]
     using = {

@@ -8,7 +8,6 @@ from interp.wind_tunnels.programs.task import shipped_programs
 
 from benchmarks import mechanisms
 from benchmarks.mechanism_methods.case import Case, class_means, first_above_half, orthonormal
-from tests.quick import quick
 
 INSTALLED = [name for name in mechanisms.METHODS if name not in ("CAE", "chance")]
 
@@ -62,7 +61,8 @@ def test_nobody_is_the_own_donor_and_the_same_seed_gives_the_same_case(case):
     np.testing.assert_array_equal(case.prompts.prompts[5].token_ids, case.sequences.tokens[5])
 
 
-@pytest.mark.parametrize("name", quick(INSTALLED[:1], INSTALLED))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INSTALLED)
 def test_a_method_finds_the_heads_and_the_depth_of_a_variable_of_a_plain_program(name):
     plain = Case.of("shift_by_one", mechanisms.noise_of("shift_by_one", "as compiled", 2), 40)
     found = {q: (right, n) for q, right, n, _ in mechanisms.scores_of(plain, mechanisms._method(name), True)}

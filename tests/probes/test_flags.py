@@ -36,7 +36,10 @@ def test_a_number_is_underpowered_below_the_prompts_that_it_wants_and_not_at_the
     assert below.enough in (None, enough) and at.enough is None
 
 
-@pytest.mark.parametrize("name", ["attention_entropy", "components", "manifold", "qk_alignment", "sula"])
+TOGETHER = ["attention_entropy", "components", "manifold", "qk_alignment", "sula"]
+
+
+@pytest.mark.parametrize("name", quick([name for name in TOGETHER if name != "manifold"], TOGETHER))
 def test_prompts_that_belong_together_count_once(name):
     number = next(number for probe, number, _ in ENOUGH if probe == name)
     below, at = (measured(name, n, alike=2)[number] for n in (19, 20))
@@ -77,7 +80,7 @@ def test_the_controls_of_a_number_decide_or_stand_beside(name):
 SCALED = sorted(set(READ_UNEDITED) - {"attention_entropy"})
 
 
-@pytest.mark.parametrize("name", quick(set(SCALED) - {"belief", "sula", "value_axis", "workspace"}, SCALED))
+@pytest.mark.parametrize("name", quick(("components", "qk_alignment"), SCALED))
 def test_activations_in_another_unit_change_what_is_measured_in_it_and_nothing_else(name):
     probe, factor = small(name), 2.0**-12
     capture = noise(probe)

@@ -44,6 +44,7 @@ def test_a_run_leaves_a_record_that_says_everything_and_a_page(record):
     assert 0 < share.value < 1 and share.interval[0] < share.value < share.interval[1] and share.n == 60
 
 
+@pytest.mark.slow
 def test_a_run_repeats_from_its_record_that_names_its_command(record, tunnel):
     spec = RunSpec.from_json(open_run(record.path).spec)
     again = run(**vars(spec) | {"model": tunnel, "out": None, "quiet": True})

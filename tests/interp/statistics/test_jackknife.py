@@ -14,6 +14,7 @@ from interp.statistics.jackknife import (
     without_each_row,
 )
 from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
+from tests.quick import quick
 
 
 def refitted(rows: np.ndarray, scaling: str = "centred") -> np.ndarray:
@@ -81,7 +82,10 @@ def test_influences_of_a_mean_are_those_of_the_means_of_clusters_by_their_sizes(
     assert error == pytest.approx(standard_error(alone, 20, 1)) == pytest.approx(values.std(ddof=1) / 20**0.5)
 
 
-@pytest.mark.parametrize("sizes", [[5] * 30, [1] * 10 + [2] * 10 + [15] * 10])
+SIZES = [[5] * 30, [1] * 10 + [2] * 10 + [15] * 10]
+
+
+@pytest.mark.parametrize("sizes", quick(SIZES[1:], SIZES))
 def test_intervals_of_clustered_clouds_cover_the_value_of_their_world(sizes) -> None:
     """The share of the first axis, of 30 clusters whose prompts resemble one another by .7; the truth by simulation."""
     units, deviation = np.repeat(np.arange(30), sizes), np.linspace(2.5, 0.5, 8)

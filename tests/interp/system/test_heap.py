@@ -32,6 +32,7 @@ print(full - before >> 20, heap._private_bytes() - before >> 20)
 """
 
 
+@pytest.mark.slow
 @GLIBC
 def test_what_is_freed_between_blocks_in_use_goes_back_once_it_is_much():
     """In a fresh process: in this one blocks may lie in what earlier tests have left free."""

@@ -151,6 +151,7 @@ def test_shares_are_even_and_ranks_that_differ_refused():
         in_ranks(2, lambda ranks: ranks.agree("the fingerprint of the weights", "ab"[ranks.rank]))
 
 
+@pytest.mark.slow
 def test_one_process_needs_no_distributed_code(monkeypatch):
     """A run without a launcher neither joins nor asks torch.distributed for anything."""
     import torch.distributed

@@ -186,6 +186,7 @@ def test_identical_checkpoints_and_points_move_nothing():
     assert found.shape[1] == 6, "value, interval, null and its band"
 
 
+@pytest.mark.slow
 def test_courses_that_do_not_settle_leave_no_index_and_say_why():
     found = train(PROBE, frame=EARLY, error=(0.4, 0.4, 0.4, 0.4), moved=LATE)
     index = found["dissociation_index"]

@@ -177,6 +177,7 @@ def test_the_one_head_that_carries_the_prediction_is_found():
     assert found["top_head_effect"].value > found["top_head_effect"].null.value
 
 
+@pytest.mark.slow
 def test_a_head_whose_neighbours_whisper_stands_out_by_a_ratio():
     model = fresh_model("llama")
     for layer in range(3):

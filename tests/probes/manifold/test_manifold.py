@@ -231,8 +231,8 @@ def test_three_prompts_are_underpowered_and_layers_count_from_the_last() -> None
     ("domain", "note"),
     [
         (None, "the prompts have no column `domain`"),
-        (np.full(75, "prose"), "all prompts are of one domain"),
-        (np.array(["prose"] * 70 + ["code"] * 5), "fewer than two domains"),
+        pytest.param(np.full(75, "prose"), "all prompts are of one domain", marks=pytest.mark.slow),
+        pytest.param(np.array(["prose"] * 70 + ["code"] * 5), "fewer than two domains", marks=pytest.mark.slow),
     ],
 )
 def test_without_domains_to_compare_a_note_says_why(domain: np.ndarray | None, note: str) -> None:

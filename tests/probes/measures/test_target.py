@@ -53,7 +53,7 @@ def prompts(**columns):
     return PromptSet("mine", [Prompt(text=f"text {i}", columns=row) for i, row in enumerate(rows)], units)
 
 
-@pytest.mark.parametrize("probe", ALL, ids=lambda p: p.name)
+@pytest.mark.parametrize("probe", quick((AXIS, CAUSAL, BELIEF), ALL), ids=lambda p: p.name)
 def test_a_planted_column_is_found_and_a_shuffled_one_is_not(probe):
     asked = replace(probe, target="number")
     found = main_number(probe, asked.analyse(world(asked, NUMBER), {}), "number")
@@ -64,7 +64,7 @@ def test_a_planted_column_is_found_and_a_shuffled_one_is_not(probe):
         assert found.p <= 0.02 and nothing.p is not None and nothing.p > 0.05
 
 
-@pytest.mark.parametrize("probe", quick((MANIFOLD, CAUSAL), (AXIS, MANIFOLD, CAUSAL)), ids=lambda p: p.name)
+@pytest.mark.parametrize("probe", quick((CAUSAL,), (AXIS, MANIFOLD, CAUSAL)), ids=lambda p: p.name)
 def test_a_column_that_holds_the_entropy_gives_the_numbers_of_the_entropy(probe):
     """But for those about the draw, which is by entropy, and of the entropy of the exact posterior."""
     entropy = np.random.default_rng(0).uniform(0, 5, N)

@@ -63,9 +63,8 @@ def measured(capture, n_permutations=99, n_bootstrap=60, seed=0):
     return QUANTITIES.scalars(calibration(answers, resamples, capture.model.vocab_size))
 
 
-@pytest.mark.slow
 def test_conformance():
-    check_probe(SMALL, world(bayes, needs=SMALL.needs, conditions=("main", "shuffled")))
+    check_probe(SMALL, world(bayes, per_k=10, needs=SMALL.needs, conditions=("main", "shuffled")))
     columns = {"evidence": np.tile(np.arange(5), 30)}
     shape = Shape(n_prompts=30, n_scored=5, n_outcomes=4)
     check_probe(SMALL, synthetic_capture(SMALL.needs, shape, columns=columns))

@@ -1,6 +1,7 @@
 """The value axis: planted axes, nuisances, tokens, noise; degenerate pools; the shipped tunnel in float64."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -68,6 +69,13 @@ def planted(seed=0, n=400, loud=10.0, noise=0.5):
     return points, 5 + coordinate + noise * rng.standard_normal(n), told, other
 
 
+@cache
+def found_in_planted():
+    """What is found in the world of `planted()`."""
+    points, entropy, *_ = planted()
+    return world(points, entropy)
+
+
 @pytest.mark.slow
 def test_conformance_on_sequences():
     probe = replace(SMALL, sites=("v", "resid"))
@@ -75,8 +83,8 @@ def test_conformance_on_sequences():
 
 
 def test_a_quiet_direction_is_found_by_ridge_and_missed_by_pc1():
-    points, entropy, told, other = planted()
-    found = world(points, entropy)
+    *_, told, other = planted()
+    found = found_in_planted()
     assert found["r2"].value == pytest.approx(1 / 1.25, abs=0.06)  # variance 1 of 1 + 0.5²
     assert found["correlation"].value == pytest.approx(np.sqrt(0.8), abs=0.04)
     assert found["r2"].p == found["correlation"].p == 0.01
@@ -209,14 +217,13 @@ def test_standardised_axes_are_saved_as_covector_and_displacement():
 
 
 def test_centred_axes_read_and_move_alike():
-    points, entropy, *_ = planted()
-    arrays = world(points, entropy).arrays
+    arrays = found_in_planted().arrays
     assert arrays["v.ridge.axis"] == pytest.approx(arrays["v.ridge.displacement"])
 
 
 def test_axes_do_not_see_the_judged_half():
     points, entropy, *_ = planted()
-    first = world(points, entropy)
+    first = found_in_planted()
     judged = first.tables["held_out"]["prompt"]
     changed, other = points.copy(), entropy.copy()
     changed[judged] = changed[judged][::-1] * 2
@@ -497,6 +504,7 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
 TOKEN_COUNTS = np.repeat(np.arange(40), np.r_[80, 40, 20, [10] * 8, [4] * 29][:40])
 
 
+@cache
 def token_world(seed, share, told=0.0, n=300, probe=SMALL):
     """Activations that hold the token and noise, entropies of which the token makes a share and noise `told`."""
     rng = np.random.default_rng(seed)

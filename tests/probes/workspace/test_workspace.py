@@ -129,6 +129,7 @@ def test_the_frame_may_be_what_keys_read_or_heads_write_of_the_hypotheses(frame)
     assert found == pytest.approx([0.0, shares(rows, space).mean()], abs=1e-6) and found[1] > 0.4
 
 
+@pytest.mark.slow
 def test_texts_have_no_hypotheses_and_say_so():
     capture = synthetic_capture(SMALL.needs, Shape(n_prompts=60))
     nothing = {SMALL.needs[2]: {"rows": np.empty((0, 32), np.float32)}}

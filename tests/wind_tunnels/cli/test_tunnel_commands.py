@@ -212,6 +212,7 @@ def test_sweep_prints_a_row_for_each_combination_and_fails_where_one_does(tmp_pa
     assert all(f"training {i} of 2, bijection-llama-seed{i - 1}: step" in fine.stderr for i in (1, 2))
 
 
+@pytest.mark.slow
 def test_rebuild_of_a_shipped_tunnel_takes_its_steps_again(runs, monkeypatch, tmp_path):
     from interp.wind_tunnels.tasks.bijection import Bijection
 
