@@ -543,6 +543,7 @@ def test_orders_within_units_are_all_as_likely_and_bands_are_of_weighted_means()
     np.testing.assert_allclose(bands, [np.minimum(*ends), np.maximum(*ends)])
 
 
+@pytest.mark.slow
 def test_layers_that_are_silent_and_values_that_follow_entropy_are_told():
     points = np.random.default_rng(10).standard_normal((2, 12, 4))
     points[0] = 3.0

@@ -169,7 +169,7 @@ def test_card_read_is_the_card_written(folder, tmp_path):
     assert (card.task, card.arch, card.step, card.seed) == ("bijection", "gpt-neox", 5, 0)
 
 
-@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
+@pytest.mark.parametrize("shipped", quick([p for p in SHIPPED if p.name in QUICK], SHIPPED), ids=lambda path: path.name)
 def test_weights_of_a_shipped_tunnel_have_the_one_fingerprint_that_a_loaded_model_has(shipped):
     assert weights_fingerprint(shipped) == load(shipped, check=False).fingerprint
     assert read_card(shipped).init is None, "no shipped card names other weights"
