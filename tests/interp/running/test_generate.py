@@ -129,7 +129,6 @@ def test_a_network_without_attention_goes_on_too(arch):
     assert found.edited_ids == afresh(model, (1, 2, 3, 4), [edit], 3)
 
 
-@pytest.mark.slow
 def test_drawn_tokens_have_the_probabilities_of_the_model_and_the_seed_repeats_them():
     logits = torch.tensor([0.0, 2.0, 1.0, -float("inf"), 1.5])
     draws = np.random.default_rng(0).random(20_000)
