@@ -75,7 +75,6 @@ def test_what_is_written_and_read_inside_a_block_cannot_be_swapped_between_block
     assert "no variable" in position["interchange_accuracy"].interval_reason
 
 
-@pytest.mark.slow
 def test_other_models_have_no_such_number():
     """Number and note of a trained tunnel, of which nobody knows what a swap of its evidence should do."""
     found = run("tunnel:bijection-gpt-neox", replace(BELIEF, target="evidence"))
