@@ -6,8 +6,6 @@ from contextlib import ExitStack, contextmanager
 from logging import CRITICAL
 from typing import Any
 
-from transformers.utils import logging
-
 
 @contextmanager
 def quiet_libraries(*others: Any) -> Iterator[None]:
@@ -15,6 +13,8 @@ def quiet_libraries(*others: Any) -> Iterator[None]:
 
     Of `others`, modules `utils` of the hub's libraries, nothing is heard: their errors are told in our words.
     """
+    from transformers.utils import logging  # here: reading prompts alone does not import it
+
     with ExitStack() as restored, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         restored.callback(logging.set_verbosity, logging.get_verbosity())
