@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import transformers
+from packaging.version import Version
 from transformers import DynamicCache, MambaConfig, MambaForCausalLM, StaticCache
 
 import interp
@@ -77,6 +79,8 @@ def test_generation_is_edited_at_every_step(kind):
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("kind", ["llama", "mistral", "llama4_text"])
 def test_generation_is_edited_whatever_the_cache(kind, cache, at):
+    if (kind, cache) == ("llama4_text", "static") and Version(transformers.__version__) < Version("5.21"):
+        pytest.skip("transformers before 5.21 cannot mask chunks in a static cache")
     model = model_of(kind)
     out = generated(model, ids_of(), *edits_of(model, "k v", at), cache_implementation=cache)
     assert_whole(model, out.logits, out.sequences, "k v", at)

@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from packaging.version import Version
+from transformers import AutoConfig, AutoModelForCausalLM, __version__
 
 import interp
 from interp.editing.conditions import Run
@@ -43,7 +44,9 @@ MODELS = {
                        {"max_position_embeddings": LIMIT, "sliding_window": 64,
                         "layer_types": ["sliding_attention", "full_attention"]}),
 }  # fmt: skip
-FEW = ("gemma3 longrope", "llama dynamic")
+if Version(__version__) < Version("5.21"):  # it fails there as it is built: no second frequencies
+    del MODELS["gemma3 longrope"]
+FEW = ("llama longrope", "llama dynamic")
 NEEDS = [interp.Need(site) for site in ("k", "z", "resid", "pattern_entropy", "next_log_prob")]
 
 
