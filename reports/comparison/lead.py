@@ -41,19 +41,10 @@ def in_words(
     n_of: Counter[int] = Counter()
     for (kind, mine, _), numbers in told.items():
         n_of[kind] += len(mine) * len(numbers)
-    is_same = not about.on_other_prompts(found).intersection(groups)
-    before = f"{moved.value:.0f} before it"
-    if moved.null is not None:
-        before += f", where chance alone gives {moved.null.band[0]:.0f} to {moved.null.band[1]:.0f}"
-    tested = f"{len(corrected_too)} of {moved.n} tested numbers of {about.listed(groups)}"
-    lines = [
-        f"{'On the same prompts, ' * is_same}{tested} differ from those of {references} after correction ({before})."
-    ]
-    plain = [f"{n_of[kind]} {word}" for kind, word in ((_HIGHER, "higher"), (_LOWER, "lower")) if n_of[kind]]
-    reasons = {_DEPENDS: "a control changes them", _CHANCE: "chance alone can give such values"}
-    other = [f"{why} ({n_of[kind]})" for kind, why in reasons.items() if n_of[kind]]
-    lines[0] += f" Without reservation: {about.listed(plain)}." * bool(plain)
-    lines[0] += f" With a reservation: {n_of[_DEPENDS] + n_of[_CHANCE]}, as {' or '.join(other)}." * bool(other)
+    on_same = "" if about.on_other_prompts(found).intersection(groups) else "On the same prompts, "
+    tested = f"{on_same}{len(corrected_too)} of {moved.n} tested numbers of {about.listed(groups)}"
+    before = f"{moved.value:.0f} before it{_by_chance(moved)}"
+    lines = [f"{tested} differ from those of {references} after correction ({before}).{_counted(n_of)}"]
     pairs = {(mine, against) for _, mine, against in told}
     if len(pairs) == 1:
         lines[0] += f" Below, the first value is that of {about.listed(groups)}."
@@ -66,6 +57,20 @@ def in_words(
     if apart:
         lines.append(f"- Not compared: {about.listed(apart)}. Other prompts can make a difference by themselves.")
     return "\n".join(lines)
+
+
+def _by_chance(moved: Scalar) -> str:
+    null = moved.null
+    return "" if null is None else f", where chance alone gives {null.band[0]:.0f} to {null.band[1]:.0f}"
+
+
+def _counted(n_of: Mapping[int, int]) -> str:
+    """` Without reservation: 3 higher. With a reservation: 2, as a control changes them (2).`"""
+    plain = [f"{n_of[kind]} {word}" for kind, word in ((_HIGHER, "higher"), (_LOWER, "lower")) if n_of[kind]]
+    reasons = {_DEPENDS: "a control changes them", _CHANCE: "chance alone can give such values"}
+    other = [f"{why} ({n_of[kind]})" for kind, why in reasons.items() if n_of[kind]]
+    said = f" Without reservation: {about.listed(plain)}." * bool(plain)
+    return said + f" With a reservation: {n_of[_DEPENDS] + n_of[_CHANCE]}, as {' or '.join(other)}." * bool(other)
 
 
 def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
