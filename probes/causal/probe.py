@@ -104,11 +104,11 @@ class Causal(Probe):
             "Removing it from {place} changes the prediction (KL) by {kl}, more than edits of the same size along "
             "matched directions (fitted in the same way after permuting {target} between {unit}s): {controls} on "
             "average.",
-            "Removing it from {place} changes the prediction (KL) by {kl}. Edits of the same size along matched "
-            "directions (fitted in the same way after permuting {target} between {unit}s) change it by {controls} on "
-            "average. A use that changes it by {least} would have been found 80 % of the time; an edit of the "
-            "same size along the ten largest principal axes together changes it by {matched_top_kl}. Other directions "
-            "and other layers were not tested.",
+            "Removing it from {place} changes the prediction (KL) by {kl}. It makes up {change_size} of the length of "
+            "what it is removed from. Edits of the same size along matched directions (fitted in the same way after "
+            "permuting {target} between {unit}s) change it by {controls} on average. A use that changes it by {least} "
+            "would have been found 80 % of the time; an edit of the same size along the ten largest principal axes "
+            "together changes it by {matched_top_kl}. Other directions and other layers were not tested.",
             "Removing it from {place} changes the prediction (KL) by {kl}, less than edits of the same size along "
             "matched directions (fitted in the same way after permuting {target} between {unit}s): {controls} on "
             "average.",

@@ -30,7 +30,7 @@ _Line = tuple[int, tuple[str, ...], str]
 def in_words(
     compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, corrected_too: set[Any]
 ) -> str:
-    """`2 of 9 tested numbers of b differ from those of a after correction (3 before it).`, then `- Higher (2): …`.
+    """`2 of 9 tested numbers of b differ from those of a after correction. Without …`, then `- Higher (2): …`.
 
     A line for each way to differ or not; what several groups have alike shares one. `moved` counts what differs in
     `groups`, of which `corrected_too` do after correction; further groups read other prompts.
@@ -43,8 +43,7 @@ def in_words(
         n_of[kind] += len(mine) * len(numbers)
     on_same = "" if about.on_other_prompts(found).intersection(groups) else "On the same prompts, "
     tested = f"{on_same}{len(corrected_too)} of {moved.n} tested numbers of {about.listed(groups)}"
-    before = f"{moved.value:.0f} before it{_by_chance(moved)}"
-    lines = [f"{tested} differ from those of {references} after correction ({before}).{_counted(n_of)}"]
+    lines = [f"{tested} differ from those of {references} after correction.{_counted(n_of)}"]
     pairs = {(mine, against) for _, mine, against in told}
     if len(pairs) == 1:
         lines[0] += f" Below, the first value is that of {about.listed(groups)}."
@@ -57,11 +56,6 @@ def in_words(
     if apart:
         lines.append(f"- Not compared: {about.listed(apart)}. Other prompts can make a difference by themselves.")
     return "\n".join(lines)
-
-
-def _by_chance(moved: Scalar) -> str:
-    null = moved.null
-    return "" if null is None else f", where chance alone gives {null.band[0]:.0f} to {null.band[1]:.0f}"
 
 
 def _counted(n_of: Mapping[int, int]) -> str:

@@ -49,9 +49,9 @@ class Comparison(Study):
             10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="Before correction, a number differs where the 95 % interval of the difference excludes 0; after it "
-            "(Benjamini and Yekutieli), at most 5 % of those that differ are expected to be false, however the "
-            "numbers depend on one another. These are single models: anything in which they differ may be the cause.",
+            limit="This is before correction: a number differs where the 95 % interval of the difference excludes 0; "
+            "after it (Benjamini and Yekutieli), at most 5 % of those that differ are expected to be false, however "
+            "they depend on one another. These are single models: anything in which they differ may be the cause.",
         ),
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ def n_moved(differences: Table, groups: Sequence[str]) -> tuple[Scalar, set[Any]
     n = judged.n_rows
     low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
     harmonic = sum(1 / k for k in range(1, n + 1))
-    null = Null("by chance alone before correction, if the numbers were independent", ALPHA * n, (low, high))
+    null = Null("by chance alone, if the numbers were independent", ALPHA * n, (low, high))
     known = [row for row in judged.rows() if np.isfinite(row["p"])]
     ranked = corrected([row["p"] for row in known])
     together = {KEY(row): harmonic * (p or 0.0) for row, p in zip(known, ranked, strict=True)}

@@ -153,9 +153,15 @@ def caution(record: RunRecord) -> str:
     rounded = [f" of {run}" for run, _, kinds in _runs(record) if kinds] or [""] * bool(quantised(record))
     said = [f"Quantised weights{of}: all numbers describe the quantised model, not the original." for of in rounded]
     settings = record.findings["comparison"].tables.get("settings") if _runs(record) else None
-    if settings is not None and "prompts.hash" in settings["setting"]:
+    if settings is not None and "prompts.hash" in settings["setting"] and _none_alike(record):
         said.append("Where runs read different prompts, numbers can differ for this reason alone.")
     return " ".join(said)
+
+
+def _none_alike(record: RunRecord) -> bool:
+    """Whether no run of a comparison read the prompts of its reference: else the answer says which did not."""
+    tables = record.findings["comparison"].tables
+    return on_other_prompts(tables) == {each for mine in _references(tables).values() for each in mine}
 
 
 def quantised(record: RunRecord) -> str:
