@@ -14,11 +14,13 @@ from typing import Any
 
 DASH = "–"
 MINUS = "−"
+MILLIONTHS = "millionths of a bit"
 BY_COLUMN = "the column "
 """How what clusters go by begins, where a column holds their names."""
 
 _ROUNDING = 1e-12
 _LEAST_P = 1e-6
+_TINY_BITS = 1e-4
 
 
 def short(x: float, digits: int = 3) -> str:
@@ -40,6 +42,11 @@ def short(x: float, digits: int = 3) -> str:
     else:
         text = _trimmed(f"{size:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}")
     return text if x > 0 else MINUS + text
+
+
+def is_tiny(bits: float) -> bool:
+    """Whether an effect is given, with all that it is compared with, in `MILLIONTHS`."""
+    return 0 < abs(bits) < _TINY_BITS
 
 
 def near_zero_as_zero(x: float) -> float:

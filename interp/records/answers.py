@@ -14,7 +14,7 @@ import numpy as np
 
 from interp.errors import InterpError
 from interp.findings import ALPHA, Control, Findings, Scalar
-from interp.formatting import DASH, near_zero_as_zero, p_equals, short, short_name, with_unit
+from interp.formatting import DASH, MILLIONTHS, is_tiny, near_zero_as_zero, p_equals, short, short_name, with_unit
 from interp.probe import Question, Sentences
 from interp.records.headlines import Headline, headlines
 from interp.records.labels import NO_FIRST, clause
@@ -39,8 +39,8 @@ _HARDLY = 0.1  # of the same: where the whole interval lies below
 _ABOVE_0 = 0.05  # of a share of variance
 _BEYOND_CONTROLS = "_beyond_controls"  # how a number ends that is the difference from the mean of its controls
 _AFFIRMED = ("yes", "partly", "hardly")
-_LEAST_BITS, _SMALL_BITS = 1e-4, 1e-2
-_MILLIONTHS, _NOTHING = "millionths of a bit", " (practically nothing)"
+_SMALL_BITS = 1e-2
+_NOTHING = " (practically nothing)"
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,8 @@ class Answer:
     @property
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
-        vague = [control.words for control, s in self.headline.controls if control.essential and _is_vague(s)]
-        is_open = self.verdict in _AFFIRMED and vague
-        return f"{SAID[self.verdict][:-1]}, but undecided {vague[0]}." if is_open else SAID[self.verdict]
+        vague = _undecided(self.headline) if self.verdict in _AFFIRMED else []
+        return f"{SAID[self.verdict][:-1]}, but undecided {vague[0]}." if vague else SAID[self.verdict]
 
     @property
     def said(self) -> str:
@@ -178,7 +177,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     values: dict[str, Any] = defaultdict(lambda: DASH, words)
     own = h.name.removesuffix(_BEYOND_CONTROLS)
     whole = scalars.get(own, h.scalar)
-    is_nothing = whole.unit == "bits" and 0 < abs(whole.value) < _LEAST_BITS
+    is_nothing = whole.unit == "bits" and is_tiny(whole.value)
     if is_nothing:
         scalars = {name: _in_millionths(s) if abs(s.value) < _SMALL_BITS else s for name, s in scalars.items()}
         controls = tuple((control, _in_millionths(s)) for control, s in h.controls)
@@ -200,7 +199,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
         sentence = f"{_why(h.scalar)}."
     else:
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
-        more = (said.open if _is_open(h) else said.rest) if h.standing == said.expected else ""
+        more = (said.open if _undecided(h) else said.rest) if h.standing == said.expected else ""
         said_first = _filled(chosen, values) or chosen.format_map(values)
         sentence = f"{_with_twins(said_first, h)} {_filled(more.strip(), values)}".strip()
     change = f"{_outside(said, h)}{_change(said, h, verdict, beside)}"
@@ -284,9 +283,9 @@ def _is_vague(s: Scalar) -> bool:
     return s.standing() in ("above", "below") and s.interval[0] <= s.null.value <= s.interval[1]
 
 
-def _is_open(h: Headline) -> bool:
-    """Whether an essential control is too uncertain to decide anything."""
-    return any(control.essential and _is_vague(s) for control, s in h.controls)
+def _undecided(h: Headline) -> list[str]:
+    """The words of the essential controls that are too uncertain to decide anything."""
+    return [control.words for control, s in h.controls if control.essential and _is_vague(s)]
 
 
 def _in_millionths(s: Scalar) -> Scalar:
@@ -295,7 +294,7 @@ def _in_millionths(s: Scalar) -> Scalar:
         return s
     null = s.null and replace(s.null, value=1e6 * s.null.value, band=(1e6 * s.null.band[0], 1e6 * s.null.band[1]))
     interval = s.interval and (1e6 * s.interval[0], 1e6 * s.interval[1])
-    return replace(s, value=1e6 * s.value, interval=interval, null=null, unit=_MILLIONTHS)
+    return replace(s, value=1e6 * s.value, interval=interval, null=null, unit=MILLIONTHS)
 
 
 def _of_draws(s: Scalar) -> str:

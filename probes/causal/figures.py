@@ -3,7 +3,7 @@
 import numpy as np
 
 from interp.findings import Findings
-from interp.formatting import short
+from interp.formatting import MILLIONTHS, is_tiny, short
 from interp.plotting import NULL, PALETTE, VALUE, Chart, error_bars, faded
 from interp.probe import Figure
 from interp.table import Table
@@ -20,8 +20,6 @@ _MAX_SHOWN = 200
 """Controls drawn as points for a readout at most."""
 
 _N_BINS = 40
-_TINY = 1e-4
-"""Bits below which effects are drawn in millionths of a bit, as the answer gives them."""
 
 
 def causal_figures(findings: Findings) -> tuple[Figure, ...]:
@@ -46,8 +44,7 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     controls = findings.tables["controls"]
     mine = (controls["layers"] == layers) & (controls["readout"] == "kl") & (controls["on"] == "the run's prompts")
     effects = controls["effect"][mine]
-    is_tiny = float(np.max(effects, initial=0.0)) < _TINY
-    scale, unit = (1e6, "millionths of a bit") if is_tiny else (1.0, "bits")
+    scale, unit = (1e6, MILLIONTHS) if is_tiny(findings["kl"].value) else (1.0, "bits")
     axis = f"KL of the prediction from the unedited one ({unit})"
     chart = Chart(controls, "effect", axis, "matched directions")
     effects = scale * effects
