@@ -86,15 +86,18 @@ def _counted(row: Mapping[str, Any], name: str, of: str) -> str:
 
 
 def print_differences(found: "Columns") -> None:
-    """The headline numbers of a comparison, each group against its reference."""
+    """The headline numbers of a comparison, each group against its reference, and what was found of them."""
+    value_of = {(row["probe"], row["name"], row["group"]): row["value"] for row in found.rows()}
     rows = []
     for row in found.rows():
         if row["is_headline"] and row["against"]:
             interval = None if math.isnan(row["difference_low"]) else (row["difference_low"], row["difference_high"])
-            cells = (f"{row['probe']}.{row['name']}", row["group"], row["against"], _short(row["value"]),
-                     _short(row["difference"]), _range(interval, "none"), row["verdict"])  # fmt: skip
-            rows.append(bold(cells, row["verdict"] == "moved"))
-    columns = ("number", "", "against", "value", "difference", "95 % interval", "")
+            reference = value_of.get((row["probe"], row["name"], row["against"]), math.nan)
+            shown = ": ".join(part for part in (row["found"], row["note"]) if part)
+            cells = (f"{row['probe']}.{row['name']}", row["against"], _short(reference), row["group"],
+                     _short(row["value"]), _short(row["difference"]), _range(interval, "none"), shown)  # fmt: skip
+            rows.append(bold(cells, row["found"].startswith("Differ")))
+    columns = ("number", "reference", "", "", "", "difference", "95 % interval", "")
     if rows:
         show_table("against the reference", columns, rows)
 

@@ -189,6 +189,8 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     values[own] = _value(whole) + _NOTHING * is_said  # too small to matter to a prediction, however sure it is
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": fact}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
+    band = () if h.scalar.null is None else (beside + bound for bound in h.scalar.null.band)
+    values["controls_band"] = " to ".join(map(short, band)) or DASH
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     values["controls"], values["least"] = with_unit(short(beside), whole.unit), _found(said, h.scalar, beside) or DASH
     values["detail"] = h.scalar.meaning.partition(": ")[2].rstrip(".")
@@ -202,7 +204,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
         more = (said.open if _undecided(h) else said.rest) if h.standing == said.expected else ""
         said_first = _filled(chosen, values) or chosen.format_map(values)
         sentence = f"{_with_twins(said_first, h)} {_filled(more.strip(), values)}".strip()
-    change = f"{_outside(said, h)}{_change(said, h, verdict, beside)}"
+    change = f"{_outside(said, h)}{_change(said, h, verdict, beside, sentence)}"
     return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
 
 
@@ -325,8 +327,7 @@ def _outside(said: Sentences, h: Headline) -> str:
         return ""
     if side != said.expected:
         other = "larger" if side == "below" else "smaller"
-        less = "less" if side == "below" else "more"
-        return f"That is even {less} than what it is compared with gives; only a {other} value would be a “Yes”. "
+        return f"The value lies {side} the baseline's range; only a {other} one would be a “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:
@@ -335,10 +336,10 @@ def _outside(said: Sentences, h: Headline) -> str:
     return f"The value lies outside the baseline's range, but {why}. "
 
 
-def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float) -> str:
+def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sentence: str) -> str:
     """What would change the answer: more prompts, a control that failed; of a yes, what it does not show.
 
-    `beside`: what a number beyond controls leaves out.
+    `beside`: what a number beyond controls leaves out; what the sentence says is not said again.
     """
     s = h.scalar
     if h.objections:
@@ -347,8 +348,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float) -> st
         return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
     found = _found(said, s, beside) if h.standing == "within" else ""
     if found:
-        of = "A change of the prediction by" if h.name.endswith(_BEYOND_CONTROLS) else "A value of"
-        return f"{of} {found} would be found 80 % of the time; more {s.n_unit}s find smaller effects."
+        told = "" if found in sentence else f"A value of {found} would be found 80 % of the time. "
+        return f"{told}With more {s.n_unit}s, smaller effects could be found."
     if verdict not in ("yes", "partly", "hardly"):
         return ""
     degree, missed = _degree(said, s)

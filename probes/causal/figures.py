@@ -66,15 +66,15 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
             line = {"color": lines[name][1], "width": 2.5}
             chart.plot.add_scatter(x=[x, x], y=[0, 1], yaxis="y2", mode="lines", name=name, line=line)
         else:
-            beyond.append(f"{name} at {short(x)} {unit}")
+            beyond.append(f"{name} at {short(x / scale)} bits")
     ends = [x for x in (low, high, *at.values()) if x <= reach]  # with room, so that no line lies on the frame
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
-        f"Grey is the null: removing matched directions ({matched}), an edit of the same size. A direction that the "
+        f"Grey is the null: edits of the same size along matched directions ({matched}). A direction that the "
         "model uses lies to the right of nearly all of them. One that lies among them or to their left matters no more "
         "than they do." + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
     )
-    title = "Removing the direction, compared with removing matched directions"
+    title = "Removing the direction, compared with edits of the same size"
     return Figure("among_controls", title, reading, chart.plot, "controls")
 
 

@@ -102,16 +102,16 @@ class Causal(Probe):
         Sentences(
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}, more than edits of the same size along "
-            "matched directions (fitted in the same way after permuting {target} between {unit}s): {controls} on "
-            "average.",
-            "Removing it from {place} changes the prediction (KL) by {kl}. It makes up {change_size} of the length of "
-            "what it is removed from. Edits of the same size along matched directions (fitted in the same way after "
-            "permuting {target} between {unit}s) change it by {controls} on average. A use that changes it by {least} "
-            "would have been found 80 % of the time; an edit of the same size along the ten largest principal axes "
-            "together changes it by {matched_top_kl}. Other directions and other layers were not tested.",
+            "matched directions (fitted in the same way to permuted values of {target}): {controls} on average.",
+            "Removing it from {place} changes the prediction (KL) by {kl}. Edits of the same size along matched "
+            "directions (fitted in the same way to permuted values of {target}) change it by {controls} on average, "
+            "{controls_band} for 95 % of them; a direction that the model uses would change it by more. The direction "
+            "explains {axis_r2} of the variance of {target}. Removing it alters the activations by {change_size} of "
+            "their length. The test would have found a change of {least} 80 % of the time, and along the ten largest "
+            "principal axes at once an edit of this size changes the prediction by {matched_top_kl}. For scale, head "
+            "outputs of another prompt in this layer change it by {resample_kl}. Other layers were not tested.",
             "Removing it from {place} changes the prediction (KL) by {kl}, less than edits of the same size along "
-            "matched directions (fitted in the same way after permuting {target} between {unit}s): {controls} on "
-            "average.",
+            "matched directions (fitted in the same way to permuted values of {target}): {controls} on average.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),
     )  # fmt: skip

@@ -115,9 +115,10 @@ class Heads(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             100, "Does one head matter far more than the others?", ("top_head_ratio",),
-            "Without the most important head, {detail}, the error rises {value} times as much as without the second.",
-            "Without the most important head, {detail}, the error rises {value} times as much as without the second, "
-            "no more than by chance.",
+            "Without the most important head the error rises by {top_head_effect}, {value} times as much as without "
+            "the second most important: {detail}.",
+            "Without the most important head the error rises by {top_head_effect}, {value} times as much as without "
+            "the second most important, no more than by chance: {detail}.",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

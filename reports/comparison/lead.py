@@ -1,70 +1,35 @@
-"""What the answer of a comparison says: what differs, and what does not, first on the same prompts."""
+"""What a comparison finds of every measurement, and its answer in a sentence.
+
+One measurement can have several numbers: with and without the first position, at a layer set beforehand and at the best
+one. It has one row, and differs with a caveat if only some of them do.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from interp.findings import Scalar
-from interp.formatting import short, with_unit
+import numpy as np
+
+from interp.findings import ALPHA
+from interp.formatting import short
+from interp.records.headlines import corrected
 from interp.records.labels import NO_FIRST, label, with_first
 from interp.table import Table
 
 from ..page import about
-from ..page.sections import KEY, said_and_shown
+from ..page.sections import ALIKE, CAVEAT, CHANCE, DIFFERS, FOUND, KEY, asked_in, said_and_shown
 from .runs import Compared
 
 JUDGED = ("moved", "within")
-_HIGHER, _LOWER, _DEPENDS, _CHANCE, _LOST, _ALIKE, _VAGUE = range(7)
-_BEGUN = (
-    "- Higher", "- Lower", "- Depends on a control", "- Different, but chance alone can give one or both values",
-    "- Not significant after correction", "- No difference found",
-    "- Too uncertain to compare (the difference could be as large as the value it is compared with)",
-)  # fmt: skip
-_N_NAMED = (3, 3, 2, 1, 0, 2, 0)
-"""How many numbers the line of each names at most."""
+_COMPARED = (*JUDGED, "same")
+_BEST_LAYER = "best_layer_"
+_LEAST_MASS = 0.01  # of the probability that the answers scored should have
+_SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
+"""Numbers of two probes that measure one thing."""
 _Row = Mapping[Any, Any]
-_Line = tuple[int, tuple[str, ...], str]
-"""Which of `_BEGUN`, the groups, and what they are compared with."""
-
-
-def in_words(
-    compared: Compared, found: Mapping[str, Table], groups: list[str], moved: Scalar, corrected_too: set[Any]
-) -> str:
-    """`2 of 9 tested numbers of b differ from those of a after correction. Without …`, then `- Higher (2): …`.
-
-    A line for each way to differ or not; what several groups have alike shares one. `moved` counts what differs in
-    `groups`, of which `corrected_too` do after correction; further groups read other prompts.
-    """
-    apart = [group for group, against in compared.against.items() if against and group not in groups]
-    references = about.listed([*dict.fromkeys(str(compared.against[group]) for group in groups)])
-    told = _told(compared, found, groups, corrected_too) if moved.standing() == "above" else {}
-    n_of: Counter[int] = Counter()
-    for (kind, mine, _), numbers in told.items():
-        n_of[kind] += len(mine) * len(numbers)
-    on_same = "" if about.on_other_prompts(found).intersection(groups) else "On the same prompts, "
-    tested = f"{on_same}{len(corrected_too)} of {moved.n} tested numbers of {about.listed(groups)}"
-    lines = [f"{tested} differ from those of {references} after correction.{_counted(n_of)}"]
-    pairs = {(mine, against) for _, mine, against in told}
-    if len(pairs) == 1:
-        lines[0] += f" Below, the first value is that of {about.listed(groups)}."
-    for (kind, mine, against), numbers in sorted(told.items()):
-        listed = [number for number in numbers if number][: _N_NAMED[kind]]
-        left = len(numbers) - len(listed)
-        more = [f"{f'and {left} more, ' * bool(listed)}in the figure"] * bool(left)
-        who = f", {about.listed([*mine])} against {against}" if len(pairs) > 1 else ""
-        lines.append(f"{_BEGUN[kind]} ({len(numbers)}){who}: {'; '.join([*listed, *more])}.")
-    if apart:
-        lines.append(f"- Not compared: {about.listed(apart)}. Other prompts can make a difference by themselves.")
-    return "\n".join(lines)
-
-
-def _counted(n_of: Mapping[int, int]) -> str:
-    """` Without reservation: 3 higher. With a reservation: 2, as a control changes them (2).`"""
-    plain = [f"{n_of[kind]} {word}" for kind, word in ((_HIGHER, "higher"), (_LOWER, "lower")) if n_of[kind]]
-    reasons = {_DEPENDS: "a control changes them", _CHANCE: "chance alone can give such values"}
-    other = [f"{why} ({n_of[kind]})" for kind, why in reasons.items() if n_of[kind]]
-    said = f" Without reservation: {about.listed(plain)}." * bool(plain)
-    return said + f" With a reservation: {n_of[_DEPENDS] + n_of[_CHANCE]}, as {' or '.join(other)}." * bool(other)
+Found = list[tuple[str, str]]
+"""For every row of the table of differences what was found, and a note; empty where its measurement has another row."""
 
 
 def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
@@ -75,98 +40,143 @@ def comparable(compared: Compared, found: Mapping[str, Table]) -> list[str]:
     return [group for group in every if group in tested - apart] or every
 
 
-def _told(
-    compared: Compared, tables: Mapping[str, Table], groups: Iterable[str], corrected_too: set[Any]
-) -> dict[_Line, list[str]]:
-    """The numbers of each line with their values, those that answer questions first; empty are those only counted.
+def sure_of(differences: Table, groups: Sequence[str]) -> set[Any]:
+    """The headline differences of these groups that are significant after correction.
 
-    Named is of numbers that differ in what they leave out the first; of what does not differ, what answers a question.
+    Corrected by Benjamini and Yekutieli (2001, Annals of Statistics), which holds however the numbers depend on one
+    another: where nothing differs, none is left 95 % of the time.
     """
-    answered = [*tables["answers"].rows()]
+    known = [row for row in differences.rows() if _is_tested(row, groups) and np.isfinite(row["p"])]
+    harmonic = sum(1 / k for k in range(1, len(known) + 1))
+    ranked = corrected([row["p"] for row in known])
+    return {KEY(row) for row, p in zip(known, ranked, strict=True) if harmonic * (p or 0.0) <= ALPHA}
+
+
+def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequence[str]) -> Found:
+    """What the table of differences shows of every measurement of `groups`, at the row that stands for it."""
     rows = {KEY(row): row for row in tables["differences"].rows()}
-    asked = [*dict.fromkeys(tables["answers"]["question"])]
-    _, shown = said_and_shown(answered, rows.values())
-    answering = [(r["probe"], r["name"]) for r in sorted(answered, key=lambda row: asked.index(row["question"]))]
-    others = [(row["probe"], row["name"]) for row in rows.values() if row["is_headline"]]
-    found: dict[_Line, list[str]] = {}
-    first: dict[tuple[str, ...], str] = {}
-    for key in dict.fromkeys([*answering, *others]):
-        alike: dict[tuple[int, str, str, bool], list[_Row]] = {}
-        for row in (rows[*key, group] for group in groups if (*key, group) in rows):
-            reference = rows.get((*key, row["against"]))
-            if reference is None or row["verdict"] not in JUDGED or not row["is_headline"]:
-                continue
-            but = _objections(compared, row, rows)
-            is_first = first.setdefault((row["group"], key[0], with_first(key[1])), key[1]) == key[1]
-            kind = _kind(row, reference, corrected_too, shown, but)
-            is_named = is_first and (kind < _ALIKE or key in answering)
-            alike.setdefault((kind, row["against"], but, is_named), []).append(row)
-        for (kind, against, but, is_named), mine in alike.items():
-            line = kind, tuple(row["group"] for row in mine), against
-            found.setdefault(line, []).append(_entry(kind, mine, rows[*key, against], but, shown) if is_named else "")
-    return found
+    judge = _Judge(compared, rows, sure_of(tables["differences"], groups), said_and_shown(tables)[1])
+    measured: dict[tuple[str, str, str], list[_Row]] = {}
+    for row in rows.values():
+        if row["verdict"] in _COMPARED:
+            measured.setdefault((*_measure(row["probe"], row["name"]), row["group"]), []).append(row)
+    found = dict.fromkeys(rows, ("", ""))
+    for of_one in measured.values():
+        tested = sorted((row for row in of_one if _is_tested(row, groups)), key=lambda row: NO_FIRST not in row["name"])
+        if tested:
+            first = next(filter(judge.side, tested), tested[0])
+            found[KEY(first)] = judge.found(first, [row for row in of_one if row is not first])
+    return [*found.values()]
 
 
-def _kind(row: _Row, reference: _Row, corrected_too: set[Any], shown: set[Any], but: str) -> int:
-    """Which of `_BEGUN` a tested number is.
-
-    Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number that is
-    within its null says nothing.
-    """
-    if row["verdict"] != "moved":
-        widest = max(abs(row["difference_low"]), abs(row["difference_high"]))
-        return _VAGUE if widest >= abs(reference["value"]) else _ALIKE
-    if KEY(row) not in corrected_too:
-        return _LOST
-    here, there = KEY(row) in shown, KEY(reference) in shown
-    further = abs(row["value"] - row["null"]) > abs(reference["value"] - reference["null"])
-    if not (here or there) or (here != there and further != here):
-        return _CHANCE
-    return _DEPENDS if but else _HIGHER if row["difference"] > 0 else _LOWER
-
-
-def _side(row: _Row | None) -> int | None:
-    """1 or −1 as a number is higher or lower, 0 where no difference was found; None where it was not tested."""
-    if row is None or row["verdict"] not in (*JUDGED, "same"):
-        return None
-    return 0 if row["verdict"] != "moved" else 1 if row["difference"] > 0 else -1
-
-
-def _objections(compared: Compared, row: _Row, rows: Mapping[Any, _Row]) -> str:
-    """`, but with the first position lower (1 against 2)`: controls whose difference points the other way, or is."""
-    said = ""
-    for name, words in compared.controls(row["probe"], row["name"]).items():
-        mine, theirs = (rows.get((row["probe"], name, row[column])) for column in ("group", "against"))
-        side = _side(mine)
-        turns = mine is not None and (not _side(row) or mine["difference"] * row["difference"] < 0)
-        if mine is not None and theirs is not None and side is not None and turns and side != _side(row):
-            values = f"({short(mine['value'])} against {short(theirs['value'])})"
-            said += f", but {words} {_how(mine, theirs) if side else 'no difference found'} {values}"
-    return said
+def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
+    """`On the same prompts, 3 of 9 measurements differ clearly, for example …`, then what the others show."""
+    apart = [group for group, against in compared.against.items() if against and group not in groups]
+    n_of = Counter(each for each, _ in found)
+    on_same = "" if about.on_other_prompts(tables).intersection(groups) else "On the same prompts, "
+    n, n_all = n_of[DIFFERS], sum(n_of[kind] for kind in FOUND)
+    said = f"{on_same}{n} of {n_all} measurements {'differs' if n == 1 else 'differ'} without a caveat"
+    rows = {KEY(row): row for row in tables["differences"].rows()}
+    if plain := [row for row, (kind, _) in zip(rows.values(), found, strict=True) if kind == DIFFERS]:
+        order = [*(key for keys in asked_in(tables).values() for key in keys), *(KEY(row)[:2] for row in plain)]
+        first = min(plain, key=lambda row: order.index(KEY(row)[:2]))
+        theirs = rows[first["probe"], first["name"], first["against"]]
+        values = f"{short(theirs['value'])} in {theirs['group']} and {short(first['value'])} in {first['group']}"
+        said += f": {'for example ' * (n > 1)}{label(first['probe'], first['name'], first['meaning'])}, {values}"
+    more = {
+        CAVEAT: "with a caveat (see the notes)", ALIKE: "no difference was found",
+        CHANCE: "nothing can be said, as chance alone gives such values",
+    }  # fmt: skip
+    if n_of[CAVEAT]:
+        said += f". {n_of[CAVEAT]} more {'differs' if n_of[CAVEAT] == 1 else 'differ'} {more[CAVEAT]}"
+    rest = [f"for {n_of[kind]} {more[kind]}" for kind in (ALIKE, CHANCE) if n_of[kind]]
+    said += f". {' and '.join(rest).capitalize()}" * bool(rest)
+    return said + f". Not compared, as their prompts were others: {about.listed(apart)}" * bool(apart) + "."
 
 
-def _how(row: _Row, reference: _Row) -> str:
-    """`higher`; of two numbers below 0 `less negative`."""
-    if max(row["value"], reference["value"]) < 0:
-        return "less negative" if row["difference"] > 0 else "more negative"
-    return "higher" if row["difference"] > 0 else "lower"
+def _is_tested(row: _Row, groups: Sequence[str]) -> bool:
+    return bool(row["is_headline"] and row["group"] in groups and row["verdict"] in JUDGED)
 
 
-def _entry(kind: int, rows: Sequence[_Row], reference: _Row, but: str, shown: set[Any]) -> str:
-    """`share (3 against 1 bits)`: one number of one or several groups, then of their reference."""
-    is_sign = kind in (_HIGHER, _LOWER) and max(reference["value"], *(row["value"] for row in rows)) < 0
-    turned = f", {_how(rows[0], reference)}" * is_sign
-    mine = about.listed([short(row["value"]) for row in rows])
-    values = with_unit(f"{mine} against {short(reference['value'])}", reference["unit"]) + turned
-    if kind == _CHANCE:
-        chance = [(which, row) for which, row in (("first", rows[0]), ("second", reference)) if KEY(row) not in shown]
-        bands = [f"{short(row['null_low'])} to {short(row['null_high'])} for the {which}" for which, row in chance]
-        values += f"; by chance {about.listed(bands)}"
-    if kind in (_ALIKE, _VAGUE) and len(rows) == 1:
-        values += f"; difference {short(rows[0]['difference_low'])} to {short(rows[0]['difference_high'])}"
-    name, meaning = reference["name"], reference["meaning"]
-    if kind in (_HIGHER, _LOWER, _ALIKE, _VAGUE):
-        return f"{label(reference['probe'], name, meaning)} ({values})"
-    bare = label(reference["probe"], with_first(name), meaning)
-    left_out = " without the first position" * (NO_FIRST in name)
-    return f"{bare}: {_how(rows[0], reference)}{left_out} ({values}){but * (kind == _DEPENDS)}"
+def _measure(probe: str, name: str) -> tuple[str, str]:
+    """What a number measures: its probe and name without the variant."""
+    return _SAME.get((probe, name), (probe, with_first(name).removeprefix(_BEST_LAYER)))
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """What is needed to judge a measurement: all rows, the significant ones, and those beyond their nulls."""
+
+    compared: Compared
+    rows: Mapping[Any, _Row]
+    sure: set[Any]
+    shown: set[Any]
+
+    def found(self, row: _Row, variants: Sequence[_Row]) -> tuple[str, str]:
+        """What was found of a measurement by the row that stands for it and its variants, and a note."""
+        own = self.side(row)
+        if not own:
+            is_lost = row["verdict"] == "moved" and KEY(row) not in self.sure
+            chance = [] if row["verdict"] != "moved" or is_lost else self._chance(row)
+            return CHANCE if chance else ALIKE, "; ".join(chance) or "not significant after correction" * is_lost
+        notes, is_plain = self._caveats(row), True
+        for words, each in [(_variant(each, row), each) for each in variants] + self._reversed_controls(row, variants):
+            how = {own: "", 0: " no difference"}.get(self.side(each), " the other way")
+            notes.append(f"{words}{how}: {short(self._reference(each)['value'])} and {short(each['value'])}")
+            is_plain &= not how
+        return DIFFERS if is_plain and not self._caveats(row) else CAVEAT, "; ".join(notes)
+
+    def _caveats(self, row: _Row) -> list[str]:
+        """That a model hardly gives any of the answers that are scored."""
+        if row["probe"] != "sula" or row["name"] == "outcome_mass":
+            return []
+        mass = [self.rows.get(("sula", "outcome_mass", row[column])) for column in ("against", "group")]
+        return [
+            f"{each['group']} gives all possible answers together a probability of {short(each['value'])}"
+            for each in mass if each is not None and each["value"] < _LEAST_MASS
+        ]  # fmt: skip
+
+    def _reference(self, row: _Row) -> _Row:
+        return self.rows[row["probe"], row["name"], row["against"]]
+
+    def side(self, row: _Row) -> int:
+        """1 or −1 as a number is higher or lower than the reference's by more than chance, else 0."""
+        is_moved = KEY(row) in self.sure if row["is_headline"] else row["verdict"] == "moved"
+        return 0 if not is_moved or self._chance(row) else 1 if row["difference"] > 0 else -1
+
+    def _reversed_controls(self, row: _Row, variants: Sequence[_Row]) -> list[tuple[str, _Row]]:
+        """The controls whose difference points the other way, with what each leaves out."""
+        controls = self.compared.controls(row["probe"], row["name"]).items()
+        found = [(words, self.rows.get((row["probe"], name, row["group"]))) for name, words in controls]
+        return [
+            (words, each) for words, each in found
+            if each is not None and each not in variants and each["verdict"] in _COMPARED
+            and each["difference"] * row["difference"] < 0
+        ]  # fmt: skip
+
+    def _chance(self, row: _Row) -> list[str]:
+        """Which of two values is no more than chance gives, where that can be the whole difference.
+
+        Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number
+        that is within its null says nothing.
+        """
+        pair = [self._reference(row), row]
+        there, here = (KEY(each) in self.shown for each in pair)
+        was, now = (abs(each["value"] - each["null"]) for each in pair)
+        if (here or there) and (here == there or (now > was) == here):
+            return []
+        return [
+            f"chance alone gives {short(each['null_low'])} to {short(each['null_high'])} in {each['group']}"
+            for each, is_beyond in zip(pair, (there, here), strict=True) if not is_beyond
+        ]  # fmt: skip
+
+
+def _variant(row: _Row, first: _Row) -> str:
+    """How a number of the same measurement differs from the one that stands for it."""
+    if (row["probe"], row["name"]) in _SAME:
+        return "on held-out prompts"
+    if _BEST_LAYER in row["name"]:
+        return "at the layer that is best on other prompts"
+    if _BEST_LAYER in first["name"]:
+        return "at the layer set beforehand"
+    return "without the first position" if NO_FIRST in row["name"] else "with the first position"

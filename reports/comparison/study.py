@@ -4,27 +4,23 @@ Runs that are repetitions of one thing (wind tunnels that differ in their seed a
 group) are pooled: mean and t interval over them. It describes: where runs differ in more than one thing, it says so.
 """
 
-import math
 import shlex
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.probe import Figure, Sentences
-from interp.records.headlines import corrected
 from interp.statistics.exact_sign_flips import smallest_p
-from interp.statistics.intervals import count_band
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import Table
+from interp.table import LABEL, Table
 
-from ..page.sections import KEY
-from .lead import JUDGED, comparable, in_words
+from ..page.sections import CAVEAT, DIFFERS
+from .lead import Found, comparable, findings_of, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
 
@@ -49,9 +45,8 @@ class Comparison(Study):
             10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="This is before correction: a number differs where the 95 % interval of the difference excludes 0; "
-            "after it (Benjamini and Yekutieli), at most 5 % of those that differ are expected to be false, however "
-            "they depend on one another. These are single models: anything in which they differ may be the cause.",
+            limit="Corrected by Benjamini and Yekutieli: at most 5 % of the differences are expected to be false "
+            "alarms. These are single models: anything in which they differ may be the cause."
         ),
     )  # fmt: skip
 
@@ -59,15 +54,19 @@ class Comparison(Study):
         """Opens the records and compares them; there is nothing to keep while it is unfinished."""
         compared = open_compared(self.runs, self.labels, self.groups, self.against, progress)
         found = tables(compared)
-        differences, groups = found["differences"], comparable(compared, found)
-        moved, corrected_too = n_moved(differences, groups)
+        groups = comparable(compared, found)
+        shown = findings_of(compared, found, groups)
+        for i, column in enumerate(("found", "note")):
+            said = np.array([each[i] for each in shown], dtype=str)
+            found["differences"] = found["differences"].with_column(column, said, LABEL)
+        moved = n_moved(shown)
         return Findings(
             probe=self.name,
             scalars={"n_moved": moved},
             tables={name: table for name, table in found.items() if table.n_rows},
-            notes=tuple(_notes(compared, differences)),
+            notes=tuple(_notes(compared, found["differences"])),
             headline=("n_moved",),
-            facts={"n_moved": in_words(compared, found, groups, moved, corrected_too)},
+            facts={"n_moved": in_words(compared, found, groups, shown)},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -84,28 +83,16 @@ class Comparison(Study):
         return shlex.join(words)
 
 
-def n_moved(differences: Table, groups: Sequence[str]) -> tuple[Scalar, set[Any]]:
-    """How many headline differences of these groups leave out 0, beside how many 95 % intervals do by chance.
-
-    Then which of them do after correction. p is the smallest corrected one: the probability of any such difference
-    where there is none, however the numbers depend on one another (Benjamini and Yekutieli 2001, Annals of Statistics).
-    """
-    judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
-    judged = judged.where(np.isin(judged["group"], groups))
-    n = judged.n_rows
-    low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
-    harmonic = sum(1 / k for k in range(1, n + 1))
-    null = Null("by chance alone, if the numbers were independent", ALPHA * n, (low, high))
-    known = [row for row in judged.rows() if np.isfinite(row["p"])]
-    ranked = corrected([row["p"] for row in known])
-    together = {KEY(row): harmonic * (p or 0.0) for row, p in zip(known, ranked, strict=True)}
-    found = Scalar.of(
-        np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
-        null if n else "no difference of headline numbers has an interval", n=n, n_unit="tested difference",
-        meaning="headline numbers whose difference from the reference (on the same prompts, if there is one) has an "
-        "interval that excludes 0", p=min([1.0, *together.values()]) if n else None,
+def n_moved(found: Found) -> Scalar:
+    """How many measurements differ after correction."""
+    n = sum(bool(kind) for kind, _ in found)
+    null = Null("what chance alone leaves 95 % of the time", 0.0, (0.0, 0.0))
+    return Scalar.of(
+        float(sum(kind in (DIFFERS, CAVEAT) for kind, _ in found)), "measurements", "a count",
+        null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",
+        meaning="measurements that differ from the reference (on the same prompts, if there is one) after correction "
+        "for the number of differences",
     )  # fmt: skip
-    return found, {key for key, p in together.items() if p <= ALPHA}
 
 
 def _notes(compared: Compared, differences: Table) -> list[str]:

@@ -46,7 +46,9 @@ def read_on(record: RunRecord) -> list[str]:
     Nothing of other studies.
     """
     if is_study(record):
-        return [f"{run}: {read}" for run, read, _ in _runs(record)]
+        tables = record.findings["comparison"].tables if _runs(record) else {}
+        apart = on_other_prompts(tables) if len(references(record)) == 1 else set()
+        return [f"{run}: {read}" for run, read, _ in _runs(record) if run not in apart]
     others = [_of_set(each, each.get("clusters")) for each in record.prompts.get("others", ())]
     return [*filter(None, [_sizes(record)]), prompts_in_words(record), *others]
 
@@ -110,13 +112,31 @@ def model_name(record: RunRecord) -> str:
 
 def heading(record: RunRecord) -> str:
     """The model's name for the top of the page, of a path only its end; of a comparison, what is compared."""
+    compared = _compared_with(record)
+    if compared is None:
+        return short_name(model_name(record))
+    return f"{_those(compared[0])} compared with {compared[1]}"
+
+
+def title(record: RunRecord) -> str:
+    """`Does b differ from a?`: what a comparison asks; the name of another study."""
+    compared = _compared_with(record)
+    if compared is None:
+        return heading(record)
+    return f"{'Does' if len(compared[0]) == 1 else 'Do'} {_those(compared[0])} differ from {compared[1]}?"
+
+
+def _compared_with(record: RunRecord) -> tuple[list[str], str] | None:
+    """The groups that are compared and their reference; None where there is not one reference."""
     match list(references(record).items()):
         case [(reference, groups)]:
             apart = on_other_prompts(record.findings["comparison"].tables)
-            groups = [group for group in groups if group not in apart] or groups
-            those = listed(groups) if len(groups) <= _NAMED else f"{len(groups)} runs"
-            return f"{those} compared with {reference}"
-    return short_name(model_name(record))
+            return [group for group in groups if group not in apart] or groups, reference
+    return None
+
+
+def _those(groups: list[str]) -> str:
+    return listed(groups) if len(groups) <= _NAMED else f"{len(groups)} runs"
 
 
 def prompts_in_words(record: RunRecord) -> str:

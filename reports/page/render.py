@@ -25,7 +25,7 @@ from interp.system.whole_files import writing
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
 from .calibration import the_tunnel
-from .sections import Section, headline, opening, sections, side_by_side
+from .sections import Section, differences, headline, opening, sections, side_by_side
 from .security import policy, script_json
 from .tabulate import N_ROWS
 from .terms import terms_of
@@ -124,17 +124,20 @@ def _said(record: RunRecord) -> dict[str, Any]:
     compared = side_by_side(record.findings)
     shown = [each for answer in found for each in (answer.question, answer.sentence, answer.evidence)]
     shown += [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]
+    differing = differences(record.findings)
+    shown += [f"{row.name} {row.note}" for parts in differing.values() for _, rows in parts for row in rows]
     return {
         "lead": lead, "others": others[:N_ANSWERS], "unclear": unclear(found),
         "terms": terms_of([*shown, *about.read_on(record)]),
         "contradictions": contradictions(record.findings), "compared": compared,
+        "differences": differing,
     }  # fmt: skip
 
 
 def _title(record: RunRecord, drawn: Sequence[Section], lead: Answer | None) -> str:
     """The question that the first sentence answers; of a probe that declares none its own, of a study its name."""
     if about.is_study(record):
-        return about.heading(record)
+        return about.title(record)
     if lead is not None and lead.verdict != "number":
         return lead.question
     return drawn[0].question if len(drawn) == 1 and drawn[0].question else about.asked(record)

@@ -1,13 +1,13 @@
 """What the page says of each probe: its question, its drawn figures, its tables and its numbers."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 from interp.errors import InterpError, UnknownName
-from interp.findings import Findings, Interval, Null, Scalar
+from interp.findings import Findings, Scalar
 from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
@@ -16,6 +16,7 @@ from interp.records.labels import label
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
+from interp.table import Table
 
 from ..plotly.prepare import Plot, prepare, undrawable
 from . import certified
@@ -88,7 +89,7 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
     is_tunnel = the_tunnel().is_of(record)
     others = [known for known in calibrations() if not known.is_of(record)]
     found = []
-    for each in (*headlines(record.findings), *differences(record.findings)):
+    for each in headlines(record.findings):
         name = f"{each.probe}.{each.name}"
         truth = TRUTHS.get(name)
         drawn = strip(each.scalar, truth[0] if truth and is_tunnel else math.nan)
@@ -107,21 +108,48 @@ def _compared(findings: Mapping[str, Findings]) -> Iterator[tuple[Mapping[Any, A
             yield row, label(row["probe"], row["name"], row.get("meaning") or "")
 
 
-def differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
-    """The headline numbers of a comparison as differences from the reference."""
-    for row, name in _compared(findings):
-        if not row["against"]:
-            continue
-        value, reference = short(row["value"]), short(row["value"] - row["difference"])
-        held = math.isfinite(row["difference_low"] + row["difference_high"])
-        meaning = f"{name}, {value} in {row['group']} and {reference} in {row['against']}"
-        s = Scalar.of(
-            row["difference"], row["unit"],
-            Interval(row["difference_low"], row["difference_high"], row["method"])
-            if held else row["method"] or "the difference has no interval",
-            Null("no difference", 0.0, (0.0, 0.0)) if held else "the difference has no interval", meaning=meaning,
-        )  # fmt: skip
-        yield Headline(row["probe"], f"{row['name']}, {row['group']}", s, None, s.standing())
+@dataclass(frozen=True)
+class Difference:
+    """A measurement of a comparison: the reference's value, its own, the second minus the first, and a note."""
+
+    name: str
+    values: tuple[str, str]
+    difference: str
+    interval: str
+    note: str
+
+
+DIFFERS, CAVEAT, CHANCE, ALIKE = FOUND = (
+    "Differ", "Differ, with a caveat", "Cannot be judged, as chance alone gives such values", "No difference found"
+)  # fmt: skip
+
+
+def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:
+    """The measurements of each group and its reference by what was found, those that answer questions first."""
+    rows = {KEY(row): (row, name) for row, name in _compared(findings)}
+    order = [key for keys in asked_in(findings["comparison"].tables).values() for key in keys] if rows else []
+    found: dict[tuple[str, str], list[tuple[str, list[Difference]]]] = {}
+    for row, name in sorted(rows.values(), key=lambda each: (*order, KEY(each[0])[:2]).index(KEY(each[0])[:2])):
+        in_early_records = {"moved": DIFFERS, "within": ALIKE}.get(row["verdict"], "")
+        kind, reference = row.get("found", in_early_records), rows.get((*KEY(row)[:2], row["against"]))
+        if kind and reference:
+            parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
+            unit = "" if row["unit"] in ("1", "", "fraction", "dimensions", "directions") else f" ({row['unit']})"
+            values = short(reference[0]["value"]), short(row["value"])
+            low, high = short(row["difference_low"]), short(row["difference_high"])
+            each = Difference(name + unit, values, short(row["difference"]), f"{low} to {high}", row.get("note", ""))
+            dict(parts)[kind].append(each)
+    return found
+
+
+def asked_in(tables: Mapping[str, Table]) -> dict[str, dict[tuple[str, str], None]]:
+    """The questions of a comparison, each with the headline numbers that answer it."""
+    named = {(row["probe"], row["name"]) for row in tables["differences"].rows() if row["is_headline"]}
+    asked: dict[str, dict[tuple[str, str], None]] = {}
+    for row in tables["answers"].rows() if "answers" in tables else ():
+        if (key := (row["probe"], row["name"])) in named:
+            asked.setdefault(row["question"], {})[key] = None
+    return asked
 
 
 @dataclass(frozen=True)
@@ -146,13 +174,8 @@ def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], Row
     found = {KEY(row): row for row, _ in _compared(findings)}
     names = {(row["probe"], row["name"]): name for row, name in _compared(findings)}
     ran = {(probe, group) for probe, _, group in found}
-    held = findings["comparison"].tables.get("answers") if found else None
-    answered = [] if held is None else [*held.rows()]
-    asked: dict[str, dict[tuple[str, str], None]] = {}
-    for row in answered:
-        if (key := (row["probe"], row["name"])) in names:
-            asked.setdefault(row["question"], {})[key] = None
-    said, shown = said_and_shown(answered, found.values())
+    asked = asked_in(findings["comparison"].tables) if found else {}
+    said, shown = said_and_shown(findings["comparison"].tables) if found else ({}, set())
 
     def cell(probe: str, name: str, group: str) -> Cell:
         row = found.get((probe, name, group))
@@ -172,15 +195,13 @@ def side_by_side(findings: Mapping[str, Findings]) -> tuple[tuple[str, ...], Row
     )
 
 
-def said_and_shown(
-    answered: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[Any, Any]]
-) -> tuple[dict[_Key, dict[str, None]], set[_Key]]:
+def said_and_shown(tables: Mapping[str, Table]) -> tuple[dict[_Key, dict[str, None]], set[_Key]]:
     """What each number answers, and which stand out: by that, and where one answers nothing by the band of its null."""
     said: dict[_Key, dict[str, None]] = {}
-    for row in answered:
+    for row in tables["answers"].rows() if "answers" in tables else ():
         if row["said"]:
             said.setdefault(KEY(row), {})[row["said"]] = None
-    within = {KEY(row): row["null_low"] <= row["value"] <= row["null_high"] for row in rows}
+    within = {KEY(row): row["null_low"] <= row["value"] <= row["null_high"] for row in tables["differences"].rows()}
     return said, {k for k in within if (said[k].keys() - {"No", "Not detected"} if k in said else not within[k])}
 
 

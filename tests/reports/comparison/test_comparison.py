@@ -2,11 +2,14 @@
 
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.reports.comparison.lead import sure_of
 from interp.reports.comparison.tables import difference_of, estimate
+from interp.reports.page.sections import ALIKE, CAVEAT, CHANCE, DIFFERS, differences
 from interp.reports.plotly.prepare import undrawable
 from scipy import stats
 from typer.testing import CliRunner
@@ -77,6 +80,11 @@ def rows(record, table="differences", **where):
     for column, value in where.items():
         frame = frame[frame[column] == value]
     return frame.to_dict("records")
+
+
+def found(record, group="b"):
+    """What the table of differences says of every number of a group: what was found, and the note."""
+    return {row["name"]: (row["found"], row["note"]) for row in rows(record, group=group) if row["found"]}
 
 
 def test_runs_are_held_against_the_first_with_intervals_in_quadrature(tmp_path):
@@ -212,11 +220,24 @@ def test_runs_that_differ_in_one_thing_are_not_warned_of(tmp_path):
     assert "several settings" not in " ".join(record.findings["comparison"].notes)
 
 
-def test_moved_numbers_are_counted_beside_what_chance_gives(tmp_path):
+def test_chance_alone_leaves_no_difference_after_correction(tmp_path):
     record = compared(tmp_path, [made("a", 1.0), made("b", 3.0), made("c", 1.05)])
     count = record.findings["comparison"]["n_moved"]
-    assert count.value == 1 and count.n == 2 and count.null.value == pytest.approx(0.1)
-    assert count.null.band == (stats.binom.ppf(0.025, 2, 0.05), stats.binom.ppf(0.975, 2, 0.05))
+    assert (count.value, count.n, count.null.value, count.null.band) == (1, 2, 0, (0, 0))
+
+
+def test_where_nothing_differs_correction_leaves_nothing_95_percent_of_the_time():
+    """Twenty numbers that share most of their noise, 2,000 times: the null of the count is 0 for all but 5 %."""
+    rng = np.random.default_rng(0)
+    n, n_times = 20, 2000
+    columns = {"group": ["b"] * n, "probe": ["p"] * n, "name": [f"n{i}" for i in range(n)], "verdict": ["within"] * n}
+    plain = Table({key: np.array(column) for key, column in columns.items()}, dict.fromkeys(columns, "label"))
+    plain = plain.with_column("is_headline", np.ones(n, dtype=bool), "boolean")
+    n_any = 0
+    for shared in rng.normal(size=(n_times, 1)):
+        z = 0.8 * shared + 0.6 * rng.normal(size=n)
+        n_any += bool(sure_of(plain.with_column("p", 2 * stats.norm.sf(np.abs(z)), "probability"), ["b"]))
+    assert 0.001 * n_times < n_any <= stats.binom.ppf(0.99, n_times, 0.05)
 
 
 def test_numbers_that_moved_with_their_null_are_named(tmp_path):
@@ -252,7 +273,7 @@ def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
     (button,) = figures[1].plot.layout.updatemenus[0].buttons
     assert button.args[0]["visible"] == [True] * 4
     page = (record.path / "report.html").read_text()
-    assert "<h1>b compared with a</h1>" in page and "cannot be drawn" not in page
+    assert "<h1>Does b differ from a?</h1>" in page and "cannot be drawn" not in page
     again = interp.compare([run.path for run in (interp.open_run(tmp_path / f"run{i}") for i in range(2))],
                            out=tmp_path / "out", reuse=True)  # fmt: skip
     assert again.path == record.path
@@ -280,12 +301,9 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "On the same prompts, 0 of 1 tested numbers of b differ from those of a after correction."),
-        (math.nan, "On the same prompts, 0 of 0 tested numbers of b differ from those of a after correction."),
-        (
-            3.0,
-            "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction. Without",
-        ),
+        (1.01, "On the same prompts, 0 of 1 measurements differ without a caveat. For 1 no difference was found."),
+        (math.nan, "On the same prompts, 0 of 0 measurements differ without a caveat."),
+        (3.0, "On the same prompts, 1 of 1 measurements differs without a caveat: share, 1 in a and 3 in b."),
     ],
 )
 def test_the_answer_of_two_says_what_differs(tmp_path, value, said):
@@ -319,21 +337,20 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figures = drawn(record)
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
-    said = answers(record)[0].sentence
-    assert said == (
-        "On the same prompts, 2 of 3 tested numbers of b, c and d differ from those of a after correction. "
-        "Without reservation: 1 higher and 1 lower.\n"
-        "- Higher (1), b against a: share (3 against 1 bits).\n"
-        "- Lower (1), d against a: share (0.2 against 1 bits).\n"
-        "- No difference found (1), c against a: share (1.1 against 1 bits; difference −0.0414 to 0.241)."
+    assert answers(record)[0].sentence == (
+        "On the same prompts, 2 of 3 measurements differ without a caveat: for example share, 1 in a and 3 in b. "
+        "For 1 no difference was found."
     )
+    assert [found(record, group)["share"][0] for group in "bcd"] == [DIFFERS, ALIKE, DIFFERS]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"
     page = parse((record.path / "report.html").read_text()).text
     band = "chance −0.2 to 0.2"
     assert "a (reference) b c d" in page and f"share 1{band} ▲3{band} ≈1.1{band} ▼0.2{band}" in page
-    assert "▼ lower than a;" in page
+    assert "▼ lower than a;" in page and "<h1>Do b, c and d differ from a?" in (record.path / "report.html").read_text()
+    assert f"b second − first 95 % interval note {DIFFERS} (1) share (bits) 1 3 2 1.86 to 2.14" in page
+    assert f"{ALIKE} (1) share (bits) 1 1.1 0.1 −0.0414 to 0.241" in page
 
 
 def depth_correlation(value):
@@ -344,11 +361,11 @@ def depth_correlation(value):
 def test_a_rank_correlation_over_few_layers_is_not_tested_and_what_a_run_lacks_is_marked(tmp_path):
     def run(name, n_layers, **more):
         plain = made(name, 1.0, layers=[0.1] * n_layers)
-        found = {"share": scalar(1.0), "correlation": depth_correlation({4: 0.5, 5: 0.9}[n_layers]), **more}
+        found = {"share": scalar(1.0), "correlation": depth_correlation({7: 0.5, 8: 0.9}[n_layers]), **more}
         kept = replace(plain.findings["manifold"], scalars=found, headline=tuple(found))
         return replace(plain, findings={"manifold": kept})
 
-    runs = [run("a", 5, lacking=scalar(1.0)), run("b", 5), run("c", 4), run("d", 5, lacking=scalar(1.0))]
+    runs = [run("a", 8, lacking=scalar(1.0)), run("b", 8), run("c", 7), run("d", 8, lacking=scalar(1.0))]
     other = {"components": Findings("components", {"mine": scalar(1.0)}, headline=("mine",))}
     runs += [made("e", 1.0)]
     runs[3:] = [
@@ -372,7 +389,7 @@ def test_a_probe_that_declares_its_question_has_the_verdict_of_every_run(tmp_pat
     assert [row["said"] for row in rows(record, "answers")] == ["Yes", "No, the opposite", "Yes"]
     page = parse((record.path / "report.html").read_text()).text
     assert "Does the direction of largest variance follow the model's next-token entropy?" in page
-    assert "- No difference found (1), c against a: correlation" in answers(record)[0].sentence
+    assert found(record, "c") == {"entropy_correlation": (ALIKE, "")}
 
 
 def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_other_prompts(tmp_path):
@@ -384,7 +401,7 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
         ).text
         for name, b in (("alike", made("b", 3.0)), ("rounded", rounded), ("other", other))
     ]
-    assert "a: llama, 2 layers, 9 prompts of “mixed”" in texts[0] and "b: llama, 2 layers, 1,200 prompts" in texts[2]
+    assert "a: llama, 2 layers, 9 prompts of “mixed” · b: llama, 2 layers, 9 prompts" in texts[0]
     assert ["Quantised weights of b:" in text for text in texts] == [False, True, True]
     assert ["Where runs read different prompts" in text for text in texts] == [False, False, True]
     assert ["b (other prompts, not compared)" in text for text in texts] == [False, False, True]
@@ -397,12 +414,10 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         findings = Findings("manifold", scalars, headline=("share", "again"), controls=controls)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
-    for twin, side in ((4.0, ""), (0.99, "no difference found"), (0.3, "lower")):
+    for twin, side in ((4.0, ""), (0.99, "no difference"), (0.3, "the other way")):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
-        fact = record.findings["comparison"].facts["n_moved"]
-        values, but = "(3 against 1 bits)", f"but without the first position {side} ({short(twin)} against 1)"
-        assert (f"- Depends on a control (1): share: higher {values}, {but}." in fact) == bool(side)
-        assert (f"- Higher (2): share {values}; again {values}." in fact) == (not side)
+        note = f"without the first position {side}: 1 and {short(twin)}" if side else ""
+        assert found(record) == {"share": (CAVEAT if side else DIFFERS, note), "again": (DIFFERS, "")}
 
 
 def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path):
@@ -414,20 +429,69 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    said = [compared(tmp_path / name, [run("a", 1.0, 0.0), b]).findings["comparison"].facts["n_moved"]
-            for name, b in (("far", far), ("within", within))]  # fmt: skip
-    turned = "- Depends on a control (1): share: higher (3 against 1 bits), but without the first position lower"
-    assert all(turned in text for text in said)
-    assert all("- Higher (1): again (3 against 1 bits)." in text for text in said)
+    turned = (CAVEAT, "without the first position the other way: 1.5 and 0.5")
+    for name, b in (("far", far), ("within", within)):
+        record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
+        assert found(record) == {"share": turned, "again": (DIFFERS, "")}
 
 
 def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     b = made("b", 3.0)
     numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
-    record = compared(tmp_path, [made("a", 1.0), within]).findings["comparison"]
-    said = "chance alone can give one or both values (1): share: higher (3 against 1 bits; by chance −9 to 9 for the "
-    assert record["n_moved"].value == 1 and f"{said}first)." in record.facts["n_moved"]
+    record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
+    assert found(record) == {"share": (CHANCE, "chance alone gives −9 to 9 in b")}
+    said = "0 of 1 measurements differ without a caveat. For 1 nothing can be said, as chance alone gives such values."
+    assert answers(record)[0].sentence == f"On the same prompts, {said}"
+    assert "chance alone gives −9 to 9 in b" in (record.path / "report.html").read_text()
+
+
+def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
+    """With and without the first position, at a layer set beforehand and at the best one, by two probes."""
+
+    def run(name, pc1, best, held_out, sharper, sharper_with, sink=0.5):
+        named = {"entropy_correlation": pc1, "best_layer_entropy_correlation": best, "pc1_correlation": held_out,
+                 "sink": sink, "sharpening_no_first": sharper, "sharpening": sharper_with}  # fmt: skip
+        numbers = {name: replace(scalar(value, 0.01), null_reason="none", null=None) for name, value in named.items()}
+        probes = {"manifold": [*numbers][:2], "value_axis": [*numbers][2:3], "attention_entropy": [*numbers][3:]}
+        found = {
+            probe: Findings(probe, {key: numbers[key] for key in keys}, headline=tuple(keys[:2]))
+            for probe, keys in probes.items()
+        }
+        return replace(made(name, 1.0), findings=found, parameters={key: {} for key in found})
+
+    a = run("a", 0.1, 0.1, 0.1, 0.5, 0.5)
+    record = compared(tmp_path, [a, run("b", 0.3, 0.11, 0.29, 0.7, 0.6, 0.9)])
+    assert found(record) == {
+        "entropy_correlation": (
+            CAVEAT,
+            "at the layer that is best on other prompts no difference: 0.1 and 0.11; on held-out prompts: 0.1 and 0.29",
+        ),
+        "sink": (DIFFERS, ""),
+        "sharpening_no_first": (DIFFERS, "with the first position: 0.5 and 0.6"),
+    }
+    assert record.findings["comparison"]["n_moved"].value == record.findings["comparison"]["n_moved"].n == 3
+    turned = found(compared(tmp_path / "turned", [a, run("b", 0.1, 0.3, 0.1, 0.7, 0.2, 0.505)]))
+    assert turned == {
+        "best_layer_entropy_correlation": (
+            CAVEAT,
+            "at the layer set beforehand no difference: 0.1 and 0.1; on held-out prompts no difference: 0.1 and 0.1",
+        ),
+        "sink": (ALIKE, ""),
+        "sharpening_no_first": (CAVEAT, "with the first position the other way: 0.5 and 0.2"),
+    }
+
+
+@pytest.mark.parametrize(("mass", "kind"), [(0.5, DIFFERS), (0.001, CAVEAT)])
+def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, mass, kind):
+    def run(name, slope, mass):
+        numbers = {"slope": scalar(slope), "outcome_mass": scalar(mass, 0.0001)}
+        findings = Findings("sula", numbers, headline=("slope", "outcome_mass"))
+        return replace(made(name, 1.0), findings={"sula": findings}, parameters={"sula": {}})
+
+    shown = found(compared(tmp_path, [run("a", 1.0, 0.6), run("b", 3.0, mass)]))
+    assert shown["slope"] == (kind, "b gives all possible answers together a probability of 0.001" * (kind == CAVEAT))
+    assert "probability" not in shown["outcome_mass"][1]
 
 
 def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_percent_where_0_is_left_out(tmp_path):
@@ -446,9 +510,7 @@ def test_the_correction_is_that_of_benjamini_and_yekutieli_and_p_is_below_five_p
     half = (held["difference_high"] - held["difference_low"]) / 2
     np.testing.assert_allclose(held["p"], 2 * stats.norm.sf(np.abs(held["difference"]) / (half / 1.959964)), rtol=1e-4)
     together = stats.false_discovery_control(held["p"], method="by")
-    assert record["n_moved"].p == pytest.approx(together.min())
-    after = f"{(together <= 0.05).sum()} of 12 tested numbers of b differ from those of a after correction"
-    assert after in record.facts["n_moved"]
+    assert {name for _, name, _ in sure_of(held, ["b"])} == set(held["name"][together <= 0.05])
 
 
 def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path):
@@ -459,10 +521,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "On the same prompts, 1 of 1 tested numbers of b differ from those of a after correction. "
-        "Without reservation: 1 higher. Below, the first value is that of b.\n"
-        "- Higher (1): share (3 against 1 bits).\n"
-        "- Not compared: c. Other prompts can make a difference by themselves."
+        "On the same prompts, 1 of 1 measurements differs without a caveat: share, 1 in a and 3 in b. Not compared, as "
+        "their prompts were others: c."
     )
 
 
@@ -497,33 +557,39 @@ def test_command_line_compares(tmp_path):
     words = ["compare", str(tmp_path / "run0"), str(tmp_path / "run1"), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, [*words, "--label", "first", "--label", "second"])
     assert result.exit_code == 0, result.output
-    assert "manifold.share" in result.stdout and "moved" in result.stdout and "second" in result.stdout
+    assert "manifold.share" in result.stdout and "Differ" in result.stdout and "second" in result.stdout
     page = result.stdout.strip().splitlines()[-1]
     record = interp.open_run(page.removesuffix("/report.html"))
     assert record.spec["command"].startswith(" ".join(["interp", *words[:3]]))
 
 
-def test_the_counts_of_the_lines_are_those_of_the_answer(tmp_path):
-    """Of every number that differs one line counts it, a number with a control as much as the control itself."""
+def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     rng = np.random.default_rng(3)
 
     def run(name, values):
-        twins = {f"n{i}_no_first": f"n{i}" for i in range(6)}
-        scalars = dict(zip([*twins, *twins.values()], map(scalar, values), strict=True))
-        controls = {key: (Control("with the first position", twin, essential=False),) for key, twin in twins.items()}
-        findings = Findings("manifold", scalars, headline=tuple(scalars), controls=controls)
+        numbers = {f"n{i}{ending}": scalar(values[i]) for i in range(12) for ending in ("", "_no_first")}
+        numbers["n12"] = replace(scalar(values[0] + 1.0), null=Null("chance", 0.0, (-9.0, 9.0)))
+        if name == "b":
+            numbers |= {"n0": scalar(-2 * values[0]), "n1": scalar(0.0)}
+        findings = Findings("manifold", numbers, headline=tuple(numbers))
         return replace(made(name, 1.0), findings={"manifold": findings})
 
-    record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0, 0.2, 12))]).findings["comparison"]
-    lines = [re.match(r"- (.+) \((\d+)\)", line) for line in record.facts["n_moved"].split("\n")[1:]]
-    counted = {line[1].split(" (")[0]: int(line[2]) for line in lines if line}
-    same = sum(n for line, n in counted.items() if line.startswith(("No difference", "Too uncertain")))
-    assert sum(counted.values()) == record["n_moved"].n == same + record["n_moved"].value
-    first = record.facts["n_moved"].split("\n")[0]
-    after = re.search(r"(\d+) of 12 tested", first)[1]
-    parts = [(n, kind) for n, kind in re.findall(r"(\d+) (higher|lower)", first)]
-    parts += [(n, "depends on a control") for n in re.findall(r"a control changes them \((\d+)\)", first)]
-    assert all(int(n) == counted[kind.capitalize()] for n, kind in parts) and len(parts) > 1
-    assert int(after) == sum(int(n) for n, _ in parts)
-    lost = counted.get("Not significant after correction", 0)
-    assert int(after) == record["n_moved"].value - lost and counted["Depends on a control"]
+    record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0.3, 0.3, 12))])
+    said = answers(record)[0].sentence
+    counted = [int(n) for n in re.findall(r"(\d+) (?:of 13|more|no difference|nothing)", said)]
+    shown = Counter(kind for kind, _ in found(record).values())
+    assert counted == [shown[kind] for kind in (DIFFERS, CAVEAT, ALIKE, CHANCE)] and sum(counted) == 13 and min(counted)
+    assert record.findings["comparison"]["n_moved"].value == counted[0] + counted[1]
+
+
+def test_a_comparison_of_an_earlier_version_keeps_its_numbers_side_by_side(tmp_path):
+    """Its table says what moved and not what was found."""
+    record = compared(tmp_path, [made("a", 1.0), made("b", 3.0)])
+    held = record.findings["comparison"].tables["differences"]
+    early = Table({name: held[name] for name in held.columns if name not in ("found", "note")},
+                  {name: unit for name, unit in held.units.items() if name not in ("found", "note")})  # fmt: skip
+    findings = replace(
+        record.findings["comparison"], tables={**record.findings["comparison"].tables, "differences": early}
+    )
+    ((_, parts),) = differences({"comparison": findings}).items()
+    assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [(DIFFERS, ["share (bits)"])]
