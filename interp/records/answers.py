@@ -190,6 +190,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": fact}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     band = () if h.scalar.null is None else (beside + bound for bound in h.scalar.null.band)
+    values["no_more"] = "no more" if _side(h) in ("", said.expected) else "less"
     values["controls_band"] = " to ".join(map(short, band)) or DASH
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     values["controls"], values["least"] = with_unit(short(beside), whole.unit), _found(said, h.scalar, beside) or DASH
@@ -348,8 +349,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
         return f"More {s.n_unit}s may decide it" + (f": {s.enough:,} are enough." if s.enough else ".")
     found = _found(said, s, beside) if h.standing == "within" else ""
     if found:
-        told = "" if found in sentence else f"A value of {found} would be found 80 % of the time. "
-        return f"{told}With more {s.n_unit}s, smaller effects could be found."
+        more = f"With more {s.n_unit}s, smaller effects could be found."
+        return "" if found in sentence else f"A value of {found} would be found 80 % of the time. {more}"
     if verdict not in ("yes", "partly", "hardly"):
         return ""
     degree, missed = _degree(said, s)

@@ -1,7 +1,8 @@
 """What a comparison finds of every measurement, and its answer in a sentence.
 
-One measurement can have several numbers: with and without the first position, at a layer set beforehand and at the best
-one. It has one row, and differs with a caveat if only some of them do.
+One measurement can have several numbers: without the first position and with it, at a layer set beforehand and at the
+best one. The first of them decides, and has the row; if another one does not differ, or does so the other way round,
+that is a caveat.
 """
 
 from collections import Counter
@@ -18,13 +19,14 @@ from interp.records.labels import NO_FIRST, label, with_first
 from interp.table import Table
 
 from ..page import about
-from ..page.sections import ALIKE, CAVEAT, CHANCE, DIFFERS, FOUND, KEY, asked_in, said_and_shown
+from ..page.sections import ALIKE, CHANCE, DIFFERS, FOUND, HARDLY, IN_PART, KEY, REVERSED, asked_in, said_and_shown
 from .runs import Compared
 
 JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
 _BEST_LAYER = "best_layer_"
-_LEAST_MASS = 0.01  # of the probability that the answers scored should have
+_SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
+_LEAST_MASS = 0.01  # of the probability that the answers scored should have together
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
 """Numbers of two probes that measure one thing."""
 _Row = Mapping[Any, Any]
@@ -64,34 +66,47 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
     for of_one in measured.values():
         tested = sorted((row for row in of_one if _is_tested(row, groups)), key=lambda row: NO_FIRST not in row["name"])
         if tested:
-            first = next(filter(judge.side, tested), tested[0])
-            found[KEY(first)] = judge.found(first, [row for row in of_one if row is not first])
+            found[KEY(tested[0])] = judge.found(tested[0], [row for row in of_one if row is not tested[0]])
     return [*found.values()]
 
 
+_CAVEATS = {
+    IN_PART: "not in another way of measuring",
+    REVERSED: "reversed in another way of measuring",
+    HARDLY: "in answers that one of them hardly gives",
+}
+
+
 def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
-    """`On the same prompts, 3 of 9 measurements differ clearly, for example …`, then what the others show."""
+    """`On the same prompts, 7 of 22 measurements differ. Without a caveat 1 does: …`, then what the others show."""
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     n_of = Counter(each for each, _ in found)
-    on_same = "" if about.on_other_prompts(tables).intersection(groups) else "On the same prompts, "
     n, n_all = n_of[DIFFERS], sum(n_of[kind] for kind in FOUND)
-    said = f"{on_same}{n} of {n_all} measurements {'differs' if n == 1 else 'differ'} without a caveat"
+    on_same = "" if about.on_other_prompts(tables).intersection(groups) else "On the same prompts, "
+    said = [f"{on_same}{n} of {n_all} measurements {'differs' if n == 1 else 'differ'} without a caveat"]
     rows = {KEY(row): row for row in tables["differences"].rows()}
     if plain := [row for row, (kind, _) in zip(rows.values(), found, strict=True) if kind == DIFFERS]:
         order = [*(key for keys in asked_in(tables).values() for key in keys), *(KEY(row)[:2] for row in plain)]
         first = min(plain, key=lambda row: order.index(KEY(row)[:2]))
         theirs = rows[first["probe"], first["name"], first["against"]]
-        values = f"{short(theirs['value'])} in {theirs['group']} and {short(first['value'])} in {first['group']}"
-        said += f": {'for example ' * (n > 1)}{label(first['probe'], first['name'], first['meaning'])}, {values}"
-    more = {
-        CAVEAT: "with a caveat (see the notes)", ALIKE: "no difference was found",
-        CHANCE: "nothing can be said, as chance alone gives such values",
-    }  # fmt: skip
-    if n_of[CAVEAT]:
-        said += f". {n_of[CAVEAT]} more {'differs' if n_of[CAVEAT] == 1 else 'differ'} {more[CAVEAT]}"
-    rest = [f"for {n_of[kind]} {more[kind]}" for kind in (ALIKE, CHANCE) if n_of[kind]]
-    said += f". {' and '.join(rest).capitalize()}" * bool(rest)
-    return said + f". Not compared, as their prompts were others: {about.listed(apart)}" * bool(apart) + "."
+        values = f"{short(first['value'])} in {first['group']} and {short(theirs['value'])} in {theirs['group']}"
+        called = label(first["probe"], first["name"], first["meaning"])
+        said[0] += f"{', for example' * (n > 1)}: {called}, {values}"
+    if caveats := [f"{n_of[kind]} {text}" for kind, text in _CAVEATS.items() if n_of[kind]]:
+        n_more = sum(n_of[kind] for kind in _CAVEATS)
+        said.append(f"{n_more} more {'differs' if n_more == 1 else 'differ'} with a caveat: {about.listed(caveats)}")
+    if n_of[ALIKE]:
+        said.append(f"No difference was found for {n_of[ALIKE]}")
+    if n_of[CHANCE]:
+        said.append(f"{n_of[CHANCE]} cannot be judged, as a value is not beyond what nothing would give")
+    if apart:
+        said.append(f"Not compared, because of other prompts: {about.listed(apart)}")
+    return ". ".join(said) + "."
+
+
+def n_differing(found: Found) -> int:
+    """How many measurements differ, with a caveat or without."""
+    return sum(kind in (DIFFERS, IN_PART, REVERSED, HARDLY) for kind, _ in found)
 
 
 def _is_tested(row: _Row, groups: Sequence[str]) -> bool:
@@ -114,21 +129,28 @@ class _Judge:
 
     def found(self, row: _Row, variants: Sequence[_Row]) -> tuple[str, str]:
         """What was found of a measurement by the row that stands for it and its variants, and a note."""
-        own = self.side(row)
+        own, others = self.side(row), [(_variant(each, row), each) for each in variants]
+        if own:
+            others += self._reversed_controls(row, variants)
+        sides = [self.side(each) for _, each in others]
+        how = {own: " too", 0: " no difference", -own: " reversed"} if own else dict.fromkeys((1, -1), " it differs")
+        notes = [
+            f"{words}{how[side]}: {short(each['value'])} and {short(self._reference(each)['value'])}"
+            for side, (words, each) in zip(sides, others, strict=True) if own or side
+        ]  # fmt: skip
         if not own:
             is_lost = row["verdict"] == "moved" and KEY(row) not in self.sure
             chance = [] if row["verdict"] != "moved" or is_lost else self._chance(row)
-            return CHANCE if chance else ALIKE, "; ".join(chance) or "not significant after correction" * is_lost
-        notes, is_plain = self._caveats(row), True
-        for words, each in [(_variant(each, row), each) for each in variants] + self._reversed_controls(row, variants):
-            how = {own: "", 0: " no difference"}.get(self.side(each), " the other way")
-            notes.append(f"{words}{how}: {short(self._reference(each)['value'])} and {short(each['value'])}")
-            is_plain &= not how
-        return DIFFERS if is_plain and not self._caveats(row) else CAVEAT, "; ".join(notes)
+            return CHANCE if chance else ALIKE, "; ".join(
+                [*chance, *["not significant after correction"] * is_lost, *notes]
+            )
+        hardly = self._hardly_answers(row)
+        kind = REVERSED if -own in sides else IN_PART if 0 in sides else HARDLY if hardly else DIFFERS
+        return kind, "; ".join([*hardly, *notes])
 
-    def _caveats(self, row: _Row) -> list[str]:
+    def _hardly_answers(self, row: _Row) -> list[str]:
         """That a model hardly gives any of the answers that are scored."""
-        if row["probe"] != "sula" or row["name"] == "outcome_mass":
+        if (row["probe"], row["name"]) not in _SCORED:
             return []
         mass = [self.rows.get(("sula", "outcome_mass", row[column])) for column in ("against", "group")]
         return [
@@ -166,7 +188,7 @@ class _Judge:
         if (here or there) and (here == there or (now > was) == here):
             return []
         return [
-            f"chance alone gives {short(each['null_low'])} to {short(each['null_high'])} in {each['group']}"
+            f"with nothing to find {each['group']} gives {short(each['null_low'])} to {short(each['null_high'])}"
             for each, is_beyond in zip(pair, (there, here), strict=True) if not is_beyond
         ]  # fmt: skip
 

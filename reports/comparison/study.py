@@ -19,8 +19,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..page.sections import CAVEAT, DIFFERS
-from .lead import Found, comparable, findings_of, in_words
+from .lead import Found, comparable, findings_of, in_words, n_differing
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
 
@@ -46,7 +45,7 @@ class Comparison(Study):
             "{fact}",
             "{fact}",
             limit="Corrected by Benjamini and Yekutieli: at most 5 % of the differences are expected to be false "
-            "alarms. These are single models: anything in which they differ may be the cause."
+            "alarms. These are single models: anything in which they differ, such as their size, may be the cause."
         ),
     )  # fmt: skip
 
@@ -86,9 +85,9 @@ class Comparison(Study):
 def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
-    null = Null("what chance alone leaves 95 % of the time", 0.0, (0.0, 0.0))
+    null = Null("if nothing differed, 95 % of the time", 0.0, (0.0, 0.0))
     return Scalar.of(
-        float(sum(kind in (DIFFERS, CAVEAT) for kind, _ in found)), "measurements", "a count",
+        float(n_differing(found)), "differing measurements", "a count",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",
         meaning="measurements that differ from the reference (on the same prompts, if there is one) after correction "
         "for the number of differences",

@@ -110,7 +110,7 @@ def _compared(findings: Mapping[str, Findings]) -> Iterator[tuple[Mapping[Any, A
 
 @dataclass(frozen=True)
 class Difference:
-    """A measurement of a comparison: the reference's value, its own, the second minus the first, and a note."""
+    """A measurement of a comparison: its value, that of the reference, the first minus the second, and a note."""
 
     name: str
     values: tuple[str, str]
@@ -119,9 +119,14 @@ class Difference:
     note: str
 
 
-DIFFERS, CAVEAT, CHANCE, ALIKE = FOUND = (
-    "Differ", "Differ, with a caveat", "Cannot be judged, as chance alone gives such values", "No difference found"
-)  # fmt: skip
+DIFFERS, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
+    "Differ",
+    "Differ, but not in another way of measuring",
+    "Differ, but reversed in another way of measuring",
+    "Differ in answers that one of them hardly gives",
+    "Cannot be judged, as a value is not beyond what nothing would give",
+    "No difference found",
+)
 
 
 def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:
@@ -135,7 +140,7 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[
         if kind and reference:
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
             unit = "" if row["unit"] in ("1", "", "fraction", "dimensions", "directions") else f" ({row['unit']})"
-            values = short(reference[0]["value"]), short(row["value"])
+            values = short(row["value"]), short(reference[0]["value"])
             low, high = short(row["difference_low"]), short(row["difference_high"])
             each = Difference(name + unit, values, short(row["difference"]), f"{low} to {high}", row.get("note", ""))
             dict(parts)[kind].append(each)

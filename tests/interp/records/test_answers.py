@@ -264,14 +264,14 @@ def test_a_number_of_a_part_of_the_prompts_says_of_how_many():
 
 def test_a_no_of_a_small_edit_says_what_would_have_been_found():
     """Controls have 1.1 on average; a sentence whose number an older record lacks is left out."""
-    beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(5.0)}
+    beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(5.0),
+              "change_size": scalar(0.5), "resample_kl": scalar(9.0)}  # fmt: skip
     for known in (beyond, {name: beyond[name] for name in ("kl", "kl_beyond_controls")}):
         (answer,) = answers(record_of(Findings("causal", known, headline=("kl_beyond_controls",))))
-        assert answer.verdict == "no" and "change it by 1.1 bits on average, 0.9 to 1.3 for 95 % of" in answer.sentence
-        is_said = "found a change of 1.34 bits or more 80 % of the time" in answer.sentence
-        assert is_said == ("changes the prediction by 5 bits." in answer.sentence) == (known is beyond)
-        assert ("1.34 bits or more would be found 80 %" in answer.change) != is_said
-        assert answer.sentence.endswith("Other layers were not tested.")
+        assert answer.verdict == "no" and "matched directions: 1.1 bits on average, 0.9 to 1.3 for" in answer.sentence
+        assert "A use that changes it by 1.34 bits or more would have been found 80 % of the time" in answer.sentence
+        assert ("one of this size changes the prediction by 5 bits" in answer.sentence) == ("change_size" in known)
+        assert not answer.change
 
 
 def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compared_with():
@@ -291,16 +291,16 @@ def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compa
         )
         (answer,) = answers(record_of(findings))
         found[scale] = [answer.sentence, answer.evidence, answer.change]
-    assert "by 1 millionths of a bit. Edits" in found[1e-6][0]
-    assert "found a change of 1.34 bits or more" in found[1.0][0]
+    assert "by 1 millionths of a bit, no more" in found[1e-6][0] and "by 1.34 bits or more" in found[1.0][0]
     said = [text.replace(" (practically nothing)", "").replace("millionths of a bit", "bits") for text in found[1e-6]]
     assert said == found[1.0]
 
 
 def test_a_sentence_can_say_what_the_meaning_names_after_its_colon():
     ratio = replace(YES, meaning="Harm of the most harmful head relative to the second: layer 3 head 1.")
-    (answer,) = answers(record_of(Findings("heads", {"top_head_ratio": ratio}, headline=("top_head_ratio",))))
-    assert answer.sentence.endswith("as much as without the second most important: layer 3 head 1.")
+    numbers = {"top_head_ratio": ratio, "top_head_effect": YES}
+    (answer,) = answers(record_of(Findings("heads", numbers, headline=("top_head_ratio",))))
+    assert answer.sentence.endswith("as much as without the next one. The most important is layer 3 head 1.")
 
 
 @pytest.mark.parametrize("name", PROBES)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from interp.reports.comparison.lead import sure_of
 from interp.reports.comparison.tables import difference_of, estimate
-from interp.reports.page.sections import ALIKE, CAVEAT, CHANCE, DIFFERS, differences
+from interp.reports.page.sections import ALIKE, CHANCE, DIFFERS, HARDLY, IN_PART, REVERSED, differences
 from interp.reports.plotly.prepare import undrawable
 from scipy import stats
 from typer.testing import CliRunner
@@ -301,9 +301,9 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "On the same prompts, 0 of 1 measurements differ without a caveat. For 1 no difference was found."),
+        (1.01, "On the same prompts, 0 of 1 measurements differ without a caveat. No difference was found for 1."),
         (math.nan, "On the same prompts, 0 of 0 measurements differ without a caveat."),
-        (3.0, "On the same prompts, 1 of 1 measurements differs without a caveat: share, 1 in a and 3 in b."),
+        (3.0, "On the same prompts, 1 of 1 measurements differs without a caveat: share, 3 in b and 1 in a."),
     ],
 )
 def test_the_answer_of_two_says_what_differs(tmp_path, value, said):
@@ -338,8 +338,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "On the same prompts, 2 of 3 measurements differ without a caveat: for example share, 1 in a and 3 in b. "
-        "For 1 no difference was found."
+        "On the same prompts, 2 of 3 measurements differ without a caveat, for example: share, 3 in b and 1 in a. "
+        "No difference was found for 1."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [DIFFERS, ALIKE, DIFFERS]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
@@ -349,8 +349,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     band = "chance −0.2 to 0.2"
     assert "a (reference) b c d" in page and f"share 1{band} ▲3{band} ≈1.1{band} ▼0.2{band}" in page
     assert "▼ lower than a;" in page and "<h1>Do b, c and d differ from a?" in (record.path / "report.html").read_text()
-    assert f"b second − first 95 % interval note {DIFFERS} (1) share (bits) 1 3 2 1.86 to 2.14" in page
-    assert f"{ALIKE} (1) share (bits) 1 1.1 0.1 −0.0414 to 0.241" in page
+    assert f"a difference (first − second) 95 % interval note {DIFFERS} (1) share (bits) 3 1 2 1.86 to 2.14" in page
+    assert f"{ALIKE} (1) share (bits) 1.1 1 0.1 −0.0414 to 0.241" in page
 
 
 def depth_correlation(value):
@@ -414,10 +414,10 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         findings = Findings("manifold", scalars, headline=("share", "again"), controls=controls)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
-    for twin, side in ((4.0, ""), (0.99, "no difference"), (0.3, "the other way")):
+    for twin, side, kind in ((4.0, "", DIFFERS), (0.99, "no difference", IN_PART), (0.3, "reversed", REVERSED)):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
-        note = f"without the first position {side}: 1 and {short(twin)}" if side else ""
-        assert found(record) == {"share": (CAVEAT if side else DIFFERS, note), "again": (DIFFERS, "")}
+        note = f"without the first position {side}: {short(twin)} and 1" if side else ""
+        assert found(record) == {"share": (kind, note), "again": (DIFFERS, "")}
 
 
 def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path):
@@ -429,7 +429,7 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (CAVEAT, "without the first position the other way: 1.5 and 0.5")
+    turned = (REVERSED, "without the first position reversed: 0.5 and 1.5")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
         assert found(record) == {"share": turned, "again": (DIFFERS, "")}
@@ -440,10 +440,11 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
-    assert found(record) == {"share": (CHANCE, "chance alone gives −9 to 9 in b")}
-    said = "0 of 1 measurements differ without a caveat. For 1 nothing can be said, as chance alone gives such values."
-    assert answers(record)[0].sentence == f"On the same prompts, {said}"
-    assert "chance alone gives −9 to 9 in b" in (record.path / "report.html").read_text()
+    assert found(record) == {"share": (CHANCE, "with nothing to find b gives −9 to 9")}
+    assert answers(record)[0].sentence.endswith(
+        " 1 cannot be judged, as a value is not beyond what nothing would give."
+    )
+    assert "with nothing to find b gives −9 to 9" in (record.path / "report.html").read_text()
 
 
 def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
@@ -464,25 +465,23 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     record = compared(tmp_path, [a, run("b", 0.3, 0.11, 0.29, 0.7, 0.6, 0.9)])
     assert found(record) == {
         "entropy_correlation": (
-            CAVEAT,
-            "at the layer that is best on other prompts no difference: 0.1 and 0.11; on held-out prompts: 0.1 and 0.29",
+            IN_PART,
+            "at the layer that is best on other prompts no difference: 0.11 and 0.1; "
+            "on held-out prompts too: 0.29 and 0.1",
         ),
         "sink": (DIFFERS, ""),
-        "sharpening_no_first": (DIFFERS, "with the first position: 0.5 and 0.6"),
+        "sharpening_no_first": (DIFFERS, "with the first position too: 0.6 and 0.5"),
     }
     assert record.findings["comparison"]["n_moved"].value == record.findings["comparison"]["n_moved"].n == 3
-    turned = found(compared(tmp_path / "turned", [a, run("b", 0.1, 0.3, 0.1, 0.7, 0.2, 0.505)]))
+    turned = found(compared(tmp_path / "turned", [a, run("b", 0.101, 0.3, 0.101, 0.7, 0.2, 0.505)]))
     assert turned == {
-        "best_layer_entropy_correlation": (
-            CAVEAT,
-            "at the layer set beforehand no difference: 0.1 and 0.1; on held-out prompts no difference: 0.1 and 0.1",
-        ),
+        "entropy_correlation": (ALIKE, "at the layer that is best on other prompts it differs: 0.3 and 0.1"),
         "sink": (ALIKE, ""),
-        "sharpening_no_first": (CAVEAT, "with the first position the other way: 0.5 and 0.2"),
+        "sharpening_no_first": (REVERSED, "with the first position reversed: 0.2 and 0.5"),
     }
 
 
-@pytest.mark.parametrize(("mass", "kind"), [(0.5, DIFFERS), (0.001, CAVEAT)])
+@pytest.mark.parametrize(("mass", "kind"), [(0.5, DIFFERS), (0.001, HARDLY)])
 def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, mass, kind):
     def run(name, slope, mass):
         numbers = {"slope": scalar(slope), "outcome_mass": scalar(mass, 0.0001)}
@@ -490,7 +489,7 @@ def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, 
         return replace(made(name, 1.0), findings={"sula": findings}, parameters={"sula": {}})
 
     shown = found(compared(tmp_path, [run("a", 1.0, 0.6), run("b", 3.0, mass)]))
-    assert shown["slope"] == (kind, "b gives all possible answers together a probability of 0.001" * (kind == CAVEAT))
+    assert shown["slope"] == (kind, "b gives all possible answers together a probability of 0.001" * (kind == HARDLY))
     assert "probability" not in shown["outcome_mass"][1]
 
 
@@ -521,8 +520,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "On the same prompts, 1 of 1 measurements differs without a caveat: share, 1 in a and 3 in b. Not compared, as "
-        "their prompts were others: c."
+        "On the same prompts, 1 of 1 measurements differs without a caveat: share, 3 in b and 1 in a. "
+        "Not compared, because of other prompts: c."
     )
 
 
@@ -576,10 +575,12 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
 
     record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0.3, 0.3, 12))])
     said = answers(record)[0].sentence
-    counted = [int(n) for n in re.findall(r"(\d+) (?:of 13|more|no difference|nothing)", said)]
     shown = Counter(kind for kind, _ in found(record).values())
-    assert counted == [shown[kind] for kind in (DIFFERS, CAVEAT, ALIKE, CHANCE)] and sum(counted) == 13 and min(counted)
-    assert record.findings["comparison"]["n_moved"].value == counted[0] + counted[1]
+    of_kind = [shown[kind] for kind in (DIFFERS, IN_PART, REVERSED, ALIKE, CHANCE)]
+    plain, in_all, caveats, *rest = (int(n) for n in re.findall(r"(?<![−.\dn])\d+(?![.\d]* in )", said))
+    assert [plain, *rest] == of_kind and min(of_kind) > 0
+    assert (in_all, caveats) == (sum(of_kind), sum(of_kind[1:3]))
+    assert record.findings["comparison"]["n_moved"].value == plain + caveats
 
 
 def test_a_comparison_of_an_earlier_version_keeps_its_numbers_side_by_side(tmp_path):
