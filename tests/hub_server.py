@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -95,14 +96,14 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if self.fault and self.fault.kind == "slow":
             threading.Event().wait(self.fault.seconds)
-        is_api = path.startswith("/api/models/")
-        parts = path.removeprefix("/api/models").strip("/").split("/")
+        is_api = path.startswith("/api/") and not path.endswith("/auth-check")
+        parts = re.sub("^(/api)?/(models|datasets)", "", path).strip("/").split("/")
         repository = self.hub.repositories.get("/".join(parts[:2]), NOT_FOUND)
         if isinstance(repository, Refusal) and not (is_api and repository.files_only):
             code = {"X-Error-Code": repository.code} if repository.code else {}
             self._send(repository.status, b"{}", code)
         elif is_api:
-            self._describe(repository, is_tree="tree" in parts)
+            self._describe(repository, "/".join(parts[:2]), is_tree="tree" in parts)
         else:
             self._file(repository, parts[-1])
 
@@ -113,12 +114,12 @@ class _Handler(BaseHTTPRequestHandler):
                 return fault
         return None
 
-    def _describe(self, repository: Path | Refusal, *, is_tree: bool) -> None:
+    def _describe(self, repository: Path | Refusal, name: str, *, is_tree: bool) -> None:
         files = [] if isinstance(repository, Refusal) else sorted(repository.iterdir())
         if is_tree:
             content = [{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": checksum(f)} for f in files]
         else:
-            content = {"id": "owner/name", "sha": COMMIT, "siblings": [{"rfilename": f.name} for f in files]}
+            content = {"id": name, "sha": COMMIT, "siblings": [{"rfilename": f.name} for f in files]}
         self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def _file(self, repository: Path | Refusal, name: str) -> None:

@@ -1,21 +1,17 @@
 """Prompts that nobody would write by hand: read as they stand, measured, shown as text, or rejected with a message."""
 
 import csv
-import io
-import json
-import math
 
 import numpy as np
-import pandas
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import interp
-from interp.errors import InterpError, PromptError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.files import read_prompts, resolve_prompts
+from interp.prompting.files import read_prompts
+from tests.interp.prompting.test_prompt_files import TEXT_FORMATS, as_csv, written
 from tests.tokenised import tokenise
 
 TEXTS = {
@@ -31,49 +27,13 @@ TEXTS = {
 }
 
 
-def as_csv(texts) -> str:
-    out = io.StringIO(newline="")
-    csv.writer(out).writerows([["text"], *([text] for text in texts)])
-    return out.getvalue()
-
-
-def written(folder, ending, texts):
-    path = folder / f"p{ending}"
-    if ending == ".parquet":
-        pandas.DataFrame({"text": texts}).to_parquet(path, index=False)
-    else:
-        lines = {".jsonl": lambda: "\n".join(json.dumps({"text": t}) for t in texts), ".csv": lambda: as_csv(texts),
-                 ".txt": lambda: "\n".join(texts)}  # fmt: skip
-        path.write_bytes(lines[ending]().encode())
-    return path
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt", ".parquet"])
+@pytest.mark.parametrize("ending", TEXT_FORMATS)
 def test_strange_and_huge_texts_come_back_character_by_character(tmp_path, ending):
-    texts = list(TEXTS.values())
-    assert [p.text for p in read_prompts(written(tmp_path, ending, texts))] == texts
-    # A CSV too: its reader stops at 131,072 characters unless told otherwise, and goes on to do so for others.
-    texts = ["word " * 200_000 + "the", "short and"]
-    limit = csv.field_size_limit()
-    assert [p.text for p in read_prompts(written(tmp_path, ending, texts))] == texts
+    """A CSV too: its reader stops at 131,072 characters unless told otherwise, and goes on to do so for others."""
+    limit, texts = csv.field_size_limit(), [*TEXTS.values(), "word " * 200_000 + "the"]
+    path = written(tmp_path, f"p{ending}", TEXT_FORMATS[ending]([{"text": text} for text in texts]))
+    assert [p.text for p in read_prompts(path)] == texts
     assert csv.field_size_limit() == limit
-
-
-def test_a_broken_line_after_a_huge_text_is_still_named(tmp_path):
-    path = tmp_path / "p.csv"
-    path.write_text("text,k\n" + "word " * 100_000 + ',1\n"open,2\n')
-    with pytest.raises(PromptError, match=r"line 3: it is not CSV: unexpected end of data"):
-        read_prompts(path)
-
-
-def test_a_text_longer_than_the_model_is_refused_and_its_end_is_read_on_request(tiny_text_model):
-    texts = ["long " * 1000 + "the", "short"]
-    prompts = resolve_prompts(texts)
-    with pytest.raises(PromptError, match="it has 5003 tokens and the model reads at most 64"):
-        interp.collect(tiny_text_model, prompts, ["v"])
-    capture = interp.collect(tiny_text_model, prompts, ["v"], window=64)
-    end = interp.collect(tiny_text_model, resolve_prompts([texts[0][-64:], "short"]), ["v"])
-    np.testing.assert_allclose(capture[Need("v")], end[Need("v")], atol=1e-6)
 
 
 def test_strange_texts_are_measured_like_others(tiny_text_model):
@@ -83,17 +43,6 @@ def test_strange_texts_are_measured_like_others(tiny_text_model):
         alone = interp.collect(tiny_text_model, [text], ["v"], window=48)
         np.testing.assert_allclose(capture[Need("v")][:, i], alone[Need("v")][:, 0], atol=1e-5)
     assert np.isfinite(capture.rows["next_entropy_bits"]).all()
-
-
-def test_one_prompt_gives_reasons_in_place_of_statistics(tiny_text_model):
-    """A single row has no spread: a run says so in words, and never prints a number for it."""
-    try:
-        record = interp.run(tiny_text_model, prompts=["one and only"], probes=["manifold"], out=None, quiet=True)
-    except InterpError as error:
-        assert error.found and error.fix
-    else:
-        for scalar in record.findings["manifold"].scalars.values():
-            assert math.isnan(scalar.value) or scalar.interval_reason or scalar.underpowered
 
 
 def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
@@ -107,16 +56,11 @@ def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
     assert tokenise(prompts.take([0, 3, 4]), tokenizer, window=None, max_positions=None).notes == ()
 
 
-@pytest.mark.parametrize("name", ["/dev/zero", "/proc/self/mem", "/etc/passwd"])
-def test_a_path_to_what_is_no_prompt_file_is_refused_by_its_ending(name):
-    with pytest.raises(PromptError):
-        read_prompts(name)
-
-
 def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch):
     """Cells that look like paths, links or commands are texts, and stay so."""
     opened = []
-    path = written(tmp_path, ".csv", [TEXTS["path"], TEXTS["shell"], "file:///etc/passwd", "hf:owner/name"])
+    texts = [TEXTS["path"], TEXTS["shell"], "file:///etc/passwd", "hf:owner/name"]
+    path = written(tmp_path, "p.csv", as_csv([{"text": text} for text in texts]))
     real = type(path).read_bytes
     monkeypatch.setattr(type(path), "read_bytes", lambda self: opened.append(self) or real(self))
     assert len(read_prompts(path)) == 4 and opened == [path]
