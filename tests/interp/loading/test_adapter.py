@@ -3,9 +3,9 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 import torch
+from interp.probes.dynamics.probe import Dynamics
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from typer.testing import CliRunner
@@ -14,6 +14,7 @@ import interp
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.running.run import _refuse_misuse
 
 peft = pytest.importorskip("peft", reason="the extra peft is not installed")
 
@@ -54,6 +55,23 @@ def by_hand(before, folder, scale, *, is_transposed=False):
     return found
 
 
+def test_transposed_weights_are_the_formula_too_and_no_training_is_followed(word_tokenizer, tmp_path):
+    torch.manual_seed(0)
+    module = GPT2LMHeadModel(GPT2Config(vocab_size=101, n_embd=24, n_layer=2, n_head=2, n_positions=32)).eval()
+    module.save_pretrained(tmp_path / "gpt2")
+    word_tokenizer.save_pretrained(tmp_path / "gpt2")
+    before = {name: x.clone() for name, x in module.state_dict().items()}
+    folder = adapter_of(module, tmp_path / "lora", ["c_attn"], fan_in_fan_out=True)
+    wanted, adapted = (
+        by_hand(before, folder, ALPHA / R, is_transposed=True),
+        interp.load(tmp_path / "gpt2", adapter=folder),
+    )
+    for name, weight in adapted.module.state_dict().items():
+        torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
+    with pytest.raises(UsageError, match="dynamics with --adapter"):
+        _refuse_misuse((), [Dynamics()], adapted, None)
+
+
 @pytest.mark.parametrize("use_rslora", [False, True])
 def test_merged_weights_are_the_formula(llama, tmp_path, use_rslora):
     module = AutoModelForCausalLM.from_pretrained(llama)
@@ -69,35 +87,6 @@ def test_merged_weights_are_the_formula(llama, tmp_path, use_rslora):
     assert adapted.fingerprint != base.fingerprint and type(adapted.module) is type(base.module)
     names = [check.name for check in adapted.checks]
     assert names.count("adapter") == 1 and len(names) == len(base.checks) + 1 and all(c.passed for c in adapted.checks)
-
-
-def test_transposed_weights_are_the_formula_too(word_tokenizer, tmp_path):
-    torch.manual_seed(0)
-    module = GPT2LMHeadModel(GPT2Config(vocab_size=101, n_embd=24, n_layer=2, n_head=2, n_positions=32)).eval()
-    module.save_pretrained(tmp_path / "gpt2")
-    word_tokenizer.save_pretrained(tmp_path / "gpt2")
-    before = {name: x.clone() for name, x in module.state_dict().items()}
-    folder = adapter_of(module, tmp_path / "lora", ["c_attn"], fan_in_fan_out=True)
-    wanted = by_hand(before, folder, ALPHA / R, is_transposed=True)
-    for name, weight in interp.load(tmp_path / "gpt2", adapter=folder).module.state_dict().items():
-        torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
-
-
-def test_an_adapted_model_reads_as_peft_runs_it_and_is_not_followed(llama, lora):
-    with quiet_libraries():
-        theirs = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(llama), lora).eval()
-    ids = torch.tensor([[3, 9, 27, 1]])
-    with torch.inference_mode():
-        np.testing.assert_allclose(
-            interp.load(llama, adapter=lora).module(ids).logits, theirs(ids).logits, rtol=1e-4, atol=1e-5
-        )
-    from interp.probes.dynamics.probe import Dynamics
-
-    from interp.running.run import _refuse_misuse
-
-    adapted = interp.load(llama, adapter=lora, check=False)
-    with pytest.raises(UsageError, match="dynamics with --adapter"):
-        _refuse_misuse((), [Dynamics()], adapted, None)
 
 
 def edited_config(folder, **changes):

@@ -56,28 +56,11 @@ def neox(width: int, layers: int, heads: int, vocab: int) -> PreTrainedConfig:
     )
 
 
-def llama(width: int, layers: int, heads: int) -> PreTrainedConfig:
+def llama(width: int, layers: int, heads: int, kv_heads: int, inner: int, vocab: int) -> PreTrainedConfig:
     return LlamaConfig(
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=8,
-        intermediate_size=8192,
-        vocab_size=128256,
-        tie_word_embeddings=True,
-    )
-
-
-def smollm2(width: int, layers: int, heads: int, kv_heads: int, inner: int) -> PreTrainedConfig:
-    return LlamaConfig(
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        intermediate_size=inner,
-        vocab_size=49152,
-        tie_word_embeddings=True,
-    )
+        hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads,
+        intermediate_size=inner, vocab_size=vocab, tie_word_embeddings=True,
+    )  # fmt: skip
 
 
 def from_public(kind: type[PreTrainedConfig], alias: str) -> PreTrainedConfig:
@@ -96,11 +79,11 @@ CONFIGS = {
         )
     },
     "phi-2": from_public(type(AutoConfig.for_model("phi")), "phi-2"),
-    "llama-3.2-1b": llama(2048, 16, 32),
-    "llama-3.2-3b": llama(3072, 28, 24),
-    "smollm2-135m": smollm2(576, 30, 9, 3, 1536),
-    "smollm2-360m": smollm2(960, 32, 15, 5, 2560),
-    "smollm2-1.7b": smollm2(2048, 24, 32, 32, 8192),
+    "llama-3.2-1b": llama(2048, 16, 32, 8, 8192, 128256),
+    "llama-3.2-3b": llama(3072, 28, 24, 8, 8192, 128256),
+    "smollm2-135m": llama(576, 30, 9, 3, 1536, 49152),
+    "smollm2-360m": llama(960, 32, 15, 5, 2560, 49152),
+    "smollm2-1.7b": llama(2048, 24, 32, 32, 8192, 49152),
     "mistral-7b": from_public(MistralConfig, "mistral-7b"),
     "mistral-7b-instruct": from_public(MistralConfig, "mistral-7b"),
     "mixtral-8x7b": MixtralConfig(
@@ -128,17 +111,15 @@ def test_aliases_are_gated_by_conditions_alone_and_need_no_package():
 
 @pytest.mark.parametrize("name", sorted(ALIASES))
 def test_alias_states_the_sizes_and_the_shape_of_its_public_configuration(name):
-    alias, config = ALIASES[name], CONFIGS[name]
-    n_heads = config.num_attention_heads
+    alias, public = ALIASES[name], CONFIGS[name]
+    n_heads, kv_heads = public.num_attention_heads, getattr(public, "num_key_value_heads", None)
     stated = (alias.family, alias.n_layers, alias.n_heads, alias.n_kv_heads, alias.d_head)
-    n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
-    assert stated == (config.model_type, config.num_hidden_layers, n_heads, n_kv_heads, config.hidden_size // n_heads)
-    assert alias.n_parameters == count_parameters(config)
-    known, public = AutoConfig.for_model(ALIASES[name].family, **ALIASES[name].shape), CONFIGS[name]
-    assert count_parameters(known) == ALIASES[name].n_parameters
-    for field in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
-        assert getattr(known, field) == getattr(public, field)
-    assert getattr(known, "num_key_value_heads", None) == getattr(public, "num_key_value_heads", None)
+    d_head = public.hidden_size // n_heads
+    assert stated == (public.model_type, public.num_hidden_layers, n_heads, kv_heads or n_heads, d_head)
+    known = AutoConfig.for_model(alias.family, **alias.shape)
+    assert count_parameters(known) == alias.n_parameters == count_parameters(public)
+    for field in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "num_key_value_heads"):
+        assert getattr(known, field, None) == getattr(public, field, None)
 
 
 @pytest.mark.parametrize("size", sorted(PYTHIA_CARD))

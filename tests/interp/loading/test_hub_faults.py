@@ -49,7 +49,6 @@ def repository(tiny_folders) -> Path:
         (Fault(WEIGHTS, "status", 500, times=99), ("the error 500", "Try again in some minutes")),
         (Fault(INFO, "status", 503, times=99), ("the error 503", "Try again in some minutes")),
         (Fault(WEIGHTS, "status", 403, times=99), ("the error 403", "hf auth login")),
-        (Fault(WEIGHTS, "status", 401, times=99), ("the error 401", "hf auth login")),
         (Fault(WEIGHTS, "status", 404, times=99), ("error 404",)),
         (Fault(WEIGHTS, "dropped", times=99), ("the hub cannot be reached (RemoteProtocolError",)),
         (Fault(WEIGHTS, "cut", times=99), ("the hub cannot be reached (RemoteProtocolError",)),

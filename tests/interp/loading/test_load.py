@@ -20,7 +20,6 @@ from interp.loading.load import load, load_as_asked
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.untrained import untrained_twin
 from interp.options import RunOptions
-from interp.records.tunnel_card import Figure, TunnelCard, write_card
 from interp.running.run import run
 from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
 from tests.hub_server import GATED, serving
@@ -88,11 +87,17 @@ def test_a_loaded_folder_is_the_saved_model_bit_for_bit_and_states_its_sizes(tin
 
 
 @pytest.mark.parametrize(
-    ("changes", "window"),
-    [({}, 5), ({"sliding_window": None}, None), ({"max_position_embeddings": 5}, None), ({"sliding_window": 4}, 4)],
+    ("family", "changes", "window"),
+    [
+        ("mistral", {}, 5),
+        ("mistral", {"sliding_window": None}, None),
+        ("mistral", {"max_position_embeddings": 5}, None),
+        ("mistral", {"sliding_window": 4}, 4),
+        ("llama", {"sliding_window": 3}, None),  # which never looks at it
+    ],
 )
-def test_a_window_is_stated_only_where_it_ever_cuts(changes, window):
-    assert load(fresh_model("mistral", **changes).module, check=False).info.window == window
+def test_a_window_is_stated_only_where_it_ever_cuts(family, changes, window):
+    assert load(fresh_model(family, **changes).module, check=False).info.window == window
 
 
 def test_files_are_vouched_for_and_shards_read_together(tiny_folders, tmp_path):
@@ -109,14 +114,11 @@ def test_files_are_vouched_for_and_shards_read_together(tiny_folders, tmp_path):
         assert torch.equal(model.module(IDS).logits, tiny_model("phi").module(IDS).logits)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
-def test_dtype_is_what_was_asked_for(tiny_folders, dtype):
-    model = load(tiny_folders["llama"], dtype=dtype)
-    assert model.info.dtype == dtype
-    assert {p.dtype for p in model.module.parameters()} == {getattr(torch, dtype)}
-
-
 def test_precision_and_device_map_are_those_asked_for(tmp_path, tiny_folders):
+    for dtype in (torch.bfloat16, torch.float64):
+        model = load(tiny_folders["llama"], dtype=dtype)
+        assert model.info.dtype == str(dtype).removeprefix("torch.")
+        assert {p.dtype for p in model.module.parameters()} == {dtype}
     folder = copy_of(tiny_folders["llama"], tmp_path / "m")
     fresh_model("llama").module.to(torch.bfloat16).save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
@@ -153,22 +155,17 @@ def test_the_environment_of_the_hub_library_is_what_counts(tmp_path, tiny_folder
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("how", ["name", "argument", "both"])
+@pytest.mark.parametrize("how", ["name", "argument", "both", "commit"])
 def test_a_revision_stands_behind_the_name_or_beside_it(tmp_path, tiny_folders, use_cache, how):
     small_cache(tmp_path / "hub", tiny_folders["gpt_neox"], "EleutherAI/pythia-70m")
     other = small_cache(tmp_path / "hub", tiny_folders["llama"], "EleutherAI/pythia-70m", ref="step7")
     use_cache(tmp_path / "hub")
-    name = "pythia-70m" if how == "argument" else "pythia-70m@step7"
-    info = load(name, revision=None if how == "name" else "step7", check=False).info
-    assert (info.name, info.revision, info.family) == ("pythia-70m@step7", other.name, "llama")
+    revision = other.name if how == "commit" else "step7"
+    name = "pythia-70m@step7" if how in ("name", "both") else "pythia-70m"
+    info = load(name, revision=None if how == "name" else revision, check=False).info
+    assert (info.name, info.revision, info.family) == (f"pythia-70m@{revision}", other.name, "llama")
     assert load(info.name, check=False).info == info
     assert load("pythia-70m", check=False).info.family == "gpt_neox"
-
-
-def test_a_commit_is_a_revision(tmp_path, tiny_folders, use_cache):
-    snapshot = small_cache(tmp_path / "hub", tiny_folders["phi"], "owner/name")
-    use_cache(tmp_path / "hub")
-    assert load("owner/name", revision=snapshot.name, check=False).info.revision == snapshot.name
 
 
 def test_two_revisions_and_a_revision_of_a_folder_are_refused(tiny_folders):
@@ -205,53 +202,22 @@ def test_what_is_cached_serves_when_the_hub_takes_access_away(tiny_folders, use_
         assert load("owner/name", check=False).info == before
 
 
-def make_tunnel(folder: Path, model: Path) -> Path:
-    """A tiny random model in a tunnel's folder, with the card of one and no tokenizer."""
-    copy_of(model, folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / name).unlink()
-    card = TunnelCard(
-        task="bijection", parameters={"n_symbols": 5, "n_pairs": 4}, arch="gpt-neox", network={}, n_parameters=1,
-        recipe={}, seed=0, step=7, figures={"kl": Figure(0.01, "bits", 0.009, 0.011)}, n_eval=10, eval_seed=1,
-        tolerance=0.5, core_seconds=1.0, environment={},
-    )  # fmt: skip
-    write_card(card, folder)
-    return folder
-
-
-@pytest.fixture
-def tunnels(tmp_path, tiny_folders, monkeypatch):
-    """The task `bijection` with one tunnel, kept at steps 2 and 10 too, in place of the shipped ones."""
-    from interp.registry import load_entry
-
-    task = load_entry("tunnel", "bijection")
-    monkeypatch.setattr(task, "checkpoints", tmp_path)
-    known = {f.name for f in task.__dataclass_fields__.values()}
-    home = make_tunnel(tmp_path / "bijection-gpt-neox", tiny_folders["gpt_neox"])
-    card = json.loads((home / "tunnel.json").read_text())
-    card["parameters"] = {k: v for k, v in task().describe().items() if k in known}
-    (home / "tunnel.json").write_text(json.dumps(card))
-    for step, family in (("2", "phi"), ("10", "llama")):
-        copy_of(tiny_folders[family], home / "steps" / step)
-    return home
-
-
 @pytest.mark.parametrize("by_folder", [False, True])
-def test_a_tunnel_brings_its_task_and_card_and_no_tokenizer(tunnels, by_folder):
-    name = str(tunnels) if by_folder else "tunnel:bijection-gpt-neox"
-    model = load(name)
+def test_a_tunnel_brings_its_task_and_card_and_no_tokenizer(by_folder):
+    folder = ROOT / "wind_tunnels" / "checkpoints" / "bijection-gpt-neox"
+    name = str(folder) if by_folder else "tunnel:bijection-gpt-neox"
+    model, card = load(name), json.loads((folder / "tunnel.json").read_text())
     assert (model.info.name, model.info.source, model.tokenizer) == (name, name, None)
-    assert model.task is not None
-    assert model.task.name == "bijection"
-    assert model.card is not None
-    assert (model.card["step"], model.card["figures"]["kl"]["value"]) == (7, 0.01)
+    assert model.task is not None and model.task.name == "bijection"
+    assert model.card is not None and model.card["step"] == card["step"]
+    assert model.card["figures"]["kl_bits"]["value"] == card["figures"]["kl_bits"]["value"]
 
 
-def test_tunnels_have_names_and_steps(tunnels):
-    model = load("tunnel:bijection-gpt-neox@10", check=False)
-    assert (model.info.name, model.info.family) == ("tunnel:bijection-gpt-neox@10", "llama")
+def test_tunnels_have_names_and_steps():
+    model, last = (load(f"tunnel:bijection-gpt-neox{step}", check=False) for step in ("@16", ""))
+    assert model.info.name == "tunnel:bijection-gpt-neox@16" and model.fingerprint != last.fingerprint
     assert model.task is not None
-    with pytest.raises(UsageError, match=r"has the steps \['2', '10'\]"):
+    with pytest.raises(UsageError, match=r"has the steps \['0', '16', '64', '128', '256', '512'\]"):
         load("tunnel:bijection-gpt-neox@11")
     with pytest.raises(UsageError, match="Did you mean bijection-gpt-neox"):
         load("tunnel:bijection-gptneox")

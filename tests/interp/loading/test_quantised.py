@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
-from interp.loading.admission import quantisation
-from interp.loading.placement import choose_placement
+from interp.loading.admission import quantisation, read_config
+from interp.loading.hub_files import files_in_folder
+from interp.loading.placement import Placement, choose_placement
+from interp.loading.weights import read_weights
 from interp.need import Need
 from interp.options import RunOptions
 from interp.reading.forward import capture
@@ -57,18 +59,9 @@ def test_quantised_models_are_refused_by_name_and_not_guessed_at():
 
 def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
     """bitsandbytes is not installed here: allowed, the loader says that it is missing."""
-    fresh_model("llama").module.save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
-    (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"quantised \(bitsandbytes, 4 bits\)"):
-        interp.load(tmp_path, tokenizer=None)
-    from interp.loading.admission import read_config
-    from interp.loading.hub_files import ModelFiles
-    from interp.loading.placement import Placement
-    from interp.loading.weights import read_weights
-
-    files = ModelFiles(tmp_path, frozenset(path.name for path in tmp_path.iterdir()))
+        interp.load(rounded_folder(tmp_path), tokenizer=None)
+    files = files_in_folder(tmp_path)
     allowed = read_config(replace(files, allow_quantised=True))
     with pytest.raises(ModelError, match="needs a package that is not installed"):
         read_weights(files, allowed, Placement("float32", "cpu"))
