@@ -9,18 +9,13 @@ import torch
 from interp.hooks.pattern import AttentionCall
 from interp.hooks.pattern_sites import attended_keys, contrast_rows
 from interp.need import Need
-from interp.prompt import Clusters, Prompt, PromptSet
+from interp.prompt import Clusters, PromptSet
 from interp.reading.forward import capture
+from tests.interp.hooks.test_attention import token_prompts
 from tests.interp.hooks.test_pattern import all_positions, float64_pattern, random_call
-from tests.tiny_models import VOCAB, tiny_model
+from tests.tiny_models import tiny_model
 
 NULLS = ("pattern_entropy_null", "pattern_max_null", "qk_cosine_null", "qk_logit_null", "pattern_entropy_no_first_null")
-
-
-def token_prompts(lengths, seed=0, posterior=None):
-    rng = np.random.default_rng(seed)
-    ids = [rng.integers(0, VOCAB, size=n) for n in lengths]
-    return PromptSet("tokens", [Prompt(token_ids=tuple(x.tolist())) for x in ids], posterior=posterior), ids
 
 
 def test_attended_keys_are_the_fewest_that_hold_half():
@@ -114,7 +109,8 @@ def test_whole_rows_and_tunnel_positions_are_kept_for_tunnels_alone():
     plain = capture(model, *token_prompts([6, 4]), needs)
     assert plain[needs[0]].shape == (3, 2, 4, 0)
     assert plain[needs[1]].shape == (3, 0, 4, 12) and plain[needs[2]].shape == (3, 0, 4)
-    tunnel = capture(model, *token_prompts([6, 4], posterior=np.ones((2, 1))), needs)
+    prompts, ids = token_prompts([6, 4])
+    tunnel = capture(model, replace(prompts, posterior=np.ones((2, 1))), ids, needs)
     rows = np.exp2(tunnel[needs[0]].astype(np.float64))
     assert rows.shape == (3, 2, 4, 6)
     assert np.nansum(rows, axis=-1) == pytest.approx(1, abs=1e-5)

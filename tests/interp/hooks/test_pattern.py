@@ -10,6 +10,8 @@ from scipy.stats import entropy
 
 from interp.hooks.pattern import AttentionCall, log_pattern_rows, pattern_rows, reduce_rows
 
+SINK = torch.tensor([-9.0, 0.3, 2.0, 9.0])
+
 
 def random_call(seed=0, n_query=17, n_key=17, strength=3.0):
     g = torch.Generator().manual_seed(seed)
@@ -22,81 +24,61 @@ def all_positions(call):
     return torch.arange(call.q.shape[2]).expand(call.q.shape[0], -1)
 
 
+def float64_pattern(call):
+    """Weights of the keys, and behind them that of the sink where there is one."""
+    q, k = call.q.double().numpy(), np.repeat(call.k.double().numpy(), 2, axis=1)
+    s = np.where(np.tril(np.ones((17, 17), bool)), q @ k.transpose(0, 1, 3, 2) * call.scaling, -np.inf)
+    if call.sink is not None:
+        beside = np.broadcast_to(call.sink.double().numpy()[None, :, None, None], (*s.shape[:-1], 1))
+        s = np.concatenate([s, beside], axis=-1)
+    return softmax(s, axis=-1)
+
+
+def previous(a):
+    """The mass on the position before; the first has none."""
+    return np.concatenate([np.zeros((2, 4, 1)), np.diagonal(a, -1, -2, -1)], axis=-1)
+
+
+@pytest.mark.parametrize("sink", [None, SINK])
 @pytest.mark.parametrize("block", [1, 2, 5, 17, 64])
-def test_reductions_do_not_depend_on_the_block(block):
-    call = random_call()
-    whole = reduce_rows(call, all_positions(call))
-    cut = reduce_rows(call, all_positions(call), block)
-    assert torch.allclose(cut.pattern_entropy, whole.pattern_entropy, atol=1e-6)
-    assert torch.allclose(cut.pattern_entropy_no_first, whole.pattern_entropy_no_first, atol=1e-6)
-    assert torch.allclose(cut.sink_mass, whole.sink_mass, atol=1e-6)
-
-
-def test_reductions_equal_the_float64_formula():
-    call = random_call()
-    q, k = call.q.double().numpy(), np.repeat(call.k.double().numpy(), 2, axis=1)
-    s = q @ k.transpose(0, 1, 3, 2) * call.scaling
-    s = np.where(np.tril(np.ones((17, 17), bool)), s, -np.inf)
-    a = np.exp(s - s.max(-1, keepdims=True))
-    a /= a.sum(-1, keepdims=True)
-    entropy = -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), -1)
-    got = reduce_rows(call, all_positions(call))
-    assert np.abs(got.pattern_entropy.numpy() - entropy).max() < 2e-6
-    assert np.abs(pattern_rows(call, all_positions(call)).numpy() - a).max() < 1e-6
-
-
-def test_reductions_beside_a_learnt_sink_equal_the_float64_formula():
-    sink = torch.tensor([-9.0, 0.3, 2.0, 9.0])
+def test_every_reduction_equals_the_float64_formula_whatever_the_block(block, sink):
     call = replace(random_call(), sink=sink)
-    q, k = call.q.double().numpy(), np.repeat(call.k.double().numpy(), 2, axis=1)
-    s = q @ k.transpose(0, 1, 3, 2) * call.scaling
-    s = np.where(np.tril(np.ones((17, 17), bool)), s, -np.inf)
-    beside = np.broadcast_to(sink.double().numpy()[None, :, None, None], (*s.shape[:-1], 1))
-    a = softmax(np.concatenate([s, beside], axis=-1), axis=-1)
-    keys, learnt = a[..., :-1], a[..., -1]
-    got = reduce_rows(call, all_positions(call))
+    a = float64_pattern(call)
+    keys = a[..., :17]
+    learnt, n = a[..., 17:].sum(axis=-1), np.arange(1, 18)
+    rest = keys[..., 1:, 1:] / keys[..., 1:, 1:].sum(axis=-1, keepdims=True)  # the first position has no other key
+    bits, of_rest = entropy(keys, base=2, axis=-1), entropy(rest, base=2, axis=-1)
     expected = {
-        "learnt_sink_mass": learnt, "sink_mass": keys[..., 0], "pattern_max": keys.max(-1),
-        "mass_self": np.diagonal(keys, 0, -2, -1), "pattern_entropy_with_learnt_sink": entropy(a, base=2, axis=-1),
-        "pattern_entropy": entropy(keys, base=2, axis=-1),
+        "pattern_entropy": bits, "pattern_entropy_uniform": np.broadcast_to(np.log2(n), bits.shape),
+        "pattern_entropy_with_learnt_sink": entropy(a, base=2, axis=-1), "learnt_sink_mass": learnt,
+        "sink_mass": keys[..., 0], "pattern_max": keys.max(-1), "mass_self": np.diagonal(keys, 0, -2, -1),
+        "mass_previous": previous(keys),
     }  # fmt: skip
+    expected_of_rest = {
+        "pattern_entropy_no_first": of_rest, "pattern_max_no_first": rest.max(-1),
+        "pattern_entropy_normalised_no_first": np.divide(of_rest, np.log2(n[:-1]), out=of_rest * 0, where=n[:-1] > 1),
+        "pattern_entropy_uniform_no_first": np.broadcast_to(np.log2(n[:-1]), of_rest.shape),
+        "mass_self_no_first": np.diagonal(rest, 0, -2, -1), "mass_previous_no_first": previous(rest),
+    }  # fmt: skip
+    got = reduce_rows(call, all_positions(call), block)
     for name, values in expected.items():
         assert np.abs(getattr(got, name).numpy() - values).max() < 2e-6, name
-    assert np.abs(pattern_rows(call, all_positions(call)).numpy() - keys).max() < 1e-6
-    logs = log_pattern_rows(call, all_positions(call)).exp2().nan_to_num()
-    assert np.abs(logs.numpy() - keys).max() < 1e-6
-    whole = reduce_rows(replace(call, sink=None), all_positions(call))
-    assert not whole.learnt_sink_mass.any()
-    assert torch.equal(whole.pattern_entropy_with_learnt_sink, whole.pattern_entropy)
-    assert torch.equal(whole.pattern_entropy_no_first, got.pattern_entropy_no_first)
-
-
-def test_reductions_without_the_first_key_equal_the_float64_formula():
-    call = random_call()
-    rest = float64_pattern(call)[..., 1:, 1:]  # the first position has no other key
-    rest = rest / rest.sum(axis=-1, keepdims=True)
-    entropy = -np.sum(rest * np.log2(rest, out=np.zeros_like(rest), where=rest > 0), axis=-1)
-    got = reduce_rows(call, all_positions(call))
-    n = np.arange(1, 17)
-    normalised = np.divide(entropy, np.log2(n), out=np.zeros_like(entropy), where=n > 1)
-    previous = np.concatenate([np.zeros((2, 4, 1)), np.diagonal(rest, -1, -2, -1)], axis=-1)
-    expected = {
-        "pattern_entropy_no_first": entropy, "pattern_entropy_normalised_no_first": normalised,
-        "pattern_entropy_uniform_no_first": np.broadcast_to(np.log2(n), entropy.shape),
-        "pattern_max_no_first": rest.max(-1), "mass_self_no_first": np.diagonal(rest, 0, -2, -1),
-        "mass_previous_no_first": previous,
-    }  # fmt: skip
-    for name, values in expected.items():
+    for name, values in expected_of_rest.items():
         assert np.abs(getattr(got, name)[..., 1:].numpy() - values).max() < 2e-6, name
     for name in ("pattern_max_no_first", "mass_self_no_first", "mass_previous_no_first"):
         assert torch.isnan(getattr(got, name)[..., 0]).all(), "the first position sees nothing but the first key"
+    assert np.abs(pattern_rows(call, all_positions(call)).numpy() - keys).max() < 1e-6
+    assert np.abs(log_pattern_rows(call, all_positions(call)).exp2().nan_to_num().numpy() - keys).max() < 1e-6
+    if sink is None:
+        assert torch.equal(got.pattern_entropy_with_learnt_sink, got.pattern_entropy)
 
 
 def test_queries_after_a_cached_prefix_count_positions_from_the_right():
     long = random_call(n_query=17, n_key=17)
     short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
-    tail = reduce_rows(short, all_positions(short)).pattern_entropy
-    assert torch.allclose(tail, reduce_rows(long, all_positions(long)).pattern_entropy[..., -3:], atol=1e-6)
+    tail, whole = (reduce_rows(call, all_positions(call)) for call in (short, long))
+    for name in ("pattern_entropy", "mass_self", "mass_previous"):
+        assert torch.allclose(getattr(tail, name), getattr(whole, name)[..., -3:], atol=1e-6)
 
 
 def test_a_padded_mask_removes_keys():
@@ -110,58 +92,23 @@ def test_a_padded_mask_removes_keys():
     assert torch.allclose(got.pattern_entropy[0], reduce_rows(random_call(), all_positions(call)).pattern_entropy[0])
 
 
-def test_entropy_beside_a_sink_of_almost_one_keeps_its_precision():
-    k = torch.zeros(1, 1, 4, 1)
-    k[0, 0, :, 0] = torch.tensor([16.0, 1.0, 1.0, 1.0])
-    call = AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0)
-    got = reduce_rows(call, torch.tensor([[3]]))
-    assert got.sink_mass.item() > 0.999999
-    assert abs(got.pattern_entropy_no_first.item() - np.log2(3)) < 1e-5
-
-
-def test_what_is_left_beside_a_sink_that_outweighs_every_exponential_is_still_there():
-    k = torch.tensor([900.0, 1.0, 1.0, 0.0]).reshape(1, 1, 4, 1)
+@pytest.mark.parametrize("score", [16.0, 900.0])  # of the second the exponential is infinite
+def test_what_is_left_beside_a_sink_of_almost_one_keeps_its_precision(score):
+    k = torch.tensor([score, 1.0, 1.0, 0.0]).reshape(1, 1, 4, 1)
     got = reduce_rows(AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0), torch.tensor([[3]]))
-    assert got.sink_mass.item() == 1 and got.pattern_entropy.item() == 0
-    weights = np.exp([1.0, 1.0, 0.0]) / np.exp([1.0, 1.0, 0.0]).sum()
-    assert got.pattern_entropy_no_first.item() == pytest.approx(-(weights * np.log2(weights)).sum(), abs=1e-5)
+    assert got.sink_mass.item() > 0.999999
+    assert score < 900 or (got.sink_mass.item() == 1 and got.pattern_entropy.item() == 0)
+    weights = softmax([1.0, 1.0, 0.0])
+    assert got.pattern_entropy_no_first.item() == pytest.approx(entropy(weights, base=2), abs=1e-5)
     assert got.pattern_max_no_first.item() == pytest.approx(weights[0], abs=1e-6)
     assert got.mass_self_no_first.item() == pytest.approx(weights[2], abs=1e-6)
 
 
 def test_a_single_visible_key_has_no_entropy():
     got = reduce_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
-    assert got.pattern_entropy.abs().max() == 0
-    assert got.pattern_entropy_no_first.abs().max() == 0
-    assert got.pattern_entropy_normalised.abs().max() == 0
+    for name in ("pattern_entropy", "pattern_entropy_no_first", "pattern_entropy_normalised"):
+        assert getattr(got, name).abs().max() == 0
     assert torch.all(got.sink_mass == 1)
-
-
-def float64_pattern(call):
-    q, k = call.q.double().numpy(), np.repeat(call.k.double().numpy(), 2, axis=1)
-    s = np.where(np.tril(np.ones((17, 17), bool)), q @ k.transpose(0, 1, 3, 2) * call.scaling, -np.inf)
-    a = np.exp(s - s.max(-1, keepdims=True))
-    return a / a.sum(-1, keepdims=True)
-
-
-@pytest.mark.parametrize("block", [3, 64])
-def test_masses_and_the_largest_weight_equal_the_float64_formula(block):
-    call = random_call()
-    a = float64_pattern(call)
-    got = reduce_rows(call, all_positions(call), block)
-    assert np.abs(got.pattern_max.numpy() - a.max(-1)).max() < 1e-6
-    assert np.abs(got.mass_self.numpy() - a.diagonal(axis1=2, axis2=3)).max() < 1e-6
-    assert np.abs(got.mass_previous.numpy()[..., 1:] - a.diagonal(-1, axis1=2, axis2=3)).max() < 1e-6
-    assert got.mass_previous[..., 0].abs().max() == 0
-    assert np.allclose(got.pattern_entropy_uniform.numpy(), np.log2(np.arange(1, 18)))
-
-
-def test_self_and_previous_count_from_the_right_after_a_cached_prefix():
-    long = random_call()
-    short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
-    tail, whole = (reduce_rows(c, all_positions(c)) for c in (short, long))
-    assert torch.allclose(tail.mass_self, whole.mass_self[..., -3:], atol=1e-6)
-    assert torch.allclose(tail.mass_previous, whole.mass_previous[..., -3:], atol=1e-6)
 
 
 def test_log_rows_keep_weights_that_float32_would_round_to_zero():

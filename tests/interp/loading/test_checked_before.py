@@ -49,9 +49,7 @@ def kept(cache: Path) -> Path:
     return found
 
 
-def test_the_same_files_are_checked_once_and_the_checks_say_when_but_without_a_place_to_keep_it(
-    folder, n_checks, cache
-):
+def test_the_same_files_are_checked_once_and_the_checks_say_when_but_without_a_place(folder, n_checks, cache):
     first, second = load(folder), load(folder)
     assert n_checks() == 1
     assert first.checks == tuple(replace(check, when="") for check in second.checks)

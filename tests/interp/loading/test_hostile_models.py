@@ -82,16 +82,8 @@ def test_a_tied_head_is_one_tensor_and_nothing_is_said(tmp_path, word_tokenizer)
     [
         ("model.layers.9.mlp.up_proj.weight", torch.ones(2), r"no place in the blocks for 1 tensors \(model.layers.9"),
         ("model.layers.0.self_attn.q_norm.weight", torch.ones(2), r"for 1 tensors \(model.layers.0.self_attn.q_norm"),
-        (
-            "layers.1.self_attn.q_proj.bias",
-            torch.ones(2),
-            r"no place in the blocks for 1 tensors \(layers.1.self_attn.q",
-        ),
-        (
-            "model.layers.1.self_attn.v_proj.weight",
-            None,
-            r"they lack 1 tensors \(model.layers.1.self_attn.v_proj.weight",
-        ),
+        ("layers.1.self_attn.q_proj.bias", torch.ones(2), r"for 1 tensors \(layers.1.self_attn.q_proj.bias"),
+        ("model.layers.1.self_attn.v_proj.weight", None, r"they lack 1 tensors \(model.layers.1.self_attn.v"),
     ],
 )
 def test_tensors_of_blocks_without_a_place_or_that_are_missing_are_refused(spoilt, name, value, said):

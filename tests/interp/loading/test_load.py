@@ -23,9 +23,9 @@ from interp.options import RunOptions
 from interp.running.run import run
 from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
 from tests.hub_server import GATED, serving
+from tests.paths import ROOT
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
-ROOT = Path(__file__).parent.parent.parent
 IDS = torch.tensor([[3, 14, 15, 92, 65, 35, 89, 79]])
 
 STORY = (

@@ -7,15 +7,10 @@ from scipy.spatial.distance import cdist
 from sklearn.manifold import Isomap
 
 from interp.findings import Interval
-from interp.statistics.dimension import Dimension, intrinsic_dimension, two_nn
+from interp.statistics.dimension import intrinsic_dimension, two_nn
 from interp.statistics.isomap_curve import curve_position
 from interp.statistics.neighbours import distances, distinct_rows, nearest, principal_coordinates
 from interp.statistics.spectra import scaled
-
-
-def bounds_of(found: Dimension) -> tuple[float, float]:
-    assert isinstance(found.interval, Interval)
-    return found.interval.low, found.interval.high
 
 
 def test_rows_that_are_equal_or_near_are_told_by_their_distances() -> None:
@@ -102,7 +97,7 @@ def test_dimension_leaves_sequences_out_and_is_undefined_for_few_points() -> Non
     near = nearest(distances(rows), 2).distance
     replicates = np.log([two_nn(near[units != unit]) for unit in range(20)])
     half = stats.t.ppf(0.975, 19) * np.sqrt(19 / 20 * np.square(replicates - replicates.mean()).sum())
-    np.testing.assert_allclose(bounds_of(found), found.value * np.exp([-half, half]))
+    np.testing.assert_allclose((found.interval.low, found.interval.high), found.value * np.exp([-half, half]))
     rows = np.repeat(np.random.default_rng(6).standard_normal((8, 5)), 10, axis=0)
     found = intrinsic_dimension(rows, np.arange(80), 20, np.random.default_rng(0))
     assert np.isnan(found.value) and found.interval == "8 distinct points; TwoNN wants at least 20"
@@ -155,7 +150,7 @@ def test_the_interval_of_the_dimension_leaves_out_points_that_are_linked_by_firs
     n = len(names)
     half = stats.t.ppf(0.975, n - 1) * np.sqrt((n - 1) / n * np.square(replicates - replicates.mean()).sum())
     found = intrinsic_dimension(rows, np.arange(40), 0, np.random.default_rng(0))
-    np.testing.assert_allclose(bounds_of(found), found.value * np.exp([-half, half]))
+    np.testing.assert_allclose((found.interval.low, found.interval.high), found.value * np.exp([-half, half]))
     assert found.interval.method == f"jackknife over {n} groups of neighbours, log scale"
 
 

@@ -2,16 +2,12 @@
 
 import re
 
-import numpy as np
 import pytest
 import torch
 
-from interp.loading.placement import choose_placement
-from interp.options import RunOptions
 from interp.system.float64 import double, has_float64
 from tests.paths import ROOT
 from tests.pretended_device import DEVICE, pretended_device
-from tests.tiny_models import tiny_config
 
 BARE = re.compile(r"(?<!\bcpu\(\))\.double\(\)|\.to\([^)]*(?:torch\.float64|torch\.double)\)")
 """`x.double()`, `x.to(device, torch.float64)`: errors where `x` lies on a device without it."""
@@ -40,15 +36,3 @@ def test_float64_is_asked_for_in_one_place_on_devices_that_have_it():
             there.double()
         moved = double(there)
         assert (moved.device.type, moved.dtype, moved.tolist()) == ("cpu", torch.float64, [0.0, 1.0, 2.0])
-
-
-def test_a_model_in_float64_is_refused_on_a_device_without_it(monkeypatch):
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    with pytest.raises(Exception, match="float64 on mps: this kind of device has no float64") as refused:
-        choose_placement(tiny_config("llama"), 1000, RunOptions(dtype="float64", device="mps"))
-    assert type(refused.value).__name__ == "UsageError"
-    assert choose_placement(tiny_config("llama"), 1000, RunOptions(device="mps")).dtype == "float32"
-    assert (
-        np.dtype(choose_placement(tiny_config("llama"), 1000, RunOptions(dtype="float64", device="cpu")).dtype)
-        == np.float64
-    )

@@ -16,6 +16,7 @@ from interp.errors import UsageError
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
+from interp.reading.batches import cut
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
 from interp.system.processes import ALONE, Ranks, here
@@ -78,14 +79,8 @@ def test_every_rank_runs_its_own_batches_and_no_other():
     in_ranks(3, lambda r: capture(models[r.rank], prompts, ids, [Need("v")], tokens_per_batch=20))
     assert sum(map(sum, read)) == 12 and all(read)
     in_ranks(3, lambda r: capture(models[r.rank], prompts, ids, [Need("qk_cosine_null")], tokens_per_batch=20))
-    lent = sum(map(len, read)) - 2 * (n_batches := len(batches(ids, 20)))
+    lent = sum(map(len, read)) - 2 * (n_batches := len(cut(np.array([len(x) for x in ids]), 20)))
     assert lent == 2 and n_batches > 3
-
-
-def batches(ids, tokens):
-    from interp.reading.batches import cut
-
-    return cut(np.array([len(x) for x in ids]), tokens)
 
 
 def conditions(model):
