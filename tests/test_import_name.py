@@ -56,13 +56,6 @@ def printed(command: list[str], folder: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-def test_a_script_beside_modules_of_our_names_runs_and_finds_its_own(tmp_path):
-    write_own_modules(tmp_path)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    assert f"measured with {ROOT}" in printed([sys.executable, "script.py"], tmp_path)
-
-
 def test_a_checkout_on_the_path_finds_the_packages_beside_it(tmp_path):
     code = "import interp.probes.manifold as found; print(found.__file__)"
     said = printed([sys.executable, "-S", "-c", code], tmp_path, PYTHONPATH=f"{ROOT}:{sysconfig.get_path('purelib')}")

@@ -78,17 +78,6 @@ def test_laws_hold_where_scores_are_capped_and_beside_a_learnt_sink(config, left
         assert max(replace(found, **{left_out: None}).residuals().values()) > 1e-3
 
 
-def test_a_wrong_law_is_caught():
-    found = layer_gradients(in_float64(tiny_model("llama")), 1, text())
-    assert relative_error(found.d_scores, found.alpha * found.benefit) > 1e-3, "b not centred"
-    assert relative_error(found.d_scores, -found.advantage) > 1e-3, "without the responsibility"
-    assert relative_error(found.d_q, found.query_law(found.d_scores) / found.scaling) > 1e-3, "without the scaling"
-    assert relative_error(found.d_k, found.key_law(found.d_scores.mT)) > 1e-3, "rows and columns exchanged"
-    first_of_group = (found.alpha.mT @ found.d_z)[:: found.n_shared]
-    assert found.n_shared == 2
-    assert relative_error(found.d_v, first_of_group) > 1e-3, "one head in place of the group"
-
-
 def test_gradients_are_those_of_the_whole_model():
     """∂L/∂W_V by autograd on the weights is Σ_j x_jᵀ ∂L/∂v_j with the layer's own inputs."""
     model = in_float64(fresh_model("llama"))

@@ -80,10 +80,12 @@ def test_a_slow_hub_is_not_waited_for_longer_than_it_may_take(use_hub, repositor
         assert "the hub cannot be reached (ReadTimeout" in refusal(repository)
 
 
-@pytest.mark.parametrize("kind", ["status", "dropped"])
-def test_what_is_in_the_cache_serves_at_once_where_the_hub_stumbles(use_hub, repository, waited, kind):
+@pytest.mark.parametrize(("kind", "status"), [("status", 503), ("status", 403), ("dropped", 0)])
+def test_what_is_in_the_cache_serves_at_once_where_the_hub_stumbles_or_refuses(
+    use_hub, repository, waited, kind, status
+):
     with serving({"owner/name": repository}) as hub:
         use_hub(hub.url)
         first = fetched(repository)
-        hub.faults.append(Fault(INFO, kind, 503, times=99))
+        hub.faults.append(Fault(INFO, kind, status, times=99))
         assert fetched(repository) == first and waited == []

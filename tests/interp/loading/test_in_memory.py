@@ -3,9 +3,11 @@
 import copy
 import warnings
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 import torch
+from accelerate import cpu_offload
 from torch import nn
 from transformers import TextGenerationPipeline
 
@@ -183,35 +185,20 @@ def test_parts_that_do_not_fit_together_are_refused(name):
         interp.load(module)
 
 
-def harmless_hook(module):
-    module.model.layers[1].register_forward_hook(lambda part, args, out: None)
+READABLE = {
+    "a harmless hook": lambda m: m.model.layers[1].register_forward_hook(lambda part, args, out: None),
+    "a layer removed": lambda m: (m.model.layers.pop(1), setattr(m.config, "num_hidden_layers", 2)),
+    "a part of one's own": lambda m: setattr(m.model.layers[1], "mlp", nn.Sequential(nn.Linear(48, 48), nn.Tanh())),
+    "offloaded": lambda m: cpu_offload(m, execution_device="cpu"),
+    "tied": lambda m: setattr(m.lm_head, "weight", m.model.embed_tokens.weight),
+    "bfloat16": nn.Module.bfloat16,
+}
 
 
-def part_of_ones_own(module):
-    module.model.layers[1].mlp = nn.Sequential(nn.Linear(48, 48), nn.Tanh())
-
-
-def offloaded(module):
-    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
-    accelerate.cpu_offload(module, execution_device="cpu")
-
-
-def tied(module):
-    module.lm_head.weight = module.model.embed_tokens.weight
-
-
-def layer_removed(module):
-    del module.model.layers[1]
-    module.config.num_hidden_layers = 2
-
-
-READABLE = [harmless_hook, layer_removed, part_of_ones_own, offloaded, tied, torch.nn.Module.bfloat16]
-
-
-@pytest.mark.parametrize("change", READABLE, ids=lambda change: change.__name__)
-def test_what_passes_the_checks_is_read_as_it_is(change):
+@pytest.mark.parametrize("name", READABLE)
+def test_what_passes_the_checks_is_read_as_it_is(name):
     module = llama()
-    change(module)
+    READABLE[name](module)
     assert all(check.passed for check in interp.load(module).checks)
 
 
@@ -229,3 +216,42 @@ def test_what_libraries_put_on_a_model_is_not_its_owners():
         ModelError, match=r"(?s)reading tiny-gpt_neox.*: the self-check 'projections'.*report the model"
     ):
         check_model(replace(model, family=wrong))
+
+
+SHARED = {"": "the whole layer", "self_attn": "self_attn", "mlp": "mlp", "self_attn.v_proj": "self_attn.v_proj"}
+
+
+def share(module, name):
+    """The last layer takes the first one's part of this name, or that layer itself."""
+    layers = module.model.layers
+    if not name:
+        layers[2] = layers[0]
+        return
+    owner, _, part = name.rpartition(".")
+    setattr(attrgetter(owner)(layers[2]) if owner else layers[2], part, attrgetter(name)(layers[0]))
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("name", SHARED)
+def test_a_module_of_two_layers_is_refused_and_the_model_left_as_it_was(name, check):
+    module = fresh_model("llama").module
+    share(module, name)
+    before, ids = module.config._attn_implementation, torch.arange(7)[None]
+    with torch.inference_mode():
+        plain = module(ids).logits
+        with pytest.raises(ModelError, match=rf"layers 0 and 2 share one module \({SHARED[name]}, ") as refused:
+            interp.load(module, check=check)
+        assert "deepcopy" in refused.value.fix and module.config._attn_implementation == before
+        assert torch.equal(module(ids).logits, plain)
+
+
+def test_copies_that_share_their_weights_are_read():
+    module = fresh_model("llama").module
+    layers = module.model.layers
+    layers[2] = copy.deepcopy(layers[0])
+    for attention in (each.self_attn for each in layers):
+        attention.layer_idx = [each.self_attn for each in layers].index(attention)
+    for mine, theirs in zip(layers[2].modules(), layers[0].modules(), strict=True):
+        for part, weight in theirs.named_parameters(recurse=False):
+            setattr(mine, part, weight)
+    assert all(check.passed for check in interp.load(module).checks)

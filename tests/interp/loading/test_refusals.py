@@ -1,17 +1,14 @@
 """Every way in which a model cannot be had, read or trusted: what is said, and that it is said before the weights."""
 
 import json
-import shutil
+import re
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
-from transformers import AutoConfig
 
 from interp.errors import ModelError, UsageError
-from interp.families import REFUSED
-from interp.loading.admission import count_parameters
 from interp.loading.load import load
 from interp.loading.placement import DTYPES, available_bytes, choose_placement, precision_hazard
 from interp.options import RunOptions
@@ -103,59 +100,34 @@ def test_missing_folder_and_file_and_folder_without_configuration_are_told_apart
 # --- what can be read -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("model_type", "architecture", "name"),
-    [
-        ("deepseek_v3", "DeepseekV3ForCausalLM", "DeepSeek-V3"),
-        ("minicpm3", "MiniCPM3ForCausalLM", "MiniCPM3"),
-        ("bitnet", "BitNetForCausalLM", "BitNet"),
-    ],
-)
-def test_family_that_cannot_be_read_is_refused_by_name(tmp_path, model_type, architecture, name):
-    config = AutoConfig.for_model(model_type, architectures=[architecture])
-    config.save_pretrained(tmp_path)
-    message = refusal(tmp_path)
-    assert f"the family {name} ({model_type})" in message
-    assert REFUSED[model_type][1] in message
+NO_CAUSAL = ".*, which does not predict every token from those before it"
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "it is a BertForMaskedLM"),
-        (
-            {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
-            "it is an encoder-decoder",
-        ),
-        ({"architectures": ["LlamaForSequenceClassification"]}, "it is a LlamaForSequenceClassification"),
-        ({"architectures": ["LlamaModel"]}, "it is a LlamaModel"),
-        ({"model_type": "vit", "architectures": None}, "its family 'vit' has no language model head"),
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "it is a BertForMaskedLM" + NO_CAUSAL),
+        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
+         "it is an encoder-decoder" + NO_CAUSAL),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "it is a LlamaForSequenceClassification" + NO_CAUSAL),
+        ({"architectures": ["LlamaModel"]}, "it is a LlamaModel" + NO_CAUSAL),
+        ({"model_type": "vit", "architectures": None}, "its family 'vit' has no language model head" + NO_CAUSAL),
+        ({"model_type": "bitnet", "architectures": ["BitNetForCausalLM"]}, r"the family BitNet \(bitnet\)"),
+        ({"num_attention_heads": "many"}, "config"),
+        ({"num_attention_heads": 0}, "config"),
+        ({"num_hidden_layers": -1}, "config"),
+        ({"num_hidden_layers": 10**12}, "config"),
+        ({"architectures": [1]}, "config"),
+        ({"model_type": ["llama"]}, "config"),
+        ({"hidden_size": -1}, "config"),
+        ({"hidden_act": 7}, "config"),
+        ({"rope_parameters": {"rope_type": "unheard of"}}, "config"),
+        ({"pad_token_id": 1000}, "config"),
+        ({"model_type": "unheard_of"}, "its model_type is 'unheard_of'"),
     ],
-)
-def test_anything_but_a_causal_language_model_is_refused(tmp_path, changes, words):
-    message = refusal(configured(tmp_path, **changes))
-    assert words in message
-    assert "which does not predict every token from those before it" in message
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"num_attention_heads": "many"},
-        {"num_attention_heads": 0},
-        {"num_hidden_layers": -1},
-        {"num_hidden_layers": 10**12},
-        {"architectures": [1]},
-        {"model_type": ["llama"]},
-        {"hidden_size": -1},
-        {"hidden_act": 7},
-        {"rope_parameters": {"rope_type": "unheard of"}},
-        {"pad_token_id": 1000},
-        {"model_type": "unheard_of"},
-    ],
-)
-def test_configuration_with_impossible_values_is_refused_in_words(tmp_path, changes):
-    assert "config" in refusal(configured(tmp_path, **changes))
+)  # fmt: skip
+def test_anything_but_a_causal_language_model_of_possible_values_is_refused_in_words(tmp_path, changes, words):
+    assert re.search(words, refusal(configured(tmp_path, **changes)))
 
 
 @pytest.fixture
@@ -193,21 +165,20 @@ def test_code_of_a_repository_is_not_run_unless_trusted(with_code):
 # --- weights ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [0, 5, 100, 20_000])
-def test_truncated_weights_are_refused(folder, kept):
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [*((lambda whole, n=n: whole[:n], "model.safetensors is truncated or corrupt") for n in (0, 5, 100, 20_000)),
+     (lambda whole: whole.replace(b'"dtype"', b'"dtyqe"', 1), "truncated or corrupt"),
+     (lambda whole: LFS, "git-lfs pointer without its content")],
+)  # fmt: skip
+def test_damaged_weights_are_refused(folder, spoil, words):
     path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_bytes(spoil(path.read_bytes()))
     message = refusal(folder)
-    assert "model.safetensors is truncated or corrupt" in message
-    assert "Copy the folder again" in message
-
-
-def test_weights_that_are_damaged_or_not_there_are_told_apart(folder):
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes().replace(b'"dtype"', b'"dtyqe"', 1))
-    assert "truncated or corrupt" in refusal(folder)
-    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    assert "git-lfs pointer without its content" in refusal(folder)
+    assert words in message and ("Copy the folder again" in message or spoil(b"") == LFS)
 
 
 def test_a_cache_of_damaged_or_missing_weights_is_refused_with_what_to_delete(tmp_path, folder, use_cache):
@@ -219,11 +190,16 @@ def test_a_cache_of_damaged_or_missing_weights_is_refused_with_what_to_delete(tm
     assert "there is no model.safetensors" in refusal("owner/name")
 
 
-def test_missing_files_of_weights_are_named(sharded):
-    shard = sorted(sharded.glob("model-*.safetensors"))[1]
-    shard.unlink()
-    assert f"model.safetensors.index.json names {shard.name}, which is not there" in refusal(sharded)
-    (sharded / "model.safetensors.index.json").unlink()
+def test_missing_files_of_weights_and_those_out_of_the_folder_are_named(sharded):
+    path = sharded / "model.safetensors.index.json"
+    content = json.loads(path.read_text())
+    shard = next(iter(content["weight_map"].values()))
+    (sharded / shard).rename(sharded.parent / "outside.safetensors")
+    assert f"model.safetensors.index.json names {shard}, which is not there" in refusal(sharded)
+    moved = {key: file.replace(shard, "../outside.safetensors") for key, file in content["weight_map"].items()}
+    path.write_text(json.dumps(content | {"weight_map": moved}))
+    assert "names ../outside.safetensors, which is not there" in refusal(sharded)
+    path.unlink()
     assert "there is no model.safetensors" in refusal(sharded)
 
 
@@ -232,17 +208,6 @@ def sharded(folder):
     (folder / "model.safetensors").unlink()
     tiny_model("llama").module.save_pretrained(folder, max_shard_size="100KB")
     return folder
-
-
-def test_index_that_leads_out_of_the_folder_is_refused(sharded):
-    path = sharded / "model.safetensors.index.json"
-    content = json.loads(path.read_text())
-    name = next(iter(content["weight_map"]))
-    outside = sharded.parent / "outside.safetensors"
-    shutil.copyfile(sharded / content["weight_map"][name], outside)
-    content["weight_map"][name] = "../outside.safetensors"
-    path.write_text(json.dumps(content))
-    assert "names ../outside.safetensors, which is not there" in refusal(sharded)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"a": []}}'])
@@ -322,12 +287,6 @@ def test_memory_limit_of_a_container_counts(tmp_path, monkeypatch):
     assert available_bytes(torch.device("cpu")) == 500_000
     (tmp_path / "memory.max").write_text("max\n")
     assert available_bytes(torch.device("cpu")) > 1_000_000
-
-
-@pytest.mark.parametrize("family", ["gpt_neox", "phi", "llama", "mistral"])
-def test_parameters_counted_from_the_configuration_are_those_of_the_model(family):
-    model = tiny_model(family).module
-    assert count_parameters(model.config) == sum(p.numel() for p in model.parameters())
 
 
 @pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "cpu:x"])

@@ -6,13 +6,11 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import resolve_prompts
-from tests.tokenised import tokenise
+from tests.tokenised import of_words, tokenise
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}"
@@ -23,11 +21,7 @@ WORDS = ("<s>", "</s>", "<unk>", "<user>", "<assistant>", "<system>", "a", "b", 
 
 
 def chatty(template=TEMPLATE):
-    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>", chat_template=template
-    )
+    return of_words(*WORDS, bos_token="<s>", eos_token="</s>", chat_template=template)
 
 
 def said(*turns):

@@ -4,15 +4,14 @@ import csv
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import normalizers
 
 import interp
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import read_prompts
 from tests.interp.prompting.test_prompt_files import TEXT_FORMATS, as_csv, written
-from tests.tokenised import tokenise
+from tests.tokenised import of_words, tokenise
 
 TEXTS = {
     "html": '</script><script>window.hurt=1</script><img src=x onerror="alert(1)">&amp;',
@@ -46,9 +45,8 @@ def test_strange_texts_are_measured_like_others(tiny_text_model):
 
 
 def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
-    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(("<unk>", "a", "b"))}, unk_token="<unk>"))
-    inner.normalizer, inner.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", eos_token="<unk>")
+    tokenizer = of_words("<unk>", "a", "b", eos_token="<unk>")
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
     assert tokenizer.decode(tokenizer("A B")["input_ids"]) == "a b"
     prompts = PromptSet("some", [Prompt(text=t) for t in ("A b", "a b", "a  B", "b a", "b a")])
     tokens = tokenise(prompts, tokenizer, window=None, max_positions=None)

@@ -5,13 +5,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from tokenizers import processors
+from transformers import AutoTokenizer
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
 from tests.paths import SHARED
-from tests.tokenised import tokenise
+from tests.tokenised import of_words, tokenise
 
 WITH_BOS = ("tokenizers/mistral-v0.1", "models/stories260K")
 WITHOUT_BOS = ("tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2")
@@ -36,13 +36,13 @@ def text_set(*texts):
     return PromptSet("some", [Prompt(text=t) for t in texts])
 
 
-def word_tokenizer(template=None, words=("<s>", "</s>", "<unk>", "a", "b", "c")):
+def word_tokenizer(template=None):
     """A tokenizer of whole words with the template of its own that is asked for."""
-    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made = of_words("<s>", "</s>", "<unk>", "a", "b", "c", bos_token="<s>", eos_token="</s>")
     if template is not None:
-        inner.post_processor = processors.TemplateProcessing(single=template, special_tokens=[("<s>", 0), ("</s>", 1)])
-    return PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+        ends = processors.TemplateProcessing(single=template, special_tokens=[("<s>", 0), ("</s>", 1)])
+        made.backend_tokenizer.post_processor = ends
+    return made
 
 
 @pytest.mark.parametrize("folder", EVERY)

@@ -19,7 +19,6 @@ from interp.options import RunOptions
 from interp.probe import Condition
 from interp.reading.batches import BatchRows, make_batch, row_index
 from interp.reading.forward import capture
-from interp.reading.lens import Lens
 from interp.system.offload import brought_in, device_of
 from tests.interp.system.test_processes import sequences
 from tests.tiny_models import FAMILIES, fresh_model, tiny_config
@@ -100,15 +99,6 @@ def test_blocks_may_lie_on_several_devices(monkeypatch):
     elsewhere = real(rows, torch.device("meta"))
     assert elsewhere.item.is_meta and elsewhere.padded.is_meta and elsewhere.row is rows.row
     assert real(rows, CPU) is rows
-
-
-def test_the_lens_of_an_offloaded_head_is_that_of_the_whole_one(tmp_path):
-    whole, model = fresh_model("gpt_neox"), interp.load(offloaded("gpt_neox", "memory", tmp_path), check=False)
-    x = torch.randn(5, 48, generator=torch.Generator().manual_seed(0))
-    token = torch.arange(5)
-    with torch.inference_mode():
-        assert torch.equal(Lens(model).logits(x), Lens(whole).logits(x))
-        assert torch.equal(Lens(model).direction(x, token), Lens(whole).direction(x, token))
 
 
 def test_the_untrained_twin_of_a_spread_model_is_refused_in_words():

@@ -203,45 +203,28 @@ print("done")
         assert (process.returncode, out.strip()) == (0, "done"), err
 
 
-@pytest.mark.slow
-def test_a_process_that_dies_ends_the_others_in_words():
-    code = """
-import os, sys
-from interp.system.processes import joined
-from interp.errors import InterpError
-try:
-    with joined() as r:
-        r.union(None)
-        if r.rank:
-            sys.exit("memory ran out here")
-        r.union(1)
-except InterpError as error:
-    sys.exit(f"interp: {error}")
-"""
-    first, second = start(code)
-    assert "memory ran out here" in second.communicate(timeout=120)[1]
-    said = first.communicate(timeout=120)[1]
-    assert first.returncode == 1 and "another process ended or does not answer" in said, said
+DIES, HANGS = "r.union(None); r.rank and sys.exit('memory ran out here')", "r.rank and sys.stdin.read()"
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_is_waited_for_so_long_and_no_longer():
-    code = """
+@pytest.mark.parametrize(("second", "said"), [(DIES, "another process ended or does"), (HANGS, "RANK_TIMEOUT")])
+def test_a_process_that_dies_or_hangs_ends_the_others_in_words(second, said):
+    code = f"""
 import sys
 from interp.system.processes import joined
 from interp.errors import InterpError
 try:
     with joined() as r:
-        if r.rank:
-            sys.stdin.read()
+        {second}
         r.union(1)
 except InterpError as error:
-    sys.exit(f"interp: {error}")
+    sys.exit(f"interp: {{error}}")
 """
-    first, hanging = start(code, INTERP_RANK_TIMEOUT="5")
-    said = first.communicate(timeout=120)[1]
-    hanging.communicate(input="", timeout=120)
-    assert first.returncode == 1 and "INTERP_RANK_TIMEOUT" in said, said
+    first, other = start(code, INTERP_RANK_TIMEOUT="5")
+    told = first.communicate(timeout=120)[1]
+    assert first.returncode == 1 and said in told, told
+    assert second is HANGS or "memory ran out here" in other.communicate(timeout=120)[1]
+    other.communicate(input="", timeout=120)
 
 
 @pytest.mark.slow

@@ -197,33 +197,26 @@ def test_a_file_system_that_cannot_sync_is_written_all_the_same(tmp_path, monkey
     assert contents(tmp_path, WRITES[whole_folder]) == [b"new" * 100] * 3
 
 
-def test_macos_empties_the_cache_of_the_drive_and_does_with_fsync_where_it_cannot(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(os, "fsync", lambda number: asked.append("fsync"))
-    fcntl = types.SimpleNamespace(F_FULLFSYNC=51, fcntl=lambda number, what: asked.append(what))
-    monkeypatch.setitem(sys.modules, "fcntl", fcntl)
-    whole_files._sync(tmp_path)
-
-    def refuse(number, what):
-        raise OSError(errno.ENOTSUP, "not here")
-
-    fcntl.fcntl = refuse
-    whole_files._sync(tmp_path)
-    assert asked == [51, "fsync"]
-
-
-def test_windows_syncs_files_that_may_be_written_and_no_folder(tmp_path, monkeypatch):
-    opened = []
-    real = os.open
+def test_macos_empties_the_cache_of_the_drive_where_it_can_and_windows_syncs_no_folder(tmp_path, monkeypatch):
+    asked, real = [], os.open
     (tmp_path / "a").touch()
-    monkeypatch.setattr(os, "open", lambda path, flags: opened.append((path, flags)) or real(path, flags))
-    monkeypatch.setattr(whole_files.os, "name", "nt")
-    folder, file = tmp_path.is_dir, tmp_path / "a"
-    whole_files._sync(tmp_path)
-    whole_files._sync(file)
-    monkeypatch.undo()
-    assert folder() and opened == [(file, os.O_RDWR)]
+
+    def full_sync(number, what):
+        asked.append(what)
+        if len(asked) > 1:
+            raise OSError(errno.ENOTSUP, "not here")
+
+    with monkeypatch.context() as macos:
+        macos.setattr(sys, "platform", "darwin")
+        macos.setattr(os, "fsync", lambda number: asked.append("fsync"))
+        macos.setitem(sys.modules, "fcntl", types.SimpleNamespace(F_FULLFSYNC=51, fcntl=full_sync))
+        whole_files._sync(tmp_path), whole_files._sync(tmp_path)
+    assert asked == [51, 51, "fsync"]
+    with monkeypatch.context() as windows:
+        windows.setattr(os, "open", lambda path, flags: asked.append((path, flags)) or real(path, flags))
+        windows.setattr(whole_files.os, "name", "nt")
+        whole_files._sync(tmp_path / ""), whole_files._sync(file := tmp_path / "a")
+    assert asked[3:] == [(file, os.O_RDWR)]
 
 
 ALONE = """
