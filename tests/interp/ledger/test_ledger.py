@@ -144,6 +144,11 @@ def cells_of(rows, number):
     return {cell.model: cell for cell in next(row for row in rows if row.number == number).cells}
 
 
+def judged(claims, number, found, *models):
+    """The cells of a claim, judged with all others by this evidence."""
+    return cells_of(judged_rows(claims, ALL, models, numbers_of(found)), number)
+
+
 def test_models_have_cells_and_comparisons_take_them_in_the_order_of_the_claim(claims):
     found = evidence(claims, pythia=(FINE, TWO), other=(scalar(0.6, 0.55, 0.7, p=0.001), TWO))
     rows = judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found))
@@ -162,7 +167,7 @@ def test_models_have_cells_and_comparisons_take_them_in_the_order_of_the_claim(c
     low = scalar(0.2, 0.15, 0.25, p=0.001)
     for pythia, phi, outcome in ((low, FINE, "supported"), (FINE, low, "contradicted")):
         found = evidence(claims, pythia=(pythia, TWO), phi=(phi, TWO))
-        assert cells_of(judged_rows(claims, ALL, [PYTHIA, PHI], numbers_of(found)), 2)[JOINT].outcome == outcome
+        assert judged(claims, 2, found, PYTHIA, PHI)[JOINT].outcome == outcome
 
 
 STUDIED = """
@@ -212,49 +217,33 @@ def test_a_comparison_whose_models_are_here_decides_and_others_are_shown(tmp_pat
     (tmp_path / "paper9.toml").write_text(CLAIMS.replace("[[claim]]\nnumber = 3", SECOND + "[[claim]]\nnumber = 3"))
     claims = read_claims(tmp_path / "paper9.toml")
     found = evidence(claims, pythia=(scalar(0.2, 0.15, 0.25), TWO), other=(FINE, TWO))
-    cell = cells_of(judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found)), 2)[JOINT]
+    cell = judged(claims, 2, found, PYTHIA, OTHER)[JOINT]
     assert cell.outcome == "supported" and [part.outcome for part in cell.parts] == [None, "supported"]
     assert "missing: phi-2" in cell.parts[0].why
-    neither = cells_of(judged_rows(claims, ALL, [PYTHIA], numbers_of(evidence(claims, pythia=(FINE, TWO)))), 2)[JOINT]
+    neither = judged(claims, 2, evidence(claims, pythia=(FINE, TWO)), PYTHIA)[JOINT]
     assert [part.outcome for part in neither.parts] == ["not measurable here"] * 2
 
 
 def test_parts_that_are_not_asked_or_measured_are_there_all_the_same(claims):
-    held = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, TWO)))), 3)[OTHER]
+    held = judged(claims, 3, evidence(claims, other=(FINE, TWO)), OTHER)[OTHER]
     assert held.outcome == "supported" and held.parts[0].numbers[0].scalar.value == 0.4
     chance = scalar(0.01, -0.05, 0.07, p=0.8)
-    failed = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, chance)))), 3)[OTHER]
+    failed = judged(claims, 3, evidence(claims, other=(FINE, chance)), OTHER)[OTHER]
     assert failed.outcome == "not measurable here" and failed.why.startswith("two is not positive")
     assert failed.parts[0].outcome is None and failed.parts[0].numbers[0].scalar.value == 0.4
     rows = judged_rows(claims, {5}, [OTHER], numbers_of({}))
     assert len(rows) == 5 and all(cell.outcome == "not measurable here" for row in rows for cell in row.cells)
-    unnamed = cells_of(judged_rows(claims, ALL, [], numbers_of({})), 1)[""]
-    assert unnamed.why == "no language model was named (--model)"
+    assert judged(claims, 1, {})[""].why == "no language model was named (--model)"
     found = evidence(claims, other=(scalar(math.nan, math.nan, math.nan), TWO))
-    cell = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(found)), 1)[OTHER]
+    cell = judged(claims, 1, found, OTHER)[OTHER]
     assert math.isnan(cell.parts[0].numbers[0].scalar.value) and cell.parts[0].outcome == "not measurable here"
-
-
-def by_definition(p: list[float]) -> list[float]:
-    """Benjamini and Hochberg (1995): the least n p_(j) / j over all j from i on, in order of size."""
-    order, n = np.argsort(p), len(p)
-    corrected = np.empty(n)
-    least = 1.0
-    for rank in range(n, 0, -1):
-        least = min(least, p[order[rank - 1]] * n / rank)
-        corrected[order[rank - 1]] = least
-    return corrected.tolist()
 
 
 def test_p_is_corrected_and_cells_come_with_interval_null_and_p(claims):
     ones = {"pythia": (0.9, 0.03), "other": (0.9, 0.04)}
     found = evidence(claims, **{n: (scalar(v, 0.87, 0.93, p=p), replace(TWO, p=0.2)) for n, (v, p) in ones.items()})
-    parts = [
-        part
-        for m in (PYTHIA, OTHER)
-        for part in cells_of(judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found)), 1)[m].parts
-    ]
-    assert [part.p_corrected for part in parts] == pytest.approx(by_definition([0.03, 0.2, 0.04, 0.2]))
+    parts = [part for cell in judged(claims, 1, found, PYTHIA, OTHER).values() for part in cell.parts]
+    assert [part.p_corrected for part in parts] == pytest.approx([0.08, 0.2, 0.08, 0.2])
     assert parts[0].outcome == "no different from the null"  # 0.03 alone would have passed
     found = evidence(claims, other=(FINE, TWO))["each", OTHER]
     number = number_of(read(table="cells", where={"layer": -1, "name": "b"}, field="x"), found)
@@ -274,7 +263,7 @@ def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(cl
         controls={"one": (Control("within the last token", "one_within"),)},
     )  # fmt: skip
     found["each", OTHER] = replace(whole, record=replace(whole.record, findings={"manifold": held}))
-    one, two = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(found)), 1)[OTHER].parts
+    one, two = judged(claims, 1, found, OTHER)[OTHER].parts
     assert one.outcome == "no different from the null"
     assert one.why == "it does not hold within the last token (0.05, p = 0.6)"
     assert one.numbers[0].controls == [("within the last token", within)]
@@ -330,9 +319,9 @@ def test_a_later_rule_judges_the_same_numbers_and_the_first_verdict_stays_beside
     assert rows[2] == next(row for row in first if row.number == 2), "what has no later rule is not judged anew"
     assert as_first_judged(list(rows.values()))[0].cells == first[0].cells
     claims = changed("negative")
-    unasked = cells_of(judged_rows(claims.later(), ALL, [OTHER], numbers_of(found)), 1)[OTHER]
+    unasked = judged(claims.later(), 1, found, OTHER)[OTHER]
     assert unasked.outcome == "not measurable here" and unasked.why.startswith("two is too large")
-    assert cells_of(judged_rows(claims.first(), ALL, [OTHER], numbers_of(found)), 1)[OTHER].outcome == "supported"
+    assert judged(claims.first(), 1, found, OTHER)[OTHER].outcome == "supported"
 
 
 def read(**fields) -> Reference:
