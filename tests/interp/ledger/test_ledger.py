@@ -27,7 +27,7 @@ from interp.ledger.replicate import (
     with_earlier,
 )
 from interp.records.record import RunRecord
-from interp.table import Table
+from interp.table import Table, number_columns
 
 CLAIMS = """
 format = 1
@@ -110,15 +110,12 @@ def scalar(value, low, high, p=None):
                   p=p, n=75)  # fmt: skip
 
 
+X = np.array([0.1, 0.2, 0.3, 0.4])
 CELLS = Table(
-    {
-        "layer": np.array([0, 0, 1, 1]), "name": np.array(["a", "b", "a", "b"]), "x": np.array([0.1, 0.2, 0.3, 0.4]),
-        "x_low": np.array([0.0, 0.1, 0.2, 0.3]), "x_high": np.array([0.2, 0.3, 0.4, 0.5]),
-        "x_null": np.full(4, 0.05), "x_null_low": np.zeros(4), "x_null_high": np.full(4, 0.1), "p": np.full(4, 0.01),
-        "n": np.full(4, 75), "bare": np.arange(4.0),
-    },
-    {"layer": "label", "name": "label", "n": "prompts", "p": "1"}
-    | dict.fromkeys(["x", "x_low", "x_high", "x_null", "x_null_low", "x_null_high", "bare"], "bits"),
+    {"layer": np.array([0, 0, 1, 1]), "name": np.array(["a", "b", "a", "b"]), "p": np.full(4, 0.01),
+     "n": np.full(4, 75), "bare": np.arange(4.0),
+     **number_columns("x", X, (X - 0.1, X + 0.1), np.outer([0.05, 0, 0.1], np.ones(4)))},
+    {"layer": "label", "name": "label", "n": "prompts", "p": "1", "x": "bits", "bare": "bits"},
 )  # fmt: skip
 
 
@@ -247,7 +244,7 @@ def test_p_is_corrected_and_cells_come_with_interval_null_and_p(claims):
     assert parts[0].outcome == "no different from the null"  # 0.03 alone would have passed
     found = evidence(claims, other=(FINE, TWO))["each", OTHER]
     number = number_of(read(table="cells", where={"layer": -1, "name": "b"}, field="x"), found)
-    assert (number.value, number.interval, number.p, number.n) == (0.4, (0.3, 0.5), 0.01, 75)
+    assert (number.value, number.interval, number.p, number.n) == (0.4, pytest.approx((0.3, 0.5)), 0.01, 75)
     assert number.null == Null("as in the table", 0.05, (0.0, 0.1)) and number.unit == "bits"
     bare = number_of(read(table="cells", where={"layer": 0, "name": "a"}, field="bare"), found)
     assert (bare.interval, bare.null) == (None, None)
