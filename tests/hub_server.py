@@ -36,13 +36,12 @@ class Fault:
     """What goes wrong with the next `times` answers to a GET whose path ends so: the hub stumbles, or the wire does.
 
     `status` answers that; `dropped` ends the connection without an answer, `cut` in the middle of the body; `short`
-    sends half a body as if it were whole, `flipped` one of the right length with another bit; `slow` waits `seconds`.
+    sends half a body as if it were whole; `slow` waits `seconds`.
     """
 
     ending: str
-    kind: Literal["status", "dropped", "cut", "short", "flipped", "slow"]
+    kind: Literal["status", "dropped", "cut", "short", "slow"]
     status: int = 500
-    headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     times: int = 1
 
@@ -77,21 +76,15 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     fault: Fault | None = None
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def log_message(self, *_: object) -> None:
         """Nothing: the tests read what was asked from `hub.asked`."""
 
-    def _answer(self) -> None:
+    def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         self.hub.asked.append(f"{self.command} {path}")
         self.fault = self._next_fault(path)
         if self.fault and self.fault.kind == "status":
-            return self._send(self.fault.status, b"{}", self.fault.headers)
+            return self._send(self.fault.status, b"{}", {})
         if self.fault and self.fault.kind == "dropped":
             return None
         if self.fault and self.fault.kind == "slow":
@@ -106,6 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._describe(repository, "/".join(parts[:2]), is_tree="tree" in parts)
         else:
             self._file(repository, parts[-1])
+
+    do_HEAD = do_GET
 
     def _next_fault(self, path: str) -> Fault | None:
         for fault in self.hub.faults:
@@ -133,7 +128,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         kind = self.fault.kind if self.fault else ""
         body = body[: len(body) // 2] if kind == "short" else body
-        body = bytes([body[0] ^ 1]) + body[1:] if kind == "flipped" else body
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)

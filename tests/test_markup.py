@@ -344,7 +344,7 @@ MODULE = "from pathlib import Path\nPath('ran').touch()\nclass Odd:\n    questio
 
 
 @pytest.mark.parametrize("where", ["findings", "spec"])
-def test_a_record_names_no_code_that_is_run(made, tmp_path, monkeypatch, capfd, where):
+def test_a_record_names_no_code_that_is_run(made, tmp_path, monkeypatch, where):
     """A module beside it, or one of Python's own, is not imported because a record names it as its probe."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "odd_module.py").write_text(MODULE)

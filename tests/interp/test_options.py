@@ -169,7 +169,7 @@ def test_every_recorded_option_is_asked_for():
 
 
 @pytest.mark.slow
-def test_what_is_measured_is_the_same_however_it_is_repeated(place, monkeypatch):
+def test_what_is_measured_is_the_same_however_it_is_repeated(place):
     changes = {
         "settings": {"manifold": {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}}, "bos": False, "window": 9,
         "text_column": "backwards", "edits": [BypassLayer(layer=0)], "attention_window": 5, "null": "untrained",

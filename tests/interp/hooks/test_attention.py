@@ -162,7 +162,7 @@ def test_rows_stand_at_scored_or_named_positions():
         capture(tiny_model("phi"), outside, [np.array([1, 2])], [Need("v", at="mark")])
 
 
-def test_logits_are_computed_at_scored_rows_grouped_by_heads_without_a_hook_left(monkeypatch):
+def test_logits_are_computed_at_scored_rows_grouped_by_heads_without_a_hook_left():
     model = tiny_model("llama")
     seen = []
     handle = model.module.lm_head.register_forward_hook(lambda m, a, out: seen.append(tuple(out.shape)))

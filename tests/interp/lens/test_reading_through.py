@@ -50,7 +50,7 @@ def test_a_capture_decodes_and_attributes_through_the_lens(model, lens):
     np.testing.assert_allclose(mlp[0], (update @ lens.matrices[1].mT * direction).sum(-1), atol=1e-3)
 
 
-def test_layers_cut_from_the_end_answer_through_the_lens(model, lens, tmp_path):
+def test_layers_cut_from_the_end_answer_through_the_lens(model, lens):
     """By hand from the unedited stream: a cut model is the lens at that depth, in a capture and in `depth_use`."""
     through, prompts = lens.on(model), interp.sampled_prompts(model.task, 40)
     read = interp.collect(model, prompts, "resid")[SITES[-1]]

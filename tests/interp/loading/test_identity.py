@@ -79,7 +79,7 @@ def test_a_file_that_changed_is_seen_with_an_older_date(tmp_path, monkeypatch, c
     ]
 
 
-def test_the_identity_costs_at_most_a_tenth_of_loading_the_smallest_network(tmp_path):
+def test_the_identity_costs_at_most_a_tenth_of_loading_the_smallest_network():
     options = RunOptions(model=str(open_tunnel("tunnel:bijection-gpt-neox").folder))
 
     def seconds(work) -> float:

@@ -78,7 +78,7 @@ def test_fingerprint_sees_exchanges_of_numbers_blocks_and_names():
     assert len({fingerprint(m) for m in (one, exchanged, renamed)}) == 3
 
 
-def test_fingerprint_tells_precisions_but_not_layouts_or_offloading(tmp_path):
+def test_fingerprint_tells_precisions_but_not_layouts_or_offloading():
     module = fresh_model("llama").module
     plain = fingerprint(module)
     assert fingerprint(copy.deepcopy(module).to(torch.bfloat16)) != plain
