@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -53,7 +52,8 @@ def public_config(alias: str, n_layers: int | None = None) -> dict:
 def build_hub_cache(alias: str, out: Path, n_layers: int | None = None, seed: int = 0) -> Path:
     """The cache of one public model under `out`; returns its snapshot."""
     hub_id, _, tokenizer = MODELS[alias]
-    with tempfile.TemporaryDirectory(dir=_made(Path(out))) as folder:
+    Path(out).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out) as folder:
         _write_model(Path(folder), public_config(alias, n_layers), seed)
         for file in (TOKENIZERS / tokenizer).glob("*.json"):
             shutil.copyfile(file, Path(folder) / file.name)
@@ -63,11 +63,17 @@ def build_hub_cache(alias: str, out: Path, n_layers: int | None = None, seed: in
 def lay_out(folder: Path, hub_id: str, out: Path, ref: str = "main") -> Path:
     """Move a model's files into `out/models--<owner>--<name>/{blobs,refs/<ref>,snapshots/<commit>}`."""
     home = Path(out) / f"models--{hub_id.replace('/', '--')}"
-    commit = hashlib.sha1("".join(_hash(file) for file in sorted(folder.iterdir())).encode()).hexdigest()
-    snapshot = _made(home / "snapshots" / commit)
-    for file in sorted(folder.iterdir()):
-        _link(file, _made(home / "blobs"), snapshot)
-    (_made(home / "refs") / ref).write_text(commit)
+    blobs = {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
+    commit = hashlib.sha1("".join(blobs.values()).encode()).hexdigest()
+    snapshot = home / "snapshots" / commit
+    for each in (snapshot, home / "blobs", home / "refs"):
+        each.mkdir(parents=True, exist_ok=True)
+    for file, blob in blobs.items():
+        file.replace(home / "blobs" / blob)
+        link = snapshot / file.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(Path("..", "..", "blobs", blob))
+    (home / "refs" / ref).write_text(commit)
     return snapshot
 
 
@@ -82,22 +88,3 @@ def _write_model(folder: Path, config: dict, seed: int) -> None:
         )
     model.save_pretrained(folder)
     published.write_text(json.dumps(config, indent=2) + "\n")
-
-
-def _link(file: Path, blobs: Path, snapshot: Path) -> None:
-    """Move a file among the blobs, under its hash, and leave a relative link to it in the snapshot."""
-    blob = blobs / _hash(file)
-    file.replace(blob)
-    link = snapshot / file.name
-    link.unlink(missing_ok=True)
-    link.symlink_to(os.path.relpath(blob, snapshot))
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -103,7 +103,6 @@ def test_an_installed_package_gets_along_with_modules_of_a_users_own(installed, 
 
 @pytest.mark.slow
 def test_the_sdist_and_the_wheel_made_of_it_hold_every_file_and_pass_the_index_checks(tmp_path):
-    """Nothing of the packages is missing, nothing is added; README and metadata are as an index wants them."""
     building = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(building, check=True, capture_output=True)
     made = sorted(map(str, tmp_path.iterdir()))

@@ -170,7 +170,6 @@ def test_imports_go_one_way_without_circles():
 
 
 def test_rooms_and_flat_files_depend_on_one_another_one_way_also_in_their_types():
-    """The house as one sees it from outside: no circle of rooms, whatever the imports are for."""
     with_types = all_imports(with_types=True)
     assert len(with_types) > len(all_imports()) and faults_of(with_types, exported_files()) == []
     between = [Import(place_of(each.importer), place_of(each.module), None) for each in with_types]

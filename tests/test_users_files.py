@@ -213,7 +213,6 @@ WRITERS_OF_NAMES = {
 
 @pytest.mark.parametrize("name", WRITERS_OF_NAMES)
 def test_no_writer_replaces_a_file_of_the_users(tmp_path, name):
-    """Whatever file it would write: the user has one of that name already."""
     first = tmp_path / "first"
     first.mkdir()
     WRITERS_OF_NAMES[name](first, 2)

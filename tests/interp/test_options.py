@@ -221,7 +221,6 @@ def test_every_recorded_option_is_one_of_the_command(command):
 
 
 def test_an_option_of_another_type_has_to_be_told_of(monkeypatch):
-    """The guard of these tests can fail: what `another` cannot make is not passed over."""
     monkeypatch.delitem(CHANGES, "dtype")
     with pytest.raises(AssertionError, match="say in CHANGES what asks for another value of dtype"):
         another("dtype")

@@ -208,8 +208,6 @@ def test_what_passes_the_checks_is_read_as_it_is(name):
 
 
 def test_what_libraries_put_on_a_model_is_not_its_owners():
-    """Such as the hooks of transformers."""
-
     class WrongOrder(Layout):
         def pick(self, out, which, shape):
             return super().pick(out, "qkv"[::-1]["qkv".index(which)], shape)

@@ -55,7 +55,6 @@ def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
 
 
 def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch):
-    """Cells that look like paths, links or commands are texts, and stay so."""
     opened = []
     texts = [TEXTS["path"], TEXTS["shell"], "file:///etc/passwd", "hf:owner/name"]
     path = written(tmp_path, "p.csv", as_csv([{"text": text} for text in texts]))

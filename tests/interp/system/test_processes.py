@@ -148,7 +148,6 @@ def test_shares_are_even_and_ranks_that_differ_refused():
 
 @pytest.mark.slow
 def test_one_process_needs_no_distributed_code(monkeypatch):
-    """A run without a launcher neither joins nor asks torch.distributed for anything."""
     import torch.distributed
 
     for name in ("init_process_group", "new_group", "all_gather_object"):
