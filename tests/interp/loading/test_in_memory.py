@@ -3,7 +3,6 @@
 import copy
 import warnings
 from dataclasses import replace
-from operator import attrgetter
 
 import pytest
 import torch
@@ -221,28 +220,23 @@ def test_what_libraries_put_on_a_model_is_not_its_owners():
         check_model(replace(model, family=wrong))
 
 
-SHARED = {"": "the whole layer", "self_attn": "self_attn", "mlp": "mlp", "self_attn.v_proj": "self_attn.v_proj"}
-
-
-def share(module, name):
-    """The last layer takes the first one's part of this name, or that layer itself."""
-    layers = module.model.layers
-    if not name:
-        layers[2] = layers[0]
-        return
-    owner, _, part = name.rpartition(".")
-    setattr(attrgetter(owner)(layers[2]) if owner else layers[2], part, attrgetter(name)(layers[0]))
+SHARED = {
+    "the whole layer": lambda layers: layers.__setitem__(2, layers[0]),
+    "self_attn": lambda layers: setattr(layers[2], "self_attn", layers[0].self_attn),
+    "mlp": lambda layers: setattr(layers[2], "mlp", layers[0].mlp),
+    "self_attn.v_proj": lambda layers: setattr(layers[2].self_attn, "v_proj", layers[0].self_attn.v_proj),
+}
 
 
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("name", SHARED)
 def test_a_module_of_two_layers_is_refused_and_the_model_left_as_it_was(name, check):
     module = fresh_model("llama").module
-    share(module, name)
+    SHARED[name](module.model.layers)
     before, ids = module.config._attn_implementation, torch.arange(7)[None]
     with torch.inference_mode():
         plain = module(ids).logits
-        with pytest.raises(ModelError, match=rf"layers 0 and 2 share one module \({SHARED[name]}, ") as refused:
+        with pytest.raises(ModelError, match=rf"layers 0 and 2 share one module \({name}, ") as refused:
             interp.load(module, check=check)
         assert "deepcopy" in refused.value.fix and module.config._attn_implementation == before
         assert torch.equal(module(ids).logits, plain)
