@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -24,14 +23,16 @@ R, ALPHA = 3, 7
 QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
 
 
-def adapter_of(module, folder, targets, **changes):
-    """An adapter with random matrices, saved as PEFT saves it."""
+def adapter_of(module, folder, target_modules, **changes):
+    """An adapter of which every tensor is random, saved as PEFT saves it."""
     torch.manual_seed(1)
-    config = peft.LoraConfig(
-        r=R, lora_alpha=ALPHA, target_modules=targets, task_type="CAUSAL_LM", **{"init_lora_weights": False, **changes}
-    )
+    how = {"r": R, "lora_alpha": ALPHA, "task_type": "CAUSAL_LM", "init_lora_weights": False, **changes}
     with quiet_libraries():
-        peft.get_peft_model(module, config).save_pretrained(folder)
+        trained = peft.get_peft_model(module, peft.LoraConfig(target_modules=target_modules, **how))
+        with torch.no_grad():
+            for parameter in (p for p in trained.parameters() if p.requires_grad):
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        trained.save_pretrained(folder)
     return folder
 
 
@@ -172,50 +173,39 @@ def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):
 SIZES = {"vocab_size": 101, "initializer_range": 0.2, "tie_word_embeddings": True}
 
 
-class Names(NamedTuple):
-    read: str
-    write: str
-    attention: str
-
-
 KINDS = {
     "llama": (
         lambda: LlamaForCausalLM(LlamaConfig(**SIZES, hidden_size=24, intermediate_size=32, num_hidden_layers=2,
                                              num_attention_heads=2, max_position_embeddings=64)),
-        Names("embed_tokens", "lm_head", "q_proj"),
+        ("embed_tokens", "lm_head", "q_proj"),
     ),
     "gpt2": (
         lambda: GPT2LMHeadModel(GPT2Config(**SIZES, n_embd=24, n_layer=2, n_head=2, n_positions=64)),
-        Names("wte", "lm_head", "c_attn"),
+        ("wte", "lm_head", "c_attn"),
     ),
 }  # fmt: skip
 ADAPTERS = {
-    "head": lambda names: {"target_modules": [names.write]},
-    "embedding": lambda names: {"target_modules": [names.read]},
-    "both": lambda names: {"target_modules": [names.read, names.write, names.attention]},
-    "both as one": lambda names: {"target_modules": [names.read, names.attention], "ensure_weight_tying": True},
-    "head by DoRA": lambda names: {"target_modules": [names.write, names.attention], "use_dora": True},
-    "embedding by DoRA": lambda names: {"target_modules": [names.read], "use_dora": True},
-    "head saved whole": lambda names: {"target_modules": [names.attention], "modules_to_save": [names.write]},
-    "embedding saved whole": lambda names: {"target_modules": [names.attention], "modules_to_save": [names.read]},
-    "a few tokens": lambda names: {"target_modules": [names.attention], "trainable_token_indices": [3, 5, 9]},
+    "head": lambda read, write, attention: {"target_modules": [write]},
+    "embedding": lambda read, write, attention: {"target_modules": [read]},
+    "both": lambda read, write, attention: {"target_modules": [read, write, attention]},
+    "both as one": lambda read, _, attention: {"target_modules": [read, attention], "ensure_weight_tying": True},
+    "head by DoRA": lambda read, write, attention: {"target_modules": [write, attention], "use_dora": True},
+    "embedding by DoRA": lambda read, write, attention: {"target_modules": [read], "use_dora": True},
+    "head saved whole": lambda _, write, attention: {"target_modules": [attention], "modules_to_save": [write]},
+    "embedding saved whole": lambda read, _, attention: {"target_modules": [attention], "modules_to_save": [read]},
+    "a few tokens": lambda *names: {"target_modules": [names[2]], "trainable_token_indices": [3, 5, 9]},
 }
 
 
 def made(kind, adapter, folder, tokenizer):
-    """Base and adapter as they lie on disk, every tensor of the adapter random, and PEFT's reading of both."""
+    """Base and adapter as they lie on disk, and PEFT's reading of both."""
     torch.manual_seed(0)
     build, names = KINDS[kind]
     with quiet_libraries():
         build().save_pretrained(folder / "base")
         tokenizer.save_pretrained(folder / "base")
-        config = peft.LoraConfig(r=4, init_lora_weights=False, task_type="CAUSAL_LM", **ADAPTERS[adapter](names))
-        trained = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(folder / "base"), config)
-        with torch.no_grad():
-            for parameter in (p for p in trained.parameters() if p.requires_grad):
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-        trained.save_pretrained(folder / "adapter")
-        base = AutoModelForCausalLM.from_pretrained(folder / "base")
+        base, other = (AutoModelForCausalLM.from_pretrained(folder / "base") for _ in range(2))
+        adapter_of(other, folder / "adapter", **ADAPTERS[adapter](*names))
         return peft.PeftModel.from_pretrained(base, folder / "adapter").eval()
 
 

@@ -208,13 +208,8 @@ def test_the_hub_is_streamed_at_its_commit_and_refuses_in_words(monkeypatch, use
     folder = folder_of(tmp_path, ROWS)
     listed = "".join(f"- config_name: {name}\n  data_files: train.jsonl\n" for name in ("main", "more"))
     (folder / "README.md").write_text(f"---\nconfigs:\n{listed}---\n")
-    with serving(
-        {
-            "owner/open": folder,
-            "owner/gated": GATED,
-        },
-        Fault("/owner/failing", "status", times=99),
-    ) as hub:
+    repositories = {"owner/open": folder, "owner/gated": GATED}
+    with serving(repositories, Fault("/owner/failing", "status", times=99)) as hub:
         use_hub(hub.url)
         monkeypatch.setattr(datasets_config, "HF_ENDPOINT", hub.url)
         monkeypatch.setattr(datasets_config, "HF_HUB_OFFLINE", False)
