@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+import interp
 from interp.errors import PromptError
+from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import read_prompts, resolve_prompts
 
@@ -369,3 +371,43 @@ def test_every_text_comes_back_as_it_was_written(tmp_path, texts):
         if ending != ".txt" or not texts[0].startswith("\ufeff"):
             path = written(tmp_path, f"whole{ending}", write([{"text": text, "name": "x"} for text in texts]))
             assert [p.text for p in read_prompts(path)] == texts
+
+
+STRANGE = {
+    "html": '</script><script>window.hurt=1</script><img src=x onerror="alert(1)">&amp;',
+    "template": "{{ 7 * 7 }} {% raw %} ${x} %s {0}",
+    "right to left": "العربية שלום \u202egnitirw\u202c then",
+    "joined": "👩‍👩‍👧‍👦 e\u0301 \u200bzero\u200dwidth ﷽",
+    "spreadsheet": '=HYPERLINK("http://x.example","click")',
+    "shell": "$(touch it-ran); `touch it-ran` | rm -rf ~",
+    "path": "../../../../etc/passwd",
+    "private": "\ue000\ufffd\U0010fffd\ufdd0",
+    "spaces": "  two\u00a0 spaces\u3000 ",
+}
+
+
+@pytest.mark.parametrize("ending", TEXT_FORMATS)
+def test_strange_and_huge_texts_come_back_character_by_character(tmp_path, ending):
+    """A CSV too: its reader stops at 131,072 characters unless told otherwise, and goes on to do so for others."""
+    limit, texts = csv.field_size_limit(), [*STRANGE.values(), "word " * 200_000 + "the"]
+    path = written(tmp_path, f"p{ending}", TEXT_FORMATS[ending]([{"text": text} for text in texts]))
+    assert [p.text for p in read_prompts(path)] == texts
+    assert csv.field_size_limit() == limit
+
+
+def test_strange_texts_are_measured_like_others(tiny_text_model):
+    """Each alone gives what it gives among the others: nothing of one leaks into another, whatever its characters."""
+    capture = interp.collect(tiny_text_model, list(STRANGE.values()), ["v"], window=48)
+    for i, text in enumerate(STRANGE.values()):
+        alone = interp.collect(tiny_text_model, [text], ["v"], window=48)
+        np.testing.assert_allclose(capture[Need("v")][:, i], alone[Need("v")][:, 0], atol=1e-5)
+    assert np.isfinite(capture.rows["next_entropy_bits"]).all()
+
+
+def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch):
+    opened = []
+    texts = [STRANGE["path"], STRANGE["shell"], "file:///etc/passwd", "hf:owner/name"]
+    path = written(tmp_path, "p.csv", as_csv([{"text": text} for text in texts]))
+    real = type(path).read_bytes
+    monkeypatch.setattr(type(path), "read_bytes", lambda self: opened.append(self) or real(self))
+    assert len(read_prompts(path)) == 4 and opened == [path]

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tokenizers import processors
+from tokenizers import normalizers, processors
 from transformers import AutoTokenizer
 
 from interp.errors import PromptError
@@ -139,3 +139,13 @@ def test_token_ids_that_cannot_be_read_are_refused(ids, options, found):
     prompts = PromptSet("ids", [Prompt(token_ids=ids)])
     with pytest.raises(PromptError, match=found):
         tokenise(prompts, word_tokenizer(), **{"window": None, "max_positions": None, **options})
+
+
+def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
+    tokenizer = of_words("<unk>", "a", "b", eos_token="<unk>")
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    assert tokenizer.decode(tokenizer("A B")["input_ids"]) == "a b"
+    prompts = PromptSet("some", [Prompt(text=t) for t in ("A b", "a b", "a  B", "b a", "b a")])
+    tokens = tokenise(prompts, tokenizer, window=None, max_positions=None)
+    assert tokens.notes == ("2 texts have the same tokens as another text: this tokenizer does not distinguish them",)
+    assert tokenise(prompts.take([0, 3, 4]), tokenizer, window=None, max_positions=None).notes == ()
