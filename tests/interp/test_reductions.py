@@ -94,6 +94,7 @@ def test_narrow_rows_are_kept_as_rows_are_and_wide_ones_counted_and_not_held():
     narrow = np.random.default_rng(0).standard_normal((6, 5))
     kept, every = (reduced(each, [(narrow, np.arange(6))]).result() for each in (NarrowRows(max_width=5), Rows()))
     np.testing.assert_array_equal(kept["rows"], every["rows"])
+    assert [NarrowRows(max_width=5).keeps(width) for width in (5, 6)] == [True, False]
     state = reduced(NarrowRows(), [(np.zeros((1000, 600), dtype=np.float32), np.arange(1000))])
     kept = state.result()["rows"]
     assert kept.shape == (1000, 0) and kept.base is None
