@@ -27,22 +27,15 @@ def interleaved(weight: np.ndarray, n_heads: int) -> np.ndarray:
 def written(path, model, kind=None, add=lambda out: None):
     """The model as a GGUF file, its matrices in the quantisation `kind`; `add` puts more into it."""
     out = gguf.GGUFWriter(str(path), "llama")
-    out.add_block_count(LAYERS)
-    out.add_context_length(64)
-    out.add_embedding_length(WIDTH)
-    out.add_feed_forward_length(INNER)
-    out.add_head_count(HEADS)
-    out.add_head_count_kv(KV_HEADS)
-    out.add_layer_norm_rms_eps(1e-6)
-    out.add_rope_freq_base(10000.0)
-    out.add_vocab_size(len(WORDS))
-    out.add_tokenizer_model("gpt2")
-    out.add_token_list(WORDS)
-    out.add_token_merges(["a b", "Ġ a"])
-    out.add_bos_token_id(0)
-    out.add_eos_token_id(1)
-    out.add_unk_token_id(2)
-    out.add_chat_template("{% for m in messages %}{{ m['content'] }}{% endfor %}")
+    said = {
+        "block_count": LAYERS, "context_length": 64, "embedding_length": WIDTH, "feed_forward_length": INNER,
+        "head_count": HEADS, "head_count_kv": KV_HEADS, "layer_norm_rms_eps": 1e-6, "rope_freq_base": 10000.0,
+        "vocab_size": len(WORDS), "tokenizer_model": "gpt2", "token_list": WORDS, "token_merges": ["a b", "Ġ a"],
+        "bos_token_id": 0, "eos_token_id": 1, "unk_token_id": 2,
+        "chat_template": "{% for m in messages %}{{ m['content'] }}{% endfor %}",
+    }  # fmt: skip
+    for name, value in said.items():
+        getattr(out, f"add_{name}")(value)
     names = {"embed_tokens": "token_embd", "lm_head": "output", "norm": "output_norm"}
     parts = {
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",

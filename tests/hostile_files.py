@@ -263,4 +263,4 @@ READERS = {
     ),
     "prompts parquet": Reader("p.parquet", _parquet, lambda folder: read_prompts(folder / "p.parquet")),
 }  # fmt: skip
-"""By name. Weights are read by safetensors, whose header is checked first; see `test_hostile_models.py`."""
+"""By name. Weights are read by safetensors, whose header is checked first; see `test_refusals.py`."""

@@ -1,13 +1,7 @@
-"""Builds a folder laid out as the hub's cache: a public model's real configuration, random weights, its tokenizer.
+"""Builds a folder laid out as the hub's cache: a public model's real configuration, random weights, its tokenizer."""
 
-python tests/hub_cache.py pythia-410m --layers 24 --out DIR
-HF_HUB_CACHE=DIR HF_HUB_OFFLINE=1 interp run --model pythia-410m
-"""
-
-import argparse
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,77 +13,27 @@ from tests.paths import SHARED
 
 TOKENIZERS = SHARED / "tokenizers"
 
+_SAME = {"hidden_act": "silu", "initializer_range": 0.02, "num_hidden_layers": 32, "tie_word_embeddings": False,
+         "torch_dtype": "float16", "use_cache": True}  # fmt: skip
 _PYTHIA_410M = {
-    "architectures": ["GPTNeoXForCausalLM"],
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-    "hidden_act": "gelu",
-    "hidden_size": 1024,
-    "initializer_range": 0.02,
-    "intermediate_size": 4096,
-    "layer_norm_eps": 1e-05,
-    "max_position_embeddings": 2048,
-    "model_type": "gpt_neox",
-    "num_attention_heads": 16,
-    "num_hidden_layers": 24,
-    "rotary_emb_base": 10000,
-    "rotary_pct": 0.25,
-    "tie_word_embeddings": False,
-    "torch_dtype": "float16",
-    "transformers_version": "4.24.0",
-    "use_cache": True,
-    "use_parallel_residual": True,
-    "vocab_size": 50304,
-}
+    **_SAME, "architectures": ["GPTNeoXForCausalLM"], "bos_token_id": 0, "eos_token_id": 0, "hidden_act": "gelu",
+    "hidden_size": 1024, "intermediate_size": 4096, "layer_norm_eps": 1e-05, "max_position_embeddings": 2048,
+    "model_type": "gpt_neox", "num_attention_heads": 16, "num_hidden_layers": 24, "rotary_emb_base": 10000,
+    "rotary_pct": 0.25, "transformers_version": "4.24.0", "use_parallel_residual": True, "vocab_size": 50304,
+}  # fmt: skip
 _PHI_2 = {
-    "architectures": ["PhiForCausalLM"],
-    "attention_dropout": 0.0,
-    "bos_token_id": 50256,
-    "embd_pdrop": 0.0,
-    "eos_token_id": 50256,
-    "hidden_act": "gelu_new",
-    "hidden_size": 2560,
-    "initializer_range": 0.02,
-    "intermediate_size": 10240,
-    "layer_norm_eps": 1e-05,
-    "max_position_embeddings": 2048,
-    "model_type": "phi",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 32,
-    "partial_rotary_factor": 0.4,
-    "qk_layernorm": False,
-    "resid_pdrop": 0.1,
-    "rope_scaling": None,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": False,
-    "torch_dtype": "float16",
-    "transformers_version": "4.37.0",
-    "use_cache": True,
-    "vocab_size": 51200,
-}
+    **_SAME, "architectures": ["PhiForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 50256, "embd_pdrop": 0.0,
+    "eos_token_id": 50256, "hidden_act": "gelu_new", "hidden_size": 2560, "intermediate_size": 10240,
+    "layer_norm_eps": 1e-05, "max_position_embeddings": 2048, "model_type": "phi", "num_attention_heads": 32,
+    "num_key_value_heads": 32, "partial_rotary_factor": 0.4, "qk_layernorm": False, "resid_pdrop": 0.1,
+    "rope_scaling": None, "rope_theta": 10000.0, "transformers_version": "4.37.0", "vocab_size": 51200,
+}  # fmt: skip
 _MISTRAL_7B = {
-    "architectures": ["MistralForCausalLM"],
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "initializer_range": 0.02,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 32768,
-    "model_type": "mistral",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-05,
-    "rope_theta": 10000.0,
-    "sliding_window": 4096,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-    "transformers_version": "4.34.0.dev0",
-    "use_cache": True,
-    "vocab_size": 32000,
-}
+    **_SAME, "architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "hidden_size": 4096,
+    "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32,
+    "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096,
+    "torch_dtype": "bfloat16", "transformers_version": "4.34.0.dev0", "vocab_size": 32000,
+}  # fmt: skip
 
 MODELS = {
     "pythia-410m": ("EleutherAI/pythia-410m", _PYTHIA_410M, "pythia-gpt-neox-20b"),
@@ -108,7 +52,8 @@ def public_config(alias: str, n_layers: int | None = None) -> dict:
 def build_hub_cache(alias: str, out: Path, n_layers: int | None = None, seed: int = 0) -> Path:
     """The cache of one public model under `out`; returns its snapshot."""
     hub_id, _, tokenizer = MODELS[alias]
-    with tempfile.TemporaryDirectory(dir=_made(Path(out))) as folder:
+    Path(out).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out) as folder:
         _write_model(Path(folder), public_config(alias, n_layers), seed)
         for file in (TOKENIZERS / tokenizer).glob("*.json"):
             shutil.copyfile(file, Path(folder) / file.name)
@@ -118,11 +63,17 @@ def build_hub_cache(alias: str, out: Path, n_layers: int | None = None, seed: in
 def lay_out(folder: Path, hub_id: str, out: Path, ref: str = "main") -> Path:
     """Move a model's files into `out/models--<owner>--<name>/{blobs,refs/<ref>,snapshots/<commit>}`."""
     home = Path(out) / f"models--{hub_id.replace('/', '--')}"
-    commit = hashlib.sha1("".join(_hash(file) for file in sorted(folder.iterdir())).encode()).hexdigest()
-    snapshot = _made(home / "snapshots" / commit)
-    for file in sorted(folder.iterdir()):
-        _link(file, _made(home / "blobs"), snapshot)
-    (_made(home / "refs") / ref).write_text(commit)
+    blobs = {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
+    commit = hashlib.sha1("".join(blobs.values()).encode()).hexdigest()
+    snapshot = home / "snapshots" / commit
+    for each in (snapshot, home / "blobs", home / "refs"):
+        each.mkdir(parents=True, exist_ok=True)
+    for file, blob in blobs.items():
+        file.replace(home / "blobs" / blob)
+        link = snapshot / file.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(Path("..", "..", "blobs", blob))
+    (home / "refs" / ref).write_text(commit)
     return snapshot
 
 
@@ -137,32 +88,3 @@ def _write_model(folder: Path, config: dict, seed: int) -> None:
         )
     model.save_pretrained(folder)
     published.write_text(json.dumps(config, indent=2) + "\n")
-
-
-def _link(file: Path, blobs: Path, snapshot: Path) -> None:
-    """Move a file among the blobs, under its hash, and leave a relative link to it in the snapshot."""
-    blob = blobs / _hash(file)
-    file.replace(blob)
-    link = snapshot / file.name
-    link.unlink(missing_ok=True)
-    link.symlink_to(os.path.relpath(blob, snapshot))
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", choices=sorted(MODELS))
-    parser.add_argument("--layers", type=int, help="fewer layers than the real model has")
-    parser.add_argument("--out", type=Path, required=True, help="the cache folder (HF_HUB_CACHE)")
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
-    print(build_hub_cache(chosen.model, chosen.out, chosen.layers, chosen.seed))

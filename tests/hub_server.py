@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -35,13 +36,12 @@ class Fault:
     """What goes wrong with the next `times` answers to a GET whose path ends so: the hub stumbles, or the wire does.
 
     `status` answers that; `dropped` ends the connection without an answer, `cut` in the middle of the body; `short`
-    sends half a body as if it were whole, `flipped` one of the right length with another bit; `slow` waits `seconds`.
+    sends half a body as if it were whole; `slow` waits `seconds`.
     """
 
     ending: str
-    kind: Literal["status", "dropped", "cut", "short", "flipped", "slow"]
+    kind: Literal["status", "dropped", "cut", "short", "slow"]
     status: int = 500
-    headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     times: int = 1
 
@@ -76,35 +76,31 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     fault: Fault | None = None
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def log_message(self, *_: object) -> None:
         """Nothing: the tests read what was asked from `hub.asked`."""
 
-    def _answer(self) -> None:
+    def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         self.hub.asked.append(f"{self.command} {path}")
         self.fault = self._next_fault(path)
         if self.fault and self.fault.kind == "status":
-            return self._send(self.fault.status, b"{}", self.fault.headers)
+            return self._send(self.fault.status, b"{}", {})
         if self.fault and self.fault.kind == "dropped":
             return None
         if self.fault and self.fault.kind == "slow":
             threading.Event().wait(self.fault.seconds)
-        is_api = path.startswith("/api/models/")
-        parts = path.removeprefix("/api/models").strip("/").split("/")
+        is_api = path.startswith("/api/") and not path.endswith("/auth-check")
+        parts = re.sub("^(/api)?/(models|datasets)", "", path).strip("/").split("/")
         repository = self.hub.repositories.get("/".join(parts[:2]), NOT_FOUND)
         if isinstance(repository, Refusal) and not (is_api and repository.files_only):
             code = {"X-Error-Code": repository.code} if repository.code else {}
             self._send(repository.status, b"{}", code)
         elif is_api:
-            self._describe(repository, is_tree="tree" in parts)
+            self._describe(repository, "/".join(parts[:2]), is_tree="tree" in parts)
         else:
             self._file(repository, parts[-1])
+
+    do_HEAD = do_GET
 
     def _next_fault(self, path: str) -> Fault | None:
         for fault in self.hub.faults:
@@ -113,12 +109,12 @@ class _Handler(BaseHTTPRequestHandler):
                 return fault
         return None
 
-    def _describe(self, repository: Path | Refusal, *, is_tree: bool) -> None:
+    def _describe(self, repository: Path | Refusal, name: str, *, is_tree: bool) -> None:
         files = [] if isinstance(repository, Refusal) else sorted(repository.iterdir())
         if is_tree:
             content = [{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": checksum(f)} for f in files]
         else:
-            content = {"id": "owner/name", "sha": COMMIT, "siblings": [{"rfilename": f.name} for f in files]}
+            content = {"id": name, "sha": COMMIT, "siblings": [{"rfilename": f.name} for f in files]}
         self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def _file(self, repository: Path | Refusal, name: str) -> None:
@@ -132,7 +128,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         kind = self.fault.kind if self.fault else ""
         body = body[: len(body) // 2] if kind == "short" else body
-        body = bytes([body[0] ^ 1]) + body[1:] if kind == "flipped" else body
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)

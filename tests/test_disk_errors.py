@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -117,11 +118,10 @@ def save_state(folder: Path, n: int) -> None:
     _save(state, plan, folder)
 
 
-def small_capture(cache: dict[str, object] = {}):  # noqa: B006
-    if not cache:
-        model = interp.load("tunnel:bijection-gpt-neox")
-        cache["capture"] = interp.collect(model, interp.sampled_prompts(model.task, 4), ["v"])
-    return cache["capture"]
+@cache
+def small_capture():
+    model = interp.load("tunnel:bijection-gpt-neox")
+    return interp.collect(model, interp.sampled_prompts(model.task, 4), ["v"])
 
 
 def digest_of_capture(folder: Path) -> str | None:

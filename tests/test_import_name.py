@@ -56,13 +56,6 @@ def printed(command: list[str], folder: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-def test_a_script_beside_modules_of_our_names_runs_and_finds_its_own(tmp_path):
-    write_own_modules(tmp_path)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    assert f"measured with {ROOT}" in printed([sys.executable, "script.py"], tmp_path)
-
-
 def test_a_checkout_on_the_path_finds_the_packages_beside_it(tmp_path):
     code = "import interp.probes.manifold as found; print(found.__file__)"
     said = printed([sys.executable, "-S", "-c", code], tmp_path, PYTHONPATH=f"{ROOT}:{sysconfig.get_path('purelib')}")
@@ -110,7 +103,6 @@ def test_an_installed_package_gets_along_with_modules_of_a_users_own(installed, 
 
 @pytest.mark.slow
 def test_the_sdist_and_the_wheel_made_of_it_hold_every_file_and_pass_the_index_checks(tmp_path):
-    """Nothing of the packages is missing, nothing is added; README and metadata are as an index wants them."""
     building = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(building, check=True, capture_output=True)
     made = sorted(map(str, tmp_path.iterdir()))

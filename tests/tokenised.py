@@ -1,6 +1,9 @@
-"""Prompts as a tokenizer alone reads them, whatever model there is."""
+"""Tokenizers of whole words, and prompts as a tokenizer alone reads them, whatever model there is."""
 
 from dataclasses import replace
+
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from interp.prompting.tokens import as_tokens
 from tests.tiny_models import tiny_model
@@ -12,3 +15,10 @@ def tokenise(prompts, tokenizer, *, window, max_positions, vocab_size=None):
     model = tiny_model("llama")
     info = replace(model.info, max_positions=max_positions, vocab_size=vocab_size)
     return as_tokens(replace(model, tokenizer=tokenizer, info=info), prompts, (), window or 0)
+
+
+def of_words(*words, **special):
+    """A tokenizer of these words between spaces, `<unk>` among them; special tokens and a chat template by name."""
+    inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", **special)

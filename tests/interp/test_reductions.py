@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.reductions import Mean, Moments, PromptMean, Rows
+from interp.reductions import Mean, Moments, NarrowRows, PromptMean, Rows
 
-REDUCTIONS = (Rows(), Mean(), Moments(), PromptMean())
+REDUCTIONS = (Rows(), Mean(), Moments(), PromptMean(), NarrowRows(max_width=3))
 
 
 def stream(n=23, seed=0):
@@ -88,3 +88,14 @@ def test_a_million_rows_through_the_moments_fold_in_constant_memory():
     np.testing.assert_allclose(found["mean"], 1e6 + mean.astype(float), rtol=1e-14)
     np.testing.assert_allclose(found["covariance"], (squares / n - np.outer(mean, mean)).astype(float), atol=1e-8)
     assert sum(np.asarray(x).nbytes for x in vars(state).values()) < 400
+
+
+def test_narrow_rows_are_kept_as_rows_are_and_wide_ones_counted_and_not_held():
+    narrow = np.random.default_rng(0).standard_normal((6, 5))
+    kept, every = (reduced(each, [(narrow, np.arange(6))]).result() for each in (NarrowRows(max_width=5), Rows()))
+    np.testing.assert_array_equal(kept["rows"], every["rows"])
+    assert [NarrowRows(max_width=5).keeps(width) for width in (5, 6)] == [True, False]
+    state = reduced(NarrowRows(), [(np.zeros((1000, 600), dtype=np.float32), np.arange(1000))])
+    kept = state.result()["rows"]
+    assert kept.shape == (1000, 0) and kept.base is None
+    assert all(part.base is None for part in state.parts)

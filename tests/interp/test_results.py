@@ -68,21 +68,15 @@ def test_captures_and_tables_answer_by_name_or_say_how_many_needs_there_are():
     assert [need.site for need, _ in made.capture.items()] == ["v", "resid", "pattern_entropy"]
     assert len(made.table) == len(made.table.to_frame()) and list(made.table) == list(made.table.to_frame())
     assert pd.DataFrame(dict(made.table)).equals(made.table.to_frame())
-    many = interp.collect(
-        made.model, made.prompts, ["q", "k", "v", "z", "q_pre", "k_pre", "attn_out", "mlp_out", "resid"]
-    )
+    sites = ["q", "k", "v", "z", "q_pre", "k_pre", "attn_out", "mlp_out", "resid"]
+    many = interp.collect(made.model, made.prompts, sites)
     assert len(repr(many).splitlines()) == 10 and "2 further needs" in repr(many) and "k_pre" in repr(many)
 
 
 def test_a_number_serves_where_numbers_do_and_keeps_to_itself_what_it_is():
     value = made.number.value
     assert float(made.number) == np.float64(made.number) == value and f"{made.number:.3f}" == f"{value:.3f}"
-    assert (
-        (value - 1 < made.number)
-        and (value + 1 > made.number)
-        and value - 1 == made.number - 1
-        and 2 * value == 2 * made.number
-    )
+    assert value - 1 < made.number < value + 1 and made.number - 1 == value - 1 and 2 * made.number == 2 * value
     assert np.isfinite(made.number) and np.sqrt(abs(value)) == np.sqrt(np.abs(made.number))
     assert np.array([made.number, made.number], dtype=float).tolist() == [value, value]
     assert pickle.loads(pickle.dumps(made.number)) == made.number and made.found["correlation"] != made.number

@@ -10,8 +10,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
+from interp.reports.page.render import render
+from typer.testing import CliRunner
 
 from interp import registry
+from interp.cli.app import app
 from interp.errors import UnknownName, UsageError
 from interp.findings import Findings, Scalar
 from interp.probe import Figure
@@ -74,25 +77,19 @@ def from_command(command: str) -> Study:
 
 
 CHANGED = [
-    {},
-    {"count": 7},
-    {"level": 1e-05},
-    {"names": ("b", "c d")},
-    {"names": ()},
-    {"names": ("a,b", "c")},
-    {"sizes": (5,)},
-    {"sizes": ()},
-    {"way": "other", "is_on": True, "model": "tunnel:bijection-gpt-neox@64"},
-    {"model": "it's a model"},
-    {"only": None},
-]
+    {}, {"count": 7}, {"level": 1e-05}, {"names": ("b", "c d")}, {"names": ()}, {"names": ("a,b", "c")},
+    {"sizes": (5,)}, {"sizes": ()}, {"way": "other", "is_on": True, "model": "tunnel:bijection-gpt-neox@64"},
+    {"model": "it's a model"}, {"only": None},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("changes", CHANGED)
-def test_the_command_asks_for_the_same_study(changes):
+def test_the_command_asks_for_the_same_study_and_the_hash_is_of_everything_asked(changes):
     study = Toy(**changes)
     assert from_command(study.command) == study
-    assert from_command(study.command).hash == study.hash
+    assert from_command(study.command).hash == study.hash == Toy(**changes).hash
+    assert (study.hash == Toy().hash) == (not changes)
+    assert len(study.hash) == 16 and int(study.hash, 16) >= 0
 
 
 def test_a_study_tells_what_was_asked_by_its_command_and_suggests_names():
@@ -107,14 +104,7 @@ def test_a_study_tells_what_was_asked_by_its_command_and_suggests_names():
         make_study("toy", {"counts": 3})
 
 
-@pytest.mark.parametrize("changes", CHANGED[1:])
-def test_the_hash_is_of_everything_asked_and_of_nothing_else(changes):
-    assert Toy(**changes).hash != Toy().hash
-    assert Toy(**changes).hash == Toy(**changes).hash
-    assert len(Toy().hash) == 16 and int(Toy().hash, 16) >= 0
-
-
-def test_a_record_is_left_and_reopens(tmp_path):
+def test_a_record_is_left_and_reopens_and_its_page_speaks_of_no_model_and_outlives_it(tmp_path, monkeypatch):
     study = Toy(names=("b", "c"), sizes=(4,))
     record = run_study(study, out=tmp_path, quiet=True)
     assert record.path is not None and record.path.parent == tmp_path and record.path.name.startswith("toy-")
@@ -123,24 +113,15 @@ def test_a_record_is_left_and_reopens(tmp_path):
     assert again.findings["toy"]["one"] == record.findings["toy"]["one"]
     assert again.findings["toy"].tables["squares"]["y"].tolist() == [0, 1, 4]
     assert from_command(again.spec["command"]) == study
-    assert again.environment["packages"]["numpy"] == np.__version__
-    assert again.timings["study"] >= 0
-
-
-def test_a_page_of_a_study_speaks_of_no_model_and_outlives_it(tmp_path, monkeypatch):
-    record = run_study(Toy(names=("b", "c")), out=tmp_path, quiet=True)
+    assert again.environment["packages"]["numpy"] == np.__version__ and again.timings["study"] >= 0
     page = (record.path / "report.html").read_text()
     for words in ("<h1>toy</h1>", "Squares of numbers", "They grow.", "--set names=b,c"):
         assert words in page, words
     for words in ("unnamed model", "no prompts", "cannot draw these findings", ">None<"):
         assert words not in page, words
-    assert open_run(record.path).show().read_text() == page
-    record = run_study(Toy(), out=tmp_path, quiet=True)
+    assert again.show().read_text() == page
     monkeypatch.setattr(registry, "entries", lambda kind: {})
-    from interp.reports.page.render import render
-
-    page = render(open_run(record.path)).read_text()
-    assert "The installed study “toy” cannot draw these findings" in page
+    assert "The installed study “toy” cannot draw these findings" in render(open_run(record.path)).read_text()
 
 
 def test_studies_go_on_unless_others_and_tell_progress(tmp_path, capsys):
@@ -170,11 +151,7 @@ def test_a_study_that_fails_or_has_no_folder_leaves_no_record(tmp_path, monkeypa
     assert list(tmp_path.rglob("run.json")) == []
 
 
-def test_the_command_line_carries_out_a_study(tmp_path, capsys):
-    from typer.testing import CliRunner
-
-    from interp.cli.app import app
-
+def test_the_command_line_carries_out_a_study(tmp_path):
     done = CliRunner().invoke(app, ["study", "toy", "--set", "sizes=3,4", "--out", str(tmp_path), "--quiet"])
     assert done.exit_code == 0, done.output
     page = Path(done.stdout.strip().splitlines()[-1])

@@ -88,9 +88,10 @@ def by_hand(model, ids):
 
 @pytest.mark.parametrize("header", quick([6], [0, 6, LIMIT + 1]))
 @pytest.mark.parametrize("name", quick(FEW, MODELS))
-def test_prompts_read_together_are_read_as_each_alone(name, header):
-    model, sequences = tiny(name), around_the_limit(header)
+def test_prompts_read_together_are_read_as_each_alone_edited_or_not(name, header):
+    model, sequences, edits = tiny(name), around_the_limit(header), [interp.AblateHeads(layer=1, heads=(0, 3))]
     together = interp.collect(model, prompts_of(*sequences), NEEDS)
+    edited = interp.collect(model, prompts_of(*sequences), NEEDS[-1:], edits=edits)["next_log_prob"]
     for i, ids in enumerate(sequences):
         alone = interp.collect(model, prompts_of(ids), NEEDS)
         for need in NEEDS:
@@ -100,6 +101,8 @@ def test_prompts_read_together_are_read_as_each_alone(name, header):
         entropies, log_p = by_hand(model, ids)
         np.testing.assert_allclose(together["pattern_entropy"][:, i], entropies, atol=2e-4)
         np.testing.assert_allclose(together["next_log_prob"][i], log_p, atol=1e-3)
+        own = interp.collect(model, prompts_of(ids), NEEDS[-1:], edits=edits)["next_log_prob"][0]
+        np.testing.assert_allclose(edited[i], own, rtol=1e-3, atol=2e-4)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -107,17 +110,6 @@ def test_prompts_of_one_rotation_still_share_their_header(name):
     ids = [x for x in around_the_limit(6) if len(x) <= LIMIT]
     packs = packs_for(tiny(name), [*ids, *around_the_limit(6)[:1]], [interp.Need("v")])
     assert any(not pack.is_plain for pack in packs)
-
-
-@pytest.mark.parametrize("name", quick(FEW, MODELS))
-def test_edits_act_on_prompts_together_as_on_each_alone(name):
-    model, sequences = tiny(name), around_the_limit()
-    edit = interp.AblateHeads(layer=1, heads=(0, 3))
-    need = interp.Need("next_log_prob")
-    together = interp.collect(model, prompts_of(*sequences), [need], edits=[edit])[need]
-    for i, ids in enumerate(sequences):
-        alone = interp.collect(model, prompts_of(ids), [need], edits=[edit])[need][0]
-        np.testing.assert_allclose(together[i], alone, rtol=1e-3, atol=2e-4)
 
 
 @pytest.mark.parametrize("name", quick(FEW, MODELS))

@@ -8,31 +8,9 @@ from interp.errors import UnknownName, UsageError
 from interp.ledger.claims import SCALES, Claims, EvidenceSource, builds_on, load_claims, read_claims
 from interp.registry import entries, load_entry
 from tests.interp.ledger.ledger_names import known
+from tests.interp.ledger.test_ledger import CLAIMS
 
 PAPERS = ("newer", "paper1", "paper2", "paper3")
-
-WHOLE = """
-format = 1
-paper = "paper9"
-title = "A paper"
-citation = "Somebody (2030)"
-[[source]]
-name = "shipped"
-kind = "run"
-title = "probes"
-model = "tunnel:bijection-gpt-neox"
-probes = ["manifold"]
-scales.tiny = {}
-[[claim]]
-number = 7
-title = "Something is large"
-says = "It is."
-measure = "How large it is."
-[[claim.part]]
-label = "its size"
-read = { source = "shipped", of = "manifold", field = "pc1_share" }
-rule = { kind = "at_least", low = 0.5 }
-"""
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -42,14 +20,14 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_whole_file_is_read_and_one_with_faults_refused(tmp_path):
-    claims = read_claims(written(tmp_path, WHOLE))
-    assert claims.claim[0].parts[0].read.field == "pc1_share" and claims.source[0].scales["tiny"].settings == {}
-    text = WHOLE.partition("[[claim.part]]")[0]
-    with pytest.raises(UsageError, match="claim 7 has neither a part nor a reason"):
+    claims = read_claims(written(tmp_path, CLAIMS))
+    assert claims.claim[0].parts[0].read.field == "one" and claims.source[0].scales["tiny"].settings == {}
+    text = CLAIMS.partition("[[claim.part]]")[0]
+    with pytest.raises(UsageError, match="claim 1 has neither a part nor a reason"):
         read_claims(written(tmp_path, text))
     assert read_claims(written(tmp_path, text + 'reason = "nobody can"\n')).claim[0].reason == "nobody can"
-    again = WHOLE + WHOLE.partition("[[claim]]")[1] + WHOLE.partition("[[claim]]")[2]
-    with pytest.raises(UsageError, match="there are two of the claim 7"):
+    again = CLAIMS + CLAIMS.partition("[[claim]]")[1] + CLAIMS.partition("[[claim]]")[2]
+    with pytest.raises(UsageError, match="there are two of the claim 1"):
         read_claims(written(tmp_path, again))
     with pytest.raises(UnknownName, match="paper3"):
         load_claims("paper4")
@@ -58,20 +36,20 @@ def test_a_whole_file_is_read_and_one_with_faults_refused(tmp_path):
 @pytest.mark.parametrize("old, new, words", [
     ('format = 1', 'format = [', "it cannot be read"),
     ('format = 1', 'format = 2', "format: Input should be 1"),
-    ('source = "shipped",', 'source = "elsewhere",', "claim 7 names the source 'elsewhere', which is not there"),
+    ('source = "each",', 'source = "elsewhere",', "claim 1 names the source 'elsewhere', which is not there"),
     ('low = 0.5', 'high = 0.5', "the rule at_least wants low, and was given high"),
-    ('kind = "at_least"', 'kind = "nonsense"', "claim.7.part.its size.rule.kind: Input should be 'at_most'"),
-    ('low = 0.5', 'low = 0.5, lwo = 1', "claim.7.part.its size.rule.lwo: Unexpected keyword argument"),
-    ('says = "It is."', '', "claim.7.says: Field required"),
-    ('scales.tiny', 'scales.huge', "source.shipped.scales.huge"),
-    ('kind = "run"', 'kind = "study"', "the study 'shipped' has to name a study"),
-    ('probes = ["manifold"]', '', "the run 'shipped' has to name probes"),
-    ('number = 7', 'number = 7\nnmuber = 8', "claim.7.nmuber: Extra inputs are not permitted"),
+    ('kind = "at_least"', 'kind = "nonsense"', "claim.1.part.one.rule.kind: Input should be 'at_most'"),
+    ('low = 0.5', 'low = 0.5, lwo = 1', "claim.1.part.one.rule.lwo: Unexpected keyword argument"),
+    ('says = "Both are large."', '', "claim.1.says: Field required"),
+    ('scales.tiny', 'scales.huge', "source.each.scales.huge"),
+    ('kind = "run"', 'kind = "study"', "the study 'each' has to name a study"),
+    ('probes = ["manifold"]', '', "the run 'each' has to name probes"),
+    ('number = 1', 'number = 1\nnmuber = 8', "claim.1.nmuber: Extra inputs are not permitted"),
 ])  # fmt: skip
 def test_a_broken_file_is_refused_in_words(tmp_path, old, new, words):
-    assert old in WHOLE
+    assert old in CLAIMS
     with pytest.raises(UsageError) as refused:
-        read_claims(written(tmp_path, WHOLE.replace(old, new, 1)))
+        read_claims(written(tmp_path, CLAIMS.replace(old, new, 1)))
     assert refused.value.asked == "the claims in paper9.toml" and words in refused.value.found
 
 
@@ -90,8 +68,6 @@ def test_all_claims_are_there_once_with_number_source_and_scale(all_claims):
         for claim in claims.claim:
             assert claim.paper and all(value.where for value in claim.paper), claim.number
             assert claim.says.endswith(".") and claim.measure.endswith("."), claim.number
-    for claims in all_claims.values():
-        for claim in claims.claim:
             scales = [set(claims.sources()[read.source].scales) for read in claim.reads()]
             assert claim.reason or any("paper" in found for found in scales), claim.number
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import interp
+from interp.cli.app import app
 from interp.errors import RecordError, UnknownName, UsageError
 from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.claims import Claims, Reference, read_claims
@@ -25,7 +27,7 @@ from interp.ledger.replicate import (
     with_earlier,
 )
 from interp.records.record import RunRecord
-from interp.table import Table
+from interp.table import Table, number_columns
 
 CLAIMS = """
 format = 1
@@ -108,15 +110,12 @@ def scalar(value, low, high, p=None):
                   p=p, n=75)  # fmt: skip
 
 
+X = np.array([0.1, 0.2, 0.3, 0.4])
 CELLS = Table(
-    {
-        "layer": np.array([0, 0, 1, 1]), "name": np.array(["a", "b", "a", "b"]), "x": np.array([0.1, 0.2, 0.3, 0.4]),
-        "x_low": np.array([0.0, 0.1, 0.2, 0.3]), "x_high": np.array([0.2, 0.3, 0.4, 0.5]),
-        "x_null": np.full(4, 0.05), "x_null_low": np.zeros(4), "x_null_high": np.full(4, 0.1), "p": np.full(4, 0.01),
-        "n": np.full(4, 75), "bare": np.arange(4.0),
-    },
-    {"layer": "label", "name": "label", "n": "prompts", "p": "1"}
-    | dict.fromkeys(["x", "x_low", "x_high", "x_null", "x_null_low", "x_null_high", "bare"], "bits"),
+    {"layer": np.array([0, 0, 1, 1]), "name": np.array(["a", "b", "a", "b"]), "p": np.full(4, 0.01),
+     "n": np.full(4, 75), "bare": np.arange(4.0),
+     **number_columns("x", X, (X - 0.1, X + 0.1), np.outer([0.05, 0, 0.1], np.ones(4)))},
+    {"layer": "label", "name": "label", "n": "prompts", "p": "1", "x": "bits", "bare": "bits"},
 )  # fmt: skip
 
 
@@ -142,6 +141,11 @@ def cells_of(rows, number):
     return {cell.model: cell for cell in next(row for row in rows if row.number == number).cells}
 
 
+def judged(claims, number, found, *models):
+    """The cells of a claim, judged with all others by this evidence."""
+    return cells_of(judged_rows(claims, ALL, models, numbers_of(found)), number)
+
+
 def test_models_have_cells_and_comparisons_take_them_in_the_order_of_the_claim(claims):
     found = evidence(claims, pythia=(FINE, TWO), other=(scalar(0.6, 0.55, 0.7, p=0.001), TWO))
     rows = judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found))
@@ -160,7 +164,7 @@ def test_models_have_cells_and_comparisons_take_them_in_the_order_of_the_claim(c
     low = scalar(0.2, 0.15, 0.25, p=0.001)
     for pythia, phi, outcome in ((low, FINE, "supported"), (FINE, low, "contradicted")):
         found = evidence(claims, pythia=(pythia, TWO), phi=(phi, TWO))
-        assert cells_of(judged_rows(claims, ALL, [PYTHIA, PHI], numbers_of(found)), 2)[JOINT].outcome == outcome
+        assert judged(claims, 2, found, PYTHIA, PHI)[JOINT].outcome == outcome
 
 
 STUDIED = """
@@ -210,57 +214,40 @@ def test_a_comparison_whose_models_are_here_decides_and_others_are_shown(tmp_pat
     (tmp_path / "paper9.toml").write_text(CLAIMS.replace("[[claim]]\nnumber = 3", SECOND + "[[claim]]\nnumber = 3"))
     claims = read_claims(tmp_path / "paper9.toml")
     found = evidence(claims, pythia=(scalar(0.2, 0.15, 0.25), TWO), other=(FINE, TWO))
-    cell = cells_of(judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found)), 2)[JOINT]
+    cell = judged(claims, 2, found, PYTHIA, OTHER)[JOINT]
     assert cell.outcome == "supported" and [part.outcome for part in cell.parts] == [None, "supported"]
     assert "missing: phi-2" in cell.parts[0].why
-    neither = cells_of(judged_rows(claims, ALL, [PYTHIA], numbers_of(evidence(claims, pythia=(FINE, TWO)))), 2)[JOINT]
+    neither = judged(claims, 2, evidence(claims, pythia=(FINE, TWO)), PYTHIA)[JOINT]
     assert [part.outcome for part in neither.parts] == ["not measurable here"] * 2
 
 
 def test_parts_that_are_not_asked_or_measured_are_there_all_the_same(claims):
-    held = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, TWO)))), 3)[OTHER]
+    held = judged(claims, 3, evidence(claims, other=(FINE, TWO)), OTHER)[OTHER]
     assert held.outcome == "supported" and held.parts[0].numbers[0].scalar.value == 0.4
     chance = scalar(0.01, -0.05, 0.07, p=0.8)
-    failed = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(evidence(claims, other=(FINE, chance)))), 3)[OTHER]
+    failed = judged(claims, 3, evidence(claims, other=(FINE, chance)), OTHER)[OTHER]
     assert failed.outcome == "not measurable here" and failed.why.startswith("two is not positive")
     assert failed.parts[0].outcome is None and failed.parts[0].numbers[0].scalar.value == 0.4
     rows = judged_rows(claims, {5}, [OTHER], numbers_of({}))
     assert len(rows) == 5 and all(cell.outcome == "not measurable here" for row in rows for cell in row.cells)
-    unnamed = cells_of(judged_rows(claims, ALL, [], numbers_of({})), 1)[""]
-    assert unnamed.why == "no language model was named (--model)"
+    assert judged(claims, 1, {})[""].why == "no language model was named (--model)"
     found = evidence(claims, other=(scalar(math.nan, math.nan, math.nan), TWO))
-    cell = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(found)), 1)[OTHER]
+    cell = judged(claims, 1, found, OTHER)[OTHER]
     assert math.isnan(cell.parts[0].numbers[0].scalar.value) and cell.parts[0].outcome == "not measurable here"
-
-
-def by_definition(p: list[float]) -> list[float]:
-    """Benjamini and Hochberg (1995): the least n p_(j) / j over all j from i on, in order of size."""
-    order, n = np.argsort(p), len(p)
-    corrected = np.empty(n)
-    least = 1.0
-    for rank in range(n, 0, -1):
-        least = min(least, p[order[rank - 1]] * n / rank)
-        corrected[order[rank - 1]] = least
-    return corrected.tolist()
 
 
 def test_p_is_corrected_and_cells_come_with_interval_null_and_p(claims):
     ones = {"pythia": (0.9, 0.03), "other": (0.9, 0.04)}
     found = evidence(claims, **{n: (scalar(v, 0.87, 0.93, p=p), replace(TWO, p=0.2)) for n, (v, p) in ones.items()})
-    parts = [
-        part
-        for m in (PYTHIA, OTHER)
-        for part in cells_of(judged_rows(claims, ALL, [PYTHIA, OTHER], numbers_of(found)), 1)[m].parts
-    ]
-    assert [part.p_corrected for part in parts] == pytest.approx(by_definition([0.03, 0.2, 0.04, 0.2]))
+    parts = [part for cell in judged(claims, 1, found, PYTHIA, OTHER).values() for part in cell.parts]
+    assert [part.p_corrected for part in parts] == pytest.approx([0.08, 0.2, 0.08, 0.2])
     assert parts[0].outcome == "no different from the null"  # 0.03 alone would have passed
     found = evidence(claims, other=(FINE, TWO))["each", OTHER]
     number = number_of(read(table="cells", where={"layer": -1, "name": "b"}, field="x"), found)
-    assert isinstance(number, Scalar)
-    assert (number.value, number.interval, number.p, number.n) == (0.4, (0.3, 0.5), 0.01, 75)
+    assert (number.value, number.interval, number.p, number.n) == (0.4, pytest.approx((0.3, 0.5)), 0.01, 75)
     assert number.null == Null("as in the table", 0.05, (0.0, 0.1)) and number.unit == "bits"
     bare = number_of(read(table="cells", where={"layer": 0, "name": "a"}, field="bare"), found)
-    assert isinstance(bare, Scalar) and bare.interval is None and bare.null is None
+    assert (bare.interval, bare.null) == (None, None)
 
 
 def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(claims):
@@ -273,7 +260,7 @@ def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(cl
         controls={"one": (Control("within the last token", "one_within"),)},
     )  # fmt: skip
     found["each", OTHER] = replace(whole, record=replace(whole.record, findings={"manifold": held}))
-    one, two = cells_of(judged_rows(claims, ALL, [OTHER], numbers_of(found)), 1)[OTHER].parts
+    one, two = judged(claims, 1, found, OTHER)[OTHER].parts
     assert one.outcome == "no different from the null"
     assert one.why == "it does not hold within the last token (0.05, p = 0.6)"
     assert one.numbers[0].controls == [("within the last token", within)]
@@ -307,10 +294,14 @@ rule = { kind = "at_least", low = 2.0 }
 
 
 def test_a_later_rule_judges_the_same_numbers_and_the_first_verdict_stays_beside_it(tmp_path):
-    (tmp_path / "paper9.toml").write_text(
-        CLAIMS.replace("[[claim]]\nnumber = 2\n", REVISION.replace("PREMISE", "positive") + "[[claim]]\nnumber = 2\n")
-    )
-    claims = read_claims(tmp_path / "paper9.toml")
+    second = "[[claim]]\nnumber = 2\n"
+
+    def changed(premise: str) -> Claims:
+        text = CLAIMS.replace(second, REVISION.replace("PREMISE", premise) + second)
+        (tmp_path / "paper9.toml").write_text(text)
+        return read_claims(tmp_path / "paper9.toml")
+
+    claims = changed("positive")
     found = evidence(claims, other=(FINE, TWO))
     first = judged_rows(claims.first(), ALL, [OTHER], numbers_of(found))
     assert 9 not in [row.number for row in first]
@@ -318,23 +309,16 @@ def test_a_later_rule_judges_the_same_numbers_and_the_first_verdict_stays_beside
     rows = {row.number: row for row in with_earlier(claims, first, later)}
     cell = cells_of(list(rows.values()), 1)[OTHER]
     assert cell.earlier == cells_of(first, 1)[OTHER] and cell.earlier.outcome == "supported"
-    assert cell.outcome == "contradicted" and [part.outcome for part in cell.parts] == [
-        None,
-        "supported",
-        "contradicted",
-    ]
+    assert cell.outcome == "contradicted"
+    assert [part.outcome for part in cell.parts] == [None, "supported", "contradicted"]
     assert "2030-02-01" in rows[1].revised and "one part is enough" in rows[1].revised
     assert cells_of(list(rows.values()), 9)[OTHER].earlier is None and "2030-02-01" in rows[9].revised
     assert rows[2] == next(row for row in first if row.number == 2), "what has no later rule is not judged anew"
     assert as_first_judged(list(rows.values()))[0].cells == first[0].cells
-    text = (tmp_path / "paper9.toml").read_text().replace('otherwise = "two is too large"', 'otherwise = "x"')
-    (tmp_path / "paper9.toml").write_text(
-        text.replace('"positive" }\notherwise = "x"', '"negative" }\notherwise = "x"')
-    )
-    claims = read_claims(tmp_path / "paper9.toml")
-    unasked = cells_of(judged_rows(claims.later(), ALL, [OTHER], numbers_of(found)), 1)[OTHER]
-    assert unasked.outcome == "not measurable here" and unasked.why.startswith("x")
-    assert cells_of(judged_rows(claims.first(), ALL, [OTHER], numbers_of(found)), 1)[OTHER].outcome == "supported"
+    claims = changed("negative")
+    unasked = judged(claims.later(), 1, found, OTHER)[OTHER]
+    assert unasked.outcome == "not measurable here" and unasked.why.startswith("two is too large")
+    assert judged(claims.first(), 1, found, OTHER)[OTHER].outcome == "supported"
 
 
 def read(**fields) -> Reference:
@@ -355,9 +339,8 @@ def test_a_number_that_is_not_there_is_told_in_words(claims, fields, words):
 
 
 def test_models_are_known_by_their_names_and_a_study_lists_its_own():
-    assert is_same_model("pythia-410m", "EleutherAI/pythia-410m") and is_same_model(
-        "pythia-410m@step1000", "pythia-410m"
-    )
+    for name, other in (("pythia-410m", PYTHIA), ("pythia-410m@step1000", "pythia-410m")):
+        assert is_same_model(name, other)
     assert not is_same_model("pythia-410m", "pythia-410m-deduped")
     for path in ("./phi-2", "models/phi-2/", "./phi-2.gguf", "microsoft/phi-2", "phi-2"):
         assert is_named(path, "phi-2"), path
@@ -449,27 +432,18 @@ def test_one_row_is_judged_again_and_the_page_drawn_from_the_file_alone(tiny):
     (lambda raw: raw | {"format": 2}, "it has format 2"),
     (lambda raw: {k: v for k, v in raw.items() if k != "scale"}, "scale: field required"),
     (lambda raw: raw | {"note": "x"}, "note: extra inputs"),
+    (lambda raw: None, "cannot be read"),
 ])  # fmt: skip
-def test_an_edited_or_newer_ledger_is_refused(tiny, tmp_path, change, words):
-    raw = json.loads((tiny / LEDGER_NAME).read_text(encoding="utf-8"))
-    (tmp_path / LEDGER_NAME).write_text(json.dumps(change(raw)), encoding="utf-8")
+def test_an_edited_newer_damaged_or_missing_ledger_is_refused(tiny, tmp_path, change, words):
+    with pytest.raises(RecordError, match=r"there is no ledger\.json"):
+        read_ledger(tmp_path)
+    changed = change(json.loads((tiny / LEDGER_NAME).read_text(encoding="utf-8")))
+    (tmp_path / LEDGER_NAME).write_text(json.dumps(changed) if changed else "{", encoding="utf-8")
     with pytest.raises(RecordError, match=words):
         read_ledger(tmp_path)
 
 
-def test_a_missing_or_damaged_ledger_is_refused(tmp_path):
-    with pytest.raises(RecordError, match=r"there is no ledger\.json"):
-        read_ledger(tmp_path)
-    (tmp_path / LEDGER_NAME).write_text("{", encoding="utf-8")
-    with pytest.raises(RecordError, match="cannot be read"):
-        read_ledger(tmp_path)
-
-
 def test_the_command_line_prints_the_claims_and_the_page(tiny):
-    from typer.testing import CliRunner
-
-    from interp.cli.app import app
-
     words = ["replicate", "paper1", "--scale", "tiny", "--out", str(tiny.parent)]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output

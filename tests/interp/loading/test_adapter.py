@@ -3,17 +3,19 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 import torch
+from interp.probes.dynamics.probe import Dynamics
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.running.run import _refuse_misuse
+from tests.quick import quick
 
 peft = pytest.importorskip("peft", reason="the extra peft is not installed")
 
@@ -21,14 +23,16 @@ R, ALPHA = 3, 7
 QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
 
 
-def adapter_of(module, folder, targets, **changes):
-    """An adapter with random matrices, saved as PEFT saves it."""
+def adapter_of(module, folder, target_modules, **changes):
+    """An adapter of which every tensor is random, saved as PEFT saves it."""
     torch.manual_seed(1)
-    config = peft.LoraConfig(
-        r=R, lora_alpha=ALPHA, target_modules=targets, task_type="CAUSAL_LM", **{"init_lora_weights": False, **changes}
-    )
+    how = {"r": R, "lora_alpha": ALPHA, "task_type": "CAUSAL_LM", "init_lora_weights": False, **changes}
     with quiet_libraries():
-        peft.get_peft_model(module, config).save_pretrained(folder)
+        trained = peft.get_peft_model(module, peft.LoraConfig(target_modules=target_modules, **how))
+        with torch.no_grad():
+            for parameter in (p for p in trained.parameters() if p.requires_grad):
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        trained.save_pretrained(folder)
     return folder
 
 
@@ -54,6 +58,21 @@ def by_hand(before, folder, scale, *, is_transposed=False):
     return found
 
 
+def test_transposed_weights_are_the_formula_too_and_no_training_is_followed(word_tokenizer, tmp_path):
+    torch.manual_seed(0)
+    module = GPT2LMHeadModel(GPT2Config(vocab_size=101, n_embd=24, n_layer=2, n_head=2, n_positions=32)).eval()
+    module.save_pretrained(tmp_path / "gpt2")
+    word_tokenizer.save_pretrained(tmp_path / "gpt2")
+    before = {name: x.clone() for name, x in module.state_dict().items()}
+    folder = adapter_of(module, tmp_path / "lora", ["c_attn"], fan_in_fan_out=True)
+    wanted = by_hand(before, folder, ALPHA / R, is_transposed=True)
+    adapted = interp.load(tmp_path / "gpt2", adapter=folder)
+    for name, weight in adapted.module.state_dict().items():
+        torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
+    with pytest.raises(UsageError, match="dynamics with --adapter"):
+        _refuse_misuse((), [Dynamics()], adapted, None)
+
+
 @pytest.mark.parametrize("use_rslora", [False, True])
 def test_merged_weights_are_the_formula(llama, tmp_path, use_rslora):
     module = AutoModelForCausalLM.from_pretrained(llama)
@@ -69,35 +88,6 @@ def test_merged_weights_are_the_formula(llama, tmp_path, use_rslora):
     assert adapted.fingerprint != base.fingerprint and type(adapted.module) is type(base.module)
     names = [check.name for check in adapted.checks]
     assert names.count("adapter") == 1 and len(names) == len(base.checks) + 1 and all(c.passed for c in adapted.checks)
-
-
-def test_transposed_weights_are_the_formula_too(word_tokenizer, tmp_path):
-    torch.manual_seed(0)
-    module = GPT2LMHeadModel(GPT2Config(vocab_size=101, n_embd=24, n_layer=2, n_head=2, n_positions=32)).eval()
-    module.save_pretrained(tmp_path / "gpt2")
-    word_tokenizer.save_pretrained(tmp_path / "gpt2")
-    before = {name: x.clone() for name, x in module.state_dict().items()}
-    folder = adapter_of(module, tmp_path / "lora", ["c_attn"], fan_in_fan_out=True)
-    wanted = by_hand(before, folder, ALPHA / R, is_transposed=True)
-    for name, weight in interp.load(tmp_path / "gpt2", adapter=folder).module.state_dict().items():
-        torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
-
-
-def test_an_adapted_model_reads_as_peft_runs_it_and_is_not_followed(llama, lora):
-    with quiet_libraries():
-        theirs = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(llama), lora).eval()
-    ids = torch.tensor([[3, 9, 27, 1]])
-    with torch.inference_mode():
-        np.testing.assert_allclose(
-            interp.load(llama, adapter=lora).module(ids).logits, theirs(ids).logits, rtol=1e-4, atol=1e-5
-        )
-    from interp.probes.dynamics.probe import Dynamics
-
-    from interp.running.run import _refuse_misuse
-
-    adapted = interp.load(llama, adapter=lora, check=False)
-    with pytest.raises(UsageError, match="dynamics with --adapter"):
-        _refuse_misuse((), [Dynamics()], adapted, None)
 
 
 def edited_config(folder, **changes):
@@ -178,3 +168,66 @@ def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):
         interp.run(interp.load(llama), adapter=str(lora), out=None, quiet=True)
     for words in (["diff"], ["diff", "runs"], ["diff", "a", "b", "--adapter", str(lora)]):
         assert CliRunner().invoke(app, words).exit_code != 0
+
+
+SIZES = {"vocab_size": 101, "initializer_range": 0.2, "tie_word_embeddings": True}
+
+
+KINDS = {
+    "llama": (
+        lambda: LlamaForCausalLM(LlamaConfig(**SIZES, hidden_size=24, intermediate_size=32, num_hidden_layers=2,
+                                             num_attention_heads=2, max_position_embeddings=64)),
+        ("embed_tokens", "lm_head", "q_proj"),
+    ),
+    "gpt2": (
+        lambda: GPT2LMHeadModel(GPT2Config(**SIZES, n_embd=24, n_layer=2, n_head=2, n_positions=64)),
+        ("wte", "lm_head", "c_attn"),
+    ),
+}  # fmt: skip
+ADAPTERS = {
+    "head": lambda read, write, attention: {"target_modules": [write]},
+    "embedding": lambda read, write, attention: {"target_modules": [read]},
+    "both": lambda read, write, attention: {"target_modules": [read, write, attention]},
+    "both as one": lambda read, _, attention: {"target_modules": [read, attention], "ensure_weight_tying": True},
+    "head by DoRA": lambda read, write, attention: {"target_modules": [write, attention], "use_dora": True},
+    "embedding by DoRA": lambda read, write, attention: {"target_modules": [read], "use_dora": True},
+    "head saved whole": lambda _, write, attention: {"target_modules": [attention], "modules_to_save": [write]},
+    "embedding saved whole": lambda read, _, attention: {"target_modules": [attention], "modules_to_save": [read]},
+    "a few tokens": lambda *names: {"target_modules": [names[2]], "trainable_token_indices": [3, 5, 9]},
+}
+
+
+def made(kind, adapter, folder, tokenizer):
+    """Base and adapter as they lie on disk, and PEFT's reading of both."""
+    torch.manual_seed(0)
+    build, names = KINDS[kind]
+    with quiet_libraries():
+        build().save_pretrained(folder / "base")
+        tokenizer.save_pretrained(folder / "base")
+        base, other = (AutoModelForCausalLM.from_pretrained(folder / "base") for _ in range(2))
+        adapter_of(other, folder / "adapter", **ADAPTERS[adapter](*names))
+        return peft.PeftModel.from_pretrained(base, folder / "adapter").eval()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("kind", quick(["llama"], KINDS))
+def test_an_adapter_of_tied_embeddings_reads_as_peft_runs_it(kind, adapter, tmp_path, word_tokenizer):
+    theirs = made(kind, adapter, tmp_path, word_tokenizer)
+    model, ids = interp.load(tmp_path / "base", adapter=tmp_path / "adapter"), torch.arange(3, 90, 7)[None]
+    expected = theirs(input_ids=ids, output_hidden_states=True)
+    found = model.module(input_ids=ids, output_hidden_states=True)
+    for ours, own in ((found.logits, expected.logits), (found.hidden_states[0], expected.hidden_states[0])):
+        torch.testing.assert_close(ours, own, rtol=1e-4, atol=1e-4)
+    plain = AutoModelForCausalLM.from_pretrained(tmp_path / "base")(input_ids=ids).logits
+    assert (plain - expected.logits).abs().max() > 0.1, "the adapter acts"
+    (check,) = (check for check in model.checks if check.name == "adapter")
+    assert check.passed and check.value <= check.bound
+
+
+@pytest.mark.parametrize("adapter", ["head", "embedding", "both"])
+def test_the_check_sees_a_change_of_the_shared_weight(adapter, tmp_path, word_tokenizer, monkeypatch):
+    made("llama", adapter, tmp_path, word_tokenizer)
+    monkeypatch.setattr("interp.loading.adapter._part_shared_weights", lambda adapted: None)
+    with pytest.raises(ModelError, match="its predictions differ from those of PEFT"):
+        interp.load(tmp_path / "base", adapter=tmp_path / "adapter")

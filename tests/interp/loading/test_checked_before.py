@@ -44,21 +44,21 @@ def folder(tiny_folders, tmp_path):
     return Path(shutil.copytree(tiny_folders["llama"], tmp_path / "model"))
 
 
-def plain(checks):
-    return [replace(check, when="") for check in checks]
-
-
 def kept(cache: Path) -> Path:
     (found,) = cache.rglob("*.json")
     return found
 
 
-def test_the_same_files_are_checked_once_and_the_checks_say_when(folder, n_checks):
+def test_the_same_files_are_checked_once_and_the_checks_say_when_but_without_a_place(folder, n_checks, cache):
     first, second = load(folder), load(folder)
     assert n_checks() == 1
-    assert plain(first.checks) == plain(second.checks) and {c.name for c in second.checks} >= {"eager", "restored"}
-    assert not any(c.when for c in first.checks)
+    assert first.checks == tuple(replace(check, when="") for check in second.checks)
+    assert {c.name for c in second.checks} >= {"eager", "restored"}
     assert all(c.when for c in second.checks if c.name != "weights")
+    shutil.rmtree(cache)
+    cache.write_text("a file where the folder should be")
+    load(folder), load(folder)
+    assert n_checks() == 2
 
 
 def test_again_runs_the_check_and_keeps_what_it_finds(folder, n_checks, cache):
@@ -71,26 +71,17 @@ def test_again_runs_the_check_and_keeps_what_it_finds(folder, n_checks, cache):
 
 
 def test_a_run_checks_its_model_unless_its_files_passed_before(folder, n_checks, tmp_path):
-    """The defaults of `interp.run` and `interp run` leave the self-check on."""
-    asked = {"model": str(folder), "probes": "attention_entropy", "prompts": TEXTS, "per_quintile": 0,
-             "out": None, "quiet": True, "report": False}  # fmt: skip
-    first = interp.run(**asked)
-    assert n_checks() == 1 and {c["name"] for c in first.selfcheck} >= {"finite", "heard", "eager", "restored"}
-    second = interp.run(**asked)
-    assert n_checks() == 0
-    assert [c["name"] for c in second.selfcheck] == [c["name"] for c in first.selfcheck]
-    assert all(c["when"] for c in second.selfcheck if c["name"] not in ("weights", "card"))
-    assert not any(c["when"] for c in interp.run(**asked, check=True).selfcheck)
-    assert n_checks() == 1
-
-
-def test_the_command_checks_a_model_that_was_not_checked_before(folder, n_checks, tmp_path):
-    texts = tmp_path / "texts.txt"
+    """The defaults of `interp.run`, and so of `interp run`, leave the self-check on; records say when it was."""
+    texts, seen = tmp_path / "texts.txt", []
     texts.write_text("\n".join(TEXTS))
     asked = ["run", str(folder), "-p", "attention_entropy", "--prompts", str(texts), "--draw", "0", "-q"]
     for i, (more, n) in enumerate((((), 1), ((), 0), (("--check",), 1))):
         assert CliRunner().invoke(app, [*asked, "--out", str(tmp_path / f"runs{i}"), *more]).exit_code == 0
         assert n_checks() == n
+        (record,) = map(interp.open_run, (tmp_path / f"runs{i}").glob("*/"))
+        seen.append({c["name"]: bool(c["when"]) for c in record.selfcheck if c["name"] not in ("weights", "card")})
+    assert seen[0] == seen[2] == dict.fromkeys(seen[1], False) and all(seen[1].values())
+    assert seen[0].keys() >= {"finite", "heard", "eager", "restored"}
 
 
 def test_other_weights_configurations_precisions_and_code_are_checked_anew(folder, n_checks, monkeypatch):
@@ -148,13 +139,6 @@ def test_models_in_memory_and_changed_classes_are_always_checked(folder, n_check
     assert n_checks() == 1
     real = kind.forward
     monkeypatch.setattr(kind, "forward", lambda self, *args, **keywords: real(self, *args, **keywords))
-    load(folder)
-    load(folder)
-    assert n_checks() == 2
-
-
-def test_without_a_place_to_keep_it_every_load_checks(folder, n_checks, cache):
-    cache.write_text("a file where the folder should be")
     load(folder)
     load(folder)
     assert n_checks() == 2

@@ -49,7 +49,6 @@ def repository(tiny_folders) -> Path:
         (Fault(WEIGHTS, "status", 500, times=99), ("the error 500", "Try again in some minutes")),
         (Fault(INFO, "status", 503, times=99), ("the error 503", "Try again in some minutes")),
         (Fault(WEIGHTS, "status", 403, times=99), ("the error 403", "hf auth login")),
-        (Fault(WEIGHTS, "status", 401, times=99), ("the error 401", "hf auth login")),
         (Fault(WEIGHTS, "status", 404, times=99), ("error 404",)),
         (Fault(WEIGHTS, "dropped", times=99), ("the hub cannot be reached (RemoteProtocolError",)),
         (Fault(WEIGHTS, "cut", times=99), ("the hub cannot be reached (RemoteProtocolError",)),
@@ -81,10 +80,12 @@ def test_a_slow_hub_is_not_waited_for_longer_than_it_may_take(use_hub, repositor
         assert "the hub cannot be reached (ReadTimeout" in refusal(repository)
 
 
-@pytest.mark.parametrize("kind", ["status", "dropped"])
-def test_what_is_in_the_cache_serves_at_once_where_the_hub_stumbles(use_hub, repository, waited, kind):
+@pytest.mark.parametrize(("kind", "status"), [("status", 503), ("status", 403), ("dropped", 0)])
+def test_what_is_in_the_cache_serves_at_once_where_the_hub_stumbles_or_refuses(
+    use_hub, repository, waited, kind, status
+):
     with serving({"owner/name": repository}) as hub:
         use_hub(hub.url)
         first = fetched(repository)
-        hub.faults.append(Fault(INFO, kind, 503, times=99))
+        hub.faults.append(Fault(INFO, kind, status, times=99))
         assert fetched(repository) == first and waited == []

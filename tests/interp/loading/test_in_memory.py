@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from accelerate import cpu_offload
 from torch import nn
 from transformers import TextGenerationPipeline
 
@@ -13,8 +14,13 @@ import interp
 from interp.errors import InterpError, ModelError, UsageError
 from interp.family import Layout
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.need import Need
+from interp.reading.forward import capture
+from interp.reductions import Rows
 from interp.self_check.selfcheck import check_model
-from tests.tiny_models import VOCAB, fresh_model
+from interp.self_check.witnesses import any_tokenizer
+from tests.interp.hooks.test_attention import relative, token_prompts
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
 
 def llama():
@@ -183,41 +189,24 @@ def test_parts_that_do_not_fit_together_are_refused(name):
         interp.load(module)
 
 
-def harmless_hook(module):
-    module.model.layers[1].register_forward_hook(lambda part, args, out: None)
+READABLE = {
+    "a harmless hook": lambda m: m.model.layers[1].register_forward_hook(lambda part, args, out: None),
+    "a layer removed": lambda m: (m.model.layers.pop(1), setattr(m.config, "num_hidden_layers", 2)),
+    "a part of one's own": lambda m: setattr(m.model.layers[1], "mlp", nn.Sequential(nn.Linear(48, 48), nn.Tanh())),
+    "offloaded": lambda m: cpu_offload(m, execution_device="cpu"),
+    "tied": lambda m: setattr(m.lm_head, "weight", m.model.embed_tokens.weight),
+    "bfloat16": nn.Module.bfloat16,
+}
 
 
-def part_of_ones_own(module):
-    module.model.layers[1].mlp = nn.Sequential(nn.Linear(48, 48), nn.Tanh())
-
-
-def offloaded(module):
-    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
-    accelerate.cpu_offload(module, execution_device="cpu")
-
-
-def tied(module):
-    module.lm_head.weight = module.model.embed_tokens.weight
-
-
-def layer_removed(module):
-    del module.model.layers[1]
-    module.config.num_hidden_layers = 2
-
-
-READABLE = [harmless_hook, layer_removed, part_of_ones_own, offloaded, tied, torch.nn.Module.bfloat16]
-
-
-@pytest.mark.parametrize("change", READABLE, ids=lambda change: change.__name__)
-def test_what_passes_the_checks_is_read_as_it_is(change):
+@pytest.mark.parametrize("name", READABLE)
+def test_what_passes_the_checks_is_read_as_it_is(name):
     module = llama()
-    change(module)
+    READABLE[name](module)
     assert all(check.passed for check in interp.load(module).checks)
 
 
 def test_what_libraries_put_on_a_model_is_not_its_owners():
-    """Such as the hooks of transformers."""
-
     class WrongOrder(Layout):
         def pick(self, out, which, shape):
             return super().pick(out, "qkv"[::-1]["qkv".index(which)], shape)
@@ -229,3 +218,73 @@ def test_what_libraries_put_on_a_model_is_not_its_owners():
         ModelError, match=r"(?s)reading tiny-gpt_neox.*: the self-check 'projections'.*report the model"
     ):
         check_model(replace(model, family=wrong))
+
+
+SHARED = {
+    "the whole layer": lambda layers: layers.__setitem__(2, layers[0]),
+    "self_attn": lambda layers: setattr(layers[2], "self_attn", layers[0].self_attn),
+    "mlp": lambda layers: setattr(layers[2], "mlp", layers[0].mlp),
+    "self_attn.v_proj": lambda layers: setattr(layers[2].self_attn, "v_proj", layers[0].self_attn.v_proj),
+}
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("name", SHARED)
+def test_a_module_of_two_layers_is_refused_and_the_model_left_as_it_was(name, check):
+    module = fresh_model("llama").module
+    SHARED[name](module.model.layers)
+    before, ids = module.config._attn_implementation, torch.arange(7)[None]
+    with torch.inference_mode():
+        plain = module(ids).logits
+        with pytest.raises(ModelError, match=rf"layers 0 and 2 share one module \({name}, ") as refused:
+            interp.load(module, check=check)
+        assert "deepcopy" in refused.value.fix and module.config._attn_implementation == before
+        assert torch.equal(module(ids).logits, plain)
+
+
+def test_copies_that_share_their_weights_are_read():
+    module = fresh_model("llama").module
+    layers = module.model.layers
+    layers[2] = copy.deepcopy(layers[0])
+    for attention in (each.self_attn for each in layers):
+        attention.layer_idx = [each.self_attn for each in layers].index(attention)
+    for mine, theirs in zip(layers[2].modules(), layers[0].modules(), strict=True):
+        for part, weight in theirs.named_parameters(recurse=False):
+            setattr(mine, part, weight)
+    assert all(check.passed for check in interp.load(module).checks)
+
+
+def boot(family, folder):
+    from transformer_lens.model_bridge import TransformerBridge
+
+    model = tiny_model(family)
+    config = copy.deepcopy(model.module.config)
+    config.architectures = [type(model.module).__name__]
+    config.save_pretrained(folder)
+    any_tokenizer().save_pretrained(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return TransformerBridge.boot_transformers(str(folder), hf_model=copy.deepcopy(model.module), device="cpu")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_bridge_is_read_as_the_model_inside_it(family, tmp_path):
+    bridge = boot(family, tmp_path)
+    before = bridge(torch.arange(7)[None])
+    model = interp.load(bridge)
+    assert [c.name for c in model.checks if c.name == "bridge"] == ["bridge"]
+    prompts, ids = token_prompts([9])
+    needs = [Need("v", Rows()), Need("k"), Need("pattern_entropy")]
+    ours, theirs = capture(model, prompts, ids, needs), capture(tiny_model(family), prompts, ids, needs)
+    for need in needs:
+        assert relative(ours[need], theirs[need]) < 1e-5
+    assert torch.equal(bridge(torch.arange(7)[None]), before)
+    shared = {id(p) for p in bridge.original_model.parameters()}
+    assert all(id(p) in shared for p in model.module.parameters())
+
+
+def test_a_bridge_with_changed_parts_is_refused(tmp_path):
+    bridge = boot("llama", tmp_path)
+    bridge.blocks[0].attn.hook_z.add_hook(lambda z, hook: z * 0)
+    with pytest.raises(ModelError, match="other logits than the bridge"):
+        interp.load(bridge)

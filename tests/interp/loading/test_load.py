@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -20,46 +19,27 @@ from interp.loading.load import load, load_as_asked
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.untrained import untrained_twin
 from interp.options import RunOptions
-from interp.records.tunnel_card import Figure, TunnelCard, write_card
 from interp.running.run import run
-from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
-from tests.hub_server import GATED, serving
+from tests.hub_cache import MODELS, TOKENIZERS, build_hub_cache, lay_out
+from tests.hub_server import serving
+from tests.paths import ROOT
+from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
-ROOT = Path(__file__).parent.parent.parent
 IDS = torch.tensor([[3, 14, 15, 92, 65, 35, 89, 79]])
-
-STORY = (
-    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park.",
-    "One day, Tom saw a big red ball near the tree. He wanted to play with it, so he ran to his mom.",
-    "One morning a boy named Max woke up early and went to the garden to look for his dog.",
-    "The cat was very happy because it found a new friend. They played together all day.",
-    "At night the moon was bright, and the bear went back to his cave to sleep.",
-)
 
 
 def copy_of(folder: Path, to: Path) -> Path:
     return Path(shutil.copytree(folder, to, dirs_exist_ok=True))
 
 
-def test_a_trained_model_gives_its_bits_and_goes_on_as_was_published_of_it(stories):
+def test_a_trained_model_goes_on_as_was_published_of_it(stories):
     model = load(stories)
-    bits, n_tokens = 0.0, 0
-    for sentence in STORY:
-        ids = model.tokenizer(sentence)["input_ids"]
-        with torch.no_grad():
-            logits = model.module(torch.tensor([ids])).logits[0].double().numpy()
-        log_z = np.log2(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1) / np.log(2)
-        bits += sum(log_z[i] - logits[i, ids[i + 1]] / np.log(2) for i in range(len(ids) - 1))
-        n_tokens += len(ids) - 1
-    assert 1.6 < bits / n_tokens < 2.1  # nine where the weights are random
     assert (model.info.n_heads, model.info.n_kv_heads, model.info.d_head) == (8, 4, 8)
     assert model.info.n_parameters == 260_032  # a tied embedding, counted once
-    model = load(stories, check=False)
     ids = model.tokenizer("Once upon a time", return_tensors="pt")["input_ids"]
     with torch.no_grad():
-        p = model.module(ids).logits[0, -1].softmax(-1)
-    top = p.topk(2)
+        top = model.module(ids).logits[0, -1].softmax(-1).topk(2)
     assert [model.tokenizer.decode([int(i)]).strip() for i in top.indices] == [",", "there"]
     assert torch.allclose(top.values, torch.tensor([0.969, 0.029]), atol=5e-4)
 
@@ -88,11 +68,17 @@ def test_a_loaded_folder_is_the_saved_model_bit_for_bit_and_states_its_sizes(tin
 
 
 @pytest.mark.parametrize(
-    ("changes", "window"),
-    [({}, 5), ({"sliding_window": None}, None), ({"max_position_embeddings": 5}, None), ({"sliding_window": 4}, 4)],
+    ("family", "changes", "window"),
+    [
+        ("mistral", {}, 5),
+        ("mistral", {"sliding_window": None}, None),
+        ("mistral", {"max_position_embeddings": 5}, None),
+        ("mistral", {"sliding_window": 4}, 4),
+        ("llama", {"sliding_window": 3}, None),  # which never looks at it
+    ],
 )
-def test_a_window_is_stated_only_where_it_ever_cuts(changes, window):
-    assert load(fresh_model("mistral", **changes).module, check=False).info.window == window
+def test_a_window_is_stated_only_where_it_ever_cuts(family, changes, window):
+    assert load(fresh_model(family, **changes).module, check=False).info.window == window
 
 
 def test_files_are_vouched_for_and_shards_read_together(tiny_folders, tmp_path):
@@ -109,14 +95,11 @@ def test_files_are_vouched_for_and_shards_read_together(tiny_folders, tmp_path):
         assert torch.equal(model.module(IDS).logits, tiny_model("phi").module(IDS).logits)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
-def test_dtype_is_what_was_asked_for(tiny_folders, dtype):
-    model = load(tiny_folders["llama"], dtype=dtype)
-    assert model.info.dtype == dtype
-    assert {p.dtype for p in model.module.parameters()} == {getattr(torch, dtype)}
-
-
 def test_precision_and_device_map_are_those_asked_for(tmp_path, tiny_folders):
+    for dtype in (torch.bfloat16, torch.float64):
+        model = load(tiny_folders["llama"], dtype=dtype)
+        assert model.info.dtype == str(dtype).removeprefix("torch.")
+        assert {p.dtype for p in model.module.parameters()} == {dtype}
     folder = copy_of(tiny_folders["llama"], tmp_path / "m")
     fresh_model("llama").module.to(torch.bfloat16).save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
@@ -132,17 +115,6 @@ def small_cache(out: Path, folder: Path, hub_id: str, ref: str = "main") -> Path
     return lay_out(copy_of(folder, out.parent / f"files-{ref}"), hub_id, out, ref)
 
 
-def test_an_alias_loads_from_the_cache_without_a_network(hub_cache, use_cache):
-    use_cache(hub_cache)
-    model = load("pythia-410m")
-    snapshot = next((hub_cache / "models--EleutherAI--pythia-410m" / "snapshots").iterdir())
-    assert (model.info.name, model.info.source) == ("pythia-410m", "EleutherAI/pythia-410m")
-    assert model.info.revision == snapshot.name
-    assert (model.info.n_layers, model.info.n_heads, model.info.d_head, model.info.n_rotary) == (2, 16, 64, 16)
-    assert (model.info.vocab_size, model.info.max_positions, model.info.dtype) == (50304, 2048, "float32")
-    assert model.tokenizer.decode(model.tokenizer("The cat sat")["input_ids"]) == "The cat sat"
-
-
 @pytest.mark.slow
 def test_the_environment_of_the_hub_library_is_what_counts(tmp_path, tiny_folders):
     small_cache(tmp_path / "hub", tiny_folders["gpt_neox"], "EleutherAI/pythia-70m")
@@ -153,29 +125,17 @@ def test_the_environment_of_the_hub_library_is_what_counts(tmp_path, tiny_folder
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("how", ["name", "argument", "both"])
+@pytest.mark.parametrize("how", ["name", "argument", "both", "commit"])
 def test_a_revision_stands_behind_the_name_or_beside_it(tmp_path, tiny_folders, use_cache, how):
     small_cache(tmp_path / "hub", tiny_folders["gpt_neox"], "EleutherAI/pythia-70m")
     other = small_cache(tmp_path / "hub", tiny_folders["llama"], "EleutherAI/pythia-70m", ref="step7")
     use_cache(tmp_path / "hub")
-    name = "pythia-70m" if how == "argument" else "pythia-70m@step7"
-    info = load(name, revision=None if how == "name" else "step7", check=False).info
-    assert (info.name, info.revision, info.family) == ("pythia-70m@step7", other.name, "llama")
+    revision = other.name if how == "commit" else "step7"
+    name = "pythia-70m@step7" if how in ("name", "both") else "pythia-70m"
+    info = load(name, revision=None if how == "name" else revision, check=False).info
+    assert (info.name, info.revision, info.family) == (f"pythia-70m@{revision}", other.name, "llama")
     assert load(info.name, check=False).info == info
     assert load("pythia-70m", check=False).info.family == "gpt_neox"
-
-
-def test_a_commit_is_a_revision(tmp_path, tiny_folders, use_cache):
-    snapshot = small_cache(tmp_path / "hub", tiny_folders["phi"], "owner/name")
-    use_cache(tmp_path / "hub")
-    assert load("owner/name", revision=snapshot.name, check=False).info.revision == snapshot.name
-
-
-def test_two_revisions_and_a_revision_of_a_folder_are_refused(tiny_folders):
-    with pytest.raises(UsageError, match="two revisions are given"):
-        load("pythia-70m@step7", revision="step8")
-    with pytest.raises(UsageError, match="only models of the hub have revisions"):
-        load(tiny_folders["phi"], revision="main")
 
 
 def test_a_model_is_fetched_from_the_hub_once_and_then_served_by_the_cache(tiny_folders, use_hub, capfd):
@@ -196,62 +156,22 @@ def test_a_model_is_fetched_from_the_hub_once_and_then_served_by_the_cache(tiny_
         assert torch.equal(first.module(IDS).logits, tiny_model("phi").module(IDS).logits)
 
 
-def test_what_is_cached_serves_when_the_hub_takes_access_away(tiny_folders, use_hub):
-    repositories = {"owner/name": tiny_folders["phi"]}
-    with serving(repositories) as hub:
-        use_hub(hub.url)
-        before = load("owner/name", check=False).info
-        repositories["owner/name"] = GATED
-        assert load("owner/name", check=False).info == before
-
-
-def make_tunnel(folder: Path, model: Path) -> Path:
-    """A tiny random model in a tunnel's folder, with the card of one and no tokenizer."""
-    copy_of(model, folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / name).unlink()
-    card = TunnelCard(
-        task="bijection", parameters={"n_symbols": 5, "n_pairs": 4}, arch="gpt-neox", network={}, n_parameters=1,
-        recipe={}, seed=0, step=7, figures={"kl": Figure(0.01, "bits", 0.009, 0.011)}, n_eval=10, eval_seed=1,
-        tolerance=0.5, core_seconds=1.0, environment={},
-    )  # fmt: skip
-    write_card(card, folder)
-    return folder
-
-
-@pytest.fixture
-def tunnels(tmp_path, tiny_folders, monkeypatch):
-    """The task `bijection` with one tunnel, kept at steps 2 and 10 too, in place of the shipped ones."""
-    from interp.registry import load_entry
-
-    task = load_entry("tunnel", "bijection")
-    monkeypatch.setattr(task, "checkpoints", tmp_path)
-    known = {f.name for f in task.__dataclass_fields__.values()}
-    home = make_tunnel(tmp_path / "bijection-gpt-neox", tiny_folders["gpt_neox"])
-    card = json.loads((home / "tunnel.json").read_text())
-    card["parameters"] = {k: v for k, v in task().describe().items() if k in known}
-    (home / "tunnel.json").write_text(json.dumps(card))
-    for step, family in (("2", "phi"), ("10", "llama")):
-        copy_of(tiny_folders[family], home / "steps" / step)
-    return home
-
-
 @pytest.mark.parametrize("by_folder", [False, True])
-def test_a_tunnel_brings_its_task_and_card_and_no_tokenizer(tunnels, by_folder):
-    name = str(tunnels) if by_folder else "tunnel:bijection-gpt-neox"
-    model = load(name)
+def test_a_tunnel_brings_its_task_and_card_and_no_tokenizer(by_folder):
+    folder = ROOT / "wind_tunnels" / "checkpoints" / "bijection-gpt-neox"
+    name = str(folder) if by_folder else "tunnel:bijection-gpt-neox"
+    model, card = load(name), json.loads((folder / "tunnel.json").read_text())
     assert (model.info.name, model.info.source, model.tokenizer) == (name, name, None)
-    assert model.task is not None
-    assert model.task.name == "bijection"
-    assert model.card is not None
-    assert (model.card["step"], model.card["figures"]["kl"]["value"]) == (7, 0.01)
+    assert model.task is not None and model.task.name == "bijection"
+    assert model.card is not None and model.card["step"] == card["step"]
+    assert model.card["figures"]["kl_bits"]["value"] == card["figures"]["kl_bits"]["value"]
 
 
-def test_tunnels_have_names_and_steps(tunnels):
-    model = load("tunnel:bijection-gpt-neox@10", check=False)
-    assert (model.info.name, model.info.family) == ("tunnel:bijection-gpt-neox@10", "llama")
+def test_tunnels_have_names_and_steps():
+    model, last = (load(f"tunnel:bijection-gpt-neox{step}", check=False) for step in ("@16", ""))
+    assert model.info.name == "tunnel:bijection-gpt-neox@16" and model.fingerprint != last.fingerprint
     assert model.task is not None
-    with pytest.raises(UsageError, match=r"has the steps \['2', '10'\]"):
+    with pytest.raises(UsageError, match=r"has the steps \['0', '16', '64', '128', '256', '512'\]"):
         load("tunnel:bijection-gpt-neox@11")
     with pytest.raises(UsageError, match="Did you mean bijection-gpt-neox"):
         load("tunnel:bijection-gptneox")
@@ -283,21 +203,23 @@ def test_a_model_in_memory_finds_the_tokenizer_it_was_loaded_with(tiny_folders, 
     assert load(fresh_model("phi").module, check=False).tokenizer is None
 
 
-def test_models_in_memory_that_cannot_be_measured_are_refused():
-    with pytest.raises(UsageError, match="training mode"):
-        load(fresh_model("phi").module.train())
-    with pytest.raises(ModelError, match="it is a LlamaModel, which does not predict"):
-        load(fresh_model("llama").module.model)
-    with pytest.raises(ModelError, match="attention overflows"):
-        load(fresh_model("phi").module.to(torch.float16))
-    with pytest.raises(UsageError, match="it was a model in memory"):
-        load("memory:LlamaForCausalLM")
-
-
-@pytest.mark.parametrize("change", [{"dtype": "bfloat16"}, {"device": "cpu"}, {"revision": "main"}])
-def test_a_model_in_memory_is_not_converted(change):
-    with pytest.raises(UsageError, match=f"in memory with {next(iter(change))}"):
-        load(fresh_model("phi").module, **change)
+@pytest.mark.parametrize(
+    ("given", "how", "error", "words"),
+    [
+        (lambda: fresh_model("phi").module.train(), {}, UsageError, "training mode"),
+        (lambda: fresh_model("llama").module.model, {}, ModelError, "it is a LlamaModel, which does not predict"),
+        (lambda: fresh_model("phi").module.to(torch.float16), {}, ModelError, "attention overflows"),
+        (lambda: "memory:LlamaForCausalLM", {}, UsageError, "it was a model in memory"),
+        (lambda: fresh_model("phi").module, {"dtype": "bfloat16"}, UsageError, "in memory with dtype"),
+        (lambda: fresh_model("phi").module, {"device": "cpu"}, UsageError, "in memory with device"),
+        (lambda: fresh_model("phi").module, {"revision": "main"}, UsageError, "in memory with revision"),
+        (lambda: "pythia-70m@step7", {"revision": "step8"}, UsageError, "two revisions are given"),
+        (lambda: ".", {"revision": "main"}, UsageError, "only models of the hub have revisions"),
+    ],
+)
+def test_what_cannot_be_measured_or_is_asked_for_otherwise_is_refused(given, how, error, words):
+    with pytest.raises(error, match=words):
+        load(given(), **how)
 
 
 def test_loading_says_nothing_and_leaves_the_library_as_talkative_as_before(tmp_path, tiny_folders, capfd):
@@ -322,28 +244,29 @@ def test_loading_says_nothing_and_leaves_the_library_as_talkative_as_before(tmp_
     assert "Loading weights" in capfd.readouterr().err  # what would have been said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("alias", "n_layers", "facts"),
-    [
-        ("pythia-410m", 24, {"n_heads": 16, "n_kv_heads": 16, "d_head": 64, "n_rotary": 16, "window": None}),
-        ("phi-2", 2, {"n_heads": 32, "n_kv_heads": 32, "d_head": 80, "n_rotary": 32, "window": None}),
-        ("mistral-7b", 1, {"n_heads": 32, "n_kv_heads": 8, "d_head": 128, "n_rotary": 128, "window": 4096}),
-    ],
-)
-def test_real_configurations_load_from_the_cache_and_pass_the_self_check(use_cache, alias, n_layers, facts):
+REAL = [
+    ("pythia-410m", 2, {"n_heads": 16, "d_head": 64, "n_rotary": 16, "window": None, "max_positions": 2048}),
+    ("pythia-410m", 24, {"n_heads": 16, "n_kv_heads": 16, "vocab_size": 50304, "dtype": "float32"}),
+    ("phi-2", 2, {"n_heads": 32, "n_kv_heads": 32, "d_head": 80, "n_rotary": 32, "window": None}),
+    ("mistral-7b", 1, {"n_heads": 32, "n_kv_heads": 8, "d_head": 128, "n_rotary": 128, "window": 4096}),
+]
+
+
+@pytest.mark.parametrize(("alias", "n_layers", "facts"), quick(REAL[:1], REAL))
+def test_real_configurations_load_from_the_cache_by_their_alias_and_pass_the_self_check(
+    use_cache, alias, n_layers, facts
+):
     if not TOKENIZERS.exists():
         pytest.skip("the real tokenizers are not on this machine")
     with tempfile.TemporaryDirectory() as cache, quiet_libraries():
-        build_hub_cache(alias, Path(cache), n_layers)
+        snapshot = build_hub_cache(alias, Path(cache), n_layers)
         use_cache(Path(cache))
         model = load(alias)
     assert replace(model.info, **facts) == model.info
-    assert (model.info.n_layers, model.info.name) == (n_layers, alias)
-    assert all(c.passed for c in model.checks)
-    assert (
-        model.tokenizer.decode(model.tokenizer("Hello there")["input_ids"], skip_special_tokens=True) == "Hello there"
-    )
+    assert (model.info.n_layers, model.info.name, model.info.source) == (n_layers, alias, MODELS[alias][0])
+    assert model.info.revision == snapshot.name and all(c.passed for c in model.checks)
+    ids = model.tokenizer("Hello there")["input_ids"]
+    assert model.tokenizer.decode(ids, skip_special_tokens=True) == "Hello there"
 
 
 NAMES = {"weights", "finite", "heard", "eager", "output", "projections", "rotary", "edit", "dose 0", "restored"}

@@ -11,15 +11,17 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
-from interp.loading.admission import quantisation
-from interp.loading.placement import choose_placement
+from interp.loading.admission import quantisation, read_config
+from interp.loading.hub_files import files_in_folder
+from interp.loading.placement import Placement, choose_placement
+from interp.loading.weights import read_weights
 from interp.need import Need
 from interp.options import RunOptions
 from interp.reading.forward import capture
 from interp.running.plan import plan
 from interp.self_check.selfcheck import left_out
 from tests.interp.system.test_processes import sequences
-from tests.tiny_models import fresh_model, tiny_config
+from tests.tiny_models import fresh_model
 
 
 def rounded():
@@ -45,33 +47,17 @@ def test_the_quantisation_is_named(stated, words):
     assert quantisation(stated) == words
 
 
-def test_quantised_models_are_refused_by_name_and_not_guessed_at():
-    with pytest.raises(ModelError, match=r"(?s)quantised \(bitsandbytes, 4 bits\).*--allow-quantised"):
-        interp.load(rounded())
-    config = tiny_config("llama")
-    with pytest.raises(ModelError, match="are free"):
-        choose_placement(config, 10**14, RunOptions(device="cpu"))
-    config.quantization_config = {"quant_method": "gptq", "bits": 4}
-    assert choose_placement(config, 10**14, RunOptions(device="cpu")).device == "cpu"
-
-
 def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
     """bitsandbytes is not installed here: allowed, the loader says that it is missing."""
-    fresh_model("llama").module.save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
-    (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"quantised \(bitsandbytes, 4 bits\)"):
-        interp.load(tmp_path, tokenizer=None)
-    from interp.loading.admission import read_config
-    from interp.loading.hub_files import ModelFiles
-    from interp.loading.placement import Placement
-    from interp.loading.weights import read_weights
-
-    files = ModelFiles(tmp_path, frozenset(path.name for path in tmp_path.iterdir()))
+        interp.load(rounded_folder(tmp_path), tokenizer=None)
+    with pytest.raises(ModelError, match=r"(?s)quantised \(bitsandbytes, 4 bits\).*--allow-quantised"):
+        interp.load(rounded())
+    files = files_in_folder(tmp_path)
     allowed = read_config(replace(files, allow_quantised=True))
     with pytest.raises(ModelError, match="needs a package that is not installed"):
         read_weights(files, allowed, Placement("float32", "cpu"))
+    assert choose_placement(allowed, 10**14, RunOptions(device="cpu")).device == "cpu"  # its size is not guessed at
 
 
 def test_allowed_it_is_read_but_for_its_weights():

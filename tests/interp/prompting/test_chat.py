@@ -3,14 +3,14 @@
 import json
 
 import numpy as np
+import pyarrow
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from pyarrow import parquet
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import resolve_prompts
-from tests.tokenised import tokenise
+from tests.tokenised import of_words, tokenise
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}"
@@ -21,11 +21,7 @@ WORDS = ("<s>", "</s>", "<unk>", "<user>", "<assistant>", "<system>", "a", "b", 
 
 
 def chatty(template=TEMPLATE):
-    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>", chat_template=template
-    )
+    return of_words(*WORDS, bos_token="<s>", eos_token="</s>", chat_template=template)
 
 
 def said(*turns):
@@ -41,63 +37,35 @@ def words_read(prompts, tokenizer):
     return [" ".join(tokenizer.convert_ids_to_tokens(ids.tolist())) for ids in tokens.ids], tokens
 
 
-def test_a_conversation_is_read_up_to_where_the_reply_would_start():
+def test_a_conversation_is_read_up_to_where_the_reply_would_start_or_to_its_last_word():
     tokenizer = chatty()
-    prompts = resolve_prompts([ASKED, ANSWERED], tokenizer=tokenizer)
+    prompts = resolve_prompts([ASKED, ANSWERED, said(("user", "a"), ("assistant", "b c"))], tokenizer=tokenizer)
     read, tokens = words_read(prompts, tokenizer)
     assert read == [
         "<s> <system> c </s> <user> a b </s> <assistant>",
         "<s> <user> a </s> <assistant> b </s> <user> c a </s> <assistant>",
+        "<s> <user> a </s> <assistant> b c",
     ]
-    ids = [tokenizer.apply_chat_template(m, add_generation_prompt=True)["input_ids"] for m in (ASKED, ANSWERED)]
-    assert [one.tolist() for one in tokens.ids] == ids
     assert tokens.has_bos  # the template's own, once
-    assert [dict(p.columns) for p in prompts] == [{"role": "user", "turn": 2}, {"role": "user", "turn": 3}]
-
-
-def test_a_reply_that_has_begun_is_read_to_its_last_word():
-    tokenizer = chatty()
-    prompts = resolve_prompts(said(("user", "a"), ("assistant", "b c")), tokenizer=tokenizer)
-    assert words_read(prompts, tokenizer)[0] == ["<s> <user> a </s> <assistant> b c"]
-    assert prompts.prompts[0].columns["role"] == "assistant"
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_files_of_messages_keep_their_other_columns(tmp_path, ending):
-    rows = [{"messages": ASKED, "topic": "x", "correct": True}, {"messages": ANSWERED, "topic": "y", "correct": False}]
-    path = tmp_path / f"chats.{ending}"
-    if ending == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        import pyarrow
-        from pyarrow import parquet
-
-        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    prompts = resolve_prompts(str(path), tokenizer=chatty())
-    assert prompts.prompts == resolve_prompts(rows, tokenizer=chatty()).prompts
-    assert [p.columns["topic"] for p in prompts] == ["x", "y"]
-    assert prompts.units == {"role": "label", "turn": "1", "topic": "label", "correct": "label"}
+    assert [tuple(p.columns.values()) for p in prompts] == [("user", 2), ("user", 3), ("assistant", 2)]
 
 
 @pytest.mark.parametrize("way", ["jsonl", "parquet", "data set"])
-def test_files_of_messages_give_the_template_what_each_message_has(tmp_path, way):
-    import pyarrow
-    from pyarrow import parquet
-
+def test_files_of_messages_give_the_template_what_each_message_has_and_keep_other_columns(tmp_path, way):
     datasets = pytest.importorskip("datasets")
-    chats = [
-        {"messages": [ASKS, CALLS | {"content": None}, TOLD]},
-        {"messages": [TOLD, {"role": "user", "content": "a"}]},
-    ]
-    given = datasets.Dataset.from_list(chats)
+    chats = [[ASKS, CALLS | {"content": None}, TOLD], [TOLD, {"role": "user", "content": "a"}]]
+    rows = [{"messages": chat, "topic": "xy"[i], "correct": i > 0} for i, chat in enumerate(chats)]
+    given = datasets.Dataset.from_list(rows)
     if way == "jsonl":
         given = tmp_path / "chats.jsonl"
-        given.write_text("".join(json.dumps(row) + "\n" for row in chats))
+        given.write_text("".join(json.dumps(row) + "\n" for row in rows))
     elif way == "parquet":
         given = tmp_path / "chats.parquet"
-        parquet.write_table(pyarrow.Table.from_pylist(chats), given)
+        parquet.write_table(pyarrow.Table.from_pylist(rows), given)
     found = resolve_prompts(given, tokenizer=chatty(EVERY_KEY))
-    assert found.prompts == resolve_prompts(chats, tokenizer=chatty(EVERY_KEY)).prompts
+    assert found.prompts == resolve_prompts(rows, tokenizer=chatty(EVERY_KEY)).prompts
+    assert [p.columns["topic"] for p in found] == ["x", "y"]
+    assert found.units == {"role": "label", "turn": "1", "topic": "label", "correct": "label"}
 
 
 def test_texts_are_messages_where_templates_allow():
@@ -127,7 +95,7 @@ def test_texts_are_messages_where_templates_allow():
         ([{"messages": [{"role": "user", "content": 3}]}], "no text"),
         ([{"messages": ASKED, "role": "x"}], "the column 'role'"),
         ([{"messages": ASKED}, {"text": "a"}], "text 2"),
-        ([said(("tool", "a"))], "no tools here"),
+        ([ASKED, ANSWERED, said(("tool", "a")), ASKED], "(conversation|text) 3.*\n?.*no tools here"),
     ],
 )
 def test_what_is_no_conversation_is_refused_by_its_place(given, found):
@@ -150,10 +118,10 @@ EVERY_KEY = (
     "{% for key in ('reasoning_content', 'mood') if m[key] is defined %}[{{ key }} {{ m[key] }}]{% endfor %}"
     "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content or [] %}{{ p.text }}{% endfor %}"
     "{% endif %}{% for call in m.tool_calls or [] %}{{ call | tojson }}{% endfor %}</s>{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
+    "{% if add_generation_prompt %}{{ eos_token }}{% generation %}x{% endgeneration %}{% endif %}"
 )
 ASKS = {"role": "user", "content": "a", "name": "ann"}
-CALLS = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"city": "c", "days": [1, 2]}}}]}
+CALLS = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"city": "<é>", "days": [1, 2]}}}]}
 TOLD = {"role": "tool", "content": "18 C", "name": "f"}
 PARTS = {"role": "user", "content": [{"type": "text", "text": "a "}, {"type": "text", "text": "b"}]}
 
@@ -169,6 +137,7 @@ PARTS = {"role": "user", "content": [{"type": "text", "text": "a "}, {"type": "t
         [ASKS, {"role": "assistant", "content": "c a", "reasoning_content": "b"}],
         [PARTS],
         [ASKS, {**PARTS, "role": "assistant", "mood": 1.5}],
+        [{"role": "user", "content": "<script>é</script> {{ 7 * 7 }}"}],
     ],
 )
 def test_every_key_of_a_message_reaches_the_template(chat):
@@ -199,3 +168,24 @@ def test_every_key_of_a_message_reaches_the_template(chat):
 def test_what_would_be_lost_on_the_way_to_the_template_is_refused(chat, template, found):
     with pytest.raises(PromptError, match=found):
         resolve_prompts([chat, [ASKS]], tokenizer=chatty(template))
+
+
+FORBIDDEN = {
+    "{% for i in range(10**9) %}x{% endfor %}": "range",
+    "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}": "recursion",
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}": "unsafe",
+    "{{ messages.append(1) }}": "unsafe",
+    "{{ raise_exception.__globals__.os }}": "unsafe",
+    "{{ 'a' * 10**15 }}": "MemoryError",
+    "{% include '/etc/passwd' %}": "no loader",
+    "{{ 1 / 0 }}": "division",
+    "{% for %}": "Expected",
+    "{{ " + "(" * 20_000 + ")" * 20_000 + " }}": "",
+}
+
+
+@pytest.mark.parametrize("template", FORBIDDEN, ids=lambda value: value[:24])
+def test_what_the_sandbox_forbids_is_said(template):
+    with pytest.raises(PromptError, match="as a chat: the chat template refuses it") as error:
+        resolve_prompts([ASKED], tokenizer=chatty(template))
+    assert FORBIDDEN[template] in str(error.value)

@@ -9,7 +9,7 @@ import interp
 from interp.errors import PromptError
 from interp.prompt import Clusters, Prompt, PromptSet
 from interp.prompting.clusters import described, in_words, notes_of, with_clusters
-from interp.prompting.pools import part_of
+from interp.prompting.pools import most_drawn, part_of
 
 NAMES = ("Ann", "Tom", "Ben", "Lucy", "Max", "Sara")
 FRAMES = (
@@ -72,17 +72,9 @@ def test_a_column_or_the_user_goes_before_the_wording(columns, cluster, by, n) -
 @pytest.mark.parametrize(
     ("column", "cluster", "said"),
     [
-        (
-            [i // 2 for i in range(24)],
-            None,
-            "24 prompts of 12 clusters, 2 of each; those of one cluster are alike, so the sample size is 12",
-        ),
+        ([i // 2 for i in range(24)], None, "24 prompts of 12 clusters, 2 of each; those of one cluster are alike, so"),
         ([i // 6 for i in range(24)], None, "24 prompts of 4 clusters, 6 of each; those"),
-        (
-            [max(i - 15, 0) for i in range(24)],
-            None,
-            "24 prompts of 9 clusters, which weigh as much as 2 of one size; those",
-        ),
+        ([max(i - 15, 0) for i in range(24)], None, "24 prompts of 9 clusters, which weigh as much as 2 of one size"),
         ([max(i - 10, 0) for i in range(24)], None, ""),
         (range(24), None, ""),
         (
@@ -137,3 +129,15 @@ def test_sequences_of_a_tunnel_stand_each_by_itself_and_rows_say_their_cluster()
 def test_clusters_of_unequal_size_weigh_as_fewer_of_one_size(sizes, n_effective):
     code = np.repeat(np.arange(len(sizes)), sizes)
     assert Clusters(code, "made", {}).n_effective == pytest.approx(n_effective)
+
+
+TEXTS = PromptSet("texts", [Prompt(text=f"text {i}") for i in range(100)])
+SEQUENCES = PromptSet("tunnel", [Prompt(token_ids=(1, 2), scored=(0,)) for _ in range(100)], unit="sequence")
+
+
+@pytest.mark.parametrize(
+    ("prompts", "per_quintile", "n"),
+    [(TEXTS, 8, 40), (TEXTS, 20, 100), (TEXTS, 30, 100), (TEXTS, None, 100), (SEQUENCES, 8, 100)],
+)
+def test_texts_alone_are_drawn_by_quintile(prompts, per_quintile, n):
+    assert most_drawn(prompts, per_quintile) == n

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-import math
+from contextlib import suppress
 
 import numpy as np
 import pyarrow
@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+import interp
 from interp.errors import PromptError
+from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import read_prompts, resolve_prompts
 
@@ -47,7 +49,12 @@ def as_parquet(rows):
     return out.getvalue()
 
 
+def as_txt(rows):
+    return "\n".join(row["text"] for row in rows)
+
+
 FORMATS = {".jsonl": as_jsonl, ".csv": as_csv, ".parquet": as_parquet}
+TEXT_FORMATS = {**FORMATS, ".txt": as_txt}
 
 
 def refusal(path, **options):
@@ -79,13 +86,6 @@ def test_a_text_file_is_one_prompt_a_line(tmp_path):
     assert len(read_prompts(written(tmp_path, "p.txt", "one"))) == 1
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
-def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path, ending):
-    content = FORMATS.get(ending, lambda rows: "\n".join(row["text"] for row in rows))([{"text": "a"}, {"text": "b"}])
-    prompts = read_prompts(written(tmp_path, f"p{ending}", b"\xef\xbb\xbf" + content.encode()))
-    assert [p.text for p in prompts] == ["a", "b"]
-
-
 def test_columns_may_hold_texts_numbers_or_truth_values(tmp_path):
     path = written(tmp_path, "p.csv", "domain,prompt\nx,the one\ny,the other\n")
     prompts = read_prompts(path, text_column="prompt")
@@ -100,62 +100,39 @@ def test_columns_may_hold_texts_numbers_or_truth_values(tmp_path):
     assert [p.columns["b"] for p in prompts] == [True, False]
 
 
-CSV_NUMBERS = {
+CSV_COLUMNS = {
     "plain": (["1", "-2", "30"], [1, -2, 30]),
     "signs": (["+0.25", "-0.75", "1"], [0.25, -0.75, 1.0]),
     "points": ([".25", "5.", "-.5"], [0.25, 5.0, -0.5]),
     "white": ([" 0.75", "0.25 ", "\t1"], [0.75, 0.25, 1.0]),
     "powers": (["1e-3", "2E5", "0"], [0.001, 2e5, 0.0]),
     "zeros": (["0", "0.0", "+0"], [0.0, 0.0, 0.0]),
+    "codes": (["007", "010", "100"], None),
+    "words": (["a", "", "b"], None),
+    "some numbers": (["Paris", "1984", "NaN"], None),
+    "as many": (["x", "1", "x1"], None),
+    "dates": (["2024-01-05", "2024-01-06", "2024"], None),
+    "versions": (["1.2.3", "1.2.4", "2.0"], None),
+    "times": (["12:30", "1:05", "9"], None),
+    "white is kept": ([" a", "b ", "c"], None),
 }
-CSV_NAMES = {
-    "codes": ["007", "010", "100"],
-    "words": ["a", "", "b"],
-    "some_numbers": ["Paris", "1984", "NaN"],
-    "as_many": ["x", "1", "x1"],
-    "dates": ["2024-01-05", "2024-01-06", "2024"],
-    "versions": ["1.2.3", "1.2.4", "2.0"],
-    "times": ["12:30", "1:05", "9"],
-    "white_kept": [" a", "b ", "c"],
-}
+"""Cells of a CSV, and the numbers they are; names stay as they are."""
 CSV_GAPS = [
-    "",
-    " ",
-    "NaN",
-    "nan",
-    "NA",
-    "N/A",
-    "null",
-    "None",
-    "-",
-    "?",
-    "inf",
-    "#N/A",
-    "1,250",
-    "1 250",
-    "0,25",
-    "1_250",
-]
-CSV_GAPS += ["12 %", "$3", "\u22121", "1.250.000", "x", "1e"]
+    "", " ", "1 250", "12 %", "NaN", "nan", "NA", "N/A", "null", "None", "-", "?", "inf", "#N/A", "1,250", "0,25",
+    "1_250", "$3", "\u22121", "x", "1e",
+]  # fmt: skip
 
 
 def csv_of(cells):
     return as_csv([{"text": f"text {i}", "k": cell} for i, cell in enumerate(cells)])
 
 
-@pytest.mark.parametrize("case", CSV_NUMBERS)
-def test_a_csv_column_of_numbers_is_numbers(tmp_path, case):
-    cells, numbers = CSV_NUMBERS[case]
+@pytest.mark.parametrize("case", CSV_COLUMNS)
+def test_a_csv_column_of_numbers_is_numbers_and_one_of_names_stays_as_it_is(tmp_path, case):
+    cells, numbers = CSV_COLUMNS[case]
     found = read_prompts(written(tmp_path, "p.csv", csv_of(cells)))
-    assert found.units == {"k": "1"}
-    assert [repr(p.columns["k"]) for p in found] == [repr(n) for n in numbers]
-
-
-@pytest.mark.parametrize("case", CSV_NAMES)
-def test_a_csv_column_of_names_stays_as_it_is(tmp_path, case):
-    found = read_prompts(written(tmp_path, "p.csv", csv_of(CSV_NAMES[case])))
-    assert found.units == {"k": "label"}
-    assert [p.columns["k"] for p in found] == CSV_NAMES[case]
+    assert found.units == {"k": "1" if numbers else "label"}
+    assert [repr(p.columns["k"]) for p in found] == [repr(value) for value in numbers or cells]
 
 
 @pytest.mark.parametrize("cell", CSV_GAPS)
@@ -186,11 +163,10 @@ def test_the_separator_of_a_csv_is_that_of_its_header(tmp_path, separator, text_
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_a_file_in_utf_16_is_read_by_its_mark(tmp_path, ending, encoding):
-    content = FORMATS.get(ending, lambda rows: "\n".join(row["text"] for row in rows))([{"text": "é"}, {"text": "漢"}])
-    marked = content if encoding == "utf-16" else "\ufeff" + content
-    prompts = read_prompts(written(tmp_path, f"p{ending}", marked.encode(encoding)))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_mark_at_the_beginning_says_the_encoding_and_is_no_part_of_the_first_prompt(tmp_path, ending, encoding):
+    content = "\ufeff" + TEXT_FORMATS[ending]([{"text": "é"}, {"text": "漢"}])
+    prompts = read_prompts(written(tmp_path, f"p{ending}", content.encode(encoding)))
     assert [p.text for p in prompts] == ["é", "漢"]
 
 
@@ -198,10 +174,8 @@ MESSAGES = {
     "empty": (".txt", "", "there is no prompt in it"),
     "blank": (".txt", "a\n\nb", "p.txt, line 2: the line is empty"),
     "only_white": (".csv", 'text,k\na,1\n"  ",2\n', "p.csv, line 3: the prompt is empty"),
-    "blank_json": (".jsonl", '{"text": "a"}\n{"text": ""}\n', "p.jsonl, line 2: the prompt is empty"),
     "number": (".jsonl", '{"text": "a"}\n{"text": 7}\n', "p.jsonl, line 2: 'text' holds 7, which is not a text"),
     "null": (".jsonl", '{"text": null}\n', "p.jsonl, line 1: 'text' holds nothing, which is not a text"),
-    "not_json": (".jsonl", '{"text": "a"}\n{"text": \n', "p.jsonl, line 2: it is not JSON: Expecting value at"),
     "truncated": (".jsonl", '{"text": "a"}\n{"text": "b', "line 2: it is not JSON: Unterminated string"),
     "deep": (".jsonl", "[" * 100_000, "p.jsonl, line 1: it is not JSON"),
     "long_number": (".jsonl", '{"text": "a", "k": ' + "9" * 5000 + "}", "p.jsonl, line 1: it is not JSON"),
@@ -213,19 +187,15 @@ MESSAGES = {
     "hole": (".jsonl", '{"text": "a", "k": null}', "line 1: the column 'k' holds nothing"),
     "kinds": (".jsonl", '{"text": "a", "k": 1}\n{"text": "b", "k": "x"}', "holds a text, in line 1 it is a number"),
     "columns": (".jsonl", '{"text": "a"}\n{"text": "b", "k": 1}', "line 2: it has the columns ['k', 'text'], line 1"),
-    "no_text": (".jsonl", '{"prompt": "a", "k": 1}', "the column 'text' of {}: it has the columns 'prompt', 'k'"),
     "nothing": (".jsonl", "{}", "it has the columns none"),
     "reserved": (".jsonl", '{"text": "a", "length": 3}', "every capture has a column of this name"),
     "control": (".jsonl", '{"text": "a\\u0000b"}', "line 1: 'text' holds the control character U+0000 at character 1"),
-    "control_txt": (".txt", "a\nb\x1b[31m", "p.txt, line 2: 'text' holds the control character U+001B at character 1"),
     "return": (".txt", "a\rb", "p.txt, line 1: a carriage return stands inside the line"),
     "surrogate": (".jsonl", '{"text": "a\\ud800"}', "line 1: 'text' holds half a surrogate pair at character 1"),
     "cells": (".csv", "text,k\na,1\nb,c,2\n", "p.csv, line 3: it has 3 cells, the header has 2"),
     "cells_after_long": (".csv", 'text,k\n"a\nb",1\nc\n', "p.csv, line 4: it has 1 cells, the header has 2"),
-    "gap": (".csv", "text\na\n\nb\n", "p.csv, line 3: it has 0 cells"),
-    "quote": (".csv", 'text,k\na,1\n"b,2\nc,3\n', "p.csv, line 3: it is not CSV: unexpected end of data"),
+    "quote": (".csv", f'text,k\n{"long " * 40_000},1\n"b,2\nc,3\n', "line 3: it is not CSV: unexpected end of data"),
     "header_twice": (".csv", "text,text\na,b\n", "p.csv, line 1: a column stands in the header twice"),
-    "header_only": (".csv", "text,k\n", "there is no prompt in it"),
     "unnamed": (".csv", ",text\n0,a\n", "the columns of {}: one of them is named ''"),
     "overflow": (".csv", "text,k\na,1e999\n", "line 2: the column 'k' holds inf"),
     "latin": (".txt", b"caf\xc3\xa9\nna\xefve", "p.txt, line 2: byte 8 of the file (0xef) is not UTF-8"),
@@ -266,19 +236,6 @@ def test_a_parquet_file_that_cannot_be_read_names_column_or_row(tmp_path):
     assert "p.parquet, row 2: 'text' holds nothing" in str(refusal(tmp_path / "p.parquet"))
 
 
-def test_parquet_dictionaries_and_half_floats_are_plain_values(tmp_path):
-    table = pyarrow.table({
-        "text": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
-        "h": pyarrow.array(np.array([0.5, 1.5, 2.0], np.float16)),
-    })  # fmt: skip
-    parquet.write_table(table, tmp_path / "p.parquet")
-    assert [(p.text, p.columns["h"]) for p in read_prompts(tmp_path / "p.parquet")] == [
-        ("a", 0.5),
-        ("b", 1.5),
-        ("a", 2),
-    ]
-
-
 TEXT_KINDS = [
     pyarrow.string(), pyarrow.large_string(), pyarrow.string_view(),
     pyarrow.dictionary(pyarrow.int8(), pyarrow.string()), pyarrow.dictionary(pyarrow.int32(), pyarrow.large_string()),
@@ -286,13 +243,14 @@ TEXT_KINDS = [
 
 
 @pytest.mark.parametrize("kind", TEXT_KINDS, ids=str)
-def test_texts_of_every_kind_that_arrow_has_are_texts(tmp_path, kind):
+def test_texts_of_every_kind_that_arrow_has_are_texts_and_half_floats_numbers(tmp_path, kind):
     columns = {"text": TEXTS, "domain": ["x", "y", "x"]}
-    table = pyarrow.table({name: pyarrow.array(values).cast(kind) for name, values in columns.items()})
-    parquet.write_table(table, tmp_path / "p.parquet")
+    columns = {name: pyarrow.array(values).cast(kind) for name, values in columns.items()}
+    columns["h"] = pyarrow.array(np.array([0.5, 1.5, 2.0], np.float16))
+    parquet.write_table(pyarrow.table(columns), tmp_path / "p.parquet")
     found = read_prompts(tmp_path / "p.parquet")
-    assert [(p.text, p.columns["domain"]) for p in found] == list(zip(TEXTS, "xyx", strict=True))
-    assert found.units == {"domain": "label"}
+    assert [(p.text, *p.columns.values()) for p in found] == list(zip(TEXTS, "xyx", (0.5, 1.5, 2.0), strict=True))
+    assert found.units == {"domain": "label", "h": "1"}
 
 
 NAMES = ["World", "Sports", "Sci/Tech"]
@@ -342,7 +300,8 @@ def test_features_of_another_form_break_nothing(tmp_path, features):
     for info in ({"features": features}, features):
         meant = table.replace_schema_metadata({"huggingface": json.dumps({"info": info})})
         parquet.write_table(meant, tmp_path / "p.parquet")
-        check_only_our_own_errors(tmp_path, ".parquet", (tmp_path / "p.parquet").read_bytes())
+        with suppress(PromptError):
+            assert [p.text for p in read_prompts(tmp_path / "p.parquet")] == TEXTS
 
 
 def test_what_is_no_file_of_prompts_is_refused(tmp_path):
@@ -380,27 +339,10 @@ def test_a_name_that_no_file_can_have_is_unknown(name):
         resolve_prompts(name)
 
 
-@pytest.mark.parametrize("texts, found", [([], "no prompt"), (["a", 3], "'text' holds 3"), (["a", " "], "empty")])
-def test_a_list_is_held_to_the_rules_of_a_file(texts, found):
-    with pytest.raises(PromptError, match=found):
-        resolve_prompts(texts)
-
-
-@pytest.mark.parametrize("thing", [7, None, b"bytes", {"text": "a"}, {"a", "b"}])
-def test_things_that_are_no_prompts_are_refused(thing):
-    with pytest.raises(PromptError, match=f"they are a {type(thing).__name__}"):
-        resolve_prompts(thing)
-
-
-def test_a_dataset_keeps_its_columns_whatever_its_format():
+def test_a_data_set_of_several_splits_and_a_row_without_a_text_are_refused():
     datasets = pytest.importorskip("datasets")
-    dataset = datasets.Dataset.from_list(ROWS)
-    plain = resolve_prompts(dataset)
-    assert [p.text for p in plain] == TEXTS
-    assert plain.units == {"domain": "label", "k": "1", "h_bits": "bits"}
-    assert resolve_prompts(dataset.with_format("numpy")).content_hash == plain.content_hash
     with pytest.raises(PromptError, match="Choose a split"):
-        resolve_prompts(datasets.DatasetDict({"train": dataset}))
+        resolve_prompts(datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)}))
     with pytest.raises(PromptError, match="row 2: 'text' holds nothing"):
         resolve_prompts(datasets.Dataset.from_list([{"text": "a"}, {"text": None}]))
 
@@ -419,41 +361,53 @@ def test_a_smaller_pool_is_a_seeded_draw_in_the_old_order(tmp_path):
             resolve_prompts(path, n_pool=n)
 
 
-def check_only_our_own_errors(folder, ending, content):
-    path = written(folder, f"fuzzed{ending}", content)
-    try:
-        prompts = read_prompts(path)
-    except PromptError:
-        return None
-    assert all(p.text and p.text.strip() for p in prompts)
-    for prompt in prompts:
-        assert all(not isinstance(v, float) or math.isfinite(v) for v in prompt.columns.values())
-    assert len(prompts.content_hash) == 64
-    return prompts
-
-
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-PIECES = ['{"text": "a', '"}', "\n", "\r", '"', ",", "text", "{", "1e9", "null", "\0", "é"]
-NEAR_TEXT = st.lists(st.sampled_from([*(piece.encode() for piece in PIECES), b"\xff"])).map(b"".join)
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt", ".parquet"])
-@given(content=st.binary(max_size=200) | NEAR_TEXT)
-@FUZZ
-def test_arbitrary_bytes_give_prompts_or_our_own_error(tmp_path, ending, content):
-    check_only_our_own_errors(tmp_path, ending, content)
-
-
 PLAIN_TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs"]), min_size=1).filter(str.strip)
 
 
 @given(texts=st.lists(PLAIN_TEXT, min_size=1, max_size=5, unique=True))
-@FUZZ
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_text_comes_back_as_it_was_written(tmp_path, texts):
-    for ending, write in FORMATS.items():
-        content = write([{"text": text, "name": "x"} for text in texts])
-        path = written(tmp_path, f"whole{ending}", content)
-        assert [p.text for p in read_prompts(path)] == texts
-    lines = [text for text in texts if not text.startswith("\ufeff")]
-    if lines:
-        assert [p.text for p in read_prompts(written(tmp_path, "whole.txt", "\n".join(lines)))] == lines
+    for ending, write in TEXT_FORMATS.items():
+        if ending != ".txt" or not texts[0].startswith("\ufeff"):
+            path = written(tmp_path, f"whole{ending}", write([{"text": text, "name": "x"} for text in texts]))
+            assert [p.text for p in read_prompts(path)] == texts
+
+
+STRANGE = {
+    "html": '</script><script>window.hurt=1</script><img src=x onerror="alert(1)">&amp;',
+    "template": "{{ 7 * 7 }} {% raw %} ${x} %s {0}",
+    "right to left": "العربية שלום \u202egnitirw\u202c then",
+    "joined": "👩‍👩‍👧‍👦 e\u0301 \u200bzero\u200dwidth ﷽",
+    "spreadsheet": '=HYPERLINK("http://x.example","click")',
+    "shell": "$(touch it-ran); `touch it-ran` | rm -rf ~",
+    "path": "../../../../etc/passwd",
+    "private": "\ue000\ufffd\U0010fffd\ufdd0",
+    "spaces": "  two\u00a0 spaces\u3000 ",
+}
+
+
+@pytest.mark.parametrize("ending", TEXT_FORMATS)
+def test_strange_and_huge_texts_come_back_character_by_character(tmp_path, ending):
+    """A CSV too: its reader stops at 131,072 characters unless told otherwise, and goes on to do so for others."""
+    limit, texts = csv.field_size_limit(), [*STRANGE.values(), "word " * 200_000 + "the"]
+    path = written(tmp_path, f"p{ending}", TEXT_FORMATS[ending]([{"text": text} for text in texts]))
+    assert [p.text for p in read_prompts(path)] == texts
+    assert csv.field_size_limit() == limit
+
+
+def test_strange_texts_are_measured_like_others(tiny_text_model):
+    """Each alone gives what it gives among the others: nothing of one leaks into another, whatever its characters."""
+    capture = interp.collect(tiny_text_model, list(STRANGE.values()), ["v"], window=48)
+    for i, text in enumerate(STRANGE.values()):
+        alone = interp.collect(tiny_text_model, [text], ["v"], window=48)
+        np.testing.assert_allclose(capture[Need("v")][:, i], alone[Need("v")][:, 0], atol=1e-5)
+    assert np.isfinite(capture.rows["next_entropy_bits"]).all()
+
+
+def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch):
+    opened = []
+    texts = [STRANGE["path"], STRANGE["shell"], "file:///etc/passwd", "hf:owner/name"]
+    path = written(tmp_path, "p.csv", as_csv([{"text": text} for text in texts]))
+    real = type(path).read_bytes
+    monkeypatch.setattr(type(path), "read_bytes", lambda self: opened.append(self) or real(self))
+    assert len(read_prompts(path)) == 4 and opened == [path]

@@ -3,23 +3,19 @@
 import json
 import logging
 import shutil
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
-import pyarrow
 import pytest
 from datasets import config as datasets_config
 from datasets import load_dataset_builder, utils
-from pyarrow import parquet
 
 from interp.errors import UsageError
 from interp.prompting.files import read_prompts, resolve_prompts
 from interp.prompting.hub import HubName
+from tests.hub_server import GATED, Fault, serving
+from tests.interp.prompting.test_prompt_files import as_jsonl, as_parquet
 
 ROWS = [{"text": f"text {i} and", "domain": "ab"[i % 2], "k": i, "h_bits": i / 4} for i in range(40)]
-COMMIT = "c0ffee" + "0" * 34
 
 
 @pytest.fixture(autouse=True)
@@ -30,18 +26,11 @@ def cache(tmp_path, monkeypatch):
     return folder
 
 
-def as_jsonl(rows):
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
 def folder_of(home, rows, name="train.jsonl"):
     """A folder `set` under `home` with the rows in a file of that name; its path."""
     path = home / "set" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".parquet":
-        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    else:
-        path.write_text(as_jsonl(rows))
+    path.write_bytes(as_parquet(rows) if path.suffix == ".parquet" else as_jsonl(rows).encode())
     return path.parent
 
 
@@ -78,6 +67,7 @@ def test_a_pool_is_the_draw_of_a_file_or_of_the_first_rows(tmp_path):
     file = resolve_prompts(folder / "train.jsonl", n_pool=12, seed=5)
     assert found.content_hash == file.content_hash != resolve_prompts(f"hf:{folder}", n_pool=12).content_hash
     assert found.source == f"12 drawn (seed 5) from all 40 rows of {folder} (train)" and found.seed == 5
+    assert "41 prompts of hf:" in str(refusal(f"hf:{folder}", n_pool=41))
     folder = folder_of(tmp_path, [{"text": f"row {i} and"} for i in range(12_000)], "train.parquet")
     for n_pool, n in ((None, 1000), (30, 30)):
         found = resolve_prompts(f"hf:{folder}", n_pool=n_pool, seed=2)
@@ -99,6 +89,8 @@ def test_configuration_split_and_column_are_parts_of_the_name(tmp_path):
 
 
 def test_names_and_messages_say_every_part(tmp_path):
+    assert refusal("hf:").found == refusal("hf::train").found == "it names no data set"
+    assert refusal("hf:a:b:c:d:e").found == "it has 5 parts"
     assert HubName.parse("hf:gsm8k:main:train:question") == HubName("gsm8k", "main", "train", "question")
     assert HubName.parse("hf:owner/name::test") == HubName("owner/name", None, "test", None)
     for name in ("hf:a", "hf:a:b", "hf:a::c", "hf:a:::d", "hf:a:b:c:d"):
@@ -158,18 +150,6 @@ def test_splits_and_configurations_that_are_missing_are_refused_with_those_there
         assert found.fix.startswith("Name a configuration as the second part")
 
 
-@pytest.mark.parametrize(
-    "name, found",
-    [
-        ("hf:", "it names no data set"),
-        ("hf::train", "it names no data set"),
-        ("hf:a:b:c:d:e", "it has 5 parts"),
-    ],
-)
-def test_a_name_that_cannot_be_one_is_refused(name, found):
-    assert refusal(name).found == found
-
-
 def test_files_and_folders_that_hold_no_data_are_refused(tmp_path):
     folder = folder_of(tmp_path, ROWS)
     assert "Couldn't find any data file" in refusal(f"hf:{folder}/train.jsonl").found
@@ -183,11 +163,6 @@ def test_files_and_folders_that_hold_no_data_are_refused(tmp_path):
         assert refusal(f"hf:{folder}").found.startswith("`datasets` cannot read it (")
     folder_of(tmp_path, [{"text": ""}])
     assert refusal(f"hf:{folder}").found == "there is no prompt in it"
-
-
-@pytest.mark.parametrize("n", [0, -1, 41])
-def test_a_pool_of_a_size_that_is_not_there_is_refused(tmp_path, n):
-    assert f"{n} prompts of hf:" in str(refusal(f"hf:{folder_of(tmp_path, ROWS)}", n_pool=n))
 
 
 def test_nothing_is_logged_or_written_and_what_was_set_is_restored(tmp_path, capfd):
@@ -229,68 +204,17 @@ def test_without_a_network_the_cache_of_datasets_serves(tmp_path, cache):
     assert found.source == "all 40 rows of owner/name (main, train)"
 
 
-class _Hub(BaseHTTPRequestHandler):
-    """The hub as `datasets` meets it: one data set `owner/open`, a gated one, one that fails, and no others."""
-
-    files: dict[str, bytes]
-
-    def do_GET(self):
-        path = self.path.partition("?")[0]
-        if path.startswith("/datasets/owner/open/resolve/"):
-            name = path.split("/", 6)[6]
-            code = {} if name in self.files else {"X-Error-Code": "EntryNotFound"}
-            self._send(
-                404 if code else 200, self.files.get(name, b""), {"ETag": '"tag"', "X-Repo-Commit": COMMIT, **code}
-            )
-        elif path == "/api/datasets/owner/gated/auth-check":
-            self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
-        elif path == "/api/datasets/owner/failing":
-            self._send(500, b"{}", {})
-        elif "/tree/" in path:
-            self._send(200, [{"type": "file", "path": p, "size": len(c), "oid": p} for p, c in self.files.items()], {})
-        elif path.startswith(("/api/datasets/owner/open", "/api/datasets/owner/gated")):
-            owner_and_name = "/".join(path.split("/")[3:5])
-            self._send(200, {"id": owner_and_name, "sha": COMMIT, "gated": "gated" in path and "manual"}, {})
-        else:
-            self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
-
-    do_HEAD = do_GET
-
-    def log_message(self, *_):
-        """Nothing on the terminal."""
-
-    def _send(self, status, content, headers):
-        body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-
-@contextmanager
-def serving(files):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Hub,), {"files": files}))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def test_the_hub_is_streamed_at_its_commit_and_refuses_in_words(monkeypatch, use_hub, tmp_path):
+    folder = folder_of(tmp_path, ROWS)
     listed = "".join(f"- config_name: {name}\n  data_files: train.jsonl\n" for name in ("main", "more"))
-    readme = f"---\nconfigs:\n{listed}---\n"
-    with serving({"README.md": readme.encode(), "train.jsonl": as_jsonl(ROWS).encode()}) as url:
-        use_hub(url)
-        monkeypatch.setattr(datasets_config, "HF_ENDPOINT", url)
+    (folder / "README.md").write_text(f"---\nconfigs:\n{listed}---\n")
+    repositories = {"owner/open": folder, "owner/gated": GATED}
+    with serving(repositories, Fault("/owner/failing", "status", times=99)) as hub:
+        use_hub(hub.url)
+        monkeypatch.setattr(datasets_config, "HF_ENDPOINT", hub.url)
         monkeypatch.setattr(datasets_config, "HF_HUB_OFFLINE", False)
         found = resolve_prompts("hf:owner/open:main:train")
-        assert found.content_hash == read_prompts(folder_of(tmp_path, ROWS) / "train.jsonl").content_hash
+        assert found.content_hash == read_prompts(folder / "train.jsonl").content_hash
         assert found.source == "all 40 rows of owner/open (main, train, revision c0ffee000000)"
         assert "'main', 'more'" in refusal("hf:owner/open").found
         assert "'owner/none' doesn't exist on the Hub" in refusal("hf:owner/none").found

@@ -5,15 +5,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from tokenizers import normalizers, processors
+from transformers import AutoTokenizer
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
 from tests.paths import SHARED
-from tests.tokenised import tokenise
+from tests.tokenised import of_words, tokenise
 
 WITH_BOS = ("tokenizers/mistral-v0.1", "models/stories260K")
 WITHOUT_BOS = ("tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2")
@@ -38,59 +36,29 @@ def text_set(*texts):
     return PromptSet("some", [Prompt(text=t) for t in texts])
 
 
-def word_tokenizer(template=None, words=("<s>", "</s>", "<unk>", "a", "b", "c")):
+def word_tokenizer(template=None):
     """A tokenizer of whole words with the template of its own that is asked for."""
-    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made = of_words("<s>", "</s>", "<unk>", "a", "b", "c", bos_token="<s>", eos_token="</s>")
     if template is not None:
-        inner.post_processor = processors.TemplateProcessing(single=template, special_tokens=[("<s>", 0), ("</s>", 1)])
-    return PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+        ends = processors.TemplateProcessing(single=template, special_tokens=[("<s>", 0), ("</s>", 1)])
+        made.backend_tokenizer.post_processor = ends
+    return made
 
 
 @pytest.mark.parametrize("folder", EVERY)
-def test_ids_without_a_window_are_the_tokenizers_own(folder):
-    tokenizer = loaded(folder)
-    tokens = tokenise(text_set(*TEXTS), tokenizer, window=None, max_positions=None)
-    assert [ids.tolist() for ids in tokens.ids] == [tokenizer(text)["input_ids"] for text in TEXTS]
-    assert tokens.lengths.tolist() == [len(tokenizer(text)["input_ids"]) for text in TEXTS]
-    assert (tokens.n_truncated, tokens.window, tokens.notes) == (0, None, ())
-    assert all(ids.dtype == np.int64 for ids in tokens.ids)
-
-
-@pytest.mark.parametrize("folder, has_bos", [*((f, True) for f in WITH_BOS), *((f, False) for f in WITHOUT_BOS)])
-def test_a_beginning_of_text_token_stands_where_the_tokenizer_puts_one(folder, has_bos):
-    tokenizer = loaded(folder)
-    tokens = tokenise(text_set(*TEXTS), tokenizer, window=4, max_positions=None)
-    assert tokens.has_bos is has_bos
-    assert {int(ids[0]) == tokenizer.bos_token_id for ids in tokens.ids} == {has_bos}
-
-
-@pytest.mark.parametrize("folder", EVERY)
-@pytest.mark.parametrize("window", [2, 5, 8, 1000])
-def test_a_window_keeps_the_last_tokens_and_the_first_special_one(folder, window):
+@pytest.mark.parametrize("window", [None, 2, 5, 8, 1000])
+def test_ids_are_the_tokenizers_own_and_a_window_keeps_the_last_and_the_first_special_one(folder, window):
     tokenizer = loaded(folder)
     tokens = tokenise(text_set(*TEXTS), tokenizer, window=window, max_positions=None)
-    n_dropped = []
-    for text, ids in zip(TEXTS, tokens.ids, strict=True):
-        whole = tokenizer(text)["input_ids"]
-        front = whole[:1] if folder in WITH_BOS else []
-        kept = whole[len(front) :][-(window - len(front)) :]
-        assert ids.tolist() == front + kept
-        n_dropped.append(len(whole) - len(ids))
-    assert tokens.n_truncated == sum(n > 0 for n in n_dropped)
-    assert tokens.window == window
-
-
-@settings(max_examples=60, deadline=None)
-@given(text=st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=40).filter(str.strip),
-       window=st.integers(2, 12))  # fmt: skip
-def test_a_window_is_the_end_of_what_would_be_read_without_it(text, window):
-    for folder in EVERY:
-        whole = tokenise(text_set(text), loaded(folder), window=None, max_positions=None)
-        short = tokenise(text_set(text), loaded(folder), window=window, max_positions=None)
-        n = len(short.ids[0]) - short.has_bos
-        assert len(short.ids[0]) == min(window, len(whole.ids[0]))
-        assert short.ids[0][-n:].tolist() == whole.ids[0][-n:].tolist()
+    n_front = int(folder in WITH_BOS)
+    whole = [tokenizer(text)["input_ids"] for text in TEXTS]
+    kept = [x if window is None else x[:n_front] + x[n_front:][n_front - window :] for x in whole]
+    assert [ids.tolist() for ids in tokens.ids] == kept
+    assert tokens.has_bos is bool(n_front) and all(ids.dtype == np.int64 for ids in tokens.ids)
+    assert {int(ids[0]) == tokenizer.bos_token_id for ids in tokens.ids} == {tokens.has_bos}
+    assert tokens.lengths.tolist() == [len(x) for x in kept]
+    assert tokens.n_truncated == sum(len(x) < len(y) for x, y in zip(kept, whole, strict=True))
+    assert (tokens.window, tokens.notes) == (window, ())
 
 
 def test_windows_without_room_and_prompts_too_long_are_refused():
@@ -171,3 +139,13 @@ def test_token_ids_that_cannot_be_read_are_refused(ids, options, found):
     prompts = PromptSet("ids", [Prompt(token_ids=ids)])
     with pytest.raises(PromptError, match=found):
         tokenise(prompts, word_tokenizer(), **{"window": None, "max_positions": None, **options})
+
+
+def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
+    tokenizer = of_words("<unk>", "a", "b", eos_token="<unk>")
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    assert tokenizer.decode(tokenizer("A B")["input_ids"]) == "a b"
+    prompts = PromptSet("some", [Prompt(text=t) for t in ("A b", "a b", "a  B", "b a", "b a")])
+    tokens = tokenise(prompts, tokenizer, window=None, max_positions=None)
+    assert tokens.notes == ("2 texts have the same tokens as another text: this tokenizer does not distinguish them",)
+    assert tokenise(prompts.take([0, 3, 4]), tokenizer, window=None, max_positions=None).notes == ()

@@ -31,18 +31,19 @@ def test_measures_equal_a_loop_over_pairs():
     np.testing.assert_allclose(cosine_measures(sets), expected, rtol=1e-12)
 
 
-def test_absent_vectors_and_vectors_without_length_make_no_pair():
+def test_absent_vectors_and_vectors_without_length_make_no_pair_and_without_one_measures_are_undefined():
     vectors = np.random.default_rng(1).standard_normal((6, 4))
     present = np.array([True, True, False, True, True, False])
     np.testing.assert_allclose(cosine_measures(vectors, present), cosine_measures(vectors[present]), rtol=1e-12)
     with_zero = np.concatenate([vectors, np.zeros((1, 4))])
     np.testing.assert_allclose(cosine_measures(with_zero)[:2], cosine_measures(vectors)[:2], rtol=1e-12)
-
-
-def test_measures_are_undefined_where_no_pair_is_left():
     assert np.isnan(cosine_measures(np.ones((1, 4)))).all()
     two = cosine_measures(np.eye(4)[:2])
-    assert two[0] == 0 and np.isnan(two[2:]).all()
+    assert two[0] == 0 and np.isnan(two[2:]).all(), "three vectors are enough to be centred"
+    three = vectors[:3]
+    np.testing.assert_allclose(cosine_measures(three), over_pairs(three) + over_pairs(three - three.mean(axis=0)))
+    absent = cosine_measures(vectors, np.arange(6) < 2)
+    assert np.isfinite(absent[:2]).all() and np.isnan(absent[2:]).all()
     same = cosine_measures(np.tile(np.arange(1.0, 5.0), (5, 1)))
     assert same[0] == pytest.approx(1) and np.isnan(same[2:]).all(), "what is left after centring is rounding"
 
@@ -60,7 +61,9 @@ def test_the_expected_cosine_is_the_exact_integral_and_tends_to_the_known_limit(
 @pytest.mark.parametrize(("n_vectors", "d"), [(6, 40), (12, 5)])
 def test_gaussian_sets_have_the_cosines_of_gaussian_vectors(n_vectors, d):
     rng = np.random.default_rng(3)
-    ours = cosine_measures(gaussian_sets(n_vectors, d, 4000, rng))
+    sets = gaussian_sets(n_vectors, d, 4000, rng)
+    np.testing.assert_allclose(np.square(sets).sum(axis=-1).mean(axis=0), d, rtol=0.05)
+    ours = cosine_measures(sets)
     direct = cosine_measures(rng.standard_normal((4000, n_vectors, d)))
     for i, measure in enumerate(MEASURES):
         error = direct[:, i].std() * np.sqrt(2 / 4000)
@@ -69,12 +72,6 @@ def test_gaussian_sets_have_the_cosines_of_gaussian_vectors(n_vectors, d):
     # cosines of pairs are uncorrelated, so the spread of their mean has a closed form
     variance = (1 / d - expected_abs_cosine(d) ** 2) / (n_vectors * (n_vectors - 1) / 2)
     assert ours[:, 0].std() == pytest.approx(np.sqrt(variance), rel=0.05)
-
-
-def test_gaussian_sets_have_the_lengths_of_gaussian_vectors():
-    sets = gaussian_sets(4, 30, 5000, np.random.default_rng(4))
-    squares = np.square(sets).sum(axis=-1)
-    np.testing.assert_allclose(squares.mean(axis=0), 30, rtol=0.03)
 
 
 def test_random_rotations_keep_lengths_and_have_no_preferred_direction():
@@ -101,6 +98,8 @@ def test_p_against_draws_is_small_far_away_but_never_below_its_floor():
     draws = np.random.default_rng(7).standard_normal(100)
     assert compare(draws, 50.0, 1)[-1] == pytest.approx(SMALLEST_P)
     assert np.isnan(compare(draws, np.nan, 1)[-1])
+    *null, p = compare(np.full(5, 2.0), 3.0, 1)
+    assert np.isnan(p) and null == [2, 2, 2], "draws that are all alike give no p"
 
 
 def test_the_largest_deviation_corrects_over_layers():
@@ -113,13 +112,6 @@ def test_the_largest_deviation_corrects_over_layers():
     assert largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[0] == 0.01
 
 
-def test_three_vectors_are_enough_to_be_centred():
-    three = np.random.default_rng(9).standard_normal((3, 5))
-    np.testing.assert_allclose(cosine_measures(three), over_pairs(three) + over_pairs(three - three.mean(axis=0)))
-    absent = cosine_measures(np.concatenate([three, three]), np.array([1, 1, 0, 0, 0, 0], dtype=bool))
-    assert np.isfinite(absent[:2]).all() and np.isnan(absent[2:]).all()
-
-
 def test_the_band_and_p_of_a_mean_over_sets_are_those_of_students_t():
     draws = np.array([1.0, 2.0, 4.0, 9.0])
     error = np.sqrt(np.square(draws - 4).sum() / 3) * np.sqrt(1 / 2 + 1 / 4)
@@ -129,8 +121,3 @@ def test_the_band_and_p_of_a_mean_over_sets_are_those_of_students_t():
     assert p == pytest.approx(1 - (1 - single) ** 3)
     assert compare(draws, -1.0, 2, 3)[-1] == pytest.approx(p), "two-sided"
     assert compare(draws, 4.0, 2)[-1] == 1
-
-
-def test_draws_that_are_all_alike_give_no_p():
-    *null, p = compare(np.full(5, 2.0), 3.0, 1)
-    assert np.isnan(p) and null == [2, 2, 2]

@@ -1,15 +1,27 @@
-"""The one place that knows of 95 %: shares and counts against SciPy, and a walk that finds no other place."""
+"""Intervals and p: the one place that knows of 95 %, shares and counts against SciPy, exact flips of signs."""
 
 import ast
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from interp.statistics.intervals import FISHER, PLAIN, UNEXPLAINED, count_band, share_bounds, t_quantile
+from interp.statistics.exact_sign_flips import MAX_EXACT, sign_flip_p, smallest_p
+from interp.statistics.intervals import (
+    FISHER,
+    PLAIN,
+    UNEXPLAINED,
+    count_band,
+    excess,
+    maximum_statistic_p,
+    share_bounds,
+    t_half_width,
+    t_mean,
+    t_quantile,
+)  # fmt: skip
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[3]
 ITS_OWN = {0.025, 0.975, 1.96, 2.5, 97.5}
 """Numbers that spell a 95 % interval out; 2.5 is looked at as a percentage alone, beside 97.5."""
 
@@ -43,3 +55,61 @@ def test_bounds_of_a_share_are_clopper_and_pearsons(k, n) -> None:
 @pytest.mark.parametrize(("n", "p"), [(1, 0.05), (60, 0.05), (200, 0.05), (999, 0.5)])
 def test_the_band_of_a_count_is_the_binomial_quantiles(n, p) -> None:
     assert count_band(n, p) == tuple(stats.binom.ppf([0.025, 0.975], n, p))
+
+
+def test_half_widths_are_t_times_the_standard_error():
+    values = np.array([[[1.0, 2.0, 6.0], [0.0, 0.0, 3.0]]])
+    # s² = 7 and 3, three repetitions, t of two degrees of freedom
+    np.testing.assert_allclose(t_half_width(values), [4.302653 * np.sqrt([7 / 3, 3 / 3])], rtol=1e-6)
+    assert float(t_half_width(np.array([0.0, 1.0]))) == pytest.approx(12.706205 * 0.5, rel=1e-6), "two are enough"
+    assert not t_half_width(np.full((4, 3), 0.5)).any()
+    alone = t_half_width(np.ones((4, 1)))
+    assert alone.shape == (4,) and np.isnan(alone).all() and np.isnan(t_half_width(np.ones((2, 0)))).all()
+
+
+def test_means_of_repetitions_have_the_interval_and_p_of_the_t_test():
+    values = [0.010, 0.012, -0.011, 0.016]
+    found, test = t_mean(values), stats.ttest_1samp(values, 0.0)
+    assert (found.value, found.p) == pytest.approx((np.mean(values), test.pvalue))
+    assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
+    alone, alike = t_mean([3.0]), t_mean([0.1, 0.1, 0.1])
+    assert alone.value == 3.0 and np.isnan([alone.low, alone.high, alone.p]).all()
+    assert alike.low == alike.value == alike.high and np.isnan(alike.p)
+
+
+def test_the_maximum_counts_the_observed_value_and_nothing_undefined():
+    permuted = np.array([[1.0, 5.0], [2.0, 0.0], [0.0, 1.0]])
+    assert maximum_statistic_p(np.array([2.0, 6.0]), permuted).tolist() == [0.75, 0.25]
+    p = maximum_statistic_p(np.array([2.0, np.nan]), np.array([[1.0, 9.0], [0.0, 9.0]]))
+    assert p[0] == 1 / 3
+    assert np.isnan(p[1])
+    assert maximum_statistic_p(np.array([0.3]), np.array([[0.1 + 0.2], [0.3 - 1e-16]])).tolist() == [1.0]
+
+
+def test_excess_is_on_one_scale_and_zero_where_nothing_spreads():
+    rng = np.random.default_rng(0)
+    permuted = rng.standard_normal((99, 2)) * [1.0, 100.0] + [0.0, 50.0]
+    observed, moved = excess(np.array([5.0, 60.0]), permuted)
+    together = np.vstack([observed, moved])
+    assert np.abs(together.mean(axis=0)).max() < 1e-12 and np.abs(together.std(axis=0) - 1).max() < 1e-12
+    # unscaled, the loud statistic's permutations would hide what the quiet one found
+    assert maximum_statistic_p(np.array([5.0, 60.0]), permuted)[0] == 1.0 - 1e-2 * (permuted.max(1) < 5).sum()
+    assert maximum_statistic_p(observed, moved)[0] == 0.01
+    observed, moved = excess(np.array([2.0, np.nan]), np.array([[2.0, 1.0], [2.0, 3.0]]))
+    assert observed[0] == 0 and (moved[:, 0] == 0).all() and np.isnan(observed[1])
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_p_is_the_share_of_all_patterns_that_reach_as_far(n):
+    differences = np.random.default_rng(n).normal(0.5, 1.0, n)
+    sums = np.array([np.dot(signs, differences) for signs in product((1, -1), repeat=n)])
+    assert sign_flip_p(differences) == pytest.approx((np.abs(sums) >= abs(differences.sum()) - 1e-9).mean())
+    assert sign_flip_p(np.ones(n)) == smallest_p(n)
+
+
+def test_of_many_differences_p_is_drawn_and_never_0():
+    many = MAX_EXACT + 6
+    assert sign_flip_p(np.ones(many)) == smallest_p(many) == 1e-4
+    p = [sign_flip_p(np.random.default_rng(seed).normal(size=many)) for seed in range(200)]
+    assert np.mean(np.array(p) <= 0.2) == pytest.approx(0.2, abs=0.08)
+    assert np.isnan(sign_flip_p(np.array([])))

@@ -7,15 +7,10 @@ from scipy.spatial.distance import cdist
 from sklearn.manifold import Isomap
 
 from interp.findings import Interval
-from interp.statistics.dimension import Dimension, intrinsic_dimension, two_nn
+from interp.statistics.dimension import intrinsic_dimension, two_nn
 from interp.statistics.isomap_curve import curve_position
 from interp.statistics.neighbours import distances, distinct_rows, nearest, principal_coordinates
 from interp.statistics.spectra import scaled
-
-
-def bounds_of(found: Dimension) -> tuple[float, float]:
-    assert isinstance(found.interval, Interval)
-    return found.interval.low, found.interval.high
 
 
 def test_rows_that_are_equal_or_near_are_told_by_their_distances() -> None:
@@ -95,14 +90,27 @@ def test_intervals_of_the_dimension_cover_its_expected_value(d: int) -> None:
     assert np.log(high / low).mean() / 2 < 3 * np.log(values).std()  # and they are not idly wide
 
 
-def test_dimension_leaves_sequences_out_and_is_undefined_for_few_points() -> None:
-    rows = np.random.default_rng(5).standard_normal((120, 4))
-    units = np.repeat(np.arange(20), 6)
+@pytest.mark.parametrize("are_sequences", [True, False])
+def test_the_interval_of_the_dimension_leaves_out_sequences_or_points_linked_by_first_neighbours(are_sequences) -> None:
+    n_rows = 120 if are_sequences else 40
+    rows = np.random.default_rng(5).standard_normal((n_rows, 4))
+    near = nearest(distances(rows), 2)
+    units, group = np.arange(n_rows), np.arange(n_rows)
+    if are_sequences:
+        units = group = units // 6
+    else:
+        for i, j in enumerate(near.index[:, 0]):  # union by relabelling
+            group[group == group[i]] = group[j]
+    n = len(names := np.unique(group))
+    replicates = np.log([two_nn(near.distance[group != name]) for name in names])
+    half = stats.t.ppf(0.975, n - 1) * np.sqrt((n - 1) / n * np.square(replicates - replicates.mean()).sum())
     found = intrinsic_dimension(rows, units, 0, np.random.default_rng(0))
-    near = nearest(distances(rows), 2).distance
-    replicates = np.log([two_nn(near[units != unit]) for unit in range(20)])
-    half = stats.t.ppf(0.975, 19) * np.sqrt(19 / 20 * np.square(replicates - replicates.mean()).sum())
-    np.testing.assert_allclose(bounds_of(found), found.value * np.exp([-half, half]))
+    bounds = (found.interval.low, found.interval.high)
+    np.testing.assert_allclose(bounds, found.value * np.exp([-half, half]))
+    assert are_sequences or found.interval.method == f"jackknife over {n} groups of neighbours, log scale"
+
+
+def test_the_dimension_of_few_distinct_points_is_undefined() -> None:
     rows = np.repeat(np.random.default_rng(6).standard_normal((8, 5)), 10, axis=0)
     found = intrinsic_dimension(rows, np.arange(80), 20, np.random.default_rng(0))
     assert np.isnan(found.value) and found.interval == "8 distinct points; TwoNN wants at least 20"
@@ -142,21 +150,6 @@ def test_equal_rows_share_a_place_on_the_curve(n_neighbours: int) -> None:
     t = np.repeat([0.0, 1.0, 3.0], [9, 8, 7])
     found = curve_position(np.stack([t, np.zeros(24)], axis=1), n_neighbours)
     np.testing.assert_allclose(np.abs(found - found[0]), t, atol=1e-6)
-
-
-def test_the_interval_of_the_dimension_leaves_out_points_that_are_linked_by_first_neighbours() -> None:
-    rows = np.random.default_rng(10).standard_normal((40, 3))
-    near = nearest(distances(rows), 2)
-    group = np.arange(40)
-    for i, j in enumerate(near.index[:, 0]):  # union by relabelling
-        group[group == group[i]] = group[j]
-    names = np.unique(group)
-    replicates = np.log([two_nn(near.distance[group != g]) for g in names])
-    n = len(names)
-    half = stats.t.ppf(0.975, n - 1) * np.sqrt((n - 1) / n * np.square(replicates - replicates.mean()).sum())
-    found = intrinsic_dimension(rows, np.arange(40), 0, np.random.default_rng(0))
-    np.testing.assert_allclose(bounds_of(found), found.value * np.exp([-half, half]))
-    assert found.interval.method == f"jackknife over {n} groups of neighbours, log scale"
 
 
 def test_likelihoods_and_nearest_of_equals_are_by_hand() -> None:

@@ -17,19 +17,16 @@ from interp.statistics.spectra import (
 )
 
 
-def test_participation_ratio_of_the_identity_covariance_is_the_dimension() -> None:
+def test_shares_and_participation_ratios_are_those_of_closed_forms() -> None:
     rows = np.vstack([np.eye(7), -np.eye(7)])
     np.testing.assert_allclose(spectral_statistics(eigenvalues(rows)), [1 / 7, 2 / 7, 7])
-
-
-def test_participation_ratio_of_rank_one_is_one() -> None:
-    rows = np.outer(np.arange(9.0), np.ones(20))
-    np.testing.assert_allclose(spectral_statistics(eigenvalues(scaled(rows, "centred"))), [1, 1, 1])
-
-
-def test_statistics_of_rows_that_are_all_equal_are_undefined() -> None:
-    rows = np.full((6, 5), 0.1, dtype=np.float32)
-    assert np.isnan(spectral_statistics(eigenvalues(scaled(rows, "centred")))).all()
+    one, flat = np.outer(np.arange(9.0), np.ones(20)), np.full((6, 5), 0.1, dtype=np.float32)
+    np.testing.assert_allclose(spectral_statistics(eigenvalues(scaled(one, "centred"))), [1, 1, 1])
+    assert np.isnan(spectral_statistics(eigenvalues(scaled(flat, "centred")))).all()
+    two = np.array([[1.0, 2.0, 2.0], [-1.0, -2.0, -2.0]])
+    np.testing.assert_allclose(eigenvalues(two), [18])
+    np.testing.assert_allclose(eigenvalues(two[:, :1]), [2])
+    np.testing.assert_allclose(eigenvalues(np.zeros((1, 3))), [0])
 
 
 @pytest.mark.parametrize("n_features", [4, 30])
@@ -75,10 +72,12 @@ def test_axes_are_orthonormal_and_carry_the_leading_variances(shape: tuple[int, 
     np.testing.assert_allclose(np.square(axes.scores).sum(axis=0), eigenvalues(rows)[:3], rtol=1e-9)
 
 
-def test_sign_of_an_axis_makes_its_largest_loading_positive() -> None:
-    rows = scaled(np.outer(np.arange(5.0), [1.0, -4.0, 2.0]), "centred")
-    direction = principal_axes(rows, 1).directions[0]
-    np.testing.assert_allclose(direction, np.array([-1, 4, -2]) / np.sqrt(21))
+@pytest.mark.parametrize("loadings", [[-1.0, 4.0, -2.0], [1.0, -1.0]])  # of those that tie the first
+def test_sign_of_an_axis_makes_its_largest_loading_positive(loadings: list[float]) -> None:
+    for sign in (1, -1):
+        rows = np.outer([1.0, -1.0, 0.0], sign * np.array(loadings))
+        direction = principal_axes(rows, 1).directions[0]
+        np.testing.assert_allclose(direction, np.array(loadings) / np.linalg.norm(loadings))
 
 
 @pytest.mark.parametrize("n_rows", [12, 120])  # fewer and more than are decomposed as a whole
@@ -106,20 +105,8 @@ def test_statistics_of_inner_products_are_those_of_the_spectrum(n_rows: int, sca
     np.testing.assert_allclose(gram_statistics(np.array([[4.0]])), [1, 1, 1])
 
 
-def test_two_rows_have_one_eigenvalue_and_one_column_has_one() -> None:
-    rows = np.array([[1.0, 2.0, 2.0], [-1.0, -2.0, -2.0]])
-    np.testing.assert_allclose(eigenvalues(rows), [18])
-    np.testing.assert_allclose(eigenvalues(rows[:, :1]), [2])
-    np.testing.assert_allclose(eigenvalues(np.zeros((1, 3))), [0])
-
-
 @pytest.mark.parametrize("shape", [(4, 6), (6, 4)])
 def test_axes_of_a_cloud_without_extent_are_of_length_one_or_zero(shape: tuple[int, int]) -> None:
     axes = principal_axes(np.zeros(shape), 2)
     assert axes.directions.shape == (2, shape[1]) and axes.scores.shape == (shape[0], 2)
     assert not axes.scores.any() and np.isin(np.linalg.norm(axes.directions, axis=1), (0, 1)).all()
-
-
-def test_of_loadings_that_tie_the_first_is_positive() -> None:
-    direction = principal_axes(np.outer([1.0, -1.0, 0.0], [-1.0, 1.0]), 1).directions[0]
-    np.testing.assert_allclose(direction, np.array([1, -1]) / np.sqrt(2))

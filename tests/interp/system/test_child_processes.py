@@ -58,7 +58,7 @@ def test_every_item_comes_back_from_processes_of_one_thread_each():
     assert {interrupt for *_, interrupt in found} == {signal.SIG_IGN}
 
 
-def test_one_at_a_time_nothing_leaves_this_process(monkeypatch):
+def test_one_at_a_time_nothing_leaves_this_process():
     before = signal.getsignal(signal.SIGINT)
     for items, at_once in ((range(3), 1), ([2], 4)):
         numbers, found = zip(*in_processes(of_process, items, "counting", at_once), strict=True)

@@ -11,16 +11,17 @@ from accelerate import cpu_offload, disk_offload
 import interp
 from interp.editing.conditions import Run, read_conditions
 from interp.edits import AblateHeads, FeedForwardOff, RemoveAxis
-from interp.errors import ModelError
+from interp.errors import ModelError, UsageError
+from interp.loading.placement import choose_placement
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.options import RunOptions
 from interp.probe import Condition
+from interp.reading.batches import BatchRows, make_batch, row_index
 from interp.reading.forward import capture
-from interp.reading.lens import Lens
 from interp.system.offload import brought_in, device_of
 from tests.interp.system.test_processes import sequences
-from tests.tiny_models import FAMILIES, fresh_model
+from tests.tiny_models import FAMILIES, fresh_model, tiny_config
 
 CPU = torch.device("cpu")
 
@@ -89,34 +90,15 @@ def test_weights_are_brought_in_and_sent_away_again(tmp_path):
 def test_blocks_may_lie_on_several_devices(monkeypatch):
     """Rows are picked on the device of each tensor: index tensors follow, and move back for the next."""
     moved = []
-    from interp.reading.batches import BatchRows
-
     real = BatchRows.to
     monkeypatch.setattr(BatchRows, "to", lambda self, device: moved.append(device) or real(self, device))
     prompts, ids = sequences(3)
     capture(fresh_model("llama"), prompts, ids, [Need("v"), Need("resid"), Need("pattern_entropy")])
     assert len(moved) >= 3 * 3
-    rows = next(iter(_batch_rows(prompts, ids)))
+    rows = make_batch(ids, np.arange(3), CPU).rows(row_index(prompts, np.array([len(x) for x in ids]), "all"))
     elsewhere = real(rows, torch.device("meta"))
     assert elsewhere.item.is_meta and elsewhere.padded.is_meta and elsewhere.row is rows.row
     assert real(rows, CPU) is rows
-
-
-def _batch_rows(prompts, ids):
-    from interp.reading.batches import cut, make_batch, row_index
-
-    lengths = np.array([len(x) for x in ids])
-    index = row_index(prompts, lengths, "all")
-    return (make_batch(ids, chosen, CPU).rows(index) for chosen in cut(lengths, 100))
-
-
-def test_the_lens_of_an_offloaded_head_is_that_of_the_whole_one(tmp_path):
-    whole, model = fresh_model("gpt_neox"), interp.load(offloaded("gpt_neox", "memory", tmp_path), check=False)
-    x = torch.randn(5, 48, generator=torch.Generator().manual_seed(0))
-    token = torch.arange(5)
-    with torch.inference_mode():
-        assert torch.equal(Lens(model).logits(x), Lens(whole).logits(x))
-        assert torch.equal(Lens(model).direction(x, token), Lens(whole).direction(x, token))
 
 
 def test_the_untrained_twin_of_a_spread_model_is_refused_in_words():
@@ -126,20 +108,7 @@ def test_the_untrained_twin_of_a_spread_model_is_refused_in_words():
         untrained_twin(spread)
 
 
-def test_a_device_map_in_several_processes_is_refused(monkeypatch):
-    from interp.errors import UsageError
-    from interp.loading.placement import choose_placement
-    from tests.tiny_models import tiny_config
-
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="over the same devices"):
-        choose_placement(tiny_config("llama"), 1000, RunOptions(device_map="auto"))
-
-
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):
-    from interp.loading.placement import choose_placement
-    from tests.tiny_models import tiny_config
-
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (1 << 34, 1 << 34))
@@ -150,3 +119,5 @@ def test_every_process_has_a_gpu_of_its_own(monkeypatch):
     assert choose_placement(config, 1000, RunOptions()).device == "cuda:2"
     assert choose_placement(config, 1000, RunOptions(device="cuda")).device == "cuda:2"
     assert choose_placement(config, 1000, RunOptions(device="cuda:1")).device == "cuda:1"
+    with pytest.raises(UsageError, match="over the same devices"):
+        choose_placement(config, 1000, RunOptions(device_map="auto"))

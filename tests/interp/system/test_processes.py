@@ -16,6 +16,7 @@ from interp.errors import UsageError
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
+from interp.reading.batches import cut
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
 from interp.system.processes import ALONE, Ranks, here
@@ -78,14 +79,8 @@ def test_every_rank_runs_its_own_batches_and_no_other():
     in_ranks(3, lambda r: capture(models[r.rank], prompts, ids, [Need("v")], tokens_per_batch=20))
     assert sum(map(sum, read)) == 12 and all(read)
     in_ranks(3, lambda r: capture(models[r.rank], prompts, ids, [Need("qk_cosine_null")], tokens_per_batch=20))
-    lent = sum(map(len, read)) - 2 * (n_batches := len(batches(ids, 20)))
+    lent = sum(map(len, read)) - 2 * (n_batches := len(cut(np.array([len(x) for x in ids]), 20)))
     assert lent == 2 and n_batches > 3
-
-
-def batches(ids, tokens):
-    from interp.reading.batches import cut
-
-    return cut(np.array([len(x) for x in ids]), tokens)
 
 
 def conditions(model):
@@ -153,7 +148,6 @@ def test_shares_are_even_and_ranks_that_differ_refused():
 
 @pytest.mark.slow
 def test_one_process_needs_no_distributed_code(monkeypatch):
-    """A run without a launcher neither joins nor asks torch.distributed for anything."""
     import torch.distributed
 
     for name in ("init_process_group", "new_group", "all_gather_object"):
@@ -208,45 +202,28 @@ print("done")
         assert (process.returncode, out.strip()) == (0, "done"), err
 
 
-@pytest.mark.slow
-def test_a_process_that_dies_ends_the_others_in_words():
-    code = """
-import os, sys
-from interp.system.processes import joined
-from interp.errors import InterpError
-try:
-    with joined() as r:
-        r.union(None)
-        if r.rank:
-            sys.exit("memory ran out here")
-        r.union(1)
-except InterpError as error:
-    sys.exit(f"interp: {error}")
-"""
-    first, second = start(code)
-    assert "memory ran out here" in second.communicate(timeout=120)[1]
-    said = first.communicate(timeout=120)[1]
-    assert first.returncode == 1 and "another process ended or does not answer" in said, said
+DIES, HANGS = "r.union(None); r.rank and sys.exit('memory ran out here')", "r.rank and sys.stdin.read()"
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_is_waited_for_so_long_and_no_longer():
-    code = """
+@pytest.mark.parametrize(("second", "said"), [(DIES, "another process ended or does"), (HANGS, "RANK_TIMEOUT")])
+def test_a_process_that_dies_or_hangs_ends_the_others_in_words(second, said):
+    code = f"""
 import sys
 from interp.system.processes import joined
 from interp.errors import InterpError
 try:
     with joined() as r:
-        if r.rank:
-            sys.stdin.read()
+        {second}
         r.union(1)
 except InterpError as error:
-    sys.exit(f"interp: {error}")
+    sys.exit(f"interp: {{error}}")
 """
-    first, hanging = start(code, INTERP_RANK_TIMEOUT="5")
-    said = first.communicate(timeout=120)[1]
-    hanging.communicate(input="", timeout=120)
-    assert first.returncode == 1 and "INTERP_RANK_TIMEOUT" in said, said
+    first, other = start(code, INTERP_RANK_TIMEOUT="5")
+    told = first.communicate(timeout=120)[1]
+    assert first.returncode == 1 and said in told, told
+    assert second is HANGS or "memory ran out here" in other.communicate(timeout=120)[1]
+    other.communicate(input="", timeout=120)
 
 
 @pytest.mark.slow

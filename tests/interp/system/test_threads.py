@@ -5,6 +5,7 @@ What `applied` edits are the passes of its own thread and of those that start in
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -72,13 +73,15 @@ def test_a_second_capture_is_refused_and_the_first_one_is_not_disturbed():
     np.testing.assert_array_equal(again[Need("v")], alone[Need("v")])
 
 
+@pytest.mark.parametrize("is_edited", [False, True])
 @pytest.mark.parametrize("family", ["llama", "gpt_neox"])
-def test_a_pass_of_another_thread_is_neither_heard_nor_cut(family):
+def test_a_pass_of_another_thread_is_neither_heard_nor_cut(family, is_edited):
     model = fresh_model(family)
     prompts, ids = sequences(6)
-    alone, logits = capture(model, prompts, ids, NEEDS), plain_logits(model)
-    other = _Meanwhile(lambda: plain_logits(model))
-    meanwhile = capture(model, prompts, ids, NEEDS, listeners=[other])
+    with applied(model, BypassLayer(layer=1)) if is_edited else nullcontext():
+        alone, logits = capture(model, prompts, ids, NEEDS), plain_logits(model)
+        other = _Meanwhile(lambda: plain_logits(model))
+        meanwhile = capture(model, prompts, ids, NEEDS, listeners=[other])
     assert other.found
     for found in other.found:
         assert found.shape == logits.shape and torch.allclose(found, logits, atol=1e-5)
@@ -160,18 +163,6 @@ def test_edited_passes_of_two_threads_at_once_do_not_mix(edit):
         waits.remove()
     for found, expected in zip(together, alone, strict=True):
         assert torch.equal(found, expected)
-
-
-def test_what_is_captured_under_an_edit_leaves_out_the_passes_of_its_threads():
-    model = fresh_model("llama")
-    prompts, ids = sequences(4)
-    with applied(model, EDITS[0]):
-        alone = capture(model, prompts, ids, NEEDS)
-        other = _Meanwhile(lambda: plain_logits(model))
-        meanwhile = capture(model, prompts, ids, NEEDS, listeners=[other])
-        assert torch.equal(other.found[0], plain_logits(model))
-    for need in NEEDS:
-        np.testing.assert_array_equal(meanwhile[need], alone[need])
 
 
 def test_a_streamed_text_is_the_edited_one():

@@ -19,31 +19,20 @@ from tests.faulty_disk import Died, Disk
 FAULTS = (errno.ENOSPC, errno.EACCES, errno.EIO)
 
 
-def test_the_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
+@pytest.mark.parametrize("fault", [OSError, KeyboardInterrupt, FileNotFoundError])
+def test_the_file_is_the_old_one_until_the_new_one_is_whole_and_stays_where_it_failed(tmp_path, fault):
     path = tmp_path / "a.json"
     path.write_text("old")
+    with pytest.raises(fault), writing(path) as draft:
+        if fault is not FileNotFoundError:  # a block that writes nothing
+            draft.write_text("ne")
+            raise fault
+    assert (path.read_text(), [*tmp_path.iterdir()]) == ("old", [path])
     with writing(path) as draft:
         draft.write_text("new")
         assert path.read_text() == "old"
         assert draft.parent.parent == tmp_path and is_hidden(draft.parent), "a name that is ignored"
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("fault", [OSError("disk full"), KeyboardInterrupt()])
-def test_a_draft_that_failed_leaves_the_old_file_and_nothing_else(tmp_path, fault):
-    path = tmp_path / "a.json"
-    path.write_text("old")
-    with pytest.raises(type(fault)), writing(path) as draft:
-        draft.write_text("ne")
-        raise fault
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_block_that_writes_nothing_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError), writing(tmp_path / "a.json"):
-        pass
+    assert (path.read_text(), [*tmp_path.iterdir()]) == ("new", [path])
 
 
 def test_a_folder_is_there_whole_and_takes_the_place_of_none(tmp_path):
@@ -208,33 +197,26 @@ def test_a_file_system_that_cannot_sync_is_written_all_the_same(tmp_path, monkey
     assert contents(tmp_path, WRITES[whole_folder]) == [b"new" * 100] * 3
 
 
-def test_macos_empties_the_cache_of_the_drive_and_does_with_fsync_where_it_cannot(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(os, "fsync", lambda number: asked.append("fsync"))
-    fcntl = types.SimpleNamespace(F_FULLFSYNC=51, fcntl=lambda number, what: asked.append(what))
-    monkeypatch.setitem(sys.modules, "fcntl", fcntl)
-    whole_files._sync(tmp_path)
-
-    def refuse(number, what):
-        raise OSError(errno.ENOTSUP, "not here")
-
-    fcntl.fcntl = refuse
-    whole_files._sync(tmp_path)
-    assert asked == [51, "fsync"]
-
-
-def test_windows_syncs_files_that_may_be_written_and_no_folder(tmp_path, monkeypatch):
-    opened = []
-    real = os.open
+def test_macos_empties_the_cache_of_the_drive_where_it_can_and_windows_syncs_no_folder(tmp_path, monkeypatch):
+    asked, real = [], os.open
     (tmp_path / "a").touch()
-    monkeypatch.setattr(os, "open", lambda path, flags: opened.append((path, flags)) or real(path, flags))
-    monkeypatch.setattr(whole_files.os, "name", "nt")
-    folder, file = tmp_path.is_dir, tmp_path / "a"
-    whole_files._sync(tmp_path)
-    whole_files._sync(file)
-    monkeypatch.undo()
-    assert folder() and opened == [(file, os.O_RDWR)]
+
+    def full_sync(number, what):
+        asked.append(what)
+        if len(asked) > 1:
+            raise OSError(errno.ENOTSUP, "not here")
+
+    with monkeypatch.context() as macos:
+        macos.setattr(sys, "platform", "darwin")
+        macos.setattr(os, "fsync", lambda number: asked.append("fsync"))
+        macos.setitem(sys.modules, "fcntl", types.SimpleNamespace(F_FULLFSYNC=51, fcntl=full_sync))
+        whole_files._sync(tmp_path), whole_files._sync(tmp_path)
+    assert asked == [51, 51, "fsync"]
+    with monkeypatch.context() as windows:
+        windows.setattr(os, "open", lambda path, flags: asked.append((path, flags)) or real(path, flags))
+        windows.setattr(whole_files.os, "name", "nt")
+        whole_files._sync(tmp_path / ""), whole_files._sync(file := tmp_path / "a")
+    assert asked[3:] == [(file, os.O_RDWR)]
 
 
 ALONE = """
@@ -289,6 +271,9 @@ def test_a_lock_file_that_stays_as_on_windows_is_no_error_and_is_free(tmp_path, 
         raise PermissionError(errno.EACCES, "the file is in use", str(self))
 
     lock, n_inside = tmp_path / "work.lock", 0
+    with pytest.raises(ZeroDivisionError), one_at_a_time(lock, "counting"):
+        raise ZeroDivisionError
+    assert not lock.exists(), "work that failed leaves no lock"
     monkeypatch.setattr(Path, "unlink", refused)
     for _ in range(2):
         with one_at_a_time(lock, "counting"):
@@ -296,29 +281,10 @@ def test_a_lock_file_that_stays_as_on_windows_is_no_error_and_is_free(tmp_path, 
     assert n_inside == 2 and lock.is_file()
 
 
-def test_work_that_failed_leaves_no_lock(tmp_path):
-    with pytest.raises(ZeroDivisionError), one_at_a_time(tmp_path / "work.lock", "counting"):
-        raise ZeroDivisionError
-    assert not list(tmp_path.iterdir())
-
-
 def test_names_become_names_that_every_system_takes_and_others_stay():
     plain = ["scored", "last", "by layer", "größe", "a.b", "x" * 100]
     assert file_names(plain) == {name: name for name in plain}
-    odd = [
-        "end:pos",
-        "end?pos",
-        "a/b",
-        "a\\b",
-        "Pos",
-        "pos",
-        "dot.",
-        "blank ",
-        "",
-        "x" * 101,
-        "日" * 99,
-        "a\nb",
-    ]
+    odd = [*["end:pos", "end?pos", "a/b", "a\\b", "Pos", "pos", "dot."], "blank ", "", "x" * 101, "日" * 99, "a\nb"]
     files = file_names(odd)
     assert len({file.casefold() for file in files.values()}) == len(odd)
     for name, file in files.items():
