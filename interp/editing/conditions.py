@@ -68,7 +68,6 @@ def read_conditions(
     restart: bool = True,
     checks: list[Check] | None = None,
     progress: Report = unheard,
-    seed: int = 0,
     layers: Sequence[int] | None = None,
     with_entropy: bool = False,
     unfinished: Unfinished = NOT_KEPT.run,
@@ -113,9 +112,8 @@ def read_conditions(
             else:
                 source = resolve(first.on, first.n_pool)
             shared = _SharedPasses(
-                model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed, layers,
-                with_entropy,
-            )  # fmt: skip
+                model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, layers, with_entropy
+            )
             if checks is not None:
                 checks += shared.prove()
             for condition, under in shared.captures(frozenset(found)):
@@ -146,15 +144,14 @@ def capture_edited(
     layers: Sequence[int] | None = None,
     checks: list[Check] | None = None,
     progress: Report = unheard,
-    seed: int = 0,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:
     """What `interp.reading.forward.capture` gives, of the model under edits; work on edited ones is not kept."""
     if not edits:
         return capture(
-            model, prompts, ids, needs, layers=layers, listeners=listeners, progress=progress, seed=seed,
-            unfinished=unfinished, name=name,
+            model, prompts, ids, needs, layers=layers, listeners=listeners, progress=progress, unfinished=unfinished,
+            name=name,
         )  # fmt: skip
     kept: list[Capture] = []
 
@@ -164,8 +161,8 @@ def capture_edited(
 
     condition = Condition("edited", tuple(edits), tuple(dict.fromkeys(needs)), keep)
     read_conditions(
-        model, Run(prompts, ids), [condition], listeners=listeners, checks=checks, progress=progress, seed=seed,
-        layers=layers, with_entropy=layers is None,
+        model, Run(prompts, ids), [condition], listeners=listeners, checks=checks, progress=progress, layers=layers,
+        with_entropy=layers is None,
     )  # fmt: skip
     return kept[0]
 
@@ -217,10 +214,10 @@ class _SharedPasses:
 
     def __init__(
         self, model: Model, run: Run, conditions: Sequence[Condition], listeners: Sequence[Listener],
-        tokens_per_pass: int, restart: bool, seed: int, layers: Sequence[int] | None, with_entropy: bool,
+        tokens_per_pass: int, restart: bool, layers: Sequence[int] | None, with_entropy: bool,
     ) -> None:  # fmt: skip
         self.layers, self.with_entropy = layers, with_entropy
-        self.model, self.run, self.conditions, self.seed = model, run, conditions, seed
+        self.model, self.run, self.conditions = model, run, conditions
         self.listeners, self.tokens_per_pass = listeners, tokens_per_pass
         self.lengths = run.lengths
         starts = {first_layer(c.edits, model) for c in conditions} if restart else set()
@@ -385,4 +382,4 @@ class _SharedPasses:
             yield condition, replace(under, arrays={**under.arrays, **sized})
 
     def _capture(self, collector: Collector, condition: Condition) -> Capture:
-        return as_capture(collector, self.run.prompts, self.run.ids, condition.needs, self.seed)
+        return as_capture(collector, self.run.prompts, self.run.ids, condition.needs)

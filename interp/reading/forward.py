@@ -55,7 +55,6 @@ def capture(
     tokens_per_batch: int = TOKENS_PER_BATCH,
     listeners: Sequence[Listener] = (),
     progress: Report = unheard,
-    seed: int = 0,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:
@@ -90,7 +89,7 @@ def capture(
             progress(share.n_prompts_done, len(ids))
 
         share.run(listeners, passed=passed)
-    return as_capture(collector, prompts, ids, needs, seed)
+    return as_capture(collector, prompts, ids, needs)
 
 
 def _digest(batches: Sequence[Batch]) -> str:
@@ -325,11 +324,7 @@ def threads_of_pass(model: Model, ids: torch.Tensor) -> AbstractContextManager[N
 
 
 def as_capture(
-    collector: Collector,
-    prompts: PromptSet,
-    ids: Sequence[Int[np.ndarray, " _pos"]],
-    needs: Sequence[Need],
-    seed: int,
+    collector: Collector, prompts: PromptSet, ids: Sequence[Int[np.ndarray, " _pos"]], needs: Sequence[Need]
 ) -> Capture:
     """What a collector has reduced, as a `Capture`, of a model without edits."""
     arrays: dict[Need, Mapping[str, np.ndarray]] = {
@@ -346,7 +341,6 @@ def as_capture(
         prompts=prompts,
         tables={at: row_table(prompts, ids, index, at, collector.entropy(at)) for at, index in collector.index.items()},
         arrays=arrays,
-        seed=seed,
         posterior=prompts.posterior,
         belief=prompts.belief,
         mechanism=collector.model.mechanism,

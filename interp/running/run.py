@@ -268,11 +268,11 @@ class _Session:
     ) -> Capture:  # fmt: skip
         found = capture_edited(
             model, run.prompts, run.ids, needs, edits, listeners=self.listeners, checks=checks, progress=progress,
-            seed=self.spec.seed, unfinished=self.unfinished,
-            name=name or f"capture of {model.name} on {run.prompts.name}",
+            unfinished=self.unfinished, name=name or f"capture of {model.name} on {run.prompts.name}",
         )  # fmt: skip
         window = self.spec.attention_window
-        return found if window is None else replace(found, model=replace(found.model, window=window))
+        info = found.model if window is None else replace(found.model, window=window)
+        return replace(found, model=info, seed=self.spec.seed)
 
     def _read_drawn(self, model: Model, run: Run, base: Capture, probes: Sequence[Probe]) -> tuple[Run, Capture]:
         """The prompts that `base` has drawn of a run, and what the probes need of them."""
@@ -356,7 +356,7 @@ class _Session:
         with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread():
             read = partial(
                 read_conditions, model, whole, resolve=resolve, listeners=self.listeners, checks=self.checks,
-                progress=progress, seed=self.spec.seed, unfinished=self.unfinished,
+                progress=progress, unfinished=self.unfinished,
             )  # fmt: skip
             name, screen = f"conditions of {probe.name}{suffix}", probe.screening(base)
             found = {} if screen is None else read_screen(model, whole, screen, listeners=self.listeners)
