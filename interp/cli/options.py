@@ -120,12 +120,12 @@ def refuse_wrong_words(models: Iterable[str], prompts: Iterable[str], asked: Run
     What only the hub, a tokenizer or the weights know is refused when that is reached.
     """
     from interp.loading.sources import is_on_hub, locate
-    from interp.prompting.files import prompts_of_file
+    from interp.prompting.files import refuse_wrong_file
     from interp.running.choose_probes import choose_probes
 
     choose_probes(asked.probes, asked.settings)
     for name in prompts:
-        prompts_of_file(name, asked.text_column)
+        refuse_wrong_file(name, asked.text_column)
     for name in models:
         if not is_on_hub(name):
             locate(name, asked.revision, asked.gguf)

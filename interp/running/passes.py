@@ -199,9 +199,7 @@ def _sample(model: Model, options: RunOptions) -> tuple[int, RunOptions]:
     """How many prompts the run reads, as far as that is said or given, and its options with `MOST_READ` at most."""
     asked, n = options.prompts, options.n_pool or 0
     if asked is not None and not (isinstance(asked, str) and (asked in entries("prompt") or ":" in asked)):
-        made = resolve_prompts(
-            asked, options.n_pool, options.seed, text_column=options.text_column, tokenizer=model.tokenizer
-        )
+        made = resolve_prompts(replace(options, chat=False), model.tokenizer)
         n, options = len(made), replace(options, prompts=made)
     return n, options if n <= MOST_READ else replace(options, n_pool=MOST_READ)
 
@@ -221,7 +219,7 @@ def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:
         )
         made = PromptSet(prompts, [Prompt(text="unknown")] * n)
         return TokenisedSet(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note=note)
-    made = resolve_prompts(prompts, options.n_pool, options.seed, text_column=options.text_column)
+    made = resolve_prompts(replace(options, prompts=prompts, chat=False))
     window = (made.window if options.window is None else options.window) or None
     counts = [-(-len(p.text or "") // _CHARACTERS_A_TOKEN) for p in made]
     lengths = [max(1, n if window is None else min(n, window)) for n in counts]

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.files import resolve_prompts
+from tests.named_prompts import resolve_prompts
 from tests.tokenised import tokenise
 
 TEMPLATE = (

@@ -15,7 +15,7 @@ import interp
 from interp.errors import InterpError, PromptError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.files import read_prompts, resolve_prompts
+from tests.named_prompts import resolve_prompts
 from tests.tokenised import tokenise
 
 TEXTS = {
@@ -51,11 +51,11 @@ def written(folder, ending, texts):
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt", ".parquet"])
 def test_strange_and_huge_texts_come_back_character_by_character(tmp_path, ending):
     texts = list(TEXTS.values())
-    assert [p.text for p in read_prompts(written(tmp_path, ending, texts))] == texts
+    assert [p.text for p in resolve_prompts(written(tmp_path, ending, texts))] == texts
     # A CSV too: its reader stops at 131,072 characters unless told otherwise, and goes on to do so for others.
     texts = ["word " * 200_000 + "the", "short and"]
     limit = csv.field_size_limit()
-    assert [p.text for p in read_prompts(written(tmp_path, ending, texts))] == texts
+    assert [p.text for p in resolve_prompts(written(tmp_path, ending, texts))] == texts
     assert csv.field_size_limit() == limit
 
 
@@ -63,7 +63,7 @@ def test_a_broken_line_after_a_huge_text_is_still_named(tmp_path):
     path = tmp_path / "p.csv"
     path.write_text("text,k\n" + "word " * 100_000 + ',1\n"open,2\n')
     with pytest.raises(PromptError, match=r"line 3: it is not CSV: unexpected end of data"):
-        read_prompts(path)
+        resolve_prompts(path)
 
 
 def test_a_text_longer_than_the_model_is_refused_and_its_end_is_read_on_request(tiny_text_model):
@@ -110,7 +110,7 @@ def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
 @pytest.mark.parametrize("name", ["/dev/zero", "/proc/self/mem", "/etc/passwd"])
 def test_a_path_to_what_is_no_prompt_file_is_refused_by_its_ending(name):
     with pytest.raises(PromptError):
-        read_prompts(name)
+        resolve_prompts(name)
 
 
 def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch):
@@ -119,4 +119,4 @@ def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch)
     path = written(tmp_path, ".csv", [TEXTS["path"], TEXTS["shell"], "file:///etc/passwd", "hf:owner/name"])
     real = type(path).read_bytes
     monkeypatch.setattr(type(path), "read_bytes", lambda self: opened.append(self) or real(self))
-    assert len(read_prompts(path)) == 4 and opened == [path]
+    assert len(resolve_prompts(path)) == 4 and opened == [path]

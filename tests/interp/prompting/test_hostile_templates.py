@@ -3,8 +3,8 @@
 import pytest
 
 from interp.errors import PromptError
-from interp.prompting.files import resolve_prompts
 from tests.interp.prompting.test_chat import ANSWERED, ASKED, TEMPLATE, chatty, said
+from tests.named_prompts import resolve_prompts
 
 
 def refused(template, chats=(ASKED,)):

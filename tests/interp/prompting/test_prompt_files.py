@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from interp.errors import PromptError
+from interp.errors import PromptError, UsageError
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.files import read_prompts, resolve_prompts
+from tests.named_prompts import resolve_prompts
 
 TEXTS = ["The cat sat on the", "A tab\tand\na line break, é and 漢, then a", 'She said "yes", and']
 ROWS = [
@@ -52,48 +52,48 @@ FORMATS = {".jsonl": as_jsonl, ".csv": as_csv, ".parquet": as_parquet}
 
 def refusal(path, **options):
     with pytest.raises(PromptError) as caught:
-        read_prompts(path, **options)
+        resolve_prompts(path, **options)
     return caught.value
 
 
 @pytest.mark.parametrize("ending", FORMATS)
 def test_texts_columns_and_units_are_the_same_from_every_format(tmp_path, ending):
-    prompts = read_prompts(written(tmp_path, f"p{ending}", FORMATS[ending](ROWS)))
+    prompts = resolve_prompts(written(tmp_path, f"p{ending}", FORMATS[ending](ROWS)))
     assert [p.text for p in prompts] == TEXTS
     assert [dict(p.columns) for p in prompts] == [{k: v for k, v in row.items() if k != "text"} for row in ROWS]
     assert prompts.units == {"domain": "label", "k": "1", "h_bits": "bits"}
     assert prompts.source == f"3 prompts from p{ending}"
-    assert prompts.content_hash == read_prompts(written(tmp_path, "q.jsonl", as_jsonl(ROWS))).content_hash
+    assert prompts.content_hash == resolve_prompts(written(tmp_path, "q.jsonl", as_jsonl(ROWS))).content_hash
 
 
 def test_a_text_file_is_one_prompt_a_line(tmp_path):
-    prompts = read_prompts(written(tmp_path, "p.txt", "one and\r\n two\twith a tab and \n\n \n"))
+    prompts = resolve_prompts(written(tmp_path, "p.txt", "one and\r\n two\twith a tab and \n\n \n"))
     assert [p.text for p in prompts] == ["one and", " two\twith a tab and "]
     assert prompts.source == "2 prompts from p.txt; 1 of 2 texts end in white space, which is then their last token"
     text = "before\u2028after\u2029 and"
     for name, content in (("p.txt", text), ("p.jsonl", as_jsonl([{"text": text}]))):
-        assert [p.text for p in read_prompts(written(tmp_path, name, content))] == [text]
-    prompts = read_prompts(written(tmp_path, "p.txt", "a\nb\na\na\n"))
+        assert [p.text for p in resolve_prompts(written(tmp_path, name, content))] == [text]
+    prompts = resolve_prompts(written(tmp_path, "p.txt", "a\nb\na\na\n"))
     assert [p.text for p in prompts] == ["a", "b", "a", "a"]
     assert "2 of 4 texts repeat an earlier one" in prompts.source
-    assert len(read_prompts(written(tmp_path, "p.txt", "one"))) == 1
+    assert len(resolve_prompts(written(tmp_path, "p.txt", "one"))) == 1
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
 def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path, ending):
     content = FORMATS.get(ending, lambda rows: "\n".join(row["text"] for row in rows))([{"text": "a"}, {"text": "b"}])
-    prompts = read_prompts(written(tmp_path, f"p{ending}", b"\xef\xbb\xbf" + content.encode()))
+    prompts = resolve_prompts(written(tmp_path, f"p{ending}", b"\xef\xbb\xbf" + content.encode()))
     assert [p.text for p in prompts] == ["a", "b"]
 
 
 def test_columns_may_hold_texts_numbers_or_truth_values(tmp_path):
     path = written(tmp_path, "p.csv", "domain,prompt\nx,the one\ny,the other\n")
-    prompts = read_prompts(path, text_column="prompt")
+    prompts = resolve_prompts(path, text_column="prompt")
     assert [(p.text, p.columns["domain"]) for p in prompts] == [("the one", "x"), ("the other", "y")]
-    assert [p.text for p in read_prompts(written(tmp_path, "p.csv", "text\n1\n02\n"))] == ["1", "02"]
+    assert [p.text for p in resolve_prompts(written(tmp_path, "p.csv", "text\n1\n02\n"))] == ["1", "02"]
     assert "line 4: it has 1 cells" in str(refusal(written(tmp_path, "q.csv", "sep=;\ntext;k\na;1\nb\n")))
     assert "has the columns 'satz', 'k'" in str(refusal(written(tmp_path, "r.csv", "satz;k\na;1\n")))
-    prompts = read_prompts(
+    prompts = resolve_prompts(
         written(tmp_path, "p.jsonl", as_jsonl([{"text": "a", "b": True}, {"text": "c", "b": False}]))
     )
     assert prompts.units == {"b": "label"}
@@ -146,14 +146,14 @@ def csv_of(cells):
 @pytest.mark.parametrize("case", CSV_NUMBERS)
 def test_a_csv_column_of_numbers_is_numbers(tmp_path, case):
     cells, numbers = CSV_NUMBERS[case]
-    found = read_prompts(written(tmp_path, "p.csv", csv_of(cells)))
+    found = resolve_prompts(written(tmp_path, "p.csv", csv_of(cells)))
     assert found.units == {"k": "1"}
     assert [repr(p.columns["k"]) for p in found] == [repr(n) for n in numbers]
 
 
 @pytest.mark.parametrize("case", CSV_NAMES)
 def test_a_csv_column_of_names_stays_as_it_is(tmp_path, case):
-    found = read_prompts(written(tmp_path, "p.csv", csv_of(CSV_NAMES[case])))
+    found = resolve_prompts(written(tmp_path, "p.csv", csv_of(CSV_NAMES[case])))
     assert found.units == {"k": "label"}
     assert [p.columns["k"] for p in found] == CSV_NAMES[case]
 
@@ -182,7 +182,7 @@ def test_the_separator_of_a_csv_is_that_of_its_header(tmp_path, separator, text_
     writer.writerows(rows)
     expected = resolve_prompts(rows, text_column=text_column).prompts
     for content in (out.getvalue(), f"sep={separator}\r\n{out.getvalue()}"):
-        assert read_prompts(written(tmp_path, "p.csv", content), text_column).prompts == expected
+        assert resolve_prompts(written(tmp_path, "p.csv", content), text_column=text_column).prompts == expected
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
@@ -190,7 +190,7 @@ def test_the_separator_of_a_csv_is_that_of_its_header(tmp_path, separator, text_
 def test_a_file_in_utf_16_is_read_by_its_mark(tmp_path, ending, encoding):
     content = FORMATS.get(ending, lambda rows: "\n".join(row["text"] for row in rows))([{"text": "é"}, {"text": "漢"}])
     marked = content if encoding == "utf-16" else "\ufeff" + content
-    prompts = read_prompts(written(tmp_path, f"p{ending}", marked.encode(encoding)))
+    prompts = resolve_prompts(written(tmp_path, f"p{ending}", marked.encode(encoding)))
     assert [p.text for p in prompts] == ["é", "漢"]
 
 
@@ -272,7 +272,7 @@ def test_parquet_dictionaries_and_half_floats_are_plain_values(tmp_path):
         "h": pyarrow.array(np.array([0.5, 1.5, 2.0], np.float16)),
     })  # fmt: skip
     parquet.write_table(table, tmp_path / "p.parquet")
-    assert [(p.text, p.columns["h"]) for p in read_prompts(tmp_path / "p.parquet")] == [
+    assert [(p.text, p.columns["h"]) for p in resolve_prompts(tmp_path / "p.parquet")] == [
         ("a", 0.5),
         ("b", 1.5),
         ("a", 2),
@@ -290,7 +290,7 @@ def test_texts_of_every_kind_that_arrow_has_are_texts(tmp_path, kind):
     columns = {"text": TEXTS, "domain": ["x", "y", "x"]}
     table = pyarrow.table({name: pyarrow.array(values).cast(kind) for name, values in columns.items()})
     parquet.write_table(table, tmp_path / "p.parquet")
-    found = read_prompts(tmp_path / "p.parquet")
+    found = resolve_prompts(tmp_path / "p.parquet")
     assert [(p.text, p.columns["domain"]) for p in found] == list(zip(TEXTS, "xyx", strict=True))
     assert found.units == {"domain": "label"}
 
@@ -414,15 +414,15 @@ def test_a_smaller_pool_is_a_seeded_draw_in_the_old_order(tmp_path):
     assert [p.text for p in resolve_prompts(path, n_pool=30, seed=1)] == [p.text for p in drawn]
     assert [p.text for p in resolve_prompts(path, n_pool=30, seed=2)] != [p.text for p in drawn]
     assert drawn.source == "30 drawn (seed 1) of: 100 prompts from p.txt" and drawn.seed == 1
-    for n in (0, 101):
-        with pytest.raises(PromptError, match="it has 100"):
+    for n, found in ((0, "too small"), (101, "it has 100")):
+        with pytest.raises(UsageError, match=found):
             resolve_prompts(path, n_pool=n)
 
 
 def check_only_our_own_errors(folder, ending, content):
     path = written(folder, f"fuzzed{ending}", content)
     try:
-        prompts = read_prompts(path)
+        prompts = resolve_prompts(path)
     except PromptError:
         return None
     assert all(p.text and p.text.strip() for p in prompts)
@@ -453,7 +453,7 @@ def test_every_text_comes_back_as_it_was_written(tmp_path, texts):
     for ending, write in FORMATS.items():
         content = write([{"text": text, "name": "x"} for text in texts])
         path = written(tmp_path, f"whole{ending}", content)
-        assert [p.text for p in read_prompts(path)] == texts
+        assert [p.text for p in resolve_prompts(path)] == texts
     lines = [text for text in texts if not text.startswith("\ufeff")]
     if lines:
-        assert [p.text for p in read_prompts(written(tmp_path, "whole.txt", "\n".join(lines)))] == lines
+        assert [p.text for p in resolve_prompts(written(tmp_path, "whole.txt", "\n".join(lines)))] == lines

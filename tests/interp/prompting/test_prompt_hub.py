@@ -15,8 +15,8 @@ from datasets import load_dataset_builder, utils
 from pyarrow import parquet
 
 from interp.errors import UsageError
-from interp.prompting.files import read_prompts, resolve_prompts
 from interp.prompting.hub import HubName
+from tests.named_prompts import resolve_prompts
 
 ROWS = [{"text": f"text {i} and", "domain": "ab"[i % 2], "k": i, "h_bits": i / 4} for i in range(40)]
 COMMIT = "c0ffee" + "0" * 34
@@ -65,7 +65,7 @@ def refusal(name, **options):
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_a_data_set_gives_the_texts_columns_and_hash_of_a_file_of_its_rows(tmp_path, ending):
     folder = folder_of(tmp_path, ROWS, f"train.{ending}")
-    found, file = resolve_prompts(f"hf:{folder}"), read_prompts(folder / f"train.{ending}")
+    found, file = resolve_prompts(f"hf:{folder}"), resolve_prompts(folder / f"train.{ending}")
     assert [p.text for p in found] == [row["text"] for row in ROWS]
     assert found.units == file.units == {"domain": "label", "k": "1", "h_bits": "bits"}
     assert found.content_hash == file.content_hash
@@ -187,7 +187,8 @@ def test_files_and_folders_that_hold_no_data_are_refused(tmp_path):
 
 @pytest.mark.parametrize("n", [0, -1, 41])
 def test_a_pool_of_a_size_that_is_not_there_is_refused(tmp_path, n):
-    assert f"{n} prompts of hf:" in str(refusal(f"hf:{folder_of(tmp_path, ROWS)}", n_pool=n))
+    asked = "41 prompts of hf:" if n == 41 else f"--n-pool {n}"
+    assert asked in str(refusal(f"hf:{folder_of(tmp_path, ROWS)}", n_pool=n))
 
 
 def test_nothing_is_logged_or_written_and_what_was_set_is_restored(tmp_path, capfd):
@@ -225,7 +226,7 @@ def test_without_a_network_the_cache_of_datasets_serves(tmp_path, cache):
     (home / "dataset_info.json").write_text(json.dumps(info | {"config_name": "main", "dataset_name": "name"}))
     (home / "set-train.arrow").rename(home / "name-train.arrow")
     found = resolve_prompts("hf:owner/name:main:train")
-    assert found.content_hash == read_prompts(tmp_path / "set" / "train.jsonl").content_hash
+    assert found.content_hash == resolve_prompts(tmp_path / "set" / "train.jsonl").content_hash
     assert found.source == "all 40 rows of owner/name (main, train)"
 
 
@@ -290,7 +291,7 @@ def test_the_hub_is_streamed_at_its_commit_and_refuses_in_words(monkeypatch, use
         monkeypatch.setattr(datasets_config, "HF_ENDPOINT", url)
         monkeypatch.setattr(datasets_config, "HF_HUB_OFFLINE", False)
         found = resolve_prompts("hf:owner/open:main:train")
-        assert found.content_hash == read_prompts(folder_of(tmp_path, ROWS) / "train.jsonl").content_hash
+        assert found.content_hash == resolve_prompts(folder_of(tmp_path, ROWS) / "train.jsonl").content_hash
         assert found.source == "all 40 rows of owner/open (main, train, revision c0ffee000000)"
         assert "'main', 'more'" in refusal("hf:owner/open").found
         assert "'owner/none' doesn't exist on the Hub" in refusal("hf:owner/none").found

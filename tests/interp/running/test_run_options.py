@@ -110,8 +110,8 @@ def test_rows_say_text_and_token_and_begin_without_bos_if_asked(stories):
     model = interp.load(stories)
     texts = ["Once upon a time", "The dog was happy and"]
     with_bos = interp.collect(model, texts, ["v"])
-    from interp.prompting.files import resolve_prompts
     from interp.prompting.tokens import as_tokens
+    from tests.named_prompts import resolve_prompts
 
     kept = as_tokens(model, resolve_prompts(texts), [], None)
     bare = as_tokens(model, resolve_prompts(texts), [], None, bos=False)
