@@ -7,7 +7,6 @@ from jaxtyping import Int
 
 from interp.edit import Edit
 from interp.editing.conditions import capture_edited
-from interp.editing.edit_files import resolve_edits
 from interp.edits import Edits
 from interp.errors import PromptError, UsageError
 from interp.information import entropy_bits
@@ -55,7 +54,7 @@ def show_tokens(
     refuse_unknown_prompt(pool, [prompt])
     pool = pool.take([prompt])
     ids = as_tokens(model, pool, (), window).ids
-    return token_strip(model, pool, ids[0], edits=with_donors(resolve_edits(edits), model.info))
+    return token_strip(model, pool, ids[0], edits=with_donors(edits, model.info))
 
 
 def refuse_unknown_prompt(pool: PromptSet, chosen: Sequence[int]) -> None:
