@@ -28,13 +28,13 @@ from interp.loading.admission import read_config
 from interp.loading.hub_files import files_in_folder
 from interp.loading.sources import locate
 from interp.loading.weights import weight_files
-from interp.prompting.files import read_prompts
 from interp.records.index import list_records
 from interp.records.record import RunRecord, open_run
 from interp.records.token_strip import TokenStrip
 from interp.records.tunnel_card import CARD_NAME
 from interp.running.spec import RunSpec
 from tests.interp.records.test_record import small_record
+from tests.named_prompts import resolve_prompts
 
 RECORDS = Path(__file__).parent / "records"
 CERTIFICATES = Path(__file__).parent.parent / "examples" / "certificates"
@@ -253,14 +253,14 @@ READERS = {
         _index,
         lambda folder: weight_files(replace(files_in_folder(folder), allow_pickle=True)),
     ),
-    "prompts jsonl": Reader("p.jsonl", _text("p.jsonl", JSONL), lambda folder: read_prompts(folder / "p.jsonl")),
+    "prompts jsonl": Reader("p.jsonl", _text("p.jsonl", JSONL), lambda folder: resolve_prompts(folder / "p.jsonl")),
     "prompts csv": Reader(
         "p.csv", _text("p.csv", 'text,k,domain\n"one, and",1,a\n"two ""and""",2,b\n'),
-        lambda folder: read_prompts(folder / "p.csv"),
+        lambda folder: resolve_prompts(folder / "p.csv"),
     ),
     "prompts txt": Reader(
-        "p.txt", _text("p.txt", "one and\ntwo é and\n漢 then\n"), lambda folder: read_prompts(folder / "p.txt")
+        "p.txt", _text("p.txt", "one and\ntwo é and\n漢 then\n"), lambda folder: resolve_prompts(folder / "p.txt")
     ),
-    "prompts parquet": Reader("p.parquet", _parquet, lambda folder: read_prompts(folder / "p.parquet")),
+    "prompts parquet": Reader("p.parquet", _parquet, lambda folder: resolve_prompts(folder / "p.parquet")),
 }  # fmt: skip
 """By name. Weights are read by safetensors, whose header is checked first; see `test_refusals.py`."""

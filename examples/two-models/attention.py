@@ -18,8 +18,7 @@ import numpy as np
 import transformers
 
 import interp
-from interp.hooks.attention import Listener
-from interp.hooks.window import AttentionWindow
+from interp.hooks.window import windowed
 from interp.reading.forward import capture
 from interp.statistics.intervals import t_mean
 
@@ -46,14 +45,15 @@ def pieces(model: interp.Model, text: str, length: int, *, bos: bool) -> Iterato
 
 
 def rows(
-    model: interp.Model, name: str, change: str, read: list[str], length: int, listeners: list[Listener]
+    model: interp.Model, name: str, change: str, read: list[str], length: int, window: int | None = None
 ) -> Iterator[dict[str, Any]]:
     """One row a layer."""
     is_gemma = name.startswith("Gemma")
     ids = [list(pieces(model, text, length, bos=is_gemma)) for text in read]
     flat = [each for of_text in ids for each in of_text]
     prompts = interp.PromptSet("topics", [interp.Prompt(token_ids=each.tolist()) for each in flat])
-    read_off = capture(model, prompts, flat, [BITS, SHARE], listeners=listeners)
+    with windowed(model, window):
+        read_off = capture(model, prompts, flat, [BITS, SHARE])
     kinds = getattr(model.module.config, "layer_types", None) or ["full_attention"] * model.info.n_layers
     of = {need: read_off[need].mean(-1).reshape(model.info.n_layers, len(read), -1).mean(-1) for need in (BITS, SHARE)}
     for layer, kind in enumerate(kinds):
@@ -83,11 +83,11 @@ def measured(smollm2: str, folder: str, file: str) -> Iterator[dict[str, Any]]:
     first, second = interp.load(smollm2), gemma(folder, file)
     read = texts(first.tokenizer)
     for length in LENGTHS:
-        yield from rows(first, "SmolLM2-135M", "", read, length, [])
-        yield from rows(second, "Gemma-3-270M", "", read, length, [])
+        yield from rows(first, "SmolLM2-135M", "", read, length)
+        yield from rows(second, "Gemma-3-270M", "", read, length)
     longest = max(LENGTHS)
-    yield from rows(first, "SmolLM2-135M", f"window of {WINDOW} imposed", read, longest, [AttentionWindow(WINDOW)])
-    yield from rows(lifted(second), "Gemma-3-270M", f"windows of {WINDOW} lifted", read, longest, [])
+    yield from rows(first, "SmolLM2-135M", f"window of {WINDOW} imposed", read, longest, WINDOW)
+    yield from rows(lifted(second), "Gemma-3-270M", f"windows of {WINDOW} lifted", read, longest)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from interp.cli import completion as completing
 from interp.cli import lens as lenses
 from interp.cli import saved
-from interp.cli.demo import YOUR_MODEL, demo, is_demo
+from interp.cli.demo import YOUR_MODEL, demo
 from interp.cli.faults import print_anything, telling_faults, telling_usage
 from interp.cli.options import (
     ALL,
@@ -22,7 +22,8 @@ from interp.cli.options import (
     QuietOption,
     VerboseOption,
     panel_of,
-    refuse_wrong_words,
+    prompt_sets,
+    refuse_wrong_models,
     told,
     with_run_options,
 )
@@ -120,7 +121,7 @@ def run(
     """
     models, steps = _models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
     if from_ is None:
-        refuse_wrong_words(models, (), asked)
+        refuse_wrong_models(models, asked)
     from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
@@ -128,12 +129,10 @@ def run(
     from interp.running.spec import RunSpec
     from interp.system.processes import is_first_started
 
-    of = asked.prompts if isinstance(asked.prompts, str) else ""
-    sets = [] if Path(of).is_file() else split_commas(of)
-    sets = sets if len(sets) > 1 else []
+    sets = several if len(several := prompt_sets(asked)) > 1 else []
     asked = replace(asked, model=models[0])
-    if from_ is None and not steps and is_demo(asked):
-        saved.finish(measure(demo(asked)), asked.quiet, verbose)
+    if from_ is None and not steps and (shown := demo(asked)) is not None:
+        saved.finish(measure(shown), asked.quiet, verbose)
         return None if asked.quiet else print(YOUR_MODEL)
     if from_ is not None:
         again = RunSpec.of(open_run(from_)).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))

@@ -17,12 +17,9 @@ _SETTINGS = {
 YOUR_MODEL = "Measure a model of your own: interp run --model FOLDER_OR_HUB_NAME --probe value_axis"
 
 
-def is_demo(asked: RunOptions) -> bool:
-    """Whether nothing was asked but where the run goes, what is printed, and what its record keeps beside."""
+def demo(asked: RunOptions) -> RunOptions | None:
+    """The demonstration, where nothing was asked but where it goes, what is printed, and what records keep beside."""
     free = {"out", "report", "quiet", *BESIDE}
-    return asked == RunOptions(**{name: value for name, value in vars(asked).items() if name in free})
-
-
-def demo(asked: RunOptions) -> RunOptions:
-    """The options of the demonstration."""
+    if asked != RunOptions(**{name: value for name, value in vars(asked).items() if name in free}):
+        return None
     return replace(asked, model="tunnel:mess3-gpt-neox", probes=tuple(_SETTINGS), settings=_SETTINGS, n_pool=200)

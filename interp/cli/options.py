@@ -78,7 +78,8 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
     """Give a command these options of a run in the place of its first parameter, a `RunOptions`.
 
     A parameter of the command's own stands in the place of an option of its name. A command without arguments of its
-    own takes the model as one, too.
+    own takes the model as one, too. Wrong probes, prompts and models are refused before torch is imported, but for what
+    only the hub, a tokenizer or the weights know.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -92,6 +93,9 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
 
         @wraps(command)
         def called(**words: Any) -> None:
+            from interp.prompting.files import refuse_wrong_file
+            from interp.running.choose_probes import choose_probes
+
             mine = {name: words.pop(name) for name in own}
             more = {name: words.pop(name) for name in beside}
             texts = [*(more.get("prompt") or ()), *(_piped() if words.get("prompts") == "-" else ())]
@@ -101,11 +105,13 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
                                      fix="Name one.")  # fmt: skip
                 words["model"] = named
             asked = _read(words, more.get("layer"))
-            prompts = "" if texts else str(words.get("prompts") or "")
             if texts:
                 asked = replace(asked, prompts=texts)
-            files = [prompts] if Path(prompts).is_file() else split_commas(prompts)
-            refuse_wrong_words([str(asked.model)] if "model" in words else (), files, asked)
+            choose_probes(asked.probes, asked.settings)
+            for name in prompt_sets(asked):
+                refuse_wrong_file(name, asked.text_column)
+            if "model" in words:
+                refuse_wrong_models([str(asked.model)], asked)
             command(asked, **mine)
 
         called.__dict__["__signature__"] = Signature([*(made | own | beside).values()])
@@ -114,21 +120,19 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
-def refuse_wrong_words(models: Iterable[str], prompts: Iterable[str], asked: RunOptions) -> None:
-    """Raise what the run would raise for its probes, prompts and models, before torch is imported.
-
-    What only the hub, a tokenizer or the weights know is refused when that is reached.
-    """
+def refuse_wrong_models(names: Iterable[str], asked: RunOptions) -> None:
+    """Raise what loading these models would raise, unless it takes the hub to know it, before torch is imported."""
     from interp.loading.sources import is_on_hub, locate
-    from interp.prompting.files import prompts_of_file
-    from interp.running.choose_probes import choose_probes
 
-    choose_probes(asked.probes, asked.settings)
-    for name in prompts:
-        prompts_of_file(name, asked.text_column)
-    for name in models:
+    for name in names:
         if not is_on_hub(name):
             locate(name, asked.revision, asked.gguf)
+
+
+def prompt_sets(asked: RunOptions) -> list[str]:
+    """The sets of prompts that are named, with commas between them; a file whose name has one is one."""
+    named = asked.prompts if isinstance(asked.prompts, str) else ""
+    return [named] if Path(named).is_file() else split_commas(named)
 
 
 def _piped() -> list[str]:

@@ -27,8 +27,9 @@ from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.editing.tails import Prefixes, tail_starts, tails, tokens_of_tails
 from interp.edits import BypassLayer, PatternsOf
-from interp.hooks.attention import Listener, claimed
+from interp.hooks.attention import Listener, claimed, listening
 from interp.hooks.ropes import rope_scales
+from interp.hooks.window import window_here
 from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
@@ -63,12 +64,10 @@ def read_conditions(
     conditions: Iterable[Condition],
     *,
     resolve: Resolve | None = None,
-    listeners: Sequence[Listener] = (),
     tokens_per_pass: int = TOKENS_PER_PASS,
     restart: bool = True,
     checks: list[Check] | None = None,
     progress: Report = unheard,
-    seed: int = 0,
     layers: Sequence[int] | None = None,
     with_entropy: bool = False,
     unfinished: Unfinished = NOT_KEPT.run,
@@ -78,9 +77,9 @@ def read_conditions(
 
     Passes end where everything is read (of `layers` alone, where some are named): the rows of a condition have
     `next_entropy_bits` if one of its needs reads the outputs, or all have them `with_entropy`.
-    `listeners` act in every pass, before the edits. Without `restart` passes are whole: the results are the same to
-    rounding. Where a list is given for the `checks`, each kind of edit is proved first (see interp.editing.proof).
-    With the `unfinished` work of a run, conditions that are there by this `name` are not read again.
+    Without `restart` passes are whole: the results are the same to rounding. Where a list is given for the `checks`,
+    each kind of edit is proved first (see interp.editing.proof). With the `unfinished` work of a run, conditions that
+    are there by this `name` are not read again.
     Raises `UsageError` before any pass where an edit does not fit the model.
     """
     listed = list(conditions)
@@ -113,9 +112,8 @@ def read_conditions(
             else:
                 source = resolve(first.on, first.n_pool)
             shared = _SharedPasses(
-                model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed, layers,
-                with_entropy,
-            )  # fmt: skip
+                model, source.take(first.prompts), together, tokens_per_pass, restart, layers, with_entropy
+            )
             if checks is not None:
                 checks += shared.prove()
             for condition, under in shared.captures(frozenset(found)):
@@ -142,20 +140,15 @@ def capture_edited(
     needs: Iterable[Need],
     edits: Sequence[Edit],
     *,
-    listeners: Sequence[Listener] = (),
     layers: Sequence[int] | None = None,
     checks: list[Check] | None = None,
     progress: Report = unheard,
-    seed: int = 0,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:
     """What `interp.reading.forward.capture` gives, of the model under edits; work on edited ones is not kept."""
     if not edits:
-        return capture(
-            model, prompts, ids, needs, layers=layers, listeners=listeners, progress=progress, seed=seed,
-            unfinished=unfinished, name=name,
-        )  # fmt: skip
+        return capture(model, prompts, ids, needs, layers=layers, progress=progress, unfinished=unfinished, name=name)
     kept: list[Capture] = []
 
     def keep(under: Capture) -> Readout:
@@ -164,8 +157,8 @@ def capture_edited(
 
     condition = Condition("edited", tuple(edits), tuple(dict.fromkeys(needs)), keep)
     read_conditions(
-        model, Run(prompts, ids), [condition], listeners=listeners, checks=checks, progress=progress, seed=seed,
-        layers=layers, with_entropy=layers is None,
+        model, Run(prompts, ids), [condition], checks=checks, progress=progress, layers=layers,
+        with_entropy=layers is None,
     )  # fmt: skip
     return kept[0]
 
@@ -216,17 +209,16 @@ class _SharedPasses:
     """Conditions on the same prompts, and what one unedited pass gave for them all, where anything asks for it."""
 
     def __init__(
-        self, model: Model, run: Run, conditions: Sequence[Condition], listeners: Sequence[Listener],
-        tokens_per_pass: int, restart: bool, seed: int, layers: Sequence[int] | None, with_entropy: bool,
+        self, model: Model, run: Run, conditions: Sequence[Condition], tokens_per_pass: int, restart: bool,
+        layers: Sequence[int] | None, with_entropy: bool,
     ) -> None:  # fmt: skip
         self.layers, self.with_entropy = layers, with_entropy
-        self.model, self.run, self.conditions, self.seed = model, run, conditions, seed
-        self.listeners, self.tokens_per_pass = listeners, tokens_per_pass
+        self.model, self.run, self.conditions, self.tokens_per_pass = model, run, conditions, tokens_per_pass
         self.lengths = run.lengths
         starts = {first_layer(c.edits, model) for c in conditions} if restart else set()
         self.residuals = Residuals(model, starts, self.lengths)
         self.alike = self._alike()
-        on_tails = [alike for alike in self.alike if alike.tails is not None] if restart and not listeners else []
+        on_tails = [alike for alike in self.alike if alike.tails is not None] if restart and not window_here() else []
         depths = [self.residuals.start_of(alike.first_layer) for alike in on_tails]
         n_on_tails = sum(len(alike.conditions) for alike in on_tails)
         is_worth_it = n_on_tails >= _WORTH_TAILS and Prefixes.fits(model, min(depths), self.lengths)
@@ -251,15 +243,15 @@ class _SharedPasses:
         if any(need.site == "next_kl" for need in needs):
             needs[_LOG_P] = None
         collector = self._collector(tuple(needs))
-        heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
+        heard: list[Listener] = [self.outputs]
         kept = [(self.outputs.kept, self.outputs.layers), (self.residuals.kept, self.residuals.depths)]
         if self.prefixes is not None:
             heard.append(self.prefixes)
             kept.append((self.prefixes.kept, self.prefixes.layers))
         begins = [tensors.begin for tensors, _ in kept]
         share = Share(self.model, self._batches(self.tokens_per_pass), [collector], begins=begins)
-        with torch.inference_mode(), self.residuals.keeping():
-            share.run(heard, self.kept_depth)
+        with torch.inference_mode(), self.residuals.keeping(), listening(self.model, *heard):
+            share.run(self.kept_depth)
             for tensors, layers in kept:
                 tensors.join(here(), layers, share.prompts)
         return collector
@@ -335,7 +327,7 @@ class _SharedPasses:
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in edits]
             return Editor(self.model, make_steps([edits], self.model.info), rows, self.outputs)
 
-        tried = EditedBatch(self.model, batch, make_editor, self.residuals, self.listeners)
+        tried = EditedBatch(self.model, batch, make_editor, self.residuals)
         kinds: dict[tuple[str, ...], Condition] = {}
         for c in self.conditions:
             if c.edits:
@@ -373,7 +365,7 @@ class _SharedPasses:
         share = Share(model, batches, collectors, ranks, begins, ends)
         with (
             self.residuals.restarting(start, _unread(variants, model)),
-            editing(model, editor, *self.listeners),
+            editing(model, editor),
             nullcontext() if before is None else before.before_tails(),
         ):
             share.run(depth=depth)
@@ -385,4 +377,4 @@ class _SharedPasses:
             yield condition, replace(under, arrays={**under.arrays, **sized})
 
     def _capture(self, collector: Collector, condition: Condition) -> Capture:
-        return as_capture(collector, self.run.prompts, self.run.ids, condition.needs, self.seed)
+        return as_capture(collector, self.run.prompts, self.run.ids, condition.needs)

@@ -15,6 +15,7 @@ from interp.edits import PatternsOf
 from interp.errors import UsageError
 from interp.hooks.attention import Listener, Ours, heard_by, listening
 from interp.hooks.pattern import AttentionCall
+from interp.hooks.window import window_here
 from interp.model import Model
 from interp.reading.early_exit import EnoughRead, ending
 
@@ -43,8 +44,9 @@ class DonorPatterns(Listener):
             )
         return self._kept.pop((site, layer))
 
-    def following(self, model: Model, listeners: Sequence[Listener], ours: Ours) -> AbstractContextManager[object]:
+    def following(self, model: Model, ours: Ours) -> AbstractContextManager[object]:
         """Let the donor run on whatever `model` is given inside the block by threads that are `ours`."""
+        window = window_here()
 
         def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             given = dict(zip(_OF_INPUT, args, strict=False)) | kwargs
@@ -57,7 +59,7 @@ class DonorPatterns(Listener):
             place = self.donor.input_device
             same = {name: given[name].to(place) for name in _OF_INPUT if given.get(name) is not None}
             self._kept = {}
-            with torch.no_grad(), listening(self.donor, *listeners, self), ending(self.donor, max(self.layers) + 1):
+            with torch.no_grad(), listening(self.donor, *window, self), ending(self.donor, max(self.layers) + 1):
                 try:
                     self.donor.module(**same, use_cache=False)
                 except EnoughRead:

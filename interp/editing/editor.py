@@ -95,8 +95,8 @@ class Editor(Listener):
         return self._apply("z", call.layer, z.flatten(2)).view(z.shape)
 
     @contextmanager
-    def hooks(self, listeners: Sequence[Listener] = ()) -> Iterator[None]:
-        """Forward hooks for what the attention hook does not see; donors of patterns run under the same `listeners`."""
+    def hooks(self) -> Iterator[None]:
+        """Forward hooks for what the attention hook does not see, and for donors of patterns."""
         module, calls = self.model.module, self._calls
         places = [(place, layer) for place, layer in self._steps if place not in HEARD]
         sites = {"resid", *(place for place, _ in places)} if places else set()
@@ -108,7 +108,7 @@ class Editor(Listener):
                 stack.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
                 stack.enter_context(module.register_forward_hook(end, with_kwargs=True, always_call=True))
             for donor in self._donors.values():
-                stack.enter_context(donor.following(self.model, listeners, self.ours))
+                stack.enter_context(donor.following(self.model, self.ours))
             with block_hooks(self.model, sites, self._heard, layers=layers, ours=self.ours, scaled=False):
                 yield
 
@@ -163,9 +163,9 @@ def needs_outputs(edit: Edit) -> bool:
 
 
 @contextmanager
-def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None]:
-    """Let the editor act on every pass inside the block, after `listeners`."""
-    with claimed(model), editor.hooks(listeners), listening(model, *listeners, editor, ours=editor.ours):
+def editing(model: Model, editor: Editor) -> Iterator[None]:
+    """Let the editor act on every pass inside the block."""
+    with claimed(model), editor.hooks(), listening(model, editor, ours=editor.ours):
         yield
 
 

@@ -8,7 +8,7 @@ edited layer gives the logits of a whole one.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -21,6 +21,7 @@ from interp.edits import PatternsOf
 from interp.errors import ModelError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.pattern import AttentionCall, pattern_rows
+from interp.hooks.window import window_here
 from interp.model import Check, Model
 from interp.reading.batches import Batch
 from interp.reading.forward import threads_of_pass
@@ -45,7 +46,6 @@ class EditedBatch:
     batch: Batch
     make_editor: Callable[[Sequence[Edit]], Editor]
     residuals: Residuals
-    listeners: Sequence[Listener] = ()
 
     def logits(self) -> torch.Tensor:
         with threads_of_pass(self.model, self.batch.ids):
@@ -148,9 +148,8 @@ def _run(batch: EditedBatch, edits: Sequence[Edit], start: int):
 def _witnessing(batch: EditedBatch, editor: Editor | None = None):
     """Forward passes with a witness before and one behind the editor."""
     entering, leaving = _Witness(), _Witness()
-    before = (*batch.listeners, entering)
-    edited = listening(batch.model, *before) if editor is None else editing(batch.model, editor, *before)
-    with edited, listening(batch.model, leaving):
+    edited = nullcontext() if editor is None else editing(batch.model, editor)
+    with listening(batch.model, entering), edited, listening(batch.model, leaving):
         yield entering, leaving
 
 
@@ -229,7 +228,7 @@ def _patterns_not_donated(batch: EditedBatch, edits: Sequence[Edit], leaving: _W
             continue
         later = {n for e in edits[i + 1 :] if e.place in ("q", "k", "qk") for n in e.layers(info)}
         alone = _Witness()
-        with listening(edit.donor, *batch.listeners, alone):
+        with listening(edit.donor, *window_here(), alone):
             edit.donor.module(input_ids=batch.batch.ids.to(edit.donor.input_device), use_cache=False)
         for layer in set(edit.layers(info)) - later:
             rows = (_rows_of(calls[layer], batch.is_token) for calls in (leaving.calls, alone.calls))
@@ -247,7 +246,7 @@ def _restored(batch: EditedBatch, editor: Editor, unedited: torch.Tensor, hooks:
     """How many of three things went wrong: hooks left, an interruption that left some, logits that differ."""
     wrong = int(_count_hooks(batch.model) != hooks)
     try:
-        with editing(batch.model, editor, *batch.listeners):
+        with editing(batch.model, editor):
             raise KeyboardInterrupt
     except KeyboardInterrupt:
         wrong += int(_count_hooks(batch.model) != hooks)

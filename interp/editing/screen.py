@@ -52,9 +52,7 @@ def token_bytes(model: Model) -> int:
     return _NUMBERS_KEPT * model.info.n_layers * model.info.d_model * model.module.dtype.itemsize
 
 
-def read_screen(
-    model: Model, run: Run, screen: Screen, *, listeners: Sequence[Listener] = (), graph_bytes: int = GRAPH_BYTES
-) -> dict[str, Readout]:
+def read_screen(model: Model, run: Run, screen: Screen, *, graph_bytes: int = GRAPH_BYTES) -> dict[str, Readout]:
     """`slope` and `curvature` in bits, `[prompt, layer, head]`, by the names of the screen's edits.
 
     Layers that an edit does not name are 0. Raises `UsageError` where an edit does not fit the model, or parts of the
@@ -71,13 +69,13 @@ def read_screen(
     run = run.take(screen.prompts)
     outputs = HeadOutputs({layer for e in edits if needs_outputs(e) for layer in e.layers(model.info)}, run.lengths)
     if outputs.layers:
-        _keep_outputs(model, run, outputs, listeners)
+        _keep_outputs(model, run, outputs)
     rows = [edited_rows(edit, run.prompts, run.lengths) for edit in edits]
     steps = make_steps([edits], model.info)
     editor = Editor(model, steps, rows, outputs)
     names = [name for name, each in screen.edits.items() for _ in each]
     batches = batches_of(each_alone(run.ids), max(1, graph_bytes // token_bytes(model)), model)
-    mine = [_read_batch(model, run, screen, batches[n], editor, steps, listeners) for n in here().share(len(batches))]
+    mine = [_read_batch(model, run, screen, batches[n], editor, steps) for n in here().share(len(batches))]
     shape = (len(run.ids), model.info.n_layers, model.info.n_heads)
     found = {name: {"slope": np.zeros(shape), "curvature": np.zeros(shape)} for name in screen.edits}
     for prompts, by_step in (read for theirs in here().union(mine) for read in theirs):
@@ -87,9 +85,9 @@ def read_screen(
     return dict(found)
 
 
-def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs, listeners: Sequence[Listener]) -> None:
+def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs) -> None:
     """One pass without edits, for what means and other prompts put in place of a head's output."""
-    with torch.inference_mode(), listening(model, *listeners, outputs), ending(model, max(outputs.layers) + 1):
+    with torch.inference_mode(), listening(model, outputs), ending(model, max(outputs.layers) + 1):
         for batch in batches_of(each_alone(run.ids), TOKENS_PER_BATCH, model):
             outputs.kept.begin(batch)
             try:
@@ -111,14 +109,13 @@ class _Heads(Listener):
 
 
 def _read_batch(
-    model: Model, run: Run, screen: Screen, batch: Batch, editor: Editor, steps: Sequence[EditStep],
-    listeners: Sequence[Listener],
+    model: Model, run: Run, screen: Screen, batch: Batch, editor: Editor, steps: Sequence[EditStep]
 ) -> tuple[np.ndarray, list[Float[np.ndarray, "slope_curvature prompt head"]]]:  # fmt: skip
     """The batch's prompts, and of each step slope and curvature in bits."""
     at = "followed" if screen.measure == "loss" else "scored"
     index = row_index(run.prompts, run.lengths, at)
     rows, heads = batch.rows(index), _Heads()
-    with torch.enable_grad(), listening(model, *listeners, heads), _logits_at(model, rows):
+    with torch.enable_grad(), listening(model, heads), _logits_at(model, rows):
         logits = model.module(input_ids=batch.ids, use_cache=False).logits[0]  # [row, vocab]
         logits = _outcomes(logits, run.prompts, rows, screen.measure)
         log_p = torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))

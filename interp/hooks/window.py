@@ -1,11 +1,16 @@
 """A binding attention window, put on any model: what would a sliding window do to this geometry?"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
 
-from interp.hooks.attention import Listener
+from interp.errors import UsageError
+from interp.hooks.attention import Listener, listening
 from interp.hooks.pattern import AttentionCall, visible_keys
+from interp.model import Model
 
 
 @dataclass
@@ -19,3 +24,23 @@ class AttentionWindow(Listener):
         own = call.positions[0] + n_keys - n_pos
         near = own[:, None] - torch.arange(n_keys, device=call.q.device) < self.size
         call.mask = (visible_keys(call, call.positions) & near)[:, None]
+
+
+_HERE: ContextVar[tuple[AttentionWindow, ...]] = ContextVar("attention window", default=())
+window_here = _HERE.get
+"""The window that is put on a model here (`windowed`), or none: what else is read with it has to see the same."""
+
+
+@contextmanager
+def windowed(model: Model, size: int | None) -> Iterator[None]:
+    """Put a window on a model, and on donors of its patterns, until the block is left; None puts none."""
+    window = () if size is None else (AttentionWindow(size),)
+    if window and not model.family.has_attention:
+        asked, fix = f"changing the attention of {model.name}", "Leave out --attention-window."
+        raise UsageError(asked=asked, found="this model has no attention", fix=fix)
+    token = _HERE.set(window)
+    try:
+        with listening(model, *window) if window else nullcontext():
+            yield
+    finally:
+        _HERE.reset(token)

@@ -89,9 +89,9 @@ def load(
         asked = RunOptions(
             name_or_object, revision=revision, gguf=gguf, adapter=None if adapter is None else str(adapter),
             dtype=dtype, device=device, device_map=device_map, trust_remote_code=trust_remote_code,
-            allow_pickle=allow_pickle, allow_quantised=allow_quantised,
+            allow_pickle=allow_pickle, allow_quantised=allow_quantised, check=check == "again",
         )  # fmt: skip
-        return _from_files(asked, tokenizer, check)
+        return load_as_asked(asked, tokenizer, check=bool(check))
     if isinstance(name_or_object, PreTrainedModel | Model):
         where = {"dtype": dtype, "device": device, "device_map": device_map}
         _refuse_changes(name_or_object, revision=revision, gguf=gguf, adapter=adapter, **where)
@@ -109,17 +109,12 @@ def load(
     return _checked(model, [], check)
 
 
-def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:
-    """The model of a run; one that is loaded already is itself."""
-    if not isinstance(options.model, Model):
-        return _from_files(options, None, "again" if check and options.check else check)
-    if options.adapter != options.model.info.adapter:
-        _refuse_changes(options.model.module, adapter=options.adapter)
-    return options.model
-
-
-def _from_files(options: RunOptions, tokenizer: Tokenizer, check: bool | Literal["again"]) -> Model:
-    """The model of a run that is named, from its files."""
+def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bool = True) -> Model:
+    """The model of a run, from its files; one that is loaded already is itself."""
+    if isinstance(options.model, Model):
+        if options.adapter != options.model.info.adapter:
+            _refuse_changes(options.model.module, adapter=options.adapter)
+        return options.model
     source = source_of(options)
     change = None if options.adapter is None else locate_adapter(options.adapter)
     config = read_config(source.files)
@@ -137,7 +132,7 @@ def _from_files(options: RunOptions, tokenizer: Tokenizer, check: bool | Literal
     info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
     info = replace(info, adapter=options.adapter)
     model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
-    return _checked(model, read, check)
+    return _checked(model, read, "again" if check and options.check else check)
 
 
 def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"]) -> Model:

@@ -65,15 +65,21 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
         )
     if text.endswith(GGUF):
         return _gguf_file(text, revision, gguf)
-    base, at = _split(text, revision)
-    if isinstance(name, str) and base in ALIASES:
-        return _hub(base, ALIASES[base].hub_id, at, gguf)
-    if isinstance(name, Path) or _is_path(text):
+    base, _, at = text.partition("@")
+    if at and revision and at != revision:
+        raise UsageError(
+            asked=f"the model {text!r} at the revision {revision!r}",
+            found="two revisions are given",
+            fix="Keep the one you mean.",
+        )
+    is_alias = isinstance(name, str) and base in ALIASES
+    if not is_alias and (isinstance(name, Path) or _is_path(text)):
         _refuse_revision(text, revision)
         folder = Path(text).expanduser()
         return _folder(text, folder) if gguf is None else ModelSource(text, text, files_in_folder(folder, gguf))
-    if _HUB_ID.fullmatch(base):
-        return _hub(base, base, at, gguf)
+    if is_alias or _HUB_ID.fullmatch(base):
+        at, hub_id = at or revision, ALIASES[base].hub_id if is_alias else base
+        return ModelSource(f"{base}@{at}" if at else base, hub_id, files_on_hub(hub_id, at, gguf))
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels()),
                                        *(PROGRAM + program for program in shipped_programs())])  # fmt: skip
 
@@ -91,17 +97,6 @@ def files_behind(path: str) -> ModelFiles | None:
     return cached_files(path) if _HUB_ID.fullmatch(path) else None
 
 
-def _split(name: str, revision: str | None) -> tuple[str, str | None]:
-    base, _, at = name.partition("@")
-    if at and revision and at != revision:
-        raise UsageError(
-            asked=f"the model {name!r} at the revision {revision!r}",
-            found="two revisions are given",
-            fix="Keep the one you mean.",
-        )
-    return base, at or revision
-
-
 def _refuse_revision(name: str, revision: str | None) -> None:
     if revision is not None:
         raise UsageError(
@@ -113,10 +108,6 @@ def _refuse_revision(name: str, revision: str | None) -> None:
 
 def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or Path(name).is_dir()
-
-
-def _hub(name: str, hub_id: str, revision: str | None, gguf: str | None) -> ModelSource:
-    return ModelSource(f"{name}@{revision}" if revision else name, hub_id, files_on_hub(hub_id, revision, gguf))
 
 
 def _gguf_file(name: str, revision: str | None, gguf: str | None) -> ModelSource:

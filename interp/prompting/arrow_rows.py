@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interp.errors import PromptError
-from interp.prompting.chat import MESSAGES
-from interp.prompting.rows import PromptRow
+from interp.prompting.rows import MESSAGES, PromptRow
 
 if TYPE_CHECKING:
     import pyarrow

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from interp.errors import PromptError
 from interp.prompt import PromptSet
-from interp.prompting.rows import PromptRow, prompt_set
+from interp.prompting.rows import MESSAGES, PromptRow, PromptTable, prompt_set
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-MESSAGES = "messages"
-"""The column that holds a conversation: a list of `{"role": ..., "content": ...}`, with what else a template reads."""
 
 ROLE, TURN = "role", "turn"
 """Columns that a conversation gets: who spoke last, and the number of messages so far."""
@@ -23,39 +20,28 @@ def is_message(value: object) -> bool:
     return isinstance(value, Mapping) and "role" in value and ("content" in value or "tool_calls" in value)
 
 
-def prompts_of_rows(
-    name: str,
-    rows: Sequence[PromptRow],
-    text_column: str,
-    source: str,
-    tokenizer: "PreTrainedTokenizerBase | None",
-) -> PromptSet:
-    """Rows of texts, or of messages where the first row has such a column: these get the columns `role` and `turn`.
+def prompts_of_table(table: PromptTable, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
+    """The texts of a table, or its messages as the tokenizer writes them: these get the columns `role` and `turn`.
 
     Raises `PromptError`, naming the place, for messages that are none and for a template that is missing or fails.
     """
-    if not rows or MESSAGES not in rows[0].values or text_column == MESSAGES:
-        return prompt_set(name, rows, text_column, source)
-    places = [f"{name}, {row.place}" for row in rows]
-    others = [_others(row, text_column, where) for row, where in zip(rows, places, strict=True)]
-    chats, texts = _written([row.values.get(MESSAGES) for row in rows], tokenizer, places)
-    read = [
-        PromptRow(row.place, {text_column: text, ROLE: chat[-1]["role"], TURN: len(chat), **kept})
-        for row, text, chat, kept in zip(rows, texts, chats, others, strict=True)
-    ]
-    return replace(prompt_set(name, read, text_column, f"{source}, through the chat template"), is_templated=True)
-
-
-def _others(row: PromptRow, text_column: str, where: str) -> dict[str, Any]:
-    others = {column: value for column, value in row.values.items() if column != MESSAGES}
-    taken = sorted({text_column, ROLE, TURN}.intersection(others))
-    if taken:
-        raise PromptError(
-            asked=where,
-            found=f"it has {MESSAGES} and the column {taken[0]!r}, which messages make themselves",
-            fix="Rename that column, or leave it out.",
-        )
-    return others
+    if not table.has_messages:
+        return prompt_set(table)
+    places = [f"{table.name}, {row.place}" for row in table.rows]
+    for row, where in zip(table.rows, places, strict=True):
+        if taken := sorted(row.values.keys() & {table.text_column, ROLE, TURN}):
+            raise PromptError(
+                asked=where,
+                found=f"it has {MESSAGES} and the column {taken[0]!r}, which messages make themselves",
+                fix="Rename that column, or leave it out.",
+            )
+    chats, texts = _written([row.values.get(MESSAGES) for row in table.rows], tokenizer, places)
+    rows = []
+    for row, text, chat in zip(table.rows, texts, chats, strict=True):
+        others = {column: value for column, value in row.values.items() if column != MESSAGES}
+        rows.append(PromptRow(row.place, {table.text_column: text, ROLE: chat[-1]["role"], TURN: len(chat), **others}))
+    source = f"{table.source}, through the chat template"
+    return replace(prompt_set(replace(table, rows=rows, source=source)), is_templated=True)
 
 
 def as_chat(prompts: PromptSet, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:

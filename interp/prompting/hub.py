@@ -15,9 +15,10 @@ import numpy as np
 
 from interp.errors import PromptError, UsageError, optional_part
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.options import RunOptions
 from interp.prompt import PromptSet
 from interp.prompting.arrow_rows import class_names, class_of
-from interp.prompting.rows import PromptRow, prompt_set
+from interp.prompting.rows import PromptRow, PromptTable, prompt_set
 from interp.system.foreign_files import readable
 
 HUB = "hf:"
@@ -56,43 +57,42 @@ class HubName:
         return PromptError(asked=f"the prompts {self}", found=found, fix=f"{fix} {FORM}" if " part" in fix else fix)
 
 
-def hub_prompts(name: str, n_pool: int | None = None, seed: int = 0, *, text_column: str = "text") -> PromptSet:
-    """`n_pool` prompts (default 1000, or all there are) of the data set that `name` stands for, in stored order.
+def hub_prompts(asked: RunOptions) -> PromptSet:
+    """The prompts of a run (1000, or all there are, unless it says how many) from a data set, in stored order.
 
-    Drawn with `seed`, without replacement, from the first `10 * n_pool` rows of a split; rows without a text are
+    Drawn with the seed, without replacement, from the first ten rows for each prompt; rows without a text are
     passed over. Texts are held to the rules of a file. Other columns are kept where every value is a number, a truth
     value or a text under a name of its own. `source` tells what was read, passed over and left out.
     Raises `PromptError`: unknown, gated or unreachable data set, a configuration, split or column that is not there.
     """
+    name, n_pool = str(asked.prompts), asked.n_pool
     where = HubName.parse(name)
-    if where.column and text_column not in ("text", where.column):
+    if where.column and asked.text_column not in ("text", where.column):
         raise UsageError(
-            asked=f"the column {text_column!r} of {name}",
+            asked=f"the column {asked.text_column!r} of {name}",
             found=f"the name itself says {where.column!r}",
             fix="Keep the one you mean.",
         )
-    column = where.column or text_column
-    if n_pool is not None and n_pool < 1:
-        raise PromptError(asked=f"{n_pool} prompts of {name}", found="that is none", fix="Ask for at least one.")
+    column = where.column or asked.text_column
     n_wanted = N_POOL if n_pool is None else n_pool
     n_read = ROWS_PER_PROMPT * n_wanted
     read, described, left_out = _read_rows(where, column, n_read)
     rows = [PromptRow(f"row {i + 1}", row) for i, row in enumerate(read) if not _is_blank(row.get(column))]
-    is_whole = len(read) < n_read
-    if n_pool is not None and len(rows) < n_pool:
+    n, is_whole = len(rows), len(read) < n_read
+    if n_pool is not None and n < n_pool:
         raise PromptError(
             asked=f"{n_pool} prompts of {name}",
-            found=f"{len(rows)} of its {'' if is_whole else 'first '}{len(read)} rows hold a text",
-            fix=f"Ask for 1 to {len(rows)}, or leave the number out." if rows else "Name another split or column.",
+            found=f"{n} of its {'' if is_whole else 'first '}{len(read)} rows hold a text",
+            fix=f"Ask for 1 to {n}, or leave the number out." if rows else "Name another split or column.",
         )
     source = f"{'all' if is_whole else 'the first'} {len(read)} rows of {described}"
-    if len(rows) < len(read):
-        source += f"; {len(read) - len(rows)} rows without a text are passed over"
-    if len(rows) <= n_wanted:
-        return _with_usable_columns(name, rows, column, source, left_out)
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:n_wanted])
-    source = f"{n_wanted} drawn (seed {seed}) from {source}"
-    return replace(_with_usable_columns(name, [rows[i] for i in chosen], column, source, left_out), seed=seed)
+    if n < len(read):
+        source += f"; {len(read) - n} rows without a text are passed over"
+    if n > n_wanted:
+        rows = [rows[i] for i in np.sort(np.random.default_rng(asked.seed).permutation(n)[:n_wanted])]
+        source = f"{n_wanted} drawn (seed {asked.seed}) from {source}"
+    found = _with_usable_columns(PromptTable(name, rows, column, source), left_out)
+    return replace(found, seed=asked.seed) if n > n_wanted else found
 
 
 def _read_rows(where: HubName, column: str, n: int) -> tuple[list[dict[str, Any]], str, dict[str, str]]:
@@ -152,24 +152,23 @@ def _is_blank(text: object) -> bool:
     return text is None or (isinstance(text, str) and not text.strip())
 
 
-def _with_usable_columns(
-    name: str, rows: Sequence[PromptRow], text_column: str, source: str, left_out: Mapping[str, str]
-) -> PromptSet:
+def _with_usable_columns(table: PromptTable, left_out: Mapping[str, str]) -> PromptSet:
     """The rows as a set with every column that a file could have; the others are named in `source`, with the reason."""
-    columns: list[str] = []
+    columns = [table.text_column]
     reasons = dict(left_out)
-    for column in dict.fromkeys(column for row in rows for column in row.values if column != text_column):
+    for column in dict.fromkeys(column for row in table.rows for column in row.values if column != table.text_column):
         try:
-            prompt_set(name, _only(rows, (text_column, column)), text_column, source)
+            prompt_set(_only(table, [table.text_column, column]))
         except PromptError as error:
             # the owner of a file can mend it, the reader of somebody else's data set cannot
             reasons[column] = error.found
         else:
             columns.append(column)
-    found = prompt_set(name, _only(rows, (text_column, *columns)), text_column, source)
+    found = prompt_set(_only(table, columns))
     remarks = ", ".join(f"{column!r} ({reason})" for column, reason in reasons.items())
     return replace(found, source=found.source + (f"; columns left out: {remarks}" if remarks else ""))
 
 
-def _only(rows: Sequence[PromptRow], columns: Sequence[str]) -> list[PromptRow]:
-    return [PromptRow(row.place, {column: row.values.get(column) for column in columns}) for row in rows]
+def _only(table: PromptTable, columns: Sequence[str]) -> PromptTable:
+    rows = [PromptRow(row.place, {column: row.values.get(column) for column in columns}) for row in table.rows]
+    return replace(table, rows=rows)

@@ -110,21 +110,18 @@ def grouped(probes: Sequence[Probe], is_free: bool) -> dict[str, list[Probe]]:
 
 def prompts_for(model: Model, options: RunOptions) -> PromptSet:
     """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
-    prompts, n_pool, seed = options.prompts, options.n_pool, options.seed
+    prompts, n, seed = options.prompts, options.n_pool or N_SEQUENCES, options.seed
     if model.task is not None and prompts is None:
-        return sampled_prompts(model.task, n_pool or N_SEQUENCES, seed)
+        return sampled_prompts(model.task, n, seed)
     if model.task is not None and isinstance(prompts, str) and is_copied(prompts):
-        return copied_prompts(model.task, prompts, n_pool or N_SEQUENCES, seed)
+        return copied_prompts(model.task, prompts, n, seed)
     if isinstance(prompts, str) and prompts.startswith("memory:"):
         raise UsageError(
             asked=f"the prompts {prompts!r}",
             found="they were given in Python and are not kept in the record",
             fix="Repeat the run in Python, or put the prompts in a file.",
         )
-    chosen = resolve_prompts(
-        DEFAULT_PROMPTS if prompts is None else prompts, n_pool, seed, text_column=options.text_column,
-        tokenizer=model.tokenizer, chat=options.chat,
-    )  # fmt: skip
+    chosen = resolve_prompts(replace(options, prompts=DEFAULT_PROMPTS if prompts is None else prompts), model.tokenizer)
     if model.task is not None and chosen.is_text:
         raise UsageError(
             asked=f"the prompts {chosen.name!r} on {model.name}",

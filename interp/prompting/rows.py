@@ -26,21 +26,40 @@ class PromptRow:
     values: Mapping[str, object]
 
 
+MESSAGES = "messages"
+"""The column that holds a conversation: a list of `{"role": ..., "content": ...}`, with what else a template reads."""
+
+
+@dataclass(frozen=True)
+class PromptTable:
+    """Rows as a file, a list or a data set has them; the texts are in `text_column`, or written of its `messages`."""
+
+    name: str
+    rows: Sequence[PromptRow]
+    text_column: str
+    source: str
+
+    @property
+    def has_messages(self) -> bool:
+        return bool(self.rows) and MESSAGES in self.rows[0].values and self.text_column != MESSAGES
+
+
 def broken_line(path: Path, line: int, found: str, fix: str) -> PromptError:
     """The error of one line of a file."""
     return PromptError(asked=f"{path}, line {line}", found=found, fix=fix)
 
 
-def prompt_set(name: str, rows: Sequence[PromptRow], text_column: str, source: str) -> PromptSet:
-    """The prompts that `rows` describe: `text_column` is the text, every other column stays a column.
+def prompt_set(table: PromptTable) -> PromptSet:
+    """The prompts that a table of texts describes: every other column stays a column.
 
     Numbers get the unit `1` (`bits` where the name ends in `_bits`), strings and truth values are labels. Equal
     texts, and texts ending in white space, are kept and counted in `source`.
     Raises `PromptError`, naming the place, for whatever cannot be used as it stands.
     """
+    name, rows, text_column = table.name, table.rows, table.text_column
     if not rows:
         raise PromptError(asked=name, found="there is no prompt in it", fix="Give at least one; a hundred is better.")
-    _check_columns(name, rows, text_column)
+    _check_columns(table)
     for row in rows:
         for column, value in row.values.items():
             _check_value(f"{name}, {row.place}", column, value, is_text=column == text_column)
@@ -56,7 +75,7 @@ def prompt_set(name: str, rows: Sequence[PromptRow], text_column: str, source: s
             found=f"all {len(prompts)} prompts are the same text: every row would be one and the same point",
             fix="Give different prompts, or this one alone.",
         )
-    return PromptSet(name=name, prompts=prompts, units=units, source=source + _remarks(prompts, texts))
+    return PromptSet(name=name, prompts=prompts, units=units, source=table.source + _remarks(prompts, texts))
 
 
 def units_of(name: str, prompts: Sequence[Prompt]) -> dict[str, str]:
@@ -67,12 +86,12 @@ def units_of(name: str, prompts: Sequence[Prompt]) -> dict[str, str]:
     return {column: _unit(name, column, rows) for column in values[0]}
 
 
-def _check_columns(name: str, rows: Sequence[PromptRow], text_column: str) -> None:
+def _check_columns(table: PromptTable) -> None:
     """The same usable columns in every row, the text column among them."""
-    columns = list(rows[0].values)
-    if text_column not in columns:
+    name, columns = table.name, list(table.rows[0].values)
+    if table.text_column not in columns:
         raise PromptError(
-            asked=f"the column {text_column!r} of {name}",
+            asked=f"the column {table.text_column!r} of {name}",
             found=f"it has the columns {', '.join(map(repr, columns)) or 'none'}",
             fix="Name the one that holds the texts: --text-column NAME, text_column=NAME.",
         )
@@ -83,13 +102,13 @@ def _check_columns(name: str, rows: Sequence[PromptRow], text_column: str) -> No
                 found=f"one of them is named {column!r}",
                 fix="Give it a name, or leave it out (pandas writes an unnamed index unless you pass index=False).",
             )
-    for column in sorted(RESERVED.intersection(columns) - {text_column}):
+    for column in sorted(RESERVED.intersection(columns) - {table.text_column}):
         raise PromptError(
             asked=f"the column {column!r} of {name}",
             found="every capture has a column of this name that it fills itself",
             fix="Rename it, or leave it out.",
         )
-    _check_same(name, rows)
+    _check_same(name, table.rows)
 
 
 def _check_same(name: str, rows: Sequence[PromptRow]) -> None:

@@ -30,7 +30,13 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
     texts without a tokenizer, a window on token ids, and one that shortened texts in which a column names positions.
     """
     window = (pool.window if window is None else window) or None
-    read = _from_texts(pool, model.tokenizer, window, bos) if pool.is_text else _from_ids(pool, window)
+    if not pool.is_text and window is not None:
+        raise PromptError(
+            asked=f"a window of {window} tokens on {pool.name!r}",
+            found="its prompts are token ids, whose scored positions count from the front",
+            fix="Leave out the window, or cut the ids and move the positions yourself.",
+        )
+    read = _from_texts(pool, model.tokenizer, window, bos) if pool.is_text else _from_ids(pool)
     _refuse_long(read, model.info.max_positions)
     _refuse_outside(read, model.info.vocab_size)
     columns = {need.at for need in needs} - PLACES
@@ -75,24 +81,16 @@ def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, w
         n_truncated=int(np.count_nonzero(dropped)),
         has_bos=bool(before) or (prompts.is_templated and {ids[0] for ids in own} == {tokenizer.bos_token_id}),
         window=window,
-        notes=(*_notes(tokenizer, own, before, after), *_merged(texts, own)),
+        notes=tuple(_notes(tokenizer, texts, own, before, after)),
     )
 
 
-def _from_ids(prompts: PromptSet, window: int | None) -> Run:
-    if window is not None:
-        raise PromptError(
-            asked=f"a window of {window} tokens on {prompts.name!r}",
-            found="its prompts are token ids, whose scored positions count from the front",
-            fix="Leave out the window, or cut the ids and move the positions yourself.",
-        )
-    ids = [np.array(p.token_ids, dtype=np.int64) for p in prompts]
-    for i, one in enumerate(ids):
-        if not len(one):
-            raise PromptError(
-                asked=f"prompt {i + 1} of {prompts.name!r}", found="it holds no token", fix="Leave it out."
-            )
-    return Run(prompts, ids)
+def _from_ids(prompts: PromptSet) -> Run:
+    for i, prompt in enumerate(prompts):
+        if not prompt.token_ids:
+            asked = f"prompt {i + 1} of {prompts.name!r}"
+            raise PromptError(asked=asked, found="it holds no token", fix="Leave it out.")
+    return Run(prompts, [np.array(prompt.token_ids, dtype=np.int64) for prompt in prompts])
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Ids]:
@@ -121,7 +119,9 @@ def _added_around(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     return ids[:start], ids[stop:]
 
 
-def _notes(tokenizer: PreTrainedTokenizerBase, own: list[Ids], before: list[int], after: list[int]) -> list[str]:
+def _notes(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], own: list[Ids], before: list[int], after: list[int]
+) -> list[str]:
     """What tokenising did to the texts that the ids alone do not show."""
     notes = []
     if after:
@@ -130,20 +130,13 @@ def _notes(tokenizer: PreTrainedTokenizerBase, own: list[Ids], before: list[int]
     doubled = sum(ids[: len(before)].tolist() == before for ids in own) if before else 0
     if doubled:
         notes.append(f"{doubled} texts already begin with what the tokenizer puts in front: it stands there twice")
-    unknown = tokenizer.unk_token_id
-    if unknown is not None and unknown not in (tokenizer.bos_token_id, tokenizer.eos_token_id):
-        n = sum(unknown in ids for ids in own)
-        if n:
-            notes.append(
-                f"{n} texts hold characters that this vocabulary lacks: they are read as {tokenizer.unk_token}"
-            )
+    unknown = {tokenizer.unk_token_id} - {None, tokenizer.bos_token_id, tokenizer.eos_token_id}
+    if n := sum(not unknown.isdisjoint(ids.tolist()) for ids in own):
+        notes.append(f"{n} texts hold characters that this vocabulary lacks: they are read as {tokenizer.unk_token}")
+    # one that lowers cases, say, may read two texts as the same point
+    if n := len(set(texts)) - len({ids.tobytes() for ids in own}):
+        notes.append(f"{n} texts have the same tokens as another text: this tokenizer does not distinguish them")
     return notes
-
-
-def _merged(texts: list[str], own: list[Ids]) -> list[str]:
-    """Whether this vocabulary tells all texts apart: one that lowers cases, say, may read two as the same point."""
-    n = len(set(texts)) - len({ids.tobytes() for ids in own})
-    return [f"{n} texts have the same tokens as another text: this tokenizer does not distinguish them"] if n else []
 
 
 def _refuse_long(read: Run, max_positions: int | None) -> None:

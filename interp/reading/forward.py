@@ -18,6 +18,7 @@ from interp.hooks.block_hooks import block_hooks
 from interp.hooks.pattern import AttentionCall
 from interp.hooks.pattern_sites import NULL_SITES, OF_NEIGHBOURS
 from interp.hooks.ropes import rope_scales
+from interp.hooks.window import window_here
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
@@ -53,29 +54,26 @@ def capture(
     *,
     layers: Sequence[int] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
-    listeners: Sequence[Listener] = (),
     progress: Report = unheard,
-    seed: int = 0,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "pass",
 ) -> Capture:
     """Run the prompts, given as token ids, through the model once and return what `needs` ask for.
 
     Prompts that begin alike share the pass over what they share (`interp.reading.packs`), unless the numbers of one
-    depend on the others.
+    depend on the others, or a window is put on the model (`interp.hooks.window`).
     With `layers` only these are read, and passes end behind the last that any need reads: unless one reads the outputs,
     the rows have no `next_entropy_bits`.
-    `listeners` act before anything is read (a window, say). A batch that memory does not suffice for is read in halves,
-    with a `RuntimeWarning`. Raises `ModelError` where the model yields NaN,
-    `UsageError` where it has no such site, and `InterpError` where another thread is reading it. Where several
-    processes take part in a run (`interp.system`) each runs its share of the batches, and all return the whole. With
-    the `unfinished` work of a run batches that are there by this `name` are not run again. Edits are captured by
+    A batch that memory does not suffice for is read in halves, with a `RuntimeWarning`. Raises `ModelError` where the
+    model yields NaN, `UsageError` where it has no such site, `InterpError` where another thread is reading it. Where
+    several processes take part in a run (`interp.system`) each runs its share of the batches, and all return the whole.
+    With the `unfinished` work of a run batches that are there by this `name` are not run again. Edits are captured by
     `interp.editing.conditions.capture_edited`.
     """
     needs = tuple(dict.fromkeys(needs))
-    refuse_unreadable(model, needs, listeners)
+    refuse_unreadable(model, needs)
     collector = Collector(model, prompts, [len(x) for x in ids], needs, layers=layers, with_entropy=layers is None)
-    packs = packs_for(model, ids, needs, listeners, clusters=prompts.cluster_codes)
+    packs = packs_for(model, ids, needs, clusters=prompts.cluster_codes)
     share = Share(model, batches_of(packs, tokens_per_batch, model), [collector])
     asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
     stage = unfinished.stage(name, model, prompts, ids, needs=asked, batches=_digest(share.batches))
@@ -89,8 +87,8 @@ def capture(
             keep()
             progress(share.n_prompts_done, len(ids))
 
-        share.run(listeners, passed=passed)
-    return as_capture(collector, prompts, ids, needs, seed)
+        share.run(passed=passed)
+    return as_capture(collector, prompts, ids, needs)
 
 
 def _digest(batches: Sequence[Batch]) -> str:
@@ -101,14 +99,13 @@ def _digest(batches: Sequence[Batch]) -> str:
 
 
 def packs_for(
-    model: Model, ids: Ids, needs: Sequence[Need], listeners: Sequence[Listener] = (), *, proved: bool = True,
-    clusters: np.ndarray | None = None,
-) -> list[Pack]:  # fmt: skip
+    model: Model, ids: Ids, needs: Sequence[Need], *, proved: bool = True, clusters: np.ndarray | None = None
+) -> list[Pack]:
     """How the prompts are laid out for these needs: what they share passes once, where nothing depends on the others.
 
     Prompts that begin alike are laid out as one sequence if it is `proved` here that this model predicts the same.
     """
-    if listeners or any(need.site in NULL_SITES for need in needs):
+    if window_here() or any(need.site in NULL_SITES for need in needs):
         return each_alone(ids, clusters)
     window = model.info.window
     may_begin_alike = (
@@ -186,15 +183,13 @@ class Share:
         mine = [counts[n] for n in self._mine]
         return sum(mine[: self.n_done]) * sum(counts) // sum(mine)
 
-    def run(
-        self, listeners: Sequence[Listener] = (), depth: int | None = 0, passed: Callable[[], None] = lambda: None
-    ) -> None:
+    def run(self, depth: int | None = 0, passed: Callable[[], None] = lambda: None) -> None:
         """Pass the batches that are not done, and join what all processes have reduced.
 
-        `listeners` and `depth` as in `collecting`; `passed` is called after every batch.
+        `depth` as in `collecting`; `passed` is called after every batch.
         """
         left = self._mine[self.n_done :]
-        with torch.inference_mode(), collecting(self.model, self.collectors, listeners, depth):
+        with torch.inference_mode(), collecting(self.model, self.collectors, depth):
             if left and left.start and any(collector.needs_donor for collector in self.collectors):
                 # The donor of the first prompt was read by another process, or by an earlier run.
                 self._pass(self.batches[left.start - 1], only_donates=True)
@@ -269,10 +264,8 @@ class _Hearing(Listener):
 
 
 @contextmanager
-def collecting(
-    model: Model, collectors: Sequence[Collector], listeners: Sequence[Listener] = (), depth: int | None = 0
-) -> Iterator[None]:
-    """Let collectors read every pass inside the block, after `listeners`; logits exist at their scored rows alone.
+def collecting(model: Model, collectors: Sequence[Collector], depth: int | None) -> Iterator[None]:
+    """Let collectors read every pass inside the block; logits exist at their scored rows alone.
 
     Passes end at the depth at which all collectors have read, but not before `depth`; None is the outputs.
     """
@@ -288,7 +281,7 @@ def collecting(
     head: Any = model.module.get_output_embeddings()
     with (
         reused_heap(),
-        listening(model, *listeners, _Hearing(collectors)),
+        listening(model, _Hearing(collectors)),
         block_hooks(model, sites, heard),
         head.register_forward_pre_hook(of_this_thread(keep_scored_rows)),
         ending(model, deepest([depth, *(collector.depth for collector in collectors)])),
@@ -325,11 +318,7 @@ def threads_of_pass(model: Model, ids: torch.Tensor) -> AbstractContextManager[N
 
 
 def as_capture(
-    collector: Collector,
-    prompts: PromptSet,
-    ids: Sequence[Int[np.ndarray, " _pos"]],
-    needs: Sequence[Need],
-    seed: int,
+    collector: Collector, prompts: PromptSet, ids: Sequence[Int[np.ndarray, " _pos"]], needs: Sequence[Need]
 ) -> Capture:
     """What a collector has reduced, as a `Capture`, of a model without edits."""
     arrays: dict[Need, Mapping[str, np.ndarray]] = {
@@ -346,7 +335,6 @@ def as_capture(
         prompts=prompts,
         tables={at: row_table(prompts, ids, index, at, collector.entropy(at)) for at, index in collector.index.items()},
         arrays=arrays,
-        seed=seed,
         posterior=prompts.posterior,
         belief=prompts.belief,
         mechanism=collector.model.mechanism,

@@ -4,7 +4,7 @@ A model without attention (recurrent, state-space, feed-forward) has no queries,
 attention rows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from interp.errors import UsageError
 from interp.model import Model
@@ -41,20 +41,14 @@ def _lacking(model: Model, need: Need, everywhere: bool) -> str | None:
     return None
 
 
-def refuse_unreadable(model: Model, needs: Iterable[Need], listeners: Sequence[object] = ()) -> None:
-    """`UsageError` where a need names a site that the model lacks, or something is to act on attention it lacks."""
+def refuse_unreadable(model: Model, needs: Iterable[Need]) -> None:
+    """`UsageError` where a need names a site that the model lacks."""
     found = first_lacking(model, needs)
     if found is not None:
         raise UsageError(
             asked=f"reading {model.name}",
             found=f"{found[0]} is asked for, and this model has no {found[1]}",
             fix=f"The residual stream (site {EVERYWHERE!r}) and the next-token distribution can be read from it.",
-        )
-    if listeners and not model.family.has_attention:
-        raise UsageError(
-            asked=f"changing the attention of {model.name}",
-            found="this model has no attention",
-            fix="Leave the change out (a window, an edit of queries, keys, values or heads).",
         )
 
 

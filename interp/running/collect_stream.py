@@ -15,7 +15,7 @@ from interp.hooks.pattern_sites import NULL_SITES
 from interp.model import Model
 from interp.need import Need, as_needs
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.files import resolve_prompts
+from interp.prompting.files import given_prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import batches_of
 from interp.reading.collector import Collector, merge_states
@@ -91,7 +91,7 @@ def collect_stream(
     states: dict[tuple[Need, int], RunningState] = {}
     n_prompts = n_tokens = 0
     has_rows = hasattr(prompts, "columns")  # a table: its names would come
-    for lot in _lots(resolve_prompts(prompts, tokenizer=model.tokenizer) if has_rows else prompts):
+    for lot in _lots(given_prompts(model, prompts) if has_rows else prompts):
         pool = _as_set(lot)
         ids = as_tokens(model, pool, asked, window).ids
         collector = Collector(model, pool, [len(x) for x in ids], asked, layers=layers, with_entropy=False)

@@ -1,21 +1,21 @@
 """Donors of attention patterns: loaded where an edit names them, each once, as the model was."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from interp.capture import ModelInfo
 from interp.edit import Edit
-from interp.edits import PatternsOf
+from interp.editing.edit_files import resolve_edits
+from interp.edits import Edits, PatternsOf
 from interp.loading.load import DeviceMap, load
 from interp.model import Model
 
 
-def with_donors(edits: Sequence[Edit], info: ModelInfo) -> tuple[Edit, ...]:
+def with_donors(edits: Edits, info: ModelInfo) -> tuple[Edit, ...]:
     """The edits with their donors loaded, in the precision and the place of the model they are for."""
     loaded: dict[str, Model] = {}
     found = []
-    for edit in edits:
+    for edit in resolve_edits(edits):
         if isinstance(edit, PatternsOf) and isinstance(edit.donor, str):
             if edit.donor not in loaded:
                 loaded[edit.donor] = load(edit.donor, dtype=info.dtype, **placed_alike(info))

@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 
 from interp.edit import Edit
 from interp.editing.call_positions import cache_name
-from interp.editing.edit_files import resolve_edits
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, needs_outputs, refuse_misfits
 from interp.edits import AblateHeads, Edits, PatternsOf, ReplaceCoordinates
@@ -174,7 +173,7 @@ def generate(
             found=f"{model.name} reads {allowed} positions",
             fix="Ask for fewer tokens, or give window=N.",
         )
-    changes = with_donors(resolve_edits(edits), model.info)
+    changes = with_donors(edits, model.info)
     if changes:
         _refuse_growing(changes, model)
         changes = filled(model, pool, changes, window)

@@ -16,7 +16,7 @@ from interp.model import Model
 from interp.need import PLACES, Need
 from interp.options import RunOptions
 from interp.probe import Planned, Probe
-from interp.prompt import Prompt, Prompts, PromptSet, Run
+from interp.prompt import Prompt, PromptSet, Run
 from interp.prompting.clusters import notes_of
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, most_drawn, other_prompts, pools_for, read_apart
@@ -188,7 +188,10 @@ def _texts(
         ]
     else:
         by_set = grouped(probes, options.prompts is None)
-        found = [(tuple(mine), _estimated(name or options.prompts, options)) for name, mine in by_set.items()]
+        found = [
+            (tuple(mine), _estimated(replace(options, prompts=name or options.prompts)))
+            for name, mine in by_set.items()
+        ]
     return [
         (mine, replace(text, times=n_all / MOST_READ) if len(text.ids) == MOST_READ < n_all else text)
         for mine, text in found
@@ -199,21 +202,20 @@ def _sample(model: Model, options: RunOptions) -> tuple[int, RunOptions]:
     """How many prompts the run reads, as far as that is said or given, and its options with `MOST_READ` at most."""
     asked, n = options.prompts, options.n_pool or 0
     if asked is not None and not (isinstance(asked, str) and (asked in entries("prompt") or ":" in asked)):
-        made = resolve_prompts(
-            asked, options.n_pool, options.seed, text_column=options.text_column, tokenizer=model.tokenizer
-        )
+        made = resolve_prompts(replace(options, chat=False), model.tokenizer)
         n, options = len(made), replace(options, prompts=made)
     return n, options if n <= MOST_READ else replace(options, n_pool=MOST_READ)
 
 
 def _text(model: Model, name: str, options: RunOptions) -> TokenisedSet:
     if model.task is None and model.tokenizer is None:
-        return _estimated(name, options)
+        return _estimated(replace(options, prompts=name))
     return TokenisedSet(**vars(other_prompts(model, name, options)))
 
 
-def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:
+def _estimated(options: RunOptions) -> TokenisedSet:
     """Tokens by the length of the texts, where no tokenizer can count them."""
+    prompts = options.prompts
     if isinstance(prompts, str) and prompts in entries("prompt") and needs_tokenizer(load_entry("prompt", prompts)):
         n = options.n_pool or ASSUMED_PROMPTS
         note = (
@@ -221,7 +223,7 @@ def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:
         )
         made = PromptSet(prompts, [Prompt(text="unknown")] * n)
         return TokenisedSet(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note=note)
-    made = resolve_prompts(prompts, options.n_pool, options.seed, text_column=options.text_column)
+    made = resolve_prompts(replace(options, chat=False))
     window = (made.window if options.window is None else options.window) or None
     counts = [-(-len(p.text or "") // _CHARACTERS_A_TOKEN) for p in made]
     lengths = [max(1, n if window is None else min(n, window)) for n in counts]

@@ -210,7 +210,7 @@ def patching_map(
                     Condition(f"{draw} {i} {j}", (_moved(site, layer, at, move),), (_LOG_P,), _reader(right, other))
                 )
     with reporting("patches", quiet) as progress:
-        found = read_conditions(model, Run(pair.take([1]), [ids[1]]), conditions, progress=progress, seed=seed)
+        found = read_conditions(model, Run(pair.take([1]), [ids[1]]), conditions, progress=progress)
     values = np.full((1 + n_null, *moves.shape[:2]), ends[1])
     for name, readout in found.items():
         values[tuple(map(int, name.split()))] = float(readout["odds"])

@@ -20,7 +20,7 @@ from interp.editing.screen import read_screen
 from interp.edits import PatternsOf
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.hooks.window import AttentionWindow
+from interp.hooks.window import windowed
 from interp.lens.files import name_of_lens, with_lens
 from interp.loading.identity import files_identity
 from interp.loading.load import load_as_asked
@@ -251,28 +251,25 @@ class _Session:
 
     def shown(self, model: Model, pool: PromptPool, i: int) -> TokenStrip:
         """One prompt token by token, read as the run reads it."""
-        with self.clock(f"tokens of prompt {i}"):
-            return token_strip(model, pool.prompts.take([i]), pool.ids[i], edits=self.edits, listeners=self.listeners)
+        with self.clock(f"tokens of prompt {i}"), windowed(model, self.spec.attention_window):
+            return token_strip(model, pool.prompts.take([i]), pool.ids[i], edits=self.edits)
 
     def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
         with self.clock(f"probe {probe.name}{suffix}"), one_thread():
             return analysed(probe, base, under)
 
-    @property
-    def listeners(self) -> list[AttentionWindow]:
-        return [] if self.spec.attention_window is None else [AttentionWindow(self.spec.attention_window)]
-
     def _read(
         self, model: Model, run: Run, needs: Sequence[Need], edits: Sequence[Edit] = (),
         checks: list[Check] | None = None, progress: Report = unheard, name: str = "",
     ) -> Capture:  # fmt: skip
-        found = capture_edited(
-            model, run.prompts, run.ids, needs, edits, listeners=self.listeners, checks=checks, progress=progress,
-            seed=self.spec.seed, unfinished=self.unfinished,
-            name=name or f"capture of {model.name} on {run.prompts.name}",
-        )  # fmt: skip
         window = self.spec.attention_window
-        return found if window is None else replace(found, model=replace(found.model, window=window))
+        with windowed(model, window):
+            found = capture_edited(
+                model, run.prompts, run.ids, needs, edits, checks=checks, progress=progress,
+                unfinished=self.unfinished, name=name or f"capture of {model.name} on {run.prompts.name}",
+            )  # fmt: skip
+        info = found.model if window is None else replace(found.model, window=window)
+        return replace(found, model=info, seed=self.spec.seed)
 
     def _read_drawn(self, model: Model, run: Run, base: Capture, probes: Sequence[Probe]) -> tuple[Run, Capture]:
         """The prompts that `base` has drawn of a run, and what the probes need of them."""
@@ -353,13 +350,14 @@ class _Session:
             return other_prompts(model, name, replace(self.spec, n_pool=n_pool or self.spec.n_pool))
 
         heard = reporting(f"conditions of {probe.name}", self.spec.quiet)
-        with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread():
+        window = windowed(model, self.spec.attention_window)
+        with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread(), window:
             read = partial(
-                read_conditions, model, whole, resolve=resolve, listeners=self.listeners, checks=self.checks,
-                progress=progress, seed=self.spec.seed, unfinished=self.unfinished,
+                read_conditions, model, whole, resolve=resolve, checks=self.checks, progress=progress,
+                unfinished=self.unfinished,
             )  # fmt: skip
             name, screen = f"conditions of {probe.name}{suffix}", probe.screening(base)
-            found = {} if screen is None else read_screen(model, whole, screen, listeners=self.listeners)
+            found = {} if screen is None else read_screen(model, whole, screen)
             found = found | read(probe.conditions(base), name=name)
             while further := [c for c in probe.further_conditions(base, found) if c.name not in found]:
                 name = f"further {name}"

@@ -7,10 +7,8 @@ from jaxtyping import Int
 
 from interp.edit import Edit
 from interp.editing.conditions import capture_edited
-from interp.editing.edit_files import resolve_edits
 from interp.edits import Edits
 from interp.errors import PromptError, UsageError
-from interp.hooks.attention import Listener
 from interp.information import entropy_bits
 from interp.model import Model
 from interp.need import Need
@@ -56,7 +54,7 @@ def show_tokens(
     refuse_unknown_prompt(pool, [prompt])
     pool = pool.take([prompt])
     ids = as_tokens(model, pool, (), window).ids
-    return token_strip(model, pool, ids[0], edits=with_donors(resolve_edits(edits), model.info))
+    return token_strip(model, pool, ids[0], edits=with_donors(edits, model.info))
 
 
 def refuse_unknown_prompt(pool: PromptSet, chosen: Sequence[int]) -> None:
@@ -76,13 +74,12 @@ def token_strip(
     ids: Int[np.ndarray, " pos"],
     *,
     edits: Sequence[Edit] = (),
-    listeners: Sequence[Listener] = (),
 ) -> TokenStrip:
     """The strip of the only prompt of `pool`, which the model reads as `ids`."""
     n, info = len(ids), model.info
     _refuse_size(model, n)
     whole = PromptSet(pool.name, [Prompt(token_ids=tuple(ids.tolist()), scored=tuple(range(n)))])
-    read = capture_edited(model, whole, [ids], _NEEDS, edits, listeners=listeners)
+    read = capture_edited(model, whole, [ids], _NEEDS, edits)
     bits, sink, row = (np.moveaxis(read[need], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
     return TokenStrip(
         model=info.name,

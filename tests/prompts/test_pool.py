@@ -10,8 +10,8 @@ from interp.prompts import pool
 from transformers import AutoTokenizer
 
 from interp.errors import PromptError
-from interp.prompting.files import resolve_prompts
 from interp.registry import entries, load_entry
+from tests.named_prompts import resolve_prompts
 from tests.paths import SHARED
 from tests.quick import quick
 from tests.tokenised import tokenise
@@ -201,7 +201,7 @@ def test_unequal_cells_give_their_share_by_largest_remainder():
 @pytest.mark.parametrize("n", [0, -1, 133])
 def test_a_pool_of_a_size_that_is_not_there_is_refused(n):
     with pytest.raises(PromptError, match=f"{n} prompts of 'same-last-token': it has 132"):
-        resolve_prompts("same-last-token", n_pool=n)
+        load_entry("prompt", "same-last-token")(n_pool=n)
 
 
 TOKENIZERS = ["pythia-gpt-neox-20b", "phi-2", "mistral-v0.1"]

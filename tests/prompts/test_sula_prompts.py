@@ -11,8 +11,9 @@ from interp.prompts.worked_steps import steps, steps_prompts
 from transformers import AutoTokenizer
 
 from interp.errors import PromptError, UsageError
-from interp.prompting.files import needs_tokenizer, resolve_prompts
+from interp.prompting.files import needs_tokenizer
 from interp.registry import load_entry
+from tests.named_prompts import resolve_prompts
 from tests.paths import SHARED
 from tests.quick import quick
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from interp.cli.demo import YOUR_MODEL, demo, is_demo
+from interp.cli.demo import YOUR_MODEL, demo
 from interp.options import RunOptions
 from interp.records.answers import answers
 from interp.records.record import open_run
@@ -14,9 +14,9 @@ from interp.running.choose_probes import choose_probes
 
 
 def test_the_demonstration_is_a_run_of_which_nothing_is_asked(tmp_path):
-    assert is_demo(RunOptions()) and is_demo(RunOptions(out=tmp_path, quiet=True))
+    assert demo(RunOptions()) and demo(RunOptions(out=tmp_path, quiet=True))
     for asked in ({"probes": ["manifold"]}, {"n_pool": 20}, {"model": "tunnel:mess3-gpt-neox"}, {"seed": 1}):
-        assert not is_demo(RunOptions(**asked)), asked
+        assert demo(RunOptions(**asked)) is None, asked
     asked = demo(RunOptions(quiet=True))
     assert [each.probe.name for each in choose_probes(asked.probes, asked.settings)] == [
         "value_axis",

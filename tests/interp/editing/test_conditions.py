@@ -22,7 +22,7 @@ from interp.edits import (
 )
 from interp.errors import ModelError, PromptError, UsageError
 from interp.findings import Findings, Scalar
-from interp.hooks.attention import Listener
+from interp.hooks.attention import Listener, listening
 from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
@@ -304,8 +304,8 @@ def test_nothing_is_left_where_a_readout_fails():
             if call.layer == 2:
                 raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        capture_edited(model, *one(token_run()), [KL], [BypassLayer(layer=2)], listeners=[Stop()])
+    with pytest.raises(KeyboardInterrupt), listening(model, Stop()):
+        capture_edited(model, *one(token_run()), [KL], [BypassLayer(layer=2)])
     assert not any(m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__ for m in model.module.modules())
     assert torch.equal(model.module(input_ids=torch.arange(5)[None]).logits, before)
 

@@ -104,11 +104,11 @@ def test_command_line_passes_the_permission_on(tmp_path, monkeypatch):
     assert shown.exit_code == 0 and "bitsandbytes, 4 bits" in shown.stdout, shown.output
     asked = {}
 
-    def load(options, tokenizer, check):
+    def load(options, check):
         asked.update(vars(options), check=check)
         return fresh_model("llama")
 
-    monkeypatch.setattr("interp.loading.load._from_files", load)
+    monkeypatch.setattr("interp.loading.load.load_as_asked", load)
     shown = CliRunner().invoke(app, ["check", "--model", folder, "--allow-quantised", "--device-map", "auto"])
     assert shown.exit_code == 0, shown.output
     assert (asked["allow_quantised"], asked["device_map"], asked["check"]) == (True, "auto", False)

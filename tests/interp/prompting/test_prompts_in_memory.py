@@ -10,8 +10,8 @@ import interp
 from interp.errors import InterpError, PromptError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.files import resolve_prompts
 from interp.settings import read_fields
+from tests.named_prompts import resolve_prompts
 from tests.tiny_models import fresh_model
 
 TEXTS = ["One day", "Two", "The end of"]

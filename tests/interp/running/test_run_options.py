@@ -9,7 +9,7 @@ from scipy import stats
 
 import interp
 from interp.errors import UsageError
-from interp.hooks.window import AttentionWindow
+from interp.hooks.window import windowed
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
@@ -27,8 +27,8 @@ FAST = {"manifold": SETTINGS["manifold"]}
 
 
 def test_a_window_on_any_model_equals_the_float64_formula_of_a_windowed_one():
-    windowed, plain = tiny_model("mistral"), tiny_model("llama")
-    twin = {k.replace("mistral", "llama"): v for k, v in windowed.module.state_dict().items()}
+    narrow, plain = tiny_model("mistral"), tiny_model("llama")
+    twin = {k.replace("mistral", "llama"): v for k, v in narrow.module.state_dict().items()}
     import copy
 
     module = copy.deepcopy(plain.module)
@@ -37,11 +37,13 @@ def test_a_window_on_any_model_equals_the_float64_formula_of_a_windowed_one():
 
     prompts, ids = token_prompts([13])
     needs = [Need("pattern_entropy", at="all"), Need("z", at="all"), Need("next_log_prob")]
-    got = capture(wrap(module), prompts, ids, needs, listeners=[AttentionWindow(5)])
-    truth = run_reference(windowed.module, ids[0])
+    model = wrap(module)
+    with windowed(model, 5):
+        got = capture(model, prompts, ids, needs)
+    truth = run_reference(narrow.module, ids[0])
     for layer, theirs in enumerate(truth.layers):
         assert np.abs(got[needs[1]][layer] - theirs.z.transpose(1, 0, 2)).max() < 1e-4
-    ours = capture(windowed, prompts, ids, needs)
+    ours = capture(narrow, prompts, ids, needs)
     assert np.abs(got[needs[2]] - ours[needs[2]]).max() < 1e-4
     assert np.abs(got[needs[0]] - ours[needs[0]]).max() < 1e-5
 
@@ -110,8 +112,8 @@ def test_rows_say_text_and_token_and_begin_without_bos_if_asked(stories):
     model = interp.load(stories)
     texts = ["Once upon a time", "The dog was happy and"]
     with_bos = interp.collect(model, texts, ["v"])
-    from interp.prompting.files import resolve_prompts
     from interp.prompting.tokens import as_tokens
+    from tests.named_prompts import resolve_prompts
 
     kept = as_tokens(model, resolve_prompts(texts), [], None)
     bare = as_tokens(model, resolve_prompts(texts), [], None, bos=False)

@@ -16,7 +16,7 @@ from interp.editing.conditions import Run, read_conditions
 from interp.editing.editor import applied
 from interp.edits import BypassLayer, FeedForwardOff, RemoveAxis
 from interp.errors import InterpError
-from interp.hooks.attention import Listener, claimed
+from interp.hooks.attention import Listener, claimed, listening
 from interp.need import Need
 from interp.probe import Condition
 from interp.reading.forward import capture
@@ -64,7 +64,8 @@ def test_a_second_capture_is_refused_and_the_first_one_is_not_disturbed():
     prompts, ids = sequences(6)
     alone = capture(model, prompts, ids, NEEDS, tokens_per_batch=24)
     second = _Meanwhile(lambda: capture(model, prompts, ids, NEEDS))
-    disturbed = capture(model, prompts, ids, NEEDS, tokens_per_batch=24, listeners=[second])
+    with listening(model, second):
+        disturbed = capture(model, prompts, ids, NEEDS, tokens_per_batch=24)
     assert len(second.found) > 1
     assert all(isinstance(e, InterpError) and "another thread is listening" in str(e) for e in second.found)
     for need in NEEDS:
@@ -81,7 +82,8 @@ def test_a_pass_of_another_thread_is_neither_heard_nor_cut(family, is_edited):
     with applied(model, BypassLayer(layer=1)) if is_edited else nullcontext():
         alone, logits = capture(model, prompts, ids, NEEDS), plain_logits(model)
         other = _Meanwhile(lambda: plain_logits(model))
-        meanwhile = capture(model, prompts, ids, NEEDS, listeners=[other])
+        with listening(model, other):
+            meanwhile = capture(model, prompts, ids, NEEDS)
     assert other.found
     for found in other.found:
         assert found.shape == logits.shape and torch.allclose(found, logits, atol=1e-5)
@@ -100,7 +102,8 @@ def test_edits_do_not_reach_the_passes_of_another_thread(edit):
     condition = Condition("c", (edit,), (Need("next_kl"),), lambda c: {"kl": c[Need("next_kl")]})
     run = Run(*sequences(4))
     alone = read_conditions(model, run, [condition])
-    found = read_conditions(model, run, [condition], listeners=[other])
+    with listening(model, other):
+        found = read_conditions(model, run, [condition])
     assert len(other.found) >= 2
     assert all(torch.allclose(each, logits, atol=1e-5) for each in other.found)
     np.testing.assert_array_equal(found["c"]["kl"], alone["c"]["kl"])
