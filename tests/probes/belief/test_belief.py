@@ -12,7 +12,7 @@ from interp.probes.belief.estimates import (
     silhouette_estimates,
     subspace_estimates,
 )
-from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
+from interp.probes.belief.folds import cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, SUBSPACES, make_pairs, outcomes, turned_bits
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
@@ -123,27 +123,6 @@ def test_the_overall_share_is_that_of_the_squared_errors_of_all_components():
     by_component = 1 - reading.kept.errors.sum(axis=0) / reading.kept.totals.sum(axis=0)
     assert reading.kept.by_component[0] == pytest.approx(by_component, abs=1e-10)
     assert pool.n_units == 200
-
-
-def test_decoded_distributions_come_near_the_exact_ones():
-    points, belief, _ = planted(n=400, noise=0.02)
-    found = world(points, belief)
-    assert found["tvd"].value < 0.05 < 0.25 < found["tvd"].null.band[0]
-    assert found["kl_bits"].value < 0.1 < found["kl_bits"].null.band[0]
-    assert found["silhouette"].value > found["silhouette"].null.band[1] and found["silhouette"].p == 1 / 40
-    table = found.tables["decoded"]
-    shift = np.hypot(table["exact_x"] - table["decoded_x"], table["exact_y"] - table["decoded_y"])
-    assert np.median(shift) < 0.05
-    assert table["exact_y"].min() >= 0 and table["exact_y"].max() <= 3**0.5 / 2
-
-
-def test_a_belief_that_is_there_but_not_linearly_is_not_read():
-    rng = np.random.default_rng(3)
-    side = rng.uniform(-0.5, 0.5, 400)
-    belief = np.column_stack([0.5 + side, 0.5 - side])
-    points = np.column_stack([side**2, rng.standard_normal((400, D - 1))])
-    found = world(points, belief)
-    assert abs(found["r2"].value) < 0.03 and found["r2"].p > 0.05
 
 
 def test_position_alone_is_no_belief_about_the_sequence():
@@ -280,27 +259,6 @@ def test_folds_hold_whole_sequences_in_equal_number():
     assert all(len(set(folds.code[units == u])) == 1 for u in range(23))
     assert np.ptp(np.bincount(folds.code[::4])) <= 1 and folds.n == 5
     assert deal(np.arange(3), np.random.default_rng(0)).n == 3
-
-
-def test_errors_by_products_are_the_errors():
-    rng = np.random.default_rng(2)
-    parts = [
-        Pressed(np.ones((40, 1)), rng.standard_normal((40, 4)), rng.standard_normal((40, 60)), rng.random(60))
-        for _ in range(2)
-    ]
-    fit = Fit.to(parts[:1])
-    coordinates, targets = fit.left(parts[1])
-    direct = [
-        np.square(targets - coordinates @ fit.coefficients(a)).sum(axis=0).reshape(6, 10).sum(axis=1)
-        for a in PENALTIES
-    ]  # fmt: skip
-    assert fit._is_cheaper_by_products(40, 10) and not fit._is_cheaper_by_products(1, 1)
-    np.testing.assert_allclose(fit._errors_by_products(coordinates, targets, 6), direct, rtol=1e-9)
-    beyond = parts[1].beyond.reshape(6, 10).sum(axis=1)
-    np.testing.assert_allclose(fit.errors(parts[1], 6), np.array(direct) + beyond, rtol=1e-9)
-    narrow = fit.errors(parts[1], 60)
-    assert narrow.shape == (len(PENALTIES), 60)
-    np.testing.assert_allclose(narrow.reshape(-1, 6, 10).sum(axis=2), fit.errors(parts[1], 6), rtol=1e-9)
 
 
 def test_exchanged_beliefs_are_other_sequences_at_the_same_position():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.belief.clusters import MAX_ROWS, MIN_ROWS, dimensions_for, gather, make_clusters
-from interp.probes.belief.folds import Pressed, cross_validate, deal, press
+from interp.probes.belief.folds import press
 from interp.probes.belief.readout import make_setting, random_subspace_r2, read_belief
 from interp.probes.belief.scores import decoded
 from interp.probes.belief.tables import components_table
@@ -91,21 +91,6 @@ def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole
     assert all(tuple(x) in whole for x in clusters.states[1:].reshape(-1, per).tolist())
     assert (clusters.states[0] >= 0).all() and clusters.reason == ""
     assert "fewer than two states" in make_clusters(pool, np.minimum(states, 0), 3, rng(5)).reason
-
-
-def test_what_pressing_cuts_off_counts_as_error_and_as_total():
-    """Many rows and few columns: the pressed folds give the errors of all rows."""
-    units, points = np.repeat(np.arange(15), 8), rng(6).standard_normal((120, 2))
-    targets, design = rng(7).standard_normal((120, 3)), np.ones((120, 1))
-    folds = deal(units, rng(8))
-    held = [targets[folds.rows(f)] for f in range(folds.n)]
-    pressed = cross_validate(folds, press(folds, design, points, held), design, points, 1, 1)
-    whole = [Pressed(design[r], points[r], targets[r], np.zeros(3)) for r in map(folds.rows, range(folds.n))]
-    plain = cross_validate(folds, whole, design, points, 1, 1)
-    for name in ("error", "total", "predicted", "by_design", "covectors"):
-        np.testing.assert_allclose(getattr(pressed, name), getattr(plain, name), rtol=1e-8)
-    np.testing.assert_allclose(plain.error, np.square(targets - plain.predicted).sum(axis=0))
-    np.testing.assert_allclose(plain.total, np.square(targets - plain.by_design).sum(axis=0))
 
 
 def setting_of(points, belief, **columns):

@@ -352,7 +352,7 @@ def test_bad_fields_are_refused_before_a_model_is_loaded(field, value, words):
 
 
 def test_settings_of_the_command_line_are_refused_as_early():
-    for field, value, words in [("doses", "inf", "not every dose"), ("doses", "half", "Give a number"),
+    for field, value, words in [("doses", "half", "Give a number"),
                                 ("axis", "pc2", "encoding, pc1, ridge"), ("fill", "median", "mean, zero"),
                                 ("layers", "1;x", "whole number or middle or all"), ("site", "k", "resid, v, z"),
                                 ("at", "first", "all, last, scored")]:  # fmt: skip

@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 from interp.probes.dynamics.training_curves import (
-    EPSILONS,
     Curve,
     compare,
     interval_of,
-    relative,
-    resampled,
     settled,
     value_at,
 )
@@ -19,16 +16,6 @@ STEPS = np.array([0, 9, 99])
 
 def course(*rows):
     return Curve(np.array(rows, dtype=np.float64), "x")
-
-
-def test_relative_distances_have_no_sign_and_none_from_a_first_of_nothing():
-    np.testing.assert_allclose(relative(np.array([[-2.0, 1.0, -4.0]])), [[1, 0.5, 2]])
-    assert np.isnan(relative(np.array([0.0, 1.0]))).all()
-
-
-def test_the_course_of_a_resample_is_its_mean():
-    found = resampled(course([4, 2], [1, 0], [7, 1]), np.array([[1, 1, 1], [3, 0, 0], [0, 2, 1]]))
-    np.testing.assert_allclose(found, [[4, 1], [4, 2], [3, 1 / 3]])
 
 
 def test_a_step_is_interpolated_on_the_scale_of_the_logarithm():
@@ -65,19 +52,6 @@ def test_two_courses_are_compared_on_every_resample_of_the_prompts():
     np.testing.assert_allclose(np.stack([found.resampled, found.left_resampled], axis=1), by_resample)
 
 
-def test_the_index_is_free_of_the_scale_of_either_course():
-    rng = np.random.default_rng(1)
-    a, b = (rng.random((6, 3)) * [1, 0.5, 0] + [1, 0, 0] for _ in range(2))
-    weights = np.ones((2, 6), dtype=np.int64)
-    one, other = (compare(STEPS, Curve(s * a, "x"), Curve(b / s, "x"), 0.1, weights) for s in (1.0, 40.0))
-    np.testing.assert_allclose(one.resampled, other.resampled)
-    assert (one.index, one.left) == pytest.approx((other.index, other.left))
-
-
 def test_a_course_that_does_not_settle_has_no_index():
     found = compare(STEPS, course([1, 1, 1]), course([1, 0, 0]), 0.1, np.ones((1, 1), int))
     assert np.isnan(found.index) and found.left == pytest.approx(1)
-
-
-def test_the_fractions_that_are_looked_up_are_fractions():
-    assert tuple(sorted(EPSILONS, reverse=True)) == EPSILONS and all(0 < e < 1 for e in EPSILONS)

@@ -113,9 +113,6 @@ def test_random_sets_are_measured_and_the_layer_with_subspaces_named():
     summed = np.mean([harm[s].sum() for s in plan.sets(4)])
     assert found.tables["sets"]["summed"][1] == pytest.approx(summed)
     assert "among the 6 random ones" in found["compounding"].meaning
-    base = synthetic_capture(SMALL.needs, Shape(n_prompts=30))
-    _, under = rounds(SCREENED, base, harms())
-    found = SCREENED.analyse(base, under)
     has_null = np.isfinite(found.tables["by_head"]["null"])
     layer = int(found["top_head_layer"].value)
     assert set(found.tables["by_head"]["layer"][has_null]) == {layer} and found["top_head_effect"].null is not None

@@ -10,7 +10,6 @@ from interp.probes.measures.sample_sizes import MIN_CLOUD
 
 from interp.errors import ModelError, PromptError
 from interp.need import Need
-from interp.statistics.spectra import principal_axes, scaled
 from interp.table import Table
 from interp.testing import Shape, synthetic_capture
 
@@ -95,13 +94,3 @@ def test_the_residual_stream_is_read_after_its_layer():
     found = places(("v", 0), ("v", 1), ("z", 0), ("z", 1), ("resid", 0), ("resid", 1), ("resid", 2))
     assert at_same_layer(found, 1) == [3, 6], "after the block"
     assert at_same_layer(found, 6) == [1, 3] and at_same_layer(found, 5) == [0, 2] == at_same_layer(found, 4)
-
-
-def test_a_readout_reads_the_z_scored_coordinate_from_raw_rows():
-    rng = np.random.default_rng(4)
-    rows = rng.standard_normal((50, 6)) * [1, 5, 0, 2, 30, 0.1] + 7
-    axes = principal_axes(scaled(rows, "zscored"), 1)
-    raw = Scale.of(rows, "zscored").readout(axes.directions[0])
-    read = (rows - rows.mean(axis=0)) @ raw
-    assert np.linalg.norm(raw) == pytest.approx(1)
-    assert np.corrcoef(read, axes.scores[:, 0])[0, 1] == pytest.approx(1, abs=1e-12)
