@@ -243,16 +243,12 @@ def changed(folder: Path, into: Path, **changes) -> Path:
     [
         ({"format": CARD_FORMAT + 1}, f"it has format {CARD_FORMAT + 1}, this version reads up to {CARD_FORMAT}"),
         ({"format": "one"}, "its format is 'one'"),
-        ({"n_parameters": None}, "n_parameters: input should be a valid integer"),
         ({"seed": True}, "seed: input should be a valid integer"),
         ({"colour": "blue"}, "colour: unexpected keyword argument"),
-        ({"figures": {"kl_bits": 3.0}}, "figures.kl_bits: input should be"),
         (
             {"figures": {"kl_bits": {"value": "low", "unit": "bits", "low": 0, "high": 1, "limit": None}}},
             "figures.kl_bits.value: input should be a valid number",
         ),
-        ({"environment": {"python": 3}}, "environment.python: input should be a valid string"),
-        ({"baselines": {"uniform": {"kl_bits": "four"}}}, "baselines.uniform.kl_bits: input should be a valid number"),
         ({"tolerance": float("inf")}, "tolerance: input should be a finite number"),
     ],
 )
@@ -262,11 +258,7 @@ def test_broken_card_is_told(folder, tmp_path, changes, words):
     assert words in str(refusal.value)
 
 
-def test_figures_that_are_not_finite_and_unknown_parameters_are_refused(folder, tmp_path):
+def test_figures_that_are_not_finite_are_refused(folder, tmp_path):
     broken = dataclasses.replace(read_card(folder), figures={"kl_bits": Figure(float("nan"), "bits", 0.0, 1.0)})
     with pytest.raises(ValueError, match="JSON compliant"):
         write_card(broken, tmp_path)
-    with pytest.raises(Exception) as refusal:
-        make_task(Bijection, {"v": 3})
-    assert "it has no such parameter" in str(refusal.value)
-    assert "V, L, replacement, layout, key_pool" in str(refusal.value)

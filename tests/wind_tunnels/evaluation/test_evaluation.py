@@ -16,17 +16,16 @@ WITHOUT = Bijection(V=20, L=19, replacement=False)
 WITH = Bijection(V=6, L=9)
 
 
-def log_of(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int, outside: float = 0.0) -> np.ndarray:
-    """Log-probabilities over the vocabulary: `q_in_slice` on the slice, `outside` spread over the rest."""
-    n_rest = vocab_size - len(sequences.slice_ids)
-    q = np.full((*q_in_slice.shape[:2], vocab_size), outside / n_rest)
-    q[..., sequences.slice_ids] = q_in_slice * (1 - outside)
+def log_of(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int) -> np.ndarray:
+    """Log-probabilities over the vocabulary: `q_in_slice` on the slice, nothing on the rest."""
+    q = np.zeros((*q_in_slice.shape[:2], vocab_size))
+    q[..., sequences.slice_ids] = q_in_slice
     with np.errstate(divide="ignore"):
         return np.log(q)
 
 
-def judged(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int, outside: float = 0.0) -> Evaluation:
-    return evaluate(log_of(q_in_slice, sequences, vocab_size, outside), sequences, np.random.default_rng(0))
+def judged(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int) -> Evaluation:
+    return evaluate(log_of(q_in_slice, sequences, vocab_size), sequences, np.random.default_rng(0))
 
 
 def values(evaluation: Evaluation) -> dict[str, float]:
@@ -92,12 +91,6 @@ def test_scores_equal_hand_calculation():
 
 
 def test_kl_sees_what_entropy_alone_does_not():
-    sequences = WITH.sample(np.random.default_rng(0), 100)
-    found = values(judged(sequences.posterior, sequences, WITH.vocab_size, outside=0.1))
-    assert found["kl_bits"] == pytest.approx(-np.log2(0.9))
-    assert found["kl_slice_bits"] == pytest.approx(0.0, abs=1e-12)
-    assert found["outside_mass"] == found["leaked_mass"] == pytest.approx(0.1)
-    assert found["mae_per_sequence_bits"] == pytest.approx(0.0, abs=1e-12)
     sequences = WITH.sample(np.random.default_rng(0), 300)
     mixed = 0.9 * sequences.posterior + 0.1 / 6
     found = judged(np.roll(mixed, 1, axis=-1), sequences, WITH.vocab_size)
@@ -160,7 +153,7 @@ def test_errors_are_found_at_their_position_and_estimated_from_labels():
     assert found["nll_gap_bits"].low < found["kl_bits"].value < found["nll_gap_bits"].high
 
 
-def test_intervals_are_those_of_a_mean_over_sequences():
+def test_intervals_are_those_of_a_mean_over_sequences_in_all_and_by_position():
     sequences = WITH.sample(np.random.default_rng(0), 1000)
     rng = np.random.default_rng(1)
     q = sequences.posterior + rng.exponential(size=(1000, 1, 1))
@@ -172,6 +165,13 @@ def test_intervals_are_those_of_a_mean_over_sequences():
     assert figure.value == pytest.approx(per_sequence.mean())
     assert (figure.high - figure.low) / 2 == pytest.approx(half, rel=0.1)
     assert figure.low < figure.value < figure.high
+    table = found.by_position
+    of_position = score(log_of(q, sequences, WITH.vocab_size), sequences)["kl_bits"]
+    np.testing.assert_allclose(table["kl_bits"], of_position.mean(axis=0))
+    half = 1.96 * of_position.std(axis=0) / np.sqrt(1000)
+    np.testing.assert_allclose((table["kl_bits_high"] - table["kl_bits_low"]) / 2, half, rtol=0.15)
+    expected = (np.log2(6) - sequences.columns["bayes_entropy_bits"]).mean(axis=0)
+    np.testing.assert_allclose(table["uniform_kl_bits"], expected, atol=1e-12)
 
 
 def test_skill_is_over_the_best_constant_and_what_means_nothing_left_out():
@@ -206,20 +206,6 @@ def test_accuracy_counts_certain_positions_and_has_an_interval():
     wrong = 0.99 * np.roll(sequences.posterior, 1, axis=-1) + 0.01 / 6
     never = judged(wrong, sequences, WITH.vocab_size)
     assert never.figures["accuracy_where_certain"].value == 0.0 < never.figures["accuracy_where_certain"].high
-
-
-def test_curve_over_positions_has_intervals_and_the_uniform_floor():
-    sequences = WITH.sample(np.random.default_rng(0), 1000)
-    rng = np.random.default_rng(1)
-    q = sequences.posterior + rng.exponential(size=(1000, 1, 1))
-    q /= q.sum(axis=-1, keepdims=True)
-    table = judged(q, sequences, WITH.vocab_size).by_position
-    per_sequence = score(log_of(q, sequences, WITH.vocab_size), sequences)["kl_bits"]
-    np.testing.assert_allclose(table["kl_bits"], per_sequence.mean(axis=0))
-    half = 1.96 * per_sequence.std(axis=0) / np.sqrt(1000)
-    np.testing.assert_allclose((table["kl_bits_high"] - table["kl_bits_low"]) / 2, half, rtol=0.15)
-    expected = (np.log2(6) - sequences.columns["bayes_entropy_bits"]).mean(axis=0)
-    np.testing.assert_allclose(table["uniform_kl_bits"], expected, atol=1e-12)
 
 
 def two_questions(n: int) -> Sequences:

@@ -159,18 +159,6 @@ def test_a_pattern_names_the_folders_that_match(tmp_path):
         tunnels_named(f"{tmp_path}/nets-*")
 
 
-@pytest.mark.parametrize("study, words", [
-    (ComponentRoles(tunnels="tunnel:recall-gpt-neox"), "queries can be given another address only where"),
-    (ComponentRoles(n_pool=5), "n_pool is a whole number, 20 or more"),
-    (UpdateCourses(tunnels="tunnel:recall-gpt-neox"), "it kept its weights at 0 steps"),
-    (UpdateCourses(n_prompts=1), "n_prompts is a whole number, 2 or more"),
-    (FineTuning(seeds=(1, 1)), "one is there twice"), (FineTuning(n_further=0), "n_further is a whole number"),
-])  # fmt: skip
-def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
-    with pytest.raises(UsageError, match=words):
-        study.measure(tmp_path, nothing)
-
-
 def test_late_updates_are_those_after_the_first_quarter():
     updates = np.array([[8.0, 1.0], [4.0, 1.0], [2.0, 1.0], [2.0, 5.0]])
     assert late_share(updates, np.array([0, 16, 32, 64]), 100) == pytest.approx([4 / 16, 6 / 8])

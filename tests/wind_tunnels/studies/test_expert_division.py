@@ -6,7 +6,6 @@ from interp.wind_tunnels.studies.expert_division import DOMAINS, SHOWN, ExpertDi
 from scipy import stats
 
 import interp
-from interp.errors import UsageError
 from interp.registry import load_entry
 from interp.tunnel import make_task
 
@@ -49,11 +48,3 @@ def test_both_domains_ask_at_the_same_tokens_or_the_number_beyond_them_would_not
         drawn = task.sample(np.random.default_rng(0), 400)
         asked = [set(drawn.tokens[drawn.tokens[:, 0] == domain][:, drawn.scored[0]].ravel()) for domain in (0, 1)]
         assert len(asked[0] & asked[1]) >= 4
-
-
-@pytest.mark.parametrize("study, words", [
-    (ExpertDivision(seeds=(1, 1)), "one is there twice"), (ExpertDivision(settings=("arch",)), "field=value"),
-])  # fmt: skip
-def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
-    with pytest.raises(UsageError, match=words):
-        study.measure(tmp_path, lambda *_: None)

@@ -19,7 +19,7 @@ from interp.wind_tunnels.training.sampling import evaluation_generators
 from scipy import stats
 
 import interp
-from interp.errors import UnknownName, UsageError
+from interp.errors import UnknownName
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.records.tunnel_card import read_card
@@ -122,17 +122,6 @@ def test_what_cannot_be_renamed_or_found_is_said(tmp_path):
     for task, name in (("bijections", "lstm"), ("hmm", "lsmt")):
         with pytest.raises(UnknownName, match="Did you mean"):
             plan_of(task, name, 1, "small", None)
-
-
-@pytest.mark.parametrize("study, words", [
-    (TunnelEvaluation(n=2), "n is a whole number, 20 or more"), (Primitives(seeds=(1, 1)), "one is there twice"),
-    (Primitives(tasks=()), "there is none"), (LateAttention(n_off=3), "no layer"),
-    (TunnelTraining(settings=("V",)), "field=value"), (TrainingCourses(settings=("V",)), "field=value"),
-    (TrainingCourses(seeds=(1, 1)), "one is there twice"), (TrainingCourses(seeds=()), "there is none"),
-])  # fmt: skip
-def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
-    with pytest.raises(UsageError, match=words):
-        study.measure(tmp_path, nothing)
 
 
 @pytest.mark.parametrize("task", list(TASKS))
