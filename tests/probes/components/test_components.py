@@ -183,14 +183,10 @@ def test_a_vocabulary_too_large_to_keep_leaves_the_posterior_out_in_words():
 @pytest.fixture(scope="module")
 def tunnel():
     """The shipped tunnel's capture of 40 sequences, with the next-token distribution, and the findings."""
-    from interp.prompting.tunnel_sequences import sampled_prompts
-    from interp.reading.forward import capture
-
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     probe = Components(**FAST)
-    prompts = sampled_prompts(model.task, n=40, seed=1)
     needs = [*probe.needs, Need("next_log_prob")]
-    captured = capture(model, prompts, [np.array(p.token_ids) for p in prompts], needs)
+    captured = interp.collect(model, interp.sampled_prompts(model.task, n=40, seed=1), needs)
     return model, captured, probe.analyse(captured, {})
 
 

@@ -106,13 +106,9 @@ def test_heads_that_are_equal_or_share_a_mean_are_told_apart():
 @pytest.fixture(scope="module")
 def tunnel():
     """The shipped tunnel, its capture of 120 sequences, and the findings."""
-    from interp.prompting.tunnel_sequences import sampled_prompts
-    from interp.reading.forward import capture
-
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     probe = Orthogonality(**FAST)
-    prompts = sampled_prompts(model.task, n=120, seed=1)
-    captured = capture(model, prompts, [np.array(p.token_ids) for p in prompts], probe.needs)
+    captured = interp.collect(model, interp.sampled_prompts(model.task, n=120, seed=1), probe.needs)
     return model, captured, probe.analyse(captured, {})
 
 
@@ -182,7 +178,6 @@ def test_token_keys_and_the_embedding_proxy_of_the_shipped_tunnel_are_what_is_kn
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     expected = np.abs((unit @ unit.T)[np.triu_indices(10, 1)]).mean()
     assert found["embedding_proxy"].value == pytest.approx(expected, rel=1e-5)
-    *_, found = tunnel
     assert found["token_keys"].value > 0.7 > found["token_keys"].null.band[1]
     assert found["token_keys_centred"].value < 0.2
 

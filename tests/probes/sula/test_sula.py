@@ -12,7 +12,7 @@ from interp.probes.sula.movement import movement, movement_of_halves
 from interp.probes.sula.probe import Sula
 from interp.probes.sula.quantities import QUANTITIES
 from interp.probes.sula.tables import along_table, answers_table, attention_table, by_condition_table, trajectory_table
-from interp.prompts.evidence import draw_problems, evidence_columns, evidence_of_one, posterior
+from interp.prompts.evidence import draw_problems, evidence_columns, posterior
 
 import interp
 from interp.errors import InterpError, PromptError
@@ -406,8 +406,7 @@ def test_on_the_shipped_tunnel_the_trajectory_is_the_posterior():
     assert along["bayes_entropy"].iloc[0] == pytest.approx(np.log2(10)) and len(along) == 12
 
 
-def test_the_weight_of_one_observation_and_the_best_single_answers_are_those_by_hand():
-    assert evidence_of_one(0.9) == pytest.approx(3.17, abs=0.001)
+def test_the_best_single_answers_are_those_by_hand():
     p = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.2, 0.3, 0.5], [0.4, 0.1, 0.5]])
     outcomes = np.array([[1, 2, 3], [1, 2, 3], [4, 5, 6], [4, 5, 6]])
     found = kl_of_best_single(answered(p, np.full((4, 3), 1 / 3), outcomes))

@@ -114,23 +114,6 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.87
 
 
-KINDS = [Text(clusters=kind, alike=alike) for kind, alike in (("fives", 0.95), ("templates", 0.7), ("templates", 0.95))]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", KINDS)
-def test_what_prompts_of_a_cluster_share_is_no_finding(text):
-    """Copies, and templates of unequal sizes: entropies that belong to whole clusters and to nothing else."""
-    smallest = dict.fromkeys(("r2", "r2_beyond_token", "best_layer_r2", "best_layer_r2_beyond_token"), 0)
-    for seed in range(3):
-        findings = found_in_texts(text, 0.0, 48, SMALL, np.random.default_rng(seed), seed, 0.0)
-        for name in smallest:
-            scalar = findings[name]
-            smallest[name] += scalar.p <= 0.05
-            assert scalar.underpowered and scalar.n_clusters <= 48 and "clusters" in scalar.null.name
-    assert max(smallest.values()) <= 1, smallest  # of 3 at a rate of .05, once in a hundred
-
-
 @pytest.mark.parametrize(("between", "within"), quick([(1.0, 0.0)], [(1.0, 0.0), (0.0, 1.0)]))
 def test_between_and_within_clusters_are_told_apart(between, within):
     """By hand: one half's deviations from the mean of their cluster predict those of clusters that are not in it."""
@@ -565,38 +548,6 @@ def test_surprisals_are_of_texts_alone_and_in_their_order():
     capture = synthetic_capture(needs, Shape(30))
     assert next(iter(surprisal_of(capture).values())) == pytest.approx(capture[needs[-1]])
     assert surprisal_of(synthetic_capture(needs, Shape(10, n_scored=4))) == {}
-
-
-def before_world(seed, told, n=400):
-    """Entropies and activations that the token before the last one tells, and a direction that tells `told` of them."""
-    rng = np.random.default_rng(seed)
-    before, second, token = rng.integers(0, 8, (3, n))
-    level = rng.standard_normal((2, 8))
-    level /= level.std(axis=1, keepdims=True)
-    own = rng.standard_normal(n)
-    points = rng.standard_normal((n, D))
-    points[:, 0] += 3 * level[0, before]
-    points[:, 1] += 3 * level[1, second]
-    points[:, 2] += 3 * own
-    entropy = level[0, before] + level[1, second] + told * own + rng.standard_normal(n)
-    values = np.stack([points, rng.standard_normal((n, D))]).reshape(2, n, 2, 8)
-    probe = replace(SMALL, layer=0, seed=seed)
-    base = synthetic_capture(probe.needs, Shape(n, n_layers=2), planted={"v": values}, seed=seed,
-                             columns={"next_entropy_bits": entropy, "token": token})  # fmt: skip
-    rows = base.rows_at("before_last")
-    rows = replace(rows, columns={**rows.columns, "token": before}).with_column("token_before", second, "index")
-    return probe.analyse(replace(base, tables={**base.tables, "before_last": rows}), {})
-
-
-@pytest.mark.slow
-def test_what_the_two_tokens_before_the_last_tell_is_no_finding_beyond_it():
-    called, found = 0, 0
-    for seed in range(3):
-        findings = before_world(seed, 0.0)
-        assert findings["r2_beyond_token"].value > 0.3 and findings["r2_beyond_token"].p <= 0.05
-        called += findings.standing("r2_beyond_token") == "above"
-        found += before_world(seed, 1.0).standing("r2_beyond_token") == "above"
-    assert called <= 1 and found == 3
 
 
 def test_tokens_before_the_last_are_known_where_they_stand():
