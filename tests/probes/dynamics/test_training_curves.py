@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from interp.probes.dynamics.training_curves import (
+    EPSILONS,
     Curve,
     compare,
     interval_of,
@@ -53,5 +54,6 @@ def test_two_courses_are_compared_on_every_resample_of_the_prompts():
 
 
 def test_a_course_that_does_not_settle_has_no_index():
+    assert tuple(sorted(EPSILONS, reverse=True)) == EPSILONS and all(0 < e < 1 for e in EPSILONS)
     found = compare(STEPS, course([1, 1, 1]), course([1, 0, 0]), 0.1, np.ones((1, 1), int))
     assert np.isnan(found.index) and found.left == pytest.approx(1)
