@@ -434,10 +434,12 @@ def test_components_that_never_vary_count_for_nothing():
 
 def test_a_belief_that_never_varies_is_undefined_in_words():
     points, belief, _ = planted(n=40)
-    found = check_probe(PROBE, still(points, np.broadcast_to(belief[0], belief.shape).copy()))
+    capture = still(points, np.broadcast_to(belief[0], belief.shape).copy())
+    found = check_probe(PROBE, capture)
     for name in ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "silhouette"):
         assert np.isnan(found[name].value), name
     assert found["r2"].null_reason == "the exact posterior does not vary"
+    assert list(PROBE.conditions(capture)) == [], "and is not swapped"
 
 
 def still(points, belief):
@@ -647,11 +649,6 @@ def test_swaps_can_be_left_out(change):
     capture = synthetic_capture(probe.needs, Shape(n_prompts=20), posterior=belief)
     assert list(probe.conditions(capture)) == []
     assert "redirected" not in probe.analyse(capture, {}).scalars
-
-
-def test_a_belief_that_never_varies_is_not_swapped():
-    points, belief, _ = planted(n=40)
-    assert list(PROBE.conditions(still(points, np.broadcast_to(belief[0], belief.shape).copy()))) == []
 
 
 def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():

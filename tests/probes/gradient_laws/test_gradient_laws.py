@@ -110,18 +110,6 @@ def test_on_the_shipped_tunnel_the_laws_hold_and_attention_moves_to_better_value
     assert "cannot draw these findings" not in page
 
 
-def test_gradients_at_the_weights_stand_beside_random_directions(record):
-    found = record.findings["gradient_laws"]
-    for name in ("queries", "keys", "values"):
-        scalar = found[f"alignment_{name}"]
-        assert scalar.interval[0] <= scalar.value <= scalar.interval[1] <= 1
-        assert scalar.null.band[0] < scalar.null.value < scalar.null.band[1]
-    table = found.tables["alignment"]
-    expected = np.sqrt(table["k"] / 64)  # of the mean square, which the root of the mean is not above
-    assert (table["null"] < 1.02 * expected).all() and (table["null"] > 0.8 * expected).all()
-    assert table["energy"].max() <= 1 + 1e-9 and (np.diff(table.where(table["head"] == 0)["k"]) != 0).all()
-
-
 @pytest.mark.slow
 def test_one_head_is_that_head_and_texts_are_read_on_next_tokens(tmp_path, tiny_folders):
     fields = {"n_prompts": 3, "n_permutations": 19, "n_bootstrap": 20, "is_whole": False, "layer": 1}

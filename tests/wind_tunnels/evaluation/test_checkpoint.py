@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.evaluation.checkpoint import SEEN, evaluate_model, read_curve, save
-from interp.wind_tunnels.networks.networks import Network, n_parameters, predict
+from interp.wind_tunnels.networks.networks import Network, n_parameters
 from interp.wind_tunnels.networks.weights import WEIGHTS_NAME, load_weights, weights_fingerprint
 from interp.wind_tunnels.plans.rebuild import Rebuild, rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
@@ -46,16 +46,6 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def test_shipped_bijection_is_the_task_and_as_close_as_promised():
-    assert "bijection-gpt-neox" in {path.name for path in SHIPPED}
-    card = read_card(Bijection.checkpoints / "bijection-gpt-neox")
-    assert make_task(Bijection, card.parameters) == Bijection(V=10, L=12, replacement=True)
-    assert card.recipe["target"] == "labels"
-    assert card.figures["kl_bits"].limit == 0.01 and card.figures["mae_per_sequence_bits"].limit == 0.02
-    assert card.figures["kl_bits"].high < 0.005
-    assert card.core_seconds < 120
-
-
 @pytest.mark.parametrize("shipped", quick([p for p in SHIPPED if p.name in QUICK], SHIPPED), ids=lambda path: path.name)
 def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
     card = read_card(shipped)
@@ -75,17 +65,6 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
     assert sum(p.stat().st_size for p in shipped.iterdir() if p.is_file()) < 1.7e6  # all: 14 MB
     assert n_parameters(model) == card.n_parameters
     assert shipped.name == card.name
-
-
-def test_shipped_bijection_predicts_relabelled_values_as_relabelled():
-    """Nothing in the network favours one value over another by more than it is wrong anyway."""
-    model, task = load_weights(Bijection.checkpoints / "bijection-gpt-neox"), Bijection()
-    keys, values = task._draw(np.random.default_rng(5), 500)
-    labels = np.random.default_rng(6).permutation(10)
-    plain, relabelled = task.encode(keys, values), task.encode(keys, labels[values])
-    q = np.exp(predict(model, plain.tokens, plain.scored))[..., plain.slice_ids]
-    q_relabelled = np.exp(predict(model, relabelled.tokens, relabelled.scored))[..., plain.slice_ids[labels]]
-    assert 0.5 * np.abs(q - q_relabelled).sum(axis=-1).mean() < 0.03
 
 
 @pytest.mark.parametrize(
