@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.belief.clusters import Clusters, gather, make_clusters
+from interp.probes.belief.clusters import MAX_ROWS, MIN_ROWS, Clusters, dimensions_for, gather, make_clusters
 from interp.probes.belief.estimates import (
     baseline_estimate,
     score_estimates,
@@ -16,8 +16,8 @@ from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, SUBSPACES, make_pairs, outcomes, turned_bits
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
-from interp.probes.belief.scores import MIXED_IN, Scores, output_distance, scores
-from interp.probes.belief.tables import decoded_table
+from interp.probes.belief.scores import MIXED_IN, Scores, decoded, output_distance, scores
+from interp.probes.belief.tables import components_table, decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
 from scipy import stats
@@ -30,6 +30,7 @@ from interp.information import kl_bits, restricted
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
+from interp.statistics.estimates import Estimates
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
@@ -109,21 +110,6 @@ def test_a_linear_image_of_the_belief_is_read_as_well_as_can_be():
     assert (found.tables["components"]["r2_p"] == 1 / 40).all()
 
 
-def test_the_overall_share_is_that_of_the_squared_errors_of_all_components():
-    points, belief, _ = planted(n=200)
-    pool, setting = setting_of(points, belief)
-    reading = read_belief(points, setting, np.random.default_rng(0))
-    error = total = 0.0
-    for fold in range(setting.folds.n):
-        held = setting.folds.code == fold
-        error += np.square(belief[held] - reading.predicted[held]).sum()
-        total += np.square(belief[held] - belief[~held].mean(axis=0)).sum()
-    assert reading.kept.r2[0] == pytest.approx(1 - error / total, abs=1e-10)
-    by_component = 1 - reading.kept.errors.sum(axis=0) / reading.kept.totals.sum(axis=0)
-    assert reading.kept.by_component[0] == pytest.approx(by_component, abs=1e-10)
-    assert pool.n_units == 200
-
-
 def test_position_alone_is_no_belief_about_the_sequence():
     rng = np.random.default_rng(0)
     n, per = 80, 6
@@ -164,16 +150,6 @@ def test_beyond_the_last_token_is_what_the_token_does_not_tell(of_token, of_rest
     low, high = found.interval
     assert low < expected < high or not of_rest
     assert (found.standing() == "above") == (found.p == 1 / 40) == bool(of_rest)
-
-
-def test_random_subspaces_read_a_belief_that_is_everywhere_and_not_one_in_a_quiet_corner():
-    rng = np.random.default_rng(2)
-    belief = rng.dirichlet(np.ones(3), 400)
-    everywhere = belief @ rng.standard_normal((3, D)) + 0.01 * rng.standard_normal((400, D))
-    corner = np.hstack([belief[:, :2], 3 * rng.standard_normal((400, D - 2))])
-    open_, hidden = world(everywhere, belief), world(corner, belief)
-    assert open_["r2"].value > 0.99 and hidden["r2"].value > 0.99
-    assert open_["random_subspace_r2"].value > 0.9 and hidden["random_subspace_r2"].value < 0.2
 
 
 def test_the_read_out_saved_is_the_one_that_judged_the_held_out_prompts():
@@ -592,6 +568,115 @@ def test_silhouettes_are_of_the_rows_with_a_state_with_and_without_some_sequence
         assert len(gone) == clusters.n_deleted
         left = ~np.isin(pool.units, gone) & (states >= 0)
         assert without == pytest.approx(silhouette_samples(pool.points[0][left], states[left]).mean())
+
+
+# --- states, decodings and tables of a few rows ----------------------------------------------------------------------
+
+
+def exact(values, kind="distribution"):
+    return ExactBelief(np.asarray(values, dtype=np.float64), kind, "made up")
+
+
+def pool_of(points, n_scored=1, **columns):
+    shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=0, d_model=points.shape[1])
+    capture = synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, columns=columns)
+    return Cloud.of(capture, Need("resid"))
+
+
+def test_beliefs_have_a_most_likely_component_a_rank_and_a_kind():
+    values = [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7], [1 / 3] * 3]
+    assert exact(values).most_likely.tolist() == [1, -1, 2, -1]
+    assert exact([[0.4, 0.4 + 1e-12, 0.2]]).most_likely.tolist() == [-1], "rounding is no lead"
+    simplex = np.random.default_rng(0).dirichlet(np.ones(4), 30)
+    assert exact(simplex).rank == 3 and exact(np.tile(simplex[0], (5, 1))).rank == 0
+    line = np.column_stack([np.linspace(0, 1, 9), 1 - np.linspace(0, 1, 9), np.zeros(9)])
+    assert exact(line).rank == 1 and exact(line).varies.tolist() == [True, True, False]
+    predicted = np.array([[0.5, 0.51, 0.49], [2.0, -1.0, 0.5]])
+    assert decoded(exact(np.eye(3)[:2], "set"), predicted).tolist() == [[0, 1, 0], [1, 0, 0]]
+    np.testing.assert_array_equal(decoded(exact(predicted, "vector"), predicted), predicted)
+    np.testing.assert_array_equal(decoded(exact(np.eye(3)[:2]), predicted), nearest_on_simplex(predicted))
+
+
+def test_axes_are_counted_up_to_the_share_that_is_asked_for():
+    """Independent columns with variances of 80, 11, 5 and 4 per cent."""
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((40, 40)))[0]
+    columns = np.linalg.qr(turn - turn.mean(axis=0))[0][:, :4] * np.sqrt([0.80, 0.11, 0.05, 0.04])
+    for scale in (1e-6, 1.0, 1e6):
+        assert dimensions_for(columns * scale + 3) == (2, 3)
+    assert dimensions_for(columns[:, :1]) == (1, 1) and dimensions_for(np.ones((5, 3))) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("states", "reason"),
+    [
+        ([0, 0, 1, 1, -1], f"a single state is most likely at 4 rows alone, fewer than {MIN_ROWS}"),
+        ([-1] * 24, "fewer than two states are ever the most likely one alone"),
+    ],
+)
+def test_rows_of_too_few_states_have_no_silhouette(states, reason):
+    points = np.random.default_rng(3).standard_normal((len(states), 2))
+    clusters = make_clusters(pool_of(points), np.array(states), 7, np.random.default_rng(4))
+    assert clusters.reason == reason and clusters.n_units == sum(state >= 0 for state in states)
+    found = gather(points, clusters)
+    assert np.isnan(found).all() and len(found) == 8 + clusters.n_units
+
+
+def test_a_row_alone_in_its_state_counts_as_0():
+    """Of four rows in two states one is left out in turn: (b − a) / max(a, b) by hand."""
+    points = np.array([[0.0], [1.0], [4.0], [6.0], [50.0]])
+    clusters = make_clusters(pool_of(points), np.array([0, 0, 1, 1, -1]), 7, np.random.default_rng(2))
+    left_out = gather(points, replace(clusters, reason=""))[8:]
+    thirds = [1 - 2 / 3 + 1 - 2 / 5, 1 - 2 / 4 + 1 - 2 / 6, 1 - 1 / 6 + 1 - 1 / 5, 1 - 1 / 4 + 1 - 1 / 3]
+    np.testing.assert_allclose(left_out, np.array(thirds) / 3)
+
+
+def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole():
+    per = 7
+    n = MAX_ROWS // per + 20
+    pool = pool_of(np.random.default_rng(3).standard_normal((n * per, 2)), n_scored=per)
+    states = np.random.default_rng(4).integers(0, 3, n * per)
+    clusters = make_clusters(pool, states, 3, np.random.default_rng(5))
+    code = pool.units[clusters.rows]
+    assert MAX_ROWS - per < len(clusters.rows) <= MAX_ROWS and (np.bincount(code)[np.unique(code)] == per).all()
+    np.testing.assert_array_equal(clusters.states[0], states[clusters.rows])
+    whole = {tuple(x) for x in clusters.states[0].reshape(-1, per).tolist()}
+    assert all(tuple(x) in whole for x in clusters.states[1:].reshape(-1, per).tolist())
+    assert (clusters.states[0] >= 0).all() and clusters.reason == ""
+    assert "fewer than two states" in make_clusters(pool, np.minimum(states, 0), 3, np.random.default_rng(5)).reason
+
+
+def test_the_encoding_is_least_squares_on_all_folds_but_the_first():
+    points = np.random.default_rng(10).standard_normal((50, 6)) + 5
+    belief = np.random.default_rng(11).standard_normal((50, 2)) + 3
+    _, setting = setting_of(points, belief)
+    reading = read_belief(points, setting, np.random.default_rng(12))
+    others = setting.folds.code != 0
+    design = np.column_stack([np.ones(others.sum()), belief[others]])
+    expected = np.linalg.lstsq(design, points[others], rcond=None)[0][1:]
+    np.testing.assert_allclose(reading.encoding, expected, rtol=1e-8)
+    np.testing.assert_allclose(reading.origin, points[others].mean(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("rank", "n_rows", "n_features", "has_draws"),
+    [(0, 40, 4, False), (3, 40, 4, True), (4, 40, 4, False), (4, 10, 12, True), (5, 10, 12, False)],
+)
+def test_random_subspaces_are_smaller_than_the_whole_and_than_half_the_rows_fitted_on(
+    rank, n_rows, n_features, has_draws
+):
+    points = np.random.default_rng(17).standard_normal((n_rows, n_features))
+    belief = np.random.default_rng(18).dirichlet(np.ones(2), n_rows)
+    _, setting = setting_of(points, belief)
+    parts = press(setting.folds, setting.mean, points, setting.targets)
+    assert (len(random_subspace_r2(setting.folds, parts, rank, 2, np.random.default_rng(19))) > 0) == has_draws
+
+
+def test_the_table_of_components_names_them():
+    r2 = Estimates(np.array([0.3, 0.4]), np.array([[0.2, 0.3], [0.4, 0.5]]), np.full((3, 2), 0.1), np.full(2, 0.05))
+    belief = replace(exact([[0.2, 0.8], [0.4, 0.6]]), names=("x", "y"))
+    row = {name: column[1] for name, column in components_table(belief, r2).columns.items()}
+    assert row == {"component": 1, "mean": pytest.approx(0.7), "r2": 0.4, "r2_low": 0.3, "r2_high": 0.5, "r2_null": 0.1,
+                   "r2_null_low": 0.1, "r2_null_high": 0.1, "r2_p": 0.05, "value": "y"}  # fmt: skip
 
 
 # --- interchange -----------------------------------------------------------------------------------------------------

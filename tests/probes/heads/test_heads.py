@@ -290,14 +290,6 @@ def test_every_layer_is_needed_only_where_every_one_is():
     np.testing.assert_allclose(needed.interval, 3.0)
 
 
-def test_entries_that_nobody_feels_have_p_one_and_disturb_no_other():
-    effects = np.random.default_rng(0).normal(1, 0.1, (20, 3))
-    alone = harm_estimates(effects, units(20), flips(20))
-    beside = harm_estimates(np.concatenate([effects, np.zeros((20, 1))], axis=1), units(20), flips(20))
-    np.testing.assert_array_equal(beside.p, [*alone.p, 1.0])
-    assert beside.value[3] == 0 and (beside.interval[:, 3] == 0).all()
-
-
 def test_an_entry_that_some_units_do_not_feel_is_tested_like_any_other():
     effects = np.random.default_rng(3).normal(0.2, 1, (12, 3))
     effects[4, 1], effects[7, 2] = 0.0, np.nan

@@ -1,5 +1,7 @@
-"""The trainings of a study in processes side by side: bit for bit those of one after the other."""
+"""Trainings side by side: bit for bit those of one after the other; two of one tunnel leave one folder."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -45,3 +47,15 @@ def test_a_refusal_in_one_of_them_is_that_of_a_training_by_itself(two_workers, t
 def test_seeds_are_named_once():
     with pytest.raises(UsageError, match="Write seeds=4 instead"):
         plans_over_seeds(TunnelTraining("coin", (*QUICK, "seed=4"), (1, 2)))
+
+
+@pytest.mark.slow
+def test_two_trainings_of_one_tunnel_leave_one_folder(tmp_path):
+    words = ["coin", "--set", "n_tosses=3", "--set", "n_steps=20", "--set", "batch=4", "--set", "n_warmup=1",
+             "--set", "d_model=8", "--set", "n_heads=2", "--set", "n_layers=1"]  # fmt: skip
+    call = [sys.executable, "-m", "interp", "tunnel", "train", *words, "--out", str(tmp_path)]
+    both = [subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=300) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "model.safetensors").is_file() and (folder / "tunnel.json").is_file()
