@@ -13,6 +13,7 @@ from interp.hooks.layer_gradients import in_float64, loss_bits
 from interp.hooks.weight_gradients import projections, weight_gradients
 from interp.records.record import open_run
 from interp.running.study import run_study
+from tests.progress import nothing
 from tests.tiny_models import fresh_model
 
 
@@ -23,10 +24,6 @@ def causal(n: int) -> np.ndarray:
 def random_pairs(seed: int, n_pos: int = 12, n_heads: int = 2) -> Pairs:
     rng = np.random.default_rng(seed)
     return Pairs.of(*rng.standard_normal((2, n_heads, n_pos, n_pos)), causal(n_pos))
-
-
-def nothing(done: int, total: int) -> None:
-    """Progress that nobody follows."""
 
 
 def test_noise_sits_on_the_null_and_the_pairs_shown_are_real():

@@ -19,12 +19,9 @@ from interp.errors import UsageError
 from interp.loading.untrained import untrained_twin
 from interp.running.spec import make_study
 from interp.table import LABEL, Table
+from tests.progress import nothing
 
 TUNNEL = "tunnel:bijection-gpt-neox"
-
-
-def nothing(done: int, total: int, share: float | None = None, /) -> None:
-    """No progress is shown."""
 
 
 @pytest.fixture(scope="module")

@@ -27,13 +27,10 @@ from interp.registry import load_entry
 from interp.running.spec import make_study
 from interp.running.study import run_study
 from interp.tunnel import make_task
+from tests.progress import nothing
 
 N = 120
 TUNNEL = "tunnel:bijection-gpt-neox"
-
-
-def nothing(done: int, n: int) -> None:
-    """No progress is shown."""
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,13 @@ from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from scipy import stats
 
 from interp.running.study import run_study
+from tests.progress import nothing
 
 LN2 = float(np.log(2))
 
 
 def small_start(n_positions: int = 150, seeds: tuple[int, ...] = (0, 1)):
     return draw_start(StickyChain(), seeds, n_positions)
-
-
-def nothing(done: int = 0, total: int = 0) -> None:
-    """Progress that nobody follows."""
 
 
 def test_both_chains_stay_as_named_with_the_entropy_that_is_known():
