@@ -161,6 +161,9 @@ def test_loud_columns_and_their_absence_stand_beside_each_other():
     )
     assert found["pc1_plus_pc2_share"].value > 0.95 and found["pc1_plus_pc2_share_dropped"].value < 0.3
     dropped = found.tables["dropped"]
+    assert dropped["n_dropped"].tolist() == [0, 1, 2, 4, 8]
+    noise = dropped.where(dropped["n_dropped"] >= 2)
+    assert noise["pc1_plus_pc2_share"] == pytest.approx(noise["pc1_plus_pc2_share_null"], rel=0.2)
     assert dropped["pc1_plus_pc2_share"][dropped["n_dropped"] == 2] == pytest.approx(
         found["pc1_plus_pc2_share_dropped"].value
     )
