@@ -1,7 +1,7 @@
 """Every file that `interp` reads and did not necessarily write, whole in a folder, and ways to spoil it.
 
 A reader gives what it read, or an error of ours in words; `check` says whether it kept to that. The hypothesis tests
-and the fuzzer (tests/stress/fuzz_readers.py) share this table.
+and the fuzzer (tests/stress/test_fuzzed_readers.py) share this table.
 """
 
 import json

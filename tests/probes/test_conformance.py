@@ -1,8 +1,9 @@
 """Every registered probe meets the contract, and the check notices probes that do not."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import ClassVar
 
 import numpy as np
@@ -52,40 +53,36 @@ class Loudness(Probe):
         return Findings(self.name, {"length": scalar}, headline=("length",))
 
 
-class Impure(Loudness):
-    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        base[self.needs[0]][:] *= 2
-        return super().analyse(base, under)
+CALLS = count()
 
 
-class Fickle(Loudness):
-    calls: ClassVar[list[int]] = []
+def faulty(fault: Callable[[Findings, Capture], Findings]) -> Probe:
+    """The probe with something done to its findings, or to what it was given."""
 
-    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.calls.append(1)
-        found = super().analyse(base, under)
-        return replace(found, notes=(f"call {len(self.calls)}",))
+    class Faulty(Loudness):
+        def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+            return fault(super().analyse(base, under), base)
 
-
-class Global(Loudness):
-    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        np.random.random()  # noqa: NPY002 (the fault that is to be found)
-        return super().analyse(base, under)
+    return Faulty()
 
 
-class Beside(Loudness):
-    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        found = super().analyse(base, under)
-        return replace(found, scalars={"length": replace(found["length"], interval=(-2.0, -1.0), interval_method="m")})
+def impure(found: Findings, base: Capture) -> Findings:
+    base[Need("v")][:] *= 2
+    return found
 
 
-class Screened(Loudness):
+def uses_the_global_generator(found: Findings, _: Capture) -> Findings:
+    np.random.random()  # noqa: NPY002 (the fault that is to be found)
+    return found
+
+
+def beside(found: Findings, _: Capture) -> Findings:
+    return replace(found, scalars={"length": replace(found["length"], interval=(-2.0, -1.0), interval_method="m")})
+
+
+def screened(found: Findings, _: Capture) -> Findings:
     """Its table has a p that is none, as heads had that a screen had left out."""
-
-    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        found = super().analyse(base, under)
-        table = Table({"size": np.ones(2), "size_p": np.array([0.5, -0.1])}, {"size": "1"})
-        return replace(found, tables={"by_head": table})
+    return replace(found, tables={"t": Table({"size": np.ones(2), "size_p": np.array([0.5, -0.1])}, {"size": "1"})})
 
 
 class Silent(Loudness):
@@ -107,11 +104,11 @@ def test_a_minimal_third_party_probe_conforms() -> None:
 @pytest.mark.parametrize(
     ("probe", "complaint"),
     [
-        (Impure(), "gives another answer|changed v"),
-        (Fickle(), "another answer the second time"),
-        (Global(), "global generator"),
-        (Beside(), "outside its interval"),
-        (Screened(), r"by_head.size_p: -0.1 to 0.5 are no probabilities"),
+        (faulty(impure), "gives another answer|changed v"),
+        (faulty(lambda found, _: replace(found, notes=(f"call {next(CALLS)}",))), "another answer the second time"),
+        (faulty(uses_the_global_generator), "global generator"),
+        (faulty(beside), "outside its interval"),
+        (faulty(screened), r"t.size_p: -0.1 to 0.5 are no probabilities"),
         (Silent(), "does not say how to read it"),
         (Busy(), "does more than store"),
     ],

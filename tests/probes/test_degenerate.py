@@ -167,19 +167,3 @@ def test_an_entropy_that_is_nan_is_refused(name: str) -> None:
     entropies = np.r_[np.nan, np.linspace(0, 3, N - 1)]
     with pytest.raises(ModelError, match="entropies of synthetic"):
         probe.analyse(noise(probe, next_entropy_bits=entropies), {})
-
-
-def test_rows_that_are_absent_everywhere_are_left_out_and_not_refused() -> None:
-    probe = small("attention_entropy")
-    capture = noise(probe)
-    null = next(need for need in probe.needs if need.site == "pattern_entropy_null" and need.at == "scored")
-
-    def without_the_first(need: Need, array: np.ndarray) -> np.ndarray:
-        if need == null:
-            array[:, 0] = np.nan
-        return array
-
-    found = probe.analyse(changed(capture, without_the_first), {})
-    own = next(need for need in probe.needs if need.site == "pattern_entropy" and need.at == "scored")
-    gain = (capture[null] - capture[own])[:, 1:].astype(np.float64).mean()
-    assert found["content_sharpening"].value == pytest.approx(gain) and found["content_sharpening"].n == N - 1

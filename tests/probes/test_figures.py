@@ -1,14 +1,22 @@
 """Every figure of every probe says how to read it, has its data as a table, and shows its null or says why not."""
 
+import numpy as np
+import plotly.graph_objects as go
 import pytest
+from interp.probes.manifold.figures import _umap
+from interp.probes.measures.target import Target
 
+from interp.findings import Findings
+from interp.plotting import Chart, places
+from interp.probe import Figure
 from interp.registry import load_entry
+from interp.table import Table, number_columns
 from tests.probes.test_degenerate import READ_UNEDITED, noise, small
 from tests.read_back import not_in_tables
 from tests.reports.everything import small_run
 
-COMPUTED = {f"map: {i} entropy axis" for i in (4, 5, 6)}
-"""What a figure works out from its points: a regression, which its own test holds."""
+COMPUTED = {*(f"map: {i} entropy axis" for i in (4, 5, 6)), "among_controls: 0 null: matched directions"}
+"""What a figure works out from its points, a regression, which its own test holds; and what it draws in millionths."""
 
 
 def null_is_shown_or_explained(figure) -> bool:
@@ -52,13 +60,6 @@ def test_what_a_figure_draws_stands_in_its_tables(name):
 
 
 def test_what_stands_in_no_table_is_found():
-    import numpy as np
-
-    from interp.findings import Findings
-    from interp.plotting import Chart
-    from interp.probe import Figure
-    from interp.table import Table, number_columns
-
     def drawn(table):
         chart = Chart(table, "layer", "layer", "x").profile("x")
         chart.dots("x", "dots")
@@ -79,20 +80,11 @@ def test_what_stands_in_no_table_is_found():
 
 
 def test_the_check_can_fail():
-    import plotly.graph_objects as go
-
-    from interp.probe import Figure
-
     bare = Figure("bare", "Bare", "A line that goes from here to there.", go.Figure(go.Scatter(y=[1, 2], name="line")))
     assert not null_is_shown_or_explained(bare)
 
 
 def test_a_null_that_was_not_measured_is_not_in_the_legend():
-    import numpy as np
-
-    from interp.plotting import Chart
-    from interp.table import Table
-
     names = ("x", "x_low", "x_high", "x_null", "x_null_low", "x_null_high")
     columns = {"layer": np.arange(3)} | {n: np.full(3, np.nan if "null" in n else 1.0) for n in names}
     chart = Chart(Table(columns, dict.fromkeys(columns, "1")), "layer", "layer", "x").profile("x")
@@ -105,12 +97,6 @@ def test_a_null_that_was_not_measured_is_not_in_the_legend():
 
 
 def test_every_point_of_a_umap_says_which_text_it_is():
-    import numpy as np
-    from interp.probes.manifold.figures import _umap
-    from interp.probes.measures.target import Target
-
-    from interp.table import Table
-
     texts = np.array(["Once upon a time", "<b>twice</b>"])
     columns = {"umap1": np.arange(2.0), "umap2": np.arange(2.0), "next_entropy_bits": np.arange(2.0), "text": texts}
     (trace,) = _umap(Table(columns, {**dict.fromkeys(columns, "1"), "next_entropy_bits": "bits"}), Target()).plot.data
@@ -120,11 +106,6 @@ def test_every_point_of_a_umap_says_which_text_it_is():
 
 
 def test_points_of_texts_are_named_by_them_and_others_by_sequence_and_position():
-    import numpy as np
-
-    from interp.plotting import places
-    from interp.table import Table
-
     columns = {"prompt": np.array([4, 7]), "position": np.array([0, 3])}
     units = dict.fromkeys(columns, "index")
     assert places(Table(columns, units)) == ["sequence 4, position 0", "sequence 7, position 3"]

@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -41,18 +40,3 @@ def test_every_change_is_one_and_is_found_again_where_lines_have_moved(tmp_path)
 def test_a_change_that_is_no_longer_there_is_to_be_drawn_anew():
     with pytest.raises(LookupError, match="draw anew"):
         mutate(SOURCE, Mutant("half.py", 4, "x + 1 -> x - 1"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("path", "first"),
-    [
-        ("interp/statistics/ridge.py", "tests/interp/statistics/test_ridge.py"),
-        ("probes/heads/probe.py", "tests/probes/heads/test_heads.py"),
-        ("interp/plotting.py", "tests/interp/test_plotting.py"),
-        ("prompts/pool.py", "tests/prompts/test_pool.py"),
-    ],
-)
-def test_a_room_is_tested_by_its_own_tests(path, first):
-    found = trying.tests_of(path)
-    assert first in found and all(Path(name).is_file() for name in found)

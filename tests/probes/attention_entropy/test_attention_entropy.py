@@ -9,8 +9,6 @@ from interp.probes.attention_entropy.probe import AttentionEntropy
 import interp
 from interp.findings import Scalar
 from interp.need import Need
-from interp.prompting.tunnel_sequences import sampled_prompts
-from interp.reading.forward import capture
 from interp.reductions import PromptMean
 from interp.testing import Shape, synthetic_capture
 
@@ -84,10 +82,8 @@ def test_no_lender_no_trend_and_no_need_of_rows_are_said():
 @pytest.fixture(scope="module")
 def tunnel():
     model = interp.load("tunnel:bijection-gpt-neox")
-    prompts = sampled_prompts(model.task, 60)
-    ids = [np.array(p.token_ids) for p in prompts]
     needs = (*SMALL.needs, *(Need(site, at="all") for site in ("q", "k")))
-    return capture(model, prompts, ids, needs)
+    return interp.collect(model, interp.sampled_prompts(model.task, 60), needs)
 
 
 def float64_rows(q, k):
@@ -120,8 +116,7 @@ def test_the_shipped_tunnel_equals_a_float64_computation_and_focuses_on_content(
     rest = a[..., 2::2, 1:] / a[..., 2::2, 1:].sum(-1, keepdims=True)
     no_first = np.concatenate([np.zeros((3, 60, 4, 1)), bits(rest)], axis=-1).mean(axis=(1, 2, 3))
     assert np.abs(table["no_first"][:3] - no_first).max() < 1e-5
-    table = SMALL.analyse(tunnel, {}).tables["by_layer"]
     assert table["sharpening"][1] > 0.15 and table["sharpening_p"][1] == 0.01
     assert abs(table["sharpening"][0]) < 0.1
-    for scalar in SMALL.analyse(tunnel, {}).scalars.values():
+    for scalar in found.scalars.values():
         assert isinstance(scalar, Scalar) and "{" not in scalar.meaning

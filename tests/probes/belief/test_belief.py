@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.belief.clusters import Clusters, gather, make_clusters
+from interp.probes.belief.clusters import MAX_ROWS, MIN_ROWS, Clusters, dimensions_for, gather, make_clusters
 from interp.probes.belief.estimates import (
     baseline_estimate,
     score_estimates,
@@ -16,11 +16,10 @@ from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, SUBSPACES, make_pairs, outcomes, turned_bits
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
-from interp.probes.belief.scores import MIXED_IN, Scores, output_distance, scores
-from interp.probes.belief.tables import decoded_table
+from interp.probes.belief.scores import MIXED_IN, Scores, decoded, output_distance, scores
+from interp.probes.belief.tables import components_table, decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
-from interp.probes.simulations.tasks import belief as belief_trials
 from scipy import stats
 from sklearn.linear_model import Ridge
 from sklearn.metrics import silhouette_samples
@@ -31,6 +30,7 @@ from interp.information import kl_bits, restricted
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
+from interp.statistics.estimates import Estimates
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
@@ -110,42 +110,6 @@ def test_a_linear_image_of_the_belief_is_read_as_well_as_can_be():
     assert (found.tables["components"]["r2_p"] == 1 / 40).all()
 
 
-def test_the_overall_share_is_that_of_the_squared_errors_of_all_components():
-    points, belief, _ = planted(n=200)
-    pool, setting = setting_of(points, belief)
-    reading = read_belief(points, setting, np.random.default_rng(0))
-    error = total = 0.0
-    for fold in range(setting.folds.n):
-        held = setting.folds.code == fold
-        error += np.square(belief[held] - reading.predicted[held]).sum()
-        total += np.square(belief[held] - belief[~held].mean(axis=0)).sum()
-    assert reading.kept.r2[0] == pytest.approx(1 - error / total, abs=1e-10)
-    by_component = 1 - reading.kept.errors.sum(axis=0) / reading.kept.totals.sum(axis=0)
-    assert reading.kept.by_component[0] == pytest.approx(by_component, abs=1e-10)
-    assert pool.n_units == 200
-
-
-def test_decoded_distributions_come_near_the_exact_ones():
-    points, belief, _ = planted(n=400, noise=0.02)
-    found = world(points, belief)
-    assert found["tvd"].value < 0.05 < 0.25 < found["tvd"].null.band[0]
-    assert found["kl_bits"].value < 0.1 < found["kl_bits"].null.band[0]
-    assert found["silhouette"].value > found["silhouette"].null.band[1] and found["silhouette"].p == 1 / 40
-    table = found.tables["decoded"]
-    shift = np.hypot(table["exact_x"] - table["decoded_x"], table["exact_y"] - table["decoded_y"])
-    assert np.median(shift) < 0.05
-    assert table["exact_y"].min() >= 0 and table["exact_y"].max() <= 3**0.5 / 2
-
-
-def test_a_belief_that_is_there_but_not_linearly_is_not_read():
-    rng = np.random.default_rng(3)
-    side = rng.uniform(-0.5, 0.5, 400)
-    belief = np.column_stack([0.5 + side, 0.5 - side])
-    points = np.column_stack([side**2, rng.standard_normal((400, D - 1))])
-    found = world(points, belief)
-    assert abs(found["r2"].value) < 0.03 and found["r2"].p > 0.05
-
-
 def test_position_alone_is_no_belief_about_the_sequence():
     rng = np.random.default_rng(0)
     n, per = 80, 6
@@ -186,16 +150,6 @@ def test_beyond_the_last_token_is_what_the_token_does_not_tell(of_token, of_rest
     low, high = found.interval
     assert low < expected < high or not of_rest
     assert (found.standing() == "above") == (found.p == 1 / 40) == bool(of_rest)
-
-
-def test_random_subspaces_read_a_belief_that_is_everywhere_and_not_one_in_a_quiet_corner():
-    rng = np.random.default_rng(2)
-    belief = rng.dirichlet(np.ones(3), 400)
-    everywhere = belief @ rng.standard_normal((3, D)) + 0.01 * rng.standard_normal((400, D))
-    corner = np.hstack([belief[:, :2], 3 * rng.standard_normal((400, D - 2))])
-    open_, hidden = world(everywhere, belief), world(corner, belief)
-    assert open_["r2"].value > 0.99 and hidden["r2"].value > 0.99
-    assert open_["random_subspace_r2"].value > 0.9 and hidden["random_subspace_r2"].value < 0.2
 
 
 def test_the_read_out_saved_is_the_one_that_judged_the_held_out_prompts():
@@ -334,7 +288,6 @@ def test_control_tasks_give_a_token_one_belief_wherever_it_stands():
 
 
 def test_random_subspaces_equal_least_squares_fold_by_fold():
-    rng = np.random.default_rng(0)
     points, belief, _ = planted(n=90)
     _, setting = setting_of(points, belief)
     folds = setting.folds
@@ -350,7 +303,6 @@ def test_random_subspaces_equal_least_squares_fold_by_fold():
             error += np.square(belief[test] - w[0] - projected[test] @ w[1:]).sum()
             total += np.square(belief[test] - belief[train].mean(axis=0)).sum()
         assert found[draw] == pytest.approx(1 - error / total, abs=1e-9)
-    assert len(random_subspace_r2(folds, parts, D, 3, rng)) == 0, "the whole space is no random subspace"
 
 
 def test_the_projection_is_the_nearest_point_of_the_simplex():
@@ -417,46 +369,33 @@ def test_the_model_s_own_prediction_is_renormalised_over_the_outcomes():
     assert found.exchanged == pytest.approx([(0.75 + 0.0) / 2])
 
 
-def test_the_kind_and_the_rank_of_a_belief():
+def test_the_kind_and_the_source_of_a_belief():
     rng = np.random.default_rng(0)
     capture = synthetic_capture((Need("resid"),), Shape(n_prompts=50), posterior=rng.dirichlet(np.ones(4), 50))
     exact = ExactBelief.of(capture)
     assert (exact.kind, exact.rank, exact.values.shape[1]) == ("distribution", 3, 4)
+    assert ExactBelief.of(replace(capture, belief=np.eye(3)[np.arange(50) % 3])).kind == "distribution"
     taken = ExactBelief.of(replace(capture, belief=rng.integers(0, 2, (50, 3)).astype(float)))
     assert (taken.kind, taken.rank) == ("set", 3) and "latent" in taken.source
-    tied = ExactBelief.of(replace(capture, belief=np.array([[0.5, 0.5, 0], [0.2, 0.3, 0.5]])))
-    assert tied.most_likely.tolist() == [-1, 2]
 
 
 # --- degenerate and bad input ----------------------------------------------------------------------------------------
 
 
-def test_prompts_without_a_posterior_are_refused_and_told_where_there_is_one():
+def test_what_cannot_be_read_is_refused_in_words():
+    points, belief, _ = planted(n=30)
     capture = replace(synthetic_capture(PROBE.needs, Shape(n_prompts=20)), posterior=None)
     with pytest.raises(PromptError) as refusal:
         PROBE.analyse(capture, {})
     assert "belief needs the exact posterior" in str(refusal.value) and "--prompts sula" in refusal.value.fix
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_beliefs_that_are_not_finite_are_refused(bad):
-    points, belief, _ = planted(n=30)
-    belief[3, 1] = bad
-    with pytest.raises(PromptError, match="1 of 30 rows"):
-        world(points, belief)
-
-
-def test_four_sequences_are_refused():
-    points, belief, _ = planted(n=12)
-    with pytest.raises(PromptError, match="over 4 sequences"):
-        world(points, belief, n_scored=3)
-
-
-def test_unknown_sites_are_refused():
-    points, belief, _ = planted(n=30)
     with pytest.raises(UsageError, match=r"belief\.sites") as refusal:
         world(points, belief, probe=replace(PROBE, sites=()))
     assert "Choose among resid, v, z" in refusal.value.fix
+    with pytest.raises(PromptError, match="over 4 sequences"):
+        world(points[:12], belief[:12], n_scored=3)
+    belief[3, 1] = np.inf
+    with pytest.raises(PromptError, match="1 of 30 rows"):
+        world(points, belief)
 
 
 def test_components_that_never_vary_count_for_nothing():
@@ -471,10 +410,12 @@ def test_components_that_never_vary_count_for_nothing():
 
 def test_a_belief_that_never_varies_is_undefined_in_words():
     points, belief, _ = planted(n=40)
-    found = check_probe(PROBE, still(points, np.broadcast_to(belief[0], belief.shape).copy()))
+    capture = still(points, np.broadcast_to(belief[0], belief.shape).copy())
+    found = check_probe(PROBE, capture)
     for name in ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "silhouette"):
         assert np.isnan(found[name].value), name
     assert found["r2"].null_reason == "the exact posterior does not vary"
+    assert list(PROBE.conditions(capture)) == [], "and is not swapped"
 
 
 def still(points, belief):
@@ -487,16 +428,6 @@ def test_activations_that_never_vary_tell_nothing():
     found = check_probe(PROBE, still(np.ones((40, D)), belief))
     assert found["r2"].value == pytest.approx(0, abs=1e-9) and found["r2"].underpowered
     assert np.isnan(found["silhouette"].value)
-
-
-def test_point_masses_are_read_and_scored():
-    rng = np.random.default_rng(11)
-    state = rng.integers(0, 3, 200)
-    belief = np.eye(3)[state]
-    found = world(np.eye(3)[state] @ rng.standard_normal((3, D)) + 0.01 * rng.standard_normal((200, D)), belief)
-    assert found["r2"].value > 0.99 and np.isfinite(found["r2"].value)
-    assert "accuracy" not in found.scalars and np.isfinite(found["kl_bits"].value), "a distribution, not a set"
-    assert found["silhouette"].value > 0.9
 
 
 def test_fewer_sequences_than_features_are_fitted_and_underpowered():
@@ -622,19 +553,130 @@ def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_gr
     assert np.isnan(found.value[1]) and found.at(1).why == "nothing varies in these activations"
 
 
-def test_a_silhouette_without_some_sequences_is_that_of_the_others():
+def test_silhouettes_are_of_the_rows_with_a_state_with_and_without_some_sequences():
     rng = np.random.default_rng(4)
     n, per = 130, 2
     pool, _ = setting_of(rng.standard_normal((n * per, 5)), rng.dirichlet(np.ones(3), n * per), n_scored=per)
     states = rng.integers(-1, 3, n * per)
     clusters = make_clusters(pool, states, 19, rng)
-    found = gather(pool.points[0], clusters)[len(clusters.states) :]
+    of_all, found = np.split(gather(pool.points[0], clusters), [len(clusters.states)])
+    has_state = states >= 0
+    assert of_all[0] == pytest.approx(silhouette_samples(pool.points[0][has_state], states[has_state]).mean())
     assert clusters.n_deleted > 1 and len(found) == clusters.n_units // clusters.n_deleted
     for group, without in zip(clusters.without, found, strict=True):
         gone = np.unique(pool.units[(group < 0) & (states >= 0)])
         assert len(gone) == clusters.n_deleted
         left = ~np.isin(pool.units, gone) & (states >= 0)
         assert without == pytest.approx(silhouette_samples(pool.points[0][left], states[left]).mean())
+
+
+# --- states, decodings and tables of a few rows ----------------------------------------------------------------------
+
+
+def exact(values, kind="distribution"):
+    return ExactBelief(np.asarray(values, dtype=np.float64), kind, "made up")
+
+
+def pool_of(points, n_scored=1, **columns):
+    shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=0, d_model=points.shape[1])
+    capture = synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, columns=columns)
+    return Cloud.of(capture, Need("resid"))
+
+
+def test_beliefs_have_a_most_likely_component_a_rank_and_a_kind():
+    values = [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7], [1 / 3] * 3]
+    assert exact(values).most_likely.tolist() == [1, -1, 2, -1]
+    assert exact([[0.4, 0.4 + 1e-12, 0.2]]).most_likely.tolist() == [-1], "rounding is no lead"
+    simplex = np.random.default_rng(0).dirichlet(np.ones(4), 30)
+    assert exact(simplex).rank == 3 and exact(np.tile(simplex[0], (5, 1))).rank == 0
+    line = np.column_stack([np.linspace(0, 1, 9), 1 - np.linspace(0, 1, 9), np.zeros(9)])
+    assert exact(line).rank == 1 and exact(line).varies.tolist() == [True, True, False]
+    predicted = np.array([[0.5, 0.51, 0.49], [2.0, -1.0, 0.5]])
+    assert decoded(exact(np.eye(3)[:2], "set"), predicted).tolist() == [[0, 1, 0], [1, 0, 0]]
+    np.testing.assert_array_equal(decoded(exact(predicted, "vector"), predicted), predicted)
+    np.testing.assert_array_equal(decoded(exact(np.eye(3)[:2]), predicted), nearest_on_simplex(predicted))
+
+
+def test_axes_are_counted_up_to_the_share_that_is_asked_for():
+    """Independent columns with variances of 80, 11, 5 and 4 per cent."""
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((40, 40)))[0]
+    columns = np.linalg.qr(turn - turn.mean(axis=0))[0][:, :4] * np.sqrt([0.80, 0.11, 0.05, 0.04])
+    for scale in (1e-6, 1.0, 1e6):
+        assert dimensions_for(columns * scale + 3) == (2, 3)
+    assert dimensions_for(columns[:, :1]) == (1, 1) and dimensions_for(np.ones((5, 3))) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("states", "reason"),
+    [
+        ([0, 0, 1, 1, -1], f"a single state is most likely at 4 rows alone, fewer than {MIN_ROWS}"),
+        ([-1] * 24, "fewer than two states are ever the most likely one alone"),
+    ],
+)
+def test_rows_of_too_few_states_have_no_silhouette(states, reason):
+    points = np.random.default_rng(3).standard_normal((len(states), 2))
+    clusters = make_clusters(pool_of(points), np.array(states), 7, np.random.default_rng(4))
+    assert clusters.reason == reason and clusters.n_units == sum(state >= 0 for state in states)
+    found = gather(points, clusters)
+    assert np.isnan(found).all() and len(found) == 8 + clusters.n_units
+
+
+def test_a_row_alone_in_its_state_counts_as_0():
+    """Of four rows in two states one is left out in turn: (b − a) / max(a, b) by hand."""
+    points = np.array([[0.0], [1.0], [4.0], [6.0], [50.0]])
+    clusters = make_clusters(pool_of(points), np.array([0, 0, 1, 1, -1]), 7, np.random.default_rng(2))
+    left_out = gather(points, replace(clusters, reason=""))[8:]
+    thirds = [1 - 2 / 3 + 1 - 2 / 5, 1 - 2 / 4 + 1 - 2 / 6, 1 - 1 / 6 + 1 - 1 / 5, 1 - 1 / 4 + 1 - 1 / 3]
+    np.testing.assert_allclose(left_out, np.array(thirds) / 3)
+
+
+def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole():
+    per = 7
+    n = MAX_ROWS // per + 20
+    pool = pool_of(np.random.default_rng(3).standard_normal((n * per, 2)), n_scored=per)
+    states = np.random.default_rng(4).integers(0, 3, n * per)
+    clusters = make_clusters(pool, states, 3, np.random.default_rng(5))
+    code = pool.units[clusters.rows]
+    assert MAX_ROWS - per < len(clusters.rows) <= MAX_ROWS and (np.bincount(code)[np.unique(code)] == per).all()
+    np.testing.assert_array_equal(clusters.states[0], states[clusters.rows])
+    whole = {tuple(x) for x in clusters.states[0].reshape(-1, per).tolist()}
+    assert all(tuple(x) in whole for x in clusters.states[1:].reshape(-1, per).tolist())
+    assert (clusters.states[0] >= 0).all() and clusters.reason == ""
+    assert "fewer than two states" in make_clusters(pool, np.minimum(states, 0), 3, np.random.default_rng(5)).reason
+
+
+def test_the_encoding_is_least_squares_on_all_folds_but_the_first():
+    points = np.random.default_rng(10).standard_normal((50, 6)) + 5
+    belief = np.random.default_rng(11).standard_normal((50, 2)) + 3
+    _, setting = setting_of(points, belief)
+    reading = read_belief(points, setting, np.random.default_rng(12))
+    others = setting.folds.code != 0
+    design = np.column_stack([np.ones(others.sum()), belief[others]])
+    expected = np.linalg.lstsq(design, points[others], rcond=None)[0][1:]
+    np.testing.assert_allclose(reading.encoding, expected, rtol=1e-8)
+    np.testing.assert_allclose(reading.origin, points[others].mean(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("rank", "n_rows", "n_features", "has_draws"),
+    [(0, 40, 4, False), (3, 40, 4, True), (4, 40, 4, False), (4, 10, 12, True), (5, 10, 12, False)],
+)
+def test_random_subspaces_are_smaller_than_the_whole_and_than_half_the_rows_fitted_on(
+    rank, n_rows, n_features, has_draws
+):
+    points = np.random.default_rng(17).standard_normal((n_rows, n_features))
+    belief = np.random.default_rng(18).dirichlet(np.ones(2), n_rows)
+    _, setting = setting_of(points, belief)
+    parts = press(setting.folds, setting.mean, points, setting.targets)
+    assert (len(random_subspace_r2(setting.folds, parts, rank, 2, np.random.default_rng(19))) > 0) == has_draws
+
+
+def test_the_table_of_components_names_them():
+    r2 = Estimates(np.array([0.3, 0.4]), np.array([[0.2, 0.3], [0.4, 0.5]]), np.full((3, 2), 0.1), np.full(2, 0.05))
+    belief = replace(exact([[0.2, 0.8], [0.4, 0.6]]), names=("x", "y"))
+    row = {name: column[1] for name, column in components_table(belief, r2).columns.items()}
+    assert row == {"component": 1, "mean": pytest.approx(0.7), "r2": 0.4, "r2_low": 0.3, "r2_high": 0.5, "r2_null": 0.1,
+                   "r2_null_low": 0.1, "r2_null_high": 0.1, "r2_p": 0.05, "value": "y"}  # fmt: skip
 
 
 # --- interchange -----------------------------------------------------------------------------------------------------
@@ -694,11 +736,6 @@ def test_swaps_can_be_left_out(change):
     assert "redirected" not in probe.analyse(capture, {}).scalars
 
 
-def test_a_belief_that_never_varies_is_not_swapped():
-    points, belief, _ = planted(n=40)
-    assert list(PROBE.conditions(still(points, np.broadcast_to(belief[0], belief.shape).copy()))) == []
-
-
 def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     units = np.repeat(np.arange(4), 2)
     pairs = make_pairs(units, np.zeros((8, 2), dtype=np.int64), np.arange(4), np.random.default_rng(0))
@@ -719,23 +756,6 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     found = outcomes(under, pairs, pool, 20)[2, "encoding"]["redirected_bits"]
     assert found.value[0] == 1.5 and found.p[0] == 1 / 20, "no random subspace is above .9"
     assert found.null[0, 0] == pytest.approx(0.05 * np.arange(19).mean())
-
-
-FIVES = [w for w in belief_trials().simulations if w.name.startswith("five")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("world", FIVES, ids=lambda w: w.name)
-def test_beliefs_that_belong_to_whole_clusters_are_no_finding(world):
-    """Sequences of a cluster share beliefs and activations, which have nothing to do with one another."""
-    called = dict.fromkeys(world.null, 0)
-    for seed in range(6):
-        findings = world.findings(Belief(), seed, 0.0)
-        for name in called:
-            called[name] += findings[name].p <= 0.05
-        assert findings["r2"].n == 5 * findings["r2"].n_clusters
-        assert "clusters" in findings["r2"].interval_method
-    assert max(called.values()) <= 2, called
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------

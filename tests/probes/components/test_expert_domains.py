@@ -99,15 +99,7 @@ def test_a_planted_division_is_found_beyond_position_and_token(kind):
     assert found.p[-1] <= 0.05 and found.value[-1] > found.interval[1, -1] - found.value[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("simulation", SIMULATIONS, ids=lambda simulation: simulation.name)
-def test_the_simulations_of_the_certificate_hold_and_find(simulation):
-    called = [simulation.findings(Components(), seed, 0.0)[BEYOND].p <= 0.05 for seed in range(8)]
-    assert sum(called) <= 3
-    assert simulation.findings(Components(), 0, 3.0)[BEYOND].p <= 0.05
-
-
-def test_the_figure_has_both_curves_with_what_exchange_gives():
+def test_the_figure_has_both_curves_with_what_exchange_gives_and_says_where_one_is_undefined():
     probe = Components()
     found = SIMULATIONS[0].findings(probe, 0, 3.0)
     table = found.tables["experts_by_layer"]
@@ -118,12 +110,6 @@ def test_the_figure_has_both_curves_with_what_exchange_gives():
         assert np.array_equal(drawn[label].y, table[column])
         assert np.array_equal(drawn[f"null: routing permuted, {label}"].y, table[f"{column}_null"])
     assert "undefined" not in figure.reading
-
-
-def test_the_figure_says_that_a_curve_is_undefined():
-    probe = Components()
-    found = SIMULATIONS[0].findings(probe, 0, 3.0)
-    table = found.tables["experts_by_layer"]
     kept = {name: column for name, column in table.columns.items() if "beyond_token" not in name}
     one = replace(
         found, tables={**found.tables, "experts_by_layer": Table(kept, {name: table.units[name] for name in kept})}

@@ -13,6 +13,7 @@ from interp.hooks.layer_gradients import in_float64, loss_bits
 from interp.hooks.weight_gradients import projections, weight_gradients
 from interp.records.record import open_run
 from interp.running.study import run_study
+from tests.progress import nothing
 from tests.tiny_models import fresh_model
 
 
@@ -23,10 +24,6 @@ def causal(n: int) -> np.ndarray:
 def random_pairs(seed: int, n_pos: int = 12, n_heads: int = 2) -> Pairs:
     rng = np.random.default_rng(seed)
     return Pairs.of(*rng.standard_normal((2, n_heads, n_pos, n_pos)), causal(n_pos))
-
-
-def nothing(done: int, total: int) -> None:
-    """Progress that nobody follows."""
 
 
 def test_noise_sits_on_the_null_and_the_pairs_shown_are_real():
@@ -108,18 +105,6 @@ def test_on_the_shipped_tunnel_the_laws_hold_and_attention_moves_to_better_value
     ):  # fmt: skip
         assert words in page
     assert "cannot draw these findings" not in page
-
-
-def test_gradients_at_the_weights_stand_beside_random_directions(record):
-    found = record.findings["gradient_laws"]
-    for name in ("queries", "keys", "values"):
-        scalar = found[f"alignment_{name}"]
-        assert scalar.interval[0] <= scalar.value <= scalar.interval[1] <= 1
-        assert scalar.null.band[0] < scalar.null.value < scalar.null.band[1]
-    table = found.tables["alignment"]
-    expected = np.sqrt(table["k"] / 64)  # of the mean square, which the root of the mean is not above
-    assert (table["null"] < 1.02 * expected).all() and (table["null"] > 0.8 * expected).all()
-    assert table["energy"].max() <= 1 + 1e-9 and (np.diff(table.where(table["head"] == 0)["k"]) != 0).all()
 
 
 @pytest.mark.slow

@@ -1,12 +1,14 @@
-"""Robust variants: loud columns, single prompts, halves."""
+"""Robust variants of the manifold: loud columns, single prompts, halves, other sites."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from interp.probes.manifold.collapse import without_each_unit
+from interp.probes.manifold.probe import Manifold
 from interp.probes.manifold.quantities import QUANTITIES
 from interp.probes.manifold.robustness import (
     dropped_estimates,
-    dropped_table,
     influence,
     stability_estimates,
     without_loudest,
@@ -15,7 +17,7 @@ from interp.probes.measures.cloud import Cloud
 
 from interp.need import Need
 from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
-from interp.testing import Shape, synthetic_capture
+from interp.testing import Shape, check_probe, synthetic_capture
 
 
 def cloud_of(values, n_scored=1):
@@ -33,16 +35,6 @@ def said(name, found):
 
 def noise(n_rows=60, n_features=12, n_layers=1, seed=0):
     return np.random.default_rng(seed).standard_normal((n_layers, n_rows, n_features))
-
-
-def test_a_plane_made_by_two_loud_columns_is_gone_without_them():
-    values = noise(n_features=24)
-    values[:, :, [3, 9]] *= 30
-    table = dropped_table(cloud_of(values), 0, "centred", 0)
-    assert table["n_dropped"].tolist() == [0, 1, 2, 4, 8, 16]
-    assert table["pc1_plus_pc2_share"][0] > 0.95
-    after = table["n_dropped"] >= 2
-    assert table["pc1_plus_pc2_share"][after] == pytest.approx(table["pc1_plus_pc2_share_null"][after], rel=0.2)
 
 
 @pytest.mark.slow
@@ -137,3 +129,42 @@ def test_the_share_that_goes_with_the_loudest_is_of_their_own_layer():
     np.testing.assert_allclose(share, gone / variance.sum(axis=1), rtol=1e-6)
     np.testing.assert_allclose(left.points[1], rows[1][:, [0, 1, 3]], rtol=1e-6)
     assert without_loudest(cloud_of(rows), 4) is None and without_loudest(cloud_of(rows), 3) is not None
+
+
+QUICK = Manifold(n_permutations=99, n_null=20, n_bootstrap=100, per_quintile=6, n_splits=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("site", ["z", "resid"])
+def test_other_sites_conform(site):
+    check_probe(replace(QUICK, site=site))
+
+
+@pytest.mark.parametrize("site", ["v", "z", "resid"])
+def test_the_site_asked_for_is_the_one_measured(site):
+    probe = replace(QUICK, site=site)
+    assert probe.needs == (Need(site),)
+    capture = synthetic_capture(probe.needs, Shape(n_prompts=60))
+    rows = capture[Need(site)][-1].reshape(60, -1).astype(np.float64)
+    eigen = np.linalg.eigvalsh(np.cov(rows.T))
+    found = probe.analyse(capture, {})
+    assert found["pc1_share"].value == pytest.approx(eigen[-1] / eigen.sum())
+    assert found.tables["by_layer"].n_rows == (4 if site == "resid" else 3)
+
+
+def test_loud_columns_and_their_absence_stand_beside_each_other():
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal((1, 75, 2, 8))
+    values[..., 0, :2] *= 40
+    found = replace(QUICK, n_dropped=2).analyse(
+        synthetic_capture(QUICK.needs, Shape(75, n_layers=1), planted={"v": values}), {}
+    )
+    assert found["pc1_plus_pc2_share"].value > 0.95 and found["pc1_plus_pc2_share_dropped"].value < 0.3
+    dropped = found.tables["dropped"]
+    assert dropped["n_dropped"].tolist() == [0, 1, 2, 4, 8]
+    noise = dropped.where(dropped["n_dropped"] >= 2)
+    assert noise["pc1_plus_pc2_share"] == pytest.approx(noise["pc1_plus_pc2_share_null"], rel=0.2)
+    assert dropped["pc1_plus_pc2_share"][dropped["n_dropped"] == 2] == pytest.approx(
+        found["pc1_plus_pc2_share_dropped"].value
+    )
+    assert {"dropped", "axis_stability"} <= {figure.name for figure in QUICK.figures(found)}

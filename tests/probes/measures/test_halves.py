@@ -1,10 +1,23 @@
-"""Halves of the prompts, and shares of variance with their intervals, by hand."""
+"""Halves of the prompts: what is taken out, what is exchanged, shares of variance and their intervals, by hand."""
 
 import numpy as np
 import pytest
+from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.halves import Groups, Halving, exchanges_within, recurs
+from sklearn.linear_model import LinearRegression
 
-from interp.statistics.intervals import chance_half_width, share_interval
+from interp.need import Need
+from interp.statistics.intervals import (
+    FISHER,
+    PLAIN,
+    UNEXPLAINED,
+    chance_half_width,
+    halving_draws,
+    halving_interval,
+    share_interval,
+)
 from interp.statistics.resampling import split_rows
+from interp.testing import Shape, synthetic_capture
 
 WEIGHTS = np.array([[1, 1, 1], [2, 1, 0], [0, 0, 3], [0, 3, 0]])
 
@@ -51,3 +64,104 @@ def test_halves_are_of_whole_units_and_the_first_is_the_larger(n_units):
     for seed in range(300):
         often[np.unique(split_rows(units, np.random.default_rng(seed))[0][::2]) // 2] += 1
     np.testing.assert_allclose(often / 300, -(-n_units // 2) / n_units, atol=0.12)
+
+
+N = 60
+
+
+def drawn(seed=0, n_tokens=12):
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(N)
+    return np.sort(order[:30]), np.sort(order[30:]), rng.integers(0, n_tokens, N), rng
+
+
+def test_within_the_token_every_half_is_centred_by_itself_and_then_regressed_as_the_fitting_half_says():
+    fitting, judged, tokens, rng = drawn()
+    values, nuisances = rng.standard_normal((N, 3)), rng.standard_normal((N, 2))
+    halving = Halving.of(fitting, judged, nuisances, tokens)
+    kept = [rows[[np.sum(tokens[rows] == tokens[i]) > 1 for i in rows]] for rows in (fitting, judged)]
+    assert [list(halving.fitting), list(halving.judged)] == [list(rows) for rows in kept]
+
+    def centred(array, rows):
+        return np.array([array[i] - array[rows][tokens[rows] == tokens[i]].mean(axis=0) for i in rows])
+
+    x, y = centred(nuisances, kept[0]), centred(values, kept[0])
+    slopes = LinearRegression(fit_intercept=False).fit(x, y)
+    fitted, others = halving.apply(values)
+    assert fitted == pytest.approx(y - slopes.predict(x))
+    assert others == pytest.approx(centred(values, kept[1]) - slopes.predict(centred(nuisances, kept[1])))
+    assert halving.n_free == len(kept[0]) - len(np.unique(tokens[kept[0]])) - 2
+
+
+def test_halves_groups_and_tokens_are_centred_from_the_fitting_half():
+    fitting, judged, tokens, rng = drawn()
+    halving = Halving.of(fitting, judged, rng.standard_normal((N, 2)), tokens)
+    table = rng.standard_normal((12, 4)).astype(np.float32).astype(np.float64)
+    fitted, others = halving.apply(table[tokens])
+    assert np.abs(fitted).max() < 1e-14 and np.abs(others).max() < 1e-14
+    fitting, judged, _, rng = drawn()
+    values = rng.standard_normal((N, 2))
+    fitted, others = Halving.of(fitting, judged, np.empty((N, 0))).apply(values)
+    assert fitted == pytest.approx(values[fitting] - values[fitting].mean(axis=0))
+    assert others == pytest.approx(values[judged] - values[fitting].mean(axis=0))
+    fitting, judged, _, _ = drawn()
+    assert not Halving.of(fitting, judged, np.ones((N, 1)), np.arange(N)).is_usable
+    assert recurs(np.array([3, 1, 3, 2])).tolist() == [True, False, True, False]
+    labels, values = np.array(["a", "b", "a"]), np.array([[1.0], [5.0], [3.0]])
+    assert Groups.of(labels).centred(values).ravel().tolist() == [-1, 0, 1]
+    assert Groups.of(labels).centred(values.astype(np.float32)).dtype == np.float32
+
+
+def test_prompts_are_exchanged_within_their_group_and_sequences_whole():
+    needs = (Need("v"),)
+    tokens = np.random.default_rng(0).integers(0, 4, 30)
+    texts = Cloud.of(synthetic_capture(needs, Shape(n_prompts=30)), needs[0])
+    orders = exchanges_within(texts, tokens, 50, np.random.default_rng(1))
+    assert (tokens[orders] == tokens).all() and (np.sort(orders, axis=1) == np.arange(30)).all()
+    assert len(np.unique(orders[:, 0])) == (tokens == tokens[0]).sum()
+    sequences = Cloud.of(synthetic_capture(needs, Shape(n_prompts=10, n_scored=3)), needs[0])
+    orders = exchanges_within(sequences, tokens, 20, np.random.default_rng(1))
+    assert (np.diff(orders.reshape(20, 10, 3), axis=2) == 1).all()
+
+
+def test_intervals_are_corrected_resampled_t_on_their_scales():
+    values = np.random.default_rng(0).uniform(0.2, 0.5, 10)
+    width = 2.2621572 * np.sqrt(1 / 10 + 1)
+    assert halving_interval(values) == pytest.approx(values.mean() + width * values.std(ddof=1) * np.array([-1, 1]))
+    half = width * np.arctanh(values).std(ddof=1)
+    assert halving_interval(values, FISHER) == pytest.approx(
+        np.tanh(np.arctanh(values.mean()) + half * np.array([-1, 1]))
+    )
+    half, share = width * np.log(1 - values).std(ddof=1), 1 - values.mean()
+    assert halving_interval(values, UNEXPLAINED) == pytest.approx((1 - share * np.exp(half), 1 - share * np.exp(-half)))
+    assert halving_interval(values, UNEXPLAINED, half / 2) == halving_interval(values, UNEXPLAINED)
+    assert halving_interval(values, UNEXPLAINED, 2 * half) == pytest.approx(
+        (1 - share * np.exp(2 * half), 1 - share * np.exp(-2 * half))
+    )
+    for scale in (PLAIN, FISHER, UNEXPLAINED):
+        assert halving_interval(np.full(10, 0.25), scale) is None
+    assert halving_interval(np.r_[np.ones(5), values[:5]], UNEXPLAINED) is None
+    assert halving_interval(np.ones(10), FISHER) is None
+
+
+def test_draws_of_halvings_that_are_chance_alone_scatter_as_their_interval_says():
+    rng = np.random.default_rng(4)
+    values = 0.1 * rng.standard_normal((20, 3)) + [0.3, -0.1, 0.0]
+    values[:, 2] = values[:, 0] - 0.7  # rises and falls with the first
+    drawn = halving_draws(values, 40_000, np.random.default_rng(5))
+    for place in range(3):
+        low, high = halving_interval(values[:, place])
+        assert np.quantile(drawn[:, place], [0.025, 0.975]) == pytest.approx(
+            [(low - high) / 2, (high - low) / 2], rel=0.03
+        )
+    np.testing.assert_allclose(drawn[:, 2], drawn[:, 0], atol=1e-12)
+    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) == pytest.approx(
+        abs(np.corrcoef(values[:, 0], values[:, 1])[0, 1]), abs=0.02
+    )
+
+
+@pytest.mark.parametrize("place", [np.ones(20), np.full(20, 0.25), np.r_[np.nan, np.zeros(19)]])
+def test_halvings_without_scatter_have_none_by_chance(place):
+    values = np.stack([place, np.random.default_rng(6).uniform(-0.5, 0.5, 20)], axis=1)
+    drawn = halving_draws(values, 99, np.random.default_rng(7), FISHER)
+    assert np.abs(drawn[:, 0]).max() < 1e-12 and drawn[:, 1].all() and (np.abs(drawn) < 1).all()

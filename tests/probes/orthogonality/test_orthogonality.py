@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.measures.key_cosines import column_measures
 from interp.probes.orthogonality.probe import Orthogonality
-from interp.probes.orthogonality.query_key import product_singular_values
 
 import interp
 from interp.need import Need
@@ -76,26 +74,6 @@ def test_keys_below_chance_or_unchanged_by_the_prompt_are_told():
     assert found["head_keys_centred"].value == pytest.approx(table["abs_centred"][1])
 
 
-def test_token_keys_of_one_token_are_averaged_over_contexts():
-    shape = Shape(n_prompts=60, n_scored=2, n_layers=1, n_heads=1, n_kv_heads=1, d_head=6, d_model=6)
-    rng = np.random.default_rng(2)
-    token, position = rng.integers(0, 3, 120), np.tile([0, 2], 60)
-    truth = rng.standard_normal((2, 3, 6))
-    keys = truth[position // 2, token]
-    blur = rng.standard_normal((120, 6))
-    for cell in {*zip(token, position, strict=True)}:
-        mine = (token == cell[0]) & (position == cell[1])
-        blur[mine] -= blur[mine].mean(axis=0)
-    found = analyse("token_keys", {"k_pre": (keys + blur)[None, :, None]}, {"token": token}, shape)
-    expected = np.mean([
-        abs(a @ b) / np.linalg.norm(a) / np.linalg.norm(b)
-        for at in truth for i, a in enumerate(at) for b in at[i + 1 :]
-    ])  # fmt: skip
-    assert found["token_keys"].value == pytest.approx(expected, rel=1e-6)
-    low, high = found["token_keys"].interval
-    assert low < expected < high
-
-
 @pytest.mark.parametrize(
     ("columns", "frame", "why"),
     [
@@ -125,29 +103,12 @@ def test_heads_that_are_equal_or_share_a_mean_are_told_apart():
     assert centred.value == pytest.approx(expected_abs_cosine(8), abs=0.05) and centred.p > 0.05
 
 
-def test_the_spectrum_of_w_qk_is_that_of_the_full_matrix_and_free_of_the_gauge():
-    rng = np.random.default_rng(5)
-    queries, keys = rng.standard_normal((2, 3, 24, 6))
-    mine = product_singular_values(queries, keys)
-    full = np.linalg.svd(queries @ np.swapaxes(keys, 1, 2), compute_uv=False)[:, :6]
-    np.testing.assert_allclose(mine, full, rtol=1e-10)
-    gauge = rng.standard_normal((3, 6, 6))
-    turned = product_singular_values(queries @ gauge, keys @ np.swapaxes(np.linalg.inv(gauge), 1, 2))
-    np.testing.assert_allclose(turned, mine, rtol=1e-8)
-    before, after = column_measures(keys[None]), column_measures((keys @ np.swapaxes(np.linalg.inv(gauge), 1, 2))[None])
-    assert np.abs(before - after).max() > 0.01, "the cosines of columns do depend on the gauge"
-
-
 @pytest.fixture(scope="module")
 def tunnel():
     """The shipped tunnel, its capture of 120 sequences, and the findings."""
-    from interp.prompting.tunnel_sequences import sampled_prompts
-    from interp.reading.forward import capture
-
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     probe = Orthogonality(**FAST)
-    prompts = sampled_prompts(model.task, n=120, seed=1)
-    captured = capture(model, prompts, [np.array(p.token_ids) for p in prompts], probe.needs)
+    captured = interp.collect(model, interp.sampled_prompts(model.task, n=120, seed=1), probe.needs)
     return model, captured, probe.analyse(captured, {})
 
 
@@ -217,7 +178,6 @@ def test_token_keys_and_the_embedding_proxy_of_the_shipped_tunnel_are_what_is_kn
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
     expected = np.abs((unit @ unit.T)[np.triu_indices(10, 1)]).mean()
     assert found["embedding_proxy"].value == pytest.approx(expected, rel=1e-5)
-    *_, found = tunnel
     assert found["token_keys"].value > 0.7 > found["token_keys"].null.band[1]
     assert found["token_keys_centred"].value < 0.2
 

@@ -4,16 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.qk_alignment.binding import BoundKeys, measure_binding
-from interp.probes.qk_alignment.item_findings import compare_with_relabelled, item_findings
-from interp.probes.qk_alignment.items import attention_over_items
+from interp.probes.qk_alignment.item_findings import item_findings
 from interp.probes.qk_alignment.probe import QKAlignment
 
 import interp
 from interp.need import Need
-from interp.prompting.tunnel_sequences import sampled_prompts
-from interp.reading.forward import capture
-from interp.statistics.units import Units
 from interp.testing import Shape, synthetic_capture
 from tests.probes.attention_entropy.test_attention_entropy import float64_rows
 
@@ -67,58 +62,10 @@ def test_a_contrast_that_turns_without_a_large_sink_is_read_there_and_its_heads_
         assert found.standing(first) == ("above" if first == "logit_no_first" else "within")
 
 
-def test_texts_and_posteriors_as_attention_have_what_is_defined():
+def test_what_is_undefined_of_texts_is_said():
     notes = " ".join(world(0).notes)
     assert "posterior_kl and feasible_mass are undefined: only a wind tunnel" in notes
     assert "binding is undefined: the prompts are no wind tunnel's" in notes
-    items, units, *_ = items_world(0, follows=True)
-    test = compare_with_relabelled(items, units, 199, np.random.default_rng(0))
-    assert np.abs(items.kl_bits[:, 0, 0, 0]).max() < 1e-9
-    assert items.feasible_mass[:, 0] == pytest.approx(0.5)
-    assert test.best == (0, 0) and test.p[0, 0] == 0.005 and test.p[0, 1] > 0.05
-
-
-# items
-
-
-def items_world(seed, follows, n_sequences=40, n_rows=3, n_outcomes=6):
-    """Rows over six shown outcomes and a posterior that attention follows, or not; the outcomes stand at 0 .. 5."""
-    rng = np.random.default_rng(seed)
-    n = n_sequences * n_rows
-    posterior = rng.dirichlet(np.full(n_outcomes, 0.5), n)
-    weights = posterior if follows else rng.dirichlet(np.full(n_outcomes, 0.5), n)
-    other = rng.dirichlet(np.full(n_outcomes, 0.5), n)
-    rows = np.stack([0.5 * weights, 0.5 * other], axis=1)
-    rows = np.concatenate([rows, np.full((n, 2, 1), 0.5)], axis=2)
-    stands = np.zeros((n, n_outcomes + 1, n_outcomes), dtype=bool)
-    stands[:, np.arange(n_outcomes), np.arange(n_outcomes)] = True
-    table = synthetic_capture([Need("v")], Shape(n_sequences, n_scored=n_rows)).rows
-    units = Units.of(table, "sequence", 99, rng)
-    return attention_over_items(np.log2(rows)[None], stands, posterior), units, posterior, weights
-
-
-# binding
-
-
-def binding_world(seed, strength, n_sequences=40, n_pairs=6, n_keys=5):
-    """Keys made of the value's vector, and `strength` times the bound token's in the second of two layers."""
-    rng = np.random.default_rng(seed)
-    bound = rng.integers(n_keys, size=(n_sequences, n_pairs))
-    names = rng.permuted(np.tile(np.arange(n_keys), (n_sequences, 1)), axis=1)
-    of_value, of_key = rng.standard_normal((2, n_keys, 12))
-    values = of_value[np.take_along_axis(names, bound, axis=1).ravel()]
-    keys = np.stack([values, values + strength * of_key[bound.ravel()]])
-    sequence = np.repeat(np.arange(n_sequences), n_pairs)
-    return BoundKeys(keys, bound.ravel(), sequence, np.zeros((2, len(sequence), 1))), (of_value, of_key)
-
-
-def test_a_planted_binding_is_found_in_its_layer_with_its_share_of_variance():
-    bound, (of_value, of_key) = binding_world(0, 3.0)
-    found = measure_binding(bound, 199, np.random.default_rng(0))
-    signal, noise = (float(np.square(x - x.mean(0)).sum()) for x in (3 * of_key, of_value))
-    assert found.explained[1] == pytest.approx(signal / (signal + noise), abs=0.03)
-    assert found.p[1] == 0.005 and found.p[0] > 0.05
-    assert found.interval[1, 0] < signal / (signal + noise) < found.interval[1, 1]
 
 
 # the shipped tunnel
@@ -127,9 +74,8 @@ def test_a_planted_binding_is_found_in_its_layer_with_its_share_of_variance():
 @pytest.fixture(scope="module")
 def tunnel():
     model = interp.load("tunnel:bijection-gpt-neox")
-    prompts = sampled_prompts(model.task, 60)
-    ids = [np.array(p.token_ids) for p in prompts]
-    return capture(model, prompts, ids, (*SMALL.needs, *(Need(site, at="all") for site in ("q", "k", "k_pre"))))
+    needs = (*SMALL.needs, *(Need(site, at="all") for site in ("q", "k", "k_pre")))
+    return interp.collect(model, interp.sampled_prompts(model.task, 60), needs)
 
 
 @pytest.fixture(scope="module")

@@ -244,8 +244,6 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
     ("words", "told"),
     [
         (["--set", "V=1"], "V is a whole number, 2 or more."),
-        (["--set", "replacement=false", "--set", "L=11"], "L = 11 distinct keys out of 10"),
-        (["--set", "n_heads=3"], "3 heads do not divide"),
         (["--set", "V"], "field=value"),
         (["--limit", "kl_bits=low"], "Give a number"),
         (["--depths", "1,two"], "Give a whole number"),

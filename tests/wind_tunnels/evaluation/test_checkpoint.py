@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.evaluation.checkpoint import SEEN, evaluate_model, read_curve, save
-from interp.wind_tunnels.networks.networks import Network, n_parameters, predict
+from interp.wind_tunnels.networks.networks import Network, n_parameters
 from interp.wind_tunnels.networks.weights import WEIGHTS_NAME, load_weights, weights_fingerprint
 from interp.wind_tunnels.plans.rebuild import Rebuild, rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
@@ -46,16 +46,6 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def test_shipped_bijection_is_the_task_and_as_close_as_promised():
-    assert "bijection-gpt-neox" in {path.name for path in SHIPPED}
-    card = read_card(Bijection.checkpoints / "bijection-gpt-neox")
-    assert make_task(Bijection, card.parameters) == Bijection(V=10, L=12, replacement=True)
-    assert card.recipe["target"] == "labels"
-    assert card.figures["kl_bits"].limit == 0.01 and card.figures["mae_per_sequence_bits"].limit == 0.02
-    assert card.figures["kl_bits"].high < 0.005
-    assert card.core_seconds < 120
-
-
 @pytest.mark.parametrize("shipped", quick([p for p in SHIPPED if p.name in QUICK], SHIPPED), ids=lambda path: path.name)
 def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
     card = read_card(shipped)
@@ -75,17 +65,6 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
     assert sum(p.stat().st_size for p in shipped.iterdir() if p.is_file()) < 1.7e6  # all: 14 MB
     assert n_parameters(model) == card.n_parameters
     assert shipped.name == card.name
-
-
-def test_shipped_bijection_predicts_relabelled_values_as_relabelled():
-    """Nothing in the network favours one value over another by more than it is wrong anyway."""
-    model, task = load_weights(Bijection.checkpoints / "bijection-gpt-neox"), Bijection()
-    keys, values = task._draw(np.random.default_rng(5), 500)
-    labels = np.random.default_rng(6).permutation(10)
-    plain, relabelled = task.encode(keys, values), task.encode(keys, labels[values])
-    q = np.exp(predict(model, plain.tokens, plain.scored))[..., plain.slice_ids]
-    q_relabelled = np.exp(predict(model, relabelled.tokens, relabelled.scored))[..., plain.slice_ids[labels]]
-    assert 0.5 * np.abs(q - q_relabelled).sum(axis=-1).mean() < 0.03
 
 
 @pytest.mark.parametrize(
@@ -159,14 +138,6 @@ def test_rebuild_that_comes_out_otherwise_is_reported(folder):
     assert "more than a factor 2 apart" in Rebuild(with_kl(1.0), with_kl(0.4), is_identical=False).failures[0]
     assert "its limit 1.5" in Rebuild(with_kl(1.0, 1.5), with_kl(1.6), is_identical=False).failures[0]
     assert Rebuild(with_kl(1.0, None), with_kl(9.0), is_identical=False).failures == []
-
-
-def test_card_read_is_the_card_written(folder, tmp_path):
-    card = read_card(folder)
-    write_card(card, tmp_path)
-    assert read_card(tmp_path) == card
-    assert card.figures["kl_bits"].limit == 5.0
-    assert (card.task, card.arch, card.step, card.seed) == ("bijection", "gpt-neox", 5, 0)
 
 
 @pytest.mark.parametrize("shipped", quick([p for p in SHIPPED if p.name in QUICK], SHIPPED), ids=lambda path: path.name)
@@ -243,16 +214,12 @@ def changed(folder: Path, into: Path, **changes) -> Path:
     [
         ({"format": CARD_FORMAT + 1}, f"it has format {CARD_FORMAT + 1}, this version reads up to {CARD_FORMAT}"),
         ({"format": "one"}, "its format is 'one'"),
-        ({"n_parameters": None}, "n_parameters: input should be a valid integer"),
         ({"seed": True}, "seed: input should be a valid integer"),
         ({"colour": "blue"}, "colour: unexpected keyword argument"),
-        ({"figures": {"kl_bits": 3.0}}, "figures.kl_bits: input should be"),
         (
             {"figures": {"kl_bits": {"value": "low", "unit": "bits", "low": 0, "high": 1, "limit": None}}},
             "figures.kl_bits.value: input should be a valid number",
         ),
-        ({"environment": {"python": 3}}, "environment.python: input should be a valid string"),
-        ({"baselines": {"uniform": {"kl_bits": "four"}}}, "baselines.uniform.kl_bits: input should be a valid number"),
         ({"tolerance": float("inf")}, "tolerance: input should be a finite number"),
     ],
 )
@@ -262,11 +229,7 @@ def test_broken_card_is_told(folder, tmp_path, changes, words):
     assert words in str(refusal.value)
 
 
-def test_figures_that_are_not_finite_and_unknown_parameters_are_refused(folder, tmp_path):
+def test_figures_that_are_not_finite_are_refused(folder, tmp_path):
     broken = dataclasses.replace(read_card(folder), figures={"kl_bits": Figure(float("nan"), "bits", 0.0, 1.0)})
     with pytest.raises(ValueError, match="JSON compliant"):
         write_card(broken, tmp_path)
-    with pytest.raises(Exception) as refusal:
-        make_task(Bijection, {"v": 3})
-    assert "it has no such parameter" in str(refusal.value)
-    assert "V, L, replacement, layout, key_pool" in str(refusal.value)

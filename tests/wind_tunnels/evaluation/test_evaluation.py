@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from interp.wind_tunnels.evaluation.baselines import by_predictor
-from interp.wind_tunnels.evaluation.evaluation import Evaluation, evaluate, score
+from interp.wind_tunnels.evaluation.evaluation import Evaluation, evaluate, extrapolate, longer, score
 from interp.wind_tunnels.evaluation.scalars import figure_scalars
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.hmm import HMM
 
+from interp.errors import UsageError
 from interp.information import kl_bits
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
@@ -16,17 +17,16 @@ WITHOUT = Bijection(V=20, L=19, replacement=False)
 WITH = Bijection(V=6, L=9)
 
 
-def log_of(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int, outside: float = 0.0) -> np.ndarray:
-    """Log-probabilities over the vocabulary: `q_in_slice` on the slice, `outside` spread over the rest."""
-    n_rest = vocab_size - len(sequences.slice_ids)
-    q = np.full((*q_in_slice.shape[:2], vocab_size), outside / n_rest)
-    q[..., sequences.slice_ids] = q_in_slice * (1 - outside)
+def log_of(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int) -> np.ndarray:
+    """Log-probabilities over the vocabulary: `q_in_slice` on the slice, nothing on the rest."""
+    q = np.zeros((*q_in_slice.shape[:2], vocab_size))
+    q[..., sequences.slice_ids] = q_in_slice
     with np.errstate(divide="ignore"):
         return np.log(q)
 
 
-def judged(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int, outside: float = 0.0) -> Evaluation:
-    return evaluate(log_of(q_in_slice, sequences, vocab_size, outside), sequences, np.random.default_rng(0))
+def judged(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int) -> Evaluation:
+    return evaluate(log_of(q_in_slice, sequences, vocab_size), sequences, np.random.default_rng(0))
 
 
 def values(evaluation: Evaluation) -> dict[str, float]:
@@ -91,21 +91,6 @@ def test_scores_equal_hand_calculation():
     assert found["outside_mass"] == pytest.approx(0.2)
 
 
-def test_kl_sees_what_entropy_alone_does_not():
-    sequences = WITH.sample(np.random.default_rng(0), 100)
-    found = values(judged(sequences.posterior, sequences, WITH.vocab_size, outside=0.1))
-    assert found["kl_bits"] == pytest.approx(-np.log2(0.9))
-    assert found["kl_slice_bits"] == pytest.approx(0.0, abs=1e-12)
-    assert found["outside_mass"] == found["leaked_mass"] == pytest.approx(0.1)
-    assert found["mae_per_sequence_bits"] == pytest.approx(0.0, abs=1e-12)
-    sequences = WITH.sample(np.random.default_rng(0), 300)
-    mixed = 0.9 * sequences.posterior + 0.1 / 6
-    found = judged(np.roll(mixed, 1, axis=-1), sequences, WITH.vocab_size)
-    same = judged(mixed, sequences, WITH.vocab_size)
-    assert found.figures["mae_per_sequence_bits"].value == pytest.approx(same.figures["mae_per_sequence_bits"].value)
-    assert found.figures["kl_bits"].value > same.figures["kl_bits"].value + 1.0
-
-
 def test_baselines_are_named_by_slice_and_read_windows_where_there_are_any():
     figures = {"mae_per_sequence_bits": [1.0, 2.0, 3.0, 4.0], "kl_bits": [5.0, 6.0, 7.0, 8.0]}
     words = {"slice": ["all", "all", "first", "first"], "predictor": ["uniform", "marginal"] * 2}
@@ -139,13 +124,6 @@ def test_errors_of_opposite_sign_cancel_only_when_averaged_first():
 
 
 def test_errors_are_found_at_their_position_and_estimated_from_labels():
-    sequences = Bijection(V=8, L=2, replacement=False).sample(np.random.default_rng(0), 40)
-    q = np.full_like(sequences.posterior, 1 / 8)  # 3 bits, where log2(7) are due after the first pair
-    q[:, 0] = np.eye(8)[:4].sum(axis=0) / 4  # 2 bits, where 3 are due
-    found = values(judged(0.999 * q + 0.001 / 8, sequences, 16))
-    expected = (1 + 3 - np.log2(7)) / 2
-    assert found["mae_mean_first_bits"] == pytest.approx(expected, abs=0.01)
-    assert found["mae_per_sequence_bits"] == pytest.approx(expected, abs=0.01)
     sequences = WITHOUT.sample(np.random.default_rng(0), 40)
     q = sequences.posterior.copy()
     q[:, 7] = 1 / 20
@@ -160,7 +138,7 @@ def test_errors_are_found_at_their_position_and_estimated_from_labels():
     assert found["nll_gap_bits"].low < found["kl_bits"].value < found["nll_gap_bits"].high
 
 
-def test_intervals_are_those_of_a_mean_over_sequences():
+def test_intervals_are_those_of_a_mean_over_sequences_in_all_and_by_position():
     sequences = WITH.sample(np.random.default_rng(0), 1000)
     rng = np.random.default_rng(1)
     q = sequences.posterior + rng.exponential(size=(1000, 1, 1))
@@ -172,6 +150,13 @@ def test_intervals_are_those_of_a_mean_over_sequences():
     assert figure.value == pytest.approx(per_sequence.mean())
     assert (figure.high - figure.low) / 2 == pytest.approx(half, rel=0.1)
     assert figure.low < figure.value < figure.high
+    table = found.by_position
+    of_position = score(log_of(q, sequences, WITH.vocab_size), sequences)["kl_bits"]
+    np.testing.assert_allclose(table["kl_bits"], of_position.mean(axis=0))
+    half = 1.96 * of_position.std(axis=0) / np.sqrt(1000)
+    np.testing.assert_allclose((table["kl_bits_high"] - table["kl_bits_low"]) / 2, half, rtol=0.15)
+    expected = (np.log2(6) - sequences.columns["bayes_entropy_bits"]).mean(axis=0)
+    np.testing.assert_allclose(table["uniform_kl_bits"], expected, atol=1e-12)
 
 
 def test_skill_is_over_the_best_constant_and_what_means_nothing_left_out():
@@ -206,20 +191,6 @@ def test_accuracy_counts_certain_positions_and_has_an_interval():
     wrong = 0.99 * np.roll(sequences.posterior, 1, axis=-1) + 0.01 / 6
     never = judged(wrong, sequences, WITH.vocab_size)
     assert never.figures["accuracy_where_certain"].value == 0.0 < never.figures["accuracy_where_certain"].high
-
-
-def test_curve_over_positions_has_intervals_and_the_uniform_floor():
-    sequences = WITH.sample(np.random.default_rng(0), 1000)
-    rng = np.random.default_rng(1)
-    q = sequences.posterior + rng.exponential(size=(1000, 1, 1))
-    q /= q.sum(axis=-1, keepdims=True)
-    table = judged(q, sequences, WITH.vocab_size).by_position
-    per_sequence = score(log_of(q, sequences, WITH.vocab_size), sequences)["kl_bits"]
-    np.testing.assert_allclose(table["kl_bits"], per_sequence.mean(axis=0))
-    half = 1.96 * per_sequence.std(axis=0) / np.sqrt(1000)
-    np.testing.assert_allclose((table["kl_bits_high"] - table["kl_bits_low"]) / 2, half, rtol=0.15)
-    expected = (np.log2(6) - sequences.columns["bayes_entropy_bits"]).mean(axis=0)
-    np.testing.assert_allclose(table["uniform_kl_bits"], expected, atol=1e-12)
 
 
 def two_questions(n: int) -> Sequences:
@@ -284,3 +255,58 @@ def test_the_best_window_reader_is_not_beyond_itself_and_the_exact_posterior_bea
     assert found.figures["kl_bits_beyond_window"].high < 0
     scalar = figure_scalars(found)["kl_bits_beyond_window"]
     assert scalar.null.value == 0 and scalar.unit == "bits"
+
+
+TASK = Bijection(V=6, L=5)
+LONG = Bijection(V=6, L=9)
+
+
+def mixed(posterior: np.ndarray, doubt: np.ndarray) -> np.ndarray:
+    """The posterior with a share `doubt` of the uniform answer at every scored position."""
+    return (1 - doubt)[:, None] * posterior + doubt[:, None] / TASK.V
+
+
+def test_error_beyond_the_trained_length_is_found_there():
+    assert longer(TASK, 9) == LONG
+    sequences = LONG.sample(np.random.default_rng(0), 800)
+    doubt = np.array([0.01] * 5 + [0.5, 0.2, 0.2, 0.2])  # the network breaks one position beyond, then recovers
+    q = mixed(sequences.posterior, doubt)
+    found = extrapolate(log_of(q, sequences, TASK.vocab_size), sequences, TASK.n_positions, np.random.default_rng(1))
+    curve = kl_bits(sequences.posterior, q).mean(axis=0)
+    value = {name: figure.value for name, figure in found.figures.items()}
+    assert value["kl_bits_within"] == pytest.approx(curve[:5].mean())
+    assert value["kl_bits_beyond"] == pytest.approx(curve[5:].mean())
+    assert value["kl_bits_jump"] == pytest.approx(curve[5] / curve[4]) and value["kl_bits_jump"] > 20
+    np.testing.assert_allclose(found.by_position["kl_bits"], curve)
+    uniform = kl_bits(sequences.posterior, np.full_like(q, 1 / 6)).mean(axis=0)[5:].mean()
+    assert value["kl_bits_beyond_to_uniform"] == pytest.approx(curve[5:].mean() / uniform)
+    for name, figure in found.figures.items():
+        assert figure.low <= figure.value <= figure.high, name
+    assert found.figures["kl_bits_within"].high < found.figures["kl_bits_beyond"].low
+
+
+def test_beyond_training_knowing_nothing_is_a_ratio_of_one():
+    sequences = LONG.sample(np.random.default_rng(0), 400)
+    q = mixed(sequences.posterior, np.array([0.01] * 5 + [1.0] * 4))
+    found = extrapolate(
+        log_of(q, sequences, TASK.vocab_size), sequences, TASK.n_positions, np.random.default_rng(1)
+    ).figures
+    assert found["kl_bits_beyond_to_uniform"].value == pytest.approx(1.0)
+    with pytest.raises(UsageError) as refusal:
+        longer(Bijection(V=4, L=4, replacement=False), 5)
+    assert "L = 5 distinct keys out of 4" in str(refusal.value)
+    sequences = LONG.sample(np.random.default_rng(0), 100)
+    q = mixed(sequences.posterior, np.array([0.01] * 4 + [0.5] * 5))
+    curve = kl_bits(sequences.posterior, q).mean(axis=0)
+    found = extrapolate(
+        log_of(q, sequences, TASK.vocab_size), sequences, 8, np.random.default_rng(1)
+    ).figures  # position 8 is the ninth token
+    assert found["kl_bits_within"].value == pytest.approx(curve[:4].mean())
+    assert found["kl_bits_jump"].value == pytest.approx(curve[4] / curve[3])
+
+
+@pytest.mark.parametrize("n", [5, 3])
+def test_length_that_is_no_longer_is_refused(n):
+    with pytest.raises(UsageError) as refusal:
+        longer(TASK, n)
+    assert f"extrapolation of bijection to {n} observations" in str(refusal.value)

@@ -77,23 +77,6 @@ def test_trained_zeros_stay_exact_zeros(arch, optimiser, tmp_path):
     assert "attention_layers" not in again.config.to_dict()
 
 
-def test_a_training_that_is_resumed_keeps_the_zeros(tmp_path):
-    network, recipe = Network(d_model=16, n_heads=2, attention_layers=[0]), Recipe(n_steps=6, batch=8)
-
-    def stop(state):
-        if state.step == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(TrainingPlan(TASK, network, recipe), folder=tmp_path, on_step=stop, save_every=2)
-    resumed, whole = (
-        train(TrainingPlan(TASK, network, recipe), folder=tmp_path).model,
-        train(TrainingPlan(TASK, network, recipe)).model,
-    )
-    assert [is_zero(p) for p in projections(resumed)] == [False, True, True]
-    assert all(torch.equal(x, whole.state_dict()[name]) for name, x in resumed.state_dict().items())
-
-
 @pytest.mark.parametrize("arch", TRANSFORMERS)
 def test_the_self_check_holds_and_attention_adds_nothing_where_it_is_off(arch):
     model = load(fresh(Network(arch=arch, attention_layers=(0,))))

@@ -19,12 +19,9 @@ from interp.errors import UsageError
 from interp.loading.untrained import untrained_twin
 from interp.running.spec import make_study
 from interp.table import LABEL, Table
+from tests.progress import nothing
 
 TUNNEL = "tunnel:bijection-gpt-neox"
-
-
-def nothing(done: int, total: int, share: float | None = None, /) -> None:
-    """No progress is shown."""
 
 
 @pytest.fixture(scope="module")
@@ -157,18 +154,6 @@ def test_a_pattern_names_the_folders_that_match(tmp_path):
     assert tunnels_named(TUNNEL) == [TUNNEL]
     with pytest.raises(UsageError, match="no folder matches"):
         tunnels_named(f"{tmp_path}/nets-*")
-
-
-@pytest.mark.parametrize("study, words", [
-    (ComponentRoles(tunnels="tunnel:recall-gpt-neox"), "queries can be given another address only where"),
-    (ComponentRoles(n_pool=5), "n_pool is a whole number, 20 or more"),
-    (UpdateCourses(tunnels="tunnel:recall-gpt-neox"), "it kept its weights at 0 steps"),
-    (UpdateCourses(n_prompts=1), "n_prompts is a whole number, 2 or more"),
-    (FineTuning(seeds=(1, 1)), "one is there twice"), (FineTuning(n_further=0), "n_further is a whole number"),
-])  # fmt: skip
-def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
-    with pytest.raises(UsageError, match=words):
-        study.measure(tmp_path, nothing)
 
 
 def test_late_updates_are_those_after_the_first_quarter():

@@ -17,13 +17,10 @@ from interp.wind_tunnels.tasks.permutation import IteratedPermutation, answer_po
 import interp
 from interp.errors import UsageError
 from interp.information import kl_bits
+from tests.progress import nothing
 
 WITH = IteratedPermutation(V=7, n_shown=5, depth=4)
 WITHOUT = IteratedPermutation(V=7, n_shown=5, depth=4, scratchpad=False)
-
-
-def nothing(done: int, total: int, share: float | None = None, /) -> None:
-    """No progress is shown."""
 
 
 def ideal(task):

@@ -11,7 +11,6 @@ from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
 
 import interp
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.ledger.claims import load_claims
 from interp.ledger.rules import Rule, judge
@@ -96,14 +95,6 @@ def test_networks_come_out_as_they_were_planted():
     assert found["cosine_trend"].underpowered and found["cosine_trend"].interval is None
     rule = Rule("at_least", low=1.0, null=False)  # but a share of all layers in all networks is what is claimed
     assert judge(rule, [found["layers_needed"]], None).outcome == "supported"
-
-
-@pytest.mark.parametrize("study, words", [
-    (DepthProfiles(seeds=(1, 1)), "one is there twice"), (DepthProfiles(settings=("V",)), "field=value"),
-])  # fmt: skip
-def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
-    with pytest.raises(UsageError, match=words):
-        study.measure(tmp_path, lambda done, n: None)
 
 
 def test_the_shipped_deep_tunnel_is_one_of_the_networks_of_the_ledger():

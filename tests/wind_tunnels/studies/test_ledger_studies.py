@@ -1,7 +1,6 @@
 """The studies behind the ledger: against brute force, against their parts, and gone on with."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from interp.wind_tunnels.networks.networks import count_parameters, predict
 from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.studies.late_attention import LateAttention
 from interp.wind_tunnels.studies.over_seeds import difference_scalar, mean_scalar, ratio_scalar
-from interp.wind_tunnels.studies.primitives.plans import BARE, TASKS, is_tuned, plan_of
+from interp.wind_tunnels.studies.primitives.plans import BARE, is_tuned, plan_of
 from interp.wind_tunnels.studies.primitives.study import Primitives, dissociation
 from interp.wind_tunnels.studies.training_courses import INDICES, TrainingCourses, exchange_over_seeds, index_over_seeds
 from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
@@ -19,21 +18,16 @@ from interp.wind_tunnels.training.sampling import evaluation_generators
 from scipy import stats
 
 import interp
-from interp.errors import UnknownName, UsageError
+from interp.errors import UnknownName
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.records.tunnel_card import read_card
-from interp.registry import load_entry
 from interp.running.spec import make_study
 from interp.running.study import run_study
-from interp.tunnel import make_task
+from tests.progress import nothing
 
 N = 120
 TUNNEL = "tunnel:bijection-gpt-neox"
-
-
-def nothing(done: int, n: int) -> None:
-    """No progress is shown."""
 
 
 @pytest.fixture(scope="module")
@@ -122,40 +116,6 @@ def test_what_cannot_be_renamed_or_found_is_said(tmp_path):
     for task, name in (("bijections", "lstm"), ("hmm", "lsmt")):
         with pytest.raises(UnknownName, match="Did you mean"):
             plan_of(task, name, 1, "small", None)
-
-
-@pytest.mark.parametrize("study, words", [
-    (TunnelEvaluation(n=2), "n is a whole number, 20 or more"), (Primitives(seeds=(1, 1)), "one is there twice"),
-    (Primitives(tasks=()), "there is none"), (LateAttention(n_off=3), "no layer"),
-    (TunnelTraining(settings=("V",)), "field=value"), (TrainingCourses(settings=("V",)), "field=value"),
-    (TrainingCourses(seeds=(1, 1)), "one is there twice"), (TrainingCourses(seeds=()), "there is none"),
-])  # fmt: skip
-def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
-    with pytest.raises(UsageError, match=words):
-        study.measure(tmp_path, nothing)
-
-
-@pytest.mark.parametrize("task", list(TASKS))
-def test_small_plans_are_those_of_the_measured_table(task):
-    """Equal capacity and equal budgets, and the rates of the run that came closest on seed 0."""
-    import csv
-    import json
-
-    import interp.wind_tunnels as wind_tunnels
-
-    file = Path(wind_tunnels.__file__).parent / "measured" / "primitives.csv"
-    with file.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["task"] == task and row["seed"] == "0"]
-    rows = [row for row in rows if not json.loads(row["parameters"]).get("replacement")]
-    names = ("gpt-neox", "mamba", "lstm", "mlp-context", "mlp-position")
-    plans = {name: plan_of(task, name, 1, "small", None) for name in names}
-    for name, plan in plans.items():
-        best = min((row for row in rows if row["arch"] == name), key=lambda row: float(row["kl_bits"]))
-        assert count_parameters(plan.network, plan.task) == int(best["n_parameters"])
-        assert plan.task == make_task(load_entry("tunnel", task), json.loads(best["parameters"]))
-        assert plan.recipe.lr_adamw == float(best["lr_adamw"]) and plan.recipe.target == best["target"]
-        assert is_tuned(task, name, "small") and not is_tuned(task, name, "papers")
-    assert len({(p.recipe.n_steps, p.recipe.batch, p.recipe.n_copies) for p in plans.values()}) == 1
 
 
 def test_the_papers_lstm_is_bare_and_as_large_as_widths_allow():

@@ -12,6 +12,7 @@ from interp.wind_tunnels.evaluation.evaluation import evaluate
 from interp.wind_tunnels.networks.architectures import Network
 from interp.wind_tunnels.networks.equal_capacity import TOLERANCE
 from interp.wind_tunnels.networks.networks import count_parameters, predict
+from interp.wind_tunnels.studies.primitives.plans import TASKS, is_tuned, plan_of
 from interp.wind_tunnels.training.loop import train
 from interp.wind_tunnels.training.plan import TrainingPlan
 from interp.wind_tunnels.training.recipe import Recipe
@@ -61,6 +62,20 @@ def test_networks_of_a_task_have_equal_capacity_and_equal_budgets(task):
             assert count_parameters(network_of(run), task_of(run)) == int(run["n_parameters"])
             assert abs(int(run["n_parameters"]) / reference - 1) <= TOLERANCE
         assert len({tuple(run[name] for name in BUDGET) for run in alike}) == 1
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_small_plans_have_the_rates_of_the_run_that_came_closest_on_seed_0(task):
+    runs = [run for run in RUNS if run["task"] == task and run["seed"] == "0"]
+    runs = [run for run in runs if not json.loads(run["parameters"]).get("replacement")]
+    names = ("gpt-neox", "mamba", "lstm", "mlp-context", "mlp-position")
+    plans = {name: plan_of(task, name, 1, "small", None) for name in names}
+    for name, plan in plans.items():
+        best = min((run for run in runs if run["arch"] == name), key=lambda run: float(run["kl_bits"]))
+        assert count_parameters(plan.network, plan.task) == int(best["n_parameters"]) and plan.task == task_of(best)
+        assert plan.recipe.lr_adamw == float(best["lr_adamw"]) and plan.recipe.target == best["target"]
+        assert is_tuned(task, name, "small") and not is_tuned(task, name, "papers")
+    assert len({(p.recipe.n_steps, p.recipe.batch, p.recipe.n_copies) for p in plans.values()}) == 1
 
 
 def test_every_interval_holds_its_figure_and_every_run_has_its_curve():

@@ -13,12 +13,9 @@ from interp.wind_tunnels.studies.transplants import Transplants, _rotated
 import interp
 from interp.errors import UsageError
 from interp.ledger.claims import load_claims
+from tests.progress import nothing
 
 P = 7
-
-
-def nothing(done: int, total: int, share: float | None = None, /) -> None:
-    """No progress is shown."""
 
 
 def table_of(study, folder):

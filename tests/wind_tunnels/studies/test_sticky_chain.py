@@ -17,18 +17,14 @@ from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_v
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from scipy import stats
 
-from interp.errors import UsageError
 from interp.running.study import run_study
+from tests.progress import nothing
 
 LN2 = float(np.log(2))
 
 
 def small_start(n_positions: int = 150, seeds: tuple[int, ...] = (0, 1)):
     return draw_start(StickyChain(), seeds, n_positions)
-
-
-def nothing(done: int = 0, total: int = 0) -> None:
-    """Progress that nobody follows."""
 
 
 def test_both_chains_stay_as_named_with_the_entropy_that_is_known():
@@ -286,22 +282,3 @@ def test_every_line_of_the_loss_curves_looks_its_own_and_none_flattens_the_other
         looks = [(trace.line.color, trace.line.dash) for trace in named]
         assert len(looks) == len(set(looks)) and {"plain descent's end", "the true chain"} < {t.name for t in named}
         assert figure.plot.layout.yaxis.range == pytest.approx((0, 2 * start.surprise_bits.mean()))
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"n_steps": 0},
-        {"n_positions": 0},
-        {"rate": 0.0},
-        {"rates": (0.1, -1.0)},
-        {"seeds": ()},
-        {"seeds": (1, 1)},
-        {"self_prob": 1.0},
-        {"self_prob": -0.1},
-    ],
-)
-def test_fields_that_make_no_study_are_refused(fields, tmp_path):
-    (name,) = fields
-    with pytest.raises(UsageError, match=rf"sticky_chain\W+{name}"):
-        StickyChainStudy(**fields).measure(tmp_path, nothing)

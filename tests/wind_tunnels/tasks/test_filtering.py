@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from interp.wind_tunnels.tasks.filtering import WINDOWS, draw_chains, filter_states, filter_window, stationary
 
 from tests.wind_tunnels.all_paths import by_all_paths
@@ -30,20 +28,6 @@ def test_beliefs_equal_the_sum_over_all_paths(n_states, n_symbols, n_steps):
             np.testing.assert_allclose(filtered.after[row, step], after, atol=1e-14)
             moved = initial if step == 0 else filtered.after[row, step - 1] @ transition[row]
             np.testing.assert_allclose(filtered.before[row, step], moved, atol=1e-14)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(2, 5))
-@settings(max_examples=30, deadline=None)
-def test_shared_parameters_are_the_same_parameters_for_every_sequence(seed, n_states, n_symbols):
-    rng = np.random.default_rng(seed)
-    initial, transition, emission = random_process(rng, 1, n_states, n_symbols)
-    symbols = rng.integers(n_symbols, size=(7, 4))
-    shared = filter_states(initial, transition, emission, symbols)
-    own = filter_states(initial, np.repeat(transition, 7, axis=0), np.repeat(emission, 7, axis=0), symbols)
-    for one, other in zip(vars(shared).values(), vars(own).values(), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-15)
-        np.testing.assert_allclose(one.sum(axis=-1), 1.0, atol=1e-14)
-        assert one.shape[:2] == (7, 4) and one.min() >= 0
 
 
 def test_filters_keep_distributions_and_what_is_stationary():
@@ -81,18 +65,6 @@ def test_a_window_reader_equals_the_sum_over_all_paths_of_the_last_symbols(windo
                 np.testing.assert_allclose(found.before[row, step + 1], behind @ transition[row], atol=1e-13)
         np.testing.assert_allclose(found.before[row, 0], initial)
         np.testing.assert_allclose(found.symbol[row, 0], initial @ emission[row])
-
-
-@pytest.mark.parametrize("window", [5, 9])
-@pytest.mark.parametrize("n_own", [1, 4])
-def test_a_window_as_long_as_the_sequence_is_the_whole_filter(window, n_own):
-    rng = np.random.default_rng(2)
-    initial, transition, emission = random_process(rng, n_own, 3, 4)
-    symbols = rng.integers(4, size=(4, 5))
-    whole = filter_states(initial, transition, emission, symbols)
-    found = filter_window(initial, transition, emission, symbols, window)
-    for one, other in zip(vars(found).values(), vars(whole).values(), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-14)
 
 
 @pytest.mark.parametrize("n_own", [1, 20_000])

@@ -1,4 +1,4 @@
-"""The in-context hidden Markov task, read back from its own tokens and enumerated, and its symmetries."""
+"""The hidden Markov tasks, in-context and with fixed parameters: enumeration, symmetries, what their past is worth."""
 
 import dataclasses
 import itertools
@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 from interp.wind_tunnels.tasks.hmm import HMM, with_labels
+from interp.wind_tunnels.tasks.hmm_fixed import FixedHMM
 
 from interp.information import entropy_bits, kl_bits
 from tests.wind_tunnels.all_paths import by_all_paths
@@ -100,10 +101,7 @@ def test_headers_tell_of_the_same_chains_and_windows_go_with_them():
     assert not any(id_ in other.tokens for id_ in other.slice_ids)
 
 
-def test_stay_moves_its_share_to_the_diagonal_and_the_past_tells_more():
-    task = HMM(S=3, O=3, K=2, stay=0.6)
-    diagonal = np.einsum("nss->ns", task._draw(np.random.default_rng(0), 500)[0]) * task.grid
-    assert diagonal.min() >= 0.6 / 1.1 and diagonal.mean() == pytest.approx(0.6 + 0.4 / 3, abs=0.03)
+def test_where_states_stay_the_past_tells_more():
     lost = [
         kl_bits(found.posterior, found.windows[2]).mean()
         for stay in (0.0, 0.5)
@@ -192,10 +190,7 @@ def test_orbits_hold_every_state_and_symbol_equally_often(n_states, n_symbols):
         np.testing.assert_allclose(entropy, np.broadcast_to(entropy[:, :1], entropy.shape), atol=1e-12)
 
 
-def test_orbits_are_balanced_and_longer_tasks_start_like_shorter_ones():
-    sequences = HMM(K=4).sample_orbits(np.random.default_rng(0), 12, 5)
-    assert len(sequences) == 12
-    assert (np.sort(sequences.targets[:10].reshape(2, 5, 4), axis=1) == np.arange(105, 110)[None, :, None]).all()
+def test_orbits_end_where_asked_and_longer_tasks_start_like_shorter_ones():
     assert len(HMM(S=2, O=2, K=3).sample_orbits(np.random.default_rng(0), 7, 100)) == 7
     task = HMM(K=5)
     longer = task.lengthened(12)
@@ -217,3 +212,60 @@ def test_the_last_symbol_and_the_uniform_lack_what_the_papers_report():
     memoryless /= memoryless.sum(axis=-1, keepdims=True)
     gap = kl_bits(sequences.posterior, memoryless).mean(axis=0)
     assert gap[0] == pytest.approx(0.0, abs=1e-12) and gap[-1] > 0.05
+
+
+@pytest.mark.parametrize(
+    "task", [FixedHMM(S=2, O=3, K=6), FixedHMM(S=4, O=2, K=4, stay=0.0, parameters_seed=3)], ids=str
+)
+def test_posteriors_equal_enumeration(task):
+    sequences = task.sample(np.random.default_rng(0), 12)
+    states, symbols = sequences.only("state"), sequences.only("symbol")
+    process = np.full(task.S, 1 / task.S), task.transition, task.emission
+    for row, tokens in enumerate(sequences.tokens.tolist()):
+        shown = [token - 1 for token in tokens[1::2]]
+        for step in range(task.K):
+            to_come = by_all_paths(*process, shown[:step])[1]
+            np.testing.assert_allclose(symbols.posterior[row, step], to_come, atol=1e-13)
+            behind = by_all_paths(*process, shown[: step + 1])[0]
+            np.testing.assert_allclose(states.posterior[row, step], behind, atol=1e-13)
+
+
+def test_layout_has_no_header_and_parameters_belong_to_the_task():
+    task = FixedHMM(S=3, O=4, K=6)
+    sequences = task.sample(np.random.default_rng(0), 50)
+    assert (task.vocab_size, task.n_positions) == (1 + 4 + 3, 12)
+    assert (sequences.tokens[:, 0::2] == 0).all()
+    assert set(sequences.tokens[:, 1::2].ravel().tolist()) == {1, 2, 3, 4}
+    assert sequences.slices == ("state", "symbol")
+    assert sequences.only("state").slice_ids.tolist() == [5, 6, 7]
+    assert sequences.only("symbol").slice_ids.tolist() == [1, 2, 3, 4]
+    assert sequences.scored.tolist() == list(range(12))
+    task = FixedHMM()
+    np.testing.assert_array_equal(task.transition, FixedHMM(K=50).transition)
+    assert not np.array_equal(task.transition, FixedHMM(parameters_seed=7).transition)
+    for matrix in (task.transition, task.emission):
+        np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-12)
+        np.testing.assert_allclose(matrix * 100, np.rint(matrix * 100), atol=1e-9)
+        assert matrix.min() >= 0.05
+    assert np.diag(task.transition).mean() > 0.5
+    assert FixedHMM().lengthened(50) == FixedHMM(K=50)
+    assert FixedHMM().lengthened(50).vocab_size == FixedHMM().vocab_size
+
+
+def memoryless_gap(task: FixedHMM) -> float:
+    """How far the stationary distribution and the last symbol alone are from the posterior over states, in bits."""
+    sequences = task.sample(np.random.default_rng(0), 2000).only("state")
+    values, vectors = np.linalg.eig(task.transition.T)
+    stationary = np.real(vectors[:, np.argmax(np.real(values))])
+    guess = task.emission.T[sequences.tokens[:, 1::2] - 1] * stationary / stationary.sum()
+    return float(kl_bits(sequences.posterior, guess / guess.sum(axis=-1, keepdims=True)).mean())
+
+
+def test_the_default_process_needs_memory_and_its_windows_hold_it():
+    assert memoryless_gap(FixedHMM()) == pytest.approx(0.149, abs=0.01)
+    assert memoryless_gap(FixedHMM(stay=0.0, parameters_seed=0)) == pytest.approx(0.020, abs=0.004)
+    gaps = [memoryless_gap(FixedHMM(parameters_seed=seed)) for seed in range(12)]
+    assert np.argmax(gaps) == FixedHMM().parameters_seed
+    sequences = FixedHMM().sample(np.random.default_rng(0), 2000).only("state")
+    kl = [float(kl_bits(sequences.posterior, sequences.windows[w])[:, 1:].mean()) for w in (1, 2, 3)]
+    assert kl[0] == pytest.approx(memoryless_gap(FixedHMM()), abs=0.01) and kl[0] > 2 * kl[1] > 4 * kl[2] > 0

@@ -53,19 +53,6 @@ def test_sequence_in_full():
     np.testing.assert_array_equal(withheld.columns["n_steps_asked"], [[1, 2, 3, 4]])
 
 
-def test_scratchpad_multiplies_out_to_the_posterior_without_it():
-    """Chain rule: what is known before a way of three steps, summed over the symbols between."""
-    task = IteratedPermutation(V=4, n_shown=2, depth=3)
-    symbols, images, start = np.array([[0, 1, 2, 3]]), np.array([[1, 2, 0, 3]]), np.array([0])
-    total = np.zeros(4)
-    for last in permutations([0, 3]):
-        drawn = task.encode(symbols, np.concatenate([images[:, :2], [last]], axis=1), start)
-        way = np.take_along_axis(drawn.posterior[0], drawn.targets[0][:, None] - 4, axis=1).prod()
-        total[drawn.targets[0, -1] - 4] += way
-    asked = IteratedPermutation(V=4, n_shown=2, depth=3, scratchpad=False).encode(symbols, images, start)
-    np.testing.assert_allclose(total, asked.posterior[0, 2], atol=1e-12)
-
-
 def test_reader_of_the_start_is_the_mean_over_all_permutations():
     found = start_posterior(np.array([1]), 4, 6)[0]
     for k in range(1, 7):

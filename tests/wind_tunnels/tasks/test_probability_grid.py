@@ -26,10 +26,6 @@ def test_rows_sum_to_exactly_one_and_no_entry_is_below_the_floor(n_steps, least,
     assert 0 <= (steps - least).max() < grid.n_levels
 
 
-def test_the_papers_grid_has_96_levels():
-    assert (PAPERS.n_levels, PAPERS.n_steps, PAPERS.least) == (96, 100, 5)
-
-
 @pytest.mark.parametrize(
     ("step", "floor", "n_outcomes"), [(0.1, 0.1, 3), (0.05, 0.05, 3), (0.25, 0.0, 4), (0.5, 0.5, 2), (0.1, 0.0, 2)]
 )

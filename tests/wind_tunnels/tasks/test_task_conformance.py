@@ -184,13 +184,6 @@ def trusts_its_cue(sequences: Sequences) -> Sequences:
     return with_posterior(sequences, np.where(stored[..., None], certain, sequences.posterior))
 
 
-def names_a_domain_it_does_not_know(sequences: Sequences) -> Sequences:
-    """The domain token hidden: the posterior then depends on what the tokens do not show."""
-    tokens = sequences.tokens.copy()
-    tokens[:, :2] = 0
-    return dataclasses.replace(sequences, tokens=tokens)
-
-
 def adds_up_to_more(sequences: Sequences) -> Sequences:
     return with_posterior(sequences, 1.001 * sequences.posterior)
 
@@ -198,10 +191,6 @@ def adds_up_to_more(sequences: Sequences) -> Sequences:
 def counts_in_the_wrong_units(sequences: Sequences) -> Sequences:
     columns = {**sequences.columns, "bayes_entropy_bits": sequences.columns["bayes_entropy_bits"] * np.log(2)}
     return dataclasses.replace(sequences, columns=columns)
-
-
-def states_of_another_name(sequences: Sequences) -> Sequences:
-    return with_posterior(sequences, np.roll(sequences.posterior, 1, axis=-1))
 
 
 def shifted_label(sequences: Sequences) -> Sequences:
@@ -216,22 +205,6 @@ def shifted_label(sequences: Sequences) -> Sequences:
         columns=columns,
         belief=None,
     )
-
-
-def key_tells_its_value(sequences: Sequences) -> Sequences:
-    """The key itself gives its value away."""
-    tokens = sequences.tokens.copy()
-    tokens[:, sequences.scored] = sequences.targets - sequences.slice_ids[0]
-    return dataclasses.replace(sequences, tokens=tokens)
-
-
-def forgets_to_eliminate(sequences: Sequences) -> Sequences:
-    blind = np.full_like(sequences.posterior, 1 / len(sequences.slice_ids))
-    return with_posterior(sequences, np.where(sequences.columns["is_repeat"][..., None], sequences.posterior, blind))
-
-
-def belief_for_the_prediction(sequences: Sequences) -> Sequences:
-    return with_posterior(sequences, sequences.belief)
 
 
 def broken(task: Task, defect: Callable[[Sequences], Sequences]) -> Task:
@@ -250,20 +223,17 @@ MESS3 = Mess3(K=4)
 DEFECTS = [
     (PAIRS, shifted_label, "at position 1 the answer"),
     (PAIRS, label_of_the_next, "the answer"),
-    (PAIRS, key_tells_its_value, UNFOLLOWED),
     (PAIRS, knows_nothing, f"at position 2 {UNFOLLOWED}"),
-    (PAIRS, forgets_to_eliminate, f"at position 2 {UNFOLLOWED}"),
     (PAIRS, peeks_at_the_answer, UNSHOWN),
     (PAIRS, adds_up_to_more, "a posterior that is not a distribution"),
     (PAIRS, counts_in_the_wrong_units, "bayes_entropy_bits is not the entropy of the posterior"),
-    *((task, defect, UNFOLLOWED) for task in (HIDDEN, FIXED) for defect in (knows_nothing, states_of_another_name)),
-    *((MESS3, defect, UNFOLLOWED) for defect in (label_of_the_next, belief_for_the_prediction)),
+    *((task, knows_nothing, UNFOLLOWED) for task in (HIDDEN, FIXED)),
+    (MESS3, label_of_the_next, UNFOLLOWED),
     *((task, defect, "") for task in (NOISY, SMALL_REGRESSION, MIXED) for defect in (
         label_of_the_next, forgets_the_last_evidence, peeks_at_the_answer,
     )),
     (COIN, forgets_the_last_evidence, f"at position 2 {UNFOLLOWED}"),
     (NOISY, trusts_its_cue, "the answer is one that the posterior rules out"),
-    (MIXED, names_a_domain_it_does_not_know, "at position 1 the posterior depends on something"),
 ]  # fmt: skip
 
 
@@ -274,45 +244,13 @@ def test_defect_is_caught_and_named(task, defect, words):
     assert words in str(refusal.value)
 
 
-def test_exchangeable_tosses_hide_a_shifted_label_which_the_tokens_then_show():
-    """Tosses are exchangeable: the label of a later toss follows the same posterior, so statistics cannot see it."""
-    sequences = COIN.sample(np.random.default_rng(0), 50)
-    np.testing.assert_array_equal(sequences.targets[:, :-1], sequences.tokens[:, sequences.scored[:-1] + 1])
-
-
-@pytest.mark.parametrize(
-    "task", [PAIRS, HIDDEN, FIXED, MESS3, NOISY, SMALL_REGRESSION, COIN, MIXED], ids=lambda task: task.name
-)
-def test_task_without_a_defect_passes_the_same_way(task):
-    check_task(broken(task, lambda sequences: sequences), np.random.default_rng(0))
-
-
-def transition_from_the_start(initial, transition, emission, symbols) -> Filtered:
-    return filter_states((initial @ transition)[0], transition, emission, symbols)
-
-
 def transposed_transition(initial, transition, emission, symbols) -> Filtered:
     backwards = transition.swapaxes(1, 2)
     return filter_states(initial, backwards / backwards.sum(axis=2, keepdims=True), emission, symbols)
 
 
-def no_transition(initial, transition, emission, symbols) -> Filtered:
-    return filter_states(initial, np.full_like(transition, 1 / len(initial)), emission, symbols)
-
-
-def last_symbol_ignored(initial, transition, emission, symbols) -> Filtered:
-    right = filter_states(initial, transition, emission, symbols)
-    return Filtered(right.before, right.before, right.symbol)
-
-
-@pytest.mark.parametrize(
-    "wrong_filter",
-    quick(
-        [transposed_transition], [transition_from_the_start, transposed_transition, no_transition, last_symbol_ignored]
-    ),
-)
-def test_wrong_recursion_is_caught(wrong_filter, monkeypatch):
-    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm_layout.filter_states", wrong_filter)
+def test_wrong_recursion_is_caught(monkeypatch):
+    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm_layout.filter_states", transposed_transition)
     task = FixedHMM(S=3, O=2, K=4, parameters_seed=1, predict="state")
     with pytest.raises(InterpError, match="the answers do not follow the posterior"):
         check_task(task, np.random.default_rng(0), n=100_000)

@@ -1,6 +1,10 @@
-"""Parameters with which there is nothing to draw, or nothing to infer, are refused in words by every task."""
+"""Parameters: impossible ones are refused in words, and defaults are those that the shipped networks were made with."""
+
+import json
+from dataclasses import fields
 
 import pytest
+from interp.wind_tunnels.networks.architectures import Network
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.coin import Coin
 from interp.wind_tunnels.tasks.hmm import HMM
@@ -11,23 +15,21 @@ from interp.wind_tunnels.tasks.recall import Recall
 from interp.wind_tunnels.tasks.recurrence import Recurrence
 from interp.wind_tunnels.tasks.regression import Regression
 from interp.wind_tunnels.tasks.selection import Selection
+from interp.wind_tunnels.training.recipe import Recipe
 
 from interp.errors import UsageError
+from interp.registry import load_entry
+from tests.paths import ROOT
 
 REFUSED = [
     (HMM, {"S": 1}, "the hmm task: S = 1\n  S is a whole number, 2 or more."),
     (HMM, {"O": 1}, "O is a whole number, 2 or more."),
     (HMM, {"K": 0}, "K is a whole number, 1 or more."),
     (HMM, {"floor": 0.3}, "floor = 0.3 for each of 5 outcomes is more than 1 in all"),
-    (HMM, {"O": 25}, "floor = 0.05 for each of 25 outcomes is more than 1 in all"),
-    (HMM, {"grid": 0.07}, "grid = 0.07: no whole number of such steps makes 1"),
-    (HMM, {"grid": 0.1}, "floor = 0.05 is not on the grid of 0.1"),
     (HMM, {"stay": 1.5}, "stay = 1.5"),
     (HMM, {"header": "rows"}, "a token a row needs 15,025,010 ids, more than 10,000\n  Choose a coarser grid"),
     (HMM, {"S": 2.5}, "S = 2.5"),
-    (HMM, {"K": "twenty"}, "K is a whole number, 1 or more."),
     (HMM, {"predict": "states"}, "there is no predict of this name\n  Did you mean state"),
-    (HMM, {"grid": "fine"}, "grid = 'fine': not a number"),
     (HMM, {"header": "vectors"}, "there is no header of this name"),
     (Regression, {"L": 0}, "L = 0"),
     (Regression, {"n_x": 1}, "n_x = 1"),
@@ -36,7 +38,6 @@ REFUSED = [
     (Regression, {"noise": 0.0}, "noise = 0.0"),
     (Regression, {"prior_sd": float("inf")}, "prior_sd = inf"),
     (Regression, {"y_max": -1.0}, "y_max = -1.0"),
-    (Regression, {"L": 2.5}, "L = 2.5"),
     (Regression, {"noise": "loud"}, "noise = 'loud'"),
     (Recall, {"n_pairs": 0}, "n_pairs = 0"),
     (Recall, {"n_values": 1, "n_pairs": 1}, "n_values = 1"),
@@ -45,10 +46,7 @@ REFUSED = [
     (Recall, {"n_pairs": 9, "n_values": 8}, "9 pairs with distinct values out of 8"),
     (Recall, {"noise": 1.0}, "noise = 1.0"),
     (Recall, {"noise": -0.1}, "noise = -0.1"),
-    (Recall, {"noise": float("nan")}, "noise = nan"),
     (Recall, {"noise": 0.1, "n_keys": 1, "n_pairs": 1}, "a noisy cue with one key"),
-    (Recall, {"n_keys": "16"}, "n_keys = '16'"),
-    (Recall, {"noise": True}, "noise = True"),
     (Recall, {"layout": "pairs"}, "there is no layout of this name"),
     (Recall, {"score": "pairs"}, "there is no score of this name"),
     (Bijection, {"V": 1}, "the bijection task: V = 1\n  V is a whole number, 2 or more."),
@@ -58,15 +56,12 @@ REFUSED = [
     (Bijection, {"V": 5, "L": 4, "replacement": False, "key_pool": 3}, "L = 4 distinct keys out of 3"),
     (Bijection, {"key_pool": 11}, "key_pool = 11 of V = 10 keys"),
     (Bijection, {"layout": "with SEP"}, "layout 'with SEP': there is no layout of this name"),
-    (Bijection, {"V": "ten"}, "V = 'ten'\n  V is a whole number, 2 or more."),
-    (Bijection, {"L": 2.5}, "L = 2.5\n  L is a whole number, 1 or more."),
     (Bijection, {"replacement": 1}, "replacement = 1\n  It is True or False."),
     (Coin, {"n_tosses": 0}, "n_tosses = 0"),
     (Coin, {"concentration": (1.0,)}, "1 outcomes leave nothing to infer"),
     (Coin, {"concentration": (1.0, 0.0)}, "concentration[1] = 0.0"),
     (Coin, {"concentration": (1.0, float("nan"))}, "concentration[1] = nan"),
     (Coin, {"concentration": "fair"}, "concentration = 'fair'"),
-    (Coin, {"concentration": 2.0}, "concentration = 2.0"),
     (Coin, {"layout": "sepvocab"}, "there is no layout of this name"),
     (Recurrence, {"p": 9}, "p = 9"),
     (Recurrence, {"length": 3}, "length = 3"),
@@ -97,3 +92,31 @@ def test_impossible_parameters_are_refused_in_words(task, parameters, words, wit
     with pytest.raises(UsageError) as refusal:
         task(**parameters)
     assert words in str(refusal.value)
+
+
+CHECKPOINTS = ROOT / "wind_tunnels" / "checkpoints"
+
+
+def card_of(name: str) -> dict:
+    return json.loads((CHECKPOINTS / name / "tunnel.json").read_text(encoding="utf-8"))
+
+
+def defaults_of(kind: type) -> dict:
+    made = kind()
+    return json.loads(json.dumps({field.name: getattr(made, field.name) for field in fields(made)}))
+
+
+@pytest.mark.parametrize("name", ["bijection", "hmm-fixed", "mess3", "mixture", "permutation", "recall", "recurrence"])
+def test_the_defaults_of_a_task_are_those_of_its_network(name):
+    assert defaults_of(load_entry("tunnel", name)) == card_of(f"{name}-gpt-neox")["parameters"]
+
+
+def test_the_defaults_are_those_of_the_paper_and_of_the_first_tunnel():
+    # `hmm` is trained on harder sequences than its default samples, which probes of short runs read.
+    paper = card_of("hmm-llama-five")["parameters"]
+    changed = {"header": "entries", "stay": 0.0, "grid": 0.01, "floor": 0.05, "predict": "state"}
+    assert defaults_of(load_entry("tunnel", "hmm")) == paper | changed
+    card = card_of("bijection-gpt-neox")
+    assert card["recipe"].pop("fresh_share") == 0.0  # recipes had it once
+    for given, mine in ((card["network"], Network), (card["recipe"], Recipe)):
+        assert given == {name: defaults_of(mine)[name] for name in given}
