@@ -64,6 +64,8 @@ class Answer:
     @property
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
+        if self.verdict == "no" and self.headline.name.endswith(_BEYOND_CONTROLS):
+            return "No sign of it."  # smaller effects can be missed
         vague = _undecided(self.headline) if self.verdict in _AFFIRMED else []
         return f"{SAID[self.verdict][:-1]}, but undecided {vague[0]}." if vague else SAID[self.verdict]
 
@@ -328,7 +330,8 @@ def _outside(said: Sentences, h: Headline) -> str:
         return ""
     if side != said.expected:
         other = "larger" if side == "below" else "smaller"
-        return f"The value lies {side} the baseline's range; only a {other} one would be a “Yes”. "
+        why = ": the model is less sensitive to this direction than to matched ones" * h.name.endswith(_BEYOND_CONTROLS)
+        return f"The value lies {side} the baseline's range{why}; only a {other} one would be a “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"
     else:

@@ -71,7 +71,7 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 
 
 _CAVEATS = {
-    IN_PART: "not in another way of measuring",
+    IN_PART: "not found in another way of measuring",
     REVERSED: "reversed in another way of measuring",
     HARDLY: "in answers that one of them hardly gives",
 }
@@ -95,10 +95,9 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     if caveats := [f"{n_of[kind]} {text}" for kind, text in _CAVEATS.items() if n_of[kind]]:
         n_more = sum(n_of[kind] for kind in _CAVEATS)
         said.append(f"{n_more} more {'differs' if n_more == 1 else 'differ'} with a caveat: {about.listed(caveats)}")
-    if n_of[ALIKE]:
-        said.append(f"No difference was found for {n_of[ALIKE]}")
-    if n_of[CHANCE]:
-        said.append(f"{n_of[CHANCE]} cannot be judged, as a value is not beyond what nothing would give")
+    rest = [f"no difference was found for {n_of[ALIKE]}"] * bool(n_of[ALIKE])
+    rest += [f"{n_of[CHANCE]} cannot be judged, as a value is no more than chance gives"] * bool(n_of[CHANCE])
+    said += [" and ".join(rest).capitalize()] * bool(rest)
     if apart:
         said.append(f"Not compared, because of other prompts: {about.listed(apart)}")
     return ". ".join(said) + "."
@@ -133,7 +132,11 @@ class _Judge:
         if own:
             others += self._reversed_controls(row, variants)
         sides = [self.side(each) for _, each in others]
-        how = {own: " too", 0: " no difference", -own: " reversed"} if own else dict.fromkeys((1, -1), " it differs")
+        how = (
+            {own: " it differs too", 0: " no difference found", -own: " reversed"}
+            if own
+            else dict.fromkeys((1, -1), " it differs")
+        )
         notes = [
             f"{words}{how[side]}: {short(each['value'])} and {short(self._reference(each)['value'])}"
             for side, (words, each) in zip(sides, others, strict=True) if own or side
@@ -188,7 +191,7 @@ class _Judge:
         if (here or there) and (here == there or (now > was) == here):
             return []
         return [
-            f"with nothing to find {each['group']} gives {short(each['null_low'])} to {short(each['null_high'])}"
+            f"chance alone gives {each['group']} {short(each['null_low'])} to {short(each['null_high'])}"
             for each, is_beyond in zip(pair, (there, here), strict=True) if not is_beyond
         ]  # fmt: skip
 

@@ -87,7 +87,7 @@ def n_moved(found: Found) -> Scalar:
     n = sum(bool(kind) for kind, _ in found)
     null = Null("if nothing differed, 95 % of the time", 0.0, (0.0, 0.0))
     return Scalar.of(
-        float(n_differing(found)), "differing measurements", "a count",
+        float(n_differing(found)), "measurements that differ, with a caveat or without", "a count",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",
         meaning="measurements that differ from the reference (on the same prompts, if there is one) after correction "
         "for the number of differences",

@@ -121,10 +121,10 @@ class Difference:
 
 DIFFERS, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ",
-    "Differ, but not in another way of measuring",
+    "Differ, but not found in another way of measuring",
     "Differ, but reversed in another way of measuring",
     "Differ in answers that one of them hardly gives",
-    "Cannot be judged, as a value is not beyond what nothing would give",
+    "Cannot be judged, as a value is no more than chance gives",
     "No difference found",
 )
 

@@ -9,13 +9,8 @@ from pyarrow import parquet
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-<<<<<<< HEAD
-from interp.prompting.files import resolve_prompts
-from tests.tokenised import of_words, tokenise
-=======
 from tests.named_prompts import resolve_prompts
-from tests.tokenised import tokenise
->>>>>>> h1s
+from tests.tokenised import of_words, tokenise
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}"

@@ -12,13 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-<<<<<<< HEAD
 import interp
-from interp.errors import PromptError
-from interp.need import Need
-=======
 from interp.errors import PromptError, UsageError
->>>>>>> h1s
+from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from tests.named_prompts import resolve_prompts
 
@@ -90,16 +86,6 @@ def test_a_text_file_is_one_prompt_a_line(tmp_path):
     assert len(resolve_prompts(written(tmp_path, "p.txt", "one"))) == 1
 
 
-<<<<<<< HEAD
-=======
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
-def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path, ending):
-    content = FORMATS.get(ending, lambda rows: "\n".join(row["text"] for row in rows))([{"text": "a"}, {"text": "b"}])
-    prompts = resolve_prompts(written(tmp_path, f"p{ending}", b"\xef\xbb\xbf" + content.encode()))
-    assert [p.text for p in prompts] == ["a", "b"]
-
-
->>>>>>> h1s
 def test_columns_may_hold_texts_numbers_or_truth_values(tmp_path):
     path = written(tmp_path, "p.csv", "domain,prompt\nx,the one\ny,the other\n")
     prompts = resolve_prompts(path, text_column="prompt")
@@ -141,28 +127,12 @@ def csv_of(cells):
     return as_csv([{"text": f"text {i}", "k": cell} for i, cell in enumerate(cells)])
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("case", CSV_COLUMNS)
 def test_a_csv_column_of_numbers_is_numbers_and_one_of_names_stays_as_it_is(tmp_path, case):
     cells, numbers = CSV_COLUMNS[case]
-    found = read_prompts(written(tmp_path, "p.csv", csv_of(cells)))
+    found = resolve_prompts(written(tmp_path, "p.csv", csv_of(cells)))
     assert found.units == {"k": "1" if numbers else "label"}
     assert [repr(p.columns["k"]) for p in found] == [repr(value) for value in numbers or cells]
-=======
-@pytest.mark.parametrize("case", CSV_NUMBERS)
-def test_a_csv_column_of_numbers_is_numbers(tmp_path, case):
-    cells, numbers = CSV_NUMBERS[case]
-    found = resolve_prompts(written(tmp_path, "p.csv", csv_of(cells)))
-    assert found.units == {"k": "1"}
-    assert [repr(p.columns["k"]) for p in found] == [repr(n) for n in numbers]
-
-
-@pytest.mark.parametrize("case", CSV_NAMES)
-def test_a_csv_column_of_names_stays_as_it_is(tmp_path, case):
-    found = resolve_prompts(written(tmp_path, "p.csv", csv_of(CSV_NAMES[case])))
-    assert found.units == {"k": "label"}
-    assert [p.columns["k"] for p in found] == CSV_NAMES[case]
->>>>>>> h1s
 
 
 @pytest.mark.parametrize("cell", CSV_GAPS)
@@ -193,18 +163,10 @@ def test_the_separator_of_a_csv_is_that_of_its_header(tmp_path, separator, text_
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
-<<<<<<< HEAD
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 def test_a_mark_at_the_beginning_says_the_encoding_and_is_no_part_of_the_first_prompt(tmp_path, ending, encoding):
     content = "\ufeff" + TEXT_FORMATS[ending]([{"text": "é"}, {"text": "漢"}])
-    prompts = read_prompts(written(tmp_path, f"p{ending}", content.encode(encoding)))
-=======
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_a_file_in_utf_16_is_read_by_its_mark(tmp_path, ending, encoding):
-    content = FORMATS.get(ending, lambda rows: "\n".join(row["text"] for row in rows))([{"text": "é"}, {"text": "漢"}])
-    marked = content if encoding == "utf-16" else "\ufeff" + content
-    prompts = resolve_prompts(written(tmp_path, f"p{ending}", marked.encode(encoding)))
->>>>>>> h1s
+    prompts = resolve_prompts(written(tmp_path, f"p{ending}", content.encode(encoding)))
     assert [p.text for p in prompts] == ["é", "漢"]
 
 
@@ -274,22 +236,6 @@ def test_a_parquet_file_that_cannot_be_read_names_column_or_row(tmp_path):
     assert "p.parquet, row 2: 'text' holds nothing" in str(refusal(tmp_path / "p.parquet"))
 
 
-<<<<<<< HEAD
-=======
-def test_parquet_dictionaries_and_half_floats_are_plain_values(tmp_path):
-    table = pyarrow.table({
-        "text": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
-        "h": pyarrow.array(np.array([0.5, 1.5, 2.0], np.float16)),
-    })  # fmt: skip
-    parquet.write_table(table, tmp_path / "p.parquet")
-    assert [(p.text, p.columns["h"]) for p in resolve_prompts(tmp_path / "p.parquet")] == [
-        ("a", 0.5),
-        ("b", 1.5),
-        ("a", 2),
-    ]
-
-
->>>>>>> h1s
 TEXT_KINDS = [
     pyarrow.string(), pyarrow.large_string(), pyarrow.string_view(),
     pyarrow.dictionary(pyarrow.int8(), pyarrow.string()), pyarrow.dictionary(pyarrow.int32(), pyarrow.large_string()),
@@ -299,20 +245,12 @@ TEXT_KINDS = [
 @pytest.mark.parametrize("kind", TEXT_KINDS, ids=str)
 def test_texts_of_every_kind_that_arrow_has_are_texts_and_half_floats_numbers(tmp_path, kind):
     columns = {"text": TEXTS, "domain": ["x", "y", "x"]}
-<<<<<<< HEAD
     columns = {name: pyarrow.array(values).cast(kind) for name, values in columns.items()}
     columns["h"] = pyarrow.array(np.array([0.5, 1.5, 2.0], np.float16))
     parquet.write_table(pyarrow.table(columns), tmp_path / "p.parquet")
-    found = read_prompts(tmp_path / "p.parquet")
+    found = resolve_prompts(tmp_path / "p.parquet")
     assert [(p.text, *p.columns.values()) for p in found] == list(zip(TEXTS, "xyx", (0.5, 1.5, 2.0), strict=True))
     assert found.units == {"domain": "label", "h": "1"}
-=======
-    table = pyarrow.table({name: pyarrow.array(values).cast(kind) for name, values in columns.items()})
-    parquet.write_table(table, tmp_path / "p.parquet")
-    found = resolve_prompts(tmp_path / "p.parquet")
-    assert [(p.text, p.columns["domain"]) for p in found] == list(zip(TEXTS, "xyx", strict=True))
-    assert found.units == {"domain": "label"}
->>>>>>> h1s
 
 
 NAMES = ["World", "Sports", "Sci/Tech"]
@@ -363,7 +301,7 @@ def test_features_of_another_form_break_nothing(tmp_path, features):
         meant = table.replace_schema_metadata({"huggingface": json.dumps({"info": info})})
         parquet.write_table(meant, tmp_path / "p.parquet")
         with suppress(PromptError):
-            assert [p.text for p in read_prompts(tmp_path / "p.parquet")] == TEXTS
+            assert [p.text for p in resolve_prompts(tmp_path / "p.parquet")] == TEXTS
 
 
 def test_what_is_no_file_of_prompts_is_refused(tmp_path):
@@ -423,45 +361,16 @@ def test_a_smaller_pool_is_a_seeded_draw_in_the_old_order(tmp_path):
             resolve_prompts(path, n_pool=n)
 
 
-<<<<<<< HEAD
-=======
-def check_only_our_own_errors(folder, ending, content):
-    path = written(folder, f"fuzzed{ending}", content)
-    try:
-        prompts = resolve_prompts(path)
-    except PromptError:
-        return None
-    assert all(p.text and p.text.strip() for p in prompts)
-    for prompt in prompts:
-        assert all(not isinstance(v, float) or math.isfinite(v) for v in prompt.columns.values())
-    assert len(prompts.content_hash) == 64
-    return prompts
-
-
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-PIECES = ['{"text": "a', '"}', "\n", "\r", '"', ",", "text", "{", "1e9", "null", "\0", "é"]
-NEAR_TEXT = st.lists(st.sampled_from([*(piece.encode() for piece in PIECES), b"\xff"])).map(b"".join)
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt", ".parquet"])
-@given(content=st.binary(max_size=200) | NEAR_TEXT)
-@FUZZ
-def test_arbitrary_bytes_give_prompts_or_our_own_error(tmp_path, ending, content):
-    check_only_our_own_errors(tmp_path, ending, content)
-
-
->>>>>>> h1s
 PLAIN_TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs"]), min_size=1).filter(str.strip)
 
 
 @given(texts=st.lists(PLAIN_TEXT, min_size=1, max_size=5, unique=True))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_text_comes_back_as_it_was_written(tmp_path, texts):
-<<<<<<< HEAD
     for ending, write in TEXT_FORMATS.items():
         if ending != ".txt" or not texts[0].startswith("\ufeff"):
             path = written(tmp_path, f"whole{ending}", write([{"text": text, "name": "x"} for text in texts]))
-            assert [p.text for p in read_prompts(path)] == texts
+            assert [p.text for p in resolve_prompts(path)] == texts
 
 
 STRANGE = {
@@ -482,7 +391,7 @@ def test_strange_and_huge_texts_come_back_character_by_character(tmp_path, endin
     """A CSV too: its reader stops at 131,072 characters unless told otherwise, and goes on to do so for others."""
     limit, texts = csv.field_size_limit(), [*STRANGE.values(), "word " * 200_000 + "the"]
     path = written(tmp_path, f"p{ending}", TEXT_FORMATS[ending]([{"text": text} for text in texts]))
-    assert [p.text for p in read_prompts(path)] == texts
+    assert [p.text for p in resolve_prompts(path)] == texts
     assert csv.field_size_limit() == limit
 
 
@@ -501,13 +410,4 @@ def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch)
     path = written(tmp_path, "p.csv", as_csv([{"text": text} for text in texts]))
     real = type(path).read_bytes
     monkeypatch.setattr(type(path), "read_bytes", lambda self: opened.append(self) or real(self))
-    assert len(read_prompts(path)) == 4 and opened == [path]
-=======
-    for ending, write in FORMATS.items():
-        content = write([{"text": text, "name": "x"} for text in texts])
-        path = written(tmp_path, f"whole{ending}", content)
-        assert [p.text for p in resolve_prompts(path)] == texts
-    lines = [text for text in texts if not text.startswith("\ufeff")]
-    if lines:
-        assert [p.text for p in resolve_prompts(written(tmp_path, "whole.txt", "\n".join(lines)))] == lines
->>>>>>> h1s
+    assert len(resolve_prompts(path)) == 4 and opened == [path]

@@ -11,12 +11,9 @@ from datasets import load_dataset_builder, utils
 
 from interp.errors import UsageError
 from interp.prompting.hub import HubName
-<<<<<<< HEAD
 from tests.hub_server import GATED, Fault, serving
 from tests.interp.prompting.test_prompt_files import as_jsonl, as_parquet
-=======
 from tests.named_prompts import resolve_prompts
->>>>>>> h1s
 
 ROWS = [{"text": f"text {i} and", "domain": "ab"[i % 2], "k": i, "h_bits": i / 4} for i in range(40)]
 
@@ -168,15 +165,6 @@ def test_files_and_folders_that_hold_no_data_are_refused(tmp_path):
     assert refusal(f"hf:{folder}").found == "there is no prompt in it"
 
 
-<<<<<<< HEAD
-=======
-@pytest.mark.parametrize("n", [0, -1, 41])
-def test_a_pool_of_a_size_that_is_not_there_is_refused(tmp_path, n):
-    asked = "41 prompts of hf:" if n == 41 else f"--n-pool {n}"
-    assert asked in str(refusal(f"hf:{folder_of(tmp_path, ROWS)}", n_pool=n))
-
-
->>>>>>> h1s
 def test_nothing_is_logged_or_written_and_what_was_set_is_restored(tmp_path, capfd):
     heard = []
     handler = logging.Handler()
@@ -226,11 +214,7 @@ def test_the_hub_is_streamed_at_its_commit_and_refuses_in_words(monkeypatch, use
         monkeypatch.setattr(datasets_config, "HF_ENDPOINT", hub.url)
         monkeypatch.setattr(datasets_config, "HF_HUB_OFFLINE", False)
         found = resolve_prompts("hf:owner/open:main:train")
-<<<<<<< HEAD
-        assert found.content_hash == read_prompts(folder / "train.jsonl").content_hash
-=======
-        assert found.content_hash == resolve_prompts(folder_of(tmp_path, ROWS) / "train.jsonl").content_hash
->>>>>>> h1s
+        assert found.content_hash == resolve_prompts(folder / "train.jsonl").content_hash
         assert found.source == "all 40 rows of owner/open (main, train, revision c0ffee000000)"
         assert "'main', 'more'" in refusal("hf:owner/open").found
         assert "'owner/none' doesn't exist on the Hub" in refusal("hf:owner/none").found

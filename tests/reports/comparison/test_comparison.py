@@ -414,7 +414,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         findings = Findings("manifold", scalars, headline=("share", "again"), controls=controls)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
-    for twin, side, kind in ((4.0, "", DIFFERS), (0.99, "no difference", IN_PART), (0.3, "reversed", REVERSED)):
+    for twin, side, kind in ((4.0, "", DIFFERS), (0.99, "no difference found", IN_PART), (0.3, "reversed", REVERSED)):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         note = f"without the first position {side}: {short(twin)} and 1" if side else ""
         assert found(record) == {"share": (kind, note), "again": (DIFFERS, "")}
@@ -440,11 +440,11 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
-    assert found(record) == {"share": (CHANCE, "with nothing to find b gives −9 to 9")}
+    assert found(record) == {"share": (CHANCE, "chance alone gives b −9 to 9")}
     assert answers(record)[0].sentence.endswith(
-        " 1 cannot be judged, as a value is not beyond what nothing would give."
+        " 1 cannot be judged, as a value is no more than chance gives."
     )
-    assert "with nothing to find b gives −9 to 9" in (record.path / "report.html").read_text()
+    assert "chance alone gives b −9 to 9" in (record.path / "report.html").read_text()
 
 
 def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
@@ -466,11 +466,11 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     assert found(record) == {
         "entropy_correlation": (
             IN_PART,
-            "at the layer that is best on other prompts no difference: 0.11 and 0.1; "
-            "on held-out prompts too: 0.29 and 0.1",
+            "at the layer that is best on other prompts no difference found: 0.11 and 0.1; "
+            "on held-out prompts it differs too: 0.29 and 0.1",
         ),
         "sink": (DIFFERS, ""),
-        "sharpening_no_first": (DIFFERS, "with the first position too: 0.6 and 0.5"),
+        "sharpening_no_first": (DIFFERS, "with the first position it differs too: 0.6 and 0.5"),
     }
     assert record.findings["comparison"]["n_moved"].value == record.findings["comparison"]["n_moved"].n == 3
     turned = found(compared(tmp_path / "turned", [a, run("b", 0.101, 0.3, 0.101, 0.7, 0.2, 0.505)]))
