@@ -70,10 +70,12 @@ def read_conditions(
     progress: Report = unheard,
     layers: Sequence[int] | None = None,
     with_entropy: bool = False,
+    seed: int = 0,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "conditions",
 ) -> dict[str, Readout]:
-    """What every condition reads, by its name, in the order given. `run` is what the base capture read.
+    """What every condition reads, by its name, in the order given. `run` and `seed` are those of the base
+    capture.
 
     Passes end where everything is read (of `layers` alone, where some are named): the rows of a condition have
     `next_entropy_bits` if one of its needs reads the outputs, or all have them `with_entropy`.
@@ -117,7 +119,7 @@ def read_conditions(
             if checks is not None:
                 checks += shared.prove()
             for condition, under in shared.captures(frozenset(found)):
-                found[condition.name] = condition.read(under)
+                found[condition.name] = condition.read(replace(under, seed=seed))
                 keep()
                 progress(min(len(found) * ranks.size, len(listed)), len(listed))
     for theirs in ranks.union(found):
