@@ -124,22 +124,18 @@ def test_one_that_is_newer_cut_off_or_without_a_field_is_refused(laid_out, kind)
     (folder / file).write_text(json.dumps(content | {"format": 99, "a field of the future": 1}))
     with pytest.raises(error, match=rf"99, this version reads up to {NEWEST[kind]}"):
         read(folder)
-    whole = (folder / file).read_bytes().rstrip()
-    for kept in range(0, len(whole), max(1, len(whole) // 40)):
-        (folder / file).write_bytes(whole[:kept])
-        with pytest.raises(error, match="cannot be read"):
-            read(folder)
+    (folder / file).write_bytes((folder / file).read_bytes().rstrip()[:-1])
+    with pytest.raises(error, match="cannot be read"):
+        read(folder)
 
 
 @pytest.mark.parametrize("file", ["tables/manifold.by_layer.parquet", "arrays.manifold.safetensors"])
 def test_tables_and_arrays_cut_off_or_of_another_record_are_refused(laid_out, file):
     folder = laid_out("run-1")
     path = folder / file
-    whole = path.read_bytes()
-    for spoilt in (b"", whole[:10], whole[: len(whole) // 2], whole[:-1], b"\0" * len(whole)):
-        path.write_bytes(spoilt)
-        with pytest.raises(RecordError, match=f"{Path(file).name} of the record .* cannot be read"):
-            open_run(folder)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RecordError, match=f"{Path(file).name} of the record .* cannot be read"):
+        open_run(folder)
     if path.suffix == ".parquet":
         shutil.copyfile(folder / "tables/manifold.spectrum.parquet", path)
         with pytest.raises(RecordError, match="but units for"):
@@ -171,17 +167,10 @@ def test_a_table_outside_the_record_is_refused(laid_out, path):
         open_run(folder)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {},
-        {"study": "sticky"},
-        {"model": 7, "probes": {}},
-        {"model": "m", "probes": [1]},
-        {"model": "m", "probes": {}, "edits": 5},
-        {"model": "m", "probes": {}, "seed": "x"},
-    ],
-)
+@pytest.mark.parametrize("spec", [
+    {}, {"model": 7, "probes": {}}, {"model": "m", "probes": [1]}, {"model": "m", "probes": {}, "edits": 5},
+    {"model": "m", "probes": {}, "seed": "x"},
+])  # fmt: skip
 def test_what_no_run_was_asked_with_cannot_be_repeated(spec):
     with pytest.raises(RecordError, match="what the record was asked to do: "):
         RunSpec.from_json(spec)
