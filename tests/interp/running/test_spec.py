@@ -58,18 +58,10 @@ def test_texts_become_values_of_the_field():
     assert make_probe("toy", {"sets": "2,3", "levels": "none"}) == Toy(sets=((2, 3),), levels=())
 
 
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        ("ways", "a,c"),
-        ("sets", "1;x"),
-        ("sets", "1;;2"),
-        ("count", "many"),
-        ("way", "raw"),
-        ("on", "perhaps"),
-        ("count", 2.5),
-    ],
-)
+@pytest.mark.parametrize("key, value", [
+    ("ways", "a,c"), ("sets", "1;x"), ("sets", "1;;2"), ("count", "many"), ("way", "raw"), ("on", "perhaps"),
+    ("count", 2.5),
+])  # fmt: skip
 def test_values_that_do_not_fit_are_refused(key, value):
     with pytest.raises(UsageError, match=f"toy.{key}"):
         make_probe("toy", {key: value})
