@@ -13,7 +13,7 @@ from interp.reading.batches import RowIndex, batches_of, cut
 from interp.reading.forward import capture, packs_for
 from interp.reading.packs import packed
 from interp.running.passes import TokenisedSet
-from tests.tiny_models import alike_prompts, fresh_model, tiny_model
+from tests.tiny_models import alike_prompts, fresh_model, shapes_of_passes, tiny_model
 
 RNG = np.random.default_rng(0)
 LENGTHS = {
@@ -123,9 +123,8 @@ def test_what_depends_on_other_prompts_passes_whole_and_a_plan_counts_it(site, n
     prompts = interp.sampled_prompts(model.task, 6, 0)
     again = [0, 1, 2, 0, 3, 1, 4, 5, 0]
     twice = replace(prompts, prompts=tuple(prompts.prompts[i] for i in again), posterior=None, belief=None)
-    ids, sizes = [np.array(each.token_ids) for each in twice], []
-    model.module.register_forward_pre_hook(lambda m, x, given: sizes.append(len(given["input_ids"])), with_kwargs=True)
+    ids, passes = [np.array(each.token_ids) for each in twice], shapes_of_passes(model)
     assert TokenisedSet(twice, ids, note=note).n_padded(model, 2048, [Need(site)]) == n * len(ids[0])
     if not note:
         capture(model, twice, ids, [Need(site)])
-        assert sizes[-1] == n
+        assert passes[-1][0] == n

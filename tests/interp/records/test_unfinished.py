@@ -31,6 +31,7 @@ from interp.running.run import run
 from interp.system import signals as stopping
 from interp.system.signals import Stopped
 from interp.table import Table
+from tests.captures import assert_captures_agree
 from tests.interp.editing.test_conditions import many, token_run
 from tests.interp.running.test_several_models import by_model
 from tests.interp.system.test_processes import sequences
@@ -90,16 +91,6 @@ def of(folder: Path, **more) -> Unfinished:
     return Unfinished(folder / PARTIAL / "spec", "spec", **more)
 
 
-def assert_identical(one, other):
-    for need, reduced in one.arrays.items():
-        for name, array in reduced.items():
-            mine = other.reduced(need)[name]
-            assert mine.dtype == array.dtype and mine.tobytes() == array.tobytes(), (need, name)
-    for at, table in one.tables.items():
-        for name, column in table.columns.items():
-            assert other.tables[at][name].tobytes() == column.tobytes(), (at, name)
-
-
 @pytest.mark.parametrize("family", quick(["llama"], ["llama", "gpt_neox"]))
 @pytest.mark.parametrize("n", [1, 4, 9])
 def test_a_pass_that_is_stopped_goes_on_from_its_last_batch_to_the_same_bytes(tmp_path, stop_in, family, n):
@@ -115,7 +106,7 @@ def test_a_pass_that_is_stopped_goes_on_from_its_last_batch_to_the_same_bytes(tm
     passes = stop_in(10**6)
     again = capture(model, prompts, ids, NEEDS, unfinished=of(tmp_path), **asked)
     assert len(passes) == n_batches - n + 1  # one of them lends its keys to the next
-    assert_identical(alone, again)
+    assert_captures_agree(alone, again)
 
 
 def test_a_pass_that_is_killed_goes_on_from_what_was_kept_last(tmp_path, at_once, stop_in):
@@ -131,7 +122,7 @@ def test_a_pass_that_is_killed_goes_on_from_what_was_kept_last(tmp_path, at_once
     passes = stop_in(10**6)
     again = capture(model, prompts, ids, needs, tokens_per_batch=24, unfinished=of(tmp_path), name="c")
     assert 0 < len(passes) < 12
-    assert_identical(capture(model, prompts, ids, needs, tokens_per_batch=24), again)
+    assert_captures_agree(capture(model, prompts, ids, needs, tokens_per_batch=24), again)
 
 
 def test_conditions_that_are_done_are_not_read_again(tmp_path, at_once):
@@ -184,7 +175,7 @@ def test_what_was_kept_of_something_else_is_left_aside(tmp_path, stop_in, monkey
             tokens = 30
     with pytest.warns(RuntimeWarning, match=f"belongs to {change}"):
         found = capture(model, prompts, ids, needs, tokens_per_batch=tokens, unfinished=of(tmp_path), name="c")
-    assert_identical(capture(model, prompts, ids, needs, tokens_per_batch=tokens), found)
+    assert_captures_agree(capture(model, prompts, ids, needs, tokens_per_batch=tokens), found)
 
 
 @pytest.mark.parametrize("step", quick([17], [1, 17]))
@@ -243,7 +234,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(tmp_path, at_once, monkeyp
     with pytest.warns(RuntimeWarning, match="No space left on device.*continues without") as warned:
         found = capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
     assert len(warned) == 1 and not any((tmp_path / PARTIAL / "spec").iterdir())
-    assert_identical(capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24), found)
+    assert_captures_agree(capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24), found)
 
 
 @dataclass(frozen=True)

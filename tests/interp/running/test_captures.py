@@ -20,6 +20,7 @@ from interp.need import Need
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
 from interp.system.array_files import ArrayFile, read_array, write_array
+from tests.captures import assert_captures_agree
 from tests.paths import ROOT
 
 QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
@@ -50,23 +51,12 @@ def texts_read(tiny_text_model):
     return texts, interp.collect(tiny_text_model, texts, ["v", "resid", "next_log_prob"])
 
 
-def assert_same(one, other, atol=0.0):
-    assert set(one.arrays) == set(other.arrays) and one.tables.keys() == other.tables.keys()
-    for need in one.arrays:
-        for name in one.arrays[need]:
-            np.testing.assert_allclose(one.arrays[need][name], other.arrays[need][name], atol=atol, err_msg=str(need))
-    for at, table in one.tables.items():
-        assert table.units == other.tables[at].units
-        for name, column in table.columns.items():
-            theirs = other.tables[at][name]
-            np.testing.assert_allclose(column, theirs, atol=atol) if column.dtype.kind == "f" else (
-                np.testing.assert_array_equal(column, theirs)
-            )
+def assert_same(one, other, **close):
+    assert_captures_agree(one, other, **close)
     assert one.prompts.content_hash == other.prompts.content_hash and one.model == other.model
     assert one.prompts.described() == other.prompts.described() and one.layers == other.layers
     for name in ("posterior", "belief"):
-        mine, theirs = getattr(one, name), getattr(other, name)
-        assert (mine is None) == (theirs is None) and (mine is None or np.array_equal(mine, theirs))
+        np.testing.assert_equal(getattr(one, name), getattr(other, name))
 
 
 def test_a_saved_capture_is_read_back_whole_whatever_its_rows_are_called(captured, texts_read, tmp_path):

@@ -108,9 +108,7 @@ def test_the_command_and_the_code_of_a_spec_repeat_it():
     assert called.args[0].id == "model" and {k.arg: k.value.id for k in called.keywords if k.arg == "prompts"} == {
         "prompts": "prompts"
     }
-    spec = RunSpec(model="memory:gpt2", probes=("manifold",), settings={"manifold": {}})
-    assert spec.command == ""
-    assert "interp.run(\n    model,  # gpt2, the object in memory\n" in spec.python and "memory:" not in spec.python
+    assert "interp.run(\n    model,  # Mine, the object in memory\n" in spec.python
 
 
 @pytest.mark.parametrize(

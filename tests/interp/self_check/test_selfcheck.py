@@ -15,7 +15,7 @@ from interp.self_check.selfcheck import check_model, run_checks
 from interp.self_check.two_sequences import LENGTHS, HookedPass, Observations, ValueEdit
 from interp.system.rounding import BOUND, relative_error
 from tests.paths import ROOT
-from tests.tiny_models import FAMILIES, fresh_model, tiny_model
+from tests.tiny_models import FAMILIES, fresh_model, shapes_of_passes, tiny_model
 
 
 @pytest.fixture
@@ -27,12 +27,9 @@ def seen():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_four_passes_serve_all_checks(family):
-    model, passes = fresh_model(family), []
-    handle = model.module.register_forward_pre_hook(
-        lambda module, args, kwargs: passes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
-    )
+    model = fresh_model(family)
+    passes = shapes_of_passes(model)
     check_model(model)
-    handle.remove()
     longest, short = LENGTHS
     assert passes[0] == passes[-1] == (1, short) and passes[2] == (2, longest) and len(passes) == 4
     n_edits = len({0, model.info.n_layers // 2, model.info.n_layers - 1})
