@@ -14,7 +14,6 @@ from interp.self_check.checks import STEP, dose_zero, edit_acts
 from interp.self_check.selfcheck import check_model, run_checks
 from interp.self_check.two_sequences import LENGTHS, HookedPass, Observations, ValueEdit
 from interp.system.rounding import BOUND, relative_error
-from tests.paths import ROOT
 from tests.tiny_models import FAMILIES, fresh_model, shapes_of_passes, tiny_model
 
 
@@ -140,8 +139,5 @@ def test_a_model_that_amplifies_rounding_is_measured_by_what_transformers_own_ke
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_checkpoints_are_read(dtype):
-    folder = ROOT.parent / "shared" / "models" / "stories260K"
-    if not folder.is_dir():
-        pytest.skip("the folder ../shared/models/stories260K is not there")
-    assert all(check.passed for check in load(folder, dtype=dtype).checks)
+def test_half_precision_checkpoints_are_read(dtype, stories):
+    assert all(check.passed for check in load(stories, dtype=dtype).checks)
