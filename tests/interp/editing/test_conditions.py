@@ -27,7 +27,7 @@ from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
-from interp.reductions import Mean, PromptMean
+from interp.reductions import PromptMean
 from interp.running.run import run
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, shapes_of_passes, tiny_model
@@ -320,24 +320,6 @@ class Bypassing(Probe):
         return Findings(self.name, {"kl": scalar}, headline=("kl",))
 
 
-@dataclass(frozen=True)
-class Surprise(Probe):
-    """How surprised a model is by what it reads."""
-
-    name: ClassVar[str] = "surprise"
-    question: ClassVar[str] = "How surprising is the text?"
-
-    @property
-    def needs(self):
-        return (Need("next_loss", Mean(), "followed"),)
-
-    def analyse(self, base, under):
-        assert not under
-        loss = float(base.reduced(self.needs[0])["mean"])
-        scalar = Scalar(loss, "bits", interval_reason="a test", null_reason="a test", meaning="mean")
-        return Findings(self.name, {"loss": scalar}, headline=("loss",))
-
-
 def test_a_run_reads_conditions_and_keeps_the_proof():
     record = run("tunnel:bijection-gpt-neox", probes=[Bypassing()], n_pool=20, out=None, quiet=True)
     assert record.findings["bypassing"]["kl"].value > 0.1 and record.findings["bypassing"]["kl"].n == 5 * 12
@@ -348,12 +330,12 @@ def test_a_run_reads_conditions_and_keeps_the_proof():
 
 
 def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model):
-    both = run(tiny_text_model, probes=[Surprise(), Bypassing()], n_pool=40, per_quintile=4, window=8,
+    both = run(tiny_text_model, probes=["orthogonality", Bypassing()], n_pool=40, per_quintile=4, window=8,
                out=None, quiet=True)  # fmt: skip
-    assert (both.prompts["name"], both.prompts["probes"]) == ("mixed", ["surprise"])
+    assert (both.prompts["name"], both.prompts["probes"]) == ("mixed", ["orthogonality"])
     (other,) = both.prompts["others"]
     assert (other["name"], other["probes"], other["n"]) == ("code", ["bypassing"], 40)
-    assert both.spec["prompts"] is None and list(both.findings) == ["surprise", "bypassing"]
+    assert both.spec["prompts"] is None and list(both.findings) == ["orthogonality", "bypassing"]
     named = run(tiny_text_model, probes=[Bypassing(other="prose")], prompts="mixed", n_pool=20, window=8,
                 per_quintile=None, out=None, quiet=True)  # fmt: skip
     assert named.prompts["name"] == "mixed" and "others" not in named.prompts
