@@ -31,11 +31,6 @@ NEEDS = (
 
 
 @pytest.fixture(scope="module")
-def tunnel():
-    return interp.load("tunnel:bijection-gpt-neox")
-
-
-@pytest.fixture(scope="module")
 def sequences():
     return interp.sampled_prompts(Bijection(), n=20)
 

@@ -57,11 +57,6 @@ class Follower(Probe):
 
 
 @pytest.fixture(scope="module")
-def tunnel():
-    return interp.load(TUNNEL, check=False)
-
-
-@pytest.fixture(scope="module")
 def followed():
     return run(TUNNEL, probes=["dynamics"], settings=FAST, n_pool=30, out=None, quiet=True)
 

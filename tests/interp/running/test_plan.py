@@ -48,11 +48,6 @@ def untimed(*probes, **options) -> Plan:
     return plan(probes=list(probes), is_timed=False, **options)
 
 
-@pytest.fixture(scope="module")
-def tunnel():
-    return load(TUNNEL, check=False)
-
-
 @pytest.mark.parametrize(("probe", "fields", "found"), [
     ("manifold", {"layer": 3}, "layers 0 to 2"),
     ("manifold", {"n_null": 5}, "too few"),

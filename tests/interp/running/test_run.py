@@ -16,11 +16,6 @@ FAST = {"manifold": SETTINGS["manifold"]}
 
 
 @pytest.fixture(scope="module")
-def tunnel():
-    return interp.load("tunnel:bijection-gpt-neox")
-
-
-@pytest.fixture(scope="module")
 def record(tunnel, tmp_path_factory):
     return run(tunnel, settings=FAST, n_pool=60, out=tmp_path_factory.mktemp("runs"), quiet=True)
 

@@ -10,11 +10,6 @@ from interp.records.token_strip import TokenStrip, read_strips, write_strips
 
 
 @pytest.fixture(scope="module")
-def tunnel():
-    return interp.load("tunnel:bijection-gpt-neox")
-
-
-@pytest.fixture(scope="module")
 def sequences(tunnel):
     return interp.sampled_prompts(tunnel.task, 4)
 
