@@ -72,6 +72,15 @@ def tiny_model(family: str) -> Model:
         return fresh_model(family)
 
 
+def shapes_of_passes(model: Model) -> list[tuple[int, ...]]:
+    """A list that takes the shape of the ids of every pass from now on."""
+    shapes: list[tuple[int, ...]] = []
+    model.module.register_forward_pre_hook(
+        lambda module, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True
+    )
+    return shapes
+
+
 def alike_prompts(n=12, seed=0):
     """Prompts that begin alike, the first eight tokens in all and four more in two kinds; with twins, and one apart."""
     rng = np.random.default_rng(seed)

@@ -2,11 +2,20 @@
 
 from dataclasses import replace
 
+import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from interp.prompting.tokens import as_tokens
+from tests.paths import SHARED
 from tests.tiny_models import tiny_model
+
+
+def real_tokenizer(folder):
+    path = SHARED / folder
+    if not (path / "tokenizer.json").is_file():
+        pytest.skip(f"the real tokenizer shared/{folder} is not on this machine")
+    return AutoTokenizer.from_pretrained(path)
 
 
 def tokenise(prompts, tokenizer, *, window, max_positions, vocab_size=None):

@@ -74,8 +74,7 @@ def read_conditions(
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "conditions",
 ) -> dict[str, Readout]:
-    """What every condition reads, by its name, in the order given. `run` and `seed` are those of the base
-    capture.
+    """What every condition reads, by its name, in the order given. `run` and `seed` are the base capture's.
 
     Passes end where everything is read (of `layers` alone, where some are named): the rows of a condition have
     `next_entropy_bits` if one of its needs reads the outputs, or all have them `with_entropy`.

@@ -6,6 +6,14 @@ import pytest
 
 
 @pytest.fixture(scope="session")
+def tunnel():
+    """The shipped model; tests must leave it as it is."""
+    import interp
+
+    return interp.load("tunnel:bijection-gpt-neox")
+
+
+@pytest.fixture(scope="session")
 def tiny_text_model():
     """A random Llama that reads bytes, 64 of them at most."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers

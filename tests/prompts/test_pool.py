@@ -7,14 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 from interp.prompts import pool
-from transformers import AutoTokenizer
 
 from interp.errors import PromptError
 from interp.registry import entries, load_entry
 from tests.named_prompts import resolve_prompts
-from tests.paths import SHARED
 from tests.quick import quick
-from tests.tokenised import tokenise
+from tests.tokenised import real_tokenizer, tokenise
 
 DOMAINS = {"mathematics", "code", "philosophy", "general", "fiction", "prose"}
 SETS = {"mixed", "same-last-token", *DOMAINS}
@@ -209,10 +207,7 @@ TOKENIZERS = ["pythia-gpt-neox-20b", "phi-2", "mistral-v0.1"]
 
 @pytest.mark.parametrize("folder", quick(["mistral-v0.1"], TOKENIZERS))
 def test_a_window_of_real_tokens_lies_inside_every_prompt_and_ends_in_its_last_word(folder):
-    path = SHARED / "tokenizers" / folder
-    if not path.is_dir():
-        pytest.skip(f"the real tokenizer shared/tokenizers/{folder} is not on this machine")
-    tokenizer = AutoTokenizer.from_pretrained(path)
+    tokenizer = real_tokenizer(f"tokenizers/{folder}")
     prompts = everything()
     tokens = tokenise(prompts, tokenizer, window=prompts.window, max_positions=2048)
     assert set(tokens.lengths.tolist()) == {32}

@@ -8,25 +8,17 @@ from interp.prompts.one_token_labels import as_labels, encode_all, equally_long,
 from interp.prompts.sula import CARRIERS, CONDITIONS, KS, sula, sula_prompts, taken
 from interp.prompts.worked_steps import CONDITIONS as KINDS
 from interp.prompts.worked_steps import steps, steps_prompts
-from transformers import AutoTokenizer
 
 from interp.errors import PromptError, UsageError
 from interp.prompting.files import needs_tokenizer
 from interp.registry import load_entry
 from tests.named_prompts import resolve_prompts
-from tests.paths import SHARED
 from tests.quick import quick
+from tests.tokenised import real_tokenizer
 
 FOLDERS = (
     "tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2", "tokenizers/mistral-v0.1", "models/stories260K",
 )  # fmt: skip
-
-
-def real_tokenizer(folder):
-    path = SHARED / folder
-    if not (path / "tokenizer.json").is_file():
-        pytest.skip(f"the real tokenizer shared/{folder} is not on this machine")
-    return AutoTokenizer.from_pretrained(path)
 
 
 @pytest.fixture(scope="module", params=quick(FOLDERS[2:], FOLDERS))
@@ -244,13 +236,6 @@ def test_worked_steps_count_the_examples_and_shuffled_ones_another_problem(worke
         if p.columns["condition"] != "filler" and true:
             odds = 9.0 ** (true[-1][0] - true[-1][1])
             assert p.columns["p_label_1_worked"] == pytest.approx(odds / (1 + odds))
-    n_4 = column(worked, "n_steps") == 4
-    wrong = [
-        a != b
-        for a, b in zip(
-            [t for t, m in zip([p.text for p in worked], n_4, strict=True) if m][:24],
-            [t for t, m in zip([p.text for p in worked], n_4, strict=True) if m][48:],
-            strict=True,
-        )
-    ]
-    assert np.mean(wrong) > 0.5
+    at_4 = [(p.columns["condition"], p.text) for p in worked if p.columns["n_steps"] == 4]
+    right, wrong = ([text for kind, text in at_4 if kind == of] for of in ("worked", "shuffled"))
+    assert np.mean([a != b for a, b in zip(right, wrong, strict=True)]) > 0.5

@@ -5,26 +5,17 @@ from collections import Counter
 import numpy as np
 import pytest
 from interp.probes.measures.token_cosines import no_token_sets
-from interp.prompts.vocabulary import in_proportion, vocabulary
-from transformers import AutoTokenizer
+from interp.prompts.vocabulary import vocabulary
 
 from interp.errors import PromptError
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.running.collect import collect
-from tests.paths import SHARED
 from tests.quick import quick
-from tests.tokenised import tokenise
+from tests.tokenised import real_tokenizer, tokenise
 
 TOKENIZERS = ("pythia-gpt-neox-20b", "phi-2", "mistral-v0.1")
-
-
-def real_tokenizer(folder):
-    path = SHARED / "tokenizers" / folder
-    if not path.is_dir():
-        pytest.skip(f"the real tokenizer shared/tokenizers/{folder} is not on this machine")
-    return AutoTokenizer.from_pretrained(path)
 
 
 def words(prompts):
@@ -59,15 +50,11 @@ def test_a_smaller_pool_keeps_shares_of_words_behind_one_prefix():
     assert one.seed == 1 and one.source.startswith("50 (drawn with seed 1, categories in proportion) of ")
     seen = {word for seed in range(100) for word in words(vocabulary(n_pool=30, seed=seed))}
     assert len(seen) > 0.95 * len(vocabulary())
-    labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 10
-    index = in_proportion(labels, 20, np.random.default_rng(0))
-    assert index.tolist() == sorted(set(index.tolist()))
-    assert Counter(labels[i] for i in index) == {"a": 12, "b": 6, "c": 2}
 
 
 @pytest.mark.parametrize("folder", quick(TOKENIZERS[:1], TOKENIZERS))
 def test_every_word_is_one_token_with_its_space_at_one_position(folder):
-    tokenizer = real_tokenizer(folder)
+    tokenizer = real_tokenizer(f"tokenizers/{folder}")
     prompts = vocabulary()
     ids = last_tokens_differ_alone(prompts, tokenizer)
     assert ids is not None and len(set(ids)) == len(prompts)
@@ -76,7 +63,7 @@ def test_every_word_is_one_token_with_its_space_at_one_position(folder):
     assert {t[0] for t in shown} <= {"Ġ", "▁"}
     longer = Prompt(text="The next word on the page is turquoise", columns={"word": "turquoise", "category": "colours"})
     spoilt = PromptSet("spoilt", [*prompts, longer], prompts.units)
-    assert last_tokens_differ_alone(spoilt, real_tokenizer(folder)) is None
+    assert last_tokens_differ_alone(spoilt, tokenizer) is None
 
 
 @pytest.mark.slow

@@ -6,7 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from interp.reports.page.render import render
 from interp.reports.page.tabulate import N_ROWS
 
@@ -42,17 +44,6 @@ def test_every_figure_draws_without_a_request_or_an_error(look, report):
     assert seen.overflow() <= 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
-def test_the_page_fits_and_draws_at_every_width_in_both_themes(look, report, width, scheme):
-    seen = look(report, width, scheme).draw()
-    assert all(seen.shapes(figure) for figure in FIGURES) and seen.too_wide() == []
-    assert seen.overflow() <= 0 and seen.requests == [report.as_uri()]
-    seen.open_all()
-    assert seen.overflow() <= 0
-
-
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory) -> Path:
     """The page of a small run of every probe on the shipped tunnel."""
@@ -65,22 +56,40 @@ HEIGHT_OF_WHAT_IS_DRAWN = """figures => figures.map(figure => {
 })"""
 
 
+SCALES_OF_BELIEF = """() => {
+    const layout = document.querySelector("#belief-simplex .js-plotly-plot")._fullLayout;
+    const axes = ["xaxis", "yaxis", "xaxis2", "yaxis2"].map(name => layout[name]);
+    return [axes.map(axis => Math.abs(axis._m)), axes.map(axis => axis._length)];
+}"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
-def test_every_figure_of_every_probe_draws_at_every_width_in_both_themes(look, everything, width, scheme):
-    seen = look(everything, width, scheme).draw()
-    heights = dict(seen.page.locator("main figure").evaluate_all(HEIGHT_OF_WHAT_IS_DRAWN))
+@pytest.mark.parametrize(("width", "most"), [(400, 36_000), (1400, 17_600)])
+def test_every_figure_of_every_probe_draws_at_every_width_in_both_themes(look, everything, width, most, scheme):
+    """And the page is below three megabytes and read in minutes."""
+    seen = look(everything, width, scheme)
+    assert seen.page.evaluate("document.documentElement.scrollHeight") < most and everything.stat().st_size < 3_000_000
+    heights = dict(seen.draw().page.locator("main figure").evaluate_all(HEIGHT_OF_WHAT_IS_DRAWN))
     assert len(heights) >= 45 and "value_axis-held_out" in heights
     assert {name: height for name, height in heights.items() if height < 60} == {}
     assert seen.page.locator(".notice.warning:visible").count() == 0 and seen.too_wide() == []
     assert seen.requests == [everything.as_uri()] and seen.overflow() <= 0
     assert seen.crowded() == []
+    scales, lengths = seen.page.evaluate(SCALES_OF_BELIEF)  # a unit is as long upwards as sideways
+    assert scales == pytest.approx([scales[0]] * 4, rel=1e-6) and min(lengths) > 50
+    seen.open_all()
+    assert seen.overflow() <= 0
 
 
-@pytest.mark.slow
-def test_the_page_of_every_probe_stays_below_three_megabytes(everything):
-    assert everything.stat().st_size < 3_000_000
+def hovered(seen, figure, point):
+    """What a figure says of a point under the mouse."""
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    seen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    hover = seen.page.locator(f"#{figure} .hovertext").first
+    hover.wait_for()
+    return hover.text_content()
 
 
 @pytest.mark.slow
@@ -89,26 +98,8 @@ def test_hovering_over_a_point_of_real_findings_says_where_it_is_from(look, ever
     for figure in ("value_axis-held_out", "belief-simplex", "sula-calibration"):
         points = seen.page.locator(f"#{figure} .points path")
         across = points.evaluate_all("p => p.map(x => x.getBoundingClientRect().x)")
-        point = points.nth(int(np.argsort(across)[len(across) // 2]))  # away from where a line ends
-        point.scroll_into_view_if_needed()
-        box = point.bounding_box()
-        seen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        hover = seen.page.locator(f"#{figure} .hovertext").first
-        hover.wait_for()
-        assert "sequence " in hover.text_content()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [1400, 400])
-def test_a_unit_of_belief_is_as_long_upwards_as_sideways(look, everything, width):
-    """Plotly's own pixels a unit, of both axes on both sides."""
-    seen = look(everything, width).draw()
-    scales, lengths = seen.page.evaluate("""() => {
-        const layout = document.querySelector("#belief-simplex .js-plotly-plot")._fullLayout;
-        const axes = ["xaxis", "yaxis", "xaxis2", "yaxis2"].map(name => layout[name]);
-        return [axes.map(axis => Math.abs(axis._m)), axes.map(axis => axis._length)];
-    }""")
-    assert scales == pytest.approx([scales[0]] * 4, rel=1e-6) and min(lengths) > 50
+        middle = int(np.argsort(across)[len(across) // 2])  # away from where a line ends
+        assert "sequence " in hovered(seen, figure, points.nth(middle))
 
 
 @pytest.mark.slow
@@ -148,113 +139,81 @@ def test_a_colour_bar_goes_below_the_plot_where_there_is_no_room_beside_it(look,
     assert below["y"] > area["y"] + area["height"] and seen.overflow() <= 0
 
 
-@pytest.mark.slow
-def test_the_toggle_recolours_page_and_figures_and_is_remembered(look, report):
-    seen = look(report).draw()
-    page = seen.page
-    ink = "getComputedStyle(document.querySelector('#pictures-depth .xtitle')).fill"
-    paper = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(f"[{ink}, {paper}]")
-    page.get_by_role("button", name="Switch to dark colours").click()
-    dark = page.evaluate(f"[{ink}, {paper}]")
-    assert light == ["rgb(27, 29, 32)", "rgb(253, 253, 251)"] and dark == ["rgb(233, 233, 229)", "rgb(21, 23, 26)"]
-    page.reload()
-    assert page.evaluate(paper) == dark[1]
+INK = "getComputedStyle(document.querySelector('#pictures-depth .xtitle')).fill"
+PAPER = "getComputedStyle(document.body).backgroundColor"
+FIRST_POINTS = "(x => Array.from(x._inputArray || x))(document.querySelector('#pictures-map .plot').data[1].x)"
 
 
 @pytest.mark.slow
-def test_the_figures_follow_the_system_theme(look, report):
+def test_the_slider_moves_by_keyboard_and_what_was_moved_stays_where_the_theme_is_switched(look, report):
+    """The toggle recolours page and figures and is remembered; untouched, they follow the system."""
     seen = look(report).draw()
-    seen.page.emulate_media(color_scheme="dark")
-    ink = "getComputedStyle(document.querySelector('#pictures-depth .xtitle')).fill"
-    seen.until(f"{ink} === 'rgb(233, 233, 229)'")
-
-
-@pytest.mark.slow
-def test_the_depth_slider_moves_by_keyboard(look, report):
-    seen = look(report).draw()
-    slider = seen.page.get_by_role("slider", name="layer")
-    first = "document.querySelector('#pictures-map .plot').data[1].x"
-    before = seen.page.evaluate(f"Array.from({first}._inputArray || {first})")
+    page, slider = seen.page, seen.page.get_by_role("slider", name="layer")
+    before = page.evaluate(FIRST_POINTS)
     slider.focus()
     for _ in range(3):
         slider.press("ArrowLeft")
-    assert slider.get_attribute("aria-valuetext") == "2"
     expected = made_findings().tables["points"]
     expected = expected.where(expected["layer"] == 2)["pc1"]
-    seen.page.wait_for_timeout(300)
-    after = seen.page.evaluate(f"Array.from({first}._inputArray || {first})")
-    assert before != after and after == pytest.approx(expected.tolist(), rel=1e-6)
+    page.wait_for_timeout(300)
+    moved = page.evaluate(FIRST_POINTS)
+    assert before != moved and moved == pytest.approx(expected.tolist(), rel=1e-6)
+    light = page.evaluate(f"[{INK}, {PAPER}]")
+    page.get_by_role("button", name="Switch to dark colours").click()
+    page.wait_for_timeout(500)
+    dark = page.evaluate(f"[{INK}, {PAPER}]")
+    assert light == ["rgb(27, 29, 32)", "rgb(253, 253, 251)"] and dark == ["rgb(233, 233, 229)", "rgb(21, 23, 26)"]
+    assert page.evaluate(FIRST_POINTS) == moved and slider.get_attribute("aria-valuetext") == "2"
+    page.reload()
+    assert page.evaluate(PAPER) == dark[1]
+    untouched = look(report).draw()
+    untouched.page.emulate_media(color_scheme="dark")
+    untouched.until(f"{INK} === '{dark[0]}'")
 
 
-@pytest.mark.slow
-def test_tables_sort_both_ways_as_numbers_with_missing_values_last(look, report):
-    seen = look(report)
-    table = seen.page.locator("#table-pictures-by_layer")
+def opened(seen, name):
+    table = seen.page.locator(f"#table-pictures-{name}")
     table.locator("summary").click()
-    shown = "t => [...t.querySelectorAll('tbody tr')].map(r => r.cells[5].textContent)"
-    written = table.evaluate(shown)
-    assert written == ["0.4", "0.02", "4.12e−5", "–", "0.001", "0.001"]
-    head = table.locator("th").nth(5).get_by_role("button")
-    assert head.text_content().split()[0] == "p"
-    head.click()
-    table.locator("th[aria-sort=ascending]").wait_for()
+    return table
+
+
+def sort(seen, table, column, way):
+    table.locator("button.sort").nth(column).click()
+    table.locator(f"th:nth-child({column + 1})[aria-sort={way}]").wait_for()
     seen.page.wait_for_timeout(200)  # the rows are unpacked
-    assert table.evaluate(shown) == ["4.12e−5", "0.001", "0.001", "0.02", "0.4", "–"]
-    assert table.locator("th").nth(5).get_attribute("aria-sort") == "ascending"
-    head.click()
-    seen.page.wait_for_timeout(200)
-    assert table.evaluate(shown) == ["0.4", "0.02", "0.001", "0.001", "4.12e−5", "–"]
 
 
 @pytest.mark.slow
-def test_a_sorted_table_writes_every_cell_as_the_page_first_did(look, report):
+def test_tables_sort_both_ways_as_numbers_and_are_downloaded_whole(look, report, tmp_path):
+    """Missing values are last, cells are written as the page first did, rows that were not shown take part."""
     seen = look(report)
+    rows = "t => [...t.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent + c.className))"
     for name in ("by_layer", "loose"):
-        table = seen.page.locator(f"#table-pictures-{name}")
-        table.locator("summary").click()
-        rows = "t => [...t.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent + c.className))"
+        table = opened(seen, name)
         before = table.evaluate(rows)
-        table.locator("button.sort").first.click()
-        table.locator("th[aria-sort=ascending]").wait_for()
-        seen.page.wait_for_timeout(200)
+        sort(seen, table, 0, "ascending")
         assert table.evaluate(rows) == before  # the first column is in order already
-
-
-@pytest.mark.slow
-def test_sorting_a_long_table_takes_rows_that_were_not_shown(look, report):
-    seen = look(report)
-    table = seen.page.locator("#table-pictures-points")
-    table.locator("summary").click()
-    head = table.locator("button.sort").first
-    head.click()
-    table.locator("th[aria-sort=ascending]").wait_for()
-    head.click()
-    table.locator("th[aria-sort=descending]").wait_for()
-    seen.page.wait_for_timeout(200)
+    table = seen.page.locator("#table-pictures-by_layer")
+    shown = "t => [...t.querySelectorAll('tbody tr')].map(r => r.cells[5].textContent)"
+    assert table.evaluate(shown) == ["0.4", "0.02", "4.12e−5", "–", "0.001", "0.001"]
+    sort(seen, table, 5, "ascending")
+    assert table.evaluate(shown) == ["4.12e−5", "0.001", "0.001", "0.02", "0.4", "–"]
+    sort(seen, table, 5, "descending")
+    assert table.evaluate(shown) == ["0.4", "0.02", "0.001", "0.001", "4.12e−5", "–"]
+    table = opened(seen, "points")
+    sort(seen, table, 0, "ascending")
+    sort(seen, table, 0, "descending")
     assert table.locator("tbody tr").count() == N_ROWS
     assert table.locator("tbody tr").first.locator("td").first.text_content() == str(N_LAYERS - 1)
-
-
-@pytest.mark.slow
-def test_the_download_is_the_whole_table_as_csv(look, report, tmp_path):
-    import pandas
-
-    seen = look(report)
-    table = seen.page.locator("#table-pictures-points")
-    table.locator("summary").click()
     with seen.page.expect_download() as caught:
         table.get_by_role("button", name="Download CSV").click()
     assert caught.value.suggested_filename == "pictures.points.csv"
     caught.value.save_as(tmp_path / "points.csv")
-    read = pandas.read_csv(tmp_path / "points.csv")
     expected = made_findings().tables["points"].to_frame()
-    pandas.testing.assert_frame_equal(read, expected, check_dtype=False, rtol=1e-8)
+    pandas.testing.assert_frame_equal(pandas.read_csv(tmp_path / "points.csv"), expected, check_dtype=False, rtol=1e-8)
 
 
 def test_a_figure_leaves_as_svg_with_its_caption_and_as_csv_with_one_click(look, report, tmp_path):
-    import pandas
-
     seen = look(report).draw()
     for figure, name in (("map", "pictures.points.csv"), ("matrix", "pictures-matrix.csv")):
         block = seen.page.locator(f"#pictures-{figure}")
@@ -289,29 +248,20 @@ def test_question_sentences_and_figure_are_on_the_first_screen(look, report):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "most"), [(1400, 17_600), (400, 36_000)])
-def test_the_page_of_every_probe_is_read_in_minutes(look, everything, width, most):
-    seen = look(everything, width)
-    assert seen.page.evaluate("document.documentElement.scrollHeight") < most
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
-def test_axe_finds_no_violation(look, report, compared, width, scheme):
-    from axe_playwright_python.sync_playwright import Axe
-
+def test_a_run_and_a_comparison_draw_and_fit_and_axe_finds_no_violation(look, report, compared, width, scheme):
     for address in (report, compared):
         seen = look(address, width, scheme).draw()
+        assert seen.requests == [address.as_uri()] and seen.overflow() <= 0 and seen.too_wide() == []
         seen.open_all()
         found = Axe().run(seen.page).response["violations"]
-        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
+        assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == [] and seen.overflow() <= 0
+    assert seen.page.locator(".control select").count() >= 2
 
 
 @pytest.mark.slow
 def test_axe_finds_an_image_without_words(look, report):
     """The test above can fail."""
-    from axe_playwright_python.sync_playwright import Axe
-
     seen = look(report)
     seen.page.locator("svg.strip[aria-label]").first.evaluate("s => s.removeAttribute('aria-label')")
     assert [rule["id"] for rule in Axe().run(seen.page).response["violations"]] == ["svg-img-alt"]
@@ -345,13 +295,8 @@ def test_a_hostile_prompt_is_text_in_tables_and_in_the_hover(look, tmp_path):
     page.locator("#table-pictures-points button.sort").first.click()
     page.wait_for_timeout(300)
     assert page.locator("#table-pictures-points tbody tr").first.locator("td").last.text_content() == ATTACK
-    point = page.locator("#pictures-map .points path").nth(2 * N_POINTS - 1)
-    point.scroll_into_view_if_needed()
-    box = point.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.locator(".hovertext").wait_for()
-    hover = "".join(page.locator(".hovertext").text_content().split())  # lines and wraps aside
-    assert hover.startswith("".join(ATTACK.split()))
+    hover = hovered(seen, "pictures-map", page.locator("#pictures-map .points path").nth(2 * N_POINTS - 1))
+    assert "".join(hover.split()).startswith("".join(ATTACK.split()))
     assert page.locator(".hovertext a").count() == 0
     assert page.evaluate("window.hurt") is None
     assert seen.requests == [(tmp_path / "run" / "report.html").as_uri()]
@@ -410,25 +355,14 @@ def test_the_whole_page_prints_on_white(look, report):
     assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 26)"
 
 
-@pytest.mark.slow
-def test_every_control_shows_where_the_keyboard_is(look, report):
-    seen = look(report)
-    seen.page.keyboard.press("Tab")
-    assert seen.page.evaluate("document.activeElement.className") == "skip"
-    names = set()
-    for _ in range(12):
-        seen.page.keyboard.press("Tab")
-        style = "getComputedStyle(document.activeElement)"
-        assert seen.page.evaluate(f"{style}.outlineStyle") == "solid"
-        names.add(seen.page.evaluate("document.activeElement.tagName"))
-    assert {"A", "BUTTON"} <= names
-
-
-CONTRASTS = """() => {
+LUMINANCE = """() => {
     const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
     const light = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-    const weight = [0.2126, 0.7152, 0.0722];
-    const luminance = colour => weight.reduce((sum, w, i) => sum + w * light(colour[i] / 255), 0);
+    const luminance = c => [0.2126, 0.7152, 0.0722].reduce((sum, w, i) => sum + w * light(c[i] / 255), 0);
+"""
+CONTRASTS = (
+    LUMINANCE
+    + """
     const over = ([r, g, b, a = 1], below) => [r, g, b].map((x, i) => a * x + (1 - a) * below[i]);
     const behind = element => {
         const own = numbers(getComputedStyle(element).backgroundColor);
@@ -449,6 +383,7 @@ CONTRASTS = """() => {
     }
     return found.sort((a, b) => a[0] - b[0]);
 }"""
+)
 
 
 @pytest.mark.slow
@@ -462,10 +397,9 @@ def test_every_text_has_the_contrast_of_the_standard_as_the_browser_shows_it(loo
     assert [entry for entry in found if entry[0] < 4.5] == []
 
 
-MARKS = """() => {
-    const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
-    const light = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-    const luminance = c => [0.2126, 0.7152, 0.0722].reduce((sum, w, i) => sum + w * light(c[i] / 255), 0);
+MARKS = (
+    LUMINANCE
+    + """
     const paper = luminance(numbers(getComputedStyle(document.body).backgroundColor));
     const found = new Map();
     for (const mark of document.querySelectorAll(".js-line, .barlayer .point path, .legendlines path.js-line")) {
@@ -476,6 +410,7 @@ MARKS = """() => {
     }
     return [...found];
 }"""
+)
 
 
 @pytest.mark.slow
@@ -492,39 +427,16 @@ def test_lines_and_bars_carry_in_both_themes_and_follow_the_switch(look, everyth
     assert again == drawn[0] and set(drawn[0]) & set(drawn[1]) <= {"rgb(140, 140, 140)"}  # the null's grey alone stays
 
 
-@pytest.mark.slow
-def test_a_figure_that_was_moved_stays_where_it_is_when_the_theme_is_switched(look, report):
-    seen = look(report).draw()
-    points = "document.querySelector('#pictures-map .plot').data[1].x"
-    slider = seen.page.get_by_role("slider", name="layer")
-    slider.press("Home")
-    seen.page.wait_for_timeout(300)
-    moved = seen.page.evaluate(f"Array.from({points}._inputArray || {points})")
-    seen.page.get_by_role("button", name="Switch to dark colours").click()
-    seen.page.wait_for_timeout(500)
-    assert seen.page.evaluate(f"Array.from({points}._inputArray || {points})") == moved
-    assert slider.get_attribute("aria-valuetext") == "0"
-
-
-@pytest.mark.slow
-def test_every_control_has_a_name_for_those_who_hear_the_page(look, everything, compared):
-    for address in (everything, compared):
-        seen = look(address).draw()
-        controls = seen.page.locator(".control input, .control select, main button, nav a")
-        names = controls.evaluate_all("c => c.map(x => (x.getAttribute('aria-label') || x.textContent).trim())")
-        assert len(names) > 20 and all(names)
-
-
 ALONG_THE_TAB_KEY = """() => {
     const at = document.activeElement;
     const listing = at.closest("details.listing");
     const kind = at.closest("nav") ? "contents" : at.className || at.dataset.do || at.id;
-    return [at.tagName, kind, listing ? listing.id : ""];
+    return [at.tagName, kind, listing ? listing.id : "", getComputedStyle(at).outlineStyle];
 }"""
 
 
 @pytest.mark.slow
-def test_the_keyboard_alone_reaches_contents_tables_and_downloads(look, report):
+def test_the_keyboard_alone_reaches_contents_tables_and_downloads_and_is_seen_everywhere(look, report):
     seen = look(report).draw()
     page, reached = seen.page, []
     for _ in range(200):
@@ -534,9 +446,10 @@ def test_the_keyboard_alone_reaches_contents_tables_and_downloads(look, report):
             page.keyboard.press("Enter")  # what lies in it comes next
         if reached[-1][0] == "BODY":
             break
-    kinds = {(tag, kind) for tag, kind, _ in reached}
+    kinds = {(tag, kind) for tag, kind, _, _ in reached}
+    assert reached[0][1] == "skip" and {outline for tag, _, _, outline in reached if tag != "BODY"} == {"solid"}
     assert {("A", "skip"), ("BUTTON", "quiet"), ("A", "contents"), ("INPUT", ""), ("SUMMARY", "")} <= kinds
-    inside = [(tag, kind) for tag, kind, listing in reached if listing == "table-pictures-by_layer"]
+    inside = [(tag, kind) for tag, kind, listing, _ in reached if listing == "table-pictures-by_layer"]
     assert inside.count(("BUTTON", "sort")) == page.locator("#table-pictures-by_layer button.sort").count() > 5
     assert inside.count(("BUTTON", "quiet")) == 2  # copy and download
 
@@ -554,8 +467,11 @@ def test_the_keyboard_alone_reaches_contents_tables_and_downloads(look, report):
 
 
 @pytest.mark.slow
-def test_every_drawing_has_words_for_those_who_hear_the_page(look, everything):
-    seen = look(everything)
+def test_every_drawing_and_every_control_has_words_for_those_who_hear_the_page(look, everything):
+    seen = look(everything).draw()
+    controls = seen.page.locator(".control input, .control select, main button, nav a")
+    names = controls.evaluate_all("c => c.map(x => (x.getAttribute('aria-label') || x.textContent).trim())")
+    assert len(names) > 20 and all(names)
     drawings = seen.page.locator("main :is(.plot, svg.strip):not([aria-hidden] *)")
     labels = drawings.evaluate_all("d => d.map(x => [x.getAttribute('role'), x.getAttribute('aria-label')])")
     assert len(labels) > 60 and all(role in ("img", "group") and label and len(label) > 5 for role, label in labels)
@@ -577,14 +493,6 @@ def compared(tmp_path_factory) -> Path:
     return run_study(Comparison(tuple(map(str, runs)), ("one", "two" * 20)), out=out, quiet=True).show()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("width, scheme", [(400, "dark"), (1400, "light")])
-def test_a_comparison_draws_and_fits(look, compared, width, scheme):
-    seen = look(compared, width, scheme).draw()
-    assert seen.page.locator(".control select").count() >= 2
-    assert seen.requests == [compared.as_uri()] and seen.overflow() <= 0
-
-
 @pytest.fixture(scope="module")
 def training(tmp_path_factory) -> Path:
     """The page of a training's checkpoints."""
@@ -604,13 +512,8 @@ def test_points_keep_their_words_while_the_training_is_moved_through(look, train
     end = seen.page.evaluate(where)
     seen.page.locator(f"{figure} input[type=range]").press("Home")
     seen.until(f"JSON.stringify({where}) !== {str(end)!r}.replaceAll(\"'\", '\"').replaceAll(', ', ',')")
-    point = seen.page.locator(f"{figure} .points path").nth(3)
-    point.scroll_into_view_if_needed()
-    box = point.bounding_box()
-    seen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    hover = seen.page.locator(f"{figure} .hovertext").first
-    hover.wait_for()
-    assert "sequence " in hover.text_content() and "bits" in hover.text_content()
+    hover = hovered(seen, figure.removeprefix("#"), seen.page.locator(f"{figure} .points path").nth(3))
+    assert "sequence " in hover and "bits" in hover
     assert seen.overflow() <= 0
 
 

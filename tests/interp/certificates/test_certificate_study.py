@@ -86,25 +86,15 @@ def test_what_is_certified_is_what_the_settings_say_and_a_small_p_is_liberal():
     assert sloppy.spec["parameters"]["settings"] == ["is_sloppy=true"]
 
 
-@pytest.mark.parametrize(
-    "probe, error, words",
-    [
-        ("manifodl", UnknownName, "manifold"),
-        ("no_such_module:Probe", InterpError, "no_such_module"),
-        (f"{__name__}:NoSuchClass", InterpError, "NoSuchClass"),
-    ],
-)
-def test_a_probe_that_is_not_there_is_refused(probe, error, words):
+@pytest.mark.parametrize("probe, settings, error, words", [
+    ("manifodl", {}, UnknownName, "manifold"), ("no_such_module:Probe", {}, InterpError, "no_such_module"),
+    (f"{__name__}:NoSuchClass", {}, InterpError, "NoSuchClass"),
+    (HERE, {"n_permutations": "many"}, UsageError, "does not fit"),
+    (f"{__name__}:Editing", {}, UsageError, r"changes the model.*\n.*interp\.simulations"),
+])  # fmt: skip
+def test_what_cannot_be_certified_is_refused(probe, settings, error, words):
     with pytest.raises(error, match=words):
-        interp.certify(probe, scale="smoke", out=None)
-
-
-def test_a_setting_that_does_not_fit_and_a_probe_without_simulations_are_refused():
-    with pytest.raises(UsageError, match="does not fit"):
-        interp.certify(HERE, settings={"n_permutations": "many"}, out=None)
-
-    with pytest.raises(UsageError, match=r"changes the model.*\n.*interp\.simulations"):
-        interp.certify(f"{__name__}:Editing", scale="smoke", out=None)
+        interp.certify(probe, scale="smoke", settings=settings, out=None)
 
 
 class Editing(FirstCoordinates):

@@ -1,6 +1,5 @@
 """Help with examples that work, names that are nearly right, the shell's completion, and what must be trusted."""
 
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ from interp.cli.app import app, main
 from interp.registry import entries
 from interp.running.choose_probes import GROUPS
 from tests.command_lines import all_commands, parsed
+from tests.interp.cli.test_cli import is_within
 from tests.one_process import in_one_process
 from tests.tiny_models import fresh_model
 
@@ -40,14 +40,6 @@ def test_every_command_shows_an_example_that_can_be_parsed(name):
     assert f"Example: {name} " in " ".join([*shown.stdout.split(), ""])
     example = (COMMANDS[name].epilog or "").removeprefix("Example: ")
     assert parsed(example).command.name == name.split()[-1]
-
-
-def test_a_task_that_does_not_exist_is_refused_before_torch_is_imported():
-    words = "from interp.cli import main; import sys; sys.argv = ['interp', 'tunnel', 'train', 'nonsense']\n"
-    code = words + "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["2", "False"]
-    assert "Known: bijection, coin" in done.stderr
 
 
 COMPLETED = [
@@ -90,8 +82,6 @@ def test_completion_can_be_installed_and_offers_what_there_is():
 
 
 def test_a_completion_takes_less_than_a_second():
-    from tests.interp.cli.test_cli import is_within
-
     given = {"_INTERP_COMPLETE": "complete_bash", "COMP_WORDS": "interp run --model tun", "COMP_CWORD": "3"}
     code = f"import os, sys; os.environ.update({given}); sys.argv = ['interp']\nfrom interp.cli import main\n"
     assert is_within(1.0, "-c", code + "try: main()\nexcept SystemExit: pass")

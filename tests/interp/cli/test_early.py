@@ -21,9 +21,13 @@ WRONG = {
     "device": (["--device", "gpu"], "Use cpu, cuda, cuda:1 ... or mps."),
     "number of a device": (["--device", "cuda:x"], "there is no such kind of device"),
     "tunnel": (["--model", "tunnel:nosuch"], "there is no tunnel of this name"),
+    "task": (["train", "nonsense"], "Known: bijection, coin"),
 }
 
-CALLS = [*((what, "run") for what in WRONG), *((what, "plan") for what in ("field", "file", "model"))]
+CALLS = [
+    *((what, "tunnel" if what == "task" else "run") for what in WRONG),
+    *((what, "plan") for what in ("field", "file", "model")),
+]
 
 
 @pytest.fixture(scope="module")

@@ -46,19 +46,13 @@ def test_no_number_is_split_where_the_terminal_is_narrow(record, width, monkeypa
     assert max(map(len, printed.splitlines())) <= width
 
 
-def test_notes_numbers_and_arrays_are_printed_on_request(record, capsys, tmp_path):
+def test_notes_and_numbers_are_printed_on_request(record, capsys):
     print_record(record)
     brief = capsys.readouterr().out
     print_record(record, verbose=True)
     whole = capsys.readouterr().out
     assert "  a note" not in brief.splitlines() and "All 2 numbers" in brief and "-v" in brief
     assert "a note" in whole and "other" in whole and "1,200 sequences" in whole
-    found = Findings("toy", record.findings["toy"].scalars, arrays={"axis": np.arange(3.0)})
-    kept = (
-        RunRecord(**{**vars(record), "findings": {"toy": found}, "parameters": {"toy": {}}}).write(tmp_path / "r").path
-    )
-    modes = {path.stat().st_mode & 0o777 for path in kept.iterdir() if path.is_file()}
-    assert len(modes) == 1 and 0o600 not in modes
 
 
 def test_few_clusters_of_any_prompts_that_were_read_are_told_without_being_asked(record, capsys):

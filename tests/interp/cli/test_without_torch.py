@@ -38,13 +38,6 @@ def test_a_command_that_reads_no_model_imports_neither(said, line):
     assert said[line].out.strip()
 
 
-@pytest.mark.parametrize(("line", "offered"), [("interp run --probe manif", "manifold"), ("interp lis", "list")])
-def test_completion_imports_neither(line, offered, tmp_path):
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_INTERP_COMPLETE": "complete_bash"}
-    (done,) = in_one_process([([], words)], tmp_path, REFUSING)
-    assert offered in done.out.split(), done.err
-
-
 def test_the_guard_can_fail(tmp_path):
     (done,) = in_one_process([(["check", "--model", "tunnel:bijection-gpt-neox"], {})], tmp_path, REFUSING)
     assert done.code == 1 and "torch is refused here" in done.err

@@ -17,6 +17,7 @@ from tests.quick import quick
 from tests.tiny_models import FAMILIES, tiny_model, wrap
 
 N_PROMPT, N_NEW = 9, 5
+STATIC = ("llama", "mistral", "llama4_text")
 
 
 def model_of(kind):
@@ -67,18 +68,15 @@ def generated(model, ids, *edits, **given):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("kind", quick(FEW, [*FAMILIES, *CONFIGS]))
-def test_generation_is_edited_at_every_step(kind):
-    model, at = model_of(kind), (1, N_PROMPT - 1, N_PROMPT + 1)
-    out = generated(model, ids_of(), *edits_of(model, "k v", at))
-    assert_whole(model, out.logits, out.sequences, "k v", at)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("at", [(1, 4), (N_PROMPT - 1,), (N_PROMPT + 1, N_PROMPT + 2)])
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("kind", ["llama", "mistral", "llama4_text"])
-def test_generation_is_edited_whatever_the_cache(kind, cache, at):
+@pytest.mark.parametrize("at", [(1, N_PROMPT - 1, N_PROMPT + 1), (N_PROMPT + 1, N_PROMPT + 2)])
+@pytest.mark.parametrize(
+    ("kind", "cache"),
+    quick(
+        [*((kind, "dynamic") for kind in (*FEW, *STATIC)), *((kind, "static") for kind in STATIC)],
+        [*((kind, "dynamic") for kind in (*FAMILIES, *CONFIGS)), *((kind, "static") for kind in STATIC)],
+    ),
+)
+def test_generation_is_edited_at_every_step_whatever_the_cache(kind, cache, at):
     if (kind, cache) == ("llama4_text", "static") and Version(transformers.__version__) < Version("5.21"):
         pytest.skip("transformers before 5.21 cannot mask chunks in a static cache")
     model = model_of(kind)
@@ -168,16 +166,3 @@ def test_the_state_of_mamba_counts_the_tokens_that_were_given_to_it():
     state = model.module(ids_of(), use_cache=True).cache_params
     with interp.applied(model, edit_of(model, "resid", at)), pytest.raises(UsageError, match="how much it held"):
         model.module(ids_of()[:, :1], cache_params=state)
-
-
-@pytest.mark.parametrize("site", ["k", "v"])
-@pytest.mark.parametrize("kind", ["llama", "mistral", "gemma3_text"])
-def test_continuations_with_a_cache_are_those_without(kind, site):
-    model = model_of(kind)
-    prompts = interp.PromptSet("p", [interp.Prompt(token_ids=tuple(ids_of(n, n)[0].tolist())) for n in (6, 9)])
-    for at in ((1, 4), "last"):
-        kept, afresh = (
-            interp.generate(model, prompts, [edit_of(model, site, at)], n_tokens=6, cache=cache)
-            for cache in (True, False)
-        )
-        assert [one.edited_ids for one in kept] == [one.edited_ids for one in afresh]

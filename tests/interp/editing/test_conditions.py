@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-import interp
 from interp.editing.conditions import Run, capture_edited, read_conditions
+from interp.editing.editor import Editor
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.restart import Residuals
+from interp.editing.steps import EditStep
 from interp.edits import (
     AblateHeads,
     AttentionOff,
@@ -22,15 +23,14 @@ from interp.edits import (
 )
 from interp.errors import ModelError, PromptError, UsageError
 from interp.findings import Findings, Scalar
-from interp.hooks.attention import Listener, listening
 from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
-from interp.reductions import Mean, PromptMean
+from interp.reductions import PromptMean
 from interp.running.run import run
 from tests.quick import quick
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, shapes_of_passes, tiny_model
 
 KL, SIZE, LOSS = Need("next_kl"), Need("edit_size"), Need("next_loss", at="followed")
 NEEDS = (KL, Need("next_log_prob"), Need("v"), Need("resid"), Need("z", at="all"), Need("pattern_entropy"), LOSS, SIZE)
@@ -85,21 +85,15 @@ def test_shared_and_restarted_passes_equal_whole_ones_of_one_condition(family):
 
 
 def test_controls_share_passes_that_start_at_the_edited_layer():
-    model, passes, layers = fresh_model("llama"), [], []
-    handles = [
-        model.module.register_forward_pre_hook(
-            lambda m, a, kw: passes.append(len(kw["input_ids"])), with_kwargs=True
-        ),
-        *(b.mlp.register_forward_hook(lambda m, a, out, n=n: layers.append(n))
-          for n, b in enumerate(model.module.model.layers)),
-    ]  # fmt: skip
+    model, layers = fresh_model("llama"), []
+    passes = shapes_of_passes(model)
+    for n, block in enumerate(model.module.model.layers):
+        block.mlp.register_forward_hook(lambda m, a, out, n=n: layers.append(n))
     conditions = [
         Condition(str(i), (RemoveAxis(layer=2, axis=axis(i)),), (KL,), everything_but_size) for i in range(20)
     ]
     read_conditions(model, token_run((8, 8)), conditions, tokens_per_pass=160)
-    for handle in handles:
-        handle.remove()
-    assert passes == [2, 20, 20]
+    assert [n for n, _ in passes] == [2, 20, 20]
     assert layers == [0, 1, 2, 2, 2]
 
 
@@ -123,12 +117,9 @@ def test_next_kl_and_next_loss_equal_their_definitions():
             expected.append(-log_p[np.arange(len(x) - 1), x[1:]])
     assert np.abs(plain[LOSS] - np.concatenate(expected)).max() < 1e-4
     assert plain.rows_at("followed")["position"].tolist() == [i for x in source.ids for i in range(len(x) - 1)]
-    reduced = capture(model, source.prompts, source.ids, [Need("next_loss", PromptMean(), "followed"),
-                                                         Need("next_loss", Mean(), "followed")])  # fmt: skip
-    means = reduced[Need("next_loss", PromptMean(), "followed")]
+    need = Need("next_loss", PromptMean(), "followed")
+    means = capture(model, source.prompts, source.ids, [need])[need]
     assert np.abs(means - [e.mean() for e in expected]).max() < 1e-4
-    mean = reduced.reduced(Need("next_loss", Mean(), "followed"))["mean"]
-    assert np.abs(mean - np.concatenate(expected).mean()) < 1e-4
 
 
 def test_edit_size_and_variance_share_equal_their_definitions():
@@ -267,26 +258,19 @@ def test_edits_are_proved_and_the_proof_can_fail(monkeypatch):
     assert [c.name for c in checks] == [f"edit {name}" for name in names]
     assert all(c.passed for c in checks)
 
-    from interp.editing.steps import EditStep
-
-    monkeypatch.setattr(EditStep, "edited", lambda self, x, rows, others: x * 0.9)
-    with pytest.raises(ModelError, match="edit read-back"):
-        read_conditions(model, source, [Condition("c", edits, (KL,), everything_but_size)], checks=[])
-
-
-def test_an_editor_that_touches_the_keys_fails_the_pattern_check(monkeypatch):
-    from interp.editing.editor import Editor
-
     honest = Editor.before
 
-    def touching(self, call):
+    def touching_the_keys(self, call):
         honest(self, call)
         call.k = call.k * 1.5
 
-    monkeypatch.setattr(Editor, "before", touching)
-    conditions = [Condition("c", (RemoveAxis(layer=1, axis=axis(0, 48)),), (KL,), everything_but_size)]
-    with pytest.raises(ModelError, match="edit pattern"):
-        read_conditions(tiny_model("gpt_neox"), token_run(), conditions, checks=[])
+    for of, name, wrong, check in (
+        (EditStep, "edited", lambda self, x, rows, others: x * 0.9, "read-back"),
+        (Editor, "before", touching_the_keys, "pattern"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(ModelError, match=f"edit {check}"):
+            patch.setattr(of, name, wrong)
+            read_conditions(model, source, [Condition("c", edits[:1], (KL,), everything_but_size)], checks=[])
 
 
 def test_nothing_is_left_where_a_readout_fails():
@@ -298,14 +282,6 @@ def test_nothing_is_left_where_a_readout_fails():
 
     with pytest.raises(KeyboardInterrupt):
         read_conditions(model, token_run(), [Condition("c", (BypassLayer(layer=2),), (KL,), fails)])
-
-    class Stop(Listener):
-        def before(self, call):
-            if call.layer == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), listening(model, Stop()):
-        capture_edited(model, *one(token_run()), [KL], [BypassLayer(layer=2)])
     assert not any(m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__ for m in model.module.modules())
     assert torch.equal(model.module(input_ids=torch.arange(5)[None]).logits, before)
 
@@ -344,47 +320,22 @@ class Bypassing(Probe):
         return Findings(self.name, {"kl": scalar}, headline=("kl",))
 
 
-@dataclass(frozen=True)
-class Surprise(Probe):
-    """How surprised a model is by what it reads."""
-
-    name: ClassVar[str] = "surprise"
-    question: ClassVar[str] = "How surprising is the text?"
-
-    @property
-    def needs(self):
-        return (Need("next_loss", Mean(), "followed"),)
-
-    def analyse(self, base, under):
-        assert not under
-        loss = float(base.reduced(self.needs[0])["mean"])
-        scalar = Scalar(loss, "bits", interval_reason="a test", null_reason="a test", meaning="mean")
-        return Findings(self.name, {"loss": scalar}, headline=("loss",))
-
-
-def test_a_run_reads_conditions_keeps_the_proof_and_collects_from_the_edited_model():
+def test_a_run_reads_conditions_and_keeps_the_proof():
     record = run("tunnel:bijection-gpt-neox", probes=[Bypassing()], n_pool=20, out=None, quiet=True)
     assert record.findings["bypassing"]["kl"].value > 0.1 and record.findings["bypassing"]["kl"].n == 5 * 12
     proofs = {c["name"]: c for c in record.selfcheck if c["name"].startswith("edit ")}
     assert proofs["edit read-back"]["passed"] and proofs["edit read-back"]["detail"] == "bypass block"
     assert "conditions bypassing" in record.timings
     assert record.prompts["name"] == "tunnel:bijection" and "others" not in record.prompts
-    model = interp.load("tunnel:bijection-gpt-neox")
-    from interp.prompting.tunnel_sequences import sampled_prompts
-
-    prompts = sampled_prompts(model.task, 4)
-    v = interp.collect(model, prompts, ["v"], edits=[AblateHeads(layer=0, heads=(0, 1, 2, 3))])[Need("v")]
-    plain = interp.collect(model, prompts, ["v"])[Need("v")]
-    assert np.abs(v[0] - plain[0]).max() < 1e-6 < np.abs(v[1] - plain[1]).max()
 
 
 def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model):
-    both = run(tiny_text_model, probes=[Surprise(), Bypassing()], n_pool=40, per_quintile=4, window=8,
+    both = run(tiny_text_model, probes=["orthogonality", Bypassing()], n_pool=40, per_quintile=4, window=8,
                out=None, quiet=True)  # fmt: skip
-    assert (both.prompts["name"], both.prompts["probes"]) == ("mixed", ["surprise"])
+    assert (both.prompts["name"], both.prompts["probes"]) == ("mixed", ["orthogonality"])
     (other,) = both.prompts["others"]
     assert (other["name"], other["probes"], other["n"]) == ("code", ["bypassing"], 40)
-    assert both.spec["prompts"] is None and list(both.findings) == ["surprise", "bypassing"]
+    assert both.spec["prompts"] is None and list(both.findings) == ["orthogonality", "bypassing"]
     named = run(tiny_text_model, probes=[Bypassing(other="prose")], prompts="mixed", n_pool=20, window=8,
                 per_quintile=None, out=None, quiet=True)  # fmt: skip
     assert named.prompts["name"] == "mixed" and "others" not in named.prompts

@@ -1,6 +1,7 @@
 """The patterns of another model: an explicit softmax of its queries and keys times own values, and what is refused."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -45,14 +46,8 @@ class Kept(Listener):
 
 def heard(model, ids, *edits):
     kept = Kept()
-    with torch.inference_mode():
-        if edits:
-            with interp.applied(model, *edits), listening(model, kept):
-                logits = model.module(input_ids=ids, use_cache=False).logits
-        else:
-            with listening(model, kept):
-                logits = model.module(input_ids=ids, use_cache=False).logits
-    return kept, logits
+    with torch.inference_mode(), interp.applied(model, *edits) if edits else nullcontext(), listening(model, kept):
+        return kept, model.module(input_ids=ids, use_cache=False).logits
 
 
 def explicit_rows(call, window):
@@ -193,15 +188,12 @@ def test_a_file_names_a_donor_by_model_step_or_folder(tmp_path):
 
 
 def test_a_run_reads_the_final_network_with_the_patterns_of_a_step():
-    record = interp.run(
-        "tunnel:bijection-gpt-neox", probes=["attention_entropy"], n_pool=30, out=None, quiet=True,
-        settings={"attention_entropy": {"n_permutations": 20, "n_bootstrap": 20}},
-        edits=[{"kind": "patterns", "donor": "tunnel:bijection-gpt-neox@256"}],
-    )  # fmt: skip
-    donor = interp.run(
-        "tunnel:bijection-gpt-neox@256", probes=["attention_entropy"], n_pool=30, out=None, quiet=True,
-        settings={"attention_entropy": {"n_permutations": 20, "n_bootstrap": 20}},
-    )  # fmt: skip
+    asked = {"probes": "attention_entropy", "n_pool": 30, "out": None, "quiet": True, "settings": {
+        "attention_entropy": {"n_permutations": 20, "n_bootstrap": 20},
+    }}  # fmt: skip
+    edits = [{"kind": "patterns", "donor": "tunnel:bijection-gpt-neox@256"}]
+    record = interp.run("tunnel:bijection-gpt-neox", edits=edits, **asked)
+    donor = interp.run("tunnel:bijection-gpt-neox@256", **asked)
     mine, theirs = (r.findings["attention_entropy"].tables["by_layer"] for r in (record, donor))
     entropy = next(name for name in mine.columns if "entropy" in name)
     np.testing.assert_allclose(mine[entropy], theirs[entropy], atol=1e-5)

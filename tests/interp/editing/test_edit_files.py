@@ -21,10 +21,7 @@ from interp.edits import (
     ShiftAxis,
 )
 from interp.errors import InterpError
-from interp.records.record import open_run
 from interp.running.run import run
-from interp.running.spec import RunSpec
-from tests.reports.everything import SETTINGS
 
 U = np.array([0.6, 0.0, 0.8, 0.0])
 ALL = [
@@ -113,20 +110,3 @@ def test_files_that_are_none_are_refused(tmp_path):
     with pytest.raises(InterpError, match="no kind of edit"):
         run("a-model-that-is-never-looked-for", edits=[{"kind": "delete"}], out=None)
     assert edit_from_json({"kind": "bypass", "layer": [0, 1]}).layer == (0, 1)
-
-
-@pytest.mark.slow
-def test_a_run_with_edits_repeats_from_its_record(tmp_path):
-    fast = {"manifold": SETTINGS["manifold"]}
-    path = tmp_path / "edits.json"
-    path.write_text(json.dumps([BypassLayer(layer=0).to_json()]))
-    first = run(settings=fast, n_pool=40, edits=path, out=tmp_path / "runs", report=False, quiet=True)
-    spec = RunSpec.from_json(open_run(first.path).spec)
-    assert "--edit edits.json" in first.spec["command"]
-    assert list(read_edits(first.path / "edits.json")) == [BypassLayer(layer=0)]
-    again = run(**vars(spec) | {"out": None, "quiet": True})
-    plain = run(settings=fast, n_pool=40, out=None, quiet=True)
-    name = "pc1_plus_pc2_share"
-    value = first.findings["manifold"][name].value
-    assert again.spec_hash == first.spec_hash != plain.spec_hash
-    assert again.findings["manifold"][name].value == value != plain.findings["manifold"][name].value

@@ -42,6 +42,9 @@ def test_old_and_new_configurations_say_where_the_features_lie(tmp_path, config,
     features = interp.open_features(saved(tmp_path / "sae", config))
     assert features.place == place
     np.testing.assert_array_equal(features.directions, DECODER)
+    half = torch.from_numpy(DECODER).bfloat16()
+    features = interp.open_features(saved(tmp_path / "half", weights={"W_dec": half}))
+    np.testing.assert_array_equal(features.directions, half.double().numpy())
 
 
 @pytest.mark.parametrize(("config", "words"), [
@@ -55,12 +58,6 @@ def test_old_and_new_configurations_say_where_the_features_lie(tmp_path, config,
 def test_a_place_that_is_none_is_refused(tmp_path, config, words):
     with pytest.raises(RecordError, match=words):
         interp.open_features(saved(tmp_path / "sae", config))
-
-
-def test_half_precision_is_read_as_it_is(tmp_path):
-    half = torch.from_numpy(DECODER).bfloat16()
-    features = interp.open_features(saved(tmp_path / "sae", weights={"W_dec": half}))
-    np.testing.assert_array_equal(features.directions, half.double().numpy())
 
 
 def test_a_residual_depth_is_that_of_the_hook(tmp_path):

@@ -12,7 +12,7 @@ from interp.reading.batches import RowIndex, row_index
 from tests.interp.editing.test_conditions import axis, token_run
 from tests.interp.test_families import tiny
 from tests.quick import quick
-from tests.tiny_models import FAMILIES, fresh_model, tiny_model
+from tests.tiny_models import FAMILIES, fresh_model, shapes_of_passes
 
 NEEDS = (Need("next_log_prob"), Need("next_kl"), Need("edit_size"))
 LENGTHS = (9, 13, 4, 9, 2)
@@ -44,25 +44,13 @@ ALL_OR_WHOLE = ("mistral", "opt", "gptj", "bloom", "mpt", "falcon", "gpt_neo")
 """Some of these have a window, or take no masks or positions of ours."""
 
 
-def tokens_of_passes(model, act):
-    """The tokens that enter the model in each pass."""
-    found = []
-    handle = model.module.register_forward_pre_hook(
-        lambda module, args, kwargs: found.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
-    act()
-    handle.remove()
-    return found
-
-
 @pytest.mark.parametrize("family", quick(["llama", "gpt_neox", "gpt2", "gemma2", "gpt_oss"], ON_TAILS + ALL_OR_WHOLE))
 def test_ends_of_prompts_give_what_whole_ones_give(family):
     wide = {"sliding_window": 64} if family in ("gpt_oss", "gemma2", "gemma3_text") else {}
-    model, source = tiny_model(family) if family in FAMILIES else tiny(family, **wide), token_run(LENGTHS)
-    conditions = at_the_end(model)
-    short = {}
-    passed = tokens_of_passes(model, lambda: short.update(read_conditions(model, source, conditions)))
-    assert family in ALL_OR_WHOLE or np.median(passed) <= 3 * len(LENGTHS)
+    model, source = fresh_model(family) if family in FAMILIES else tiny(family, **wide), token_run(LENGTHS)
+    conditions, passes = at_the_end(model), shapes_of_passes(model)
+    short = read_conditions(model, source, conditions)
+    assert family in ALL_OR_WHOLE or np.median([n * length for n, length in passes]) <= 3 * len(LENGTHS)
     whole = read_conditions(model, source, conditions, restart=False)
     assert short["swap 1 0"]["next_kl"].max() > 1e-3
     for name, expected in whole.items():

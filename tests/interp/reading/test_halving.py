@@ -15,15 +15,17 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import ran_out
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
+from tests.captures import assert_captures_agree
 from tests.interp.system.thread_ranks import in_ranks
 from tests.quick import quick
-from tests.tiny_models import VOCAB, fresh_model
+from tests.tiny_models import VOCAB, fresh_model, shapes_of_passes
 
 NEEDS = (
     Need("v"), Need("resid", at="all"), Need("pattern_entropy", at="all"), Need("pattern_entropy_null", at="all"),
     Need("next_log_prob"), Need("lens_kl"), Need("attn_logit"), Need("next_loss", at="followed"),
     Need("v", Moments(), "all"), Need("k", Mean(), "all"), Need("q", PromptMean(), "all"),
 )  # fmt: skip
+CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 ERRORS = (
     MemoryError(),
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
@@ -58,18 +60,6 @@ def fail_in_block(model, layer, failing):
     )
 
 
-def assert_same(one, other):
-    for need, reduced in one.arrays.items():
-        for name, array in reduced.items():
-            theirs = other.reduced(need)[name]
-            if name == "count":
-                assert np.array_equal(array, theirs)
-            np.testing.assert_allclose(theirs, array, rtol=2e-4, atol=2e-5, err_msg=f"{need} {name}")
-    for at, table in one.tables.items():
-        for name, column in table.columns.items():
-            np.testing.assert_allclose(other.tables[at][name], column, rtol=1e-5, atol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def truth():
     prompts, ids = sequences()
@@ -83,7 +73,7 @@ def test_a_pass_that_fails_at_any_layer_leaves_nothing_twice(truth, layer, at):
     model = fresh_model("llama")
     fail_in_block(model, layer, Failing(at))
     with pytest.warns(RuntimeWarning, match="out of memory in a batch of"):
-        assert_same(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40))
+        assert_captures_agree(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40), **CLOSE)
 
 
 @pytest.mark.parametrize("k", quick([0, 17, 55], [0, 3, 11, 17, 26, 34, 41, 55]))
@@ -100,7 +90,7 @@ def test_a_reduction_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
 
     monkeypatch.setattr(Collector, "_reduce", breaking)
     with pytest.warns(RuntimeWarning, match="continuing with batches of up to"):
-        assert_same(truth, capture(fresh_model("llama"), prompts, ids, NEEDS, tokens_per_batch=40))
+        assert_captures_agree(truth, capture(fresh_model("llama"), prompts, ids, NEEDS, tokens_per_batch=40), **CLOSE)
     assert failing.n > k
 
 
@@ -108,14 +98,11 @@ def test_a_reduction_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
 def test_later_batches_are_cut_to_what_fitted(truth, error):
     prompts, ids = sequences()
     model = fresh_model("llama")
-    sizes = []
     fail_in_block(model, 1, Failing([], error, larger_than=2))
-    model.module.register_forward_pre_hook(
-        lambda module, args, kwargs: sizes.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    passes = shapes_of_passes(model)
     with pytest.warns(RuntimeWarning) as said:
-        assert_same(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=60))
-    assert len(said) <= 3 and len(sizes) <= 12, "it does not run against the wall again with every batch"
+        assert_captures_agree(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=60), **CLOSE)
+    assert len(said) <= 3 and len(passes) <= 12, "it does not run against the wall again with every batch"
 
 
 def test_hooks_are_gone_and_the_model_is_as_it_was(truth):
@@ -128,7 +115,7 @@ def test_hooks_are_gone_and_the_model_is_as_it_was(truth):
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert_same(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40))
+        assert_captures_agree(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40), **CLOSE)
 
 
 def test_only_a_lack_of_memory_for_a_single_prompt_is_refused_in_words():
@@ -156,7 +143,7 @@ def test_several_processes_halve_each_for_itself_lent_keys_included(truth, at):
         found = in_ranks(2, lambda r: capture(models[r.rank], prompts, ids, NEEDS, tokens_per_batch=200))
     assert failing.n_raised == len(at)
     for parts in found:
-        assert_same(truth, parts)
+        assert_captures_agree(truth, parts, **CLOSE)
 
 
 def readouts(model, tokens_per_pass):

@@ -1,6 +1,6 @@
 """Models with other layers in place of attention or beside it: what is there is read under the layers' own numbers."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -129,20 +129,6 @@ def test_a_layer_without_attention_is_refused_in_words(with_gaps):
             pass
 
 
-def test_edits_act_where_there_is_attention_and_layers_are_bypassed_everywhere(model):
-    ids, layer = torch.from_numpy(IDS)[None], model.info.layers_with_attention[0]
-
-    def logits():
-        with torch.inference_mode():
-            return model.module(ids, use_cache=False).logits
-
-    plain = logits()
-    for edit in (interp.AttentionOff(layer=layer), interp.BypassLayer(layer=0), interp.FeedForwardOff(layer=0)):
-        with interp.applied(model, edit):
-            assert (logits() - plain).abs().max() > 1e-3
-        assert torch.equal(logits(), plain)
-
-
 SEVERAL = PromptSet("several", [
     Prompt(token_ids=tuple(ids.tolist())) for ids in np.random.default_rng(1).integers(3, 101, (24, 9))
 ])  # fmt: skip
@@ -202,13 +188,10 @@ def test_probes_that_want_every_layer_are_refused_and_those_of_the_stream_are_no
     assert probe.name == "manifold"
     with pytest.raises(UsageError, match="no attention in every layer"):
         readable_probes(model, choose_probes([name], {}))
-
-
-def test_what_is_added_beside_attention_refuses_components_and_nothing_else():
-    model = hybrid("falcon_h1")
-    assert len(readable_probes(model, choose_probes(["causal", "heads"], {}))) == 2
+    beside = hybrid("falcon_h1")  # a mixer beside attention in every layer: only components cannot take it in
+    assert len(readable_probes(beside, choose_probes(["causal", "heads"], {}))) == 2
     with pytest.raises(UsageError, match="a state-space model adds to the stream beside them"):
-        readable_probes(model, choose_probes(["components"], {}))
+        readable_probes(beside, choose_probes(["components"], {}))
 
 
 def test_shares_of_a_logit_add_up_to_it_and_that_of_the_mixer_is_what_its_module_adds(model):
@@ -236,14 +219,23 @@ def test_shares_of_a_logit_add_up_to_it_and_that_of_the_mixer_is_what_its_module
 
 
 def test_a_head_without_its_columns_of_the_output_projection_is_an_ablated_head(model):
+    """And layers are bypassed everywhere; nothing of an edit stays."""
     layer, ids = model.info.layers_with_attention[-1], torch.from_numpy(IDS)[None]
     without = deepcopy(model.module)
     projection = model.family.attention_by_layer(without)[layer].get_submodule(model.family.out)
+
+    def logits(*edits):
+        with torch.inference_mode(), interp.applied(model, *edits) if edits else nullcontext():
+            return model.module(ids, use_cache=False).logits
+
+    plain = logits()
     with torch.inference_mode():
         projection.weight[:, 12:24] = 0.0
-        with interp.applied(model, interp.AblateHeads(layer=layer, heads=1)):
-            edited = model.module(ids, use_cache=False).logits
+        edited = logits(interp.AblateHeads(layer=layer, heads=1))
         torch.testing.assert_close(edited, without(ids, use_cache=False).logits, rtol=1e-5, atol=1e-5)
+    for edit in (interp.AttentionOff(layer=layer), interp.BypassLayer(layer=0), interp.FeedForwardOff(layer=0)):
+        assert (logits(edit) - plain).abs().max() > 1e-3
+    assert torch.equal(logits(), plain)
 
 
 def test_a_feed_forward_of_two_modules_is_read_and_switched_off_as_one():
@@ -267,18 +259,14 @@ def test_a_feed_forward_of_two_modules_is_read_and_switched_off_as_one():
     assert interp.collect(model, PROMPTS, [Need("router_weight")])[Need("router_weight")].shape == (4, 1, 4)
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrong", "check"),
-    [
-        ("falcon_h1", {"added_times": None}, "residual"),
-        ("falcon_h1", {"mixer": None}, "residual"),
-        ("granitemoehybrid with experts", {"mlp": "shared_mlp"}, "residual"),
-        ("granitemoehybrid with experts", {"mlp": "block_sparse_moe"}, "residual"),
-    ],
-)
-def test_a_family_that_leaves_out_a_part_or_its_factor_fails_the_self_check(kind, wrong, check):
+@pytest.mark.parametrize(("kind", "wrong"), [
+    ("falcon_h1", {"added_times": None}), ("falcon_h1", {"mixer": None}),
+    ("granitemoehybrid with experts", {"mlp": "shared_mlp"}),
+    ("granitemoehybrid with experts", {"mlp": "block_sparse_moe"}),
+])  # fmt: skip
+def test_a_family_that_leaves_out_a_part_or_its_factor_fails_the_self_check(kind, wrong):
     model = hybrid(kind)
-    with pytest.raises(ModelError, match=f"the self-check '{check}' failed"):
+    with pytest.raises(ModelError, match="the self-check 'residual' failed"):
         interp.check_model(replace(model, family=replace(model.family, **wrong)))
 
 

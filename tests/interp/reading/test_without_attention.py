@@ -77,9 +77,6 @@ def test_the_checks_that_apply_are_run_and_the_others_are_named(model):
     assert set(left_out(model)) == set(OF_ATTENTION) | (set() if adds else {"residual"})
     assert f"{len(names)} of {len(names)} checks passed" in repr(model) and "no attention" in repr(model)
     assert [c.name for c in check_model(model)] == [c.name for c in run_checks(model)]
-
-
-def test_it_describes_itself_without_heads_and_says_what_is_left_out(model):
     assert left_out(tiny_model("llama")) == ()
     info = model.info
     assert (info.n_heads, info.n_kv_heads, info.d_head) == (0, 0, 0)
@@ -87,38 +84,31 @@ def test_it_describes_itself_without_heads_and_says_what_is_left_out(model):
     assert (info.attention_kernel, info.n_rotary, info.window) == ("none", None, None)
 
 
-def failing(module) -> set[str]:
-    return {c.name for c in run_checks(load(module, check=False)) if not c.passed}
-
-
-def test_what_is_changed_inside_is_caught():
-    module = tunnel("lstm").module
+def both_ways(module):
     module.layers[1].lstm = torch.nn.LSTM(24, 12, batch_first=True, bidirectional=True)
-    assert {"blind ahead", "batched"} <= failing(module)
-    module = tunnel("mlp-context").module
-    module.layers[1].register_forward_pre_hook(lambda m, args: (args[0] * 1.001,))
-    assert "stream" in failing(module)
-    module = tunnel("mlp-context").module
-    module.layers[0].register_forward_hook(lambda m, args, out: out * 1.001)
-    assert "residual" in failing(module)
-    module = tunnel("lstm").module
-    module.lm_head.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
-    assert "head" in failing(module)
-    module = tunnel("lstm").module
-    block = module.layers[0]
-    block.register_forward_hook(lambda m, args, out: out + (len(m._forward_hooks) - 1) * 1e-3)
-    assert "reading" in failing(module)
 
 
-def test_a_block_that_runs_once_a_token_is_caught():
-    module = tunnel("lstm").module
+def once_a_token(module):
     block, run = module.layers[0], module.layers[0].forward
+    block.forward = lambda x: run(x) if block.training else (block.train(), block(x), block.eval())[1]
 
-    def twice(x):
-        return run(x) if block.training else (block.train(), block(x), block.eval())[1]
 
-    block.forward = twice
-    assert "blocks" in failing(module)
+CHANGED = [
+    ("lstm", both_ways, {"blind ahead", "batched"}),
+    ("mlp-context", lambda m: m.layers[1].register_forward_pre_hook(lambda m, x: (x[0] * 1.001,)), {"stream"}),
+    ("mlp-context", lambda m: m.layers[0].register_forward_hook(lambda m, x, out: out * 1.001), {"residual"}),
+    ("lstm", lambda m: m.lm_head.register_forward_pre_hook(lambda m, x: (x[0] * 2,)), {"head"}),
+    ("lstm", lambda m: m.layers[0].register_forward_hook(
+        lambda m, x, out: out + (len(m._forward_hooks) - 1) * 1e-3), {"reading"}),
+    ("lstm", once_a_token, {"blocks"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arch", "change", "caught"), CHANGED)
+def test_what_is_changed_inside_is_caught(arch, change, caught):
+    module = tunnel(arch).module
+    change(module)
+    assert caught <= {c.name for c in run_checks(load(module, check=False)) if not c.passed}
 
 
 def test_nan_weights_and_half_a_family_are_refused():
@@ -179,13 +169,13 @@ def test_feed_forwards_join_the_depths_where_there_are_any():
         capture(tunnel("lstm"), prompts, ids, [Need("mlp_out")])
 
 
-@pytest.mark.parametrize("site", ["q", "v", "z", "k_pre", "attn_out", "pattern_entropy", "attn_logit", "W_Q"])
-def test_a_site_of_attention_is_refused_by_name(model, site):
+def test_a_site_of_attention_is_refused_by_name(model):
     prompts, ids = prompts_and_ids(2)
-    with pytest.raises(UsageError) as refusal:
-        capture(model, prompts, ids, [Need("resid"), Need(site)])
-    assert f"reading {model.name}: {site} (" in str(refusal.value)
-    assert "this model has no attention" in str(refusal.value)
+    for site in ("q", "v", "z", "k_pre", "attn_out", "pattern_entropy", "attn_logit", "W_Q"):
+        with pytest.raises(UsageError) as refusal:
+            capture(model, prompts, ids, [Need("resid"), Need(site)])
+        assert f"reading {model.name}: {site} (" in str(refusal.value)
+        assert "this model has no attention" in str(refusal.value)
 
 
 # --- probes -----------------------------------------------------------------------------------------------------------

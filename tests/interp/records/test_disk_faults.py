@@ -1,5 +1,8 @@
 """Disks that are full or closed while something is written: told in words, nothing half written, earlier work kept."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 import interp
@@ -7,15 +10,11 @@ from interp.errors import RecordError
 from interp.records.record import new_folder, open_run, written
 
 
-def record():
+@pytest.fixture(scope="module")
+def measured():
     return interp.run(
         "tunnel:bijection-gpt-neox", probes=["attention_entropy"], n_pool=20, out=None, quiet=True, report=False
     )
-
-
-@pytest.fixture(scope="module")
-def measured():
-    return record()
 
 
 def test_what_was_measured_is_kept_elsewhere_with_the_rights_of_its_files(tmp_path, monkeypatch, measured):
@@ -30,10 +29,6 @@ def test_what_was_measured_is_kept_elsewhere_with_the_rights_of_its_files(tmp_pa
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(RecordError, match="Check free space and permissions"):
         written(measured, tmp_path / "out", "model")
-    from dataclasses import replace
-
-    import numpy as np
-
     found = {name: replace(f, arrays={"a": np.zeros(3)}) for name, f in measured.findings.items()}
     folder = replace(measured, findings=found).write(tmp_path / "model").path
     modes = {path.stat().st_mode for path in folder.iterdir() if path.is_file()}

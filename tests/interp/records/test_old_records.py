@@ -124,64 +124,48 @@ def test_one_that_is_newer_cut_off_or_without_a_field_is_refused(laid_out, kind)
     (folder / file).write_text(json.dumps(content | {"format": 99, "a field of the future": 1}))
     with pytest.raises(error, match=rf"99, this version reads up to {NEWEST[kind]}"):
         read(folder)
-    whole = (folder / file).read_bytes().rstrip()
-    for kept in range(0, len(whole), max(1, len(whole) // 40)):
-        (folder / file).write_bytes(whole[:kept])
-        with pytest.raises(error, match="cannot be read"):
-            read(folder)
+    (folder / file).write_bytes((folder / file).read_bytes().rstrip()[:-1])
+    with pytest.raises(error, match="cannot be read"):
+        read(folder)
 
 
 @pytest.mark.parametrize("file", ["tables/manifold.by_layer.parquet", "arrays.manifold.safetensors"])
 def test_tables_and_arrays_cut_off_or_of_another_record_are_refused(laid_out, file):
     folder = laid_out("run-1")
     path = folder / file
-    whole = path.read_bytes()
-    for spoilt in (b"", whole[:10], whole[: len(whole) // 2], whole[:-1], b"\0" * len(whole)):
-        path.write_bytes(spoilt)
-        with pytest.raises(RecordError, match=f"{Path(file).name} of the record .* cannot be read"):
-            open_run(folder)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RecordError, match=f"{Path(file).name} of the record .* cannot be read"):
+        open_run(folder)
     if path.suffix == ".parquet":
         shutil.copyfile(folder / "tables/manifold.spectrum.parquet", path)
         with pytest.raises(RecordError, match="but units for"):
             open_run(folder)
 
 
-@pytest.mark.parametrize(
-    "name", ["../outside", "/../outside", "a/b", "..\\outside", "", "a" * 300, "nul\0"], ids=lambda n: repr(n[:12])
-)
-def test_a_probe_whose_name_leads_out_of_the_record_is_refused(laid_out, tmp_path, name):
-    """Its arrays are looked for in `arrays.<name>.safetensors`."""
+@pytest.mark.parametrize(("name", "path", "words"), [
+    *((name, None, "cannot be the name of a probe")
+      for name in ("../outside", "/../outside", "a/b", "..\\outside", "", "a" * 300, "nul\0")),
+    *(("manifold", path, "leaves the record's folder")
+      for path in ("../outside.parquet", "/etc/passwd", "tables/../../x", "a/../../../x")),
+], ids=lambda n: repr(n[:12]) if n else "")  # fmt: skip
+def test_a_name_or_a_table_that_leads_out_of_the_record_is_refused(laid_out, tmp_path, name, path, words):
+    """Arrays of a probe are looked for in `arrays.<name>.safetensors`."""
     folder = laid_out("run-1")
     content = json.loads((folder / "run.json").read_text())
     content["findings"] = {name: content["findings"]["manifold"]}
+    if path is not None:
+        content["findings"][name]["tables"]["by_layer"]["path"] = path
     (folder / "run.json").write_text(json.dumps(content))
     (folder / "arrays.").mkdir()
     shutil.copyfile(folder / "arrays.manifold.safetensors", tmp_path / "outside.safetensors")
-    with pytest.raises(RecordError, match="cannot be the name of a probe"):
+    with pytest.raises(RecordError, match=words):
         open_run(folder)
 
 
-@pytest.mark.parametrize("path", ["../outside.parquet", "/etc/passwd", "tables/../../x", "a/../../../x"])
-def test_a_table_outside_the_record_is_refused(laid_out, path):
-    folder = laid_out("run-1")
-    content = json.loads((folder / "run.json").read_text())
-    content["findings"]["manifold"]["tables"]["by_layer"]["path"] = path
-    (folder / "run.json").write_text(json.dumps(content))
-    with pytest.raises(RecordError, match="leaves the record's folder"):
-        open_run(folder)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {},
-        {"study": "sticky"},
-        {"model": 7, "probes": {}},
-        {"model": "m", "probes": [1]},
-        {"model": "m", "probes": {}, "edits": 5},
-        {"model": "m", "probes": {}, "seed": "x"},
-    ],
-)
+@pytest.mark.parametrize("spec", [
+    {}, {"model": 7, "probes": {}}, {"model": "m", "probes": [1]}, {"model": "m", "probes": {}, "edits": 5},
+    {"model": "m", "probes": {}, "seed": "x"},
+])  # fmt: skip
 def test_what_no_run_was_asked_with_cannot_be_repeated(spec):
     with pytest.raises(RecordError, match="what the record was asked to do: "):
         RunSpec.from_json(spec)

@@ -20,6 +20,7 @@ from interp.need import Need
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
 from interp.system.array_files import ArrayFile, read_array, write_array
+from tests.captures import assert_captures_agree
 from tests.paths import ROOT
 
 QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
@@ -27,11 +28,6 @@ NEEDS = (
     Need("v"), Need("W_K"), Need("outcome_log_prob"), Need("resid", Moments(), "last"), Need("resid", Mean(), "all"),
     Need("pattern_entropy", PromptMean(), "all"), Need("k", at="all"),
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tunnel():
-    return interp.load("tunnel:bijection-gpt-neox")
 
 
 @pytest.fixture(scope="module")
@@ -50,26 +46,19 @@ def texts_read(tiny_text_model):
     return texts, interp.collect(tiny_text_model, texts, ["v", "resid", "next_log_prob"])
 
 
-def assert_same(one, other, atol=0.0):
-    assert set(one.arrays) == set(other.arrays) and one.tables.keys() == other.tables.keys()
-    for need in one.arrays:
-        for name in one.arrays[need]:
-            np.testing.assert_allclose(one.arrays[need][name], other.arrays[need][name], atol=atol, err_msg=str(need))
-    for at, table in one.tables.items():
-        assert table.units == other.tables[at].units
-        for name, column in table.columns.items():
-            theirs = other.tables[at][name]
-            np.testing.assert_allclose(column, theirs, atol=atol) if column.dtype.kind == "f" else (
-                np.testing.assert_array_equal(column, theirs)
-            )
+def assert_same(one, other, **close):
+    assert_captures_agree(one, other, **close)
     assert one.prompts.content_hash == other.prompts.content_hash and one.model == other.model
     assert one.prompts.described() == other.prompts.described() and one.layers == other.layers
     for name in ("posterior", "belief"):
-        mine, theirs = getattr(one, name), getattr(other, name)
-        assert (mine is None) == (theirs is None) and (mine is None or np.array_equal(mine, theirs))
+        np.testing.assert_equal(getattr(one, name), getattr(other, name))
 
 
-def test_a_saved_capture_is_read_back_whole_whatever_its_rows_are_called(captured, tmp_path):
+def test_a_saved_capture_is_read_back_whole_whatever_its_rows_are_called(captured, texts_read, tmp_path):
+    texts, whole = texts_read
+    opened = interp.open_capture(whole.save(tmp_path / "texts"))
+    assert_same(whole, opened)
+    assert opened.rows["text"].tolist() == texts and opened.rows["token_string"][0] in texts[0]
     opened = interp.open_capture(captured.save(tmp_path / "seed=3"))
     assert_same(captured, opened)
     assert np.array_equal(opened.outcomes, captured.outcomes) and opened["v"].shape == captured["v"].shape
@@ -83,15 +72,6 @@ def test_a_saved_capture_is_read_back_whole_whatever_its_rows_are_called(capture
     names = [path.name for path in (tmp_path / "c").iterdir()]
     assert len({name.casefold() for name in names}) == len(names) and not any(":" in name for name in names)
     assert "rows.scored.parquet" in names
-
-
-def test_a_saved_capture_of_texts_keeps_texts_tokens_and_layers(tiny_text_model, texts_read, tmp_path):
-    texts, whole = texts_read
-    opened = interp.open_capture(whole.save(tmp_path / "c"))
-    assert_same(whole, opened)
-    assert opened.rows["text"].tolist() == texts and opened.rows["token_string"][0] in texts[0]
-    some = interp.collect(tiny_text_model, texts, ["v"], layers=[1])
-    assert interp.open_capture(some.save(tmp_path / "some")).layers == (1,)
 
 
 def test_arrays_are_plain_safetensors_and_stay_in_their_files(tmp_path):
@@ -279,7 +259,6 @@ def test_the_snippet_of_the_page_gives_the_capture_that_we_take(tool, of_tool, t
         ({"v": (AXES, GOOD), "resid": ("depth row d_model", GOOD[:, :, 0])}, r"depth has 2 entries, by v .* 3"),
         ({"v": (AXES, GOOD.astype(int))}, "its dtype is int64"),
         ({"v": (AXES, GOOD.astype(object))}, "its dtype is object"),
-        ({"v": (AXES, GOOD.astype(complex))}, "its dtype is complex128"),
         ({"v": (AXES, torch.zeros(2, 3, 4, 5, dtype=torch.bfloat16))}, "numpy cannot convert it"),
         ({"v": (AXES, [np.zeros(2), np.zeros(3)])}, "numpy cannot convert it"),
         ({Need("v", Moments()): ("layer feature", GOOD[0, 0])}, "only rows and means over prompts"),
@@ -334,12 +313,9 @@ def edited(folder, name, change):
     [
         (lambda f: (f / "0-v.rows.safetensors").unlink(), "0-v.rows.safetensors is missing"),
         (lambda f: (f / "capture.json").unlink(), "there is no capture.json in it"),
-        (lambda f: (f / "capture.json").write_text("{"), "capture.json cannot be read"),
         (lambda f: edited(f, "capture.json", lambda c: c.update(seed=5)), "capture.json is not as it was written"),
         (lambda f: edited(f, "capture.json", lambda c: c.update(format=3)), "it has format 3"),
         (lambda f: edited(f, "capture.json", lambda c: c.pop("needs")), "needs"),
-        (lambda f: (f / "rows.scored.parquet").write_bytes(b"PAR1"), "rows.scored.parquet is not as it was"),
-        (lambda f: _cut(f / "0-v.rows.safetensors"), "0-v.rows.safetensors is not as it was written"),
         (lambda f: _flip(f / "0-v.rows.safetensors"), "0-v.rows.safetensors is not as it was written"),
         (lambda f: _flip(f / "prompts.parquet"), "prompts.parquet is not as it was written"),
     ],
@@ -351,37 +327,20 @@ def test_a_damaged_capture_is_refused_and_the_file_named(captured, tmp_path, dam
         interp.open_capture(folder)
 
 
-def _cut(path):
-    path.write_bytes(path.read_bytes()[:-4])
-
-
 def _flip(path):
     content = bytearray(path.read_bytes())
     content[-20] ^= 1
     path.write_bytes(content)
 
 
-def test_a_capture_is_written_whole_or_not_at_all(captured, tmp_path, monkeypatch):
-    (tmp_path / "there").mkdir()
-    with pytest.raises(RecordError, match="exists"):
-        captured.save(tmp_path / "there")
-
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("interp.capture.write_array", full)
-    with pytest.raises(RecordError, match="No space left"):
-        captured.save(tmp_path / "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["there"]
-
-
-def test_what_no_file_can_hold_is_refused_in_words(captured, texts_read, tmp_path):
-    from dataclasses import replace
-
+def test_what_no_file_can_hold_or_what_is_there_already_is_refused_in_words(captured, texts_read, tmp_path):
     with pytest.raises(RecordError, match="numbers of type object"):
-        replace(captured, arrays={Need("v"): {"rows": np.array([None])}}).save(tmp_path / "c")
+        dataclasses.replace(captured, arrays={Need("v"): {"rows": np.array([None])}}).save(tmp_path / "c")
     rows = texts_read[1].rows
     broken = rows.with_column("text", np.array(["\ud800"] * rows.n_rows, dtype=object), "label")
     with pytest.raises(RecordError, match="valid Unicode"):
-        replace(texts_read[1], tables={"scored": broken}).save(tmp_path / "c")
+        dataclasses.replace(texts_read[1], tables={"scored": broken}).save(tmp_path / "c")
     assert not list(tmp_path.iterdir())
+    (tmp_path / "there").mkdir()
+    with pytest.raises(RecordError, match="exists"):
+        captured.save(tmp_path / "there")

@@ -120,12 +120,8 @@ def test_memory_stays_and_counts_are_exact_however_many_prompts_come(n_prompts):
     assert found.n_prompts == n_prompts and found.n_tokens == times * once.n_tokens
     for need in needs:
         for name, array in once.reduced(need).items():
-            exactly = array * times if name == "count" else array
-            np.testing.assert_allclose(
-                found.reduced(need)[name],
-                exactly,
-                rtol=0 if name == "count" else 1e-5,
-                atol=0 if name == "count" else 1e-7,
-            )
+            close = {"rtol": 0, "atol": 0} if name == "count" else {"rtol": 1e-5, "atol": 1e-7}
+            expected = array * (times if name == "count" else 1)
+            np.testing.assert_allclose(found.reduced(need)[name], expected, **close)
     # Rows of these needs would be 500 bytes a prompt; what is left is the allocator's.
     assert max(memory) - memory[10] < 16 << 20, memory

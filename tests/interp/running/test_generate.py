@@ -1,6 +1,7 @@
 """Continuations: with a cache what every token computed afresh says, for every kind of edit and every family."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -55,13 +56,8 @@ def afresh(model, ids, edits, n=N):
     """The most likely tokens, each from the whole sequence so far, without a cache."""
     so_far = list(ids)
     for _ in range(n):
-        given = torch.tensor([so_far])
-        with torch.inference_mode():
-            if edits:
-                with interp.applied(model, *edits):
-                    logits = model.module(input_ids=given, use_cache=False).logits
-            else:
-                logits = model.module(input_ids=given, use_cache=False).logits
+        with torch.inference_mode(), interp.applied(model, *edits) if edits else nullcontext():
+            logits = model.module(input_ids=torch.tensor([so_far]), use_cache=False).logits
         so_far.append(int(logits[0, -1].argmax()))
         if so_far[-1] == getattr(getattr(model.module, "generation_config", None), "eos_token_id", None):
             break

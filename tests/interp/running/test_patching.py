@@ -15,11 +15,6 @@ LN2 = np.log(2)
 
 
 @pytest.fixture(scope="module")
-def tunnel():
-    return interp.load("tunnel:bijection-gpt-neox")
-
-
-@pytest.fixture(scope="module")
 def pair(tunnel):
     return tuple(list(p.token_ids)[:7] for p in interp.sampled_prompts(tunnel.task, 2))
 

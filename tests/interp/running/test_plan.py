@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig
 from typer.testing import CliRunner
 
-import interp
 from interp.cli.app import app
 from interp.editing.conditions import Run, read_conditions
 from interp.editing.restart import first_layer
@@ -47,11 +46,6 @@ SMALL = {
 
 def untimed(*probes, **options) -> Plan:
     return plan(probes=list(probes), is_timed=False, **options)
-
-
-@pytest.fixture(scope="module")
-def tunnel():
-    return load(TUNNEL, check=False)
 
 
 @pytest.mark.parametrize(("probe", "fields", "found"), [
@@ -241,15 +235,6 @@ def test_fits_are_counted_by_the_rank_of_half_the_rows():
     assert cost.analysis(narrow, 2000) == pytest.approx(10 * cost.analysis(narrow, 200), rel=1e-3)
     assert cost.analysis(wide, 200) < cost.analysis(wide, 2000) / 90
     assert AnalysisCost(1.0, 3.0).analysis(info, 4) == 1 + info.n_layers * 12
-
-
-def test_names_and_settings_are_checked_as_for_a_run(tmp_path):
-    with pytest.raises(interp.InterpError, match="manifolt"):
-        untimed("manifolt", model=TUNNEL)
-    with pytest.raises(interp.InterpError):
-        untimed("manifold", model=str(tmp_path))
-    with pytest.raises(interp.InterpError, match="a wind tunnel has no text"):
-        untimed("manifold", model=TUNNEL, prompts="mixed")
 
 
 MEASURE = """

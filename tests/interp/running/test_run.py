@@ -1,7 +1,5 @@
 """A whole run on the shipped tunnel and on texts: one pass, a record that repeats, refusals in words."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,20 +10,26 @@ from interp.records.record import open_run
 from interp.running.choose_probes import choose_probes
 from interp.running.passes import passes_of
 from interp.running.run import run, specify
-from interp.running.spec import RunSpec
 from tests.reports.everything import SETTINGS
 
 FAST = {"manifold": SETTINGS["manifold"]}
 
 
 @pytest.fixture(scope="module")
-def tunnel():
-    return interp.load("tunnel:bijection-gpt-neox")
-
-
-@pytest.fixture(scope="module")
 def record(tunnel, tmp_path_factory):
     return run(tunnel, settings=FAST, n_pool=60, out=tmp_path_factory.mktemp("runs"), quiet=True)
+
+
+def counted(model, **asked):
+    """The record of a run, and how many sequences each of its passes had."""
+    read = []
+    handle = model.module.register_forward_pre_hook(
+        lambda module, args, kwargs: read.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    try:
+        return run(model, out=None, quiet=True, **asked), read
+    finally:
+        handle.remove()
 
 
 def test_a_run_leaves_a_record_that_says_everything_and_a_page(record):
@@ -44,41 +48,17 @@ def test_a_run_leaves_a_record_that_says_everything_and_a_page(record):
     assert 0 < share.value < 1 and share.interval[0] < share.value < share.interval[1] and share.n == 60
 
 
-@pytest.mark.slow
-def test_a_run_repeats_from_its_record_that_names_its_command(record, tunnel):
-    spec = RunSpec.from_json(open_run(record.path).spec)
-    again = run(**vars(spec) | {"model": tunnel, "out": None, "quiet": True})
-    assert again.spec_hash == record.spec_hash
-    for name, scalar in record.findings["manifold"].scalars.items():
-        np.testing.assert_equal(again.findings["manifold"][name].value, scalar.value)
-        np.testing.assert_equal(again.findings["manifold"][name].interval, scalar.interval)
-    command = json.loads((record.path / "run.json").read_text())["spec"]["command"]
-    assert command.startswith("interp run --model tunnel:bijection-gpt-neox --probe manifold")
-    assert "--n-pool 60" in command and "--set manifold.n_null=20" in command
-
-
 def test_one_forward_pass_a_prompt_serves_all_probes(tunnel):
-    read = []
     every = ["attention_entropy", "components", "manifold", "orthogonality", "qk_alignment"]
-    handle = tunnel.module.register_forward_pre_hook(
-        lambda module, args, kwargs: read.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
-    record = run(
-        tunnel, probes=every, settings={name: SETTINGS[name] for name in every}, n_pool=60, out=None, quiet=True
-    )
-    handle.remove()
-    assert sum(read) == 60
-    for name in every:
-        assert record.findings[name].headline
+    record, read = counted(tunnel, probes=every, settings={name: SETTINGS[name] for name in every}, n_pool=60)
+    assert sum(read) == 60 and all(record.findings[name].headline for name in every)
 
 
 def test_prompts_of_another_kind_of_model_are_refused_in_words(tunnel, tiny_text_model):
     with pytest.raises(UsageError, match="a wind tunnel has no text"):
         run(tunnel, prompts="mixed", out=None, quiet=True)
-    from interp.prompting.tunnel_sequences import sampled_prompts
-
     with pytest.raises(UsageError, match="mean nothing to a language model"):
-        run(tiny_text_model, prompts=sampled_prompts(tunnel.task, 5), out=None, quiet=True)
+        run(tiny_text_model, prompts=interp.sampled_prompts(tunnel.task, 5), out=None, quiet=True)
 
 
 @pytest.mark.parametrize("names", [["sula"], ["belief"], ["manifold", "sula", "belief"]])
@@ -123,29 +103,17 @@ def test_a_text_run_draws_after_one_capture_and_a_plan_counts_it(tiny_text_model
 
 
 ON_DRAWN = ["attention_entropy", "components", "qk_alignment"]
-DRAWN_FEW = {"prompts": "mixed", "n_pool": 120, "per_quintile": 3, "window": 12, "out": None, "quiet": True}
-
-
-def _counted(model, **asked):
-    """The record, and how many sequences each pass of the run had."""
-    read = []
-    handle = model.module.register_forward_pre_hook(
-        lambda module, args, kwargs: read.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
-    try:
-        return run(model, **DRAWN_FEW | asked), read
-    finally:
-        handle.remove()
+DRAWN_FEW = {"prompts": "mixed", "n_pool": 120, "per_quintile": 3, "window": 12}
 
 
 def test_few_drawn_prompts_pass_once_more_for_the_probes_that_read_no_others(tiny_text_model):
     every = [*ON_DRAWN, "orthogonality"]
-    record, read = _counted(tiny_text_model, probes=every)
+    record, read = counted(tiny_text_model, probes=every, **DRAWN_FEW)
     assert record.prompts["draw"]["n_drawn"] == 15 and sum(read) == 120 + 15
     assert {"capture", "capture of the drawn"} <= set(record.timings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("interp.prompting.pools._FEW", 0)
-        at_once, read = _counted(tiny_text_model, probes=every)
+        at_once, read = counted(tiny_text_model, probes=every, **DRAWN_FEW)
     assert sum(read) == 120
     n_same = 0
     for name in every:
@@ -167,7 +135,7 @@ def test_few_drawn_prompts_pass_once_more_for_the_probes_that_read_no_others(tin
     ],
 )  # fmt: skip
 def test_one_pass_serves_where_many_are_drawn_or_nobody_asks_or_the_run_is_edited(tiny_text_model, asked, n):
-    record, read = _counted(tiny_text_model, **asked)
+    record, read = counted(tiny_text_model, **DRAWN_FEW | asked)
     assert "capture of the drawn" not in record.timings
     assert n is None or sum(read) == n
 

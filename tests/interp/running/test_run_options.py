@@ -1,5 +1,6 @@
 """Options of a run that change what is read: untrained weights beside it, no BOS, a binding window."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -13,14 +14,15 @@ from interp.hooks.window import windowed
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.tokens import words_of
+from interp.prompting.tokens import as_tokens, words_of
 from interp.reading.forward import capture
 from interp.running.checkpoints import has_checkpoints
 from interp.running.run import run
 from tests.interp.hooks.test_attention import token_prompts
 from tests.interp.reference import run_reference
+from tests.named_prompts import resolve_prompts
 from tests.reports.everything import SETTINGS
-from tests.tiny_models import tiny_model
+from tests.tiny_models import tiny_model, wrap
 
 TUNNEL = "tunnel:bijection-gpt-neox"
 FAST = {"manifold": SETTINGS["manifold"]}
@@ -29,12 +31,8 @@ FAST = {"manifold": SETTINGS["manifold"]}
 def test_a_window_on_any_model_equals_the_float64_formula_of_a_windowed_one():
     narrow, plain = tiny_model("mistral"), tiny_model("llama")
     twin = {k.replace("mistral", "llama"): v for k, v in narrow.module.state_dict().items()}
-    import copy
-
     module = copy.deepcopy(plain.module)
     module.load_state_dict(twin)
-    from tests.tiny_models import wrap
-
     prompts, ids = token_prompts([13])
     needs = [Need("pattern_entropy", at="all"), Need("z", at="all"), Need("next_log_prob")]
     model = wrap(module)
@@ -109,46 +107,19 @@ def test_one_untrained_twin_stands_beside_and_changes_no_null(plain):
 
 
 def test_rows_say_text_and_token_and_begin_without_bos_if_asked(stories):
-    model = interp.load(stories)
-    texts = ["Once upon a time", "The dog was happy and"]
-    with_bos = interp.collect(model, texts, ["v"])
-    from interp.prompting.tokens import as_tokens
-    from tests.named_prompts import resolve_prompts
-
-    kept = as_tokens(model, resolve_prompts(texts), [], None)
-    bare = as_tokens(model, resolve_prompts(texts), [], None, bos=False)
+    model, texts = interp.load(stories), ["Once upon a time", "The dog was happy and"]
+    rows = interp.collect(model, texts, ["v"]).rows
+    kept, bare = (as_tokens(model, resolve_prompts(texts), [], None, bos=bos) for bos in (True, False))
     assert kept.has_bos and not bare.has_bos
     assert [list(x[1:]) for x in kept.ids] == [list(x) for x in bare.ids]
-    assert with_bos.rows["length"].tolist() == [len(x) for x in kept.ids]
-    stories = interp.load(stories)
-    texts = ["Once upon a time", "The big dog"]
-    capture = interp.collect(stories, texts, ["v"])
-    rows = capture.rows
-    assert rows["text"].tolist() == texts
-    assert tuple(rows["token_string"]) == words_of(stories, rows["token"])
+    assert rows["length"].tolist() == [len(x) for x in kept.ids] and rows["text"].tolist() == texts
+    assert tuple(rows["token_string"]) == words_of(model, rows["token"])
     own = PromptSet("own", [Prompt(text=t, columns={"text": "mine"}) for t in texts], units={"text": "label"})
-    assert interp.collect(stories, own, ["v"]).rows["text"].tolist() == ["mine", "mine"]
+    assert interp.collect(model, own, ["v"]).rows["text"].tolist() == ["mine", "mine"]
 
 
 @pytest.mark.slow
 def test_the_window_in_force_is_what_probes_see(plain):
-    with pytest.raises(interp.InterpError):
-        run(TUNNEL, probes=["manifold"], prompts="mixed", out=None, quiet=True)
     record = run(TUNNEL, settings=FAST, n_pool=40, attention_window=4, out=None, quiet=True)
     assert record.spec["attention_window"] == 4
     assert record.findings["manifold"]["entropy_correlation"] != plain.findings["manifold"]["entropy_correlation"]
-
-
-def test_probes_and_heads_are_named_in_one_text_or_number():
-    one, two = (
-        interp.run(probes=p, settings={name: SETTINGS[name] for name in p.split(",")}, n_pool=30, out=None, quiet=True)
-        for p in ("orthogonality", "orthogonality,sula")
-    )
-    assert list(one.findings) == ["orthogonality"] and list(two.findings) == ["orthogonality", "sula"]
-    model = tiny_model("llama")
-    ids = torch.arange(3, 9)[None]
-    read = []
-    for heads in (1, (1,), (0,)):
-        with torch.inference_mode(), interp.applied(model, interp.AblateHeads(layer=0, heads=heads)):
-            read.append(model.module(ids).logits)
-    assert torch.equal(read[0], read[1]) and not torch.equal(read[0], read[2])

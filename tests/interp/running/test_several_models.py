@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,12 +18,13 @@ from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
-from interp.errors import PromptError, UsageError
+from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Probe
 from interp.prompting.pools import part_of, parts
 from interp.running.several_models import run_many
+from tests.interp.running.test_checkpoints import Follower
 from tests.reports.everything import SETTINGS
 
 MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
@@ -48,25 +50,6 @@ class Exploding(Probe):
         if self.task in base.model.name:
             raise RuntimeError("out of luck")
         return Findings(self.name)
-
-
-@dataclass(frozen=True)
-class Following(Probe):
-    """Says which checkpoints it was read at."""
-
-    name: ClassVar[str] = "following"
-    question: ClassVar[str] = "Which steps are read?"
-    follows_checkpoints: ClassVar[bool] = True
-
-    @property
-    def needs(self):
-        return (Need("next_log_prob"),)
-
-    def read_checkpoint(self, capture, before, final):
-        return {"n": np.array([len(capture.rows["prompt"])])}
-
-    def analyse(self, base, under):
-        return Findings(self.name, notes=tuple(under))
 
 
 def networks() -> set[int]:
@@ -128,8 +111,6 @@ def test_a_damaged_or_unfinished_record_is_no_finished_one(tmp_path):
 
 @pytest.mark.slow
 def test_weights_or_prompts_that_changed_under_their_name_are_measured_again(tmp_path, tiny_folders):
-    import shutil
-
     folder, texts = tmp_path / "model", tmp_path / "texts.jsonl"
     shutil.copytree(tiny_folders["llama"], folder)
     lines = [json.dumps({"text": f"w{i} w{2 * i} w3 w{i}"}) for i in range(1, 13)]
@@ -218,10 +199,10 @@ def test_revisions_are_runs_of_their_own(tmp_path, revisions, use_cache):
 
 def test_revisions_are_checkpoints_of_one_run_where_all_probes_follow_them(tmp_path):
     steps = ["0", "64", "512"]
-    asked = {"revisions": steps, "options": {"n_pool": 20, "probes": [Following()]}, "out": tmp_path, "quiet": True}
+    asked = {"revisions": steps, "options": {"n_pool": 20, "probes": [Follower()]}, "out": tmp_path, "quiet": True}
     (outcome,) = run_many(["tunnel:bijection-gpt-neox"], **asked).outcomes
     assert outcome.failure == "" and list(outcome.record.spec["checkpoints"]) == steps
-    assert set(steps) <= set(outcome.record.findings["following"].notes)
+    assert {f"{step}.norm" for step in steps} <= set(outcome.record.findings["follower"].arrays)
     assert [o.is_new for o in run_many(["tunnel:bijection-gpt-neox"], **asked).outcomes] == [False]
 
 
@@ -244,8 +225,6 @@ def test_wrong_use_is_refused_before_anything_is_measured(tmp_path, models, more
 def test_parts_processes_and_sets_that_do_not_go_together_are_refused(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="one run of --splits 3: these are 3 runs"):
         interp.run(probes=["manifold"], n_pool=25, splits="3", out=tmp_path, quiet=True)
-    with pytest.raises(PromptError, match="30 parts of the 25 sequences"):
-        interp.run(probes=["manifold"], n_pool=25, splits="1/30", out=tmp_path, quiet=True)
     record = interp.run(probes=["manifold"], settings=FAST, n_pool=25, splits="2/3", out=tmp_path, quiet=True)
     assert record.prompts["n"] == 8 and "--splits 2/3" in record.spec["command"]
     with pytest.raises(UsageError, match="both select what is read"):

@@ -1,19 +1,12 @@
 """One prompt token by token: the numbers against the softmax of transformers, what is kept, and what is refused."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
 import interp
-from interp.errors import PromptError, RecordError, UsageError
-from interp.records.token_strip import FILE, TokenStrip, read_strips, write_strips
-
-
-@pytest.fixture(scope="module")
-def tunnel():
-    return interp.load("tunnel:bijection-gpt-neox")
+from interp.errors import PromptError, UsageError
+from interp.records.token_strip import TokenStrip, read_strips, write_strips
 
 
 @pytest.fixture(scope="module")
@@ -53,19 +46,6 @@ def test_the_strip_holds_the_exact_belief_and_the_edit(sequences, strip, tunnel)
     edited = interp.show_tokens(tunnel, sequences, prompt=2, edits=[off])
     assert np.array_equal(edited.entropy[0], strip.entropy[0])
     assert not np.allclose(edited.entropy[1:], strip.entropy[1:])
-
-
-@pytest.mark.parametrize("spoil", [
-    lambda s: s.update(tokens=s["tokens"][:-1]), lambda s: s.update(weights="AAAA"), lambda s: s.update(sink="é"),
-    lambda s: s.update(more=1), lambda s: s["belief"].append(0.0),
-])  # fmt: skip
-def test_a_damaged_file_of_tokens_is_refused_in_words(strip, tmp_path, spoil):
-    write_strips([strip], tmp_path)
-    content = json.loads((tmp_path / FILE).read_text())
-    spoil(content["strips"][0])
-    (tmp_path / FILE).write_text(json.dumps(content))
-    with pytest.raises(RecordError, match="tokens"):
-        read_strips(tmp_path)
 
 
 def test_a_run_keeps_the_strip_that_comes_back_within_its_steps(tunnel, tmp_path, strip, sequences):

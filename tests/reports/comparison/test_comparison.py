@@ -441,9 +441,7 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
     assert found(record) == {"share": (CHANCE, "chance alone gives b −9 to 9")}
-    assert answers(record)[0].sentence.endswith(
-        " 1 cannot be judged, as a value is no more than chance gives."
-    )
+    assert answers(record)[0].sentence.endswith(" 1 cannot be judged, as a value is no more than chance gives.")
     assert "chance alone gives b −9 to 9" in (record.path / "report.html").read_text()
 
 
