@@ -252,7 +252,7 @@ COMMANDS = (
     ["tunnel", "train", "coin", "--variant", LONG],
     ["report", LONG],
     ["export", LONG],
-    ["index", LONG],
+    ["view", LONG, "--no-browser"],
     ["diff", LONG, LONG],
     ["run", "--from", LONG],
     ["run", "--model", LONG],

@@ -393,7 +393,7 @@ def said(monkeypatch, *words: str) -> str:
 
 
 COMMANDS = {
-    "report": ["report", "first"], "report of a ledger": ["report", "ledger"], "index": ["index", "."],
+    "report": ["report", "first"], "report of a ledger": ["report", "ledger"], "index": ["view", ".", "--no-browser"],
     "diff": ["diff", "first", NAME], "power": ["power", "first", "--every"], "missing": ["report", f"no{HURT[-9:]}"],
     "compare": ["compare", "first", NAME, "--out", "c", "-v"], "again": ["run", "--from", "first"],
     "run": ["run", "--model", HURT[-9:], "--prompts", HURT[-9:]], "plan": ["plan", "--model", "model"],

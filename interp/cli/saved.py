@@ -83,16 +83,6 @@ def compare(
     finish_comparison(record, quiet, verbose)
 
 
-@app.command(epilog="Example: interp index runs")
-def index(
-    folder: Annotated[Path, typer.Argument(help="Folder that holds records, at any depth.")] = Path("runs"),
-) -> None:
-    """Write one page over all records of a folder: model, probes, answers, when, disk."""
-    from interp.records.index import index_runs
-
-    print(index_runs(folder))
-
-
 @app.command(epilog="Example: interp view runs")
 def view(
     what: Annotated[Path, typer.Argument(help="A run, or a folder that holds runs.")] = Path("runs"),

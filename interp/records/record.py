@@ -329,7 +329,7 @@ def the_run_in(folder: str | Path) -> Path:
         raise RecordError(
             asked=f"the record in {folder}",
             found=f"there are {len(found)}",
-            fix=f"Name one; {newest} is the newest, and `interp index {folder}` shows all.",
+            fix=f"Name one; {newest} is the newest, and `interp view {folder}` shows all.",
         )
     return found[0]
 

@@ -133,7 +133,7 @@ class _Judge:
             others += self._reversed_controls(row, variants)
         sides = [self.side(each) for _, each in others]
         how = (
-            {own: " it differs too", 0: " no difference found", -own: " reversed"}
+            {own: " it differs too", 0: " no difference found", -own: " the difference is reversed"}
             if own
             else dict.fromkeys((1, -1), " it differs")
         )
@@ -149,7 +149,7 @@ class _Judge:
             )
         hardly = self._hardly_answers(row)
         kind = REVERSED if -own in sides else IN_PART if 0 in sides else HARDLY if hardly else DIFFERS
-        return kind, "; ".join([*hardly, *notes])
+        return kind, "; ".join([*hardly, *notes]) or "measured in one way only"
 
     def _hardly_answers(self, row: _Row) -> list[str]:
         """That a model hardly gives any of the answers that are scored."""

@@ -85,7 +85,7 @@ class Comparison(Study):
 def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
-    null = Null("if nothing differed, 95 % of the time", 0.0, (0.0, 0.0))
+    null = Null("95 % of the time with no real difference", 0.0, (0.0, 0.0))
     return Scalar.of(
         float(n_differing(found)), "measurements that differ, with a caveat or without", "a count",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",

@@ -125,7 +125,7 @@ DIFFERS, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ, but reversed in another way of measuring",
     "Differ in answers that one of them hardly gives",
     "Cannot be judged, as a value is no more than chance gives",
-    "No difference found",
+    "No difference found, which does not mean that there is none",
 )
 
 

@@ -132,7 +132,7 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     found = {"r2": share, "r2_beyond_token": share, "nuisance_r2": replace(share, value=0.25)}
     findings = Findings("value_axis", found, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = f"they leave, a second readout of the same activations explains 1 (interval {share.interval_text})."
+    rest = f"a second readout explains 1 of the variance that they leave (interval {share.interval_text})."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert (
         f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
@@ -251,7 +251,7 @@ def test_the_sentence_names_the_site_and_the_layer_that_were_read():
 
 def test_what_an_older_record_lacks_is_left_out_of_its_sentence():
     (answer,) = answers(record_of(Findings("belief", {"r2": YES}, headline=("r2",))))
-    assert "explains 1 bits of the variance" in answer.sentence and answer.sentence.endswith(" in held-out prompts.")
+    assert "explains 1 bits of the variance" in answer.sentence and "alone explain" not in answer.sentence
 
 
 def test_a_number_of_a_part_of_the_prompts_says_of_how_many():
@@ -265,12 +265,12 @@ def test_a_number_of_a_part_of_the_prompts_says_of_how_many():
 def test_a_no_of_a_small_edit_says_what_would_have_been_found():
     """Controls have 1.1 on average; a sentence whose number an older record lacks is left out."""
     beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(5.0),
-              "change_size": scalar(0.5), "resample_kl": scalar(9.0)}  # fmt: skip
+              "change_size": scalar(0.5), "axis_r2": scalar(0.9), "resample_kl": scalar(9.0)}  # fmt: skip
     for known in (beyond, {name: beyond[name] for name in ("kl", "kl_beyond_controls")}):
         (answer,) = answers(record_of(Findings("causal", known, headline=("kl_beyond_controls",))))
-        assert answer.verdict == "no" and "matched directions: 1.1 bits on average, 0.9 to 1.3 for" in answer.sentence
+        assert answer.verdict == "no" and "do: 1.1 bits on average, 0.9 to 1.3 for" in answer.sentence
         assert "A use that changes it by 1.34 bits or more would have been found 80 % of the time" in answer.sentence
-        assert ("one of this size changes the prediction by 5 bits" in answer.sentence) == ("change_size" in known)
+        assert ("axes at once changes the prediction by 5 bits" in answer.sentence) == (known is beyond)
         assert not answer.change
 
 

@@ -26,6 +26,8 @@ from interp.running.spec import make_study
 from interp.table import Table
 from tests.reports.parsed import parse
 
+ONE_WAY = "measured in one way only"
+
 
 def scalar(value, half=0.1):
     return Scalar(value, "bits", interval=(value - half, value + half), interval_method="jackknife",
@@ -401,7 +403,7 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
         ).text
         for name, b in (("alike", made("b", 3.0)), ("rounded", rounded), ("other", other))
     ]
-    assert "a: llama, 2 layers, 9 prompts of “mixed” · b: llama, 2 layers, 9 prompts" in texts[0]
+    assert "b: llama, 2 layers, 9 prompts of “mixed” · a: llama, 2 layers, 9 prompts" in texts[0]
     assert ["Quantised weights of b:" in text for text in texts] == [False, True, True]
     assert ["Where runs read different prompts" in text for text in texts] == [False, False, True]
     assert ["b (other prompts, not compared)" in text for text in texts] == [False, False, True]
@@ -414,10 +416,14 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         findings = Findings("manifold", scalars, headline=("share", "again"), controls=controls)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
-    for twin, side, kind in ((4.0, "", DIFFERS), (0.99, "no difference found", IN_PART), (0.3, "reversed", REVERSED)):
+    for twin, side, kind in (
+        (4.0, "", DIFFERS),
+        (0.99, "no difference found", IN_PART),
+        (0.3, "the difference is reversed", REVERSED),
+    ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
-        note = f"without the first position {side}: {short(twin)} and 1" if side else ""
-        assert found(record) == {"share": (kind, note), "again": (DIFFERS, "")}
+        note = f"without the first position {side}: {short(twin)} and 1" if side else ONE_WAY
+        assert found(record) == {"share": (kind, note), "again": (DIFFERS, ONE_WAY)}
 
 
 def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path):
@@ -429,10 +435,10 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (REVERSED, "without the first position reversed: 0.5 and 1.5")
+    turned = (REVERSED, "without the first position the difference is reversed: 0.5 and 1.5")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
-        assert found(record) == {"share": turned, "again": (DIFFERS, "")}
+        assert found(record) == {"share": turned, "again": (DIFFERS, ONE_WAY)}
 
 
 def test_a_larger_number_within_its_null_stands_apart(tmp_path):
@@ -467,7 +473,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
             "at the layer that is best on other prompts no difference found: 0.11 and 0.1; "
             "on held-out prompts it differs too: 0.29 and 0.1",
         ),
-        "sink": (DIFFERS, ""),
+        "sink": (DIFFERS, ONE_WAY),
         "sharpening_no_first": (DIFFERS, "with the first position it differs too: 0.6 and 0.5"),
     }
     assert record.findings["comparison"]["n_moved"].value == record.findings["comparison"]["n_moved"].n == 3
@@ -475,7 +481,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     assert turned == {
         "entropy_correlation": (ALIKE, "at the layer that is best on other prompts it differs: 0.3 and 0.1"),
         "sink": (ALIKE, ""),
-        "sharpening_no_first": (REVERSED, "with the first position reversed: 0.2 and 0.5"),
+        "sharpening_no_first": (REVERSED, "with the first position the difference is reversed: 0.2 and 0.5"),
     }
 
 
@@ -487,7 +493,8 @@ def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, 
         return replace(made(name, 1.0), findings={"sula": findings}, parameters={"sula": {}})
 
     shown = found(compared(tmp_path, [run("a", 1.0, 0.6), run("b", 3.0, mass)]))
-    assert shown["slope"] == (kind, "b gives all possible answers together a probability of 0.001" * (kind == HARDLY))
+    note = "b gives all possible answers together a probability of 0.001" if kind == HARDLY else ONE_WAY
+    assert shown["slope"] == (kind, note)
     assert "probability" not in shown["outcome_mass"][1]
 
 
