@@ -78,7 +78,7 @@ _CAVEATS = {
 
 
 def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
-    """`On the same prompts, 7 of 22 measurements differ. Without a caveat 1 does: …`, then what the others show."""
+    """`On the same prompts, 1 of 22 measurements differs without a caveat: …`, then what the others show."""
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     n_of = Counter(each for each, _ in found)
     n, n_all = n_of[DIFFERS], sum(n_of[kind] for kind in FOUND)
@@ -129,27 +129,22 @@ class _Judge:
     def found(self, row: _Row, variants: Sequence[_Row]) -> tuple[str, str]:
         """What was found of a measurement by the row that stands for it and its variants, and a note."""
         own, others = self.side(row), [(_variant(each, row), each) for each in variants]
-        if own:
-            others += self._reversed_controls(row, variants)
-        sides = [self.side(each) for _, each in others]
-        how = (
-            {own: " it differs too", 0: " no difference found", -own: " the difference is reversed"}
-            if own
-            else dict.fromkeys((1, -1), " it differs")
-        )
-        notes = [
-            f"{words}{how[side]}: {short(each['value'])} and {short(self._reference(each)['value'])}"
-            for side, (words, each) in zip(sides, others, strict=True) if own or side
-        ]  # fmt: skip
         if not own:
+            chance = self._chance(row) if KEY(row) in self.sure else []
             is_lost = row["verdict"] == "moved" and KEY(row) not in self.sure
-            chance = [] if row["verdict"] != "moved" or is_lost else self._chance(row)
-            return CHANCE if chance else ALIKE, "; ".join(
-                [*chance, *["not significant after correction"] * is_lost, *notes]
-            )
-        hardly = self._hardly_answers(row)
+            differing = [self._note(words, " it differs", each) for words, each in others if self.side(each)]
+            notes = [*chance, *["not significant after correction"] * is_lost, *differing]
+            return CHANCE if chance else ALIKE, "; ".join(notes)
+        controls, hardly = self._controls(row, variants), self._hardly_answers(row)
+        others += [(words, each) for words, each in controls if each["difference"] * own < 0]
+        how = {own: " it differs too", 0: " no difference found", -own: " the difference is reversed"}
+        notes = [*hardly, *(self._note(words, how[self.side(each)], each) for words, each in others)]
+        sides = {self.side(each) for _, each in others}
         kind = REVERSED if -own in sides else IN_PART if 0 in sides else HARDLY if hardly else DIFFERS
-        return kind, "; ".join([*hardly, *notes]) or "measured in one way only"
+        return kind, "; ".join(notes) or "measured in one way only" * (not controls)
+
+    def _note(self, words: str, how: str, row: _Row) -> str:
+        return f"{words}{how}: {short(row['value'])} and {short(self._reference(row)['value'])}"
 
     def _hardly_answers(self, row: _Row) -> list[str]:
         """That a model hardly gives any of the answers that are scored."""
@@ -169,15 +164,13 @@ class _Judge:
         is_moved = KEY(row) in self.sure if row["is_headline"] else row["verdict"] == "moved"
         return 0 if not is_moved or self._chance(row) else 1 if row["difference"] > 0 else -1
 
-    def _reversed_controls(self, row: _Row, variants: Sequence[_Row]) -> list[tuple[str, _Row]]:
-        """The controls whose difference points the other way, with what each leaves out."""
+    def _controls(self, row: _Row, variants: Sequence[_Row]) -> list[tuple[str, _Row]]:
+        """The other controls that were compared, with what each leaves out."""
         controls = self.compared.controls(row["probe"], row["name"]).items()
         found = [(words, self.rows.get((row["probe"], name, row["group"]))) for name, words in controls]
         return [
-            (words, each) for words, each in found
-            if each is not None and each not in variants and each["verdict"] in _COMPARED
-            and each["difference"] * row["difference"] < 0
-        ]  # fmt: skip
+            (words, each) for words, each in found if each and each not in variants and each["verdict"] in _COMPARED
+        ]
 
     def _chance(self, row: _Row) -> list[str]:
         """Which of two values is no more than chance gives, where that can be the whole difference.
