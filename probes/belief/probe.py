@@ -107,7 +107,7 @@ class Belief(Probe):
             "readout is not. Decodable does not mean used.",
             target="the exact Bayesian posterior",
             rest=" The activations hold more than the last token and position: these two alone explain {token_r2}, and "
-            "a second readout explains {r2_beyond_token} of the variance that they leave (interval "
+            "the activations explain {r2_beyond_token} of the variance that these leave (interval "
             "{interval[r2_beyond_token]}). In the last layers of a model that was trained to predict it, as wind "
             "tunnels are, this is expected.",
             open=" Whether that is more than the last token and position explain cannot be told: these two alone "

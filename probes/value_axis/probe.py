@@ -84,7 +84,7 @@ class ValueAxis(Probe):
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s, no more than "
             "by chance.",
             rest=" The activations hold more than the last token and position: these two alone explain {nuisance_r2}, "
-            "and a second readout explains {r2_beyond_token} of the variance that they leave (interval "
+            "and the activations explain {r2_beyond_token} of the variance that these leave (interval "
             "{interval[r2_beyond_token]}).",
             open=" {n} {unit}s are too few to tell whether it holds more than the last token and position. These two "
             "alone explain {nuisance_r2} (interval {interval[nuisance_r2]}; 0 or less is no better than predicting the "

@@ -24,6 +24,7 @@ from .runs import Compared
 
 JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
+_ONE_WAY = "measured in one way only"
 _BEST_LAYER = "best_layer_"
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
@@ -78,12 +79,14 @@ _CAVEATS = {
 
 
 def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
-    """`On the same prompts, 1 of 22 measurements differs without a caveat: …`, then what the others show."""
+    """`On the same prompts, 1 of 22 measurements differs: …`, then what the others show."""
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     n_of = Counter(each for each, _ in found)
-    n, n_all = n_of[DIFFERS], sum(n_of[kind] for kind in FOUND)
+    n, n_all, n_once = n_of[DIFFERS], sum(n_of[kind] for kind in FOUND), found.count((DIFFERS, _ONE_WAY))
     on_same = "" if about.on_other_prompts(tables).intersection(groups) else "On the same prompts, "
-    said = [f"{on_same}{n} of {n_all} measurements {'differs' if n == 1 else 'differ'} without a caveat"]
+    said = [f"{on_same}{n} of {n_all} measurements {'differs' if n == 1 else 'differ'}"]
+    if n_once:
+        said[0] += f" ({_ONE_WAY})" if n == 1 else f" ({n_once} of them {_ONE_WAY})"
     rows = {KEY(row): row for row in tables["differences"].rows()}
     if plain := [row for row, (kind, _) in zip(rows.values(), found, strict=True) if kind == DIFFERS]:
         order = [*(key for keys in asked_in(tables).values() for key in keys), *(KEY(row)[:2] for row in plain)]
@@ -141,7 +144,7 @@ class _Judge:
         notes = [*hardly, *(self._note(words, how[self.side(each)], each) for words, each in others)]
         sides = {self.side(each) for _, each in others}
         kind = REVERSED if -own in sides else IN_PART if 0 in sides else HARDLY if hardly else DIFFERS
-        return kind, "; ".join(notes) or "measured in one way only" * (not controls)
+        return kind, "; ".join(notes) or _ONE_WAY * (not controls)
 
     def _note(self, words: str, how: str, row: _Row) -> str:
         return f"{words}{how}: {short(row['value'])} and {short(self._reference(row)['value'])}"

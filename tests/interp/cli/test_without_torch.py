@@ -21,7 +21,7 @@ sys.meta_path.insert(0, Refusing())
 LINES = (
     "--help", "--version", "run --help", "tunnel sweep --help", "programs --help", "list models", "list families",
     "list probes", "list probes manifold", "list studies", "list studies certificate", "list prompts",
-    "list tunnels", "report run", "diff run run", "index .",
+    "list tunnels", "report run", "diff run run", "view . --no-browser",
 )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     found = {"r2": share, "r2_beyond_token": share, "nuisance_r2": replace(share, value=0.25)}
     findings = Findings("value_axis", found, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = f"a second readout explains 1 of the variance that they leave (interval {share.interval_text})."
+    rest = f"the activations explain 1 of the variance that these leave (interval {share.interval_text})."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert (
         f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"

@@ -303,9 +303,9 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "On the same prompts, 0 of 1 measurements differ without a caveat. No difference was found for 1."),
-        (math.nan, "On the same prompts, 0 of 0 measurements differ without a caveat."),
-        (3.0, "On the same prompts, 1 of 1 measurements differs without a caveat: share, 3 in b and 1 in a."),
+        (1.01, "On the same prompts, 0 of 1 measurements differ. No difference was found for 1."),
+        (math.nan, "On the same prompts, 0 of 0 measurements differ."),
+        (3.0, "On the same prompts, 1 of 1 measurements differs (measured in one way only): share, 3 in b and 1 in a."),
     ],
 )
 def test_the_answer_of_two_says_what_differs(tmp_path, value, said):
@@ -340,7 +340,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "On the same prompts, 2 of 3 measurements differ without a caveat, for example: share, 3 in b and 1 in a. "
+        "On the same prompts, 2 of 3 measurements differ (2 of them measured in one way only), for example: share, 3 in b "
+        "and 1 in a. "
         "No difference was found for 1."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [DIFFERS, ALIKE, DIFFERS]
@@ -525,7 +526,7 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "On the same prompts, 1 of 1 measurements differs without a caveat: share, 3 in b and 1 in a. "
+        "On the same prompts, 1 of 1 measurements differs (measured in one way only): share, 3 in b and 1 in a. "
         "Not compared, because of other prompts: c."
     )
 
