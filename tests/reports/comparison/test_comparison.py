@@ -340,9 +340,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "On the same prompts, 2 of 3 measurements differ (2 of them measured in one way only), for example: share, 3 in b "
-        "and 1 in a. "
-        "No difference was found for 1."
+        "On the same prompts, 2 of 3 measurements differ (2 of them measured in one way only), for example: share, "
+        "3 in b and 1 in a. No difference was found for 1."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [DIFFERS, ALIKE, DIFFERS]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
