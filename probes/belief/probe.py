@@ -103,13 +103,12 @@ class Belief(Probe):
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
-            limit="The figure over depth shows the other layers. The output itself can be exact even if a linear "
-            "readout is not. Decodable does not mean used.",
+            limit="The output itself can be exact even if a linear readout is not. Decodable does not mean used.",
             target="the exact Bayesian posterior",
             rest=" The activations hold more than the last token and position: these two alone explain {token_r2}, and "
             "the activations explain {r2_beyond_token} of the variance that these leave (interval "
-            "{interval[r2_beyond_token]}). In the last layers of a model that was trained to predict it, as wind "
-            "tunnels are, this is expected.",
+            "{interval[r2_beyond_token]}). This is expected in the last layers of a model trained to predict it, as "
+            "wind tunnels are.",
             open=" Whether that is more than the last token and position explain cannot be told: these two alone "
             "explain {token_r2}, and of what they leave, a second readout explains {r2_beyond_token} (interval "
             "{interval[r2_beyond_token]}, too wide to tell).",

@@ -104,12 +104,12 @@ class Causal(Probe):
             "Removing it from {place} changes the prediction (KL) by {kl}, more than edits of the same size along "
             "matched directions (fitted in the same way to permuted values of {target}): {controls} on average.",
             "In {place}, the only place tested, removing it changes the prediction (KL) by {kl}, {no_more} than edits "
-            "of the same size along matched directions do: {controls} on average, {controls_band} for 95 % of them "
-            "(fitted in the same way to permuted values of {target}). A use that changes it by {least} would have been "
-            "found 80 % of the time, a smaller one can be missed. The direction explains {axis_r2} of the variance of "
-            "{target}, but removing it alters the activations by only {change_size} of their length; as large a change "
-            "along the ten largest principal axes at once changes the prediction by {matched_top_kl}, and head outputs "
-            "of another prompt in this layer change it by {resample_kl}.",
+            "of the same size along matched directions do: {controls} on average, {controls_band} for 95 % of them. A "
+            "use that changes it by {least} would have been found 80 % of the time, a smaller one can be missed. The "
+            "direction explains {axis_r2} of the variance of {target}, but removing it alters the activations by only "
+            "{change_size} of their length; as large a change along the ten largest principal axes at once changes the "
+            "prediction by {matched_top_kl}, and head outputs of another prompt in this layer change it by "
+            "{resample_kl}.",
             "Removing it from {place} changes the prediction (KL) by {kl}, less than edits of the same size along "
             "matched directions (fitted in the same way to permuted values of {target}): {controls} on average.",
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",

@@ -11,8 +11,7 @@ def test_every_number_has_a_name_of_its_own():
     assert label("attention_entropy", "sink_mass", "any meaning") == "attention to the first position"
     said = label("qk_alignment", "logit_no_first", "")
     assert (
-        said
-        == "how far attended keys score above others, minus that with another prompt's keys, without the first position"
+        said == "lead of attended keys over others, minus that with another prompt's keys, without the first position"
     )
     assert label("mine", "length", "Mean length of the values: longer is more.") == "Mean length of the values"
     assert label("mine", "mean_length", "") == "Mean length" and label("mine", "r2", "") == "r2"
