@@ -207,7 +207,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
         more = (said.open if _undecided(h) else said.rest) if h.standing == said.expected else ""
         said_first = _filled(chosen, values) or chosen.format_map(values)
         sentence = f"{_with_twins(said_first, h)} {_filled(more.strip(), values)}".strip()
-    change = f"{_outside(said, h)}{_change(said, h, verdict, beside, sentence)}"
+    change = f"{_outside(said, h)}{_change(said, h, verdict, beside, sentence)}".strip()
     return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
 
 
