@@ -93,10 +93,11 @@ def print_differences(found: "Columns") -> None:
         if row["is_headline"] and row["against"]:
             interval = None if math.isnan(row["difference_low"]) else (row["difference_low"], row["difference_high"])
             reference = value_of.get((row["probe"], row["name"], row["against"]), math.nan)
-            shown = ": ".join(part for part in (row["found"], row["note"]) if part)
+            found_of = row.get("found", row["verdict"])  # early records say what moved alone
+            shown = ": ".join(part for part in (found_of, row.get("note", "")) if part)
             cells = (f"{row['probe']}.{row['name']}", row["against"], _short(reference), row["group"],
                      _short(row["value"]), _short(row["difference"]), _range(interval, "none"), shown)  # fmt: skip
-            rows.append(bold(cells, row["found"].startswith("Differ")))
+            rows.append(bold(cells, found_of == "moved" or found_of.startswith("Differ")))
     columns = ("number", "reference", "", "", "", "difference", "95 % interval", "")
     if rows:
         show_table("against the reference", columns, rows)

@@ -66,8 +66,12 @@ class Answer:
         """The verdict, and beyond which essential control it is undecided."""
         if self.verdict == "no" and self.headline.name.endswith(_BEYOND_CONTROLS):
             return "No sign of it."  # smaller effects can be missed
-        vague = _undecided(self.headline) if self.verdict in _AFFIRMED else []
-        return f"{SAID[self.verdict][:-1]}, but undecided {vague[0]}." if vague else SAID[self.verdict]
+        return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
+
+    @property
+    def vague(self) -> list[str]:
+        """Beyond which essential controls an affirmed verdict is undecided."""
+        return _undecided(self.headline) if self.verdict in _AFFIRMED else []
 
     @property
     def said(self) -> str:

@@ -273,8 +273,7 @@ def _answer_rows(compared: Compared) -> Iterator[_Row]:
         for each in answers(run.record, "the model", every=True):
             probe, name = each.headline.probe, each.headline.name
             question = question_of(probe) if each.verdict == "number" else each.question
-            is_open = each.opening != SAID[each.verdict]
-            said = SAID[each.verdict].rstrip(".") + " (control undecided)" * is_open
+            said = SAID[each.verdict].rstrip(".") + " (control undecided)" * bool(each.vague)
             yield {"question": question, "group": run.group, "probe": probe, "name": name, "said": said}
 
 

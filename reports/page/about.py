@@ -46,10 +46,11 @@ def read_on(record: RunRecord) -> list[str]:
     Nothing of other studies.
     """
     if is_study(record):
-        tables = record.findings["comparison"].tables if _runs(record) else {}
-        apart = on_other_prompts(tables) if len(references(record)) == 1 else set()
-        of_runs = sorted(_runs(record), key=lambda each: each[0] in references(record))
-        return [f"{run}: {read}" for run, read, _ in of_runs if run not in apart]
+        compared = _compared_with(record)
+        groups, reference = compared or ([], "")
+        apart = set(references(record).get(reference, ())) - {*groups}
+        read_by = sorted(_runs(record), key=lambda each: each[0] == reference)
+        return [f"{run}: {read}" for run, read, _ in read_by if run not in apart]
     others = [_of_set(each, each.get("clusters")) for each in record.prompts.get("others", ())]
     return [*filter(None, [_sizes(record)]), prompts_in_words(record), *others]
 

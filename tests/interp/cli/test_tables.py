@@ -83,7 +83,8 @@ def test_fields_and_sizes_are_explained(capsys):
 
 def test_only_headline_numbers_that_have_a_reference_are_held_against_it(capsys):
     words = {"probe": ["toy"] * 3, "name": ["head", "reference", "further"], "group": ["b", "a", "b"],
-             "against": ["a", "", "a"], "found": ["Differ", "", ""], "note": ["one way only", "", ""]}  # fmt: skip
+             "against": ["a", "", "a"], "verdict": ["moved", "", "moved"], "found": ["Differ", "", ""],
+             "note": ["one way only", "", ""]}  # fmt: skip
     numbers = {"value": [2.0] * 3, "difference": [0.5] * 3, "difference_low": [0.1] * 3, "difference_high": [0.9] * 3}
     columns = {name: np.array(column) for name, column in (words | numbers).items()}
     columns["is_headline"] = np.array([True, True, False])

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
+from interp.cli.tables import print_differences
 from interp.errors import RecordError, UsageError
 from interp.findings import Control, Findings, Null, Scalar
 from interp.formatting import short
@@ -404,6 +405,7 @@ def test_the_page_says_what_every_run_read_and_warns_of_rounded_weights_and_othe
         for name, b in (("alike", made("b", 3.0)), ("rounded", rounded), ("other", other))
     ]
     assert "b: llama, 2 layers, 9 prompts of “mixed” · a: llama, 2 layers, 9 prompts" in texts[0]
+    assert "b: llama, 2 layers, 1,200 prompts" in texts[2]
     assert ["Quantised weights of b:" in text for text in texts] == [False, True, True]
     assert ["Where runs read different prompts" in text for text in texts] == [False, False, True]
     assert ["b (other prompts, not compared)" in text for text in texts] == [False, False, True]
@@ -599,3 +601,22 @@ def test_a_comparison_of_an_earlier_version_keeps_its_numbers_side_by_side(tmp_p
     )
     ((_, parts),) = differences({"comparison": findings}).items()
     assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [(DIFFERS, ["share (bits)"])]
+
+
+def test_a_causal_no_is_a_no_beside_others(tmp_path):
+    """Its sentence opens in another way, which is no undecided control."""
+
+    def run(name):
+        numbers = {"kl": scalar(1.0), "kl_beyond_controls": scalar(0.0)}
+        findings = Findings("causal", numbers, headline=("kl_beyond_controls",))
+        return replace(made(name, 1.0), findings={"causal": findings}, parameters={"causal": {}})
+
+    record = compared(tmp_path, [run("a"), run("b")])
+    assert [row["said"] for row in rows(record, "answers")] == ["No", "No"]
+
+
+def test_the_terminal_prints_a_comparison_of_an_earlier_version(tmp_path, capsys):
+    held = compared(tmp_path, [made("a", 1.0), made("b", 3.0)]).findings["comparison"].tables["differences"]
+    kept = {name: unit for name, unit in held.units.items() if name not in ("found", "note")}
+    print_differences(Table({name: held[name] for name in kept}, kept))
+    assert "moved" in capsys.readouterr().out
