@@ -20,6 +20,12 @@ def label(probe: str, name: str, meaning: str) -> str:
     return known if bare == name else f"{known}, without the first position"
 
 
+def label_with_unit(probe: str, name: str, meaning: str, unit: str) -> str:
+    """`... (bits)`: a label that stands alone; pure numbers have no unit, and counts name what they count."""
+    bare = unit in ("1", "", "label", "fraction", "dimensions", "directions")
+    return label(probe, name, meaning) + ("" if bare else f" ({unit})")
+
+
 def with_first(name: str) -> str:
     """The name of the same number with the first position counted."""
     return name.replace(NO_FIRST, "")

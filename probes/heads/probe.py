@@ -115,10 +115,10 @@ class Heads(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             100, "Does one head matter far more than the others?", ("top_head_ratio",),
-            "Without the most important head the error rises by {top_head_effect}, which is {value} times as much as "
-            "without the next one. The most important is {detail}.",
-            "Without the most important head the error rises by {top_head_effect}, which is {value} times as much as "
-            "without the next one, no more than by chance. The most important is {detail}.",
+            "Without one head the error rises by {top_head_effect}, {value} times as much as without the next one. The "
+            "most important is {detail}.",
+            "Without one head the error rises by {top_head_effect}, {value} times as much as without the next one, no "
+            "more than by chance. The most important is {detail}.",
         ),
     )  # fmt: skip
     observational: ClassVar[bool] = False

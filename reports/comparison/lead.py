@@ -19,7 +19,18 @@ from interp.records.labels import NO_FIRST, label, with_first
 from interp.table import Table
 
 from ..page import about
-from ..page.sections import ALIKE, CHANCE, DIFFERS, FOUND, HARDLY, IN_PART, KEY, REVERSED, asked_in, said_and_shown
+from ..page.sections import (
+    ALIKE,
+    CHANCE,
+    DIFFERS,
+    FOUND,
+    HARDLY,
+    IN_PART,
+    KEY,
+    REVERSED,
+    answering_first,
+    said_and_shown,
+)
 from .runs import Compared
 
 JUDGED = ("moved", "within")
@@ -89,8 +100,7 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
         said[0] += f" ({_ONE_WAY})" if n == 1 else f" ({n_once} of them {_ONE_WAY})"
     rows = {KEY(row): row for row in tables["differences"].rows()}
     if plain := [row for row, (kind, _) in zip(rows.values(), found, strict=True) if kind == DIFFERS]:
-        order = [*(key for keys in asked_in(tables).values() for key in keys), *(KEY(row)[:2] for row in plain)]
-        first = min(plain, key=lambda row: order.index(KEY(row)[:2]))
+        first = answering_first(plain, tables)[0]
         theirs = rows[first["probe"], first["name"], first["against"]]
         values = f"{short(first['value'])} in {first['group']} and {short(theirs['value'])} in {theirs['group']}"
         called = label(first["probe"], first["name"], first["meaning"])
@@ -108,7 +118,7 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
 
 def n_differing(found: Found) -> int:
     """How many measurements differ, with a caveat or without."""
-    return sum(kind in (DIFFERS, IN_PART, REVERSED, HARDLY) for kind, _ in found)
+    return sum(kind == DIFFERS or kind in _CAVEATS for kind, _ in found)
 
 
 def _is_tested(row: _Row, groups: Sequence[str]) -> bool:

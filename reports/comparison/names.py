@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from interp.formatting import short, with_unit
-from interp.records.labels import label
+from interp.records.labels import label_with_unit
 
 _NAME = 34  # characters of a name along an axis
 
@@ -26,8 +26,7 @@ def title_of(name: str, unit: str) -> str:
 
 def row_label(row: Mapping[str, Any]) -> str:
     """What the number of a row is called, with its unit, as text of a figure; old records hold no meaning."""
-    unit = "" if row["unit"] in ("1", "", "label", "fraction") else f" ({row['unit']})"
-    return html.escape(label(row["probe"], row["name"], row.get("meaning") or "") + unit, quote=False)
+    return html.escape(label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"]), quote=False)
 
 
 def cut(name: str) -> str:

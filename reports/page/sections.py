@@ -1,7 +1,7 @@
 """What the page says of each probe: its question, its drawn figures, its tables and its numbers."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -12,7 +12,7 @@ from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
-from interp.records.labels import label
+from interp.records.labels import label, label_with_unit
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
@@ -131,20 +131,26 @@ DIFFERS, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
 
 def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:
     """The measurements of each group and its reference by what was found, those that answer questions first."""
-    rows = {KEY(row): (row, name) for row, name in _compared(findings)}
-    order = [key for keys in asked_in(findings["comparison"].tables).values() for key in keys] if rows else []
+    rows = {KEY(row): row for row, _ in _compared(findings)}
     found: dict[tuple[str, str], list[tuple[str, list[Difference]]]] = {}
-    for row, name in sorted(rows.values(), key=lambda each: (*order, KEY(each[0])[:2]).index(KEY(each[0])[:2])):
+    for row in answering_first(rows.values(), findings["comparison"].tables) if rows else ():
         in_early_records = {"moved": DIFFERS, "within": ALIKE}.get(row["verdict"], "")
         kind, reference = row.get("found", in_early_records), rows.get((*KEY(row)[:2], row["against"]))
         if kind and reference:
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
-            unit = "" if row["unit"] in ("1", "", "fraction", "dimensions", "directions") else f" ({row['unit']})"
-            values = short(row["value"]), short(reference[0]["value"])
+            values = short(row["value"]), short(reference["value"])
             low, high = short(row["difference_low"]), short(row["difference_high"])
-            each = Difference(name + unit, values, short(row["difference"]), f"{low} to {high}", row.get("note", ""))
+            name = label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"])
+            each = Difference(name, values, short(row["difference"]), f"{low} to {high}", row.get("note", ""))
             dict(parts)[kind].append(each)
     return found
+
+
+def answering_first(rows: Iterable[Mapping[Any, Any]], tables: Mapping[str, Table]) -> list[Mapping[Any, Any]]:
+    """Rows of a comparison, those whose numbers answer questions first, in the order of the questions."""
+    order = [*dict.fromkeys(key for keys in asked_in(tables).values() for key in keys)]
+    place = {key: i for i, key in enumerate(order)}
+    return sorted(rows, key=lambda row: place.get(KEY(row)[:2], len(order)))
 
 
 def asked_in(tables: Mapping[str, Table]) -> dict[str, dict[tuple[str, str], None]]:
