@@ -64,8 +64,8 @@ class Answer:
     @property
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
-        if self.verdict == "no" and self.headline.name.endswith(_BEYOND_CONTROLS):
-            return "No sign of it."  # smaller effects can be missed
+        if self.verdict in ("no", "opposite") and self.headline.name.endswith(_BEYOND_CONTROLS):
+            return "No sign of it." if self.verdict == "no" else "No."  # of smaller effects no sign is seen
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property

@@ -2,17 +2,21 @@
 
 An axis is a covector a, which reads the coordinate c = x·a, and a displacement d with a·d = 1, along which x moves when
 the coordinate does. They are one vector where columns were only centred; where they were divided by σ, a direction w
-of the scaled space is a = w/σ and d = σ∘w. Three directions:
+of the scaled space is a = w/σ and d = σ∘w. Four directions:
 
-    ridge      trained to tell the next-token entropy; reads along quiet directions where these tell it best
-    pc1        the first principal axis, which Paper III calls the entropy axis
+    leace      read along `ridge`, moved along `encoding`: afterwards no direction varies with the entropy, for
+               Cov(x − d c, entropy) = 0 whatever a is; with Σ⁻¹ Cov(x, entropy) as a it is the smallest such change
+               (LEACE, Belrose et al. 2023, arXiv 2306.03819)
+    ridge      trained to tell the next-token entropy; reads along quiet directions where these tell it best, and
+               leaves what other directions tell
     encoding   Cov(x, entropy): how activations move, on average, with the entropy
+    pc1        the first principal axis, which Paper III calls the entropy axis
 
 All are turned so that the entropy rises along them. Where another target is named, it stands in the entropy's place.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,7 +34,7 @@ from ..measures.layers import Scale
 from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import chosen_clusters
 
-Kind = Literal["ridge", "pc1", "encoding"]
+Kind = Literal["ridge", "leace", "encoding", "pc1"]
 N_RANDOM = 100
 
 TAUTOLOGY = (
@@ -105,19 +109,20 @@ def fit_together(
     if len(form.singular) == 0 or form.singular[0] <= 1e-10 * np.linalg.norm(points):
         return []
     ridge = fit_ridge(form, y, units, np.full((len(y), 1), len(y) ** -0.5))
-    directions = {
-        "ridge": ridge.coefficients.T @ form.directions, "pc1": np.repeat(form.directions[:1], y.shape[1], axis=0),
-        "encoding": y.T @ x,
-    }[kind]  # [target, feature] # fmt: skip
+    read, encoded = ridge.coefficients.T @ form.directions, y.T @ x  # [target, feature]
+    first = np.repeat(form.directions[:1], y.shape[1], axis=0)
+    directions = {"ridge": read, "leace": read, "encoding": encoded, "pc1": first}[kind]
     if np.ptp(entropies, axis=0).min() == 0 or not np.linalg.norm(directions, axis=1).all():
         return []
     rises = np.einsum("rt,rt->t", x @ directions.T, y) >= 0
+    directions = np.where(rises, 1.0, -1.0)[:, None] * directions
     axes = []
-    for w, penalty in zip(np.where(rises, 1.0, -1.0)[:, None] * directions, ridge.penalty, strict=True):
+    for w, moved, penalty in zip(directions, encoded if kind == "leace" else directions, ridge.penalty, strict=True):
         a = w / scale.divisor
         a = a / np.linalg.norm(a)
-        d = a if scaling == "centred" else w * scale.divisor / ((w * scale.divisor) @ a)
-        axes.append(Axis(a, d, float(penalty)))
+        d = moved * scale.divisor
+        is_one = scaling == "centred" and kind != "leace"
+        axes.append(Axis(a, a if is_one else d / (d @ a), float(penalty)))
     return axes
 
 
@@ -153,16 +158,44 @@ def refit_axes(
     }
 
 
-def held_out(cloud: Cloud, split: Split, layer: int, axis: Axis) -> tuple[np.ndarray, np.ndarray]:
+def held_out(
+    cloud: Cloud, split: Split, layer: int, axis: Axis
+) -> tuple[Float[np.ndarray, " run"], Float[np.ndarray, " run"]]:
     """Squared errors of the entropy of the run rows told by the axis (a line fitted to the fitting rows), and of its
     mean there: R² = 1 − Σ errors / Σ totals."""
-    points, entropy = cloud.points[layer].astype(np.float64), np.asarray(cloud.sought, np.float64)
+    return _errors(cloud.points[layer].astype(np.float64), cloud.sought, split, axis)
+
+
+def after_removal(
+    cloud: Cloud, split: Split, layer: int, kind: Kind, scaling: Scaling, seed: int
+) -> tuple[Float[np.ndarray, " run"], Float[np.ndarray, " run"]]:
+    """The same of ridge, fitted after an axis was removed.
+
+    Half of the fitting clusters give the axis and the others the readout: what is left where the axis was fitted says
+    nothing of other prompts, least of all for `leace`, which leaves nothing there.
+    """
+    points, sought = cloud.points[layer].astype(np.float64), np.asarray(cloud.sought, np.float64)
+    units = cloud.units[split.fitting]
+    drawn = np.random.default_rng([seed, 5]).permutation(np.unique(units))
+    is_first = np.isin(units, drawn[: len(drawn) // 2])
+    halves = split.fitting[is_first], split.fitting[~is_first]
+    removed = fit_axis(points[halves[0]], sought[halves[0]], cloud.units[halves[0]], kind, scaling)
+    if removed is not None:
+        points = points - np.outer(points @ removed.covector, removed.displacement)
+    readout = fit_axis(points[halves[1]], sought[halves[1]], cloud.units[halves[1]], "ridge", scaling)
+    return _errors(points, sought, replace(split, fitting=halves[1]), readout)
+
+
+def _errors(points: np.ndarray, sought: np.ndarray, split: Split, axis: Axis | None) -> tuple[np.ndarray, np.ndarray]:
+    sought = np.asarray(sought, np.float64)
+    mean, truth = sought[split.fitting].mean(), sought[split.run_rows]
+    if axis is None:  # nothing varies
+        return np.square(truth - mean), np.square(truth - mean)
     coordinate = points @ axis.covector
-    x, y = coordinate[split.fitting], entropy[split.fitting]
-    slope = (x - x.mean()) @ (y - y.mean()) / np.square(x - x.mean()).sum()
-    predicted = y.mean() + slope * (coordinate[split.run_rows] - x.mean())
-    truth = entropy[split.run_rows]
-    return np.square(truth - predicted), np.square(truth - y.mean())
+    x, y = coordinate[split.fitting], sought[split.fitting]
+    slope = (x - x.mean()) @ (y - mean) / np.square(x - x.mean()).sum()
+    predicted = mean + slope * (coordinate[split.run_rows] - x.mean())
+    return np.square(truth - predicted), np.square(truth - mean)
 
 
 def tautology(cloud: Cloud, split: Split, layer: int, axis: Axis, place: str, seed: int) -> Table:

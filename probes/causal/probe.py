@@ -12,8 +12,9 @@ among them; to random directions of equal variance and other principal axes; and
 The first principal axis does not depend on the entropies: its controls are random directions, and it has no p.
 
 Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
-`tautology`) and whose random directions are not matched; Ravfogel et al. 2020 (arXiv 2004.07667) for removal; Marks and
-Tegmark 2023 (arXiv 2310.06824) for the direction along which activations move on average as the better one to edit.
+`tautology`) and whose random directions are not matched; for removal Ravfogel et al. 2020 (arXiv 2004.07667) and
+Belrose et al. 2023 (LEACE, arXiv 2306.03819); Marks and Tegmark 2023 (arXiv 2310.06824) for the direction along which
+activations move on average as the better one to edit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +43,7 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
-from .axis import Axis, Kind, Split, fit_axes, held_out, refit_axes, saved, tautology
+from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved, tautology
 from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, n_compared, n_conditions, n_whole
 from .effects import Effects
 from .estimates import estimates, told
@@ -64,6 +65,12 @@ _LAYERS = (
 
 AXIS = "axis"
 
+_LEFT = (
+    " After the removal, a new linear readout explains {remaining_r2} of the variance of {target}; before, the "
+    "direction explained {axis_r2}."
+)
+_LAYER = " For scale: with the head outputs of another prompt in this layer, the prediction changes by {resample_kl}."
+
 Where = Literal["", "sula", "mixed"]
 Layer = int | Literal["middle", "all"]
 
@@ -72,7 +79,8 @@ Layer = int | Literal["middle", "all"]
 class Causal(Probe):
     """The entropy axis is removed, and the effects ranked among controls fitted alike and matched in removed variance.
 
-    `site`: v, z or resid. `axis`: ridge (as in `value_axis`), encoding (Cov(x, entropy)) or pc1. `layers`: `middle`,
+    `site`: v, z or resid. `axis`: leace (removes all that is linear), ridge (as in `value_axis`), encoding (Cov(x,
+    entropy)) or pc1. `layers`: `middle`,
     `all`, or numbers; one tuple (on the command line between commas) is edited together, each tuple (between
     semicolons) is an intervention, the first of which is primary. `at`: the edited positions (all, scored, last).
     `fill`: what a removed coordinate becomes, its mean or zero. `doses` of the curve; 0 and 1 are always run.
@@ -82,7 +90,7 @@ class Causal(Probe):
     """
 
     site: Literal["v", "z", "resid"] = "v"
-    axis: Kind = "ridge"
+    axis: Kind = "leace"
     layers: tuple[tuple[Layer, ...], ...] = ((-1,),)
     at: Literal["all", "scored", "last"] = "all"
     scaling: Scaling = "centred"
@@ -102,16 +110,14 @@ class Causal(Probe):
         Sentences(
             30, "Does {model} use the direction that predicts {target}?", ("kl_beyond_controls",),
             "Removing it from {place} changes the prediction (KL) by {kl}, more than edits of the same size along "
-            "matched directions (fitted in the same way to permuted values of {target}): {controls} on average.",
-            "In {place}, the only place tested, removing it changes the prediction (KL) by {kl}, {no_more} than edits "
-            "of the same size along matched directions do: {controls} on average, {controls_band} for 95 % of them. A "
-            "use that changes it by {least} would have been found 80 % of the time, a smaller one can be missed. The "
-            "direction explains {axis_r2} of the variance of {target}, but removing it alters the activations by only "
-            "{change_size} of their length; as large a change along the ten largest principal axes at once changes the "
-            "prediction by {matched_top_kl}, and head outputs of another prompt in this layer change it by "
-            "{resample_kl}.",
-            "Removing it from {place} changes the prediction (KL) by {kl}, less than edits of the same size along "
-            "matched directions (fitted in the same way to permuted values of {target}): {controls} on average.",
+            "matched directions (fitted in the same way to permuted values of {target}): {controls} on average."
+            + _LEFT,
+            "Removing it from {place}, the only place tested, changes the prediction (KL) by {kl}, {no_more} than "
+            "edits of the same size along matched directions do: {controls} on average, {controls_band} for 95 % of "
+            "them. A change by {least} would have been found 80 % of the time." + _LEFT + _LAYER,
+            "Removing it from {place}, the only place tested, changes the prediction (KL) by {kl}, less than edits of "
+            "the same size along matched directions do: {controls} on average, {controls_band} for 95 % of them."
+            + _LEFT + _LAYER,
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),
     )  # fmt: skip
@@ -143,7 +149,8 @@ class Causal(Probe):
             yield from self._elsewhere(base, intervention, n)
         swaps = self._swaps(base, cloud.target, split)
         if swaps is not None and self.site == STREAM.site:
-            axes = self._axes(cloud, split, swaps.depths(cloud.n_layers))
+            reading = "ridge" if self.axis == "leace" else self.axis  # swaps move what is read, and nothing beside it
+            axes = fit_axes(cloud, split, swaps.depths(cloud.n_layers), reading, self.scaling)
             found = {depth: {AXIS: directions_of(axis)} for depth, axis in axes.items() if axis is not None}
             yield from swaps.conditions(base, found, self.seed)
 
@@ -185,7 +192,7 @@ class Causal(Probe):
             found = estimates(effects, under, is_small, len(split.run_rows), cloud.unit)
             tables = self._tables(effects, under, weights, target)
         first = next(((layer, axis) for layer in sets[0] if (axis := axes[layer]) is not None), None)
-        found["axis_r2"] = told(self._axis_r2(cloud, split, first, weights), about)
+        found |= {name: told(of, about) for name, of in self._explained(cloud, split, first, weights).items()}
         tables |= of_swaps
         if first is not None:
             tables["tautology"] = tautology(cloud, split, *first, f"layer {first[0]} of {self.site}", self.seed)
@@ -293,14 +300,19 @@ class Causal(Probe):
     def _n_controls(self, is_tunnel: bool) -> int:
         return N_CONTROLS["tunnel" if is_tunnel else "text"] if self.n_controls is None else self.n_controls
 
-    def _axis_r2(self, cloud: Cloud, split: Split, first: tuple[int, Axis] | None, weights: np.ndarray) -> Estimates:
-        """R² of the axis of the first layer that has one, on prompts that it was not fitted on."""
+    def _explained(
+        self, cloud: Cloud, split: Split, first: tuple[int, Axis] | None, weights: np.ndarray
+    ) -> dict[str, Estimates]:
+        """R² of the axis of the first layer that has one, and of ridge after a removal there, on the run's prompts."""
+        names = ("axis_r2", "remaining_r2")
         if first is None:
             why = f"nothing varies at the edited layer, or {cloud.target.words} is always the same"
-            return Estimates(np.array([np.nan]), why=why)
+            return dict.fromkeys(names, Estimates(np.array([np.nan]), why=why))
+        read = held_out(cloud, split, *first), after_removal(cloud, split, first[0], self.axis, self.scaling, self.seed)
         prompt = np.unique(cloud.prompts[split.run_rows], return_inverse=True)[1]
-        errors, totals = (np.bincount(prompt, x)[:, None] for x in held_out(cloud, split, *first))
-        return Estimates.shares(errors, totals, weights, why="" if totals.any() else "the entropy does not vary")
+        errors, totals = (np.stack([np.bincount(prompt, x) for x in each], 1) for each in zip(*read, strict=True))
+        found = Estimates.shares(errors, totals, weights, why="" if totals.any() else "the entropy does not vary")
+        return {name: found.at([place]) for place, name in enumerate(names)}
 
     def _tables(
         self, effects: Effects, under: Mapping[str, Readout], weights: np.ndarray, target: Target

@@ -55,6 +55,13 @@ def _beyond(readout: str) -> Quantity:
     )  # fmt: skip
 
 
+def _explained(what: str, role: str) -> Quantity:
+    return Quantity(
+        "fraction", f"Share of the variance of {{target}} that {what}.", f"`value_axis` has its nulls: {role}",
+        "bootstrap over the {drawn}s that were run, the fit held fixed", _STILL,
+    )  # fmt: skip
+
+
 _FIRST = {
     "kl_beyond_controls": _beyond("kl"),
     "kl": _effect("kl"),
@@ -107,10 +114,10 @@ QUANTITIES = Quantities(
             "1 is the axis itself; controls are matched at scored positions alone",
             "lowest {low}, highest {high} of {n} controls", asks="nothing",
         ),
-        "axis_r2": Quantity(
-            "fraction", "Share of the variance of {target} that the axis explains on the run's prompts, unedited.",
-            "read `value_axis` for its nulls: here it is only what is cut",
-            "bootstrap over the {drawn}s that were run, the fit held fixed", _STILL,
+        "axis_r2": _explained("the axis explains on the run's prompts, unedited", "this is what is removed"),
+        "remaining_r2": _explained(
+            "ridge explains on the run's prompts after the removal, axis and ridge each fitted on half of the others",
+            "this is what the removal leaves",
         ),
     },
     columns={

@@ -30,7 +30,7 @@ def causal() -> Trials:
     alone, fives, threes = (feature | {"n_prompts": n} for n in (40, 110, 90))
     effects = tuple(f"fitted to {0.3 * k:.1f} of the model's own entropies" for k in (1, 2, 3))
     simulations = []
-    for axis in ("ridge", "encoding"):
+    for axis in ("leace", "ridge", "encoding"):
         fitted = f"{axis} axis fitted to noise"
         simulations += [
             Simulation("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel, "alone"), read_outs, read_outs,

@@ -264,13 +264,13 @@ def test_a_number_of_a_part_of_the_prompts_says_of_how_many():
 
 def test_a_no_of_a_small_edit_says_what_would_have_been_found():
     """Controls have 1.1 on average; a sentence whose number an older record lacks is left out."""
-    beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "matched_top_kl": scalar(5.0),
-              "change_size": scalar(0.5), "axis_r2": scalar(0.9), "resample_kl": scalar(9.0)}  # fmt: skip
+    beyond = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "remaining_r2": scalar(0.2),
+              "axis_r2": scalar(0.9), "resample_kl": scalar(9.0)}  # fmt: skip
     for known in (beyond, {name: beyond[name] for name in ("kl", "kl_beyond_controls")}):
         (answer,) = answers(record_of(Findings("causal", known, headline=("kl_beyond_controls",))))
         assert answer.verdict == "no" and "do: 1.1 bits on average, 0.9 to 1.3 for" in answer.sentence
-        assert "A use that changes it by 1.34 bits or more would have been found 80 % of the time" in answer.sentence
-        assert ("axes at once changes the prediction by 5 bits" in answer.sentence) == (known is beyond)
+        assert "A change by 1.34 bits or more would have been found 80 % of the time" in answer.sentence
+        assert ("a new linear readout explains 0.2 bits of the variance" in answer.sentence) == (known is beyond)
         assert not answer.change
 
 

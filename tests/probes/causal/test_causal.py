@@ -71,6 +71,39 @@ def test_axes_are_what_they_say_in_raw_coordinates(scaling):
         assert np.cov(x @ axis.covector, y)[0, 1] > 0, "the entropy rises along it"
 
 
+@pytest.mark.parametrize("scaling", ["centred", "zscored"])
+def test_leace_leaves_nothing_linear_and_changes_as_little_as_the_closed_form(scaling):
+    """The closed form whitens, projects out the whitened covariance with the entropy, and goes back."""
+    mixed = rng().normal(size=(6, 6))
+    x = rng(1).normal(size=(4000, 6)) @ mixed
+    y = x @ rng(2).normal(size=6) + rng(3).normal(size=4000)
+    centred, covariance = x - x.mean(axis=0), np.cov(x.T)
+    values, vectors = np.linalg.eigh(covariance)
+    whiten, colour = (vectors * values**power @ vectors.T for power in (-0.5, 0.5))
+    u = whiten @ centred.T @ (y - y.mean())
+    closed = centred @ whiten @ np.outer(u, u) @ colour / (u @ u)
+    axis = fit_axis(x, y, np.arange(4000), "leace", scaling)
+    change = np.outer(centred @ axis.covector, axis.displacement)
+    assert np.abs((centred - change).T @ (y - y.mean())).max() < 1e-8 * np.abs(centred.T @ (y - y.mean())).max()
+    np.testing.assert_allclose(change, closed, atol=0.02 * np.abs(closed).max())
+    assert axis.covector @ axis.displacement == pytest.approx(1) and not axis.is_orthogonal
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [("leace", -0.1, 0.1), ("ridge", 0.8, 1)])
+def test_what_a_removal_leaves_is_told_by_prompts_that_it_was_not_fitted_on(kind, low, high):
+    """Four features of the values hold the entropy, each with noise of its own: one direction is not all of it."""
+    base = synthetic_capture(PROBE.needs, Shape(n_prompts=400))
+    noise = rng().normal(size=(400, 4)) * np.array([0.1, 0.2, 0.3, 0.4])
+    arrays = {need: {"rows": found["rows"].copy()} for need, found in base.arrays.items() if need.at == "scored"}
+    for found in arrays.values():
+        values = found["rows"][-1].reshape(400, -1)
+        values[:, :4] = 10 * (base.rows["next_entropy_bits"][:, None] + noise)
+        found["rows"][-1] = values.reshape(found["rows"][-1].shape)
+    base = replace(base, arrays={**base.arrays, **arrays})
+    found = replace(PROBE, axis=kind, n_prompts=100).analyse(base, {})
+    assert found["axis_r2"].value > 0.9 and low < found["remaining_r2"].value < high
+
+
 def test_no_axis_where_nothing_varies_and_dose_zero_is_the_largest_kl():
     x, y = rng().normal(size=(20, 4)), rng(1).normal(size=20)
     assert fit_axis(np.ones((20, 4)), y, np.arange(20), "pc1", "centred") is None
@@ -344,7 +377,7 @@ def test_bad_fields_are_refused_before_a_model_is_loaded(field, value, words):
 
 def test_settings_of_the_command_line_are_refused_as_early():
     for field, value, words in [("doses", "half", "Give a number"),
-                                ("axis", "pc2", "encoding, pc1, ridge"), ("fill", "median", "mean, zero"),
+                                ("axis", "pc2", "encoding, leace, pc1, ridge"), ("fill", "median", "mean, zero"),
                                 ("layers", "1;x", "whole number or middle or all"), ("site", "k", "resid, v, z"),
                                 ("at", "first", "all, last, scored")]:  # fmt: skip
         with pytest.raises(UsageError, match=words):
