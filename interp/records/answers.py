@@ -22,12 +22,13 @@ from interp.records.power import detectable
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 
-Verdict = Literal["yes", "partly", "hardly", "no", "unshown", "opposite", "depends", "unclear", "number"]
+Verdict = Literal["yes", "partly", "hardly", "no", "unshown", "opposite", "depends", "unclear", "counted", "number"]
 SAID: Mapping[Verdict, str] = {
     "yes": "Yes.", "partly": "Partly.", "hardly": "Hardly.", "no": "No.", "unshown": "Not detected.",
-    "opposite": "No, the opposite.", "depends": "It depends.", "unclear": "Cannot tell.", "number": "",
+    "opposite": "No, the opposite.", "depends": "It depends.", "unclear": "Cannot tell.", "counted": "", "number": "",
 }  # fmt: skip
-"""A verdict as it opens its sentence; a number whose probe declares no question has none. An answer depends where a
+"""A verdict as it opens its sentence; a sentence that a probe gives for yes and no alike has none, and a number whose
+probe declares no question. An answer depends where a
 control puts the number on the other side of its null, or a number that is none different from its null beyond it.
 Something is not detected, and not denied, where the number lies more than half as far from its null as what would be
 found 80 % of the time."""
@@ -216,6 +217,8 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
 
 
 def _verdict(said: Sentences, h: Headline) -> Verdict:
+    if said.yes == said.no and h.standing != "unjudged":
+        return "counted"
     if h.objections or h.standing == "unjudged":
         return "unclear"
     if any(_is_reversed(h, s) for _, s in h.controls):
@@ -358,7 +361,7 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
     if found:
         more = f"With more {s.n_unit}s, smaller effects could be found."
         return "" if found in sentence else f"A value of {found} would be found 80 % of the time. {more}"
-    if verdict not in ("yes", "partly", "hardly"):
+    if verdict not in (*_AFFIRMED, "counted"):
         return ""
     degree, missed = _degree(said, s)
     more = "Partly" if degree == "hardly" else "Yes"

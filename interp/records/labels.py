@@ -5,6 +5,9 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from interp.formatting import short
 
 NO_FIRST = "_no_first"
 """In the name of a number that leaves the first position out."""
@@ -26,6 +29,20 @@ def label_with_unit(probe: str, name: str, meaning: str, unit: str) -> str:
     return label(probe, name, meaning) + ("" if bare else f" ({unit})")
 
 
+def subject(probe: str, name: str, meaning: str) -> str:
+    """What a sentence calls a number before its value: a comma ends it, unless a verb says the sign."""
+    of = _names()["verbs"].get(f"{probe}.{with_first(name)}")
+    if of is None:
+        return f"{label(probe, name, meaning)},"
+    return of[0] + ", without the first position," * (NO_FIRST in name)
+
+
+def value_in_words(probe: str, name: str, value: float) -> str:
+    """`rises by 57 %` where a verb says the sign of a share, else the number."""
+    of = _names()["verbs"].get(f"{probe}.{with_first(name)}")
+    return short(value) if of is None else f"{of[1 + (value < 0)]} by {100 * abs(value):.0f} %"
+
+
 def with_first(name: str) -> str:
     """The name of the same number with the first position counted."""
     return name.replace(NO_FIRST, "")
@@ -40,5 +57,5 @@ def clause(name: str, meaning: str) -> str:
 
 
 @cache
-def _names() -> Mapping[str, Mapping[str, str]]:
+def _names() -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))

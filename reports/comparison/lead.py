@@ -15,7 +15,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import NO_FIRST, label, with_first
+from interp.records.labels import NO_FIRST, subject, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -35,10 +35,11 @@ from .runs import Compared
 
 JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
-_ONE_WAY = "measured in one way only"
+_ONE_WAY = "not measured in a second way"
 _BEST_LAYER = "best_layer_"
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
+_SECOND_WAY = {IN_PART: "no difference", REVERSED: "the opposite"}
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
 """Numbers of two probes that measure one thing."""
 _Row = Mapping[Any, Any]
@@ -82,43 +83,38 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
     return [*found.values()]
 
 
-_CAVEATS = {
-    IN_PART: "not found in another way of measuring",
-    REVERSED: "reversed in another way of measuring",
-    HARDLY: "in answers that one of them hardly gives",
-}
-
-
 def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
-    """`On the same prompts, 1 of 22 measurements differs: …`, then what the others show."""
+    """`On the same prompts, they differ in 1 of 22 measurements: …`, then what the others show."""
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     n_of = Counter(each for each, _ in found)
     n, n_all, n_once = n_of[DIFFERS], sum(n_of[kind] for kind in FOUND), found.count((DIFFERS, _ONE_WAY))
-    on_same = "" if about.on_other_prompts(tables).intersection(groups) else "On the same prompts, "
-    said = [f"{on_same}{n} of {n_all} measurements {'differs' if n == 1 else 'differ'}"]
+    they = "they" if about.on_other_prompts(tables).intersection(groups) else "on the same prompts, they"
+    said = [f"{they} differ in {n or 'none'} of {n_all} measurements"]
     if n_once:
-        said[0] += f" ({_ONE_WAY})" if n == 1 else f" ({n_once} of them {_ONE_WAY})"
+        said[0] += f" ({_ONE_WAY})" if n == 1 else f" ({n - n_once or 'none'} of them confirmed in a second way)"
     rows = {KEY(row): row for row in tables["differences"].rows()}
-    if plain := [row for row, (kind, _) in zip(rows.values(), found, strict=True) if kind == DIFFERS]:
-        first = answering_first(plain, tables)[0]
+    if plain := [(row, note) for row, (kind, note) in zip(rows.values(), found, strict=True) if kind == DIFFERS]:
+        confirmed = [row for row, note in plain if note != _ONE_WAY] or [row for row, _ in plain]
+        first = answering_first(confirmed, tables)[0]
         theirs = rows[first["probe"], first["name"], first["against"]]
-        values = f"{short(first['value'])} in {first['group']} and {short(theirs['value'])} in {theirs['group']}"
-        called = label(first["probe"], first["name"], first["meaning"])
-        said[0] += f"{', for example' * (n > 1)}: {called}, {values}"
-    if caveats := [f"{n_of[kind]} {text}" for kind, text in _CAVEATS.items() if n_of[kind]]:
-        n_more = sum(n_of[kind] for kind in _CAVEATS)
-        said.append(f"{n_more} more {'differs' if n_more == 1 else 'differ'} with a caveat: {about.listed(caveats)}")
-    rest = [f"no difference was found for {n_of[ALIKE]}"] * bool(n_of[ALIKE])
-    rest += [f"{n_of[CHANCE]} cannot be judged, as a value is no more than chance gives"] * bool(n_of[CHANCE])
-    said += [" and ".join(rest).capitalize()] * bool(rest)
-    if apart:
-        said.append(f"Not compared, because of other prompts: {about.listed(apart)}")
-    return ". ".join(said) + "."
+        said[0] += f"{', for example' * (n > 1)}: {in_both(first, theirs)}"
+    ways = [f"{what} for {n_of[kind]}" for kind, what in _SECOND_WAY.items() if n_of[kind]]
+    if ways:
+        n_part = sum(n_of[kind] for kind in _SECOND_WAY)
+        said.append(f"{n_part} more differ in one way of measuring alone: a second way finds {' and '.join(ways)}")
+    if n_of[HARDLY]:
+        said.append(f"{n_of[HARDLY]} more concern answers that one of the two models hardly ever gives")
+    said += [f"No difference was found for {n_of[ALIKE]}"] * bool(n_of[ALIKE])
+    said += [f"{n_of[CHANCE]} cannot be judged: chance alone can give one of the two values"] * bool(n_of[CHANCE])
+    said += [f"{len(apart)} {'other that reads' if len(apart) == 1 else 'others that read'} different prompts: left out"] * bool(apart)
+    return ". ".join(f"{each[:1].upper()}{each[1:]}" for each in said) + "."
 
 
-def n_differing(found: Found) -> int:
-    """How many measurements differ, with a caveat or without."""
-    return sum(kind == DIFFERS or kind in _CAVEATS for kind, _ in found)
+def in_both(row: _Row, reference: _Row) -> str:
+    """A measurement in words, with the value of a group and that of its reference."""
+    probe, name, meaning = row["probe"], row["name"], row["meaning"]
+    here, there = (f"{value_in_words(probe, name, each['value'])} in {each['group']}" for each in (row, reference))
+    return f"{subject(probe, name, meaning)} {here} and {there}"
 
 
 def _is_tested(row: _Row, groups: Sequence[str]) -> bool:
@@ -145,19 +141,21 @@ class _Judge:
         if not own:
             chance = self._chance(row) if KEY(row) in self.sure else []
             is_lost = row["verdict"] == "moved" and KEY(row) not in self.sure
-            differing = [self._note(words, " it differs", each) for words, each in others if self.side(each)]
+            differing = [self._note(words, "differs", each) for words, each in others if self.side(each)]
             notes = [*chance, *["not significant after correction"] * is_lost, *differing]
             return CHANCE if chance else ALIKE, "; ".join(notes)
         controls, hardly = self._controls(row, variants), self._hardly_answers(row)
-        others += [(words, each) for words, each in controls if each["difference"] * own < 0]
-        how = {own: " it differs too", 0: " no difference found", -own: " the difference is reversed"}
+        alike = [words for words, each in controls if each["difference"] * own > 0]
+        others += [(words, each) for words, each in controls if words not in alike]
+        how = {own: "differs too", 0: "no difference found", -own: "the other way round"}
         notes = [*hardly, *(self._note(words, how[self.side(each)], each) for words, each in others)]
+        notes += [f"the same direction {about.listed(alike)}"] * bool(alike)
         sides = {self.side(each) for _, each in others}
         kind = REVERSED if -own in sides else IN_PART if 0 in sides else HARDLY if hardly else DIFFERS
-        return kind, "; ".join(notes) or _ONE_WAY * (not controls)
+        return kind, "; ".join(notes) or _ONE_WAY
 
     def _note(self, words: str, how: str, row: _Row) -> str:
-        return f"{words}{how}: {short(row['value'])} and {short(self._reference(row)['value'])}"
+        return f"{words}: {short(row['value'])} and {short(self._reference(row)['value'])}, {how}"
 
     def _hardly_answers(self, row: _Row) -> list[str]:
         """That a model hardly gives any of the answers that are scored."""
@@ -197,7 +195,8 @@ class _Judge:
         if (here or there) and (here == there or (now > was) == here):
             return []
         return [
-            f"chance alone gives {each['group']} {short(each['null_low'])} to {short(each['null_high'])}"
+            f"{each['group']}: {short(each['value'])}, and chance alone gives {short(each['null_low'])} to "
+            f"{short(each['null_high'])}"
             for each, is_beyond in zip(pair, (there, here), strict=True) if not is_beyond
         ]  # fmt: skip
 
@@ -205,9 +204,9 @@ class _Judge:
 def _variant(row: _Row, first: _Row) -> str:
     """How a number of the same measurement differs from the one that stands for it."""
     if (row["probe"], row["name"]) in _SAME:
-        return "on held-out prompts"
+        return "axis fitted on half of the prompts, read on the others"
     if _BEST_LAYER in row["name"]:
-        return "at the layer that is best on other prompts"
+        return "at the layer that is best for each"
     if _BEST_LAYER in first["name"]:
         return "at the layer set beforehand"
     return "without the first position" if NO_FIRST in row["name"] else "with the first position"

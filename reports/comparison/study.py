@@ -19,7 +19,8 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from .lead import Found, comparable, findings_of, in_words, n_differing
+from ..page.sections import DIFFERS
+from .lead import Found, comparable, findings_of, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
 
@@ -44,8 +45,9 @@ class Comparison(Study):
             10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="Corrected by Benjamini and Yekutieli: at most 5 % of the differences are expected to be false "
-            "alarms. These are single models: anything in which they differ, such as their size, may be the cause."
+            limit="Corrected for the number of measurements (Benjamini and Yekutieli): at most 5 % of the differences "
+            "are expected to be chance. These are single models: anything in which they differ, such as their size, "
+            "may be the cause."
         ),
     )  # fmt: skip
 
@@ -85,12 +87,13 @@ class Comparison(Study):
 def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
-    null = Null("95 % of the time with no real difference", 0.0, (0.0, 0.0))
+    null = Null("as in 95 % of comparisons of models that do not differ", 0.0, (0.0, 0.0))
+    n_clear = sum(kind == DIFFERS for kind, _ in found)
     return Scalar.of(
-        float(n_differing(found)), "measurements that differ, with a caveat or without", "a count",
+        float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",
         meaning="measurements that differ from the reference (on the same prompts, if there is one) after correction "
-        "for the number of differences",
+        "for the number of differences, and do so in every way in which they were measured",
     )  # fmt: skip
 
 

@@ -121,10 +121,10 @@ class Difference:
 
 DIFFERS, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ",
-    "Differ, but not found in another way of measuring",
-    "Differ, but reversed in another way of measuring",
-    "Differ in answers that one of them hardly gives",
-    "Cannot be judged, as a value is no more than chance gives",
+    "Differ in one way of measuring, not in a second one",
+    "Differ in one way of measuring, the other way round in a second one",
+    "Differ, in answers that one of the two models hardly ever gives",
+    "Cannot be judged: chance alone can give one of the two values",
     "No difference found, which does not mean that there is none",
 )
 
