@@ -66,7 +66,7 @@ class Answer:
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
         if self.verdict in ("no", "opposite") and self.headline.name.endswith(_BEYOND_CONTROLS):
-            return "No sign of it." if self.verdict == "no" else "No."  # of smaller effects no sign is seen
+            return "No sign of it" if self.verdict == "no" else "No, not"  # the sentence goes on: in which place
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property
@@ -213,7 +213,8 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
         said_first = _filled(chosen, values) or chosen.format_map(values)
         sentence = f"{_with_twins(said_first, h)} {_filled(more.strip(), values)}".strip()
     change = f"{_outside(said, h)}{_change(said, h, verdict, beside, sentence)}".strip()
-    return Answer(said.question.format_map(values), verdict, sentence, change, h, _side(h) not in ("", said.expected))
+    is_beside = _side(h) not in ("", said.expected) or (verdict == "opposite" and own != h.name)
+    return Answer(said.question.format_map(values), verdict, sentence, change, h, is_beside)
 
 
 def _verdict(said: Sentences, h: Headline) -> Verdict:

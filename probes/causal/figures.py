@@ -52,7 +52,10 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     size = (high - low) / _N_BINS or 1.0  # equal bins over the controls, however far off a positive control lies
     bins = {"start": low, "end": high + size, "size": size}
     chart.plot.add_histogram(x=effects, name="null: matched directions", marker={"color": NULL}, xbins=bins)
-    lines = {"the direction": ("kl", VALUE), "ten principal axes, same size": ("matched_top_kl", PALETTE[1])}
+    lines = {
+        "the direction": ("kl", VALUE),
+        "ten directions of largest variance, same size": ("matched_top_kl", PALETTE[1]),
+    }
     lines["head outputs replaced by those of another prompt,"] = ("resample_kl", PALETTE[2])
     matching = findings.tables.get("matching")
     is_refit = matching is None or matching["matched_by"][0] == "refit"
@@ -72,10 +75,15 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     reading = (
         f"Grey is the null: edits of the same size along matched directions ({matched}). A direction that the "
         "model uses lies to the right of nearly all of them. One that lies among them or to their left matters no more "
-        "than they do." + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
+        "than they do."
+        + _ORANGE * ("matched_top_kl" in findings.scalars)
+        + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
     )
     title = "Removing the direction, compared with edits of the same size"
     return Figure("among_controls", title, reading, chart.plot, "controls")
+
+
+_ORANGE = " Orange is as large a change along the ten directions of largest variance at once."
 
 
 def _dose_curve(table: Table) -> Figure:

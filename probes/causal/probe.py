@@ -112,12 +112,12 @@ class Causal(Probe):
             "Removing it from {place} changes the prediction (KL) by {kl}, more than edits of the same size along "
             "matched directions (fitted in the same way to permuted values of {target}): {controls} on average."
             + _LEFT,
-            "Removing it from {place}, the only place tested, changes the prediction (KL) by {kl}, {no_more} than "
+            "in {place}, the only place tested. Removing it there changes the prediction (KL) by {kl}, {no_more} than "
             "edits of the same size along matched directions do: {controls} on average, {controls_band} for 95 % of "
             "them. A change by {least} would have been found 80 % of the time." + _LEFT + _LAYER,
-            "Removing it from {place}, the only place tested, changes the prediction (KL) by {kl}, less than edits of "
-            "the same size along matched directions do: {controls} on average, {controls_band} for 95 % of them."
-            + _LEFT + _LAYER,
+            "in {place}, the only place tested: it matters less there than directions that tell nothing of {target}. "
+            "Removing it changes the prediction (KL) by {kl}, edits of the same size along matched directions do so by "
+            "{controls} on average, {controls_band} for 95 % of them." + _LEFT + _LAYER,
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),
     )  # fmt: skip

@@ -22,11 +22,12 @@ from ..page import about
 from ..page.sections import (
     ALIKE,
     CHANCE,
-    DIFFERS,
     FOUND,
     HARDLY,
     IN_PART,
+    IN_TWO_WAYS,
     KEY,
+    ONCE,
     REVERSED,
     answering_first,
     said_and_shown,
@@ -35,11 +36,10 @@ from .runs import Compared
 
 JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
-_ONE_WAY = "not measured in a second way"
 _BEST_LAYER = "best_layer_"
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
-_SECOND_WAY = {IN_PART: "no difference", REVERSED: "the opposite"}
+_SECOND_WAY = {IN_PART: "no difference", REVERSED: "a difference the other way round"}
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
 """Numbers of two probes that measure one thing."""
 _Row = Mapping[Any, Any]
@@ -87,27 +87,41 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     """`On the same prompts, they differ in 1 of 22 measurements: …`, then what the others show."""
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     n_of = Counter(each for each, _ in found)
-    n, n_all, n_once = n_of[DIFFERS], sum(n_of[kind] for kind in FOUND), found.count((DIFFERS, _ONE_WAY))
-    they = "they" if about.on_other_prompts(tables).intersection(groups) else "on the same prompts, they"
-    said = [f"{they} differ in {n or 'none'} of {n_all} measurements"]
-    if n_once:
-        said[0] += f" ({_ONE_WAY})" if n == 1 else f" ({n - n_once or 'none'} of them confirmed in a second way)"
+    n, n_all = n_of[IN_TWO_WAYS] + n_of[ONCE], sum(n_of[kind] for kind in FOUND)
+    same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
+    said = [f"{f'Yes, in {n}' if n else 'Not clearly: in none'} of {n_all} measurements{same}"]
+    if n_of[ONCE]:
+        twice = f"{n_of[IN_TWO_WAYS] or 'none'} of them in two ways of measuring"
+        said[0] += f" ({'measured in one way only' if n == 1 else twice})"
+    of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
+    for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):
+        of_kind[kind].append(row)
     rows = {KEY(row): row for row in tables["differences"].rows()}
-    if plain := [(row, note) for row, (kind, note) in zip(rows.values(), found, strict=True) if kind == DIFFERS]:
-        confirmed = [row for row, note in plain if note != _ONE_WAY] or [row for row, _ in plain]
-        first = answering_first(confirmed, tables)[0]
-        theirs = rows[first["probe"], first["name"], first["against"]]
-        said[0] += f"{', for example' * (n > 1)}: {in_both(first, theirs)}"
-    ways = [f"{what} for {n_of[kind]}" for kind, what in _SECOND_WAY.items() if n_of[kind]]
-    if ways:
-        n_part = sum(n_of[kind] for kind in _SECOND_WAY)
-        said.append(f"{n_part} more differ in one way of measuring alone: a second way finds {' and '.join(ways)}")
-    if n_of[HARDLY]:
-        said.append(f"{n_of[HARDLY]} more concern answers that one of the two models hardly ever gives")
+    if plain := of_kind[IN_TWO_WAYS] or of_kind[ONCE]:
+        first = answering_first(plain, tables)[0]
+        reference = rows[first["probe"], first["name"], first["against"]]
+        said[0] += f"{', for example' * (n > 1)}: {in_both(first, reference)}"
+    if ways := [f"{what} ({n_of[kind]})" for kind, what in _SECOND_WAY.items() if n_of[kind]]:
+        n_part = n_of[IN_PART] + n_of[REVERSED]
+        more = f"{n_part} more {'depends' if n_part == 1 else 'depend'} on the way of measuring"
+        said.append(f"{more}: another way finds {' or '.join(ways)}")
+    if of_kind[HARDLY]:
+        groups_of = {group for row in of_kind[HARDLY] for group, _ in hardly_answering(rows, row)}
+        said.append(f"{n_of[HARDLY]} more score answers that {about.listed(sorted(groups_of))} hardly ever gives")
     said += [f"No difference was found for {n_of[ALIKE]}"] * bool(n_of[ALIKE])
     said += [f"{n_of[CHANCE]} cannot be judged: chance alone can give one of the two values"] * bool(n_of[CHANCE])
-    said += [f"{len(apart)} {'other that reads' if len(apart) == 1 else 'others that read'} different prompts: left out"] * bool(apart)
-    return ". ".join(f"{each[:1].upper()}{each[1:]}" for each in said) + "."
+    if apart:
+        others = "1 other model, read" if len(apart) == 1 else f"{len(apart)} other models, read"
+        said.append(f"{others} on different prompts, {'is' if len(apart) == 1 else 'are'} not compared")
+    return ". ".join(said) + "."
+
+
+def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, float]]:
+    """The groups that hardly give any of the answers that a number scores, with the probability of all of them."""
+    if (row["probe"], row["name"]) not in _SCORED:
+        return []
+    mass = [rows.get(("sula", "outcome_mass", row[column])) for column in ("against", "group")]
+    return [(each["group"], each["value"]) for each in mass if each is not None and each["value"] < _LEAST_MASS]
 
 
 def in_both(row: _Row, reference: _Row) -> str:
@@ -141,31 +155,27 @@ class _Judge:
         if not own:
             chance = self._chance(row) if KEY(row) in self.sure else []
             is_lost = row["verdict"] == "moved" and KEY(row) not in self.sure
-            differing = [self._note(words, "differs", each) for words, each in others if self.side(each)]
+            differing = [self._note("differs", words, each) for words, each in others if self.side(each)]
             notes = [*chance, *["not significant after correction"] * is_lost, *differing]
             return CHANCE if chance else ALIKE, "; ".join(notes)
-        controls, hardly = self._controls(row, variants), self._hardly_answers(row)
-        alike = [words for words, each in controls if each["difference"] * own > 0]
-        others += [(words, each) for words, each in controls if words not in alike]
-        how = {own: "differs too", 0: "no difference found", -own: "the other way round"}
-        notes = [*hardly, *(self._note(words, how[self.side(each)], each) for words, each in others)]
-        notes += [f"the same direction {about.listed(alike)}"] * bool(alike)
+        controls, hardly = self._controls(row, variants), hardly_answering(self.rows, row)
+        others += [(words, each) for words, each in controls if self.side(each) or each["difference"] * own < 0]
         sides = {self.side(each) for _, each in others}
-        kind = REVERSED if -own in sides else IN_PART if 0 in sides else HARDLY if hardly else DIFFERS
-        return kind, "; ".join(notes) or _ONE_WAY
+        agreeing = [(words, each) for words, each in others if self.side(each) == own]
+        how = {0: "no difference", -own: "the other way round"}
+        notes = [
+            f"{group} gives all possible answers together a probability of {short(mass)}" for group, mass in hardly
+        ]
+        notes += [self._note(how[self.side(each)], words, each) for words, each in others if self.side(each) != own]
+        if len(agreeing) == 1:
+            notes.append(self._note("also", *agreeing[0]))
+        elif agreeing:
+            notes.append(f"also {about.listed([words for words, _ in agreeing])}")
+        differs = HARDLY if hardly else IN_TWO_WAYS if agreeing else ONCE
+        return REVERSED if -own in sides else IN_PART if 0 in sides else differs, "; ".join(notes)
 
-    def _note(self, words: str, how: str, row: _Row) -> str:
-        return f"{words}: {short(row['value'])} and {short(self._reference(row)['value'])}, {how}"
-
-    def _hardly_answers(self, row: _Row) -> list[str]:
-        """That a model hardly gives any of the answers that are scored."""
-        if (row["probe"], row["name"]) not in _SCORED:
-            return []
-        mass = [self.rows.get(("sula", "outcome_mass", row[column])) for column in ("against", "group")]
-        return [
-            f"{each['group']} gives all possible answers together a probability of {short(each['value'])}"
-            for each in mass if each is not None and each["value"] < _LEAST_MASS
-        ]  # fmt: skip
+    def _note(self, how: str, words: str, row: _Row) -> str:
+        return f"{how} {words}: {short(row['value'])} and {short(self._reference(row)['value'])}"
 
     def _reference(self, row: _Row) -> _Row:
         return self.rows[row["probe"], row["name"], row["against"]]
@@ -204,7 +214,7 @@ class _Judge:
 def _variant(row: _Row, first: _Row) -> str:
     """How a number of the same measurement differs from the one that stands for it."""
     if (row["probe"], row["name"]) in _SAME:
-        return "axis fitted on half of the prompts, read on the others"
+        return "with the axis fitted on half of the prompts and read on the others"
     if _BEST_LAYER in row["name"]:
         return "at the layer that is best for each"
     if _BEST_LAYER in first["name"]:

@@ -119,10 +119,12 @@ class Difference:
     note: str
 
 
-DIFFERS, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
-    "Differ",
-    "Differ in one way of measuring, not in a second one",
-    "Differ in one way of measuring, the other way round in a second one",
+DIFFERS, IN_TWO_WAYS, ONCE, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
+    "Differ",  # in records of earlier versions
+    "Differ, in two ways of measuring",
+    "Differ, measured in one way only",
+    "Differ in some ways of measuring, not in all",
+    "Differ, but the other way round in another way of measuring",
     "Differ, in answers that one of the two models hardly ever gives",
     "Cannot be judged: chance alone can give one of the two values",
     "No difference found, which does not mean that there is none",

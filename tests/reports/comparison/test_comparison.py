@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from interp.reports.comparison.lead import sure_of
 from interp.reports.comparison.tables import difference_of, estimate
-from interp.reports.page.sections import ALIKE, CHANCE, DIFFERS, HARDLY, IN_PART, REVERSED, differences
+from interp.reports.page.sections import (
+    ALIKE,
+    CHANCE,
+    DIFFERS,
+    HARDLY,
+    IN_PART,
+    IN_TWO_WAYS,
+    ONCE,
+    REVERSED,
+    differences,
+)
 from interp.reports.plotly.prepare import undrawable
 from scipy import stats
 from typer.testing import CliRunner
@@ -26,8 +36,6 @@ from interp.registry import load_entry
 from interp.running.spec import make_study
 from interp.table import Table
 from tests.reports.parsed import parse
-
-ONE_WAY = "measured in one way only"
 
 
 def scalar(value, half=0.1):
@@ -304,9 +312,12 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "On the same prompts, 0 of 1 measurements differ. No difference was found for 1."),
-        (math.nan, "On the same prompts, 0 of 0 measurements differ."),
-        (3.0, "On the same prompts, 1 of 1 measurements differs (measured in one way only): share, 3 in b and 1 in a."),
+        (1.01, "Not clearly: in none of 1 measurements on the same prompts. No difference was found for 1."),
+        (math.nan, "Not clearly: in none of 0 measurements on the same prompts."),
+        (
+            3.0,
+            "Yes, in 1 of 1 measurements on the same prompts (measured in one way only): share, 3 in b and 1 in a.",
+        ),
     ],
 )
 def test_the_answer_of_two_says_what_differs(tmp_path, value, said):
@@ -341,10 +352,10 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "On the same prompts, 2 of 3 measurements differ (2 of them measured in one way only), for example: share, "
-        "3 in b and 1 in a. No difference was found for 1."
+        "Yes, in 2 of 3 measurements on the same prompts (none of them in two ways of measuring), for example: "
+        "share, 3 in b and 1 in a. No difference was found for 1."
     )
-    assert [found(record, group)["share"][0] for group in "bcd"] == [DIFFERS, ALIKE, DIFFERS]
+    assert [found(record, group)["share"][0] for group in "bcd"] == [ONCE, ALIKE, ONCE]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"
@@ -352,7 +363,7 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     band = "chance −0.2 to 0.2"
     assert "a (reference) b c d" in page and f"share 1{band} ▲3{band} ≈1.1{band} ▼0.2{band}" in page
     assert "▼ lower than a;" in page and "<h1>Do b, c and d differ from a?" in (record.path / "report.html").read_text()
-    assert f"a difference (first − second) 95 % interval note {DIFFERS} (1) share (bits) 3 1 2 1.86 to 2.14" in page
+    assert f"a difference (first − second) 95 % interval note {ONCE} (1) share (bits) 3 1 2 1.86 to 2.14" in page
     assert f"{ALIKE} (1) share (bits) 1.1 1 0.1 −0.0414 to 0.241" in page
 
 
@@ -419,13 +430,14 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     for twin, side, kind in (
-        (4.0, "", DIFFERS),
-        (0.99, "no difference found", IN_PART),
-        (0.3, "the difference is reversed", REVERSED),
+        (4.0, "also", IN_TWO_WAYS),
+        (1.1, "", ONCE),
+        (0.99, "no difference", IN_PART),
+        (0.3, "the other way round", REVERSED),
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
-        note = f"without the first position {side}: {short(twin)} and 1" if side else ""
-        assert found(record) == {"share": (kind, note), "again": (DIFFERS, ONE_WAY)}
+        note = f"{side} without the first position: {short(twin)} and 1" if side else ""
+        assert found(record) == {"share": (kind, note), "again": (ONCE, "")}
 
 
 def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path):
@@ -437,10 +449,10 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (REVERSED, "without the first position the difference is reversed: 0.5 and 1.5")
+    turned = (REVERSED, "the other way round without the first position: 0.5 and 1.5")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
-        assert found(record) == {"share": turned, "again": (DIFFERS, ONE_WAY)}
+        assert found(record) == {"share": turned, "again": (ONCE, "")}
 
 
 def test_a_larger_number_within_its_null_stands_apart(tmp_path):
@@ -448,9 +460,9 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     numbers = {"share": replace(scalar(3.0), null=Null("chance", 0.0, (-9.0, 9.0)))}
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
-    assert found(record) == {"share": (CHANCE, "chance alone gives b −9 to 9")}
-    assert answers(record)[0].sentence.endswith(" 1 cannot be judged, as a value is no more than chance gives.")
-    assert "chance alone gives b −9 to 9" in (record.path / "report.html").read_text()
+    assert found(record) == {"share": (CHANCE, "b: 3, and chance alone gives −9 to 9")}
+    assert answers(record)[0].sentence.endswith(" 1 cannot be judged: chance alone can give one of the two values.")
+    assert "b: 3, and chance alone gives −9 to 9" in (record.path / "report.html").read_text()
 
 
 def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
@@ -472,22 +484,23 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     assert found(record) == {
         "entropy_correlation": (
             IN_PART,
-            "at the layer that is best on other prompts no difference found: 0.11 and 0.1; "
-            "on held-out prompts it differs too: 0.29 and 0.1",
+            "no difference at the layer that is best for each: 0.11 and 0.1; "
+            "also with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
         ),
-        "sink": (DIFFERS, ONE_WAY),
-        "sharpening_no_first": (DIFFERS, "with the first position it differs too: 0.6 and 0.5"),
+        "sink": (ONCE, ""),
+        "sharpening_no_first": (IN_TWO_WAYS, "also with the first position: 0.6 and 0.5"),
     }
-    assert record.findings["comparison"]["n_moved"].value == record.findings["comparison"]["n_moved"].n == 3
+    counted = record.findings["comparison"]["n_moved"]
+    assert (counted.value, counted.n) == (2, 3)
     turned = found(compared(tmp_path / "turned", [a, run("b", 0.101, 0.3, 0.101, 0.7, 0.2, 0.505)]))
     assert turned == {
-        "entropy_correlation": (ALIKE, "at the layer that is best on other prompts it differs: 0.3 and 0.1"),
+        "entropy_correlation": (ALIKE, "differs at the layer that is best for each: 0.3 and 0.1"),
         "sink": (ALIKE, ""),
-        "sharpening_no_first": (REVERSED, "with the first position the difference is reversed: 0.2 and 0.5"),
+        "sharpening_no_first": (REVERSED, "the other way round with the first position: 0.2 and 0.5"),
     }
 
 
-@pytest.mark.parametrize(("mass", "kind"), [(0.5, DIFFERS), (0.001, HARDLY)])
+@pytest.mark.parametrize(("mass", "kind"), [(0.5, ONCE), (0.001, HARDLY)])
 def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, mass, kind):
     def run(name, slope, mass):
         numbers = {"slope": scalar(slope), "outcome_mass": scalar(mass, 0.0001)}
@@ -495,7 +508,7 @@ def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, 
         return replace(made(name, 1.0), findings={"sula": findings}, parameters={"sula": {}})
 
     shown = found(compared(tmp_path, [run("a", 1.0, 0.6), run("b", 3.0, mass)]))
-    note = "b gives all possible answers together a probability of 0.001" if kind == HARDLY else ONE_WAY
+    note = "b gives all possible answers together a probability of 0.001" if kind == HARDLY else ""
     assert shown["slope"] == (kind, note)
     assert "probability" not in shown["outcome_mass"][1]
 
@@ -527,8 +540,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "On the same prompts, 1 of 1 measurements differs (measured in one way only): share, 3 in b and 1 in a. "
-        "Not compared, because of other prompts: c."
+        "Yes, in 1 of 1 measurements on the same prompts (measured in one way only): share, 3 in b and 1 in a. "
+        "1 other model, read on different prompts, is not compared."
     )
 
 
@@ -583,11 +596,11 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0.3, 0.3, 12))])
     said = answers(record)[0].sentence
     shown = Counter(kind for kind, _ in found(record).values())
-    of_kind = [shown[kind] for kind in (DIFFERS, IN_PART, REVERSED, ALIKE, CHANCE)]
+    of_kind = [shown[kind] for kind in (IN_TWO_WAYS, IN_PART, REVERSED, ALIKE, CHANCE)]
     plain, in_all, caveats, *rest = (int(n) for n in re.findall(r"(?<![−.\dn])\d+(?![.\d]* in )", said))
     assert [plain, *rest] == of_kind and min(of_kind) > 0
     assert (in_all, caveats) == (sum(of_kind), sum(of_kind[1:3]))
-    assert record.findings["comparison"]["n_moved"].value == plain + caveats
+    assert record.findings["comparison"]["n_moved"].value == plain
 
 
 def test_a_comparison_of_an_earlier_version_keeps_its_numbers_side_by_side(tmp_path):

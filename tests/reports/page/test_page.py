@@ -12,6 +12,7 @@ from interp.reports.page.terms import terms_of
 
 from interp import registry
 from interp.errors import RecordError
+from interp.records.labels import label
 from interp.records.record import open_run
 from tests.reports.parsed import parse
 from tests.reports.pictures import made_findings, made_record
@@ -87,6 +88,7 @@ def test_every_explained_term_can_stand_on_a_page():
         "p = 0.1; baseline, refitted on posteriors permuted between sequences",
         "the attention value vectors of, than if another prompt's keys stood in place; controls: 0.2",
         "the model's next-token entropy; layer 0 head 1 (zero ablation)",
+        *(label(probe, name, "") for probe, name in (("qk_alignment", "logit"), ("value_axis", "selectivity"))),
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
     assert [term for term, _ in terms_of(texts)] == list(known)
