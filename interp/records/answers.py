@@ -66,7 +66,7 @@ class Answer:
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
         if self.verdict in ("no", "opposite") and self.headline.name.endswith(_BEYOND_CONTROLS):
-            return "No sign of it" if self.verdict == "no" else "No, not"  # the sentence goes on: in which place
+            return "No sign of it." if self.verdict == "no" else "No."  # there can be effects too small to be found
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property
@@ -252,7 +252,8 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
     Of a number that is no different from its null, whether the control is, its p corrected over all controls.
     """
     if h.standing == "within":
-        return twin.standing(None if twin.p is None else min(1.0, len(h.controls) * twin.p)) in ("above", "below")
+        turning = ("above",) if h.name.endswith(_BEYOND_CONTROLS) else ("above", "below")  # less than all is no use
+        return twin.standing(None if twin.p is None else min(1.0, len(h.controls) * twin.p)) in turning
     standing = twin.standing()
     if standing == "within" and twin.null is not None:
         standing = "above" if twin.value > twin.null.value else "below"

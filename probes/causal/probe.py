@@ -112,12 +112,12 @@ class Causal(Probe):
             "Removing it from {place} changes the prediction (KL) by {kl}, more than edits of the same size along "
             "matched directions (fitted in the same way to permuted values of {target}): {controls} on average."
             + _LEFT,
-            "in {place}, the only place tested. Removing it there changes the prediction (KL) by {kl}, {no_more} than "
-            "edits of the same size along matched directions do: {controls} on average, {controls_band} for 95 % of "
-            "them. A change by {least} would have been found 80 % of the time." + _LEFT + _LAYER,
-            "in {place}, the only place tested: it matters less there than directions that tell nothing of {target}. "
-            "Removing it changes the prediction (KL) by {kl}, edits of the same size along matched directions do so by "
-            "{controls} on average, {controls_band} for 95 % of them." + _LEFT + _LAYER,
+            "Tested in {place} only: removing it changes the prediction (KL) by {kl}, {no_more} than edits of the "
+            "same size along matched directions do: {controls} on average, {controls_band} for 95 % of them. A change "
+            "by {least} would have been found 80 % of the time." + _LEFT + _LAYER,
+            "Tested in {place} only, it matters less than directions that tell nothing of {target}: removing it "
+            "changes the prediction (KL) by {kl}, edits of the same size along matched directions by {controls} on "
+            "average, {controls_band} for 95 % of them." + _LEFT + _LAYER,
             limit="It was removed at the layers named in the record; elsewhere it may matter more or less.",
         ),
     )  # fmt: skip
@@ -191,11 +191,11 @@ class Causal(Probe):
         else:
             found = estimates(effects, under, is_small, len(split.run_rows), cloud.unit)
             tables = self._tables(effects, under, weights, target)
-        first = next(((layer, axis) for layer in sets[0] if (axis := axes[layer]) is not None), None)
-        found |= {name: told(of, about) for name, of in self._explained(cloud, split, first, weights).items()}
+        edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
+        found |= {name: told(of, about) for name, of in self._explained(cloud, split, edited, weights).items()}
         tables |= of_swaps
-        if first is not None:
-            tables["tautology"] = tautology(cloud, split, *first, f"layer {first[0]} of {self.site}", self.seed)
+        for layer, axis in list(edited.items())[:1]:
+            tables["tautology"] = tautology(cloud, split, layer, axis, f"layer {layer} of {self.site}", self.seed)
         return quantities.findings(
             self.name, quantities.scalars(found) | by_program, tables,
             arrays=saved(self.site, axes, self.axis, cloud.points.shape[2], cloud.n_layers) | {"run": split.run},
@@ -301,16 +301,24 @@ class Causal(Probe):
         return N_CONTROLS["tunnel" if is_tunnel else "text"] if self.n_controls is None else self.n_controls
 
     def _explained(
-        self, cloud: Cloud, split: Split, first: tuple[int, Axis] | None, weights: np.ndarray
+        self, cloud: Cloud, split: Split, edited: Mapping[int, Axis], weights: np.ndarray
     ) -> dict[str, Estimates]:
-        """R² of the axis of the first layer that has one, and of ridge after a removal there, on the run's prompts."""
+        """R² of the axes, and of ridge after a removal, on the run's prompts, over all layers edited together."""
         names = ("axis_r2", "remaining_r2")
-        if first is None:
+        if not edited:
             why = f"nothing varies at the edited layer, or {cloud.target.words} is always the same"
             return dict.fromkeys(names, Estimates(np.array([np.nan]), why=why))
-        read = held_out(cloud, split, *first), after_removal(cloud, split, first[0], self.axis, self.scaling, self.seed)
         prompt = np.unique(cloud.prompts[split.run_rows], return_inverse=True)[1]
-        errors, totals = (np.stack([np.bincount(prompt, x) for x in each], 1) for each in zip(*read, strict=True))
+        read = [
+            (
+                held_out(cloud, split, layer, axis),
+                after_removal(cloud, split, layer, self.axis, self.scaling, self.seed),
+            )
+            for layer, axis in edited.items()
+        ]  # [layer, before or after, errors or totals, row]
+        errors, totals = np.apply_along_axis(lambda x: np.bincount(prompt, x), -1, np.sum(read, axis=0)).transpose(
+            1, 2, 0
+        )
         found = Estimates.shares(errors, totals, weights, why="" if totals.any() else "the entropy does not vary")
         return {name: found.at([place]) for place, name in enumerate(names)}
 

@@ -114,7 +114,9 @@ QUANTITIES = Quantities(
             "1 is the axis itself; controls are matched at scored positions alone",
             "lowest {low}, highest {high} of {n} controls", asks="nothing",
         ),
-        "axis_r2": _explained("the axis explains on the run's prompts, unedited", "this is what is removed"),
+        "axis_r2": _explained(
+            "the axis explains on the run's prompts, unedited, over the layers edited", "this is what is removed"
+        ),
         "remaining_r2": _explained(
             "ridge explains on the run's prompts after the removal, axis and ridge each fitted on half of the others",
             "this is what the removal leaves",

@@ -274,6 +274,15 @@ def test_a_no_of_a_small_edit_says_what_would_have_been_found():
         assert not answer.change
 
 
+@pytest.mark.parametrize(("random", "verdict"), [(-0.9, "no"), (0.9, "depends")])
+def test_a_removal_that_does_less_than_random_ones_is_no_use_either(random, verdict):
+    numbers = {"kl": scalar(1.0), "kl_beyond_controls": scalar(-0.1, 0.8), "kl_beyond_random": scalar(random)}
+    control = Control("beyond random directions", "kl_beyond_random", essential=False)
+    found = Findings("causal", numbers, headline=("kl_beyond_controls",), controls={"kl_beyond_controls": (control,)})
+    (answer,) = answers(record_of(found))
+    assert answer.verdict == verdict and answer.opening == {"no": "No sign of it.", "depends": "It depends."}[verdict]
+
+
 def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compared_with():
     """What would be found is counted from the controls' mean, as the effect itself is."""
     found = {}
@@ -310,6 +319,7 @@ def test_every_probe_declares_sentences_that_name_what_they_are_given(name):
     for said in declared:
         texts = (said.question, said.yes, said.no, said.opposite, said.rest, said.open)
         assert said.question.endswith("?") and all(t.endswith(".") for t in texts[1:] if t)
+        assert all(t.strip()[0] in "{“" or t.strip()[0].isupper() for t in texts if t.strip()), "whatever it follows"
         fields = {field for text in texts for _, field, _, _ in string.Formatter().parse(text) if field}
         assert ("bits" not in said.yes and fields >= {"value"}) or fields & {*said.numbers, "kl"}, name
     places = [said.order for said in declared]
