@@ -66,7 +66,7 @@ class Answer:
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
         if self.verdict in ("no", "opposite") and self.headline.name.endswith(_BEYOND_CONTROLS):
-            return "No sign of it." if self.verdict == "no" else "No."  # there can be effects too small to be found
+            return "No sign of it." if self.verdict == "no" else "No."  # an effect can be too small to be found
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property
@@ -83,7 +83,8 @@ class Answer:
     def evidence(self) -> str:
         """`0.3 (95 % interval 0.2 to 0.4); baseline 0.14 (0.13 to 0.15), labels shuffled; p = 0.004; 300 prompts`."""
         s, p = self.headline.scalar, self.headline.p_together
-        of = "Difference " if self.headline.name.endswith(_BEYOND_CONTROLS) else ""
+        is_beyond = self.headline.name.endswith(_BEYOND_CONTROLS)
+        of = "Difference from matched directions " * is_beyond
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
         least = f", the smallest {_of_draws(s)}" if s.is_p_least else ""
@@ -94,6 +95,7 @@ class Answer:
         held = f"controls: {controls}" if controls else ""
         is_part = s.n is not None and s.n_unit == self.unit and s.n < self.n_read
         counted = f"{s.n:,} of the {self.n_read:,} {self.unit}s" if is_part else s.n_text
+        counted += ", others than those it was fitted to" * is_beyond
         return "; ".join(part for part in (interval, baseline, likely, counted, held) if part)
 
 
@@ -201,6 +203,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     values["controls_band"] = " to ".join(map(short, band)) or DASH
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     values["controls"], values["least"] = with_unit(short(beside), whole.unit), _found(said, h.scalar, beside) or DASH
+    values["beside"] = next((with_unit(short(whole.value - s.value), whole.unit) for _, s in h.controls), DASH)
     values["detail"] = h.scalar.meaning.partition(": ")[2].rstrip(".")
     verdict = _verdict(said, h)
     if h.objections:
