@@ -73,13 +73,13 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     ends = [x for x in (low, high, *at.values()) if x <= reach]  # with room, so that no line lies on the frame
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
-        f"Grey is the null: edits of the same size along matched directions ({matched}). A direction that the "
+        f"Grey is the null: removals of the same size along matched directions ({matched}). A direction that the "
         "model uses lies to the right of nearly all of them. One that lies among them or to their left matters no more "
         "than they do."
         + _ORANGE * ("matched_top_kl" in findings.scalars)
         + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
     )
-    title = "Removing the direction, compared with edits of the same size"
+    title = "Removing the direction, compared with removals of the same size"
     return Figure("among_controls", title, reading, chart.plot, "controls")
 
 

@@ -84,7 +84,7 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 
 
 def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
-    """`On the same prompts, they differ in 1 of 22 measurements: …`, then what the others show."""
+    """`Yes, in 1 of 22 measurements on the same prompts: …`, then what the others show."""
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     n_of = Counter(each for each, _ in found)
     n, n_all = n_of[IN_TWO_WAYS] + n_of[ONCE], sum(n_of[kind] for kind in FOUND)
@@ -107,7 +107,9 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
         said.append(f"{more}: another way finds {' or '.join(ways)}")
     if of_kind[HARDLY]:
         groups_of = {group for row in of_kind[HARDLY] for group, _ in hardly_answering(rows, row)}
-        said.append(f"{n_of[HARDLY]} more score answers that {about.listed(sorted(groups_of))} hardly ever gives")
+        said.append(
+            f"{n_of[HARDLY]} more differ too, but in answers hardly ever given by {about.listed(sorted(groups_of))}"
+        )
     said += [f"No difference was found for {n_of[ALIKE]}"] * bool(n_of[ALIKE])
     said += [f"{n_of[CHANCE]} cannot be judged: chance alone can give one of the two values"] * bool(n_of[CHANCE])
     if apart:
@@ -168,9 +170,9 @@ class _Judge:
         ]
         notes += [self._note(how[self.side(each)], words, each) for words, each in others if self.side(each) != own]
         if len(agreeing) == 1:
-            notes.append(self._note("also", *agreeing[0]))
+            notes.append(self._note("differs too", *agreeing[0]))
         elif agreeing:
-            notes.append(f"also {about.listed([words for words, _ in agreeing])}")
+            notes.append(f"differs too {about.listed([words for words, _ in agreeing])}")
         differs = HARDLY if hardly else IN_TWO_WAYS if agreeing else ONCE
         return REVERSED if -own in sides else IN_PART if 0 in sides else differs, "; ".join(notes)
 

@@ -430,7 +430,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     for twin, side, kind in (
-        (4.0, "also", IN_TWO_WAYS),
+        (4.0, "differs too", IN_TWO_WAYS),
         (1.1, "", ONCE),
         (0.99, "no difference", IN_PART),
         (0.3, "the other way round", REVERSED),
@@ -485,10 +485,10 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
         "entropy_correlation": (
             IN_PART,
             "no difference at the layer that is best for each: 0.11 and 0.1; "
-            "also with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
+            "differs too with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
         ),
         "sink": (ONCE, ""),
-        "sharpening_no_first": (IN_TWO_WAYS, "also with the first position: 0.6 and 0.5"),
+        "sharpening_no_first": (IN_TWO_WAYS, "differs too with the first position: 0.6 and 0.5"),
     }
     counted = record.findings["comparison"]["n_moved"]
     assert (counted.value, counted.n) == (2, 3)
