@@ -37,6 +37,7 @@ from .runs import Compared
 JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
 _BEST_LAYER = "best_layer_"
+_VARIANTS = {"_all_positions": "at all positions", "_dropped": "without the dimensions of largest variance"}
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
 _SECOND_WAY = {IN_PART: "no difference", REVERSED: "a difference the other way round"}
@@ -139,7 +140,10 @@ def _is_tested(row: _Row, groups: Sequence[str]) -> bool:
 
 def _measure(probe: str, name: str) -> tuple[str, str]:
     """What a number measures: its probe and name without the variant."""
-    return _SAME.get((probe, name), (probe, with_first(name).removeprefix(_BEST_LAYER)))
+    bare = with_first(name).removeprefix(_BEST_LAYER)
+    for ending in _VARIANTS:
+        bare = bare.removesuffix(ending)
+    return _SAME.get((probe, name), (probe, bare))
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ class _Judge:
 
     def found(self, row: _Row, variants: Sequence[_Row]) -> tuple[str, str]:
         """What was found of a measurement by the row that stands for it and its variants, and a note."""
-        own, others = self.side(row), [(_variant(each, row), each) for each in variants]
+        own, others = self.side(row), [(words, each) for each in variants if (words := _variant(each, row))]
         if not own:
             chance = self._chance(row) if KEY(row) in self.sure else []
             is_lost = row["verdict"] == "moved" and KEY(row) not in self.sure
@@ -214,11 +218,14 @@ class _Judge:
 
 
 def _variant(row: _Row, first: _Row) -> str:
-    """How a number of the same measurement differs from the one that stands for it."""
+    """How a number of the same measurement differs from the one that stands for it; empty if in more than one thing."""
     if (row["probe"], row["name"]) in _SAME:
         return "with the axis fitted on half of the prompts and read on the others"
-    if _BEST_LAYER in row["name"]:
-        return "at the layer that is best for each"
-    if _BEST_LAYER in first["name"]:
-        return "at the layer set beforehand"
-    return "without the first position" if NO_FIRST in row["name"] else "with the first position"
+    words = [words for ending, words in _VARIANTS.items() if row["name"].endswith(ending)]
+    if (_BEST_LAYER in row["name"]) != (_BEST_LAYER in first["name"]):
+        words.append(
+            "at the layer that is best for each" if _BEST_LAYER in row["name"] else "at the layer set beforehand"
+        )
+    if (NO_FIRST in row["name"]) != (NO_FIRST in first["name"]):
+        words.append("without the first position" if NO_FIRST in row["name"] else "with the first position")
+    return words[0] if len(words) == 1 else ""
