@@ -45,7 +45,7 @@ class Comparison(Study):
             10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="Corrected for the number of measurements (Benjamini and Yekutieli): at most 5 % of the differences "
+            limit="Corrected for the number of measurements: at most 5 % of the differences "
             "are expected to be chance. These are single models: anything in which they differ, such as their size "
             "or number of layers, may be the cause."
         ),

@@ -75,6 +75,10 @@ def test_a_page_opens_with_questions_and_explains_its_terms():
     assert "baseline, null what the same measurement gives" in said and "J-space" not in said
 
 
+_EXPLAINED = (("qk_alignment", "logit"), ("value_axis", "selectivity"), ("components", "lens_kl_trend"))
+"""Probes and names of numbers that only a comparison shows on its first screen."""
+
+
 def test_every_explained_term_can_stand_on_a_page():
     declared = [said for probe in registry.entries("probe") for said in registry.load_entry("probe", probe).sentences]
     texts = [
@@ -88,7 +92,7 @@ def test_every_explained_term_can_stand_on_a_page():
         "p = 0.1; baseline, refitted on posteriors permuted between sequences",
         "the attention value vectors of, than if another prompt's keys stood in place; controls: 0.2",
         "the model's next-token entropy; layer 0 head 1 (zero ablation)",
-        *(label(probe, name, "") for probe, name in (("qk_alignment", "logit"), ("value_axis", "selectivity"))),
+        *(label(probe, name, "") for probe, name in _EXPLAINED),
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
     assert [term for term, _ in terms_of(texts)] == list(known)
