@@ -142,8 +142,7 @@ class Sentences:
     headline of these names is taken. The sentences are formats: `{model}`, `{target}` (what the run's parameter of that
     name says, else the words given here), `{place}` (the site and layer that its parameters name), `{value}`, `{size}`
     (its absolute value), `{n}`, `{null}` and `{fact}` of the number, `{unit}` (prompt or sequence), `{controls}` (of a
-    number `..._beyond_controls` what the controls give on average), `{beside}` (what its first other control gives),
-    `{detail}` (what the meaning of the number says
+    number `..._beyond_controls` what the controls give on average), `{detail}` (what the meaning of the number says
     after its first colon), and any number of the findings by its name. `no` is said if the number is no different from
     its null, `opposite` if it lies on the side that was not `expected`, and after a yes `rest`, or `open` where an
     essential control cannot be told. `{least}` is what would be found 80 % of the time, `{interval[NAME]}` the

@@ -203,7 +203,6 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     values["controls_band"] = " to ".join(map(short, band)) or DASH
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
     values["controls"], values["least"] = with_unit(short(beside), whole.unit), _found(said, h.scalar, beside) or DASH
-    values["beside"] = next((with_unit(short(whole.value - s.value), whole.unit) for _, s in h.controls), DASH)
     values["detail"] = h.scalar.meaning.partition(": ")[2].rstrip(".")
     verdict = _verdict(said, h)
     if h.objections:

@@ -69,7 +69,6 @@ _LEFT = (
     " Of the variance of {target}, the direction explained {axis_r2}; after its removal, a new linear readout explains "
     "{remaining_r2}."
 )
-_RANDOM = " Random directions of the same size change it by {beside} on average."
 _LAYER = " For scale: with the head outputs of another prompt in this layer, the prediction changes by {resample_kl}."
 
 Where = Literal["", "sula", "mixed"]
@@ -114,10 +113,10 @@ class Causal(Probe):
             "directions (fitted in the same way to permuted values of {target}): {controls} on average." + _LEFT,
             "Removing it changes the prediction (KL) by {kl}, {no_more} than removals of the same size along matched "
             "directions do: {controls} on average ({controls_band} for 95 % of them). A change by {least} would have "
-            "been found 80 % of the time." + _RANDOM + _LEFT + _LAYER,
+            "been found 80 % of the time." + _LEFT + _LAYER,
             "Removing it changes the prediction (KL) by {kl}, less than removals of the same size along matched "
             "directions, which tell nothing of {target}: {controls} on average ({controls_band} for 95 % of them). So "
-            "the prediction depends on it even less than on those." + _RANDOM + _LEFT + _LAYER,
+            "the prediction depends on it even less than on those." + _LEFT + _LAYER,
             limit="In other layers it may matter more or less.",
         ),
     )  # fmt: skip

@@ -24,8 +24,8 @@ from ..page.sections import (
     CHANCE,
     FOUND,
     HARDLY,
+    IN_MORE_WAYS,
     IN_PART,
-    IN_TWO_WAYS,
     KEY,
     ONCE,
     REVERSED,
@@ -37,7 +37,10 @@ from .runs import Compared
 JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
 _BEST_LAYER = "best_layer_"
-_VARIANTS = {"_all_positions": "at all positions", "_dropped": "without the dimensions of largest variance"}
+_VARIANTS = {
+    "_all_positions": "over all positions of the prompts",
+    "_dropped": "without the dimensions of largest variance",
+}
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
 _SECOND_WAY = {IN_PART: "no difference", REVERSED: "a difference the other way round"}
@@ -88,17 +91,17 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     """`Yes, in 1 of 22 measurements on the same prompts: …`, then what the others show."""
     apart = [group for group, against in compared.against.items() if against and group not in groups]
     n_of = Counter(each for each, _ in found)
-    n, n_all = n_of[IN_TWO_WAYS] + n_of[ONCE], sum(n_of[kind] for kind in FOUND)
+    n, n_all = n_of[IN_MORE_WAYS] + n_of[ONCE], sum(n_of[kind] for kind in FOUND)
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
     said = [f"{f'Yes, in {n}' if n else 'Not clearly: in none'} of {n_all} measurements{same}"]
     if n_of[ONCE]:
-        twice = f"{n_of[IN_TWO_WAYS] or 'none'} of them in two ways of measuring"
+        twice = f"{n_of[IN_MORE_WAYS] or 'none'} of them in more than one way of measuring"
         said[0] += f" ({'measured in one way only' if n == 1 else twice})"
     of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
     for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):
         of_kind[kind].append(row)
     rows = {KEY(row): row for row in tables["differences"].rows()}
-    if plain := of_kind[IN_TWO_WAYS] or of_kind[ONCE]:
+    if plain := of_kind[IN_MORE_WAYS] or of_kind[ONCE]:
         first = answering_first(plain, tables)[0]
         reference = rows[first["probe"], first["name"], first["against"]]
         said[0] += f"{', for example' * (n > 1)}: {in_both(first, reference)}"
@@ -177,7 +180,7 @@ class _Judge:
             notes.append(self._note("differs too", *agreeing[0]))
         elif agreeing:
             notes.append(f"differs too {about.listed([words for words, _ in agreeing])}")
-        differs = HARDLY if hardly else IN_TWO_WAYS if agreeing else ONCE
+        differs = HARDLY if hardly else IN_MORE_WAYS if agreeing else ONCE
         return REVERSED if -own in sides else IN_PART if 0 in sides else differs, "; ".join(notes)
 
     def _note(self, how: str, words: str, row: _Row) -> str:

@@ -19,7 +19,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..page.sections import IN_TWO_WAYS, ONCE
+from ..page.sections import IN_MORE_WAYS, ONCE
 from .lead import Found, comparable, findings_of, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
@@ -88,7 +88,7 @@ def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
     null = Null("found in 95 % of comparisons of models that do not differ", 0.0, (0.0, 0.0))
-    n_clear = sum(kind in (IN_TWO_WAYS, ONCE) for kind, _ in found)
+    n_clear = sum(kind in (IN_MORE_WAYS, ONCE) for kind, _ in found)
     return Scalar.of(
         float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",

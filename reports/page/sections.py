@@ -119,9 +119,9 @@ class Difference:
     note: str
 
 
-DIFFERS, IN_TWO_WAYS, ONCE, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
+DIFFERS, IN_MORE_WAYS, ONCE, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ",  # in records of earlier versions
-    "Differ, in two ways of measuring",
+    "Differ, in more than one way of measuring",
     "Differ, measured in one way only",
     "Differ in some ways of measuring, not in all",
     "Differ, but the other way round in another way of measuring",

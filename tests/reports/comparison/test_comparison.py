@@ -14,8 +14,8 @@ from interp.reports.page.sections import (
     CHANCE,
     DIFFERS,
     HARDLY,
+    IN_MORE_WAYS,
     IN_PART,
-    IN_TWO_WAYS,
     ONCE,
     REVERSED,
     differences,
@@ -352,8 +352,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "Yes, in 2 of 3 measurements on the same prompts (none of them in two ways of measuring), for example: "
-        "share, 3 in b and 1 in a. No difference was found for 1."
+        "Yes, in 2 of 3 measurements on the same prompts (none of them in more than one way of measuring), for "
+        "example: share, 3 in b and 1 in a. No difference was found for 1."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [ONCE, ALIKE, ONCE]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
@@ -430,7 +430,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     for twin, side, kind in (
-        (4.0, "differs too", IN_TWO_WAYS),
+        (4.0, "differs too", IN_MORE_WAYS),
         (1.1, "", ONCE),
         (0.99, "no difference", IN_PART),
         (0.3, "the other way round", REVERSED),
@@ -488,7 +488,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
             "differs too with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
         ),
         "sink": (ONCE, ""),
-        "sharpening_no_first": (IN_TWO_WAYS, "differs too with the first position: 0.6 and 0.5"),
+        "sharpening_no_first": (IN_MORE_WAYS, "differs too with the first position: 0.6 and 0.5"),
     }
     counted = record.findings["comparison"]["n_moved"]
     assert (counted.value, counted.n) == (2, 3)
@@ -596,7 +596,7 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0.3, 0.3, 12))])
     said = answers(record)[0].sentence
     shown = Counter(kind for kind, _ in found(record).values())
-    of_kind = [shown[kind] for kind in (IN_TWO_WAYS, IN_PART, REVERSED, ALIKE, CHANCE)]
+    of_kind = [shown[kind] for kind in (IN_MORE_WAYS, IN_PART, REVERSED, ALIKE, CHANCE)]
     plain, in_all, caveats, *rest = (int(n) for n in re.findall(r"(?<![−.\dn])\d+(?![.\d]* in )", said))
     assert [plain, *rest] == of_kind and min(of_kind) > 0
     assert (in_all, caveats) == (sum(of_kind), sum(of_kind[1:3]))
