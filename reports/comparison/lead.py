@@ -28,6 +28,7 @@ from ..page.sections import (
     IN_PART,
     KEY,
     ONCE,
+    RESIZED,
     REVERSED,
     answering_first,
     said_and_shown,
@@ -43,7 +44,12 @@ _VARIANTS = {
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
-_SECOND_WAY = {IN_PART: "no difference", REVERSED: "a difference the other way round"}
+_SECOND_WAY = {IN_PART: "no difference", RESIZED: "one of another size", REVERSED: "one the other way round"}
+_HOW = {
+    IN_MORE_WAYS: "differs too", RESIZED: "differs by another amount", IN_PART: "no difference",
+    REVERSED: "the other way round",
+}  # fmt: skip
+_AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
 """Numbers of two probes that measure one thing."""
 _Row = Mapping[Any, Any]
@@ -106,14 +112,13 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
         reference = rows[first["probe"], first["name"], first["against"]]
         said[0] += f"{', for example' * (n > 1)}: {in_both(first, reference)}"
     if ways := [f"{what} ({n_of[kind]})" for kind, what in _SECOND_WAY.items() if n_of[kind]]:
-        n_part = n_of[IN_PART] + n_of[REVERSED]
-        more = f"{n_part} more {'depends' if n_part == 1 else 'depend'} on the way of measuring"
-        said.append(f"{more}: another way finds {' or '.join(ways)}")
+        n_part = sum(n_of[kind] for kind in _SECOND_WAY)
+        more = f"{n_part} {'other depends' if n_part == 1 else 'others depend'} on the way of measuring"
+        said.append(f"{more}: another way finds {about.listed(ways).replace(' and ', ' or ')}")
     if of_kind[HARDLY]:
-        groups_of = {group for row in of_kind[HARDLY] for group, _ in hardly_answering(rows, row)}
-        said.append(
-            f"{n_of[HARDLY]} more differ too, but in answers hardly ever given by {about.listed(sorted(groups_of))}"
-        )
+        by = about.listed(sorted({group for row in of_kind[HARDLY] for group, _ in hardly_answering(rows, row)}))
+        more = f"{n_of[HARDLY]} {'other differs' if n_of[HARDLY] == 1 else 'others differ'}"
+        said.append(f"{more}, but in scores of answers hardly ever given by {by}")
     said += [f"No difference was found for {n_of[ALIKE]}"] * bool(n_of[ALIKE])
     said += [f"{n_of[CHANCE]} cannot be judged: chance alone can give one of the two values"] * bool(n_of[CHANCE])
     if apart:
@@ -169,19 +174,28 @@ class _Judge:
             return CHANCE if chance else ALIKE, "; ".join(notes)
         controls, hardly = self._controls(row, variants), hardly_answering(self.rows, row)
         others += [(words, each) for words, each in controls if self.side(each) or each["difference"] * own < 0]
-        sides = {self.side(each) for _, each in others}
-        agreeing = [(words, each) for words, each in others if self.side(each) == own]
-        how = {0: "no difference", -own: "the other way round"}
+        kinds = {words: self._second(row, each) for words, each in others}
         notes = [
             f"{group} gives all possible answers together a probability of {short(mass)}" for group, mass in hardly
         ]
-        notes += [self._note(how[self.side(each)], words, each) for words, each in others if self.side(each) != own]
+        notes += [self._note(_HOW[kinds[words]], words, each) for words, each in others if kinds[words] != IN_MORE_WAYS]
+        agreeing = [(words, each) for words, each in others if kinds[words] == IN_MORE_WAYS]
         if len(agreeing) == 1:
-            notes.append(self._note("differs too", *agreeing[0]))
+            notes.append(self._note(_HOW[IN_MORE_WAYS], *agreeing[0]))
         elif agreeing:
-            notes.append(f"differs too {about.listed([words for words, _ in agreeing])}")
-        differs = HARDLY if hardly else IN_MORE_WAYS if agreeing else ONCE
-        return REVERSED if -own in sides else IN_PART if 0 in sides else differs, "; ".join(notes)
+            notes.append(f"{_HOW[IN_MORE_WAYS]} {about.listed([words for words, _ in agreeing])}")
+        worst = next((kind for kind in (REVERSED, IN_PART) if kind in kinds.values()), HARDLY if hardly else "")
+        left = next((kind for kind in (RESIZED, IN_MORE_WAYS) if kind in kinds.values()), ONCE)
+        return worst or left, "; ".join(notes)
+
+    def _second(self, row: _Row, other: _Row) -> str:
+        """What another way of measuring finds of a difference."""
+        if not self.side(other):
+            return IN_PART
+        times = other["difference"] / row["difference"]
+        if times < 0:
+            return REVERSED
+        return IN_MORE_WAYS if 1 / _AS_LARGE <= times <= _AS_LARGE else RESIZED
 
     def _note(self, how: str, words: str, row: _Row) -> str:
         return f"{how} {words}: {short(row['value'])} and {short(self._reference(row)['value'])}"

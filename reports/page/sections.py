@@ -119,10 +119,11 @@ class Difference:
     note: str
 
 
-DIFFERS, IN_MORE_WAYS, ONCE, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
+DIFFERS, IN_MORE_WAYS, ONCE, RESIZED, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ",  # in records of earlier versions
     "Differ, in more than one way of measuring",
     "Differ, measured in one way only",
+    "Differ, by another amount in another way of measuring",
     "Differ in some ways of measuring, not in all",
     "Differ, but the other way round in another way of measuring",
     "Differ, in answers that one of the two models hardly ever gives",

@@ -17,6 +17,7 @@ from interp.reports.page.sections import (
     IN_MORE_WAYS,
     IN_PART,
     ONCE,
+    RESIZED,
     REVERSED,
     differences,
 )
@@ -432,6 +433,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     for twin, side, kind in (
         (4.0, "differs too", IN_MORE_WAYS),
         (1.1, "", ONCE),
+        (8.0, "differs by another amount", RESIZED),
         (0.99, "no difference", IN_PART),
         (0.3, "the other way round", REVERSED),
     ):
