@@ -45,7 +45,8 @@ def read_config(files: ModelFiles) -> PreTrainedConfig:
     content = _read_json(files)
     families()  # before transformers is asked: a registered family may bring its own configuration class
     _refuse_own_code(content, files)
-    refuse_quantised(files.origin, content.get("quantization_config"), files.allow_quantised)
+    if not files.allow_quantised:
+        refuse_quantised(files.origin, content.get("quantization_config"))
     if files.trust_remote_code:
         files.fetch(name for name in files.names if name.endswith(".py"))
     with _reading(files), quiet_libraries():
@@ -61,7 +62,8 @@ def _read_gguf(files: ModelFiles, name: str) -> PreTrainedConfig:
 
     files.fetch([name])
     content = read_header(files.folder / name)
-    refuse_quantised(files.origin, content.rounded, files.allow_quantised)
+    if not files.allow_quantised:
+        refuse_quantised(files.origin, content.rounded)
     # Before transformers makes lists of that length.
     sizes = {"num_hidden_layers": "block_count", "max_position_embeddings": "context_length"}
     _refuse_sizes(files, {ours: content.of_family(theirs) for ours, theirs in sizes.items()})
@@ -118,10 +120,10 @@ def quantisation(stated: Any) -> str | None:
     return str(getattr(method, "value", method)) + (f", {bits} bits" if bits else "")
 
 
-def refuse_quantised(origin: str, stated: Any, allow_quantised: bool) -> None:
-    """`ModelError` for quantised weights, unless they are allowed."""
+def refuse_quantised(origin: str, stated: Any) -> None:
+    """`ModelError` for quantised weights."""
     found = quantisation(stated)
-    if found is not None and not allow_quantised:
+    if found is not None:
         raise ModelError(
             asked=f"reading {origin}",
             found=f"its weights are quantised ({found}): you would measure the rounding too"

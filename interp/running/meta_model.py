@@ -103,7 +103,10 @@ def _without_weights(
     with torch.device("meta"), quiet_libraries():
         module = build_model(config, dtype=wanted, trust_remote_code=options.trust_remote_code)
     info = replace(
-        info_from_config(config, name, origin, revision),
+        info_from_config(config),
+        name=name,
+        source=origin,
+        revision=revision,
         n_parameters=n_parameters,
         dtype=placement.dtype,
         device=placement.device,
