@@ -68,7 +68,7 @@ def analyse(
         probe.refuse(capture.prompts)
     began = time.monotonic()  # not the clock, which may be set back
     per_quintile = whole_pool(per_quintile)
-    base, drawn = draw(capture, per_quintile, capture.seed)
+    base, drawn = draw(capture, per_quintile)
     with one_thread():
         findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)

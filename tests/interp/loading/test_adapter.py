@@ -14,7 +14,9 @@ import interp
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.running.run import _refuse_misuse
+from interp.records.unfinished import Unfinished
+from interp.running.run import _Clock, _Session
+from interp.running.spec import RunSpec
 from tests.quick import quick
 
 peft = pytest.importorskip("peft", reason="the extra peft is not installed")
@@ -70,7 +72,7 @@ def test_transposed_weights_are_the_formula_too_and_no_training_is_followed(word
     for name, weight in adapted.module.state_dict().items():
         torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
     with pytest.raises(UsageError, match="dynamics with --adapter"):
-        _refuse_misuse((), [Dynamics()], adapted, None)
+        _Session(RunSpec("gpt2", (), {}), (), _Clock(), Unfinished()).refuse_misuse(adapted, [Dynamics()])
 
 
 @pytest.mark.parametrize("use_rslora", [False, True])
