@@ -42,7 +42,6 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
 
 
 def _print_numbers(record: RunRecord) -> None:
-    """Tables of the headline numbers and of all numbers of every probe, with what was tried."""
     judged = headlines(record.findings)
     for name, findings in record.findings.items():
         mine = [h for h in judged if h.probe == name]

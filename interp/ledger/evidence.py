@@ -131,7 +131,6 @@ def models_of(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _networks(evidence: Evidence, pattern: str) -> list[tuple[str, str]]:
-    """The networks of these names that a record has, with the fingerprints of their weights."""
     listed = models_of(evidence.record) if evidence.record else []
     return [(name, fingerprint) for name, fingerprint in listed if fnmatch(name, pattern)]
 
@@ -220,7 +219,6 @@ def _canonical(name: str) -> str:
 
 
 def _cell(read: Reference, findings: Findings, unit: str) -> Scalar | str:
-    """One cell of a table with the columns that belong to it."""
     if read.table not in findings.tables:
         return f"{read.of} gives no table {read.table} here"
     table = findings.tables[read.table]
@@ -262,7 +260,6 @@ def _number(row: Table, name: str) -> float:
 
 
 def _fingerprint(folder: Path) -> str | None:
-    """That of the weights in a folder; None where they cannot be read."""
     from interp.loading.load import load
 
     try:

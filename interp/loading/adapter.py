@@ -149,7 +149,6 @@ def _refuse_unfit(asked: str, base: str, config: dict[str, Any]) -> None:
 
 
 def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
-    """The tensors of the adapter's file and their shapes; one that is cut off or holds no numbers is refused."""
     fix = "Copy or save the adapter again."
     with readable(asked, fix, found=f"{WEIGHTS} is truncated or corrupt", error=ModelError):
         tensors = load_file(files.folder / WEIGHTS)

@@ -57,7 +57,6 @@ def read_config(files: ModelFiles) -> PreTrainedConfig:
 
 
 def _read_gguf(files: ModelFiles, name: str) -> PreTrainedConfig:
-    """What the header of a GGUF file describes, as a configuration; rounded weights are refused unless allowed."""
     from interp.loading.gguf_file import read_header
 
     files.fetch([name])

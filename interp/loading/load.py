@@ -138,7 +138,6 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
 
 
 def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"]) -> Model:
-    """The model with what its self-check found, of these files, where one is wanted."""
     model.family.refuse_shared_parts(model.module)
     if not check:
         return model

@@ -127,7 +127,6 @@ def _kept_beside(files: ModelFiles) -> tuple[Any, ...]:
 
 
 def _shipped(name: str) -> Path:
-    """The folder of `tunnel:<name>[@step]` or `program:<name>`."""
     kind, _, rest = name.partition(":")
     if kind == "program":
         wanted, step, homes = rest, "", shipped_programs()
@@ -154,8 +153,6 @@ def shipped_programs() -> dict[str, Path]:
 
 
 def _read_program(folder: Path) -> tuple[Task, dict[str, Any], Mechanism | None]:
-    """The task of a compiled program, its card, which says what every direction and head of it is for, and how it
-    computes."""
     fix = "Restore the file, or compile it again: `interp programs rebuild`."
     with readable(f"the card of the program {folder / PROGRAM_CARD}", fix, error=ModelError):
         card = read_json(folder / PROGRAM_CARD)

@@ -193,7 +193,6 @@ def _versions() -> dict[str, Any]:
 
 
 def _unlike(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """What another identity differs in, in words; nothing where it is the same."""
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
     return f"it belongs to other {' and '.join(names)}" if names else ""
 

@@ -98,7 +98,6 @@ def analyse(
 
 
 def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
-    """The probes that the capture holds everything for; a named one that it does not is refused."""
     kept = []
     for each in chosen:
         probe = each.probe

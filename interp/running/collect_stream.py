@@ -107,7 +107,6 @@ def collect_stream(
 
 
 def _refuse_growing(needs: Sequence[Need]) -> None:
-    """Raise `UsageError` for what cannot be had of a stream."""
     for need in needs:
         if not isinstance(need.reduction, Mean | Moments):
             raise UsageError(
@@ -124,7 +123,6 @@ def _refuse_growing(needs: Sequence[Need]) -> None:
 
 
 def _lots(prompts: Iterable[str | Prompt]) -> Iterator[list[Prompt]]:
-    """The prompts, so many at a time as are cut into batches together."""
     coming = iter(prompts)
     for first in coming:
         lot = [first, *islice(coming, PROMPTS_AT_ONCE - 1)]

@@ -248,7 +248,6 @@ def _refuse_sizes(n_tokens: int, temperature: float) -> None:
 
 
 def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:
-    """Raise `UsageError` for edits that say nothing of tokens that are yet to come."""
     refuse_misfits(edits, model)
     for edit in edits:
         found = ""
@@ -289,7 +288,6 @@ def _decoded(model: Model, ids: list[int]) -> str:
 
 
 def _line(text: str, end: int | None = None) -> str:
-    """A text on one line; of a long one its end."""
     flat = text.replace("\n", "⏎")
     return flat if end is None or len(flat) <= end else "…" + flat[1 - end :]
 

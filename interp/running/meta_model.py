@@ -95,7 +95,6 @@ def known_shape(options: RunOptions, error: ModelError) -> MetaModel:
 def _without_weights(
     config: PreTrainedConfig, name: str, origin: str, revision: str | None, options: RunOptions
 ) -> MetaModel:
-    """A model of this configuration whose files are elsewhere."""
     n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options, is_loaded=False)
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
@@ -116,7 +115,6 @@ def _without_weights(
 
 
 def _bytes_on_disk(files: ModelFiles) -> int | None:
-    """The size of the weight files that are on this machine; None unless all are."""
     try:
         paths = [files.folder / name for name in weight_files(files)]
     except ModelError:

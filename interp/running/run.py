@@ -391,8 +391,6 @@ class _Session:
 
 
 class _Clock:
-    """Seconds spent in named parts."""
-
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.began = time.monotonic()

@@ -106,7 +106,6 @@ def _refuse_size(model: Model, n: int) -> None:
 
 
 def _belief(pool: PromptSet, n: int) -> np.ndarray:
-    """Entropy of the exact posterior by position; a text is scored at its last token."""
     found = np.full(n, np.nan)
     if pool.posterior is not None:
         scored = pool.prompts[0].scored

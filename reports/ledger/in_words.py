@@ -124,7 +124,6 @@ def _some(words: Sequence[str]) -> str:
 
 
 def _rests_on(ledger: LedgerFile) -> dict[str, str]:
-    """What the numbers behind the outcomes were made with, in words."""
     numbers = list(judged(ledger))
     scalars = [number.scalar for number in numbers if number.scalar]
     few = [models for number in numbers if 0 < len(models := number.models) <= 3]

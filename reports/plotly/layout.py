@@ -100,7 +100,6 @@ def _packed(args: Sequence[Any]) -> list[Any]:
 
 
 def _arguments(value: Any) -> Any:
-    """Arguments of a plotly call with their arrays as lists, which every call takes."""
     if isinstance(value, Mapping):
         return {key: _arguments(part) for key, part in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
