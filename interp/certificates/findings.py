@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
 
-from interp.certificates.simulate import SIZES, Cells, Tried
+from interp.certificates.simulate import SIZES, Cells
 from interp.certificates.simulations import Held, Simulation, Trials
 from interp.certificates.verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects, total
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
@@ -80,19 +80,19 @@ SIMULATIONS_UNITS = {"number": LABEL, "world": LABEL, **_COUNTS, "n": LABEL, "ef
 KNOWN_UNITS = dict.fromkeys(("model", "number", "expected", "found", "agrees", "value", "why"), LABEL)
 
 
-def doubtful(trials: Trials, tried: Tried) -> set[str]:
+def doubtful(trials: Trials, seen: Cells) -> set[str]:
     """The kinds of simulations, by name, in which some number looks liberal."""
-    return {kind for kinds in counted(trials.simulations, tried.seen).values() for kind in _suspected(kinds)}
+    return {kind for kinds in counted(trials.simulations, seen).values() for kind in _suspected(kinds)}
 
 
 def findings_of(
-    name: str, trials: Trials, tried: Tried, again: Tried, example: Findings, known: Sequence[Held]
+    name: str, trials: Trials, seen: Cells, again: Cells, example: Findings, known: Sequence[Held]
 ) -> Findings:
     """The findings of the study.
 
     `again` are the fresh simulations of kinds in which a number looked liberal, `example` what the probe found in one.
     """
-    kinds = counted(trials.simulations, tried.seen)
+    kinds = counted(trials.simulations, seen)
     twins = {f"{number}_no_first" for number in kinds}
     others = [number for number in example.headline if number not in kinds and number not in twins]
     fresh = {number: _fresh(mine, again, number) for number, mine in kinds.items()}
@@ -123,9 +123,9 @@ def _suspected(kinds: Kinds) -> list[str]:
     return suspects({kind: counts.null for kind, counts in kinds.items()})
 
 
-def _fresh(kinds: Kinds, again: Tried, number: str) -> Count | None:
+def _fresh(kinds: Kinds, again: Cells, number: str) -> Count | None:
     """The fresh simulations of the kinds in which a number looked liberal; None where it did not."""
-    fresh = total(Counts.of(kind, again.seen, number).null for kind in _suspected(kinds))
+    fresh = total(Counts.of(kind, again, number).null for kind in _suspected(kinds))
     return fresh if fresh.n else None
 
 
