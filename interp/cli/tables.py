@@ -52,7 +52,7 @@ def _print_numbers(record: RunRecord) -> None:
         )
         show_notes([f"{h.name}: {'; '.join(map(plain, h.controls_in_words))}" for h in mine if h.controls])
         show_notes(findings.notes)
-    show_notes([str(tried(record.findings))])
+    show_notes([tried(record.findings)])
 
 
 def print_certificate(record: RunRecord) -> None:

@@ -135,7 +135,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
         rows = [(probe, *row) for probe, found in self.findings.items() for row in found.rows_in_words(found.headline)]
         where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
         judged = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
-        said = " ".join([*judged, *contradictions(self.findings), str(tried(self.findings))])
+        said = " ".join([*judged, *contradictions(self.findings), tried(self.findings)])
         further = f"{said} {where}" + "`record.show()` draws the page, `record[probe]` holds all numbers and tables."
         return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
 
