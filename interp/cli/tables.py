@@ -209,7 +209,7 @@ def _size(n: int) -> str:
 
 def print_checks(model: Model, checks: Sequence[Check]) -> None:
     """The self-check as a table, passed or not."""
-    from interp.loading.placement import precision_hazard, rounding_hazard
+    from interp.loading.placement import hazards
     from interp.self_check.selfcheck import left_out
 
     marks = {True: Text("passed", style="green"), False: Text("FAILED", style="bold red")}
@@ -223,10 +223,8 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
         f"{i.name}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, "
         f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {model.fingerprint[:12]}"
     )
-    hazard = precision_hazard(i.dtype)
-    for said in (hazard, rounding_hazard(i.stored_as)):
-        if said:
-            print(said)
+    for said in hazards(i.dtype, i.stored_as):
+        print(said)
 
 
 def print_ledger(ledger: "LedgerFile") -> None:

@@ -173,10 +173,9 @@ def _carried_out(
         settings = {**source.settings, **changes.settings}
         named = {n: v.format(**works) if isinstance(v, str) else v for n, v in settings.items()}
         return _studied(source, named, networks, out, quiet, reuse)
-    settings = _merged(source.settings, changes.settings)
     options = {**source.options, **changes.options}
-    probes = changes.probes or source.probes
-    of_these = {probe: given for probe, given in settings.items() if probe in probes}
+    probes, base, more = changes.probes or source.probes, source.settings, changes.settings
+    of_these = {p: {**base.get(p, {}), **more.get(p, {})} for p in [*base, *more] if p in probes}
     from interp.running.several_models import run_many
 
     asked = {"probes": probes, "settings": of_these, **options}
@@ -207,10 +206,6 @@ def _reason(failure: str) -> str:
         print(failure, file=sys.stderr)
         return f"it failed unexpectedly ({failure.strip().splitlines()[-1]})"
     return ". ".join(line.strip().rstrip(".") for line in failure.splitlines())
-
-
-def _merged(base: Mapping[str, Mapping[str, Any]], more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {probe: {**base.get(probe, {}), **more.get(probe, {})} for probe in [*base, *more]}
 
 
 def _canonical(name: str) -> str:

@@ -131,8 +131,13 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
         checks.append(merged)
     info = replace(
         _describe(module), name=source.name, source=source.origin, revision=source.files.revision,
-        adapter=options.adapter, **stored_as(source.files),
+        adapter=options.adapter,
     )  # fmt: skip
+    if source.files.gguf is not None:
+        from interp.loading.gguf_file import read_header
+
+        content = read_header(source.files.folder / source.files.gguf)
+        info = replace(info, stored_as=content.rounded, tensor_kinds=content.in_words)
     model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
     return _checked(model, read, "again" if check and options.check else check)
 
@@ -174,16 +179,6 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     else:
         words = _given(tokenizer)
     return Model(module, words, info, family)
-
-
-def stored_as(files: ModelFiles) -> dict[str, Any]:
-    """How a GGUF file stores the weights, which are plain numbers once read: fields of `ModelInfo`."""
-    if files.gguf is None:
-        return {}
-    from interp.loading.gguf_file import read_header
-
-    content = read_header(files.folder / files.gguf)
-    return {"stored_as": content.rounded, "tensor_kinds": content.in_words}
 
 
 def _refuse_changes(module: object, **asked: object) -> None:

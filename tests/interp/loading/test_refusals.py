@@ -19,7 +19,7 @@ from transformers import dynamic_module_utils
 import interp
 from interp.errors import InterpError, ModelError, UsageError
 from interp.loading.load import load
-from interp.loading.placement import DTYPES, available_bytes, choose_placement, precision_hazard
+from interp.loading.placement import DTYPES, available_bytes, choose_placement, hazards
 from interp.need import Need
 from interp.options import RunOptions
 from interp.prompt import Prompt, PromptSet
@@ -306,9 +306,9 @@ def test_device_that_is_not_there_is_refused(tiny_folders, device):
 
 
 def test_hazards_of_short_precisions_are_told_and_refused(tiny_folders):
-    told = {dtype for dtype in DTYPES if precision_hazard(dtype)}
+    told = {dtype for dtype in DTYPES if hazards(dtype)}
     assert told == {"bfloat16", "float16"}
-    assert "65504" in str(precision_hazard("float16"))
+    assert "65504" in str(hazards("float16"))
     assert refusal(tiny_folders["phi"], dtype="float16") == (
         "a Phi model in float16: its attention overflows there: products of queries and keys exceed 65504, the "
         "largest float16, and become infinite\n  Use float32, or bfloat16 where memory is short."
