@@ -167,13 +167,8 @@ def certify(
     if isinstance(probe, Probe):
         defaults = type(probe)().parameters()
         given = {k: v for k, v in probe.parameters().items() if v != defaults[k]} | given
-        probe = _name_of(probe)
+        # the name that it is registered by, else where its class lies
+        where, known = f"{type(probe).__module__}:{type(probe).__qualname__}", entries("probe").get(probe.name)
+        probe = probe.name if known is not None and known.value == where else where
     words = tuple(f"{field}={write_value(value)}" for field, value in given.items())
     return run_study(Certificate(probe, words, scale, seed), out=out, quiet=quiet)
-
-
-def _name_of(probe: Probe) -> str:
-    """The name that it is registered by, else where its class lies."""
-    where = f"{type(probe).__module__}:{type(probe).__qualname__}"
-    registered = entries("probe").get(probe.name)
-    return probe.name if registered is not None and registered.value == where else where

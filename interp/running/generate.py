@@ -162,7 +162,12 @@ def generate(
         >>> len(words), len(words.each[0].ids)
         (2, 3)
     """
-    _refuse_sizes(n_tokens, temperature)
+    if n_tokens < 1 or not 0 <= temperature < np.inf:
+        raise UsageError(
+            asked=f"{n_tokens} tokens at temperature {temperature:g}",
+            found="these values are not possible",
+            fix="Ask for 1 token or more, at temperature 0 (the most likely ones) or above.",
+        )
     pool = given_prompts(model, prompts, seed)
     ids = as_tokens(model, pool, (), window).ids
     lengths = np.array([len(x) for x in ids])
@@ -236,15 +241,6 @@ def _continued(
                 break
             ids = torch.cat([ids, ids.new_tensor([[token]])], dim=1)
     return tuple(made)
-
-
-def _refuse_sizes(n_tokens: int, temperature: float) -> None:
-    if n_tokens < 1 or not 0 <= temperature < np.inf:
-        raise UsageError(
-            asked=f"{n_tokens} tokens at temperature {temperature:g}",
-            found="these values are not possible",
-            fix="Ask for 1 token or more, at temperature 0 (the most likely ones) or above.",
-        )
 
 
 def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:

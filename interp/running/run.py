@@ -247,7 +247,7 @@ class _Session:
             needs = [need for probe in at_once if probe not in apart for need in probe.needs]
             what = f"reading {model.name}, prompts {pool.prompts.name}"
             with self.clock(f"capture{part}"), reporting(what, self.spec.quiet) as progress:
-                base = self._read(model, pool, needs, self.edits, self.checks, progress, f"capture{part}")
+                base = self._read(model, pool, needs, progress, f"capture{part}")
             base, described = draw(base, self.spec.per_quintile)
             drawn.append(described)
             of_a_course = tuple(probe for probe in pool.probes if probe.follows_checkpoints)
@@ -287,10 +287,12 @@ class _Session:
             return analysed(probe, base, under)
 
     def _read(
-        self, model: Model, run: Run, needs: Sequence[Need], edits: Sequence[Edit] = (),
-        checks: list[Check] | None = None, progress: Report = unheard, name: str = "",
+        self, model: Model, run: Run, needs: Sequence[Need], progress: Report = unheard, name: str = "",
+        donor: Model | None = None,
     ) -> Capture:  # fmt: skip
-        window = self.spec.attention_window
+        """A pass over the prompts under the edits of the run, or with the patterns of a donor, proved on the first."""
+        window, edits = self.spec.attention_window, self.edits if donor is None else (PatternsOf(donor=donor),)
+        checks = None if donor and any(check.name == "edit donor" for check in self.checks) else self.checks
         with windowed(model, window):
             found = capture_edited(
                 model, run.prompts, run.ids, needs, edits, checks=checks, progress=progress,
@@ -310,11 +312,6 @@ class _Session:
         """What is read of drawn prompts, with the strata they were drawn from, for the bootstrap."""
         found = self._read(model, run, needs)
         return replace(found, tables={**found.tables, "scored": found.rows.with_column("stratum", strata, "label")})
-
-    def _with_patterns(self, model: Model, donor: Model, run: Run, needs: Sequence[Need]) -> Capture:
-        """A model that attends as the donor does, proved on the first donor."""
-        checks = None if any(check.name == "edit donor" for check in self.checks) else self.checks
-        return self._read(model, run, needs, [PatternsOf(donor=donor)], checks)
 
     def follow(
         self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, end: Model | None
@@ -359,7 +356,7 @@ class _Session:
         if end is not None and wanted:
             with self.clock(f"exchange with {model.name}"):
                 run = part.run.take(part.exchanged_prompts)
-                exchanged = self._with_patterns(end, model, run, wanted), self._with_patterns(model, end, run, wanted)
+                exchanged = self._read(end, run, wanted, donor=model), self._read(model, run, wanted, donor=end)
         read = self._in_strata(model, part.run, tuple(part.final.arrays), part.final.rows["stratum"])
         part.take(step, read, exchanged)
 
