@@ -68,11 +68,8 @@ def not_a_model(thing: Any) -> InterpError:
         fix = "Give a name, a folder, a PreTrainedModel or a TransformerBridge."
     else:
         found = f"it is a wrapper around a {type(inner[1]).__name__} (.{inner[0]})"
-        fix = (
-            _MERGE
-            if any(map(_is_adapter, inner[1].modules()))
-            else f"Give what is inside: `interp.load(given.{inner[0]})`."
-        )
+        is_adapted = any(map(_is_adapter, inner[1].modules()))
+        fix = _MERGE if is_adapted else f"Give what is inside: `interp.load(given.{inner[0]})`."
     return UsageError(asked=f"loading the {type(thing).__name__}", found=found, fix=fix)
 
 
@@ -96,9 +93,7 @@ def refuse_unreadable(module: PreTrainedModel) -> None:
             fix = "Give the model before `quantize_dynamic`, which works on a copy unless you pass inplace=True."
         elif absent:
             found = f"weights are on the device meta, without numbers ({name}.{absent[0]})"
-            fix = (
-                "Read them: `from_pretrained(...)` outside of torch.device('meta'), or give its name to `interp.load`."
-            )
+            fix = "Read them: `from_pretrained(...)` outside of torch.device('meta'), or load it by its name."
         else:
             continue
         raise ModelError(asked=f"reading the {type(module).__name__} in memory", found=found, fix=fix)

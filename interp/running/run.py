@@ -292,7 +292,8 @@ class _Session:
     ) -> Capture:  # fmt: skip
         """A pass over the prompts under the edits of the run, or with the patterns of a donor, proved on the first."""
         window, edits = self.spec.attention_window, self.edits if donor is None else (PatternsOf(donor=donor),)
-        checks = None if donor and any(check.name == "edit donor" for check in self.checks) else self.checks
+        is_proved = any(check.name == "edit donor" for check in self.checks)
+        checks = None if donor is not None and is_proved else self.checks
         with windowed(model, window):
             found = capture_edited(
                 model, run.prompts, run.ids, needs, edits, checks=checks, progress=progress,
