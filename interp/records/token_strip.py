@@ -83,23 +83,29 @@ class _Packed(BaseModel):
     weights: str
 
     @model_validator(mode="after")
-    def _can_be_unpacked(self) -> "_Packed":
-        self.unpacked()
+    def _lengths_agree(self) -> "_Packed":
+        n, rows = len(self.tokens), self.shape[0] * self.shape[1]
+        wanted = {"entropy": 2 * rows * n, "sink": 2 * rows * n, "weights": rows * n * (n + 1) // 2}
+        for name, n_bytes in wanted.items():
+            found = len(base64.b64decode(getattr(self, name), validate=True))
+            if found != n_bytes:
+                raise ValueError(f"`{name}` has {found} bytes, {n} tokens have {n_bytes}")
+        if {len(self.next_entropy), len(self.belief)} != {n}:
+            raise ValueError(f"there is not one entropy for each of {n} tokens")
         return self
 
     def unpacked(self) -> TokenStrip:
-        """The strip; `ValueError` where an array has not as many numbers as there are tokens."""
-        n, most = len(self.tokens), math.log2(max(len(self.tokens), 2))
-        shown = _numbers(self.weights, "u1", (*self.shape, n * (n + 1) // 2)) / WEIGHT_STEPS
+        n = len(self.tokens)
         weights = np.zeros((*self.shape, n, n))
-        weights[..., *np.tril_indices(n)] = shown
+        weights[..., *np.tril_indices(n)] = _numbers(self.weights, "u1", (*self.shape, -1)) / WEIGHT_STEPS
+        most = math.log2(max(n, 2))
         return TokenStrip(
             model=self.model,
             tokens=tuple(self.tokens),
             entropy=_numbers(self.entropy, "<u2", (*self.shape, n)) / ENTROPY_STEPS * most,
             sink=_numbers(self.sink, "<u2", (*self.shape, n)) / ENTROPY_STEPS,
-            next_entropy=np.array(self.next_entropy, dtype=float).reshape(n),
-            belief=np.array(self.belief, dtype=float).reshape(n),
+            next_entropy=np.array(self.next_entropy, dtype=float),
+            belief=np.array(self.belief, dtype=float),
             weights=weights,
         )
 
@@ -133,4 +139,4 @@ def _base64(x: np.ndarray, kind: str) -> str:
 
 
 def _numbers(packed: str, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(packed, validate=True), kind).reshape(shape).astype(float)
+    return np.frombuffer(base64.b64decode(packed), kind).reshape(shape).astype(float)
