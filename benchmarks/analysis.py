@@ -23,7 +23,7 @@ def probe_seconds(shape: Shape = PYTHIA) -> dict[str, tuple[float, float]]:
     found = {}
     for chosen in choose_probes(["all"], {}):
         probe = chosen.probe
-        capture, _ = draw(synthetic_capture(probe.needs, shape), RunOptions.per_quintile, 0)
+        capture, _ = draw(synthetic_capture(probe.needs, shape), RunOptions.per_quintile)
         with one_thread():
             began, spent = time.perf_counter(), time.process_time()
             probe.analyse(capture, {})

@@ -80,7 +80,7 @@ def shape_of(size: str, n: int) -> Shape:
 
 def analysing(probe: Probe, shape: Shape) -> Callable[[], object]:
     """The probe's analysis of a capture of this shape, drawn as a run draws its prompts."""
-    drawn, _ = draw(synthetic_capture(probe.needs, shape), RunOptions.per_quintile, 0)
+    drawn, _ = draw(synthetic_capture(probe.needs, shape), RunOptions.per_quintile)
     return lambda: probe.analyse(drawn, {})
 
 

@@ -272,7 +272,6 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         return path
 
     def _write(self, folder: Path) -> None:
-        """Write everything into a folder."""
         needs = [self._write_need(i, need, folder) for i, need in enumerate(self.arrays)]
         exact = {f"rows.{name}": x for name, x in self._exact.items()}
         exact |= {name: getattr(self.prompts, name) for name in ("posterior", "belief", "outcome_ids")}
@@ -302,7 +301,6 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         (folder / "capture.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def _write_need(self, i: int, need: Need, folder: Path) -> dict[str, Any]:
-        """Write the arrays of a need; what `capture.json` says of them."""
         if REDUCTIONS.get(need.kind) is not type(need.reduction):
             raise RecordError(
                 asked=f"writing {need.site} to a file",

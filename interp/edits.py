@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from interp.capture import ModelInfo
-from interp.edit import Edit, SubspaceEdit, as_plain, refuse_array, width_of
+from interp.edit import Edit, SubspaceEdit, refuse_array, width_of
 
 _ORTHOGONAL = 1e-5
 """How far R Rᵀ may be from the identity."""
@@ -307,13 +307,7 @@ class PatternsOf(Edit):
         super().refuse_misfit(info)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "layer": as_plain(self.layer),
-            "dose": self.dose,
-            "at": self.at,
-            "donor": self.donor_name,
-        }
+        return super().to_json() | {"donor": self.donor_name}
 
 
 KINDS: Mapping[str, type[Edit]] = {

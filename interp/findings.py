@@ -402,7 +402,6 @@ class Findings(Answering, Mapping[str, Scalar]):
         return {name: themed(figure, theme) for name, figure in self._drawn().items()}
 
     def _drawn(self) -> dict[str, Any]:
-        """The figures (`interp.Figure`) by name, as the probe or study draws them."""
         from interp.registry import entries, load_entry
 
         kind = "study" if self.probe in entries("study") else "probe"

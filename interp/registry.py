@@ -14,25 +14,18 @@ from interp.errors import InterpError, UnknownName
 
 Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims", "program", "simulations"]
 
-_GROUPS: dict[Kind, str] = {
-    "probe": "interp.probes",
-    "study": "interp.studies",
-    "prompt": "interp.prompts",
-    "tunnel": "interp.tunnels",
-    "family": "interp.families",
-    "report": "interp.reports",
-    "command": "interp.commands",
-    "claims": "interp.claims",
-    "program": "interp.programs",
-    "simulations": "interp.simulations",
-}
+
+def _group(kind: Kind) -> str:
+    """The entry points of a kind: `interp.` and its plural."""
+    stem = f"{kind[:-1]}ie" if kind.endswith("y") else kind.removesuffix("s")
+    return f"interp.{stem}s"
 
 
 @cache
 def entries(kind: Kind) -> dict[str, EntryPoint]:
     """Every registered name of a kind with its entry point, sorted; nothing is imported."""
     found: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=_GROUPS[kind]):
+    for entry in entry_points(group=_group(kind)):
         if entry.name in found and found[entry.name].value != entry.value:
             raise InterpError(
                 asked=f"the {kind} {entry.name!r}",
@@ -63,7 +56,7 @@ def load_named(kind: Kind, words: str) -> Any:
         return load_entry(kind, words)
     here = str(Path.cwd())
     sys.path += [] if here in sys.path else [here]
-    return _imported(kind, EntryPoint(words, words, _GROUPS[kind]))
+    return _imported(kind, EntryPoint(words, words, _group(kind)))
 
 
 def _imported(kind: Kind, entry: EntryPoint) -> Any:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from interp.system.whole_files import telling, writing
 
-from .page.render import is_page, style_sheet, templates_of_pages
-from .page.security import policy
+from .page.render import is_page, page
 
 if TYPE_CHECKING:
     from interp.running.generate import Continuations
@@ -14,10 +13,7 @@ if TYPE_CHECKING:
 
 def render(found: "Continuations", target: Path) -> Path:
     """Write the page, whole or not at all; returns its path."""
-    style = style_sheet()
-    page = templates_of_pages().get_template("continuations.html").render(
-        found=found, style=style, policy=policy([], [style])
-    )  # fmt: skip
+    text = page("continuations.html", found=found)
     with telling(f"writing the page {target}", "Choose another place."), writing(target, is_page) as draft:
-        draft.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+        draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return target

@@ -83,7 +83,6 @@ def _claim(paths: Collection[Path], out: Path) -> None:
 
 
 def _tables(probe: str, findings: Findings, kinds: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Names and contents of files."""
     if "latex" in kinds and findings.scalars:
         yield f"{probe}.tex", findings.to_latex()
     if "csv" in kinds:
@@ -117,7 +116,6 @@ def _sized(plot: "go.Figure", columns: Columns) -> "go.Figure":
 
 
 def _draw(drawn: "list[tuple[go.Figure, Path]]") -> None:
-    """Images of one format, by one browser."""
     if not drawn:
         return
     import plotly.io

@@ -5,9 +5,8 @@ from shlex import quote
 
 from interp.records.index import Listed
 
-from .page import about
-from .page.render import static, style_sheet, templates_of_pages, write_page
-from .page.security import address, policy, script_json
+from .page.render import page, write_page
+from .page.security import address
 
 NAME = "index.html"
 
@@ -21,18 +20,8 @@ def render(listed: Listed) -> Path:
 
 def html(listed: Listed) -> str:
     """The page as text."""
-    style, script = style_sheet() + static("static/index.css"), static("static/page.js")
-    return templates_of_pages().get_template("index.html").render(
-        listed=listed,
-        about=about,
-        address=address,
-        size=size,
-        quote=quote,
-        policy=policy([script], [style]),
-        style=style,
-        script=script,
-        looks=script_json({}),
-    )  # fmt: skip
+    own = {"listed": listed, "address": address, "size": size, "quote": quote}
+    return page("index.html", ["static/index.css"], ["static/page.js"], **own)
 
 
 def size(n_bytes: int) -> str:

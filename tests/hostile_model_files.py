@@ -14,9 +14,7 @@ import torch
 from safetensors.numpy import save_file
 
 import interp
-from interp.certificates.simulate import Seen, Tried
 from interp.editing.features import open_features
-from interp.errors import RecordError
 from interp.loading.adapter import locate_adapter, merge_adapter
 from interp.loading.admission import read_config
 from interp.loading.quiet_libraries import quiet_libraries
@@ -126,18 +124,6 @@ def _read_program(folder: Path) -> object:
     return found, mechanism.variable("answer")
 
 
-def _simulations(folder: Path) -> None:
-    seen = {"n": Seen(True, True), "m": Seen(False, None)}
-    Tried(folder, {("a", 0): [seen], ("b", 1): [seen, seen]}).keep()
-
-
-def _read_simulations(folder: Path) -> object:
-    tried = Tried.begun_in(folder)
-    if not tried.seen:
-        raise RecordError(asked="worlds.json", found="the certificate begins anew", fix="Nothing is lost but time.")
-    return [one[n].called in (True, False, None) for cell in tried.seen.values() for one in cell for n in one]
-
-
 _OURS = {
     "capture": Reader(f"{FOLDER}/capture.json", _saved, _open_signed),
     "capture prompts": Reader(f"{FOLDER}/prompts.parquet", _saved, _open_signed),
@@ -146,7 +132,6 @@ _OURS = {
     "features": Reader("cfg.json", _features, _read_features),
     "features weights": Reader("sae_weights.safetensors", _features, _read_features),
     "program truth": Reader("truth.safetensors", _program, _read_program),
-    "worlds": Reader("worlds.json", _simulations, _read_simulations),
 }
 
 _ADAPTERS = {

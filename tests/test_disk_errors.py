@@ -28,7 +28,6 @@ from interp.wind_tunnels.tasks.coin import Coin
 from interp.wind_tunnels.training.loop import STATE_NAME, _save, initial_state
 
 import interp
-from interp.certificates.simulate import Seen, Tried
 from interp.errors import InterpError
 from interp.ledger.ledger import LedgerFile, write_ledger
 from interp.prompt import Prompt, PromptSet
@@ -92,14 +91,6 @@ def read_stage(folder: Path) -> int:
     return kept.n_done if kept else 0
 
 
-def keep_worlds(folder: Path, n: int) -> None:
-    Tried(folder / PARTIAL / "c", {("world", 0): [{"a": Seen(True, None)}] * n}).keep()
-
-
-def n_worlds(folder: Path) -> int:
-    return sum(map(len, Tried.begun_in(folder / PARTIAL / "c").seen.values()))
-
-
 def program_of(folder: Path) -> list[str] | None:
     """The files, once it can be loaded as a model: its configuration comes last."""
     home = folder / "program"
@@ -146,7 +137,6 @@ WRITERS = {
     "unfinished run": Writer(
         lambda at, n: stage_in(at)._write(n, 3, "batches", [(("a", 0), np.full(9, n))]), read_stage, in_passing=True
     ),
-    "unfinished certificate": Writer(keep_worlds, n_worlds, in_passing=True),
 }
 
 

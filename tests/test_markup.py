@@ -181,10 +181,10 @@ def pages(both) -> dict[str, tuple[Path, Path]]:
 @cache
 def parsed(page: str | Path):
     """A page, or a text, as a browser reads it; without plotly's script, which is ours and long."""
-    from interp.reports.page.render import _plotly
+    from interp.reports.page.render import PLOTLY, static
 
     text = page.read_text(encoding="utf-8") if isinstance(page, Path) else page
-    return html5lib.parse(text.replace(_plotly(), ""), namespaceHTMLElements=False)
+    return html5lib.parse(text.replace(static(PLOTLY), ""), namespaceHTMLElements=False)
 
 
 def tree(page: str | Path) -> list[tuple[int, object, tuple[str, ...]]]:
@@ -215,9 +215,9 @@ def test_a_page_holds_nothing_that_was_not_ours_and_links_to_files_beside_it_or_
 
 def obeyed(text: str) -> list[str]:
     """Control characters of a text, also as JSON escapes them; plotly's script is not read."""
-    from interp.reports.page.render import _plotly
+    from interp.reports.page.render import PLOTLY, static
 
-    bare = text.replace(_plotly(), "")
+    bare = text.replace(static(PLOTLY), "")
     return [c for c in sorted(set(bare)) if printable(c) != c] + re.findall(r"(?<!\\)\\u00[01789][0-9a-f]", bare)
 
 

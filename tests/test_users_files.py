@@ -20,7 +20,7 @@ from interp.records.index import Listed
 from interp.records.unfinished import PARTIAL, Unfinished
 from interp.running.generate import Continuations
 from interp.system.locks import one_at_a_time
-from interp.system.whole_files import hidden_folder, move, remove_kept, writing
+from interp.system.whole_files import hidden_folder, move, writing
 from tests.paths import ROOT
 from tests.test_disk_errors import WRITERS
 
@@ -41,7 +41,6 @@ NEW = "in a folder that training has begun in, or that is new"
 PACKAGE = "in the package itself, by whoever develops it"
 WRITES = {
     "interp/capture.py:_write": IN_DRAFT,
-    "interp/certificates/simulate.py:keep": IN_DRAFT,
     "interp/self_check/witnesses.py:_interp_engine": SCRATCH,
     "interp/self_check/witnesses.py:_transformer_lens": SCRATCH,
     "interp/ledger/ledger.py:write_ledger": IN_DRAFT,
@@ -171,13 +170,6 @@ def finished_run(at: Path) -> None:
     assert not (at / PARTIAL / "s" / "0123abcd.zip").exists()
 
 
-def certificate_done(at: Path) -> None:
-    WRITERS["unfinished certificate"].write(at, 1)
-    for folder in ("c/again", "c"):
-        remove_kept(at / PARTIAL / folder, "worlds.json")
-    assert not (at / PARTIAL / "c" / "worlds.json").exists()
-
-
 def moved(at: Path) -> None:
     with writing(at / "work" / "a") as draft:
         draft.write_text("whole")
@@ -196,7 +188,7 @@ def streamed(at: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("does", [finished_run, certificate_done, moved, in_turns, streamed])
+@pytest.mark.parametrize("does", [finished_run, moved, in_turns, streamed])
 def test_what_removes_leaves_the_users_files(tmp_path, does):
     mine = laid(tmp_path)
     does(tmp_path)

@@ -1,52 +1,41 @@
 """What a certificate says: a number and a word for every headline of the probe, and the counts behind them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from math import isfinite
 
-from interp.certificates.simulate import SIZES, Cells, Tried
+from interp.certificates.simulate import SIZES, Cells
 from interp.certificates.simulations import Held, Simulation, Trials
 from interp.certificates.verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects, total
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.statistics.intervals import count_band
 from interp.table import LABEL, Table
 
+_PLANTED = tuple(f"power_{size}" for size in SIZES[1:])
 
-@dataclass(frozen=True)
-class Counts:
-    """In how many simulations a number is called, by size of the effect, and in how many its interval holds the truth.
+Counts = dict[str, Count]
+"""In how many simulations a number is called: `null` without an effect, of those in which it is judged (`made` are
+all), `power_1` to `power_3` by size of the effect; and in how many its interval holds the truth (`covered`,
+`covered_planted`)."""
 
-    Of the `n_made` simulations without an effect only those count in which it is judged.
-    """
 
-    n_made: int = 0
-    null: Count = NONE
-    power_1: Count = NONE
-    power_2: Count = NONE
-    power_3: Count = NONE
-    covered: Count = NONE
-    covered_planted: Count = NONE
+def counts_of(kind: str, cells: Cells, number: str) -> Counts:
+    """Those of one kind of simulation, by its name."""
+    seen = {size: [one[number] for one in cells.get((kind, size), ()) if number in one] for size in SIZES}
+    called = [Count.of(one.called for one in seen[size]) for size in SIZES]
+    planted = Count.of(one.holds for size in SIZES[1:] for one in seen[size])
+    return {
+        "made": Count(0, len(seen[0])), **dict(zip(("null", *_PLANTED), called, strict=True)),
+        "covered": Count.of(one.holds for one in seen[0]), "covered_planted": planted,
+    }  # fmt: skip
 
-    @classmethod
-    def of(cls, kind: str, cells: Cells, number: str) -> "Counts":
-        """Of one kind of simulation, by its name."""
-        seen = {size: [one[number] for one in cells.get((kind, size), ()) if number in one] for size in SIZES}
-        null, *power = (Count.of(one.called for one in seen[size]) for size in SIZES)
-        covered = Count.of(one.holds for one in seen[0])
-        planted = Count.of(one.holds for size in SIZES[1:] for one in seen[size])
-        return cls(len(seen[0]), null, *power, covered=covered, covered_planted=planted)
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    @property
-    def cells(self) -> dict[str, float | int]:
-        """As cells of a table: a rate that too few simulations would say is empty."""
-        shares: dict[str, float | int] = {"called": self.null.rate, "n_judged": self.null.n, "n_null": self.n_made}
-        for name in ("covered", "covered_planted"):
-            shares |= {name: getattr(self, name).share, f"n_{name}": getattr(self, name).n}
-        shares |= {f"power_{size}": getattr(self, f"power_{size}").share for size in SIZES[1:]}
-        return shares | {"n_planted": self.power_3.n}
+def _cells(counts: Counts) -> dict[str, float | int]:
+    """As cells of a table: a rate that too few simulations would say is empty."""
+    shares: dict[str, float | int] = {"called": counts["null"].rate, "n_judged": counts["null"].n}
+    shares["n_null"] = counts["made"].n
+    for name in ("covered", "covered_planted"):
+        shares |= {name: counts[name].share, f"n_{name}": counts[name].n}
+    return shares | {name: counts[name].share for name in _PLANTED} | {"n_planted": counts["power_3"].n}
 
 
 Kinds = dict[str, Counts]
@@ -56,13 +45,14 @@ Kinds = dict[str, Counts]
 def counted(simulations: Sequence[Simulation], cells: Cells) -> dict[str, Kinds]:
     """By number: the kinds of simulations in which it has nothing to find."""
     numbers = dict.fromkeys(number for cell in cells.values() for one in cell for number in one)
-    found = {number: {kind.name: Counts.of(kind.name, cells, number) for kind in simulations} for number in numbers}
-    return {number: {name: c for name, c in kinds.items() if c.n_made} for number, kinds in found.items()}
+    found = {number: {kind.name: counts_of(kind.name, cells, number) for kind in simulations} for number in numbers}
+    return {number: {name: c for name, c in kinds.items() if c["made"].n} for number, kinds in found.items()}
 
 
 def together(kinds: Kinds) -> Counts:
     """All kinds of simulations as one."""
-    return sum(kinds.values(), start=Counts())
+    names = ("made", "null", *_PLANTED, "covered", "covered_planted")
+    return {name: total(counts[name] for counts in kinds.values()) for name in names}
 
 
 METHOD = "exact binomial over simulations"
@@ -70,7 +60,7 @@ METHOD = "exact binomial over simulations"
 _COUNTS = {
     "called": "fraction", "n_judged": "simulations", "n_null": "simulations", "covered": "fraction",
     "n_covered": "simulations", "covered_planted": "fraction", "n_covered_planted": "simulations",
-    **{f"power_{size}": "fraction" for size in SIZES[1:]}, "n_planted": "simulations",
+    **dict.fromkeys(_PLANTED, "fraction"), "n_planted": "simulations",
 }  # fmt: skip
 HEADLINES_UNITS = {
     "number": LABEL, "word": LABEL, "worst_world": LABEL, "worst": "fraction", "n_worst": "simulations", **_COUNTS,
@@ -80,24 +70,24 @@ SIMULATIONS_UNITS = {"number": LABEL, "world": LABEL, **_COUNTS, "n": LABEL, "ef
 KNOWN_UNITS = dict.fromkeys(("model", "number", "expected", "found", "agrees", "value", "why"), LABEL)
 
 
-def doubtful(trials: Trials, tried: Tried) -> set[str]:
+def doubtful(trials: Trials, seen: Cells) -> set[str]:
     """The kinds of simulations, by name, in which some number looks liberal."""
-    return {kind for kinds in counted(trials.simulations, tried.seen).values() for kind in _suspected(kinds)}
+    return {kind for kinds in counted(trials.simulations, seen).values() for kind in _suspected(kinds)}
 
 
 def findings_of(
-    name: str, trials: Trials, tried: Tried, again: Tried, example: Findings, known: Sequence[Held]
+    name: str, trials: Trials, seen: Cells, again: Cells, example: Findings, known: Sequence[Held]
 ) -> Findings:
     """The findings of the study.
 
     `again` are the fresh simulations of kinds in which a number looked liberal, `example` what the probe found in one.
     """
-    kinds = counted(trials.simulations, tried.seen)
+    kinds = counted(trials.simulations, seen)
     twins = {f"{number}_no_first" for number in kinds}
     others = [number for number in example.headline if number not in kinds and number not in twins]
     fresh = {number: _fresh(mine, again, number) for number, mine in kinds.items()}
     words = {
-        number: judge([counts.null for counts in mine.values()], together(mine).power_3, fresh[number])
+        number: judge([counts["null"] for counts in mine.values()], together(mine)["power_3"], fresh[number])
         for number, mine in kinds.items()
     }
     rows = [_row(number, words[number], mine, fresh[number]) for number, mine in kinds.items()]
@@ -120,17 +110,17 @@ def findings_of(
 
 
 def _suspected(kinds: Kinds) -> list[str]:
-    return suspects({kind: counts.null for kind, counts in kinds.items()})
+    return suspects({kind: counts["null"] for kind, counts in kinds.items()})
 
 
-def _fresh(kinds: Kinds, again: Tried, number: str) -> Count | None:
+def _fresh(kinds: Kinds, again: Cells, number: str) -> Count | None:
     """The fresh simulations of the kinds in which a number looked liberal; None where it did not."""
-    fresh = total(Counts.of(kind, again.seen, number).null for kind in _suspected(kinds))
+    fresh = total(counts_of(kind, again, number)["null"] for kind in _suspected(kinds))
     return fresh if fresh.n else None
 
 
 def _scalar(number: str, word: Word, kinds: Kinds) -> Scalar:
-    null = together(kinds).null
+    null = together(kinds)["null"]
     meaning = f"share of simulations without an effect in which {number} is called, of those that judge it: {word}"
     about = {"n": null.n, "n_unit": "simulation", "meaning": meaning}
     if null.n < LEAST_JUDGED:
@@ -144,11 +134,12 @@ def _scalar(number: str, word: Word, kinds: Kinds) -> Scalar:
 
 def _row(number: str, word: Word, kinds: Kinds, fresh: Count | None) -> dict[str, object]:
     every = together(kinds)
-    tested = {kind: counts.null for kind, counts in kinds.items() if counts.null.n >= LEAST_JUDGED}
+    nulls = {kind: counts["null"] for kind, counts in kinds.items()}
+    tested = {kind: null for kind, null in nulls.items() if null.n >= LEAST_JUDGED}
     worst = max(tested, key=lambda kind: tested[kind].share, default="")
     most = tested.get(worst, NONE)
-    why = MEANINGS[word] + ("" if every.power_3.n else "; no effect on it is planted where it is judged")
-    for held, where in ((every.covered, "without an effect"), (every.covered_planted, "with one")):
+    why = MEANINGS[word] + ("" if every["power_3"].n else "; no effect on it is planted where it is judged")
+    for held, where in ((every["covered"], "without an effect"), (every["covered_planted"], "with one")):
         if held.n and held.interval()[1] < 1 - ALPHA:
             why += f"; its intervals are too narrow, or its value is biased, in simulations {where}"
     if fresh is not None:
@@ -160,7 +151,7 @@ def _row(number: str, word: Word, kinds: Kinds, fresh: Count | None) -> dict[str
         "worst": most.share,
         "n_worst": most.n,
     }
-    return row | every.cells | {"why": why}
+    return row | _cells(every) | {"why": why}
 
 
 def _row_without_simulations(number: str, scalar: Scalar) -> dict[str, object]:
@@ -175,8 +166,8 @@ def _simulations_table(trials: Trials, kinds: Mapping[str, Kinds]) -> Table:
     made = {kind.name: kind for kind in trials.simulations}
     rows = [
         {
-            "number": number, "world": name, **counts.cells, "n": made[name].n,
-            "effects": "; ".join(made[name].effects) if counts.power_3.n else "",
+            "number": number, "world": name, **_cells(counts), "n": made[name].n,
+            "effects": "; ".join(made[name].effects) if counts["power_3"].n else "",
         }
         for number, mine in kinds.items() for name, counts in mine.items()
     ]  # fmt: skip

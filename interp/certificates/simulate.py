@@ -1,26 +1,20 @@
-"""Trying a probe on simulations, one after another, and keeping what was found of each while it goes on."""
+"""Trying a probe on simulations, one after another."""
 
 import math
-import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from interp.findings import Findings
 from interp.probe import Probe
-from interp.system.signals import remember
-from interp.system.whole_files import writing
+from interp.records.unfinished import Arrays, Stage
 
 from .simulations import Simulation, judged_name
 
 SIZES = (0, 1, 2, 3)
 """Sizes of a planted effect, in steps of the simulation's own; 0 is the null."""
-
-SIMULATIONS = "worlds.json"
-_SECONDS_KEPT = 10.0
 
 
 @dataclass(frozen=True)
@@ -48,40 +42,6 @@ Cells = dict[tuple[str, int], list[dict[str, Seen]]]
 _AS_KEPT = TypeAdapter(list[tuple[tuple[str, int], list[dict[str, Seen]]]])
 
 
-@dataclass
-class Tried:
-    """Every number of every simulation so far: the file in `folder`, which the same certificate goes on from."""
-
-    folder: Path
-    seen: Cells = field(default_factory=dict)
-    _wrote: float = field(default_factory=time.monotonic)
-
-    @classmethod
-    def begun_in(cls, folder: Path) -> "Tried":
-        """What lies in the folder, if it can be read: what a stopped program left is whole."""
-        try:
-            kept = _AS_KEPT.validate_json((folder / SIMULATIONS).read_bytes())
-        except (OSError, ValueError):
-            kept = []
-        return cls(folder, dict(kept))
-
-    def keep(self) -> None:
-        """Write all down, and say where; a disk that takes no more ends the keeping, not the certificate."""
-        self._wrote = time.monotonic()
-        try:
-            with writing(self.folder / SIMULATIONS) as draft:
-                draft.write_bytes(_AS_KEPT.dump_json(list(self.seen.items())))
-        except OSError as error:
-            why = f"simulations cannot be kept in {self.folder} ({error.strerror or error})"
-            warnings.warn(f"{why}; the certificate continues without", RuntimeWarning, stacklevel=2)
-            return
-        remember(f"{sum(map(len, self.seen.values()))} simulations are kept in {self.folder}")
-
-    def keep_if_it_is_time(self) -> None:
-        if time.monotonic() - self._wrote > _SECONDS_KEPT:
-            self.keep()
-
-
 def planned(kind: Simulation, null: int, planted: int) -> dict[int, int]:
     """How many simulations of this kind: `null` without an effect, `planted` of each planted size."""
     is_planted = not kind.null or bool(set(kind.null) - set(kind.unplanted))
@@ -92,26 +52,31 @@ def run_simulations(
     probe: Probe,
     simulations: Sequence[tuple[Simulation, Mapping[int, int]]],
     first: int,
-    tried: Tried,
+    stage: Stage,
     heard: Callable[[int], None],
-) -> None:
-    """Fill `tried` with so many simulations of each kind and size; `heard` is told how many are done in all.
+) -> Cells:
+    """So many simulations of each kind and size, those that a `stage` has kept among them.
 
-    Simulations of two kinds never share a seed, so that all may be counted together.
+    `heard` is told how many are done. Simulations of two kinds never share a seed, so that all may be counted together.
     """
-    done = 0
-    try:
+    kept = stage.load()
+    found: Cells = dict(_AS_KEPT.validate_json(kept.arrays["seen",].tobytes())) if kept else {}
+
+    def saved() -> Arrays:
+        yield ("seen",), np.frombuffer(_AS_KEPT.dump_json(list(found.items())), np.uint8)
+
+    done, n_all = 0, sum(sum(counts.values()) for _, counts in simulations)
+    with stage.keeping(n_all, "simulations", lambda: sum(map(len, found.values())), saved) as keep:
         for i, (kind, counts) in enumerate(simulations):
             for size, n in counts.items():
-                seen = tried.seen.setdefault((kind.name, size), [])
+                seen = found.setdefault((kind.name, size), [])
                 seeds = range(first + 1000 * i + len(seen), first + 1000 * i + n)
                 for one in shown(kind, probe, seeds, size):
                     seen.append(one)
                     heard(done + len(seen))
-                    tried.keep_if_it_is_time()
+                    keep()
                 done += n
-    finally:
-        tried.keep()
+    return found
 
 
 def shown(kind: Simulation, probe: Probe, seeds: range, size: int) -> Iterator[dict[str, Seen]]:

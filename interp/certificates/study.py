@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from interp.certificates.findings import doubtful, findings_of
-from interp.certificates.simulate import SIMULATIONS, Tried, planned, run_simulations
+from interp.certificates.simulate import planned, run_simulations
 from interp.certificates.simulations import Trials, held_against, shrunk_fields, trials_of
 from interp.certificates.text_simulations import any_trials
 from interp.certificates.verdicts import LEAST_JUDGED
@@ -21,13 +21,13 @@ from interp.findings import Findings
 from interp.probe import Probe
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord
+from interp.records.unfinished import Unfinished
 from interp.registry import entries
 from interp.running.spec import make_probe
 from interp.running.study import run_study
 from interp.settings import split_settings, write_value
 from interp.study import Study
 from interp.system.progress import Report
-from interp.system.whole_files import remove_kept
 
 Scale = Literal["smoke", "default", "full"]
 
@@ -94,20 +94,20 @@ class Certificate(Study):
         simulations = [(kind, planned(kind, null, of_size)) for kind in trials.simulations]
         n = sum(sum(sizes.values()) for _, sizes in simulations)
         n_all = n + len(trials.known)
-        tried = Tried.begun_in(work)
-        run_simulations(probe, simulations, _SEEDS * self.seed, tried, lambda done: progress(done, n_all))
-        again = Tried.begun_in(work / "again")
-        doubt = doubtful(trials, tried)
+        unfinished, first = Unfinished(work), _SEEDS * self.seed
+        spec = {"spec": self.hash}
+        parts = [unfinished.part(name, spec) for name in ("simulations", "fresh simulations")]
+        seen = run_simulations(probe, simulations, first, parts[0], lambda done: progress(done, n_all))
+        doubt = doubtful(trials, seen)
         doubted = [(kind, {0: _N_AGAIN * sizes[0]}) for kind, sizes in simulations if kind.name in doubt]
-        run_simulations(probe, doubted, _SEEDS * self.seed + _SEEDS // 2, again, lambda done: progress(n, n_all))
+        again = run_simulations(probe, doubted, first + _SEEDS // 2, parts[1], lambda done: progress(n, n_all))
         known = []
         for each in trials.known:
             known.append(held_against(each, probe))
             progress(n + len(known), n_all)
-        headline = trials.simulations[0].findings(probe, _SEEDS * self.seed, 0.0)
-        found = findings_of(self.name, trials, tried, again, headline, known)
-        for folder in (work / "again", work):
-            remove_kept(folder, SIMULATIONS)
+        headline = trials.simulations[0].findings(probe, first, 0.0)
+        found = findings_of(self.name, trials, seen, again, headline, known)
+        unfinished.remove()
         return found
 
 
@@ -167,13 +167,8 @@ def certify(
     if isinstance(probe, Probe):
         defaults = type(probe)().parameters()
         given = {k: v for k, v in probe.parameters().items() if v != defaults[k]} | given
-        probe = _name_of(probe)
+        # the name that it is registered by, else where its class lies
+        where, known = f"{type(probe).__module__}:{type(probe).__qualname__}", entries("probe").get(probe.name)
+        probe = probe.name if known is not None and known.value == where else where
     words = tuple(f"{field}={write_value(value)}" for field, value in given.items())
     return run_study(Certificate(probe, words, scale, seed), out=out, quiet=quiet)
-
-
-def _name_of(probe: Probe) -> str:
-    """The name that it is registered by, else where its class lies."""
-    where = f"{type(probe).__module__}:{type(probe).__qualname__}"
-    registered = entries("probe").get(probe.name)
-    return probe.name if registered is not None and registered.value == where else where

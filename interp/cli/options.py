@@ -136,7 +136,6 @@ def prompt_sets(asked: RunOptions) -> list[str]:
 
 
 def _piped() -> list[str]:
-    """The lines of standard input, a prompt each."""
     texts = [line for line in sys.stdin.read().splitlines() if line.strip()]
     if not texts:
         fix = "Pipe a text a line: `cat texts.txt | interp run --prompts -`."

@@ -42,7 +42,6 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
 
 
 def _print_numbers(record: RunRecord) -> None:
-    """Tables of the headline numbers and of all numbers of every probe, with what was tried."""
     judged = headlines(record.findings)
     for name, findings in record.findings.items():
         mine = [h for h in judged if h.probe == name]
@@ -53,7 +52,7 @@ def _print_numbers(record: RunRecord) -> None:
         )
         show_notes([f"{h.name}: {'; '.join(map(plain, h.controls_in_words))}" for h in mine if h.controls])
         show_notes(findings.notes)
-    show_notes([str(tried(record.findings))])
+    show_notes([tried(record.findings)])
 
 
 def print_certificate(record: RunRecord) -> None:
@@ -210,7 +209,7 @@ def _size(n: int) -> str:
 
 def print_checks(model: Model, checks: Sequence[Check]) -> None:
     """The self-check as a table, passed or not."""
-    from interp.loading.placement import precision_hazard, rounding_hazard
+    from interp.loading.placement import hazards
     from interp.self_check.selfcheck import left_out
 
     marks = {True: Text("passed", style="green"), False: Text("FAILED", style="bold red")}
@@ -224,10 +223,8 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
         f"{i.name}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, "
         f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {model.fingerprint[:12]}"
     )
-    hazard = precision_hazard(i.dtype)
-    for said in (hazard, rounding_hazard(i.stored_as)):
-        if said:
-            print(said)
+    for said in hazards(i.dtype, i.stored_as):
+        print(said)
 
 
 def print_ledger(ledger: "LedgerFile") -> None:

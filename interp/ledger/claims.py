@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from interp.errors import UsageError
 from interp.ledger.rules import Rule
@@ -265,24 +265,4 @@ def read_claims(path: Path) -> Claims:
     """The claims of a file. Raises `UsageError` where it is no TOML, or says what a claim cannot."""
     asked, fix = f"the claims in {path.name}", "Mend the file; `interp/ledger/claims.py` says what it may hold."
     with readable(asked, fix, error=UsageError):
-        content = read_toml(path)
-    try:
-        return Claims.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        words = first["msg"].removeprefix("Value error, ")
-        raise UsageError(asked=asked, found=f"{_place(content, first['loc'])}{words}", fix=fix) from error
-
-
-def _place(content: Any, path: tuple[int | str, ...]) -> str:
-    """Where in the file, with the number of the claim or the name of the source rather than a count."""
-    words = []
-    for step in path:
-        try:
-            content = content[step]
-        except (KeyError, IndexError, TypeError):
-            words.append(str(step))
-            continue
-        named = isinstance(content, dict) and (content.get("number") or content.get("name") or content.get("label"))
-        words.append(str(named or step))
-    return ".".join(words) + ": " if words else ""
+        return Claims.model_validate(read_toml(path))

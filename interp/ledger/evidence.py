@@ -131,7 +131,6 @@ def models_of(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _networks(evidence: Evidence, pattern: str) -> list[tuple[str, str]]:
-    """The networks of these names that a record has, with the fingerprints of their weights."""
     listed = models_of(evidence.record) if evidence.record else []
     return [(name, fingerprint) for name, fingerprint in listed if fnmatch(name, pattern)]
 
@@ -174,10 +173,9 @@ def _carried_out(
         settings = {**source.settings, **changes.settings}
         named = {n: v.format(**works) if isinstance(v, str) else v for n, v in settings.items()}
         return _studied(source, named, networks, out, quiet, reuse)
-    settings = _merged(source.settings, changes.settings)
     options = {**source.options, **changes.options}
-    probes = changes.probes or source.probes
-    of_these = {probe: given for probe, given in settings.items() if probe in probes}
+    probes, base, more = changes.probes or source.probes, source.settings, changes.settings
+    of_these = {p: {**base.get(p, {}), **more.get(p, {})} for p in [*base, *more] if p in probes}
     from interp.running.several_models import run_many
 
     asked = {"probes": probes, "settings": of_these, **options}
@@ -210,17 +208,12 @@ def _reason(failure: str) -> str:
     return ". ".join(line.strip().rstrip(".") for line in failure.splitlines())
 
 
-def _merged(base: Mapping[str, Mapping[str, Any]], more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {probe: {**base.get(probe, {}), **more.get(probe, {})} for probe in [*base, *more]}
-
-
 def _canonical(name: str) -> str:
     plain = name.partition("@")[0]
     return (ALIASES[plain].hub_id if plain in ALIASES else plain).rstrip("/").lower()
 
 
 def _cell(read: Reference, findings: Findings, unit: str) -> Scalar | str:
-    """One cell of a table with the columns that belong to it."""
     if read.table not in findings.tables:
         return f"{read.of} gives no table {read.table} here"
     table = findings.tables[read.table]
@@ -262,7 +255,6 @@ def _number(row: Table, name: str) -> float:
 
 
 def _fingerprint(folder: Path) -> str | None:
-    """That of the weights in a folder; None where they cannot be read."""
     from interp.loading.load import load
 
     try:

@@ -150,7 +150,6 @@ def replicate(
 
 
 def _papers(paper: str, rows: Sequence[int]) -> list[Claims]:
-    """The claims that are asked, paper by paper; with `rows` these alone, of the papers that have them."""
     known = list(entries("claims"))
     if paper != ALL and paper not in known:
         raise UnknownName("paper", paper, [*known, ALL])
@@ -253,7 +252,6 @@ def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], n
 
 
 def _revised(claim: Claim) -> str:
-    """Since when a claim is on the list, or is judged by another rule than the first, and why."""
     if claim.revision is not None:
         return f"Judged by another rule since {claim.revision.since}: {claim.revision.why}"
     return f"On the list since {claim.since}." if claim.since else ""
@@ -280,7 +278,6 @@ def as_first_judged(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
 
 
 def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], numbers: Numbers) -> list[_Question]:
-    """A claim put to every model, and to all together where it compares them."""
     if not is_asked or (claim.reason and not claim.parts):
         return [_Question("", (), claim.reason or _NOT_TINY)]
     if not claims.is_of_models(claim):

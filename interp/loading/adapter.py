@@ -63,8 +63,8 @@ def merge_adapter(
     except ModuleNotFoundError as error:
         raise ModelError(asked=asked, found="peft is not installed", fix="pip install 'interp[peft]'") from error
     files.fetch([CONFIG, WEIGHTS])
-    config, shapes = _config(asked, files), _shapes(asked, files)
-    _refuse_unfit(asked, base, config)
+    shapes = _shapes(asked, files)
+    _refuse_unfit(asked, base, files)
     before = _squares(module)
     fix = "Name the base that it was trained on, and an adapter as it was saved."
     with readable(asked, fix, found="it does not fit", error=ModelError), quiet_libraries():
@@ -120,25 +120,17 @@ def _part_shared_weights(adapted: torch.nn.Module) -> None:
             layer.weight = torch.nn.Parameter(weight.detach().clone(), requires_grad=False)
 
 
-def _config(asked: str, files: ModelFiles) -> dict[str, Any]:
+def _refuse_unfit(asked: str, base: str, files: ModelFiles) -> None:
+    """Refuse an adapter of another kind, or of another base of the hub than the one named, or that imports a module."""
     with readable(asked, "Save it again.", found=f"{CONFIG} cannot be read", error=ModelError):
-        content = read_json(files.folder / CONFIG)
-    if not isinstance(content, dict) or content.get("peft_type") != "LORA":
-        kind = content.get("peft_type") if isinstance(content, dict) else None
-        raise ModelError(
-            asked=asked,
-            found=f"its kind is {kind}",
-            fix="Only low-rank adapters (LORA) are merged; merge others yourself.",
-        )
-    return content
-
-
-def _refuse_unfit(asked: str, base: str, config: dict[str, Any]) -> None:
-    """Refuse an adapter that names another base of the hub than the one that was named, or a module to import."""
+        config = read_json(files.folder / CONFIG)
+        kind, trained_on = config.get("peft_type"), str(config.get("base_model_name_or_path") or "")
+    if kind != "LORA":
+        fix = "Only low-rank adapters (LORA) are merged; merge others yourself."
+        raise ModelError(asked=asked, found=f"its kind is {kind}", fix=fix)
     if config.get("megatron_config") is not None:
         found = f"it names a module to import ({config.get('megatron_core')})"
         raise ModelError(asked=asked, found=found, fix="Use an adapter as PEFT saved it.")
-    trained_on = str(config.get("base_model_name_or_path") or "")
     both_on_hub = all(name.count("/") == 1 and not Path(name).is_dir() for name in (base, trained_on))
     if both_on_hub and base.lower() != trained_on.lower():
         raise ModelError(
@@ -149,7 +141,6 @@ def _refuse_unfit(asked: str, base: str, config: dict[str, Any]) -> None:
 
 
 def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
-    """The tensors of the adapter's file and their shapes; one that is cut off or holds no numbers is refused."""
     fix = "Copy or save the adapter again."
     with readable(asked, fix, found=f"{WEIGHTS} is truncated or corrupt", error=ModelError):
         tensors = load_file(files.folder / WEIGHTS)

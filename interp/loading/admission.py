@@ -1,11 +1,12 @@
 """Is this a model that can be read at all? Decided from its configuration, before any weights are touched."""
 
-import math
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from pydantic import BaseModel, Field, StrictInt
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -19,16 +20,27 @@ from interp.hooks.state import weights_of
 from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model, is_multimodal, parts_read
-from interp.system.foreign_files import read_json, readable
-
-_MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**9, "num_labels": 10**6}
-"""Far more than any model has. A file that says more would be believed, entry by entry, until memory ends."""
-
-
-_KINDS = (("quantization_config", dict, "an object"), ("sliding_window", int, "a number of tokens"))
-"""What is looked at here although transformers does not check it in every family."""
+from interp.system.foreign_files import readable
 
 _AGAIN = "Copy or download the file again."
+
+
+class _Sizes(BaseModel):
+    """Up to far more than any model has: a file that says more would be believed, entry by entry, until memory ends."""
+
+    num_hidden_layers: int | None = Field(None, ge=1, le=10_000)
+    max_position_embeddings: int | None = Field(None, ge=1, le=10**9)
+    num_labels: int | None = Field(None, ge=1, le=10**6)
+
+
+class _Config(_Sizes):
+    """What is looked at here although transformers does not check it in every family."""
+
+    model_type: str = ""
+    architectures: list[str] | None = None
+    quantization_config: dict[str, Any] | None = None
+    sliding_window: StrictInt | bool | None = None
+    text_config: _Sizes | None = None
 
 
 def read_config(files: ModelFiles) -> PreTrainedConfig:
@@ -45,7 +57,8 @@ def read_config(files: ModelFiles) -> PreTrainedConfig:
     content = _read_json(files)
     families()  # before transformers is asked: a registered family may bring its own configuration class
     _refuse_own_code(content, files)
-    refuse_quantised(files.origin, content.get("quantization_config"), files.allow_quantised)
+    if not files.allow_quantised:
+        refuse_quantised(files.origin, content.get("quantization_config"))
     if files.trust_remote_code:
         files.fetch(name for name in files.names if name.endswith(".py"))
     with _reading(files), quiet_libraries():
@@ -56,15 +69,16 @@ def read_config(files: ModelFiles) -> PreTrainedConfig:
 
 
 def _read_gguf(files: ModelFiles, name: str) -> PreTrainedConfig:
-    """What the header of a GGUF file describes, as a configuration; rounded weights are refused unless allowed."""
     from interp.loading.gguf_file import read_header
 
     files.fetch([name])
     content = read_header(files.folder / name)
-    refuse_quantised(files.origin, content.rounded, files.allow_quantised)
+    if not files.allow_quantised:
+        refuse_quantised(files.origin, content.rounded)
     # Before transformers makes lists of that length.
     sizes = {"num_hidden_layers": "block_count", "max_position_embeddings": "context_length"}
-    _refuse_sizes(files, {ours: content.of_family(theirs) for ours, theirs in sizes.items()})
+    with _reading(files, "its header cannot be read"):
+        _Sizes.model_validate({ours: content.of_family(theirs) for ours, theirs in sizes.items()})
     if content.stretched is not None:
         raise ModelError(
             asked=f"reading {files.origin}",
@@ -118,10 +132,10 @@ def quantisation(stated: Any) -> str | None:
     return str(getattr(method, "value", method)) + (f", {bits} bits" if bits else "")
 
 
-def refuse_quantised(origin: str, stated: Any, allow_quantised: bool) -> None:
-    """`ModelError` for quantised weights, unless they are allowed."""
+def refuse_quantised(origin: str, stated: Any) -> None:
+    """`ModelError` for quantised weights."""
     found = quantisation(stated)
-    if found is not None and not allow_quantised:
+    if found is not None:
         raise ModelError(
             asked=f"reading {origin}",
             found=f"its weights are quantised ({found}): you would measure the rounding too"
@@ -173,52 +187,18 @@ def _refuse_own_code(content: dict[str, Any], files: ModelFiles) -> None:
 def _read_json(files: ModelFiles) -> dict[str, Any]:
     """The fields of config.json; those that are looked at before transformers checks them are checked here."""
     with _reading(files):
-        content = read_json(files.folder / "config.json")
-    if not isinstance(content, dict):
-        raise _broken(files, "it is not an object of names and values")
-    if not isinstance(content.get("model_type", ""), str):
-        raise _broken(files, f"model_type is {content['model_type']!r}")
-    unknown = _not_a_number(content)
-    if unknown is not None:
-        raise _broken(files, f"{unknown} is not a number (NaN)")
-    for name, kind, words in _KINDS:
-        if not isinstance(content.get(name), kind | None):
-            raise _broken(files, f"{name} is {content[name]!r}, not {words}")
-    named = content.get("architectures") or []
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise _broken(files, f"architectures are {named!r}")
-    for part in (content, content.get("text_config")):
-        if isinstance(part, dict):
-            _refuse_sizes(files, part)
+        content = json.loads((files.folder / "config.json").read_text(encoding="utf-8"), object_pairs_hook=_numbers)
+        _Config.model_validate(content)
     return content
 
 
-def _refuse_sizes(files: ModelFiles, content: Mapping[str, Any]) -> None:
-    for name, most in _MOST.items():
-        size = content.get(name)
-        if isinstance(size, int) and not 1 <= size <= most:
-            raise _broken(files, f"{name} is {size}")
-
-
-def _not_a_number(content: dict[str, Any]) -> str | None:
-    """The name of an entry that is NaN, which no setting can be; infinite ones there are (in Mamba)."""
-    waiting: list[tuple[str, Any]] = list(content.items())
-    while waiting:
-        name, value = waiting.pop()
-        if isinstance(value, float) and math.isnan(value):
-            return name
-        inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        waiting += [(f"{name}.{key}", part) for key, part in inside]
-    return None
+def _numbers(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The entries of an object; one may be infinite (in Mamba), but NaN no setting can be."""
+    for name, value in entries:
+        if any(x != x for x in (value if isinstance(value, list) else [value])):
+            raise ValueError(f"{name} is not a number (NaN)")
+    return dict(entries)
 
 
 def _reading(files: ModelFiles, found: str = "config.json cannot be read") -> AbstractContextManager[None]:
     return readable(f"the configuration of {files.origin}", _AGAIN, found=found, error=ModelError)
-
-
-def _broken(files: ModelFiles, found: str) -> ModelError:
-    return ModelError(
-        asked=f"the configuration of {files.origin}",
-        found=f"{'its header' if files.gguf else 'config.json'} cannot be read: {found}",
-        fix=_AGAIN,
-    )

@@ -2,7 +2,6 @@
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -69,24 +68,9 @@ def not_a_model(thing: Any) -> InterpError:
         fix = "Give a name, a folder, a PreTrainedModel or a TransformerBridge."
     else:
         found = f"it is a wrapper around a {type(inner[1]).__name__} (.{inner[0]})"
-        fix = _MERGE if any(_adapters(inner[1])) else f"Give what is inside: `interp.load(given.{inner[0]})`."
+        is_adapted = any(map(_is_adapter, inner[1].modules()))
+        fix = _MERGE if is_adapted else f"Give what is inside: `interp.load(given.{inner[0]})`."
     return UsageError(asked=f"loading the {type(thing).__name__}", found=found, fix=fix)
-
-
-def refuse_unreadable(module: PreTrainedModel) -> None:
-    """`ModelError` for adapters beside the weights, for parts that PyTorch quantised, and for weights on `meta`."""
-    adapted, rounded, absent = (next(found(module), None) for found in (_adapters, _quantised, _absent))
-    if adapted is not None:
-        found, fix = f"an adapter of PEFT lies in it ({adapted}): `W_Q` and others would be those of its base", _MERGE
-    elif rounded is not None:
-        found = f"PyTorch quantised it ({rounded}): weights per head cannot be read from such parts"
-        fix = "Give the model as it was before `quantize_dynamic`, which works on a copy unless you pass inplace=True."
-    elif absent is not None:
-        found = f"weights are on the device meta, without numbers ({absent})"
-        fix = "Read them: `from_pretrained(...)` outside of torch.device('meta'), or give its name to `interp.load`."
-    else:
-        return
-    raise ModelError(asked=f"reading the {type(module).__name__} in memory", found=found, fix=fix)
 
 
 _MERGE = (
@@ -95,21 +79,26 @@ _MERGE = (
 )
 
 
-def _adapters(module: torch.nn.Module) -> Iterator[str]:
-    """Names of the layers that PEFT put round those of a model; PEFT is not imported to find out."""
+def refuse_unreadable(module: PreTrainedModel) -> None:
+    """`ModelError` for adapters beside the weights, for parts that PyTorch quantised, and for weights on `meta`."""
     for name, part in module.named_modules():
-        if any(c.__name__ == "BaseTunerLayer" and c.__module__.startswith("peft.") for c in type(part).__mro__):
-            yield name
+        # those that accelerate brings in when they are needed have a hook
+        own = {} if hasattr(part, "_hf_hook") else part._parameters
+        absent = [key for key, weight in own.items() if weight is not None and weight.is_meta]
+        if _is_adapter(part):
+            found, fix = f"an adapter of PEFT lies in it ({name}): `W_Q` and others would be those of its base", _MERGE
+        elif type(part).__module__.startswith("torch.ao.nn."):
+            kind = type(part).__name__
+            found = f"PyTorch quantised it ({name}, {kind}): weights per head cannot be read from such parts"
+            fix = "Give the model before `quantize_dynamic`, which works on a copy unless you pass inplace=True."
+        elif absent:
+            found = f"weights are on the device meta, without numbers ({name}.{absent[0]})"
+            fix = "Read them: `from_pretrained(...)` outside of torch.device('meta'), or load it by its name."
+        else:
+            continue
+        raise ModelError(asked=f"reading the {type(module).__name__} in memory", found=found, fix=fix)
 
 
-def _quantised(module: torch.nn.Module) -> Iterator[str]:
-    for name, part in module.named_modules():
-        if type(part).__module__.startswith("torch.ao.nn."):
-            yield f"{name}, {type(part).__name__}"
-
-
-def _absent(module: torch.nn.Module) -> Iterator[str]:
-    """Names of weights without numbers that accelerate does not bring in when they are needed."""
-    for name, part in module.named_modules():
-        if not hasattr(part, "_hf_hook"):
-            yield from (f"{name}.{key}" for key, p in part._parameters.items() if p is not None and p.is_meta)
+def _is_adapter(part: torch.nn.Module) -> bool:
+    """Whether it is a layer that PEFT put round one of a model; PEFT is not imported to find out."""
+    return any(c.__name__ == "BaseTunerLayer" and c.__module__.startswith("peft.") for c in type(part).__mro__)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from interp.capture import ModelInfo
-from interp.errors import UsageError
+from interp.errors import ModelError, UsageError
 from interp.families import family_of, rotary_size
 from interp.hooks.ropes import longest_input
 from interp.hooks.state import in_training, weights_of
@@ -28,7 +28,7 @@ from interp.loading.in_memory import bridge_check, is_bridge, not_a_model, plain
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate, source_of
 from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
-from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
+from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import read_weights
 from interp.model import Check, Model
 from interp.options import RunOptions
@@ -120,7 +120,7 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
     config = read_config(source.files)
     n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options)
-    words = _tokenizer(source, config, tokenizer)
+    words = _tokenizer(source.files, config, tokenizer) if source.task is None else None
     untold = _untold(source)
     module, whole = read_weights(source.files, config, placement)
     checks = [whole, *untold]
@@ -129,14 +129,20 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
         module, merged = merge_adapter(module, source.origin, str(options.adapter), change)
         read += [change.folder / name for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
         checks.append(merged)
-    info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
-    info = replace(info, adapter=options.adapter)
+    info = replace(
+        _describe(module), name=source.name, source=source.origin, revision=source.files.revision,
+        adapter=options.adapter,
+    )  # fmt: skip
+    if source.files.gguf is not None:
+        from interp.loading.gguf_file import read_header
+
+        content = read_header(source.files.folder / source.files.gguf)
+        info = replace(info, stored_as=content.rounded, tensor_kinds=content.in_words)
     model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
     return _checked(model, read, "again" if check and options.check else check)
 
 
 def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"]) -> Model:
-    """The model with what its self-check found, of these files, where one is wanted."""
     model.family.refuse_shared_parts(model.module)
     if not check:
         return model
@@ -158,11 +164,12 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     kind = type(module).__name__
     refuse_unless_causal(kind, config, [kind])
     refuse_unreadable(module)
-    refuse_quantised(f"the {kind} in memory", getattr(config, "quantization_config", None), allow_quantised)
+    if not allow_quantised:
+        refuse_quantised(f"the {kind} in memory", getattr(config, "quantization_config", None))
     family = family_in(module)
     origin = config.name_or_path or ""
     label = Path(origin).name or kind
-    info = _describe(module, MEMORY + label, "memory", None)
+    info = replace(_describe(module), name=MEMORY + label, source="memory")
     refuse_precision(config, info.dtype)
     if module.training:
         raise in_training(f"the {kind} in memory", "it")
@@ -172,16 +179,6 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     else:
         words = _given(tokenizer)
     return Model(module, words, info, family)
-
-
-def stored_as(files: ModelFiles) -> dict[str, Any]:
-    """How a GGUF file stores the weights, which are plain numbers once read: fields of `ModelInfo`."""
-    if files.gguf is None:
-        return {}
-    from interp.loading.gguf_file import read_header
-
-    content = read_header(files.folder / files.gguf)
-    return {"stored_as": content.rounded, "tensor_kinds": content.in_words}
 
 
 def _refuse_changes(module: object, **asked: object) -> None:
@@ -194,12 +191,16 @@ def _refuse_changes(module: object, **asked: object) -> None:
         )
 
 
-def _tokenizer(source: ModelSource, config: PreTrainedConfig, tokenizer: Tokenizer) -> PreTrainedTokenizerBase | None:
-    """The tokenizer handed over or the one beside the weights; a wind tunnel has none."""
-    if source.task is not None:
-        return None
-    words = read_tokenizer(source.files) if tokenizer is None else _given(tokenizer)
-    refuse_foreign(words, config.get_text_config().vocab_size, source.origin)
+def _tokenizer(files: ModelFiles, config: PreTrainedConfig, tokenizer: Tokenizer) -> PreTrainedTokenizerBase:
+    """The tokenizer handed over or the one beside the weights; one whose ids have no embeddings is refused."""
+    words = read_tokenizer(files) if tokenizer is None else _given(tokenizer)
+    n = config.get_text_config().vocab_size
+    if words.vocab_size > n:
+        raise ModelError(
+            asked=f"the tokenizer of {files.origin}",
+            found=f"it has {words.vocab_size:,} tokens, and the model embeds {n:,}",
+            fix="Pass the tokenizer that the model was trained with.",
+        )
     return words
 
 
@@ -210,12 +211,12 @@ def _given(tokenizer: Tokenizer) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer) if isinstance(tokenizer, RawTokenizer) else tokenizer
 
 
-def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | None) -> ModelInfo:
-    return replace(info_from_config(module.config, name, origin, revision), **asdict(weights_of(*parts_read(module))))
+def _describe(module: PreTrainedModel) -> ModelInfo:
+    return replace(info_from_config(module.config), **asdict(weights_of(*parts_read(module))))
 
 
-def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: str | None) -> ModelInfo:
-    """What the configuration alone says of a model: not how many parameters it has, nor where they are.
+def info_from_config(whole: PreTrainedConfig) -> ModelInfo:
+    """What the configuration alone says of a model: not its name, how many parameters it has, nor where they are.
 
     Of a multimodal model it describes the text part.
     """
@@ -223,8 +224,8 @@ def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: 
     family = family_of(config)
     shape = family.head_shape(config)
     return ModelInfo(
-        name=name,
-        source=origin,
+        name="",
+        source="",
         family=family.name,
         n_layers=family.n_layers(config),
         n_heads=shape.n_heads,
@@ -237,7 +238,6 @@ def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: 
         device="",
         # Of our hooks, whatever a model in memory uses outside it.
         attention_kernel=family.kernel if family.has_attention else "none",
-        revision=revision,
         n_rotary=rotary_size(config, shape) if family.has_attention else None,
         window=active_window(config) if family.has_attention else None,
         parallel_blocks=family.is_parallel(config),

@@ -37,16 +37,10 @@ class Placement:
     device_map: str | Mapping[str, int | str] | None = None
 
 
-def precision_hazard(dtype: str) -> str | None:
-    """What a precision does to the numbers read from a model, in words; None where there is nothing to say."""
-    return _HAZARDS.get(dtype)
-
-
-def rounding_hazard(stored_as: str | None) -> str | None:
-    """What rounded weights do to the numbers read from a model, in words; None for plain weights."""
-    if stored_as is None:
-        return None
-    return f"rounded weights ({stored_as}): directions, angles and predictions are those of the rounded model"
+def hazards(dtype: str, stored_as: str | None = None) -> list[str]:
+    """What a precision, and weights rounded in a file, do to the numbers read from a model, in words."""
+    rounded = f"rounded weights ({stored_as}): directions, angles and predictions are those of the rounded model"
+    return [*filter(None, [_HAZARDS.get(dtype)]), *([rounded] if stored_as else [])]
 
 
 def choose_placement(

@@ -54,29 +54,40 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     name (`pythia-410m@step1000`) or beside it. Unknown aliases and tunnels list the nearest.
     """
     text = str(name)
-    if text.startswith((TUNNEL, PROGRAM)):
-        _refuse_revision(text, revision)
-        return _folder(text, _shipped(text))
+    base, _, at = text.partition("@")
+    is_alias = isinstance(name, str) and base in ALIASES
     if text.startswith(MEMORY):
         raise UsageError(
             asked=f"the model {text!r}",
             found="it was a model in memory, which cannot be loaded by name",
             fix="Create it again and pass the object to `interp.load`.",
         )
-    if text.endswith(GGUF):
-        return _gguf_file(text, revision, gguf)
-    base, _, at = text.partition("@")
+    is_shipped = text.startswith((TUNNEL, PROGRAM))
+    if is_shipped or text.endswith(GGUF) or (not is_alias and (isinstance(name, Path) or _is_path(text))):
+        if revision is not None:
+            raise UsageError(
+                asked=f"the model {text!r} at the revision {revision!r}",
+                found="only models of the hub have revisions",
+                fix="Leave the revision out, or name the folder "
+                "(for a tunnel: tunnel:<task>-<arch>[-<variant>]@<step>).",
+            )
+        folder = _shipped(text) if is_shipped else Path(text).expanduser()
+        if text.endswith(GGUF):
+            if gguf is not None or not folder.is_file():
+                raise ModelError(
+                    asked=f"the model {text}" + (f" with --gguf {gguf}" if gguf else ""),
+                    found="two files are given" if gguf else "there is no such file",
+                    fix="Give the path of one GGUF file; of a repository on the hub, its id and --gguf FILE.",
+                )
+            folder, gguf = folder.parent, folder.name
+        files = files_in_folder(folder, gguf)
+        return ModelSource(text, text, files, *(_kept_beside(files) if gguf is None else ()))
     if at and revision and at != revision:
         raise UsageError(
             asked=f"the model {text!r} at the revision {revision!r}",
             found="two revisions are given",
             fix="Keep the one you mean.",
         )
-    is_alias = isinstance(name, str) and base in ALIASES
-    if not is_alias and (isinstance(name, Path) or _is_path(text)):
-        _refuse_revision(text, revision)
-        folder = Path(text).expanduser()
-        return _folder(text, folder) if gguf is None else ModelSource(text, text, files_in_folder(folder, gguf))
     if is_alias or _HUB_ID.fullmatch(base):
         at, hub_id = at or revision, ALIASES[base].hub_id if is_alias else base
         return ModelSource(f"{base}@{at}" if at else base, hub_id, files_on_hub(hub_id, at, gguf))
@@ -97,48 +108,25 @@ def files_behind(path: str) -> ModelFiles | None:
     return cached_files(path) if _HUB_ID.fullmatch(path) else None
 
 
-def _refuse_revision(name: str, revision: str | None) -> None:
-    if revision is not None:
-        raise UsageError(
-            asked=f"the model {name!r} at the revision {revision!r}",
-            found="only models of the hub have revisions",
-            fix="Leave the revision out, or name the folder (for a tunnel: tunnel:<task>-<arch>[-<variant>]@<step>).",
-        )
-
-
 def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or Path(name).is_dir()
 
 
-def _gguf_file(name: str, revision: str | None, gguf: str | None) -> ModelSource:
-    _refuse_revision(name, revision)
-    path = Path(name).expanduser()
-    if gguf is not None or not path.is_file():
-        raise ModelError(
-            asked=f"the model {name}" + (f" with --gguf {gguf}" if gguf else ""),
-            found="two files are given" if gguf else "there is no such file",
-            fix="Give the path of one GGUF file; of a repository on the hub, its id and --gguf FILE.",
-        )
-    return ModelSource(name, name, files_in_folder(path.parent, path.name))
-
-
-def _folder(name: str, folder: Path) -> ModelSource:
-    """What lies in a folder: a tunnel, a step that one took on the way, a program, or any other model."""
-    files = files_in_folder(folder)
+def _kept_beside(files: ModelFiles) -> tuple[Any, ...]:
+    """Task, card and mechanism of a tunnel, of a step that one took on the way, or of a program; else nothing."""
     if CARD_NAME in files.names:
-        return ModelSource(name, name, files, *_read_tunnel(folder))
+        return _read_tunnel(files.folder)
     if PROGRAM_CARD in files.names:
-        return ModelSource(name, name, files, *_read_program(folder))
-    folder, home = folder.resolve(), folder.resolve().parent.parent
+        return _read_program(files.folder)
+    folder, home = files.folder.resolve(), files.folder.resolve().parent.parent
     if (home / CARD_NAME).is_file() and folder in kept_steps(home).values():
         task, card = _read_tunnel(home)
         # the figures of the card are those of the end
-        return ModelSource(name, name, files, task, {**card, "step": int(folder.name), "figures": {}})
-    return ModelSource(name, name, files)
+        return task, {**card, "step": int(folder.name), "figures": {}}
+    return ()
 
 
 def _shipped(name: str) -> Path:
-    """The folder of `tunnel:<name>[@step]` or `program:<name>`."""
     kind, _, rest = name.partition(":")
     if kind == "program":
         wanted, step, homes = rest, "", shipped_programs()
@@ -165,8 +153,6 @@ def shipped_programs() -> dict[str, Path]:
 
 
 def _read_program(folder: Path) -> tuple[Task, dict[str, Any], Mechanism | None]:
-    """The task of a compiled program, its card, which says what every direction and head of it is for, and how it
-    computes."""
     fix = "Restore the file, or compile it again: `interp programs rebuild`."
     with readable(f"the card of the program {folder / PROGRAM_CARD}", fix, error=ModelError):
         card = read_json(folder / PROGRAM_CARD)

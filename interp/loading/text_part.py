@@ -21,7 +21,6 @@ def is_multimodal(config: PreTrainedConfig) -> bool:
 
 
 def _language_model(module: PreTrainedModel) -> torch.nn.Module:
-    """The module from embeddings to final norm, in which the paths of a family begin."""
     blocks = family_of(module.config.get_text_config()).layers.partition(".")[2]
     return next(part for part in module.get_decoder().modules() if hasattr(part, blocks))
 

@@ -49,13 +49,3 @@ def _tokenizer_in(file: Path) -> PreTrainedTokenizerBase:
         words: Any = AutoTokenizer.from_pretrained(alone, gguf_file=file.name, local_files_only=True)
     words.name_or_path = str(file)
     return words
-
-
-def refuse_foreign(tokenizer: PreTrainedTokenizerBase, vocab_size: int, origin: str) -> None:
-    """`ModelError` for a tokenizer whose ids the model has no embeddings for."""
-    if tokenizer.vocab_size > vocab_size:
-        raise ModelError(
-            asked=f"the tokenizer of {origin}",
-            found=f"it has {tokenizer.vocab_size:,} tokens, and the model embeds {vocab_size:,}",
-            fix="Pass the tokenizer that the model was trained with.",
-        )

@@ -31,7 +31,12 @@ def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placeme
     (unless allowed) and a machine without the memory.
     """
     family = family_of(config.get_text_config())
-    _refuse_adapter(files)
+    if _ADAPTER in files.names:  # it would be put on them, or not, with the packages that are installed
+        raise ModelError(
+            asked=f"the weights of {files.origin}",
+            found=f"there is also an adapter ({_ADAPTER}), and it is unclear whether to apply it",
+            fix="Keep them in two folders and name both (--adapter), or merge it and save the model.",
+        )
     names = weight_files(files)
     files.fetch(names)
     is_safe = names[0].endswith(".safetensors")
@@ -99,16 +104,6 @@ def weight_files(files: ModelFiles) -> list[str]:
         found=f"there is no {_SINGLE}",
         fix="Check that the folder or repository has the weights, not only the configuration.",
     )
-
-
-def _refuse_adapter(files: ModelFiles) -> None:
-    """An adapter lying beside the weights would be put on them, or not, with the packages that are installed."""
-    if _ADAPTER in files.names:
-        raise ModelError(
-            asked=f"the weights of {files.origin}",
-            found=f"there is also an adapter ({_ADAPTER}), and it is unclear whether to apply it",
-            fix="Keep them in two folders and name both (--adapter), or merge it and save the model.",
-        )
 
 
 def _two_heads(module: PreTrainedModel) -> str:

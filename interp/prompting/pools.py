@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from interp.errors import PromptError, UsageError
 from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
-from interp.prompt import Prompts, PromptSet, Run
+from interp.prompt import PromptSet, Run
 from interp.prompting.clusters import described, in_words, notes_of, with_clusters
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
@@ -175,20 +174,6 @@ def part_of(prompts: PromptSet, part: str, seed: int) -> PromptSet:
     )
 
 
-def name_of(prompts: Prompts | None, pools: Sequence[PromptPool]) -> str | None:
-    """What finds the prompts again: a name or a path; `memory:` marks those that only Python could give.
-
-    None where nothing was named and a wind tunnel sampled itself, or probes were read on sets of their own.
-    """
-    if isinstance(prompts, str | Path):
-        return str(prompts)
-    first = pools[0].prompts
-    if prompts is not None:
-        return f"memory:{first.name}"
-    own = any(probe.own_prompts for pool in pools for probe in pool.probes)
-    return first.name if first.is_text and not own else None
-
-
 def most_drawn(prompts: PromptSet, per_quintile: int | None) -> int:
     """How many prompts `draw` marks at most."""
     return len(prompts) if per_quintile is None or not prompts.is_text else min(5 * per_quintile, len(prompts))
@@ -203,12 +188,12 @@ def read_apart(probes: Sequence[Probe], prompts: PromptSet, options: RunOptions)
     return tuple(probe for probe in probes if probe.on_drawn and is_few and not options.edits)
 
 
-def draw(base: Capture, per_quintile: int | None, seed: int) -> tuple[Capture, dict[str, Any] | None]:
+def draw(base: Capture, per_quintile: int | None) -> tuple[Capture, dict[str, Any] | None]:
     """Mark the drawn rows: prompts from every fifth of the model's own next-token entropies, after the capture."""
     if per_quintile is None or not base.prompts.is_text:
         return base, None
     entropy = base.rows["next_entropy_bits"]
-    drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(seed), clusters_of(base.rows))
+    drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(base.seed), clusters_of(base.rows))
     mask = np.zeros(len(entropy), dtype=bool)
     mask[drawn.index] = True
     rows = base.rows.with_column("drawn", mask, LABEL).with_column("stratum", drawn.stratum, LABEL)

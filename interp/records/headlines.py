@@ -95,21 +95,6 @@ class Headline:
         return "open" if standing == "unjudged" else "yes" if standing == self.without_controls else "no"
 
 
-@dataclass(frozen=True)
-class Tried:
-    """How much in a record could be significant by chance: numbers, p of them, p in the columns of its tables."""
-
-    n_numbers: int
-    n_p: int
-    n_p_in_tables: int
-
-    def __str__(self) -> str:
-        return (
-            f"The record has {self.n_numbers:,} number{'s' * (self.n_numbers != 1)}, {self.n_p:,} of them with a p, "
-            f"and {self.n_p_in_tables:,} p-values in its tables."
-        )
-
-
 COLUMNS = ("number", "value", "95 % interval", "null", "p", "verdict")
 """The columns of a table of headline numbers, `Headline.cells`."""
 
@@ -142,8 +127,8 @@ def corrected(p: Sequence[float | None]) -> list[float | None]:
     return [None if x is None else next(values) for x in p]
 
 
-def tried(findings: Mapping[str, Findings]) -> Tried:
-    """How many numbers and p-values a record holds."""
+def tried(findings: Mapping[str, Findings]) -> str:
+    """How much in a record could be significant by chance: numbers, p of them, p in the columns of its tables."""
     scalars = [s for found in findings.values() for s in found.scalars.values()]
     in_tables = sum(
         int(np.isfinite(values).sum())
@@ -151,7 +136,9 @@ def tried(findings: Mapping[str, Findings]) -> Tried:
         for name, values in table.columns.items()
         if (name == "p" or name.endswith("_p")) and values.dtype.kind == "f"
     )  # fmt: skip
-    return Tried(len(scalars), sum(s.p is not None for s in scalars), in_tables)
+    n, n_p = len(scalars), sum(s.p is not None for s in scalars)
+    numbers = f"{n:,} number{'s' * (n != 1)}, {n_p:,} of them with a p"
+    return f"The record has {numbers}, and {in_tables:,} p-values in its tables."
 
 
 def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:

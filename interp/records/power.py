@@ -15,7 +15,7 @@ Nothing here is "observed power": the value that was measured enters only throug
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from statistics import NormalDist
 
@@ -89,14 +89,12 @@ def _rows(record: RunRecord) -> Iterator[dict[str, object]]:
     for probe, found in record.findings.items():
         for name in [*found.headline, *(name for name in found.scalars if name not in found.headline)]:
             s = found.scalars[name]
-            effects = detectable(s)
-            null = s.null.value if s.null else math.nan
+            effects, null = detectable(s), s.null.value if s.null else math.nan
+            above, below, null_sd, sd = (math.nan,) * 4 if effects is None else astuple(effects)
             yield {
                 "probe": probe, "name": name, "unit": s.unit, "is_headline": name in found.headline,
                 "n": math.nan if s.n is None else float(s.n), "value": s.value, "null": null, "effect": s.value - null,
-                "null_sd": effects.null_sd if effects else math.nan, "sd": effects.sd if effects else math.nan,
-                "smallest_above": effects.above if effects else math.nan,
-                "smallest_below": effects.below if effects else math.nan,
+                "null_sd": null_sd, "sd": sd, "smallest_above": above, "smallest_below": below,
                 "reason": _reason(s) if effects is None else CORRECTED.format(over=s.p_over) if s.p_over else "",
             }  # fmt: skip
 

@@ -51,7 +51,6 @@ def code_hash(probe: Probe | type[Probe]) -> str:
 
 @cache
 def _read(module: str, path: Path) -> tuple[str, tuple[str, ...]]:
-    """The code of a module, and the modules that it imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     imported = tuple(_imported(tree, package))
@@ -75,7 +74,6 @@ def _source_of(module: str) -> Path | None:
 
 
 def _imported(tree: ast.Module, package: str) -> Iterator[str]:
-    """The modules that a module imports, also inside functions, but for its figures; names may be modules too."""
     for node in _without_figures(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -108,7 +106,6 @@ def _has_words(node: ast.expr) -> bool:
 
 
 def _plain(tree: ast.Module) -> str:
-    """The code without docstrings, comments, layout, texts of several words, imports and what draws."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             node.body = [part for part in node.body if not _is_left_out(part)]

@@ -135,7 +135,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
         rows = [(probe, *row) for probe, found in self.findings.items() for row in found.rows_in_words(found.headline)]
         where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
         judged = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
-        said = " ".join([*judged, *contradictions(self.findings), str(tried(self.findings))])
+        said = " ".join([*judged, *contradictions(self.findings), tried(self.findings)])
         further = f"{said} {where}" + "`record.show()` draws the page, `record[probe]` holds all numbers and tables."
         return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
 
@@ -253,12 +253,15 @@ def _is_taken(folder: Path, error: BaseException | None) -> bool:
 
 
 def written(record: RunRecord, out: Path, name: str) -> RunRecord:
-    """The record, written as a folder of its own under `out`, whoever else writes there.
+    """The record, written as `<out>/<name>-<time>`, with a counter where that is taken, whoever else writes there.
 
     Where that fails, what was measured is kept in the folder for temporary files, and the `RecordError` says where.
     """
+    plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in last_part(name))
+    stem = f"{shortened(plain)}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    names = chain([stem], (f"{stem}-{n}" for n in count(2)))
     while True:
-        folder = new_folder(out, name)
+        folder = next(out / each for each in names if not (out / each).exists())
         try:
             return record.save(folder)
         except RecordError as error:
@@ -273,14 +276,6 @@ def written(record: RunRecord, out: Path, name: str) -> RunRecord:
                 found=f"{error.found}; what was measured is kept in {refuge}",
                 fix=f"Free some space and move it; `interp report {refuge}` draws its page.",
             ) from error
-
-
-def new_folder(out: Path, what: str) -> Path:
-    """`<out>/<what>-<time>`, with a counter where two runs end in the same second."""
-    plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in last_part(what))
-    stem = f"{shortened(plain)}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    names = chain([stem], (f"{stem}-{n}" for n in count(2)))
-    return next(out / name for name in names if not (out / name).exists())
 
 
 def open_run(path: str | Path) -> RunRecord:

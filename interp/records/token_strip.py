@@ -71,8 +71,6 @@ class TokenStrip:
 
 
 class _Packed(BaseModel):
-    """One strip as `tokens.json` has it."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str

@@ -59,11 +59,11 @@ class Unfinished:
     _next: float = -np.inf
 
     def stage(self, name: str, model: Model, prompts: PromptSet, ids: Sequence[np.ndarray], **more: Any) -> "Stage":
-        """The file of one part of the run."""
+        """The file of one part of the run, which is of this model and these prompts."""
         info = model.info
         if self.folder is None:
             return NOT_KEPT
-        identity = {
+        return self.part(name, {
             "spec": self.spec_hash,
             "weights": model.fingerprint,
             "precision": info.dtype,
@@ -73,7 +73,12 @@ class Unfinished:
             "tokens": hashlib.sha256(b"|".join(np.asarray(x).tobytes() for x in ids)).hexdigest(),
             **({"lens": info.lens} if info.lens else {}),
             **more,
-        }
+        })  # fmt: skip
+
+    def part(self, name: str, identity: Mapping[str, Any]) -> "Stage":
+        """The file of one part that is what `identity` says."""
+        if self.folder is None:
+            return NOT_KEPT
         file = hashlib.sha256(name.encode()).hexdigest()[:8]
         return Stage(self, name, self.folder / f"{file}.zip", json.loads(json.dumps(identity)))
 
@@ -193,7 +198,6 @@ def _versions() -> dict[str, Any]:
 
 
 def _unlike(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """What another identity differs in, in words; nothing where it is the same."""
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
     return f"it belongs to other {' and '.join(names)}" if names else ""
 

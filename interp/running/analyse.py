@@ -68,7 +68,7 @@ def analyse(
         probe.refuse(capture.prompts)
     began = time.monotonic()  # not the clock, which may be set back
     per_quintile = whole_pool(per_quintile)
-    base, drawn = draw(capture, per_quintile, capture.seed)
+    base, drawn = draw(capture, per_quintile)
     with one_thread():
         findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)
@@ -98,7 +98,6 @@ def analyse(
 
 
 def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
-    """The probes that the capture holds everything for; a named one that it does not is refused."""
     kept = []
     for each in chosen:
         probe = each.probe

@@ -118,10 +118,10 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
     return earlier
 
 
-def has_checkpoints(model: Model, asked: Sequence[str]) -> bool:
-    """Whether there is a training to follow: some are asked for, or a wind tunnel has kept enough."""
-    if asked or model.task is None or model.name.startswith(MEMORY):
-        return bool(asked)
+def has_checkpoints(model: Model) -> bool:
+    """Whether a model is a wind tunnel that has kept enough of its training to follow it."""
+    if model.task is None or model.name.startswith(MEMORY):
+        return False
     own = step_of(model)
     return len({c.step for c in _of_tunnel(model, ())} | {own}) >= MIN_CHECKPOINTS
 

@@ -94,7 +94,6 @@ def _members(group: str) -> list[str]:
 
 
 def _remedy(probes: Iterable[Probe]) -> str:
-    """The settings with which these probes read a site that the model has."""
     working = [s for s in map(_setting_that_works, probes) if s is not None]
     if working:
         return f"Read the residual stream in place of it: {' or '.join(f'--set {s}' for s in working)}."
@@ -102,7 +101,6 @@ def _remedy(probes: Iterable[Probe]) -> str:
 
 
 def _setting_that_works(probe: Probe) -> str | None:
-    """`PROBE.field=resid`, where the probe has a field for the sites it reads."""
     hints = get_type_hints(type(probe))
     for name in {"site", "sites"} & {f.name for f in fields(probe)}:
         is_tuple = get_origin(hints[name]) is tuple

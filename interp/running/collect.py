@@ -106,7 +106,6 @@ def collect(
 
 
 def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequence[int] | None) -> None:
-    """Raise `UsageError` for what depends on all prompts at once."""
     whole = [
         need for need in needs
         if not isinstance(need.reduction, Rows | PromptMean) or need.site in NULL_SITES or "key" in need.described.axes
@@ -121,7 +120,6 @@ def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequ
 
 
 def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: Sequence[Need], folder: Path) -> Capture:
-    """The capture, read some prompts at a time into files in a folder."""
     index = rows_of(pool, np.array([len(x) for x in ids]), needs)
     files: dict[Need, ArrayFile] = {}
     weights = {need: stacked_weights(model, need, pool) for need in needs if need.described.source == "weights"}

@@ -5,7 +5,7 @@ Memory is that of the reductions and of one lot of prompts, whatever comes: noth
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 
@@ -92,7 +92,8 @@ def collect_stream(
     n_prompts = n_tokens = 0
     has_rows = hasattr(prompts, "columns")  # a table: its names would come
     for lot in _lots(given_prompts(model, prompts) if has_rows else prompts):
-        pool = _as_set(lot)
+        columns = dict.fromkeys([*lot[0].columns, *lot[0].scored_columns], LABEL)
+        pool = PromptSet("stream", lot, columns)
         ids = as_tokens(model, pool, asked, window).ids
         collector = Collector(model, pool, [len(x) for x in ids], asked, layers=layers, with_entropy=False)
         Share(model, batches_of(packs_for(model, ids, asked), tokens_per_batch, model), [collector]).run()
@@ -107,7 +108,6 @@ def collect_stream(
 
 
 def _refuse_growing(needs: Sequence[Need]) -> None:
-    """Raise `UsageError` for what cannot be had of a stream."""
     for need in needs:
         if not isinstance(need.reduction, Mean | Moments):
             raise UsageError(
@@ -124,13 +124,7 @@ def _refuse_growing(needs: Sequence[Need]) -> None:
 
 
 def _lots(prompts: Iterable[str | Prompt]) -> Iterator[list[Prompt]]:
-    """The prompts, so many at a time as are cut into batches together."""
     coming = iter(prompts)
     for first in coming:
         lot = [first, *islice(coming, PROMPTS_AT_ONCE - 1)]
         yield [Prompt(text=prompt) if isinstance(prompt, str) else prompt for prompt in lot]
-
-
-def _as_set(prompts: Sequence[Prompt]) -> PromptSet:
-    names = chain(prompts[0].columns, prompts[0].scored_columns)
-    return PromptSet("stream", prompts, dict.fromkeys(names, LABEL))

@@ -7,7 +7,7 @@ from interp.capture import ModelInfo
 from interp.edit import Edit
 from interp.editing.edit_files import resolve_edits
 from interp.edits import Edits, PatternsOf
-from interp.loading.load import DeviceMap, load
+from interp.loading.load import load
 from interp.model import Model
 
 
@@ -18,14 +18,14 @@ def with_donors(edits: Edits, info: ModelInfo) -> tuple[Edit, ...]:
     for edit in resolve_edits(edits):
         if isinstance(edit, PatternsOf) and isinstance(edit.donor, str):
             if edit.donor not in loaded:
-                loaded[edit.donor] = load(edit.donor, dtype=info.dtype, **placed_alike(info))
+                loaded[edit.donor] = load(edit.donor, **placed_alike(info))
             edit = replace(edit, donor=loaded[edit.donor])
         found.append(edit)
     return tuple(found)
 
 
-def placed_alike(info: ModelInfo, device_map: DeviceMap = None) -> dict[str, Any]:
-    """The options that put another model where this one is."""
-    if device_map is not None or "," in info.device or "offloaded" in info.device:
-        return {"device": None, "device_map": device_map or "auto"}
-    return {"device": info.device, "device_map": None}
+def placed_alike(info: ModelInfo) -> dict[str, Any]:
+    """The options that put another model where this one is, in its precision."""
+    if "," in info.device or "offloaded" in info.device:
+        return {"dtype": info.dtype, "device": None, "device_map": "auto"}
+    return {"dtype": info.dtype, "device": info.device, "device_map": None}

@@ -192,7 +192,6 @@ def _entropy(given: np.ndarray | None, logits: np.ndarray | None, n_rows: int) -
 def _info(
     name: str, tool: str, sizes: Mapping[str, tuple[int, str]], vocab: int, kinds: set[str], longest: int
 ) -> ModelInfo:
-    """What the arrays tell of the model; 0 where they tell nothing."""
     known = {axis: sizes.get(axis, (0, ""))[0] for axis in ("layer", "head", "kv_head", "d_head", "d_model", "vocab")}
     n_heads = known["head"] or known["kv_head"]
     return ModelInfo(

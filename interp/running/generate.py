@@ -162,7 +162,12 @@ def generate(
         >>> len(words), len(words.each[0].ids)
         (2, 3)
     """
-    _refuse_sizes(n_tokens, temperature)
+    if n_tokens < 1 or not 0 <= temperature < np.inf:
+        raise UsageError(
+            asked=f"{n_tokens} tokens at temperature {temperature:g}",
+            found="these values are not possible",
+            fix="Ask for 1 token or more, at temperature 0 (the most likely ones) or above.",
+        )
     pool = given_prompts(model, prompts, seed)
     ids = as_tokens(model, pool, (), window).ids
     lengths = np.array([len(x) for x in ids])
@@ -238,17 +243,7 @@ def _continued(
     return tuple(made)
 
 
-def _refuse_sizes(n_tokens: int, temperature: float) -> None:
-    if n_tokens < 1 or not 0 <= temperature < np.inf:
-        raise UsageError(
-            asked=f"{n_tokens} tokens at temperature {temperature:g}",
-            found="these values are not possible",
-            fix="Ask for 1 token or more, at temperature 0 (the most likely ones) or above.",
-        )
-
-
 def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:
-    """Raise `UsageError` for edits that say nothing of tokens that are yet to come."""
     refuse_misfits(edits, model)
     for edit in edits:
         found = ""
@@ -289,7 +284,6 @@ def _decoded(model: Model, ids: list[int]) -> str:
 
 
 def _line(text: str, end: int | None = None) -> str:
-    """A text on one line; of a long one its end."""
     flat = text.replace("\n", "⏎")
     return flat if end is None or len(flat) <= end else "…" + flat[1 - end :]
 

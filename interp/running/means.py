@@ -67,7 +67,6 @@ def _wants_mean(edit: Edit) -> bool:
 
 
 def _means(model: Model, prompts: Prompts, edit: AblateHeads, layers: Sequence[int], window: int | None) -> np.ndarray:
-    """Mean outputs of all heads, `[layer, head, d_head]`, at the positions of the edit."""
     if isinstance(edit.at, str):
         need = Need("z", Mean(), at=edit.at)
         return collect(model, prompts, [need], layers=layers, window=window).reduced(need)["mean"]

@@ -4,6 +4,7 @@ Every parameter lies on PyTorch's `meta` device, which keeps shapes and no numbe
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from huggingface_hub.errors import RevisionNotFoundError
@@ -16,7 +17,7 @@ from interp.loading.hub_files import ModelFiles
 from interp.loading.load import info_from_config
 from interp.loading.placement import Placement, choose_placement
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.loading.sources import source_of
+from interp.loading.sources import ModelSource, source_of
 from interp.loading.text_part import build_model, family_in
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import weight_files
@@ -72,13 +73,11 @@ def meta_model(options: RunOptions) -> MetaModel:
             fix="Give the name or the folder of a model.",
         )
     source = source_of(options)
-    config = read_config(source.files)
-    meta = _without_weights(config, source.name, source.origin, source.files.revision, options)
+    meta = _without_weights(read_config(source.files), source, options)
     words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
-    model = replace(meta.model, tokenizer=words, task=source.task, card=source.card)
-    on_disk = _bytes_on_disk(source.files)
-    return replace(meta, model=model, file_bytes=meta.file_bytes if on_disk is None else on_disk,
-                   is_here=on_disk is not None)  # fmt: skip
+    model, on_disk = replace(meta.model, tokenizer=words), _bytes_on_disk(source.files)
+    n_bytes = meta.file_bytes if on_disk is None else on_disk
+    return replace(meta, model=model, file_bytes=n_bytes, is_here=on_disk is not None)
 
 
 def known_shape(options: RunOptions, error: ModelError) -> MetaModel:
@@ -89,13 +88,11 @@ def known_shape(options: RunOptions, error: ModelError) -> MetaModel:
     alias = ALIASES[name]
     config = AutoConfig.for_model(alias.family, **alias.shape)
     why = f"{error.found}: shapes are those that are known of {alias.hub_id}"
-    return replace(_without_weights(config, str(options.model), alias.hub_id, None, options), not_asked=why)
+    source = ModelSource(str(options.model), alias.hub_id, ModelFiles(Path(), frozenset()))
+    return replace(_without_weights(config, source, options), not_asked=why)
 
 
-def _without_weights(
-    config: PreTrainedConfig, name: str, origin: str, revision: str | None, options: RunOptions
-) -> MetaModel:
-    """A model of this configuration whose files are elsewhere."""
+def _without_weights(config: PreTrainedConfig, source: ModelSource, options: RunOptions) -> MetaModel:
     n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options, is_loaded=False)
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
@@ -103,17 +100,19 @@ def _without_weights(
     with torch.device("meta"), quiet_libraries():
         module = build_model(config, dtype=wanted, trust_remote_code=options.trust_remote_code)
     info = replace(
-        info_from_config(config, name, origin, revision),
+        info_from_config(config),
+        name=source.name,
+        source=source.origin,
+        revision=source.files.revision,
         n_parameters=n_parameters,
         dtype=placement.dtype,
         device=placement.device,
     )
-    model = Model(module, None, info, family_in(module))
+    model = Model(module, None, info, family_in(module), task=source.task, card=source.card)
     return MetaModel(model, placement, n_parameters * DTYPES.get(stored, 4), False, stored)
 
 
 def _bytes_on_disk(files: ModelFiles) -> int | None:
-    """The size of the weight files that are on this machine; None unless all are."""
     try:
         paths = [files.folder / name for name in weight_files(files)]
     except ModelError:

@@ -123,7 +123,6 @@ def passes_of(
 
 
 def _base(model: Model, probes: tuple[Probe, ...], text: TokenisedSet, which: str = "") -> Passes:
-    """One reading of prompts without edits, for these probes."""
     what = f"{which}{text.prompts.name}: {', '.join(probe.name for probe in probes) or 'the draw'}"
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
     n_tokens = text.n_padded(model, TOKENS_PER_BATCH, needs)
@@ -145,7 +144,6 @@ def _checkpoints(
 def _conditions(
     probe: Probe, asked: Sequence[Planned], model: Model, base: TokenisedSet, options: RunOptions
 ) -> list[Passes]:
-    """The conditions of one probe, and the pass without edits that each set of them starts from."""
     found = []
     for on in dict.fromkeys(each.on for each in asked):
         text = base if on is None else _text(model, on, options)

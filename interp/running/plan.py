@@ -175,7 +175,6 @@ def seconds_per_operation(meta: MetaModel) -> float:
 
 
 def _seconds(act: Callable[[], object], device: torch.device) -> float:
-    """The shortest time that it takes."""
     found: list[float] = []
     act()
     while not found or sum(found) < SECONDS:

@@ -22,6 +22,7 @@ from interp.errors import UsageError
 from interp.findings import Findings
 from interp.hooks.window import windowed
 from interp.lens.files import name_of_lens, with_lens
+from interp.loading.aliases import MEMORY
 from interp.loading.identity import files_identity
 from interp.loading.load import load_as_asked
 from interp.loading.untrained import beside_untrained, untrained_twin
@@ -30,7 +31,7 @@ from interp.need import Need
 from interp.options import RunOptions, by_keyword
 from interp.probe import Probe, Readout
 from interp.prompt import Run
-from interp.prompting.pools import PromptPool, draw, name_of, other_prompts, pools_for, read_apart
+from interp.prompting.pools import PromptPool, draw, other_prompts, pools_for, read_apart
 from interp.reading.batches import at_most
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, waiting_for_lock, written
@@ -98,7 +99,9 @@ def run_as_asked(options: RunOptions) -> RunRecord:
         edits = with_donors(edits, loaded.info)
     spec, pools = specify(loaded, options)
     chosen = [probe for pool in pools for probe in pool.probes]
-    _refuse_misuse(edits, chosen, loaded, spec.null)
+    folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
+    session = _Session(spec, edits, clock, Unfinished(folder, spec.hash, began=clock.began))
+    session.refuse_misuse(loaded, chosen)
     refuse_unknown_prompt(pools[0].prompts, options.show_tokens)
     followed = checkpoints_of(loaded, chosen, spec.checkpoints)
     if not ranks.is_alone:
@@ -120,9 +123,6 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             if options.report:
                 theirs.show()
             return theirs
-        folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
-        unfinished = Unfinished(folder, spec.hash, began=clock.began)
-        session = _Session(spec, edits, clock, unfinished)
         findings, drawn = session.measure(loaded, pools, "")
         if spec.null == "untrained":
             twins, labels = session.untrained(loaded, pools)
@@ -137,8 +137,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             own_step, fingerprint = step_of(loaded), loaded.fingerprint
             end = loaded if any(part.exchange_needs for part in session.followed) else None
             del loaded  # one model in memory at a time, unless the end is exchanged with
-            alike = replace(options, model="", dtype=info.dtype, **placed_alike(info, options.device_map))
-            courses, described["checkpoints"] = session.follow(followed, own_step, fingerprint, alike, end)
+            courses, described["checkpoints"] = session.follow(followed, own_step, fingerprint, end)
             findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
         processes = {} if ranks.is_alone else {"processes": ranks.size}
         read, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
@@ -157,7 +156,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
         )
         if out is not None and ranks.is_first:
             record = written(record, out, info.name)
-        unfinished.remove()
+        session.unfinished.remove()
     if record.path is not None and options.report:
         record.show()
     return ranks.of_first(record)
@@ -172,18 +171,25 @@ def is_of_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
 def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPool, ...]]:
     """What a run of a model is, and its prompts as the model reads them; a model without its weights will do."""
     asked = choose_probes(options.probes, options.settings)
-    is_course = has_checkpoints(model, options.checkpoints)
+    is_course = bool(options.checkpoints) or has_checkpoints(model)
     probes = readable_probes(model, [c for c in asked if c.is_named or is_course or not c.probe.follows_checkpoints])
     pools = pools_for(model, probes, options, [c.probe.name for c in asked if not c.is_named])
     served = {probe.name for pool in pools for probe in pool.probes}
     probes = tuple(probe for probe in probes if probe.name in served)
+    prompts, first = options.prompts, pools[0].prompts
+    if isinstance(prompts, Path):
+        prompts = str(prompts)
+    elif prompts is None:  # probes of their own sets, and wind tunnels, find theirs without a name
+        prompts = first.name if first.is_text and not any(probe.own_prompts for probe in probes) else None
+    elif not isinstance(prompts, str):
+        prompts = f"{MEMORY}{first.name}"
     found: dict[str, Any] = {
         "model": model.name,
         "adapter": options.adapter or model.info.adapter,
         "probes": tuple(p.name for p in probes),
         "settings": {p.name: p.parameters() for p in probes},
-        "prompts": name_of(options.prompts, pools),
-        "per_quintile": options.per_quintile if pools[0].prompts.is_text else None,
+        "prompts": prompts,
+        "per_quintile": options.per_quintile if first.is_text else None,
         "edits": tuple(edit.to_json() for edit in resolve_edits(options.edits)),
         "lens": name_of_lens(options.lens),
         "checkpoints": tuple(c.name for c in checkpoints_of(model, probes, options.checkpoints)),
@@ -202,6 +208,28 @@ class _Session:
     checks: list[Check] = field(default_factory=list)
     followed: list[Followed] = field(default_factory=list)
 
+    def refuse_misuse(self, model: Model, probes: Sequence[Probe]) -> None:
+        """Raise `UsageError` where edits do not fit the model, or a probe has its own way of changing it."""
+        edits, null = self.edits, self.spec.null
+        courses = [probe.name for probe in probes if probe.follows_checkpoints]
+        changed = "--edit" if edits else f"--null {null}" if null else "--adapter" if model.info.adapter else ""
+        if courses and changed:
+            raise UsageError(
+                asked=f"{', '.join(courses)} with {changed}",
+                found="it follows the training of the unedited model from its first checkpoint",
+                fix="Leave it out: the first checkpoint is the untrained model." if null else f"Leave out {changed}.",
+            )
+        if not edits:
+            return
+        refuse_misfits(edits, model)
+        causal = [probe.name for probe in probes if probe.edits_model]
+        if causal:
+            raise UsageError(
+                asked=f"{', '.join(causal)} on an edited model",
+                found="this probe makes its own edits and compares them with the unedited model",
+                fix="Leave out --edit, or the probe.",
+            )
+
     def measure(
         self, model: Model, pools: Sequence[PromptPool], suffix: str
     ) -> tuple[dict[str, Findings], list[dict[str, Any] | None]]:
@@ -219,8 +247,8 @@ class _Session:
             needs = [need for probe in at_once if probe not in apart for need in probe.needs]
             what = f"reading {model.name}, prompts {pool.prompts.name}"
             with self.clock(f"capture{part}"), reporting(what, self.spec.quiet) as progress:
-                base = self._read(model, pool, needs, self.edits, self.checks, progress, f"capture{part}")
-            base, described = draw(base, self.spec.per_quintile, self.spec.seed)
+                base = self._read(model, pool, needs, progress, f"capture{part}")
+            base, described = draw(base, self.spec.per_quintile)
             drawn.append(described)
             of_a_course = tuple(probe for probe in pool.probes if probe.follows_checkpoints)
             of_drawn = base
@@ -259,10 +287,13 @@ class _Session:
             return analysed(probe, base, under)
 
     def _read(
-        self, model: Model, run: Run, needs: Sequence[Need], edits: Sequence[Edit] = (),
-        checks: list[Check] | None = None, progress: Report = unheard, name: str = "",
+        self, model: Model, run: Run, needs: Sequence[Need], progress: Report = unheard, name: str = "",
+        donor: Model | None = None,
     ) -> Capture:  # fmt: skip
-        window = self.spec.attention_window
+        """A pass over the prompts under the edits of the run, or with the patterns of a donor, proved on the first."""
+        window, edits = self.spec.attention_window, self.edits if donor is None else (PatternsOf(donor=donor),)
+        is_proved = any(check.name == "edit donor" for check in self.checks)
+        checks = None if donor is not None and is_proved else self.checks
         with windowed(model, window):
             found = capture_edited(
                 model, run.prompts, run.ids, needs, edits, checks=checks, progress=progress,
@@ -283,15 +314,9 @@ class _Session:
         found = self._read(model, run, needs)
         return replace(found, tables={**found.tables, "scored": found.rows.with_column("stratum", strata, "label")})
 
-    def _with_patterns(self, model: Model, donor: Model, run: Run, needs: Sequence[Need]) -> Capture:
-        """A model that attends as the donor does, proved on the first donor."""
-        checks = None if any(check.name == "edit donor" for check in self.checks) else self.checks
-        return self._read(model, run, needs, [PatternsOf(donor=donor)], checks)
-
     def follow(
-        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, alike: RunOptions,
-        end: Model | None,
-    ) -> tuple[dict[str, Findings], list[dict[str, Any]]]:  # fmt: skip
+        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, end: Model | None
+    ) -> tuple[dict[str, Findings], list[dict[str, Any]]]:
         """The findings of the probes that follow checkpoints, and what these were: step, revision, fingerprint.
 
         The weights of the end under another name (Pythia's `main` is its last step) are not read twice. Where the step
@@ -299,16 +324,14 @@ class _Session:
         end's. With the model of the `end` attention patterns are exchanged with each of them.
         """
         final, known = self.followed[0].final.model, []
-
-        def describe(name: str, step: int | None, revision: str | None, fingerprint: str) -> None:
-            known.append({"name": name, "step": step, "revision": revision, "fingerprint": fingerprint})
-
+        # as and where the end was loaded
+        where: dict[str, Any] = {"dtype": final.dtype} if self.spec.device_map is not None else placed_alike(final)
         with self.clock("checkpoints"), reporting("checkpoints", self.spec.quiet) as progress:
             for i, each in enumerate(checkpoints):
                 with self.clock(f"load {each.model}{f'@{each.revision}' if each.revision else ''}"):
-                    model = load_as_asked(replace(alike, model=each.model, revision=each.revision))
+                    model = load_as_asked(replace(self.spec, model=each.model, revision=each.revision, **where))
                 refuse_other_shape(model.info, final, each)
-                describe(each.name, each.step, model.info.revision, model.fingerprint)
+                known.append((each.name, each.step, model.info.revision, model.fingerprint))
                 if model.fingerprint == fingerprint and each is checkpoints[-1] and own_step is None:
                     own_step = each.step
                 else:
@@ -319,14 +342,14 @@ class _Session:
             if own_step is not None:
                 for part in self.followed:
                     part.take(own_step, part.final, (part.final, part.final))  # an exchange with itself changes nothing
-            if own_step not in [entry["step"] for entry in known]:
-                describe(final.name, own_step, final.revision, fingerprint)
-        here().agree("the fingerprints of the checkpoints", " ".join(entry["fingerprint"] for entry in known))
+            if own_step not in [step for _, step, _, _ in known]:
+                known.append((final.name, own_step, final.revision, fingerprint))
+        here().agree("the fingerprints of the checkpoints", " ".join(of for *_, of in known))
         found: dict[str, Findings] = {}
         for part in self.followed if here().is_first else ():
             for probe in part.probes:
                 found[probe.name] = self._analysed(probe, part.final, part.under[probe.name], "")
-        return found, known
+        return found, [dict(zip(("name", "step", "revision", "fingerprint"), each, strict=True)) for each in known]
 
     def _take(self, part: Followed, model: Model, step: int, end: Model | None) -> None:
         """Read a checkpoint, and exchange its attention patterns with those of the end."""
@@ -334,7 +357,7 @@ class _Session:
         if end is not None and wanted:
             with self.clock(f"exchange with {model.name}"):
                 run = part.run.take(part.exchanged_prompts)
-                exchanged = self._with_patterns(end, model, run, wanted), self._with_patterns(model, end, run, wanted)
+                exchanged = self._read(end, run, wanted, donor=model), self._read(model, run, wanted, donor=end)
         read = self._in_strata(model, part.run, tuple(part.final.arrays), part.final.rows["stratum"])
         part.take(step, read, exchanged)
 
@@ -365,31 +388,7 @@ class _Session:
             return found
 
 
-def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Model, null: str | None) -> None:
-    """Raise `UsageError` where the edits of a run do not fit the model, or a probe has its own way of changing it."""
-    courses = [probe.name for probe in probes if probe.follows_checkpoints]
-    changed = "--edit" if edits else f"--null {null}" if null else "--adapter" if model.info.adapter else ""
-    if courses and changed:
-        raise UsageError(
-            asked=f"{', '.join(courses)} with {changed}",
-            found="it follows the training of the unedited model from its first checkpoint",
-            fix="Leave it out: the first checkpoint is the untrained model." if null else f"Leave out {changed}.",
-        )
-    if not edits:
-        return
-    refuse_misfits(edits, model)
-    causal = [probe.name for probe in probes if probe.edits_model]
-    if causal:
-        raise UsageError(
-            asked=f"{', '.join(causal)} on an edited model",
-            found="this probe makes its own edits and compares them with the unedited model",
-            fix="Leave out --edit, or the probe.",
-        )
-
-
 class _Clock:
-    """Seconds spent in named parts."""
-
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.began = time.monotonic()

@@ -133,7 +133,6 @@ def _runs(models: Sequence[str], revisions: Sequence[str], alike: RunOptions) ->
 
 
 def _on_sets(asked: RunOptions, prompts: Sequence[str]) -> Iterator[RunOptions]:
-    """The same run on every set of prompts and every part of each."""
     for each in prompts or (asked.prompts,):
         for part in parts(asked.splits) if asked.splits is not None else (None,):
             yield replace(asked, prompts=each, splits=part)
@@ -156,7 +155,6 @@ def _model_of(asked: RunOptions) -> str:
 
 
 def _set_of(asked: RunOptions) -> str:
-    """What a run was measured on, in words."""
     named = [asked.prompts] if isinstance(asked.prompts, str) else []
     return ", ".join([*named, *([f"part {asked.splits}"] if asked.splits else [])])
 
@@ -175,7 +173,6 @@ def _outcome(name: str, asked: RunOptions) -> RunOutcome:
 
 
 def _found(asked: RunOptions) -> RunRecord | None:
-    """The finished record of just this run: of the same files of models, on unchanged prompts."""
     spec, pools = specify(meta_model(asked).model, asked)
     files = files_identity(asked)
 

@@ -77,23 +77,6 @@ def token_strip(
 ) -> TokenStrip:
     """The strip of the only prompt of `pool`, which the model reads as `ids`."""
     n, info = len(ids), model.info
-    _refuse_size(model, n)
-    whole = PromptSet(pool.name, [Prompt(token_ids=tuple(ids.tolist()), scored=tuple(range(n)))])
-    read = capture_edited(model, whole, [ids], _NEEDS, edits)
-    bits, sink, row = (np.moveaxis(read[need], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
-    return TokenStrip(
-        model=info.name,
-        tokens=words_of(model, ids),
-        entropy=bits.astype(float),
-        sink=sink.astype(float),
-        next_entropy=read.rows["next_entropy_bits"],
-        belief=_belief(pool, n),
-        weights=np.exp2(np.nan_to_num(row[..., :n].astype(float), nan=-np.inf)),
-    )
-
-
-def _refuse_size(model: Model, n: int) -> None:
-    info = model.info
     n_rows = info.n_layers * info.n_heads
     if n_rows * n * (n + 1) // 2 > MOST_WEIGHTS:
         most = int((np.sqrt(1 + 8 * MOST_WEIGHTS / n_rows) - 1) / 2)
@@ -103,12 +86,19 @@ def _refuse_size(model: Model, n: int) -> None:
             "weights on the page",
             fix=f"Give a prompt of at most {most} tokens; a window of {most} reads the last of a text.",
         )
-
-
-def _belief(pool: PromptSet, n: int) -> np.ndarray:
-    """Entropy of the exact posterior by position; a text is scored at its last token."""
-    found = np.full(n, np.nan)
+    belief = np.full(n, np.nan)
     if pool.posterior is not None:
         scored = pool.prompts[0].scored
-        found[[n - 1] if scored is None else list(scored)] = entropy_bits(pool.posterior)
-    return found
+        belief[[n - 1] if scored is None else list(scored)] = entropy_bits(pool.posterior)
+    whole = PromptSet(pool.name, [Prompt(token_ids=tuple(ids.tolist()), scored=tuple(range(n)))])
+    read = capture_edited(model, whole, [ids], _NEEDS, edits)
+    bits, sink, row = (np.moveaxis(read[need], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
+    return TokenStrip(
+        model=info.name,
+        tokens=words_of(model, ids),
+        entropy=bits.astype(float),
+        sink=sink.astype(float),
+        next_entropy=read.rows["next_entropy_bits"],
+        belief=belief,
+        weights=np.exp2(np.nan_to_num(row[..., :n].astype(float), nan=-np.inf)),
+    )

@@ -134,7 +134,6 @@ class RunSpec(RunOptions):
 
     @property
     def _in_memory(self) -> tuple[str, ...]:
-        """The arguments of the run that no name brings back."""
         return tuple(name for name in ("model", "prompts", "lens") if str(getattr(self, name)).startswith(MEMORY))
 
 

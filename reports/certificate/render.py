@@ -8,27 +8,24 @@ from interp.certificates.verdicts import MEANINGS, Count
 from interp.records.record import RunRecord
 from interp.system.foreign_files import readable
 
-from ..page import about
-from ..page.render import style_sheet, templates_of_pages, write_page
-from ..page.security import policy
+from ..page.render import page, write_page
 
 
 def render(record: RunRecord, target: Path | None = None) -> Path:
     """Write the page as a file, by default beside the record, whole or not at all; returns its path."""
     fix = "The record was edited or written by another program; certify again."
     with readable(f"the page of the certificate {record.path}", fix, found="it lacks what a certificate has"):
-        page = html(record)
-    return write_page(target or record.page, page)
+        text = html(record)
+    return write_page(target or record.page, text)
 
 
 def html(record: RunRecord) -> str:
     """The page as text."""
     findings = record.findings["certificate"]
-    style = style_sheet()
-    return templates_of_pages().get_template("certificate.html").render(
+    return page(
+        "certificate.html",
         record=record,
         certified=record.spec["certified"],
-        about=about,
         words=MEANINGS,
         rows=[*findings.tables["headlines"].rows()],
         simulations=[*findings.tables["worlds"].rows()],
@@ -36,9 +33,7 @@ def html(record: RunRecord) -> str:
         interval=interval,
         is_said=isfinite,
         place=place,
-        policy=policy([], [style]),
-        style=style,
-    )  # fmt: skip
+    )
 
 
 def interval(row: dict[str, Any], name: str, n: str) -> tuple[float, float]:

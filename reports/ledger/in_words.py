@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from interp.formatting import short_name
-from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
+from interp.ledger.ledger import ClaimOutcome, LedgerFile, PaperFile
 from interp.ledger.replicate import JOINT, TRAINED
 from interp.ledger.rules import OUTCOMES, Outcome
 
@@ -102,16 +102,6 @@ def bibtex(ledger: LedgerFile) -> str:
     return software_entry(f"ledger-{names.replace('+', '-')}", ledger.environment, ledger.created, note)
 
 
-def judged(ledger: LedgerFile) -> Iterator[MeasuredNumber]:
-    """Every number that an outcome rests on."""
-    for paper in ledger.papers:
-        for row in paper.rows:
-            for cell in row.cells:
-                for part in cell.parts:
-                    if part.outcome is not None:
-                        yield from part.numbers
-
-
 def _counted(cells: Sequence[ClaimOutcome], n: int) -> str:
     counts: dict[Outcome, int] = {outcome: sum(cell.outcome == outcome for cell in cells) for outcome in OUTCOMES}
     return listed([f"{count} {outcome}" for outcome, count in counts.items() if count]) or f"{n} not asked"
@@ -124,8 +114,8 @@ def _some(words: Sequence[str]) -> str:
 
 
 def _rests_on(ledger: LedgerFile) -> dict[str, str]:
-    """What the numbers behind the outcomes were made with, in words."""
-    numbers = list(judged(ledger))
+    cells = [cell for paper in ledger.papers for row in paper.rows for cell in row.cells]
+    numbers = [number for cell in cells for part in cell.parts if part.outcome is not None for number in part.numbers]
     scalars = [number.scalar for number in numbers if number.scalar]
     few = [models for number in numbers if 0 < len(models := number.models) <= 3]
     words = {

@@ -11,10 +11,9 @@ from urllib.parse import quote
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
 from interp.ledger.rules import ORDER_OF_A_ROW
 
-from ..page import about
-from ..page.render import static, style_sheet, templates_of_pages, write_page
+from ..page.render import page, write_page
 from ..page.sections import Number
-from ..page.security import address, policy, script_json
+from ..page.security import address
 from ..page.strip import strip
 from . import in_words as ledger_words
 
@@ -26,22 +25,18 @@ def render(ledger: LedgerFile, folder: Path) -> Path:
 
 def html(ledger: LedgerFile, folder: Path) -> str:
     """The page as text."""
-    style = style_sheet() + static("static/ledger.css")
-    script = static("static/page.js")
-    return templates_of_pages().get_template("ledger.html").render(
+    return page(
+        "ledger.html",
+        ["static/ledger.css"],
+        ["static/page.js"],
         ledger=ledger,
         words=ledger_words,
         order=ORDER_OF_A_ROW,
-        about=about,
         links={paper.name: partial(page_of, folder, paper) for paper in ledger.papers},
         drawn=drawn,
         cell_of=cell_of,
         first_number=first_number,
-        policy=policy([script], [style]),
-        style=style,
-        script=script,
-        looks=script_json({}),
-    )  # fmt: skip
+    )
 
 
 def page_of(folder: Path, paper: PaperFile, number: MeasuredNumber, model: str) -> str:

@@ -4,7 +4,7 @@ The page is a pure function of the record: rendered twice it is the same to the 
 part of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -80,13 +80,14 @@ def html(record: RunRecord) -> str:
     judged = [each.judged for each in numbers if each.judged]
     said = _said(record)
     first = opening(drawn, said["lead"])
-    style = style_sheet() + (static("static/tokens.css") if record.shown else "")
     has_figures = first is not None or any(figure.plot for section in drawn for figure in section.figures)
-    scripts = [*([_plotly()] if has_figures else []), static("static/page.js")]
-    scripts += [static("static/tokens.js")] if record.shown else []
-    return templates_of_pages().get_template("page.html").render(
+    scripts = [*([PLOTLY] if has_figures else []), "static/page.js", *(["static/tokens.js"] if record.shown else [])]
+    return page(
+        "page.html",
+        ["static/tokens.css"] if record.shown else [],
+        scripts,
+        {"palette": PALETTE, **{name: template(scheme) for name, scheme in SCHEMES.items()}},
         record=record,
-        about=about,
         **said,
         title=_title(record, drawn, said["lead"]),
         strip_of={(each.probe, each.name): each.strip for each in numbers},
@@ -103,18 +104,25 @@ def html(record: RunRecord) -> str:
         n_rows=N_ROWS,
         n_open=N_OPEN,
         is_one=len(drawn) == 1,
-        policy=policy(scripts, [style]),
-        style=style,
-        scripts=scripts,
-        looks=script_json({"palette": PALETTE, **{name: template(scheme) for name, scheme in SCHEMES.items()}}),
+    )
+
+
+def page(
+    name: str, sheets: Sequence[str] = (), scripts: Sequence[str | Path] = (),
+    looks: Mapping[str, Any] | None = None, **values: Any,
+) -> str:  # fmt: skip
+    """A template with our style sheet and its own, its scripts, and the policy that lets nothing else run."""
+    style, code = style_sheet() + "".join(map(static, sheets)), list(map(static, scripts))
+    return templates_of_pages().get_template(name).render(
+        about=about, policy=policy(code, [style]), style=style, scripts=code, looks=script_json(looks or {}), **values
     )  # fmt: skip
 
 
 def first_screen(record: RunRecord) -> str:
     """What stands above the fold of the page, without its figure, as a notebook shows it: in the notebook's colours."""
     said, strips = _said(record), {(each.probe, each.name): each.strip for each in headline(record)}
-    page, title = templates_of_pages().get_template("notebook.html"), _title(record, (), said["lead"])
-    return page.render(record=record, about=about, title=title, strip_of=strips, null=NULL, **said)
+    shown, title = templates_of_pages().get_template("notebook.html"), _title(record, (), said["lead"])
+    return shown.render(record=record, about=about, title=title, strip_of=strips, null=NULL, **said)
 
 
 def _said(record: RunRecord) -> dict[str, Any]:
@@ -196,11 +204,6 @@ def _visible(token: str) -> str:
     return token.replace(" ", "·") if not bare else "·" * start + bare + "·" * (len(token) - start - len(bare))
 
 
-@cache
-def _plotly() -> str:
-    return PLOTLY.read_text(encoding="utf-8")
-
-
 def style_sheet() -> str:
     """The style sheet behind the two colour schemes; a chosen theme outranks the system's."""
     light, dark = f"{{ color-scheme: light; {LIGHT.css()} }}", f"{{ color-scheme: dark; {DARK.css()} }}"
@@ -212,5 +215,6 @@ def style_sheet() -> str:
     return schemes + static("static/page.css")
 
 
-def static(path: str) -> str:
+@cache
+def static(path: str | Path) -> str:
     return (HOME / path).read_text(encoding="utf-8")

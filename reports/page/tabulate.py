@@ -88,7 +88,6 @@ def _packed(table: Table) -> str:
 
 
 def _values(column: np.ndarray) -> Sequence[Any]:
-    """A column as plain JSON values: numbers to nine digits, missing ones None."""
     return [_value(v) for v in column.tolist()]
 
 

@@ -11,7 +11,7 @@ import base64
 import html
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ _LINE, _N_LINES = 64, 6
 
 def encode(value: Any) -> Any:
     """Plain JSON values; numeric arrays as plotly's typed arrays, texts escaped by where they stand."""
-    return _plain(texts_escaped(value))
+    return mapped(texts_escaped(value), _plain)
 
 
 def texts_escaped(value: Any, key: str = "", own: bool = False) -> Any:
@@ -53,13 +53,16 @@ def texts_escaped(value: Any, key: str = "", own: bool = False) -> Any:
     return _text(value, key, own) if isinstance(value, str) else str(value)
 
 
-def _plain(value: Any) -> Any:
+def mapped(value: Any, leaf: Callable[[Any, str], Any], key: str = "") -> Any:
+    """A part of a figure with `leaf` in the place of all that is no mapping or list: given that, and its name."""
     if isinstance(value, Mapping):
-        return {key: _plain(v) for key, v in value.items()}
+        return {name: mapped(part, leaf, name) for name, part in value.items()}
+    return [mapped(part, leaf, key) for part in value] if isinstance(value, list | tuple) else leaf(value, key)
+
+
+def _plain(value: Any, key: str) -> Any:
     if isinstance(value, np.ndarray):
         return _typed(value)
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
     if isinstance(value, float):
         return float(f"{value:.7g}") if np.isfinite(value) else None
     return value

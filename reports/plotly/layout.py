@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .encoding import encode
+from .encoding import encode, mapped
 
 _PAGES_OWN = frozenset({"margin", "paper_bgcolor", "plot_bgcolor", "sliders", "template", "updatemenus"})
 _LEGEND_PLACE = frozenset({"orientation", "x", "xanchor", "xref", "y", "yanchor", "yref"})
@@ -92,17 +92,9 @@ def _control(kind: str, content: Mapping[str, Any], choices: Sequence[Mapping[st
 
 def _packed(args: Sequence[Any]) -> list[Any]:
     """Arguments whose first may say of every trace whether it is shown: as `1011`, since a page has hundreds."""
-    packed = encode(_arguments(args))
+    # with arrays as lists, which every call takes
+    packed = encode(mapped(args, lambda value, _: value.tolist() if isinstance(value, np.ndarray) else value))
     shown = packed[0].get("visible") if packed and isinstance(packed[0], dict) else None
     if isinstance(shown, list) and all(isinstance(is_shown, bool) for is_shown in shown):
         packed[0]["visible"] = "".join("01"[is_shown] for is_shown in shown)
     return packed
-
-
-def _arguments(value: Any) -> Any:
-    """Arguments of a plotly call with their arrays as lists, which every call takes."""
-    if isinstance(value, Mapping):
-        return {key: _arguments(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_arguments(part) for part in (value.tolist() if isinstance(value, np.ndarray) else value)]
-    return value

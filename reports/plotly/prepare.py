@@ -80,7 +80,6 @@ def prepare(figure: "go.Figure") -> Plot:
 
 
 def _traces(figure: "go.Figure") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Traces and frames as plain mappings; every frame has its `data`."""
     data: Any = figure.data
     frames: Any = figure.frames
     plain = [frame.to_plotly_json() for frame in frames]

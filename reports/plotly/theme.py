@@ -12,6 +12,8 @@ from typing import Any
 
 from interp.plotting import NULL, PALETTE, faded
 
+from .encoding import mapped
+
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 SEQUENTIAL = "Cividis"
 DIVERGING = "RdBu"
@@ -90,16 +92,13 @@ def template(scheme: Scheme) -> dict[str, Any]:
     return {"layout": layout, "data": data}
 
 
-def recoloured(value: Any, scheme: Scheme, key: str = "") -> Any:
-    """A part of a figure with the palette's colours, and their faded forms, replaced by the scheme's own.
+def recoloured(value: Any, scheme: Scheme) -> Any:
+    """A figure with the palette's colours, and their faded forms, replaced by the scheme's own, under `...color`."""
 
-    `key` is the name under which the value stands; texts under other names than `...color` are left alone.
-    """
-    if isinstance(value, Mapping):
-        return {name: recoloured(part, scheme, name) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [recoloured(part, scheme, key) for part in value]
-    return _own_colour(value, scheme) if isinstance(value, str) and key.endswith("color") else value
+    def own(value: Any, key: str) -> Any:
+        return _own_colour(value, scheme) if isinstance(value, str) and key.endswith("color") else value
+
+    return mapped(value, own)
 
 
 def _own_colour(colour: str, scheme: Scheme) -> str:

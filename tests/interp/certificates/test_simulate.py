@@ -5,11 +5,13 @@ from typing import ClassVar
 
 import pytest
 
-from interp.certificates.simulate import Seen, Tried, planned, run_simulations, shown
+from interp.certificates.simulate import Seen, planned, run_simulations, shown
 from interp.certificates.simulations import Simulation, nothing, shrunk_fields
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
 from interp.probe import Probe
+from interp.records.unfinished import NOT_KEPT, Unfinished
+from interp.system.signals import Stopped
 
 
 @dataclass(frozen=True)
@@ -55,32 +57,25 @@ def test_no_two_kinds_share_a_seed_and_a_stopped_certificate_goes_on_where_it_wa
 
     def heard_toss(probe, rng, seed, size):
         if len(seeds) == 30:
-            raise KeyboardInterrupt
+            raise Stopped(2)
         seeds.append((seed, size))
         return toss(probe, rng, seed, size)
 
     simulations = [Simulation("coin", name, heard_toss) for name in ("one", "two")]
     todo = [(kind, planned(kind, 10, 5)) for kind in simulations]
-    with pytest.raises(KeyboardInterrupt):
-        run_simulations(Coin(), todo, 0, Tried.begun_in(tmp_path), lambda done: None)
-    again = Tried.begun_in(tmp_path)
-    assert sum(map(len, again.seen.values())) == 30
+    stage = Unfinished(tmp_path / "s").part("simulations", {"spec": "s"})
+    with pytest.raises(Stopped):
+        run_simulations(Coin(), todo, 0, stage, lambda done: None)
+    assert stage.load().n_done == 30
     seeds.append((-1, 0))  # past the interruption
     counts = []
-    run_simulations(Coin(), todo, 0, again, counts.append)
+    again = run_simulations(Coin(), todo, 0, stage, counts.append)
     seeds.remove((-1, 0))
     assert len(seeds) == len(set(seeds)) == 2 * (10 + 3 * 5), "nothing is tried twice"
-    whole = Tried(tmp_path / "whole")
     plain = [Simulation("coin", name, toss) for name in ("one", "two")]
-    run_simulations(Coin(), [(kind, planned(kind, 10, 5)) for kind in plain], 0, whole, lambda done: None)
-    assert repr(whole.seen) == repr(again.seen), "as if it had never been stopped"
-
-
-def test_a_damaged_file_of_simulations_is_begun_anew(tmp_path):
-    (tmp_path / "worlds.json").write_text('[{"world": "plain", "size": 0, "seen": [{"draw": [tr')
-    assert Tried.begun_in(tmp_path).seen == {}
-    (tmp_path / "worlds.json").write_text("[3]")
-    assert Tried.begun_in(tmp_path).seen == {}
+    todo = [(kind, planned(kind, 10, 5)) for kind in plain]
+    whole = run_simulations(Coin(), todo, 0, NOT_KEPT, lambda done: None)
+    assert repr(whole) == repr(again), "as if it had never been stopped"
 
 
 def test_judged_are_the_numbers_that_are_named_and_say_something():

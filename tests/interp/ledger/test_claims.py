@@ -35,16 +35,16 @@ def test_a_whole_file_is_read_and_one_with_faults_refused(tmp_path):
 
 @pytest.mark.parametrize("old, new, words", [
     ('format = 1', 'format = [', "it cannot be read"),
-    ('format = 1', 'format = 2', "format: Input should be 1"),
+    ('format = 1', 'format = 2', "format: input should be 1"),
     ('source = "each",', 'source = "elsewhere",', "claim 1 names the source 'elsewhere', which is not there"),
     ('low = 0.5', 'high = 0.5', "the rule at_least wants low, and was given high"),
-    ('kind = "at_least"', 'kind = "nonsense"', "claim.1.part.one.rule.kind: Input should be 'at_most'"),
-    ('low = 0.5', 'low = 0.5, lwo = 1', "claim.1.part.one.rule.lwo: Unexpected keyword argument"),
-    ('says = "Both are large."', '', "claim.1.says: Field required"),
-    ('scales.tiny', 'scales.huge', "source.each.scales.huge"),
+    ('kind = "at_least"', 'kind = "nonsense"', "claim.0.part.0.rule.kind: input should be 'at_most'"),
+    ('low = 0.5', 'low = 0.5, lwo = 1', "claim.0.part.0.rule.lwo: unexpected keyword argument"),
+    ('says = "Both are large."', '', "claim.0.says: field required"),
+    ('scales.tiny', 'scales.huge', "source.0.scales.huge"),
     ('kind = "run"', 'kind = "study"', "the study 'each' has to name a study"),
     ('probes = ["manifold"]', '', "the run 'each' has to name probes"),
-    ('number = 1', 'number = 1\nnmuber = 8', "claim.1.nmuber: Extra inputs are not permitted"),
+    ('number = 1', 'number = 1\nnmuber = 8', "claim.0.nmuber: extra inputs are not permitted"),
 ])  # fmt: skip
 def test_a_broken_file_is_refused_in_words(tmp_path, old, new, words):
     assert old in CLAIMS

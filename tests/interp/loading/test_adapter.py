@@ -13,8 +13,11 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import ModelError, UsageError
+from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.running.run import _refuse_misuse
+from interp.records.unfinished import Unfinished
+from interp.running.run import _Clock, _Session
+from interp.running.spec import RunSpec
 from tests.quick import quick
 
 peft = pytest.importorskip("peft", reason="the extra peft is not installed")
@@ -70,7 +73,7 @@ def test_transposed_weights_are_the_formula_too_and_no_training_is_followed(word
     for name, weight in adapted.module.state_dict().items():
         torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
     with pytest.raises(UsageError, match="dynamics with --adapter"):
-        _refuse_misuse((), [Dynamics()], adapted, None)
+        _Session(RunSpec("gpt2", (), {}), (), _Clock(), Unfinished()).refuse_misuse(adapted, [Dynamics()])
 
 
 @pytest.mark.parametrize("use_rslora", [False, True])
@@ -132,7 +135,7 @@ def test_a_damaged_adapter_is_refused_in_words(llama, lora, damage, words):
         interp.load(llama, adapter=lora)
 
 
-def test_an_adapter_names_its_base_and_is_refused_on_another(llama, lora, tiny_folders):
+def test_an_adapter_names_its_base_and_is_refused_on_another(llama, lora, tiny_folders, tmp_path):
     with pytest.raises(ModelError, match="does not fit"):
         interp.load(tiny_folders["gpt_neox"], adapter=lora)
     with pytest.raises(ModelError, match="this one as --adapter"):
@@ -141,10 +144,15 @@ def test_an_adapter_names_its_base_and_is_refused_on_another(llama, lora, tiny_f
         interp.load(AutoModelForCausalLM.from_pretrained(llama), adapter=lora)
     from interp.loading.adapter import _refuse_unfit
 
+    def of(base: str | None) -> ModelFiles:
+        told = {"peft_type": "LORA", "base_model_name_or_path": base}
+        (tmp_path / "adapter_config.json").write_text(json.dumps(told))
+        return ModelFiles(tmp_path, frozenset())
+
     for base, named in (("org/model", "org/model"), ("/a/folder/of/it", "org/model"), ("org/Model", None)):
-        _refuse_unfit("it", base, {"base_model_name_or_path": named})
+        _refuse_unfit("it", base, of(named))
     with pytest.raises(ModelError, match="trained on org/other"):
-        _refuse_unfit("it", "org/model", {"base_model_name_or_path": "org/other"})
+        _refuse_unfit("it", "org/model", of("org/other"))
 
 
 def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):

@@ -19,7 +19,7 @@ from transformers import dynamic_module_utils
 import interp
 from interp.errors import InterpError, ModelError, UsageError
 from interp.loading.load import load
-from interp.loading.placement import DTYPES, available_bytes, choose_placement, precision_hazard
+from interp.loading.placement import DTYPES, available_bytes, choose_placement, hazards
 from interp.need import Need
 from interp.options import RunOptions
 from interp.prompt import Prompt, PromptSet
@@ -306,9 +306,9 @@ def test_device_that_is_not_there_is_refused(tiny_folders, device):
 
 
 def test_hazards_of_short_precisions_are_told_and_refused(tiny_folders):
-    told = {dtype for dtype in DTYPES if precision_hazard(dtype)}
+    told = {dtype for dtype in DTYPES if hazards(dtype)}
     assert told == {"bfloat16", "float16"}
-    assert "65504" in str(precision_hazard("float16"))
+    assert "65504" in str(hazards("float16"))
     assert refusal(tiny_folders["phi"], dtype="float16") == (
         "a Phi model in float16: its attention overflows there: products of queries and keys exceed 65504, the "
         "largest float16, and become infinite\n  Use float32, or bfloat16 where memory is short."
@@ -452,12 +452,12 @@ def test_a_hostile_pickle_runs_nothing_and_is_refused(spoilt, tmp_path, kind):
         ("phi", {"embd_pdrop": math.nan}, "embd_pdrop is not a number"),
         ("phi", {"resid_pdrop": math.nan}, "resid_pdrop is not a number"),
         ("llama", {"attention_dropout": math.nan}, "attention_dropout is not a number"),
-        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": math.nan}}, "rope_parameters.rope_theta"),
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": math.nan}}, "rope_theta is not a number"),
         ("gpt_neox", {"hidden_dropout": 3.0}, "no model can be built from it"),
-        ("llama", {"sliding_window": "all"}, "sliding_window is 'all', not a number of tokens"),
-        ("llama", {"quantization_config": 7}, "quantization_config is 7, not an object"),
-        ("llama", {"quantization_config": [1]}, "quantization_config is [1], not an object"),
-        ("llama", {"num_labels": 10**9}, "num_labels is 1000000000"),
+        ("llama", {"sliding_window": "all"}, "sliding_window.int: input should be a valid integer"),
+        ("llama", {"quantization_config": 7}, "quantization_config: input should be a valid dictionary"),
+        ("llama", {"quantization_config": [1]}, "quantization_config: input should be a valid dictionary"),
+        ("llama", {"num_labels": 10**9}, "num_labels: input should be less than or equal to 1000000"),
         ("llama", {"num_key_value_heads": 0}, "no model can be built from it"),
         ("llama", {"num_attention_heads": 6}, "tensors have another shape than config.json says"),
         ("llama", {"num_key_value_heads": 4}, "k_proj"),

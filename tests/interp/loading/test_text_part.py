@@ -96,5 +96,5 @@ def test_models_without_a_text_part_to_be_read_are_refused(tmp_path):
     content = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     content["text_config"]["num_hidden_layers"] = 10**8
     (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(ModelError, match="num_hidden_layers is 100000000"):
+    with pytest.raises(ModelError, match="num_hidden_layers: input should be less than"):
         interp.load(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 import interp
 from interp.errors import RecordError
-from interp.records.record import new_folder, open_run, written
+from interp.records.record import open_run, written
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +35,8 @@ def test_what_was_measured_is_kept_elsewhere_with_the_rights_of_its_files(tmp_pa
     assert len(modes) == 1 and [*folder.glob("arrays.*.safetensors")]
 
 
-def test_a_model_of_any_name_gives_a_folder_that_every_system_takes(tmp_path):
+def test_a_model_of_any_name_gives_a_folder_that_every_system_takes(tmp_path, measured):
     for name in ("m" * 400, "日" * 400, "C:\\models\\base", "a:b?c", "org/model"):
-        folder = new_folder(tmp_path, name)
-        folder.mkdir()
+        folder = written(measured, tmp_path, name).path
         assert folder.parent == tmp_path and len(folder.name.encode()) <= 150
         assert not set(folder.name) & set('<>:"/\\|?*')

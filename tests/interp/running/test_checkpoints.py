@@ -73,7 +73,7 @@ def test_a_tunnel_has_the_steps_of_its_folder_in_order_of_training(tunnel):
     some = checkpoints_of(tunnel, [Follower()], ("512", "step16"))
     assert [c.name for c in some] == ["16", "512"]
     assert checkpoints_of(tunnel, [Follower()], ("16", "512", "1200")) == some, "the end is always read"
-    assert has_checkpoints(tunnel, ())
+    assert has_checkpoints(tunnel)
 
 
 def test_a_folder_and_a_step_of_a_tunnel_have_those_before_them():
@@ -98,7 +98,7 @@ def test_steps_models_and_probes_that_cannot_be_followed_are_refused(tiny_folder
     with pytest.raises(UsageError, match=r"512 of tunnel:bijection-gpt-neox@64.*\n?.*the model is at step 64"):
         checkpoints_of(interp.load(f"{TUNNEL}@64", check=False), [Follower()], ("0", "16", "512"))
     llama = interp.load("tunnel:bijection-llama", check=False)
-    assert not has_checkpoints(llama, ())
+    assert not has_checkpoints(llama)
     with pytest.raises(UsageError, match=r"there are none.*\n.*keep steps in the training"):
         run(llama, probes=["dynamics"], out=None, quiet=True)
     with pytest.raises(UsageError, match="it is a folder, which holds one state of the weights"):

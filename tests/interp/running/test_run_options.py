@@ -59,7 +59,7 @@ def test_the_untrained_twin_has_the_shape_but_not_the_weights():
 
 def test_an_untrained_twin_is_a_model_of_its_own_that_stands_in_no_training():
     twin, _ = untrained_twin(interp.load(TUNNEL))
-    assert not has_checkpoints(twin, ())
+    assert not has_checkpoints(twin)
     record = run(twin, settings=FAST, n_pool=40, out=None, quiet=True)
     assert record.model["name"] == "memory:tunnel:bijection-gpt-neox untrained" and "card" not in record.model
     with pytest.raises(UsageError, match="no checkpoint of it can be found"):
