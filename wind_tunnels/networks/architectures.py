@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from interp.errors import UnknownName, UsageError
 
-from ..validation import Checked
+from ..validation import POSITIVE, Checked
 
 DEFAULT_HEADS = 4
 DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
@@ -99,10 +99,9 @@ class Network(Checked):
     n_experts: int | None = None
     n_active: int | None = None
 
-    positive = ("init_std", "embedding_std", "residual_scale")
-    least: ClassVar = dict.fromkeys(
+    rules: ClassVar = dict.fromkeys(
         ("n_layers", "d_model", "n_heads", "d_mlp", "n_kv_heads", "window", "n_experts", "n_active"), 1
-    )
+    ) | dict.fromkeys(("init_std", "embedding_std", "residual_scale"), POSITIVE)
 
     @property
     def asked(self) -> str:

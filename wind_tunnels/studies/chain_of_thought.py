@@ -29,15 +29,22 @@ from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
 from interp.statistics.ratio import ratio
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
 from ..plans.settings import read_settings
 from ..tasks.permutation import IteratedPermutation, answer_posterior
-from ..validation import check_distinct, check_sizes
-from .over_seeds import beside_null, by_network, difference_scalar, fingerprint_table, mean_over_seeds, trained
+from ..validation import DISTINCT
+from .over_seeds import (
+    CheckedStudy,
+    beside_null,
+    by_network,
+    difference_scalar,
+    fingerprint_table,
+    mean_over_seeds,
+    trained,
+)
 
 if TYPE_CHECKING:
     from interp.model import Model
@@ -87,7 +94,7 @@ LAYOUTS = {
 
 
 @dataclass(frozen=True)
-class ChainOfThought(Study):
+class ChainOfThought(CheckedStudy):
     """Networks of `n_layers` from each of `seeds`, with a scratchpad and without, and of `n_layers_deep` without.
 
     `settings` are field=value of the task `permutation`, the network or the recipe. `n_eval` fresh sequences for
@@ -104,13 +111,13 @@ class ChainOfThought(Study):
 
     name: ClassVar[str] = "chain_of_thought"
     question: ClassVar[str] = "Does a scratchpad let a network answer questions that are deeper than itself?"
+    rules: ClassVar = {
+        "seeds": DISTINCT, "n_layers": 1, "n_layers_deep": 1, "n_eval": 200, "n_pool": 50, "swap_step": 1
+    }  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp
 
-        least = {"n_layers": 1, "n_layers_deep": 1, "n_eval": 200, "n_pool": 50, "swap_step": 1}
-        check_distinct(self.name, "seeds", self.seeds)
-        check_sizes(self.name, vars(self), least)
         asked = [(arm, seed) for seed in self.seeds for arm in ARMS]
         plans = [self._plan(arm, seed) for arm, seed in asked]
         models, parts = [], {name: [] for name in LAYOUTS}

@@ -25,19 +25,18 @@ from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.statistics.intervals import band
-from interp.study import Study
 from interp.system.progress import Report
 from interp.tunnel import Sequences
 
 from ..evaluation.scalars import figure_scalars, resampled_scalar
-from ..validation import check_sizes
+from .over_seeds import CheckedStudy, fingerprint_table
 
 SYMMETRIC = ("bijection", "recall")
 """Tasks whose outcomes may be renamed: every name is as likely as every other."""
 
 
 @dataclass(frozen=True)
-class TunnelEvaluation(Study):
+class TunnelEvaluation(CheckedStudy):
     """A tunnel, by name or folder, on `n` fresh sequences; on sequences of `length` observations too where that is set.
 
     `attention_off`: decoder blocks without attention while it is read. `n_relabellings` random renamings.
@@ -52,6 +51,7 @@ class TunnelEvaluation(Study):
 
     name: ClassVar[str] = "tunnel_evaluation"
     question: ClassVar[str] = "How close is a trained network to the exact posterior, and does it follow each sequence?"
+    rules: ClassVar = {"n": 20, "n_relabellings": 1}
 
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp
@@ -60,9 +60,7 @@ class TunnelEvaluation(Study):
         from ..evaluation.evaluation import primary_slice, resampled
         from ..networks.networks import predict
         from ..training.sampling import evaluation_generators
-        from .over_seeds import fingerprint_table
 
-        check_sizes(self.name, vars(self), {"n": 20, "n_relabellings": 1})
         where = self.tunnel if Path(self.tunnel).is_dir() else f"tunnel:{self.tunnel.removeprefix('tunnel:')}"
         model = interp.load(where)
         task = model.task

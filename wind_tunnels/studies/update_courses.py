@@ -50,7 +50,7 @@ class UpdateCourses(NetworkStudy):
     question: ClassVar[str] = "Over a training, does attention move to better values, and does the frame settle first?"
 
     headline = ("moved_over_training", "frame_late_less_values")
-    least: ClassVar = {"n_prompts": 2, "n_permutations": 19}
+    rules: ClassVar = {"n_prompts": 2, "n_permutations": 19}
     notes = (
         "Advantages and changes of attention are of the last layer, updates of all. A rate that falls to 0, and an "
         "optimiser that makes all updates alike in length, are in the shares of every projection.",

@@ -47,7 +47,7 @@ class Bijection(ShippedTask):
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
     length_field: ClassVar[str] = "L"
-    least: ClassVar[Mapping[str, int]] = {"V": 2, "L": 1, "key_pool": 1}
+    rules: ClassVar = {"V": 2, "L": 1, "key_pool": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",

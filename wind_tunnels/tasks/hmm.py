@@ -46,7 +46,6 @@ class HMM(HiddenMarkovTask):
     header: Header = "entries"
 
     name: ClassVar[str] = "hmm"
-    fractions = ("stay",)
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
 
     def __post_init__(self) -> None:

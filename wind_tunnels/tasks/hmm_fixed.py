@@ -4,7 +4,6 @@ The easier relative of `hmm`: the recursion has to be carried out, and not for p
 `OBS, o_t` K times, without a header.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,8 +33,7 @@ class FixedHMM(HiddenMarkovTask):
     floor: float = 0.05
     grid: float = 0.01
 
-    least: ClassVar[Mapping[str, int]] = {**HiddenMarkovTask.least, "parameters_seed": 0}
-    fractions = ("stay",)
+    rules: ClassVar = {**HiddenMarkovTask.rules, "parameters_seed": 0}
     name: ClassVar[str] = "hmm-fixed"
     question: ClassVar[str] = "Does the network filter the hidden states of a process it has learnt?"
 

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import FRACTION, POSITIVE
 from .filtering import WINDOWS, Emission, Filtered, Steps, Transition, filter_states, filter_window
 from .shipped_task import ShippedTask
 
@@ -35,7 +36,7 @@ class HiddenMarkovTask(ShippedTask):
 
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
     length_field: ClassVar[str] = "K"
-    least: ClassVar[Mapping[str, int]] = {"S": 2, "O": 2, "K": 1}
+    rules: ClassVar = {"S": 2, "O": 2, "K": 1, "stay": FRACTION, "grid": POSITIVE, "floor": FRACTION}
 
     @property
     def marker(self) -> int:

@@ -50,7 +50,7 @@ class IteratedPermutation(ShippedTask):
     name: ClassVar[str] = "permutation"
     question: ClassVar[str] = "Does the network follow a permutation for more steps than it has layers?"
     length_field: ClassVar[str] = "depth"
-    least: ClassVar[Mapping[str, int]] = {"V": 2, "n_shown": 0, "depth": 1}
+    rules: ClassVar = {"V": 2, "n_shown": 0, "depth": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "images",

@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import FRACTION
 from .shipped_task import ShippedTask, random_permutations
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
@@ -61,8 +62,9 @@ class Recall(ShippedTask):
 
     name: ClassVar[str] = "recall"
     question: ClassVar[str] = "Does the network find the value that was stored with a key, and doubt a corrupted cue?"
-    least: ClassVar[Mapping[str, int]] = {"n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0}
-    fractions = ("noise",)
+    rules: ClassVar = {
+        "n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0, "noise": FRACTION
+    }  # fmt: skip
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",

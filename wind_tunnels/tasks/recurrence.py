@@ -55,7 +55,7 @@ class Recurrence(ShippedTask):
     name: ClassVar[str] = "recurrence"
     question: ClassVar[str] = "Does the network infer a computation, beyond the positions that were trained?"
     length_field: ClassVar[str] = "length"
-    least: ClassVar[Mapping[str, int]] = {"p": 3, "length": 4}
+    rules: ClassVar = {"p": 3, "length": 4}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_program": "boolean", "p_program": "probability"}
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from scipy.special import ndtr
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import POSITIVE
 from .shipped_task import ShippedTask
 
 PRIOR_REACH = 3.0
@@ -55,8 +56,9 @@ class Regression(ShippedTask):
     name: ClassVar[str] = "regression"
     question: ClassVar[str] = "Does the network infer a slope from noisy pairs, and know how well it knows it?"
     length_field: ClassVar[str] = "L"
-    least: ClassVar[Mapping[str, int]] = {"L": 1, "n_x": 2, "n_y": 2, "n_w": 2}
-    positive = ("noise", "prior_sd", "y_max")
+    rules: ClassVar = {
+        "L": 1, "n_x": 2, "n_y": 2, "n_w": 2, "noise": POSITIVE, "prior_sd": POSITIVE, "y_max": POSITIVE
+    }  # fmt: skip
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",

@@ -54,7 +54,7 @@ class Selection(ShippedTask):
     name: ClassVar[str] = "selection"
     question: ClassVar[str] = "Does the network infer which class of maps it sees, and predict by both?"
     length_field: ClassVar[str] = "L"
-    least: ClassVar[Mapping[str, int]] = {"V": 3, "L": 1}
+    rules: ClassVar = {"V": 3, "L": 1}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_first": "boolean", "p_first": "probability"}
 
     def __post_init__(self) -> None:
