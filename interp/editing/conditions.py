@@ -22,7 +22,7 @@ from interp.editing.change_size import ChangeSizes
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
 from interp.editing.head_outputs import HeadOutputs
-from interp.editing.proof import EditedBatch, prove
+from interp.editing.proof import EditedBatch
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.editing.tails import Prefixes, tail_starts, tails, tokens_of_tails
@@ -335,7 +335,7 @@ class _SharedPasses:
                 kinds.setdefault(tuple(sorted({f"{e.kind} {e.place} {e.at}" for e in c.edits})), c)
         found: list[Check] = []
         for c in kinds.values():
-            found += prove(tried, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
+            found += tried.prove(c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
         return found
 
     def _edited(self, alike: _Alike, ranks: Ranks) -> Iterable[tuple[Condition, Capture]]:

@@ -4,7 +4,7 @@ Everything that can be refused is refused before the weights are read.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -211,7 +211,7 @@ def _given(tokenizer: Tokenizer) -> Any:
 
 
 def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | None) -> ModelInfo:
-    return replace(info_from_config(module.config, name, origin, revision), **asdict(weights_of(*parts_read(module))))
+    return replace(info_from_config(module.config, name, origin, revision), **weights_of(*parts_read(module)))
 
 
 def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: str | None) -> ModelInfo:
