@@ -48,7 +48,7 @@ class HeldOut:
         rows = []
         for depth, x in enumerate(self.stream[:-1]):
             decoded = self.lens.decode(carried(x, depth)[None].to(x.dtype), self.final, keep=False)
-            rows.append(decoded.kl[0].clamp_min(0).cpu().numpy().astype(np.float64) * BITS_PER_NAT)
+            rows.append(decoded["lens_kl"][0].clamp_min(0).cpu().numpy().astype(np.float64) * BITS_PER_NAT)
         return np.array(rows)
 
     def kl_of(self, lens: FittedLens) -> Float[np.ndarray, "depth row"]:
