@@ -21,8 +21,6 @@ from interp.prompt import Prompt, PromptSet, refuse_size
 from interp.table import LABEL
 
 DOMAINS = ("mathematics", "code", "philosophy", "general", "fiction", "prose")
-LAST_CLASSES = ("determiner", "preposition", "auxiliary", "conjunction", "comma", "content")
-PREDICTABILITY = ("high", "medium", "low")
 WINDOW = 32
 """Tokens at the end of each prompt that are read; every prompt has at least so many."""
 

@@ -15,9 +15,6 @@ from interp.prompt import Run
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
 
-Carried = Callable[[torch.Tensor, int], torch.Tensor]
-"""Residual vectors of a depth, carried to the final stream."""
-
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
@@ -43,8 +40,8 @@ class HeldOut:
         return cls(stream, final, np.asarray(found.rows["cluster"]), lens)
 
     @torch.inference_mode()
-    def kl_bits(self, carried: Carried) -> Float[np.ndarray, "depth row"]:
-        """KL(final prediction || what the lens reads) of every row, at all depths before the last."""
+    def kl_bits(self, carried: Callable[[torch.Tensor, int], torch.Tensor]) -> Float[np.ndarray, "depth row"]:
+        """KL(final prediction || what is read of residual vectors of a depth, carried to the end), but for the last."""
         rows = []
         for depth, x in enumerate(self.stream[:-1]):
             decoded = self.lens.decode(carried(x, depth)[None].to(x.dtype), self.final, keep=False)

@@ -24,8 +24,6 @@ from .filtering import draw_chains
 from .hmm_layout import HiddenMarkovTask
 from .probability_grid import ProbabilityGrid
 
-Header = Literal["entries", "rows"]
-
 MOST_ROW_IDS = 10_000
 """How many ids a header of rows may have at most: each is an embedding of its own, which has to be learnt."""
 
@@ -43,7 +41,7 @@ class HMM(HiddenMarkovTask):
     floor: float = 0.05
     grid: float = 0.01
     stay: float = 0.0
-    header: Header = "entries"
+    header: Literal["entries", "rows"] = "entries"
 
     name: ClassVar[str] = "hmm"
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"

@@ -5,10 +5,9 @@ an M-step. Whether that is about values is decided by the other arms: the same r
 plain descent at other rates, Adam, and an M-step that is one (`best_values`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from itertools import count
 from typing import Literal
 
 import numpy as np
@@ -118,51 +117,37 @@ def train_arm(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None
     found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)  # [loss entropy accuracy, step, seed]
     kept = kept_steps(n_steps)
     fresh = np.full((len(kept), len(start.inputs)), np.nan)  # [kept, seed]
-    with _no_subnormals():
-        for step in range(n_steps + 1):
-            logits = head_logits(start.inputs, weights)
-            loss, log_p = losses(logits, start.targets), logits.detach().log_softmax(dim=-1)
-            entropy = -(log_p.exp() * log_p).sum(dim=-1).mean(dim=-1)
-            accuracy = (log_p.argmax(dim=-1) == start.targets).float().mean(dim=-1)
-            found[:, step] = torch.stack([loss.detach(), entropy, accuracy]).numpy()
-            if not np.isfinite(found[0, step]).any():
-                break
-            with torch.no_grad():
-                for place in np.flatnonzero(kept == step):
-                    fresh[place] = losses(head_logits(start.fresh_inputs, weights), start.fresh_targets).numpy()
-            if step < n_steps:
-                optimiser.zero_grad()
-                loss.sum().backward()
-                solved = best_values(start.inputs, start.targets, weights) if arm.rule == "m_step" else None
-                optimiser.step()
-                if solved is not None:
-                    weights["w_v"].data.copy_(solved)
-            step_done()
+    for step in range(n_steps + 1):
+        logits = head_logits(start.inputs, weights)
+        loss, log_p = losses(logits, start.targets), logits.detach().log_softmax(dim=-1)
+        entropy = -(log_p.exp() * log_p).sum(dim=-1).mean(dim=-1)
+        accuracy = (log_p.argmax(dim=-1) == start.targets).float().mean(dim=-1)
+        found[:, step] = torch.stack([loss.detach(), entropy, accuracy]).numpy()
+        if not np.isfinite(found[0, step]).any():
+            break
+        with torch.no_grad():
+            for place in np.flatnonzero(kept == step):
+                fresh[place] = losses(head_logits(start.fresh_inputs, weights), start.fresh_targets).numpy()
+        if step < n_steps:
+            optimiser.zero_grad()
+            loss.sum().backward()
+            solved = best_values(start.inputs, start.targets, weights) if arm.rule == "m_step" else None
+            optimiser.step()
+            if solved is not None:
+                weights["w_v"].data.copy_(solved)
+        step_done()
     found[:, ~np.isfinite(found[0])] = np.nan
     fresh[~np.isfinite(found[0, kept])] = np.nan
     return LearningCurve(found[0], found[1], found[2], fresh)
 
 
-@contextmanager
-def _no_subnormals() -> Iterator[None]:
-    """Numbers below 1e-38 are taken for 0 in this thread: sharp attention is full of them, and they are slow."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-
-
 def train_all(arms: Sequence[Arm], start: Start, n_steps: int, progress: Report) -> dict[str, LearningCurve]:
     """Every arm from the same start: as many at once as torch may use threads, each on one, so that figures do not
     depend on how many there are."""
-    total, done, counting = len(arms) * (n_steps + 1), 0, Lock()
+    total, done = len(arms) * (n_steps + 1), count(1)  # which threads share
 
-    def step_done() -> None:
-        nonlocal done
-        with counting:
-            done += 1
-            progress(done, total)
+    def trained(arm: Arm) -> LearningCurve:
+        return train_arm(arm, start, n_steps, lambda: progress(next(done), total))
 
-    curves = side_by_side(lambda arm: train_arm(arm, start, n_steps, step_done), arms, at_once=len(arms))
+    curves = side_by_side(trained, arms, at_once=len(arms))
     return {arm.name: curve for arm, curve in zip(arms, curves, strict=True)}
