@@ -127,7 +127,6 @@ def read_conditions(
 
 
 def _readouts(saved: Mapping[Name, np.ndarray]) -> dict[str, Readout]:
-    """What was kept of conditions."""
     found: dict[str, dict[str, np.ndarray]] = {}
     for (condition, *name), array in saved.items():
         found.setdefault(str(condition), {}).update({str(each): array for each in name})
@@ -315,7 +314,6 @@ class _SharedPasses:
             yield from self._edited(alike, ranks if together else ALONE)
 
     def _tokens(self, alike: _Alike) -> int:
-        """How many tokens pass at once."""
         n = self.tokens_per_pass
         return n if alike.tails is None else tokens_of_tails(n, alike.tails, self.lengths)
 

@@ -162,7 +162,6 @@ def _logits_at(model: Model, rows: BatchRows) -> AbstractContextManager[object]:
 
 
 def _outcomes(logits: torch.Tensor, prompts: PromptSet, rows: BatchRows, measure: str) -> torch.Tensor:
-    """The logits that the measure is about: those of the posterior's outcomes, or of the whole vocabulary."""
     if measure != "posterior_kl":
         return logits
     return logits.gather(1, torch.tensor(prompts.outcomes_of(rows.prompt)).to(logits.device))

@@ -238,7 +238,6 @@ def capped(product: torch.Tensor, softcap: float | None) -> torch.Tensor:
 
 
 def _weights(scores: torch.Tensor, sink: torch.Tensor | None) -> torch.Tensor:
-    """Softmax of scores `[..., head, pos, key_pos]`, over a learnt sink as well where there is one."""
     if sink is None:
         return scores.softmax(dim=-1)
     beside = sink[:, None, None].expand(*scores.shape[:-1], 1)

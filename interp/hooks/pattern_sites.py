@@ -83,7 +83,6 @@ def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLO
 
 
 def _contrast_block(call: AttentionCall, k_norm: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The `CONTRASTS` of some rows."""
     visible = visible_keys(call, positions)
     scaled = scaled_dots(call, positions, visible.shape[-1])  # [batch, kv_head, group, row, key_pos]
     q_norm = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))  # [batch, kv_head, group, row]

@@ -115,7 +115,6 @@ def _drops(part: torch.nn.Module) -> bool:
 
 
 def _refuse_changed(model: Model) -> None:
-    """Raise `ModelError` where the weights are no longer those that the description counts."""
     now, info = weights_of(*_read(model)), model.info
     changes = []
     if now["n_parameters"] != info.n_parameters:

@@ -213,7 +213,6 @@ def _rotary_error(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def _scaled(x: torch.Tensor, seen: Observations, factor: float) -> torch.Tensor:
-    """The dimensions that are rotated times the factor; they come first."""
     n_rotary = seen.model.info.n_rotary or 0
     return torch.cat([x[..., :n_rotary] * factor, x[..., n_rotary:]], dim=-1)
 

@@ -297,7 +297,6 @@ def _rebuilt(name: str, shipped: Mapping[str, Path], out: Path, quiet: bool) -> 
 
 
 def _print_finished(training: "FinishedTraining") -> None:
-    """Figures of a finished training, what can be had without looking at the sequence, and where it lies."""
     if training.stage < training.n_stages:
         stage = f"stage {training.stage} of {training.n_stages}"
         print(f"warning: the curriculum ended at {stage}: the network has not seen the task itself. Train longer, or "

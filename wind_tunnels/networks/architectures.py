@@ -176,7 +176,6 @@ class Network(Checked):
 
 
 def _layers(given: Layers) -> tuple[int, ...]:
-    """Layers as a sorted tuple, without repetition."""
     found = given.split(",") if isinstance(given, str) else [given] if isinstance(given, int) else list(given)
     try:
         layers = {int(layer) for layer in found}

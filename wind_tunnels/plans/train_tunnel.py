@@ -161,7 +161,6 @@ def plan_from_card(
 
 
 def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
-    """The card of a training of just this plan that was finished before."""
     if (target / CARD_NAME).is_file():
         card = read_card(target)
         if _is_of(card, plan) and set(plan.keep) <= set(kept_steps(target)):

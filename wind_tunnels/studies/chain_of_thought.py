@@ -164,7 +164,6 @@ class ChainOfThought(CheckedStudy):
         return plan
 
     def _read(self, model: "Model", arm: str, seed: int) -> dict[str, Columns]:
-        """The columns of each table that a network has rows in."""
         from ..networks.networks import predict
         from ..training.sampling import evaluation_generators
 
@@ -181,7 +180,6 @@ class ChainOfThought(CheckedStudy):
         return found | ({"swaps": self._swapped(model, task)} if task.scratchpad else {})
 
     def _beliefs(self, model: "Model", task: IteratedPermutation) -> Columns:
-        """Numbers of the probe `belief` at every step by itself."""
         import interp
 
         asked = {"sites": ("resid",), "interchange": False, "n_permutations": 19, "n_bootstrap": 20}

@@ -137,7 +137,6 @@ class FineTuning(CheckedStudy):
         )
 
     def _read(self, model: "Model", task: "Task") -> tuple[Arrays, dict[str, float]]:
-        """What of a network is compared with others, and its numbers on the first task."""
         import interp
 
         from ..evaluation.checkpoint import evaluate_model

@@ -178,7 +178,6 @@ def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float
 def _heads(
     model: "Model", read: "Capture", frame: np.ndarray, harm_of: "Callable[[Edit], float]"
 ) -> dict[str, float]:  # fmt: skip
-    """What heads write into the frame, and what removing each of them does."""
     import interp
 
     writes = np.einsum("lrhe,lhed->lhrd", read[WRITTEN].astype(np.float64), read[OUTPUT].astype(np.float64))

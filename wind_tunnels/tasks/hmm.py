@@ -83,7 +83,6 @@ class HMM(HiddenMarkovTask):
         return self.S * self.O
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        """Both matrices in steps of the grid, states and symbols of `n` independent sequences."""
         grid = self.probability_grid
         transition = grid.draw(rng, (n, self.S, self.S), stay=self.stay)
         emission = grid.draw(rng, (n, self.S, self.O))
@@ -108,7 +107,6 @@ class HMM(HiddenMarkovTask):
         return self.sequences(header, states, symbols, *process)
 
     def _shown(self, *matrices: np.ndarray) -> list[Int[np.ndarray, "sequence token"]]:
-        """The tokens of both matrices."""
         grid = self.probability_grid
         if self.header == "entries":
             return [(steps - grid.least).reshape(len(steps), -1) for steps in matrices]

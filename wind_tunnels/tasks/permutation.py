@@ -136,7 +136,6 @@ class IteratedPermutation(ShippedTask):
         return shown
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        """Symbols in random order, the images of each, and where to start."""
         symbols, images = (random_permutations(rng, n, self.V) for _ in range(2))
         return symbols, images, rng.integers(self.V, size=n)
 

@@ -133,7 +133,6 @@ class Recall(ShippedTask):
         return np.array(_PAIR[self.layout] * self.n_pairs + [FILLER] * self.n_fillers + queries)
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        """Keys, values, which item each query asks for, and by which cue."""
         keys, values = (random_permutations(rng, n, size)[:, : self.n_pairs] for size in (self.n_keys, self.n_values))
         items = rng.integers(self.n_pairs, size=(n, self.n_queries))
         cues = np.take_along_axis(keys, items, axis=1)

@@ -153,7 +153,6 @@ class Regression(ShippedTask):
         return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        """Places of slope, inputs and outputs on their grids."""
         w = rng.choice(self.n_w, size=n, p=self.prior)
         x = rng.integers(self.n_x, size=(n, self.L))
         cumulative = np.cumsum(self._cell_masses, axis=1)[x, :, w[:, None]]  # [sequence, pair, output]
