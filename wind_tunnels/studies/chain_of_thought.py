@@ -33,7 +33,6 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
-from ..plans.settings import read_settings
 from ..tasks.permutation import IteratedPermutation, answer_posterior
 from ..validation import DISTINCT
 from .over_seeds import (
@@ -43,14 +42,13 @@ from .over_seeds import (
     difference_scalar,
     fingerprint_table,
     mean_over_seeds,
+    plans_over_seeds,
     trained,
 )
 
 if TYPE_CHECKING:
     from interp.model import Model
     from interp.prompt import PromptSet
-
-    from ..training.plan import TrainingPlan
 
 OUTCOMES, STREAM = Need("outcome_log_prob"), Need("resid")
 ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, more layers"}
@@ -119,7 +117,18 @@ class ChainOfThought(CheckedStudy):
         import interp
 
         asked = [(arm, seed) for seed in self.seeds for arm in ARMS]
-        plans = [self._plan(arm, seed) for arm, seed in asked]
+        of_arms = []
+        for arm in ARMS:
+            fixed = {"scratchpad": arm == "scratchpad", "n_layers": self._n_layers(arm)}
+            of_arms.append(plans_over_seeds(self, IteratedPermutation.name, fixed=fixed, variant=f"{arm}-"))
+        plans = [plan for of_seed in zip(*of_arms, strict=True) for plan in of_seed]
+        task = plans[0].task
+        assert isinstance(task, IteratedPermutation)
+        if task.depth <= max(self.n_layers, self.swap_step):
+            raise task.refusal(
+                f"depth = {task.depth}, {self.n_layers} layers and a swap at step {self.swap_step}",
+                "Choose a depth beyond both: there has to be a question that is deeper than the network.",
+            )
         models, parts = [], {name: [] for name in LAYOUTS}
         for training, (arm, seed) in zip(trained(plans, work, progress), asked, strict=True):
             model = interp.load(str(training.folder))
@@ -146,22 +155,6 @@ class ChainOfThought(CheckedStudy):
 
     def _n_layers(self, arm: str) -> int:
         return self.n_layers_deep if arm == "deep" else self.n_layers
-
-    def _plan(self, arm: str, seed: int) -> "TrainingPlan":
-        from ..plans.train_tunnel import make_plan
-
-        given = read_settings(self.settings) | {
-            "scratchpad": arm == "scratchpad", "n_layers": self._n_layers(arm), "seed": seed
-        }  # fmt: skip
-        plan = make_plan(IteratedPermutation, given, variant=f"{arm}-seed{seed}")
-        task = plan.task
-        assert isinstance(task, IteratedPermutation)
-        if task.depth <= max(self.n_layers, self.swap_step):
-            raise task.refusal(
-                f"depth = {task.depth}, {self.n_layers} layers and a swap at step {self.swap_step}",
-                "Choose a depth beyond both: there has to be a question that is deeper than the network.",
-            )
-        return plan
 
     def _read(self, model: "Model", arm: str, seed: int) -> dict[str, Columns]:
         from ..networks.networks import predict

@@ -21,7 +21,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.statistics.intervals import band
@@ -59,21 +58,18 @@ class TunnelEvaluation(CheckedStudy):
         from ..evaluation.checkpoint import evaluate_longer, evaluate_sides
         from ..evaluation.evaluation import primary_slice, resampled
         from ..networks.networks import predict
+        from ..networks.weights import open_tunnel
         from ..training.sampling import evaluation_generators
 
         where = self.tunnel if Path(self.tunnel).is_dir() else f"tunnel:{self.tunnel.removeprefix('tunnel:')}"
-        model = interp.load(where)
-        task = model.task
-        if task is None or model.card is None:
-            raise UsageError(
-                asked=f"the tunnel {self.tunnel}", found="it is no wind tunnel", fix="`interp list tunnels` names some."
-            )
+        origin, model = open_tunnel(where), interp.load(where)
+        task = origin.task
         edits = [interp.AttentionOff(layer=self.attention_off)] if self.attention_off else []
         with interp.applied(model, *edits) if edits else nullcontext():
             draws, resamples = evaluation_generators(self.seed)
             sequences = task.sample(draws, self.n)
             log_probs = predict(model.module, sequences.tokens, sequences.scored)
-            horizon = model.card.get("recipe", {}).get("horizon")
+            horizon = origin.card["recipe"].get("horizon")
             evaluation = evaluate_sides(log_probs, sequences, resamples, horizon)
             progress(1, 3)
             longer = self.length and evaluate_longer(model.module, task, self.length, n=self.n, seed=self.seed)
@@ -102,7 +98,7 @@ class TunnelEvaluation(CheckedStudy):
         info = model.info
         off = f", attention off in layers {', '.join(map(str, self.attention_off))}" if edits else ""
         notes.append(
-            f"{info.name} at step {model.card['step']}, weights {model.fingerprint[:16]}, {info.n_parameters:,} "
+            f"{info.name} at step {origin.card['step']}, weights {model.fingerprint[:16]}, {info.n_parameters:,} "
             f"parameters{off}; sequences of a stream that no training sees."
         )
         return Findings(self.name, scalars, tables, notes=tuple(notes), headline=("kl_bits", "mae_per_sequence_bits"))
