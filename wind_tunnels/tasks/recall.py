@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import FRACTION
-from .shipped_task import ShippedTask, random_permutations
+from .shipped_task import ShippedTask, earlier, random_permutations
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
 FIRST_KEY = 10
@@ -156,6 +156,4 @@ def answer_posterior(
 
 def unused_values(values: Pairs, n_values: int) -> Float[np.ndarray, "sequence pair value"]:
     """What is known of a value about to be stored: uniform over those that no earlier pair has."""
-    is_shown = values[:, :, None] == np.arange(n_values)
-    is_taken = np.cumsum(is_shown, axis=1) - is_shown > 0
-    return ~is_taken / (n_values - np.arange(values.shape[1]))[:, None]
+    return ~earlier(values[:, :, None] == np.arange(n_values)) / (n_values - np.arange(values.shape[1]))[:, None]
