@@ -21,8 +21,6 @@ from interp.prompt import Prompt, PromptSet, refuse_size
 from interp.table import LABEL
 
 DOMAINS = ("mathematics", "code", "philosophy", "general", "fiction", "prose")
-LAST_CLASSES = ("determiner", "preposition", "auxiliary", "conjunction", "comma", "content")
-PREDICTABILITY = ("high", "medium", "low")
 WINDOW = 32
 """Tokens at the end of each prompt that are read; every prompt has at least so many."""
 
@@ -48,7 +46,6 @@ def same_last_token(n_pool: int | None = None, seed: int = 0) -> PromptSet:
 
 
 def _domain(domain: str, n_pool: int | None = None, seed: int = 0) -> PromptSet:
-    """One domain alone."""
     return _as_set(domain, _pool((domain,)), _ABOUT[domain], n_pool, seed)
 
 
@@ -57,7 +54,6 @@ mathematics, code, philosophy, general, fiction, prose = (partial(_domain, domai
 
 @cache
 def _pool(domains: tuple[str, ...]) -> tuple[Prompt, ...]:
-    """The prompts of the domains, in the order of their files."""
     found = []
     for domain in domains:
         content = (files(__spec__.parent) / "data" / f"{domain}.jsonl").read_text(encoding="utf-8")
@@ -123,7 +119,6 @@ def _cells(prompts: Sequence[Prompt], rng: np.random.Generator) -> list[np.ndarr
 
 
 def _sharing(prompts: Sequence[Prompt]) -> np.ndarray:
-    """How many prompts end in the last word, or sign, of each."""
     last = [re.findall(r"\w+|\S", p.text or "")[-1] for p in prompts]
     _, code, counts = np.unique(last, return_inverse=True, return_counts=True)
     return counts[code]

@@ -182,7 +182,6 @@ def roles(pair: tuple[Label, Label], swapped: np.ndarray) -> list[tuple[Label, L
 
 
 def _written(condition: str, problems: Problems, words: Words, reliability: float, rng: np.random.Generator) -> Written:
-    """Every problem in one condition."""
     carriers, queries, shown = words.carriers, words.queries, problems.shown
     labels = roles(words.remap if condition == "remap" else words.main, problems.swapped)
     latent = np.array([pair[i].word for pair, i in zip(labels, problems.latent.tolist(), strict=True)])

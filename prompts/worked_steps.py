@@ -79,7 +79,6 @@ def steps_prompts(
 
 
 def _another_each(n: int, rng: np.random.Generator) -> np.ndarray:
-    """For every problem another one, never itself."""
     order = rng.permutation(n)
     other = np.empty(n, dtype=np.int64)
     other[order] = np.roll(order, 1)
@@ -89,7 +88,6 @@ def _another_each(n: int, rng: np.random.Generator) -> np.ndarray:
 def _written(
     condition: str, problems: Problems, words: Words, reliability: float, n_steps: int, others: np.ndarray
 ) -> Written:
-    """Every problem with `n_steps` steps of one kind."""
     labels = roles(words.main, problems.swapped)
     latent = np.array([pair[i].word for pair, i in zip(labels, problems.latent.tolist(), strict=True)])
     counted = problems.shown[others] if condition == "shuffled" else problems.shown

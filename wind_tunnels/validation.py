@@ -1,22 +1,42 @@
-"""Refusal, in words, of settings that make no sense: before anything is drawn, let alone trained."""
+"""Refusal, in words, of fields that make no sense: before anything is drawn, let alone trained."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, TypeGuard, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
+
+Rule = tuple[Callable[[Any], bool], str]
+"""What a field has to be, and the words for it behind its name."""
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool)
+
+
+def up_to(most: float) -> Rule:
+    """Above 0, and no more than this."""
+    return lambda x: _is_number(x) and 0 < x <= most, f"is a number above 0 and at most {most:g}"
+
+
+def _at_least(bound: int) -> Rule:
+    return lambda x: type(x) is int and x >= bound, f"is a whole number, {bound} or more"
+
+
+POSITIVE: Rule = (lambda x: _is_number(x) and 0 < x < math.inf, "is a number above 0")
+FRACTION: Rule = (lambda x: _is_number(x) and 0 <= x < 1, "is a number from 0 to below 1")
+POSITIVES: Rule = (lambda x: isinstance(x, tuple) and all(map(POSITIVE[0], x)), "is a list of numbers above 0")
+DISTINCT: Rule = (lambda x: 0 < len(x) == len(set(x)), "names one or more, each once")
 
 
 class Checked:
     """A dataclass that refuses what its fields may not be: declared here, unless a field is left out (None).
 
-    Sizes are whole numbers, `least` or more, numbers `positive` or `fractions` below 1. Fields annotated as a `Literal`
-    hold one of its words (an unknown one lists the nearest), those of `bool` one.
+    `rules` are by the name of a field: a number is the least size, which is a whole number. Fields annotated as a
+    `Literal` hold one of its words (an unknown one lists the nearest), those of `bool` one.
     """
 
-    least: ClassVar[Mapping[str, int]] = {}
-    positive: ClassVar[Sequence[str]] = ()
-    fractions: ClassVar[Sequence[str]] = ()
+    rules: ClassVar[Mapping[str, int | Rule]] = {}
 
     @property
     def asked(self) -> str:
@@ -30,10 +50,10 @@ class Checked:
     def __post_init__(self) -> None:
         left_out = {name for name, each in vars(self).items() if each is None and getattr(type(self), name) is None}
         given = {name: each for name, each in vars(self).items() if name not in left_out}
-        check_sizes(self.asked, given, {name: bound for name, bound in self.least.items() if name in given})
-        check_positive(self.asked, given, self.positive)
-        for name in self.fractions:
-            check_fraction(self.asked, name, given[name])
+        for name, rule in self.rules.items():
+            is_right, words = _at_least(rule) if isinstance(rule, int) else rule
+            if name in given and not is_right(given[name]):
+                raise self.refusal(f"{name} = {given[name]!r}", f"{name} {words}.")
         hints = get_type_hints(type(self))
         for name, value in given.items():
             words = [hints[name], *get_args(hints[name])]
@@ -44,41 +64,5 @@ class Checked:
                 raise self.refusal(f"{name} = {value!r}", "It is True or False.")
 
 
-def check_sizes(asked: str, given: Mapping[str, object], least: Mapping[str, int]) -> None:
-    """Every size named in `least` is a whole number and not below its bound."""
-    for name, bound in least.items():
-        size = given[name]
-        if type(size) is not int or size < bound:
-            raise UsageError(asked=asked, found=f"{name} = {size!r}", fix=f"{name} is a whole number, {bound} or more.")
-
-
-def check_positive(asked: str, given: Mapping[str, object], names: Sequence[str]) -> None:
-    """Every one of these is a finite number above 0."""
-    for name in names:
-        value = given[name]
-        if not (_is_number(value) and 0 < value < math.inf):
-            raise UsageError(asked=asked, found=f"{name} = {value!r}", fix=f"{name} is a number above 0.")
-
-
-def check_fraction(asked: str, name: str, value: object) -> None:
-    """It is a number from 0 to below 1."""
-    if not (_is_number(value) and 0 <= value < 1):
-        raise UsageError(asked=asked, found=f"{name} = {value!r}", fix="It is a number from 0 to below 1.")
-
-
-def check_distinct(asked: str, name: str, values: Sequence[object]) -> None:
-    """There is at least one, and none is there twice."""
-    if not values or len(set(values)) < len(values):
-        raise UsageError(
-            asked=f"{asked}.{name} = {','.join(map(str, values))}",
-            found="there is none, or one is there twice",
-            fix="Name each once.",
-        )
-
-
 def is_prime(n: int) -> bool:
     return n > 1 and all(n % divisor for divisor in range(2, n))
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -134,7 +134,6 @@ def positions_of_call(
 
 
 def _arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call gives its module, by name."""
     given = signature(module.forward).bind_partial(*args, **kwargs).arguments
     return given | given.pop("kwargs", {})
 

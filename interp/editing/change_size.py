@@ -10,10 +10,10 @@ from functools import reduce
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from interp.editing.steps import EditStep, SeenStep
 from interp.reading.batches import Batch
+from interp.statistics.ratio import ratio
 from interp.system.float64 import double
 from interp.system.processes import Ranks
 
@@ -59,7 +59,7 @@ class ChangeSizes:
         squares = np.stack([squares[:, variant] for _, squares, _ in self._sums.values()], axis=1)
         keys = np.array(list(self._sums))
         return {
-            "rows": np.sqrt(_ratio(squares[1], squares[0])),
+            "rows": np.sqrt(np.nan_to_num(ratio(squares[1], squares[0]))),
             "variance_share": np.array([_variance_share(variant, *sums) for sums in self._sums.values()]),
             "edit": keys[:, 0],
             "layer": keys[:, 1],
@@ -79,8 +79,4 @@ def _variance_share(variant: int, n: int, squares: np.ndarray, total: np.ndarray
         return 0.0
     mean_squares = np.square(total[:, variant]).sum(axis=1) / max(n, 1)
     spread = np.maximum(0.0, squares[:, variant].sum(axis=1) - mean_squares)  # of tensor, of change
-    return float(_ratio(spread[1:], spread[:1])[0])
-
-
-def _ratio(a: Float[np.ndarray, "*shape"], b: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    return np.divide(a, b, out=np.zeros_like(a, dtype=np.float64), where=b > 0)
+    return float(np.nan_to_num(ratio(spread[1], spread[0])))

@@ -22,7 +22,7 @@ from interp.editing.change_size import ChangeSizes
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
 from interp.editing.head_outputs import HeadOutputs
-from interp.editing.proof import EditedBatch, prove
+from interp.editing.proof import EditedBatch
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.editing.tails import Prefixes, tail_starts, tails, tokens_of_tails
@@ -127,7 +127,6 @@ def read_conditions(
 
 
 def _readouts(saved: Mapping[Name, np.ndarray]) -> dict[str, Readout]:
-    """What was kept of conditions."""
     found: dict[str, dict[str, np.ndarray]] = {}
     for (condition, *name), array in saved.items():
         found.setdefault(str(condition), {}).update({str(each): array for each in name})
@@ -315,7 +314,6 @@ class _SharedPasses:
             yield from self._edited(alike, ranks if together else ALONE)
 
     def _tokens(self, alike: _Alike) -> int:
-        """How many tokens pass at once."""
         n = self.tokens_per_pass
         return n if alike.tails is None else tokens_of_tails(n, alike.tails, self.lengths)
 
@@ -335,7 +333,7 @@ class _SharedPasses:
                 kinds.setdefault(tuple(sorted({f"{e.kind} {e.place} {e.at}" for e in c.edits})), c)
         found: list[Check] = []
         for c in kinds.values():
-            found += prove(tried, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
+            found += tried.prove(c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
         return found
 
     def _edited(self, alike: _Alike, ranks: Ranks) -> Iterable[tuple[Condition, Capture]]:

@@ -5,7 +5,7 @@ queries and keys are wanted. Both have to be of one shape and to mean the same b
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import torch
@@ -59,11 +59,9 @@ class DonorPatterns(Listener):
             place = self.donor.input_device
             same = {name: given[name].to(place) for name in _OF_INPUT if given.get(name) is not None}
             self._kept = {}
-            with torch.no_grad(), listening(self.donor, *window, self), ending(self.donor, max(self.layers) + 1):
-                try:
-                    self.donor.module(**same, use_cache=False)
-                except EnoughRead:
-                    return
+            ends = ending(self.donor, max(self.layers) + 1)
+            with suppress(EnoughRead), torch.no_grad(), listening(self.donor, *window, self), ends:
+                self.donor.module(**same, use_cache=False)
 
         return model.module.register_forward_pre_hook(heard_by(ours, run), with_kwargs=True)
 
@@ -77,18 +75,15 @@ def refuse_unlike(edit: PatternsOf, model: Model) -> None:
             fix="Give donor=interp.load(name); a run with --edit loads it by itself.",
         )  # fmt: skip
     if donor.module is model.module:
-        raise UsageError(
-            asked=str(edit),
-            found="donor and model are the same object",
-            fix="Load another model, or load this one twice.",
-        )
+        fix = "Load another model, or load this one twice."
+        raise UsageError(asked=str(edit), found="donor and model are the same object", fix=fix)
     for what, of in _ALIKE.items():
         theirs, own = of(donor), of(model)
         if theirs != own:
             raise UsageError(
                 asked=str(edit),
-                found=f"the {what} of {donor.name} and {model.name} are not the same: {_short(theirs)} there, "
-                f"{_short(own)} here",
+                found=f"the {what} of {donor.name} and {model.name} are not the same: {theirs!s:.120} there, "
+                f"{own!s:.120} here",
                 fix="Choose a donor of the same shape with the same tokens: another step, seed or fine-tuning.",
             )
     words = [each.tokenizer.get_vocab() for each in (donor, model) if each.tokenizer is not None]
@@ -97,11 +92,6 @@ def refuse_unlike(edit: PatternsOf, model: Model) -> None:
             asked=str(edit), found=f"the tokenizers of {donor.name} and {model.name} have different tokens",
             fix="Choose a donor that reads the same tokens.",
         )  # fmt: skip
-
-
-def _short(value: object) -> str:
-    words = str(value)
-    return words if len(words) < 120 else words[:117] + "..."
 
 
 def _settings(*names: str) -> Callable[[Model], object]:

@@ -8,7 +8,7 @@ from interp.edit import Edit
 from interp.editing.call_positions import CallPositions
 from interp.editing.steps import EditedRows
 from interp.edits import ReplaceCoordinates
-from interp.errors import PromptError, UsageError
+from interp.errors import UsageError
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, row_index
 
@@ -19,18 +19,7 @@ def edited_rows(edit: Edit, prompts: PromptSet, lengths: Int[np.ndarray, " promp
     Raises `PromptError` for an unknown column or a position outside a prompt, `UsageError` where an edit brings values
     for another number of rows.
     """
-    if isinstance(edit.at, str):
-        index = row_index(prompts, lengths, edit.at)
-    else:
-        outside = np.flatnonzero(lengths <= max(edit.at))
-        if len(outside):
-            raise PromptError(
-                asked=f"{edit} at position {max(edit.at)}",
-                found=f"prompt {outside[0] + 1} has {lengths[outside[0]]} tokens",
-                fix="Positions count tokens from 0.",
-            )
-        prompt = np.repeat(np.arange(len(lengths)), len(edit.at))
-        index = RowIndex(prompt, np.tile(np.array(edit.at), len(lengths)))
+    index = row_index(prompts, lengths, edit.at)
     if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) != len(index):
         raise UsageError(
             asked=f"{edit} with values of {len(edit.values)} rows",

@@ -7,15 +7,15 @@ the model after it was left, by success and by an interruption, with no hook on 
 edited layer gives the logits of a whole one.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
 
 from interp.edit import Edit
 from interp.editing.editor import HEARD, Editor, editing
-from interp.editing.restart import Residuals, first_layer
+from interp.editing.restart import Residuals
 from interp.editing.steps import EditedRows, EditStep, SeenStep
 from interp.edits import PatternsOf
 from interp.errors import ModelError
@@ -39,30 +39,6 @@ MEANINGS = {
 
 
 @dataclass
-class EditedBatch:
-    """The model, one batch of the run's prompts, and how an editor of some edits is made for it."""
-
-    model: Model
-    batch: Batch
-    make_editor: Callable[[Sequence[Edit]], Editor]
-    residuals: Residuals
-
-    def logits(self) -> torch.Tensor:
-        with threads_of_pass(self.model, self.batch.ids):
-            return self.model.module(input_ids=self.batch.ids, use_cache=False).logits
-
-    @property
-    def is_token(self) -> torch.Tensor:
-        """Where the batch has tokens and no padding, `[prompt, pos]`."""
-        lengths = torch.from_numpy(self.residuals.lengths[self.batch.prompts])
-        return torch.arange(self.batch.ids.shape[1])[None] < lengths[:, None]
-
-    def begin(self, editor: Editor) -> None:
-        self.residuals.kept.begin(self.batch)
-        editor.begin(self.batch)
-
-
-@dataclass
 class _Witness(Listener):
     """Keeps the calls as they are where it stands, and the head outputs."""
 
@@ -77,24 +53,99 @@ class _Witness(Listener):
         return z
 
 
-def prove(batch: EditedBatch, edits: Sequence[Edit], start: int) -> tuple[Check, ...]:
-    """All checks of one list of edits; raises `ModelError` naming the first that fails."""
-    with torch.inference_mode():
-        values = dict(_run(batch, edits, start))
-    words = "; ".join(dict.fromkeys(_in_words(edit) for edit in edits))
-    bound = BOUND[batch.model.info.dtype]
-    exact = ("edit reached", "edit donor", "edit pattern", "edit dose 0", "edit restored")
-    checks = []
-    for name, value in values.items():
-        allowed = 0.0 if name in exact else bound
-        checks.append(Check(name, MEANINGS[name], bool(value <= allowed), value, allowed, detail=words))
-        if not checks[-1].passed:
-            raise ModelError(
-                asked=f"editing {batch.model.name} ({words})",
-                found=f"the check {name!r} failed: {MEANINGS[name]}; {value:.3g}, at most {allowed:.3g} allowed",
-                fix="The run stops, because the effects of these edits cannot be trusted. Please report it.",
-            )
-    return tuple(checks)
+@dataclass
+class EditedBatch:
+    """The model, one batch of the run's prompts, and how an editor of some edits is made for it."""
+
+    model: Model
+    batch: Batch
+    make_editor: Callable[[Sequence[Edit]], Editor]
+    residuals: Residuals
+
+    def prove(self, edits: Sequence[Edit], start: int) -> tuple[Check, ...]:
+        """All checks of one list of edits; raises `ModelError` naming the first that fails."""
+        with torch.inference_mode():
+            values = dict(self._errors(edits, start))
+        words = "; ".join(dict.fromkeys(_in_words(edit) for edit in edits))
+        bound = BOUND[self.model.info.dtype]
+        checks = []
+        for name, value in values.items():
+            allowed = bound if name in ("edit read-back", "edit restart") else 0.0
+            checks.append(Check(name, MEANINGS[name], bool(value <= allowed), value, allowed, detail=words))
+            if not checks[-1].passed:
+                raise ModelError(
+                    asked=f"editing {self.model.name} ({words})",
+                    found=f"the check {name!r} failed: {MEANINGS[name]}; {value:.3g}, at most {allowed:.3g} allowed",
+                    fix="The run stops, because the effects of these edits cannot be trusted. Please report it.",
+                )
+        return tuple(checks)
+
+    def _errors(self, edits: Sequence[Edit], start: int) -> Iterator[tuple[str, float]]:
+        hooks = self._count_hooks()
+        unedited, _, _ = self._pass()
+        editor, seen = self.make_editor(edits), list[SeenStep]()
+        editor.observers = [seen.append]
+        edited, entering, leaving = self._pass(editor)
+        last_of_each = {(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}
+        yield "edit read-back", max((_read_back(s) for s in seen), default=0.0)
+        yield "edit reached", float(sum(not _reached(s, leaving) for s in last_of_each.values()))
+        if any(isinstance(edit, PatternsOf) for edit in edits):
+            yield "edit donor", float(self._patterns_not_donated(edits, leaving))
+        if any(edit.place in ("v", "z") for edit in edits):
+            yield "edit pattern", float(_patterns_moved(edits, self.model, entering, leaving))
+        nothing = self._pass(self.make_editor([replace(edit, dose=0.0) for edit in edits]))[0]
+        yield "edit dose 0", float(not torch.equal(nothing, unedited))
+        yield "edit restored", float(self._restored(editor, unedited, hooks))
+        if start:
+            with self.residuals.restarting(start):
+                restarted = self._pass(editor)[0]
+            # Padding is left out: no token sees it, and the stream was kept from batches padded to other lengths.
+            yield "edit restart", error_of_logits(restarted[self._is_token], edited[self._is_token])
+
+    def _pass(self, editor: Editor | None = None) -> tuple[torch.Tensor, _Witness, _Witness]:
+        """The logits of a forward pass, and what a witness before and one behind the editor saw."""
+        entering, leaving = _Witness(), _Witness()
+        self.residuals.kept.begin(self.batch)
+        if editor is not None:
+            editor.begin(self.batch)
+        edited = nullcontext() if editor is None else editing(self.model, editor)
+        threads = threads_of_pass(self.model, self.batch.ids)
+        with threads, listening(self.model, entering), edited, listening(self.model, leaving):
+            return self.model.module(input_ids=self.batch.ids, use_cache=False).logits, entering, leaving
+
+    @property
+    def _is_token(self) -> torch.Tensor:
+        """Where the batch has tokens and no padding, `[prompt, pos]`."""
+        lengths = torch.from_numpy(self.residuals.lengths[self.batch.prompts])
+        return torch.arange(self.batch.ids.shape[1])[None] < lengths[:, None]
+
+    def _patterns_not_donated(self, edits: Sequence[Edit], leaving: _Witness) -> int:
+        """Layers whose attention rows are not those of the donor alone, of edits at dose 1 that no other follows."""
+        info, wrong = self.model.info, 0
+        for i, edit in enumerate(edits):
+            if not isinstance(edit, PatternsOf) or edit.dose != 1:
+                continue
+            later = {n for e in edits[i + 1 :] if e.place in ("q", "k", "qk") for n in e.layers(info)}
+            alone = _Witness()
+            with listening(edit.donor, *window_here(), alone):
+                edit.donor.module(input_ids=self.batch.ids.to(edit.donor.input_device), use_cache=False)
+            for layer in set(edit.layers(info)) - later:
+                rows = (_rows_of(calls[layer], self._is_token) for calls in (leaving.calls, alone.calls))
+                wrong += not torch.equal(*rows)
+        return wrong
+
+    def _restored(self, editor: Editor, unedited: torch.Tensor, hooks: int) -> int:
+        """How many of three things went wrong: hooks left, an interruption that left some, logits that differ."""
+        wrong = int(self._count_hooks() != hooks)
+        try:
+            with editing(self.model, editor):
+                raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            wrong += int(self._count_hooks() != hooks)
+        return wrong + int(not torch.equal(self._pass()[0], unedited))
+
+    def _count_hooks(self) -> int:
+        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in self.model.module.modules())
 
 
 def _in_words(edit: Edit) -> str:
@@ -112,45 +163,6 @@ def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
         on = "; ".join(dict.fromkeys(check.detail for check in mine))
         found.append(replace(worst, passed=all(check.passed for check in mine), detail=on))
     return tuple(found)
-
-
-def _run(batch: EditedBatch, edits: Sequence[Edit], start: int):
-    model = batch.model
-    hooks = _count_hooks(model)
-    with _witnessing(batch) as (_, plain):
-        unedited = batch.logits()
-    editor = batch.make_editor(edits)
-    seen: list[SeenStep] = []
-    editor.observers = [seen.append]
-    batch.begin(editor)
-    with _witnessing(batch, editor) as (entering, leaving):
-        edited = batch.logits()
-    last_of_each = {(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}
-    yield "edit read-back", max((_read_back(s) for s in seen), default=0.0)
-    yield "edit reached", float(sum(not _reached(s, leaving) for s in last_of_each.values()))
-    if any(isinstance(edit, PatternsOf) for edit in edits):
-        yield "edit donor", float(_patterns_not_donated(batch, edits, leaving))
-    if any(edit.place in ("v", "z") for edit in edits):
-        yield "edit pattern", float(_patterns_moved(edits, model, plain, entering, leaving))
-    nothing = batch.make_editor([replace(edit, dose=0.0) for edit in edits])
-    batch.begin(nothing)
-    with _witnessing(batch, nothing):
-        yield "edit dose 0", float(not torch.equal(batch.logits(), unedited))
-    yield "edit restored", float(_restored(batch, editor, unedited, hooks))
-    if start:
-        batch.begin(editor)
-        with batch.residuals.restarting(start), _witnessing(batch, editor):
-            # Padding is left out: no token sees it, and the stream was kept from batches padded to other lengths.
-            yield "edit restart", error_of_logits(batch.logits()[batch.is_token], edited[batch.is_token])
-
-
-@contextmanager
-def _witnessing(batch: EditedBatch, editor: Editor | None = None):
-    """Forward passes with a witness before and one behind the editor."""
-    entering, leaving = _Witness(), _Witness()
-    edited = nullcontext() if editor is None else editing(batch.model, editor)
-    with listening(batch.model, entering), edited, listening(batch.model, leaving):
-        yield entering, leaving
 
 
 def _read_back(s: SeenStep) -> float:
@@ -201,58 +213,18 @@ def _reached(s: SeenStep, leaving: _Witness) -> bool:
     return torch.equal(found.flatten(2)[None], s.after)
 
 
-def _patterns_moved(edits: Sequence[Edit], model: Model, plain: _Witness, entering: _Witness, leaving: _Witness) -> int:
+def _patterns_moved(edits: Sequence[Edit], model: Model, entering: _Witness, leaving: _Witness) -> int:
     """Layers whose values or head outputs are edited, and whose attention rows are not those without the edit.
 
-    In the first edited layer without it means the unedited model; later ones stand behind other edits, so there it
-    means what would have been attended had the editor not touched this layer.
+    That is: what would have been attended, behind the edits of earlier layers, had the editor not touched this one.
     """
-    mixed = [e for e in edits if e.place in ("v", "z")]
-    others = [e for e in edits if e.place not in ("v", "z")]
-    compared = {n for e in others if e.place in ("q", "k", "qk") for n in e.layers(model.info)}
-    first = first_layer(mixed, model)
-    is_first = not others or first_layer(others, model) > first
-    moved = 0
-    for layer in {n for e in mixed for n in e.layers(model.info)} - compared:
-        without = plain if layer == first and is_first else entering
-        before, after = without.calls[layer], leaving.calls[layer]
-        moved += not torch.equal(pattern_rows(before, before.positions), pattern_rows(after, after.positions))
-    return moved
-
-
-def _patterns_not_donated(batch: EditedBatch, edits: Sequence[Edit], leaving: _Witness) -> int:
-    """Layers whose attention rows are not those of the donor alone, of edits at dose 1 that no other edit follows."""
-    info, wrong = batch.model.info, 0
-    for i, edit in enumerate(edits):
-        if not isinstance(edit, PatternsOf) or edit.dose != 1:
-            continue
-        later = {n for e in edits[i + 1 :] if e.place in ("q", "k", "qk") for n in e.layers(info)}
-        alone = _Witness()
-        with listening(edit.donor, *window_here(), alone):
-            edit.donor.module(input_ids=batch.batch.ids.to(edit.donor.input_device), use_cache=False)
-        for layer in set(edit.layers(info)) - later:
-            rows = (_rows_of(calls[layer], batch.is_token) for calls in (leaving.calls, alone.calls))
-            wrong += not torch.equal(*rows)
-    return wrong
+    edited = {n for e in edits if e.place in ("v", "z") for n in e.layers(model.info)}
+    compared = {n for e in edits if e.place in ("q", "k", "qk") for n in e.layers(model.info)}
+    calls = [(entering.calls[layer], leaving.calls[layer]) for layer in edited - compared]
+    return sum(not torch.equal(*(pattern_rows(call, call.positions) for call in pair)) for pair in calls)
 
 
 def _rows_of(call: AttentionCall, is_token: torch.Tensor) -> torch.Tensor:
     """The attention rows of its tokens; from copies, since products are rounded as queries lie in memory."""
     alike = replace(call, q=call.q.contiguous(), k=call.k.contiguous())
     return pattern_rows(alike, call.positions).cpu().transpose(1, 2)[is_token]
-
-
-def _restored(batch: EditedBatch, editor: Editor, unedited: torch.Tensor, hooks: int) -> int:
-    """How many of three things went wrong: hooks left, an interruption that left some, logits that differ."""
-    wrong = int(_count_hooks(batch.model) != hooks)
-    try:
-        with editing(batch.model, editor):
-            raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        wrong += int(_count_hooks(batch.model) != hooks)
-    with _witnessing(batch):
-        return wrong + int(not torch.equal(batch.logits(), unedited))
-
-
-def _count_hooks(model: Model) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.module.modules())

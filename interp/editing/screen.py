@@ -15,7 +15,7 @@ Weights stay frozen: gradients are taken at the head outputs alone, of all layer
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
@@ -90,10 +90,8 @@ def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs) -> None:
     with torch.inference_mode(), listening(model, outputs), ending(model, max(outputs.layers) + 1):
         for batch in batches_of(each_alone(run.ids), TOKENS_PER_BATCH, model):
             outputs.kept.begin(batch)
-            try:
+            with suppress(EnoughRead):
                 model.module(input_ids=batch.ids, use_cache=False)
-            except EnoughRead:
-                continue
 
 
 class _Heads(Listener):
@@ -162,7 +160,6 @@ def _logits_at(model: Model, rows: BatchRows) -> AbstractContextManager[object]:
 
 
 def _outcomes(logits: torch.Tensor, prompts: PromptSet, rows: BatchRows, measure: str) -> torch.Tensor:
-    """The logits that the measure is about: those of the posterior's outcomes, or of the whole vocabulary."""
     if measure != "posterior_kl":
         return logits
     return logits.gather(1, torch.tensor(prompts.outcomes_of(rows.prompt)).to(logits.device))

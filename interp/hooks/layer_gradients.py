@@ -88,27 +88,12 @@ class LayerGradients:
         """A_ij: by how much value j serves the loss at i better than the average one."""
         return (self.alpha * self.benefit).sum(dim=-1, keepdim=True) - self.benefit
 
-    def score_law(self) -> torch.Tensor:
-        return -self.alpha * self.advantage
-
     def value_law(self) -> torch.Tensor:
         return self._shared(self.alpha.mT @ self.d_z)
 
-    def query_law(self, d_scores: torch.Tensor) -> torch.Tensor:
-        return self.scaling * (self._slope * d_scores) @ self.k.repeat_interleave(self.n_shared, dim=0)
-
-    def key_law(self, d_scores: torch.Tensor) -> torch.Tensor:
-        return self._shared(self.scaling * (self._slope * d_scores).mT @ self.q)
-
-    def _sink_law(self) -> torch.Tensor | float:
-        """∂L/∂s of the learnt sink, whose value is zero: a row and its sink sum to 0."""
-        if self.sink is None:
-            return 0.0
-        return (self.alpha.sum(dim=-1) - 1) * (self.alpha * self.benefit).sum(dim=-1)
-
     def residuals(self) -> dict[str, float]:
         """Largest |autograd − law| of each law over the largest |autograd|; `rows`: of the row sums of ∂L/∂s."""
-        return self._residuals(self.score_law(), self.value_law(), self.d_scores)
+        return self._residuals(-self.alpha * self.advantage, self.value_law(), self.d_scores)
 
     def residuals_of_wrong_laws(self) -> dict[str, float]:
         """The same with laws that are nearly right: b not centred, values that are attended to evenly."""
@@ -118,12 +103,16 @@ class LayerGradients:
         return self._residuals(uncentred, self._shared(even.mT @ self.d_z), uncentred)
 
     def _residuals(self, d_scores: torch.Tensor, d_v: torch.Tensor, summed: torch.Tensor) -> dict[str, float]:
+        d_product = self.scaling * self._slope * d_scores
         pairs = {
             "scores": (self.d_scores, d_scores), "values": (self.d_v, d_v),
-            "queries": (self.d_q, self.query_law(d_scores)), "keys": (self.d_k, self.key_law(d_scores)),
+            "queries": (self.d_q, d_product @ self.k.repeat_interleave(self.n_shared, dim=0)),
+            "keys": (self.d_k, self._shared(d_product.mT @ self.q)),
         }  # fmt: skip
         found = {name: relative_error(autograd, law) for name, (autograd, law) in pairs.items()}
-        rows = summed.sum(dim=-1) + self._sink_law()
+        rows = summed.sum(dim=-1)
+        if self.sink is not None:  # whose value is zero: a row and its sink sum to 0
+            rows = rows + (self.alpha.sum(dim=-1) - 1) * (self.alpha * self.benefit).sum(dim=-1)
         return found | {"rows": float(rows.abs().max() / self.d_scores.abs().max())}
 
     def alpha_after(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
@@ -238,7 +227,6 @@ def capped(product: torch.Tensor, softcap: float | None) -> torch.Tensor:
 
 
 def _weights(scores: torch.Tensor, sink: torch.Tensor | None) -> torch.Tensor:
-    """Softmax of scores `[..., head, pos, key_pos]`, over a learnt sink as well where there is one."""
     if sink is None:
         return scores.softmax(dim=-1)
     beside = sink[:, None, None].expand(*scores.shape[:-1], 1)

@@ -102,56 +102,6 @@ def stacked(calls: Sequence[AttentionCall]) -> AttentionCall:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class PatternRows:
-    """Reductions of attention rows, each `[batch, head, row]`, by the names of their sites.
-
-    Masses and weights are those that the model uses: over the keys they sum to 1 - `learnt_sink_mass`. Entropies are of
-    distributions: of the keys alone, renormalised, or `with_learnt_sink` of the keys and the sink. In those named
-    `no_first` the first key and the learnt sink are removed and the rest renormalised. A row over a single key has 0
-    bits, and so has one whose only key is the first once that is removed; weights of its empty rest are NaN. The first
-    position has nothing before it: its mass on the previous one is 0.
-    """
-
-    pattern_entropy: torch.Tensor
-    pattern_entropy_no_first: torch.Tensor
-    sink_mass: torch.Tensor
-    pattern_max: torch.Tensor
-    pattern_max_no_first: torch.Tensor
-    mass_self: torch.Tensor
-    mass_self_no_first: torch.Tensor
-    mass_previous: torch.Tensor
-    mass_previous_no_first: torch.Tensor
-    learnt_sink_mass: torch.Tensor
-    pattern_entropy_with_learnt_sink: torch.Tensor
-    n_visible: torch.Tensor
-    """How many keys each row can see, `[batch, row]`."""
-    n_visible_no_first: torch.Tensor
-
-    @property
-    def pattern_entropy_normalised(self) -> torch.Tensor:
-        """Entropy divided by log2 of the visible keys; 0 where only one is visible."""
-        return _normalised(self.pattern_entropy, self.pattern_entropy_uniform)
-
-    @property
-    def pattern_entropy_normalised_no_first(self) -> torch.Tensor:
-        return _normalised(self.pattern_entropy_no_first, self.pattern_entropy_uniform_no_first)
-
-    @property
-    def pattern_entropy_uniform(self) -> torch.Tensor:
-        """log2 of the visible keys, `[batch, head, row]`: the entropy of a row that prefers none."""
-        return torch.log2(self.n_visible.float())[:, None].expand_as(self.pattern_entropy)
-
-    @property
-    def pattern_entropy_uniform_no_first(self) -> torch.Tensor:
-        """The same without the first key; 0 where no other is visible."""
-        return torch.log2(self.n_visible_no_first.clamp_min(1).float())[:, None].expand_as(self.pattern_entropy)
-
-
-def _normalised(entropy: torch.Tensor, most: torch.Tensor) -> torch.Tensor:
-    return torch.where(most > 0, entropy / most.clamp_min(1e-30), 0.0)
-
-
 def visible_keys(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     """Which keys the queries at `positions` `[batch or 1, row]` see: bool `[batch or 1, row, key_pos]`."""
     n_keys = call.k.shape[2]
@@ -253,10 +203,17 @@ def log_pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tens
     return bits.masked_fill_(~visible[:, None], torch.nan)
 
 
-def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None = None) -> PatternRows:
+def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int | None = None) -> dict[str, torch.Tensor]:
     """Entropies, masses and the largest weight of the rows at `positions` `[batch or 1, row]`, block by block.
 
-    One row of positions serves all items of the batch, and costs less than the same for each.
+    Each is `[batch, head, row]`, by the name of its site (`interp.sites`). One row of positions serves all items of the
+    batch, and costs less than the same for each.
+
+    Masses and weights are those that the model uses: over the keys they sum to 1 - `learnt_sink_mass`. Entropies are of
+    distributions: of the keys alone, renormalised, or `with_learnt_sink` of the keys and the sink. In those named
+    `no_first` the first key and the learnt sink are removed and the rest renormalised. A row over a single key has 0
+    bits, and so has one whose only key is the first once that is removed; weights of its empty rest are NaN. The first
+    position has nothing before it: its mass on the previous one is 0.
     """
     call = replace(call, k=call.k.float())
     block = block or _BLOCKS[call.k.device.type == "cpu"]
@@ -315,7 +272,7 @@ def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.T
 
 def _reduced(
     sums: torch.Tensor, own: torch.Tensor, n_visible: torch.Tensor, learnt_sink: torch.Tensor | None
-) -> PatternRows:
+) -> dict[str, torch.Tensor]:
     first_score, rest_sum, rest_dot, at_own, at_previous, top = sums
     has_rest = rest_sum > 0
     safe = torch.where(has_rest, rest_sum, 1.0)
@@ -339,21 +296,24 @@ def _reduced(
     def whole(no_first: torch.Tensor, holds_first: torch.Tensor) -> torch.Tensor:
         return torch.where(has_rest, rest * no_first, 0.0) + sink * holds_first
 
-    return PatternRows(
-        pattern_entropy=entropy,
-        pattern_entropy_no_first=no_first,
-        sink_mass=keys * sink,
-        pattern_max=keys * torch.maximum(whole(largest, nothing), sink),
-        pattern_max_no_first=largest,
-        mass_self=keys * whole(self_mass, own == 0),
-        mass_self_no_first=self_mass,
-        mass_previous=keys * whole(previous, own == 1),
-        mass_previous_no_first=previous,
-        learnt_sink_mass=learnt,
-        pattern_entropy_with_learnt_sink=keys * (entropy - log_keys) - learnt * log_learnt,
-        n_visible=n_visible[0],
-        n_visible_no_first=n_visible[1],
-    )
+    found = {
+        "pattern_entropy": entropy,
+        "pattern_entropy_no_first": no_first,
+        "sink_mass": keys * sink,
+        "pattern_max": keys * torch.maximum(whole(largest, nothing), sink),
+        "pattern_max_no_first": largest,
+        "mass_self": keys * whole(self_mass, own == 0),
+        "mass_self_no_first": self_mass,
+        "mass_previous": keys * whole(previous, own == 1),
+        "mass_previous_no_first": previous,
+        "learnt_sink_mass": learnt,
+        "pattern_entropy_with_learnt_sink": keys * (entropy - log_keys) - learnt * log_learnt,
+    }
+    for keys_left, n in zip(("", "_no_first"), n_visible.clamp_min(1), strict=True):
+        of, uniform = found[f"pattern_entropy{keys_left}"], n.float().log2()[:, None]  # of a row that prefers none
+        found[f"pattern_entropy_uniform{keys_left}"] = uniform.expand_as(of)
+        found[f"pattern_entropy_normalised{keys_left}"] = torch.where(uniform > 0, of / uniform.clamp_min(1e-30), 0.0)
+    return found
 
 
 def _at_key(rows: torch.Tensor, key: torch.Tensor) -> torch.Tensor:

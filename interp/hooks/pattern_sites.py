@@ -1,7 +1,7 @@
 """The pattern sites: what each name means in terms of attention rows, computed once for all that ask."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,6 @@ from interp.hooks.pattern import (
     BLOCK,
     FAR_BELOW,
     AttentionCall,
-    PatternRows,
     as_scores,
     dot_factor,
     log_pattern_rows,
@@ -64,32 +63,26 @@ _ROUNDING = 1e-6
 """Of two equal keys one holds half, whatever rounding makes of it."""
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """How far apart attended and unattended keys are, each `[batch, head, row]`; NaN where there is a single key.
+CONTRASTS = ("qk_cosine", "qk_logit", "qk_cosine_no_first", "qk_logit_no_first")
 
-    The attended keys of a row are the fewest that hold half of its weight. Contrasts are means over the attended minus
-    means over the other visible keys, of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are
-    chosen by their score, so both contrasts are positive where nothing was learned: they mean something beside the same
-    number with the keys of another prompt (`KeyDonors`). Where the first key is a sink it is the one that is attended,
-    and what heads look for counts as unattended: hence the same contrasts with the first key left out.
+
+def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> dict[str, torch.Tensor]:
+    """How far apart attended and unattended keys are in the rows at `positions` `[batch or 1, row]`, block by block.
+
+    Each of `CONTRASTS` is `[batch, head, row]`; NaN where there is a single key. The attended keys of a row are the
+    fewest that hold half of its weight. Contrasts are means over the attended minus means over the other visible keys,
+    of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are chosen by their score, so both
+    contrasts are positive where nothing was learned: they mean something beside the same number with the keys of
+    another prompt (`KeyDonors`). Where the first key is a sink it is the one that is attended, and what heads look for
+    counts as unattended: hence the same contrasts with the first key left out.
     """
-
-    qk_cosine: torch.Tensor
-    qk_logit: torch.Tensor
-    qk_cosine_no_first: torch.Tensor
-    qk_logit_no_first: torch.Tensor
-
-
-def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> Contrast:
-    """The contrasts of the attention rows at `positions` `[batch or 1, row]`, block by block."""
     k_norm = _norm(call.k)[:, :, None, None]  # [batch, kv_head, 1, 1, key_pos]
     parts = [_contrast_block(call, k_norm, part) for part in positions.split(block, dim=1)]
-    return Contrast(*(torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True)))
+    columns = (torch.cat(each, dim=-1) for each in zip(*parts, strict=True))
+    return dict(zip(CONTRASTS, columns, strict=True))
 
 
 def _contrast_block(call: AttentionCall, k_norm: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The fields of `Contrast`."""
     visible = visible_keys(call, positions)
     scaled = scaled_dots(call, positions, visible.shape[-1])  # [batch, kv_head, group, row, key_pos]
     q_norm = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))  # [batch, kv_head, group, row]
@@ -157,11 +150,11 @@ class PatternReader:
         self._widths = {"pattern_log_weight": n_kept_keys, "pattern_row": n_longest}
 
     @cached_property
-    def _rows(self) -> PatternRows:
+    def _rows(self) -> dict[str, torch.Tensor]:
         return reduce_rows(self.call, self.positions)
 
     @cached_property
-    def _contrast(self) -> Contrast:
+    def _contrast(self) -> dict[str, torch.Tensor]:
         return contrast_rows(self.call, self.positions)
 
     def read(self, site: str) -> torch.Tensor:
@@ -172,7 +165,7 @@ class PatternReader:
         if (site in NULL_SITES) != (lacking is not None):
             raise ValueError(f"{site} is read {'with' if lacking is None else 'without'} the keys of another prompt")
         name = site.removesuffix("_null")
-        reduced = getattr(self._contrast if name.startswith("qk_") else self._rows, name)
+        reduced = (self._contrast if name in CONTRASTS else self._rows)[name]
         if lacking is not None:
             reduced = reduced.masked_fill(lacking[:, None, None], torch.nan)  # [batch, head, row]
         return reduced.transpose(1, 2)

@@ -7,7 +7,6 @@ which edits would not be heard, is set aside until the reading ends.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -17,20 +16,11 @@ from interp.errors import InterpError, ModelError, UsageError
 from interp.model import Model
 
 
-@dataclass(frozen=True)
-class Weights:
-    """What the parameters of a model are: how many numbers, in which precision, on which devices.
+def weights_of(*modules: torch.nn.Module) -> dict[str, Any]:
+    """`n_parameters`, `dtype` and `device` of a model as they are now; a tied parameter counts once.
 
     Of several precisions the coarsest is named, since it bounds what can be exact.
     """
-
-    n_parameters: int
-    dtype: str
-    device: str
-
-
-def weights_of(*modules: torch.nn.Module) -> Weights:
-    """What the parameters are now; a tied one counts once."""
     n, kinds, places = 0, set(), set()
     for parameter in _parameters(parts_of(*modules)):
         n += parameter.numel()
@@ -39,7 +29,7 @@ def weights_of(*modules: torch.nn.Module) -> Weights:
     # One byte a number is quantised: what it stands for is computed in another precision.
     plain = [kind for kind in kinds if kind.is_floating_point and kind.itemsize > 1]
     dtype = max(plain, key=lambda kind: torch.finfo(kind).eps, default=torch.get_default_dtype())
-    return Weights(n, _name(dtype), ", ".join(sorted(places)))
+    return {"n_parameters": n, "dtype": _name(dtype), "device": ", ".join(sorted(places))}
 
 
 def parts_of(*modules: torch.nn.Module) -> list[torch.nn.Module]:
@@ -125,15 +115,14 @@ def _drops(part: torch.nn.Module) -> bool:
 
 
 def _refuse_changed(model: Model) -> None:
-    """Raise `ModelError` where the weights are no longer those that the description counts."""
     now, info = weights_of(*_read(model)), model.info
     changes = []
-    if now.n_parameters != info.n_parameters:
-        changes.append(f"it has {now.n_parameters:,} parameters and had {info.n_parameters:,}{_resized(model)}")
+    if now["n_parameters"] != info.n_parameters:
+        changes.append(f"it has {now['n_parameters']:,} parameters and had {info.n_parameters:,}{_resized(model)}")
     changes += [
-        f"its weights are {what} {getattr(now, name)} and were {what} {getattr(info, name)}"
+        f"its weights are {what} {now[name]} and were {what} {getattr(info, name)}"
         for name, what in (("dtype", "in"), ("device", "on"))
-        if getattr(now, name) != getattr(info, name)
+        if now[name] != getattr(info, name)
     ]
     if changes:
         raise ModelError(

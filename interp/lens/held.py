@@ -15,9 +15,6 @@ from interp.prompt import Run
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
 
-Carried = Callable[[torch.Tensor, int], torch.Tensor]
-"""Residual vectors of a depth, carried to the final stream."""
-
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
@@ -43,12 +40,12 @@ class HeldOut:
         return cls(stream, final, np.asarray(found.rows["cluster"]), lens)
 
     @torch.inference_mode()
-    def kl_bits(self, carried: Carried) -> Float[np.ndarray, "depth row"]:
-        """KL(final prediction || what the lens reads) of every row, at all depths before the last."""
+    def kl_bits(self, carried: Callable[[torch.Tensor, int], torch.Tensor]) -> Float[np.ndarray, "depth row"]:
+        """KL(final prediction || what is read of residual vectors of a depth, carried to the end), but for the last."""
         rows = []
         for depth, x in enumerate(self.stream[:-1]):
             decoded = self.lens.decode(carried(x, depth)[None].to(x.dtype), self.final, keep=False)
-            rows.append(decoded.kl[0].clamp_min(0).cpu().numpy().astype(np.float64) * BITS_PER_NAT)
+            rows.append(decoded["lens_kl"][0].clamp_min(0).cpu().numpy().astype(np.float64) * BITS_PER_NAT)
         return np.array(rows)
 
     def kl_of(self, lens: FittedLens) -> Float[np.ndarray, "depth row"]:

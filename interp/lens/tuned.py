@@ -69,7 +69,6 @@ class TunedFit:
 
     @cached_property
     def _final(self) -> list[torch.Tensor]:
-        """What the model itself predicts there."""
         return [self._predicted(rows) for rows in self._left_out]
 
     def _predicted(self, rows: np.ndarray) -> torch.Tensor:

@@ -118,7 +118,7 @@ def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = Fals
     told = readable(asked, fix, found="no model can be built from it", error=ModelError)
     with told, torch.device("meta"), quiet_libraries():
         module = build_model(config, dtype=None, trust_remote_code=trust_remote_code)
-    return weights_of(*parts_read(module)).n_parameters
+    return weights_of(*parts_read(module))["n_parameters"]
 
 
 def quantisation(stated: Any) -> str | None:

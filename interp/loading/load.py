@@ -4,7 +4,7 @@ Everything that can be refused is refused before the weights are read.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -212,7 +212,7 @@ def _given(tokenizer: Tokenizer) -> Any:
 
 
 def _describe(module: PreTrainedModel) -> ModelInfo:
-    return replace(info_from_config(module.config), **asdict(weights_of(*parts_read(module))))
+    return replace(info_from_config(module.config), **weights_of(*parts_read(module)))
 
 
 def info_from_config(whole: PreTrainedConfig) -> ModelInfo:

@@ -61,7 +61,6 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
 
 
 def _examples(prompts: PromptSet, ids: Sequence[np.ndarray], code: np.ndarray) -> tuple[str, ...]:
-    """The largest clusters, each by two of its prompts and what these share."""
     sizes = np.bincount(code)
     return tuple(
         _example(prompts, ids, np.flatnonzero(code == cluster))

@@ -89,7 +89,6 @@ def _records(path: Path, text: str, separator: str) -> tuple[list[list[str]], li
 
 @contextmanager
 def _any_length(text: str) -> Iterator[None]:
-    """A cell may be as long as its file inside."""
     longest = csv.field_size_limit(max(len(text), 1))
     try:
         yield

@@ -158,7 +158,6 @@ def _check_characters(where: str, column: str, value: str) -> None:
 
 
 def _control_character(value: str) -> str | None:
-    """The first control character other than tab and line breaks."""
     if value.isprintable():
         return None
     return next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)

@@ -105,7 +105,6 @@ def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[Ids]:
 
 
 def _added_around(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[int]]:
-    """The ids that this tokenizer puts in front of a text and behind it."""
     full = tokenizer(text, padding=False, truncation=False, verbose=False, return_special_tokens_mask=True)
     ids: list[int] = full["input_ids"]
     own = [i for i, added in enumerate(full["special_tokens_mask"]) if not added]

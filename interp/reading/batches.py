@@ -221,8 +221,8 @@ def rows_of(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], needs: Iter
     return {at: row_index(prompts, lengths, at) for at in places}
 
 
-def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:
-    """The rows that `at` (see `Need`: a place, or a column holding one position a prompt) names.
+def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str | tuple[int, ...]) -> RowIndex:
+    """The rows that `at` names: a place, a column holding one position a prompt (see `Need`), or positions themselves.
 
     Raises `PromptError` where the column is missing or a position lies outside its prompt.
     """
@@ -235,11 +235,13 @@ def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) 
         "last": (last, lengths),
     }
     named = "last" if at == "scored" and prompts.is_text else at
-    if named in spans:
+    if isinstance(named, str) and named in spans:
         start, stop = spans[named]
         counts = np.maximum(stop - start, 0)
         return RowIndex(np.repeat(np.arange(len(lengths)), counts), _ranges(start + 0 * lengths, counts))
-    if at == "scored":
+    if isinstance(at, tuple):
+        listed = [at] * len(lengths)
+    elif at == "scored":
         listed = [p.scored or (len(p.token_ids or ()) - 1,) for p in prompts]
     else:
         listed = [(_position_in_column(p.columns, at),) for p in prompts]

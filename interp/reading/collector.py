@@ -31,9 +31,6 @@ IMPOSSIBLE = -1e30
 
 _ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
 
-_DECODED = {"lens_log_prob": "log_p", "lens_entropy": "entropy", "lens_kl": "kl"}
-"""Lens sites, and what they are of `Decoded`."""
-
 _DECODED_AT_ONCE = 256
 """Residual vectors that are decoded at once, at least those of one depth: the head's weights are read for them all."""
 
@@ -282,7 +279,7 @@ class Collector:
                 for layer in self._read_here(need):
                     part = self._moving(stream[_ATTRIBUTED[need.site], layer].float(), layer + 1)  # [row, d_model]
                     self._reduce(need, [layer], (part * direction).sum(dim=-1)[None], start)  # [layer, row]
-        decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
+        decoding = [need for need in self.by_source["lens"] if need.site not in _ATTRIBUTED]
         wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
         n_rows, vocab = final.shape
         keep = any(need.site == "lens_log_prob" and need.reduction.keeps(vocab) for need in decoding)
@@ -291,7 +288,7 @@ class Collector:
             x = torch.stack([self._carried(stream["resid", depth], depth) for depth in depths])  # [depth, row, d_model]
             decoded = self.lens.decode(x, final, keep=keep)
             for need in decoding:
-                read = getattr(decoded, _DECODED[need.site])
+                read = decoded.get(need.site)
                 for i, depth in enumerate(depths):
                     if depth in self._read_here(need):
                         nats = final[:, :0] if read is None else read[i]

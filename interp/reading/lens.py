@@ -25,18 +25,6 @@ _AT_ONCE = {True: 1 << 19, False: 1 << 24}
 _FEWEST_COLUMNS = 1024
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """What residual vectors predict, in nats, each `[depth, row]`; `log_p` `[depth, row, vocab]` where it is kept.
-
-    `kl` is the divergence KL(final || decoded) from the model's own final prediction.
-    """
-
-    entropy: torch.Tensor
-    kl: torch.Tensor
-    log_p: torch.Tensor | None
-
-
 class Lens:
     """Final norm and output head of a model, as functions of residual vectors `[row, d_model]`."""
 
@@ -76,9 +64,10 @@ class Lens:
         logits = logits if self._times == 1.0 else logits * self._times
         return logits if self._softcap is None else torch.tanh(logits / self._softcap) * self._softcap
 
-    def decode(self, x: torch.Tensor, final: torch.Tensor, *, keep: bool) -> Decoded:
-        """Decode residual vectors `[depth, row, d_model]` against `final`, the rows' own log-probabilities in nats.
+    def decode(self, x: torch.Tensor, final: torch.Tensor, *, keep: bool) -> dict[str, torch.Tensor]:
+        """What residual vectors `[depth, row, d_model]` predict, in nats, by the names of the lens sites.
 
+        Entropy and KL(final || decoded) are `[depth, row]`, `final` being the rows' own final log-probabilities.
         In parts of the vocabulary, so that a part is still in the cache when it is summed up and the head's weights are
         read once; the logarithms of all are made only to `keep` them.
         """
@@ -95,7 +84,8 @@ class Lens:
                 sums.add(logits, final[:, tokens])
         if log_p is not None:
             log_p -= sums.log_total[..., None]
-        return Decoded(sums.entropy, sums.kl, log_p)
+        found = {"lens_entropy": sums.entropy, "lens_kl": sums.kl}
+        return found if log_p is None else found | {"lens_log_prob": log_p}
 
     def surprise(self, normed: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
         """−log p(token) in nats `[row]` of vectors that enter the output head, in parts of the vocabulary."""

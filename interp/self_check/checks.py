@@ -135,7 +135,7 @@ def causal(seen: Observations) -> CheckResult:
         leaked = (pattern * (unseen | future)[:, None]).abs().max()
         held = pattern.sum(-1)
         if call.sink is not None:
-            held = held + reduce_rows(call, call.positions).learnt_sink_mass
+            held = held + reduce_rows(call, call.positions)["learnt_sink_mass"]
         worst = max(worst, float(leaked), float((held - 1).abs().max()))
     return worst, 1e-5, "weight on the future, or rows off one, by"
 
@@ -213,7 +213,6 @@ def _rotary_error(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def _scaled(x: torch.Tensor, seen: Observations, factor: float) -> torch.Tensor:
-    """The dimensions that are rotated times the factor; they come first."""
     n_rotary = seen.model.info.n_rotary or 0
     return torch.cat([x[..., :n_rotary] * factor, x[..., n_rotary:]], dim=-1)
 

@@ -113,7 +113,6 @@ def left_out(model: Model) -> tuple[str, ...]:
 
 
 def _applying(model: Model) -> tuple["_Entry", ...]:
-    """The checks of what this model has, in the order of the table."""
     family = model.family
     has = {"model": True, "attention": family.has_attention, "stack": not family.has_attention}
     has["ropes"] = model.info.n_rotary is not None

@@ -56,15 +56,11 @@ class _Heap:
             self._libc.mallopt(_MMAP_MAX, 0 if self.n_passing else _MAPPED)
 
 
-def bound_heap() -> bool:
-    """Give free pages back if the process has grown; cheap enough to be asked at every layer.
-
-    False elsewhere than on Linux with glibc, where nothing is done.
-    """
+def bound_heap() -> None:
+    """Give free pages back if the process has grown, on Linux with glibc; cheap enough to be asked at every layer."""
     heap = _heap()
     if heap is not None:
         heap.give_back()
-    return heap is not None
 
 
 @contextmanager

@@ -44,11 +44,8 @@ def threads_by_work(n_operations: int) -> Iterator[None]:
     """torch on the threads that a block of so many operations is worth, of those that it may use outside."""
     import torch
 
-    allowed, n = torch.get_num_threads(), threads_worth(n_operations)
-    if n == allowed:
-        yield
-        return
-    torch.set_num_threads(n)
+    allowed = torch.get_num_threads()
+    torch.set_num_threads(threads_worth(n_operations))
     try:
         yield
     finally:

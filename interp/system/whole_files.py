@@ -192,7 +192,6 @@ def make_folder(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
     is_folder = path.is_dir()
     if is_folder and os.name == "nt":
         return  # names are in the journal there, and folders cannot be opened

@@ -18,8 +18,6 @@ from interp.system.values import read
 from ..plans.settings import read_settings, read_value
 
 if TYPE_CHECKING:
-    from interp.running.several_models import RunOutcome
-
     from ..plans.rebuild import Rebuild
     from ..plans.train_tunnel import FinishedTraining, Keep
     from ..training.plan import TrainingPlan
@@ -233,16 +231,8 @@ def sweep_command(
     print_sweep(table)
     print(out / SWEEP_NAME)
     n_failed = sum(len(cell.failures) for cell in swept)
-    outcomes: list[RunOutcome] = []
-
-    def heard(outcome: "RunOutcome") -> None:
-        outcomes.append(outcome)
-        if not quiet:
-            said = f"read {len(outcomes)} of {sum(len(cell.finished) for cell in swept)}: {Path(outcome.model).name}"
-            print(said, file=sys.stderr, flush=True)
-
     options = {"probes": probes, "settings": settings, "n_pool": n_pool}
-    comparison = probe_sweep(swept, options, out, heard, quiet) if probes else None
+    outcomes, comparison = probe_sweep(swept, options, out, quiet) if probes else ([], None)
     for outcome in (each for each in outcomes if each.record is None):
         print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr)
         n_failed += 1
@@ -297,7 +287,6 @@ def _rebuilt(name: str, shipped: Mapping[str, Path], out: Path, quiet: bool) -> 
 
 
 def _print_finished(training: "FinishedTraining") -> None:
-    """Figures of a finished training, what can be had without looking at the sequence, and where it lies."""
     if training.stage < training.n_stages:
         stage = f"stage {training.stage} of {training.n_stages}"
         print(f"warning: the curriculum ended at {stage}: the network has not seen the task itself. Train longer, or "

@@ -40,6 +40,7 @@ from interp.errors import UsageError
 from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, total_variation
 from interp.records.tunnel_card import Figure
 from interp.statistics.intervals import band, share_bounds
+from interp.statistics.ratio import ratio
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences, Task
 
@@ -132,11 +133,6 @@ def figure_of(values: Resampled, unit: str) -> Figure:
     """A figure from its values under `resampled` weights."""
     low, high = band(values[1:])
     return Figure(float(values[0]), unit, float(low), float(high))
-
-
-def ratio(above: Resampled, below: Resampled) -> Resampled:
-    """The quotient under every resample; NaN, which no interval counts, where there is nothing to divide by."""
-    return np.divide(above, below, out=np.full_like(below, np.nan), where=below > 0)
 
 
 def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights) -> Evaluation:

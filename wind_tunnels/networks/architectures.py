@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import UnknownName
+from interp.system.values import read
 
-from ..validation import Checked
+from ..validation import POSITIVE, Checked
 
 DEFAULT_HEADS = 4
 DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
 ATTENTION, FEED_FORWARD, GATE, EXPERTS = "attention", "feed-forward of its own", "gate", "experts"
+GROUPED, WINDOW = "grouped heads", "window"
 BARE = "layers without residual connections"
 _TRANSFORMER = frozenset({ATTENTION, "heads", FEED_FORWARD})
 
@@ -27,9 +29,9 @@ Layers = Sequence[int] | int | str
 ARCHITECTURES: Mapping[str, frozenset[str]] = {
     "gpt-neox": _TRANSFORMER,
     "phi": _TRANSFORMER,
-    "llama": _TRANSFORMER | {GATE, "grouped heads"},
-    "mistral": _TRANSFORMER | {GATE, "grouped heads", "window"},
-    "mixtral": _TRANSFORMER | {GATE, "grouped heads", EXPERTS},
+    "llama": _TRANSFORMER | {GATE, GROUPED},
+    "mistral": _TRANSFORMER | {GATE, GROUPED, WINDOW},
+    "mixtral": _TRANSFORMER | {GATE, GROUPED, EXPERTS},
     "lstm": frozenset({BARE}),
     "mlp-position": frozenset({FEED_FORWARD}),
     "mlp-context": frozenset({FEED_FORWARD}),
@@ -40,8 +42,8 @@ ARCHITECTURES: Mapping[str, frozenset[str]] = {
 NEEDED: Mapping[str, str] = {
     "n_heads": "heads",
     "attention_layers": ATTENTION,
-    "n_kv_heads": "grouped heads",
-    "window": "window",
+    "n_kv_heads": GROUPED,
+    "window": WINDOW,
     "d_mlp": FEED_FORWARD,
     "n_experts": EXPERTS,
     "n_active": EXPERTS,
@@ -99,10 +101,9 @@ class Network(Checked):
     n_experts: int | None = None
     n_active: int | None = None
 
-    positive = ("init_std", "embedding_std", "residual_scale")
-    least: ClassVar = dict.fromkeys(
+    rules: ClassVar = dict.fromkeys(
         ("n_layers", "d_model", "n_heads", "d_mlp", "n_kv_heads", "window", "n_experts", "n_active"), 1
-    )
+    ) | dict.fromkeys(("init_std", "embedding_std", "residual_scale"), POSITIVE)
 
     @property
     def asked(self) -> str:
@@ -177,14 +178,5 @@ class Network(Checked):
 
 
 def _layers(given: Layers) -> tuple[int, ...]:
-    """Layers as a sorted tuple, without repetition."""
-    found = given.split(",") if isinstance(given, str) else [given] if isinstance(given, int) else list(given)
-    try:
-        layers = {int(layer) for layer in found}
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            asked=f"attention_layers = {given!r}",
-            found="it is not a list of layers",
-            fix="Write attention_layers=0,1 (counted from 0), or [] for no attention at all.",
-        ) from error
-    return tuple(sorted(layers))
+    listed = read("attention_layers", tuple[int, ...], [given] if isinstance(given, int) else given)
+    return tuple(sorted(set(listed)))

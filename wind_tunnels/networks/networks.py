@@ -8,8 +8,8 @@ and `feedforward`. Checkpoints are what `save_pretrained` writes.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -34,7 +34,16 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.system.float64 import double
 from interp.tunnel import Task
 
-from .architectures import ATTENTION, Network, architecture
+from .architectures import (
+    ATTENTION,
+    BARE,
+    EXPERTS,
+    FEED_FORWARD,
+    GROUPED,
+    WINDOW,
+    Network,
+    architecture,
+)
 from .feedforward import MLPConfig
 from .recurrent import LSTMConfig, initialise_lstm
 from .selective_scan import scan_quickly
@@ -45,30 +54,58 @@ FEWEST_POSITIONS = 1024
 
 @dataclass(frozen=True)
 class ModelBuilder:
-    """The configuration of an architecture, and which of its modules write to the residual stream.
+    """The kind of configuration of an architecture, and which of its modules write to the residual stream.
 
-    `fields` are those beside the ones that every network, or every one with attention, has. Matrices of the modules
-    `keeps` stay as transformers draws them: their numbers mean rates, not maps. `bare` are matrices, or stacks of them,
-    that belong to no linear module.
+    `fields` are those that follow from nothing in the network. Matrices of the modules `keeps` stay as transformers
+    draws them: their numbers mean rates, not maps. `bare` are matrices, or stacks of them, that belong to no linear
+    module.
     """
 
     kind: type[PreTrainedConfig]
     residual_writers: tuple[str, ...]
-    fields: Callable[[Network, Task], dict[str, Any]] = lambda network, task: {}
+    fields: Mapping[str, Any] = field(default_factory=dict)
     keeps: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()
 
-    def config(self, network: Network, task: Task) -> PreTrainedConfig:
-        common = _attending if ATTENTION in architecture(network.arch) else _common
-        return self.kind(**common(network, task), **self.fields(network, task))
+
+def config_of(network: Network, task: Task) -> PreTrainedConfig:
+    """The configuration of the network for this task."""
+    builder, has = BUILDERS[network.arch], architecture(network.arch)
+    found: dict[str, Any] = {
+        "vocab_size": task.vocab_size, "hidden_size": network.d_model, "num_hidden_layers": network.n_layers,
+        "initializer_range": network.init_std, "tie_word_embeddings": False, "bos_token_id": None,
+        "eos_token_id": None, "pad_token_id": None,
+    }  # fmt: skip
+    if FEED_FORWARD in has:
+        found["intermediate_size"] = network.d_feed_forward
+    if ATTENTION in has:
+        found |= {
+            "num_attention_heads": network.n_heads,
+            # A power of two: nothing is learned per position, and the rotary table costs nothing.
+            "max_position_embeddings": max(FEWEST_POSITIONS, 4 * 2 ** math.ceil(math.log2(task.n_positions))),
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0},
+            "use_cache": False,
+        }
+    if GROUPED in has:
+        found["num_key_value_heads"] = network.n_kv_heads or network.n_heads
+    if WINDOW in has:
+        found["sliding_window"] = network.window
+    if EXPERTS in has:
+        found |= {"num_local_experts": network.n_experts, "num_experts_per_tok": network.n_active}
+    if BARE in has:
+        found["has_residual"] = network.has_residual
+    if network.arch == "mlp-context":
+        found["n_context"] = task.n_positions
+    return builder.kind(**found, **builder.fields)
 
 
 def build(network: Network, task: Task, generator: torch.Generator) -> PreTrainedModel:
     """A network for the task with fresh float32 weights, drawn from `generator` alone."""
-    builder = BUILDERS[network.arch]
-    config = builder.config(network, task)
+    config = config_of(network, task)
     with torch.random.fork_rng(devices=[]), quiet_libraries():
-        if builder.keeps:  # the others are drawn below, whatever transformers draws from the global generator
+        if BUILDERS[
+            network.arch
+        ].keeps:  # the others are drawn below, whatever transformers draws from the global generator
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         model = AutoModelForCausalLM.from_config(
             config, dtype=torch.float32, attn_implementation=attention_implementation(config)
@@ -142,7 +179,7 @@ def n_parameters(model: nn.Module) -> int:
 def count_parameters(network: Network, task: Task) -> int:
     """How many numbers the network for this task will have; no weights are made."""
     with torch.device("meta"), quiet_libraries():
-        return n_parameters(AutoModelForCausalLM.from_config(BUILDERS[network.arch].config(network, task)))
+        return n_parameters(AutoModelForCausalLM.from_config(config_of(network, task)))
 
 
 def attention_implementation(config: PreTrainedConfig) -> str | None:
@@ -150,68 +187,21 @@ def attention_implementation(config: PreTrainedConfig) -> str | None:
     return "sdpa" if family_of(config).has_attention else None
 
 
-def _common(network: Network, task: Task) -> dict[str, Any]:
-    return {
-        "vocab_size": task.vocab_size,
-        "hidden_size": network.d_model,
-        "num_hidden_layers": network.n_layers,
-        "initializer_range": network.init_std,
-        "tie_word_embeddings": False,
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "pad_token_id": None,
-    }
-
-
-def _attending(network: Network, task: Task) -> dict[str, Any]:
-    # A power of two: nothing is learned per position, and the rotary table costs nothing.
-    n_positions = max(FEWEST_POSITIONS, 4 * 2 ** math.ceil(math.log2(task.n_positions)))
-    return {
-        **_common(network, task),
-        "num_attention_heads": network.n_heads,
-        "intermediate_size": network.d_feed_forward,
-        "max_position_embeddings": n_positions,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0},
-        "use_cache": False,
-    }
-
-
-def _grouped(network: Network, task: Task) -> dict[str, Any]:
-    return {"num_key_value_heads": network.n_kv_heads or network.n_heads}
-
-
 BUILDERS: Mapping[str, ModelBuilder] = {
     "gpt-neox": ModelBuilder(
-        GPTNeoXConfig, ("attention.dense", "mlp.dense_4h_to_h"), lambda network, task: {"use_parallel_residual": True}
+        GPTNeoXConfig, ("attention.dense", "mlp.dense_4h_to_h"), {"use_parallel_residual": True}
     ),
-    "phi": ModelBuilder(PhiConfig, ("self_attn.dense", "mlp.fc2"), lambda network, task: {"resid_pdrop": 0.0}),
-    "llama": ModelBuilder(LlamaConfig, ("self_attn.o_proj", "mlp.down_proj"), _grouped),
-    "mistral": ModelBuilder(
-        MistralConfig,
-        ("self_attn.o_proj", "mlp.down_proj"),
-        lambda network, task: _grouped(network, task) | {"sliding_window": network.window},
-    ),
+    "phi": ModelBuilder(PhiConfig, ("self_attn.dense", "mlp.fc2"), {"resid_pdrop": 0.0}),
+    "llama": ModelBuilder(LlamaConfig, ("self_attn.o_proj", "mlp.down_proj")),
+    "mistral": ModelBuilder(MistralConfig, ("self_attn.o_proj", "mlp.down_proj")),
     "mixtral": ModelBuilder(
-        MixtralConfig,
-        ("self_attn.o_proj", "experts.down_proj"),
-        lambda network, task: (
-            _grouped(network, task) | {"num_local_experts": network.n_experts, "num_experts_per_tok": network.n_active}
-        ),
+        MixtralConfig, ("self_attn.o_proj", "experts.down_proj"),
         bare=("mlp.gate.weight", "experts.gate_up_proj", "experts.down_proj"),
     ),
-    "lstm": ModelBuilder(LSTMConfig, (), lambda network, task: {"has_residual": network.has_residual}),
-    "mlp-position": ModelBuilder(
-        MLPConfig, ("mlp.down",), lambda network, task: {"intermediate_size": network.d_feed_forward, "n_context": 1}
-    ),
-    "mlp-context": ModelBuilder(
-        MLPConfig,
-        ("mlp.down",),
-        lambda network, task: {"intermediate_size": network.d_feed_forward, "n_context": task.n_positions},
-    ),
+    "lstm": ModelBuilder(LSTMConfig, ()),
+    "mlp-position": ModelBuilder(MLPConfig, ("mlp.down",)),
+    "mlp-context": ModelBuilder(MLPConfig, ("mlp.down",)),
     "mamba": ModelBuilder(
-        MambaConfig,
-        ("mixer.out_proj",),
-        lambda network, task: {"use_cache": False, "residual_in_fp32": False},
-        keeps=("mixer.dt_proj",),
+        MambaConfig, ("mixer.out_proj",), {"use_cache": False, "residual_in_fp32": False}, keeps=("mixer.dt_proj",)
     ),
-}
+}  # fmt: skip

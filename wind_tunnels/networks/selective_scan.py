@@ -75,7 +75,6 @@ class ScanMixer(MambaMixer):
         return self.out_proj(((y + x * self.D) * self.act(gate)).transpose(0, 1))
 
     def _convolve(self, x, n):
-        """The causal convolution of every channel with its few weights."""
         padded = F.pad(x, (0, 0, 0, 0, self.conv_kernel_size - 1, 0))
         taps = self.conv1d.weight[:, 0].unbind(dim=1)
         y = sum(padded[i : i + n] * tap for i, tap in enumerate(taps))

@@ -1,8 +1,9 @@
-"""Trained weights: opening a checkpoint by name or folder, and starting another training from it."""
+"""Trained weights: a checkpoint by name or folder, from which another training may start."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from interp.errors import ModelError, UsageError
 from interp.families import families
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.loading.sources import TUNNEL, locate, shipped_tunnels
+from interp.loading.sources import TUNNEL, locate
 from interp.records.tunnel_card import refuse_changed, tunnel_name
 from interp.system.fingerprint import fingerprint
 from interp.tunnel import Task
@@ -42,6 +43,31 @@ class TunnelCheckpoint:
     def network(self) -> Network:
         """Family and sizes."""
         return Network(arch=self.card["arch"], **self.card["network"])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return weights_fingerprint(self.folder)
+
+    def record(self) -> dict[str, str]:
+        """What of it belongs to the plan and the card of a training that starts from it: not where it lay."""
+        return {"tunnel": self.name, "fingerprint": self.fingerprint}
+
+    def is_named_by(self, record: Mapping[str, str]) -> bool:
+        """Whether the `init` of a card is this one; up to format 2 cards had the SHA-256 of the file of weights."""
+        if "weights" not in record:
+            return record == self.record()
+        digest = hashlib.sha256((self.folder / WEIGHTS_NAME).read_bytes()).hexdigest()
+        return record == {"tunnel": self.name, "weights": digest}
+
+    def refuse_larger(self, task: Task) -> None:
+        """Raise `UsageError` where the task needs token ids that this checkpoint does not have."""
+        known = load_weights(self.folder).config.vocab_size
+        if known < task.vocab_size:
+            raise UsageError(
+                asked=f"training {task.name} from {self.name}",
+                found=f"the task has {task.vocab_size} token ids, the checkpoint {known}",
+                fix="Choose a smaller task, or start from a checkpoint of a larger vocabulary.",
+            )
 
 
 def open_tunnel(where: str | Path) -> TunnelCheckpoint:
@@ -85,54 +111,3 @@ def save_weights(model: PreTrainedModel, folder: Path, stored: torch.dtype) -> N
 def weights_fingerprint(folder: Path) -> str:
     """The fingerprint of the network in a checkpoint folder: `interp.load(folder).fingerprint`."""
     return fingerprint(load_weights(folder))
-
-
-@dataclass(frozen=True)
-class Init:
-    """A checkpoint whose weights another training starts from."""
-
-    folder: Path
-    tunnel: str
-    fingerprint: str
-
-    def record(self) -> dict[str, str]:
-        """What of it belongs to a plan and to a card: not where it lay."""
-        return {"tunnel": self.tunnel, "fingerprint": self.fingerprint}
-
-    def is_named_by(self, record: Mapping[str, str]) -> bool:
-        """Whether the `init` of a card is this one; up to format 2 cards had the SHA-256 of the file of weights."""
-        if "weights" not in record:
-            return record == self.record()
-        digest = hashlib.sha256((self.folder / WEIGHTS_NAME).read_bytes()).hexdigest()
-        return record == {"tunnel": self.tunnel, "weights": digest}
-
-
-def init_from(origin: TunnelCheckpoint, task: Task) -> Init:
-    """Start from this checkpoint; refused where the task needs token ids that it does not have."""
-    model = load_weights(origin.folder)
-    if model.config.vocab_size < task.vocab_size:
-        raise UsageError(
-            asked=f"training {task.name} from {origin.name}",
-            found=f"the task has {task.vocab_size} token ids, the checkpoint {model.config.vocab_size}",
-            fix="Choose a smaller task, or start from a checkpoint of a larger vocabulary.",
-        )
-    return Init(origin.folder, origin.name, fingerprint(model))
-
-
-def shipped_init(record: Mapping[str, str]) -> Init:
-    """The shipped checkpoint that a card says its training started from; refused where it is another one now."""
-    asked = f"a training that started from {record['tunnel']}"
-    homes = shipped_tunnels()
-    if record["tunnel"] not in homes:
-        raise ModelError(
-            asked=asked, found="no such tunnel is shipped", fix="Train it with `interp tunnel train ... --init PATH`."
-        )
-    folder = homes[record["tunnel"]]
-    init = Init(folder, record["tunnel"], weights_fingerprint(folder))
-    if not init.is_named_by(record):
-        raise ModelError(
-            asked=asked,
-            found="the weights shipped under that name have changed since",
-            fix="Train both again, the first one first.",
-        )
-    return init

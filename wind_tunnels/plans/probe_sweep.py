@@ -4,7 +4,7 @@ Records lie in `<out>/records`; one that is there is not made again. The compari
 reference, with the seeds of each pooled.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,26 @@ from .sweep import Cell
 
 
 def probe_sweep(
-    swept: Sequence[Cell], options: Mapping[str, Any], out: Path, heard: Callable[[RunOutcome], None], quiet: bool
-) -> RunRecord | None:
-    """Read every network that was trained, and compare them; None where fewer than two were read.
+    swept: Sequence[Cell], options: Mapping[str, Any], out: Path, quiet: bool
+) -> tuple[list[RunOutcome], RunRecord | None]:
+    """What became of reading every network that was trained, and their comparison; None where fewer than two were read.
 
-    `options` are keywords of `interp.run`. What becomes of each network is `heard`: one that fails stops nothing.
+    `options` are keywords of `interp.run`. A network that cannot be read stops nothing.
     """
     trained = [(cell, seed, str(training.folder)) for cell in swept for seed, training in cell.finished.items()]
-    read: list[tuple[Cell, int, RunRecord]] = []
-    for i, (cell, seed, folder) in enumerate(trained):
+    outcomes: list[RunOutcome] = []
+    for i, (*_, folder) in enumerate(trained):
         with stage(f"network {i + 1} of {len(trained)}"), one_thread():
-            (outcome,) = run_many([folder], options=options, out=out / "records", quiet=quiet).outcomes
-        heard(outcome)
-        if outcome.record is not None:
-            read.append((cell, seed, outcome.record))
+            outcomes += run_many([folder], options=options, out=out / "records", quiet=quiet).outcomes
+    read = [(*named, each.record) for named, each in zip(trained, outcomes, strict=True) if each.record is not None]
     if len(read) < 2:
-        return None
-    return compare(
+        return outcomes, None
+    comparison = compare(
         [record for *_, record in read],
-        labels=[f"{cell.label}, seed {seed}" for cell, seed, _ in read],
+        labels=[f"{cell.label}, seed {seed}" for cell, seed, *_ in read],
         groups=[cell.label for cell, *_ in read],
         against=[cell.against for cell, *_ in read],
         out=out,
         reuse=True,
     )
+    return outcomes, comparison

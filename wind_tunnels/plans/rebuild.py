@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from interp.errors import UsageError
-from interp.loading.sources import kept_steps
+from interp.errors import ModelError, UsageError
+from interp.loading.sources import TUNNEL, kept_steps
 from interp.records.tunnel_card import TunnelCard, read_card
 from interp.tunnel import Task
 
-from ..networks.weights import shipped_init, weights_fingerprint
+from ..networks.weights import open_tunnel, weights_fingerprint
 from ..training.loop import STATE_NAME
 from ..training.state import OnStep
 from .train_tunnel import plan_from_card, train_and_evaluate
@@ -60,7 +60,13 @@ def rebuild(shipped: Path, kind: type[Task], folder: Path, on_step: OnStep | Non
             fix="Choose another --out, or move it away.",
         )
     card, steps = read_card(shipped), kept_steps(shipped)
-    init = None if card.init is None else shipped_init(card.init)
+    init = None if card.init is None else open_tunnel(f"{TUNNEL}{card.init['tunnel']}")
+    if init is not None and not init.is_named_by(card.init or {}):
+        raise ModelError(
+            asked=f"a training that started from {init.name}",
+            found="the weights shipped under that name have changed since",
+            fix="Train both again, the first one first.",
+        )
     rebuilt = train_and_evaluate(plan_from_card(card, kind, init, keep=tuple(steps)), folder, on_step)
     (folder / STATE_NAME).unlink()
     others = tuple(step for step, path in steps.items() if not _has_same_weights(path, folder / "steps" / str(step)))

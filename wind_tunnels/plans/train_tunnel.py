@@ -27,7 +27,7 @@ from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
 from ..networks.architectures import Network
-from ..networks.weights import Init, init_from, open_tunnel
+from ..networks.weights import TunnelCheckpoint, open_tunnel
 from ..training.loop import STATE_NAME, keeping_in, train
 from ..training.plan import TrainingPlan
 from ..training.recipe import Recipe
@@ -80,7 +80,8 @@ def make_plan(
             fix="Leave the settings of the network out.",
         )
     origin = open_tunnel(init)
-    return TrainingPlan(task, origin.network, recipe, init_from(origin, task), variant, limits or {}, steps)
+    origin.refuse_larger(task)
+    return TrainingPlan(task, origin.network, recipe, origin, variant, limits or {}, steps)
 
 
 def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None = None) -> TunnelCard:
@@ -149,7 +150,9 @@ def side_by_side(
     remember("")
 
 
-def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:
+def plan_from_card(
+    card: TunnelCard, kind: type[Task], init: TunnelCheckpoint | None, keep: Collection[int] = ()
+) -> TrainingPlan:
     """The training that a card tells of; fields that came later have the values they had then."""
     limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
     kept = {name: value for name, value in card.recipe.items() if name != "fresh_share"}  # 0: see `_is_of`
@@ -158,7 +161,6 @@ def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: 
 
 
 def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
-    """The card of a training of just this plan that was finished before."""
     if (target / CARD_NAME).is_file():
         card = read_card(target)
         if _is_of(card, plan) and set(plan.keep) <= set(kept_steps(target)):

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from interp.findings import Findings
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL
 
 from .over_seeds import (
     OVER_SEEDS,
+    CheckedStudy,
     difference_scalar,
     mean_over_seeds,
     plans_over_seeds,
@@ -40,7 +40,7 @@ BY_ITSELF = "a number of each network: its own record has its null"
 
 
 @dataclass(frozen=True)
-class BeliefClusters(Study):
+class BeliefClusters(CheckedStudy):
     """Networks of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
 
     `n_pool` sequences are read of every network; `n_permutations` exchanges are the null of its silhouette.

@@ -29,21 +29,26 @@ from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
 from interp.statistics.ratio import ratio
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
-from ..plans.settings import read_settings
 from ..tasks.permutation import IteratedPermutation, answer_posterior
-from ..validation import check_distinct, check_sizes
-from .over_seeds import beside_null, by_network, difference_scalar, fingerprint_table, mean_over_seeds, trained
+from ..validation import DISTINCT
+from .over_seeds import (
+    CheckedStudy,
+    beside_null,
+    by_network,
+    difference_scalar,
+    fingerprint_table,
+    mean_over_seeds,
+    plans_over_seeds,
+    trained,
+)
 
 if TYPE_CHECKING:
     from interp.model import Model
     from interp.prompt import PromptSet
-
-    from ..training.plan import TrainingPlan
 
 OUTCOMES, STREAM = Need("outcome_log_prob"), Need("resid")
 ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, more layers"}
@@ -87,7 +92,7 @@ LAYOUTS = {
 
 
 @dataclass(frozen=True)
-class ChainOfThought(Study):
+class ChainOfThought(CheckedStudy):
     """Networks of `n_layers` from each of `seeds`, with a scratchpad and without, and of `n_layers_deep` without.
 
     `settings` are field=value of the task `permutation`, the network or the recipe. `n_eval` fresh sequences for
@@ -104,15 +109,26 @@ class ChainOfThought(Study):
 
     name: ClassVar[str] = "chain_of_thought"
     question: ClassVar[str] = "Does a scratchpad let a network answer questions that are deeper than itself?"
+    rules: ClassVar = {
+        "seeds": DISTINCT, "n_layers": 1, "n_layers_deep": 1, "n_eval": 200, "n_pool": 50, "swap_step": 1
+    }  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp
 
-        least = {"n_layers": 1, "n_layers_deep": 1, "n_eval": 200, "n_pool": 50, "swap_step": 1}
-        check_distinct(self.name, "seeds", self.seeds)
-        check_sizes(self.name, vars(self), least)
         asked = [(arm, seed) for seed in self.seeds for arm in ARMS]
-        plans = [self._plan(arm, seed) for arm, seed in asked]
+        of_arms = []
+        for arm in ARMS:
+            fixed = {"scratchpad": arm == "scratchpad", "n_layers": self._n_layers(arm)}
+            of_arms.append(plans_over_seeds(self, IteratedPermutation.name, fixed=fixed, variant=f"{arm}-"))
+        plans = [plan for of_seed in zip(*of_arms, strict=True) for plan in of_seed]
+        task = plans[0].task
+        assert isinstance(task, IteratedPermutation)
+        if task.depth <= max(self.n_layers, self.swap_step):
+            raise task.refusal(
+                f"depth = {task.depth}, {self.n_layers} layers and a swap at step {self.swap_step}",
+                "Choose a depth beyond both: there has to be a question that is deeper than the network.",
+            )
         models, parts = [], {name: [] for name in LAYOUTS}
         for training, (arm, seed) in zip(trained(plans, work, progress), asked, strict=True):
             model = interp.load(str(training.folder))
@@ -140,24 +156,7 @@ class ChainOfThought(Study):
     def _n_layers(self, arm: str) -> int:
         return self.n_layers_deep if arm == "deep" else self.n_layers
 
-    def _plan(self, arm: str, seed: int) -> "TrainingPlan":
-        from ..plans.train_tunnel import make_plan
-
-        given = read_settings(self.settings) | {
-            "scratchpad": arm == "scratchpad", "n_layers": self._n_layers(arm), "seed": seed
-        }  # fmt: skip
-        plan = make_plan(IteratedPermutation, given, variant=f"{arm}-seed{seed}")
-        task = plan.task
-        assert isinstance(task, IteratedPermutation)
-        if task.depth <= max(self.n_layers, self.swap_step):
-            raise task.refusal(
-                f"depth = {task.depth}, {self.n_layers} layers and a swap at step {self.swap_step}",
-                "Choose a depth beyond both: there has to be a question that is deeper than the network.",
-            )
-        return plan
-
     def _read(self, model: "Model", arm: str, seed: int) -> dict[str, Columns]:
-        """The columns of each table that a network has rows in."""
         from ..networks.networks import predict
         from ..training.sampling import evaluation_generators
 
@@ -174,7 +173,6 @@ class ChainOfThought(Study):
         return found | ({"swaps": self._swapped(model, task)} if task.scratchpad else {})
 
     def _beliefs(self, model: "Model", task: IteratedPermutation) -> Columns:
-        """Numbers of the probe `belief` at every step by itself."""
         import interp
 
         asked = {"sites": ("resid",), "interchange": False, "n_permutations": 19, "n_bootstrap": 20}

@@ -111,7 +111,7 @@ class ComponentRoles(NetworkStudy):
     question: ClassVar[str] = "Does the stream hold the belief, feed-forward update it, and attention route?"
 
     headline = ("belief_r2_beyond_position", "feed_forward_logit_share", "routed_share", "least_gain_bits")
-    least: ClassVar = {"n_pool": 20, "n_permutations": 24, "n_bootstrap": 20}
+    rules: ClassVar = {"n_pool": 20, "n_permutations": 24, "n_bootstrap": 20}
     notes = (
         "A removed block is set to zero at all positions. Queries are those that the other sequence has unedited; keys "
         "and values are the sequence's own.",

@@ -42,7 +42,7 @@ class DecodedParameters(NetworkStudy):
     question: ClassVar[str] = "Are the parameters of a program, where they can be decoded, what the prediction uses?"
 
     headline = ("a_accuracy", "removed_bits")
-    least: ClassVar = {"seen": 4, "n": 100}
+    rules: ClassVar = {"seen": 4, "n": 100}
     more: ClassVar = {"dimension": "directions", "variance": "fraction"}
     meanings: ClassVar = {
         "a_accuracy": ("fraction", _PERMUTED, "how often a readout before the last block says a, on other sequences"),

@@ -16,11 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from interp.findings import Findings, Null, Scalar
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from .over_seeds import mean_over_seeds, mean_scalar, plans_over_seeds, ratio_scalar, read_by_probes
+from .over_seeds import CheckedStudy, mean_over_seeds, mean_scalar, plans_over_seeds, ratio_scalar, read_by_probes
 
 TRENDS: Mapping[str, tuple[str, str, str]] = {
     "entropy_trend": ("attention_entropy", "correlation", "of attention entropy with depth"),
@@ -51,7 +50,7 @@ PROBES = tuple(dict.fromkeys(probe for _, probe, *_ in PROFILES.values()))
 
 
 @dataclass(frozen=True)
-class DepthProfiles(Study):
+class DepthProfiles(CheckedStudy):
     """Networks of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
 
     `n_pool` sequences are read of every network; `n_prompts` of them for what it costs to bypass a layer.

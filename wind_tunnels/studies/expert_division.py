@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from interp.findings import Findings, Null, Scalar
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL
 
 from .over_seeds import (
     OVER_SEEDS,
+    CheckedStudy,
     by_network,
     difference_scalar,
     mean_over_seeds,
@@ -48,7 +48,7 @@ BY_ITSELF = "how well it was trained: no chance level"
 
 
 @dataclass(frozen=True)
-class ExpertDivision(Study):
+class ExpertDivision(CheckedStudy):
     """Mixtures of experts from each of `seeds`; `settings` are field=value of the network or the recipe.
 
     `n_pool` sequences are read of every network; `n_permutations` exchanges are the null of each of its numbers.

@@ -24,13 +24,13 @@ from jaxtyping import Float, Shaped
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.registry import load_entry
-from interp.study import Study
 from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table
 
 from ..plans.settings import read_settings
-from ..validation import check_sizes
+from ..validation import DISTINCT
 from .over_seeds import (
+    CheckedStudy,
     by_network,
     difference_scalar,
     fingerprint_table,
@@ -59,7 +59,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class FineTuning(Study):
+class FineTuning(CheckedStudy):
     """Trainings of `task` with `settings` (field=value) from each of `seeds`, and `n_further` steps more in three ways.
 
     `shifted` are settings of the task that the second way changes, `n_distinct` the sequences of the third.
@@ -74,6 +74,7 @@ class FineTuning(Study):
     n_pool: int = 200
 
     name: ClassVar[str] = "fine_tuning"
+    rules: ClassVar = {"seeds": DISTINCT, "n_distinct": 1, "n_further": 1, "n_pool": 50}
     question: ClassVar[str] = (
         "Does further training on other data move the geometry more than as many steps on the old?"
     )
@@ -84,7 +85,6 @@ class FineTuning(Study):
         from ..networks.architectures import Network
         from ..plans.train_tunnel import make_plan, train_tunnels
 
-        check_sizes(self.name, vars(self), {"n_distinct": 1, "n_further": 1, "n_pool": 50})
         n, n_arms = len(self.seeds), len(ARMS) * len(self.seeds)
         total = 2 * (n + n_arms)
         bases = [each.folder for each in train_tunnels(plans_over_seeds(self), work, part_of(progress, total))]
@@ -137,7 +137,6 @@ class FineTuning(Study):
         )
 
     def _read(self, model: "Model", task: "Task") -> tuple[Arrays, dict[str, float]]:
-        """What of a network is compared with others, and its numbers on the first task."""
         import interp
 
         from ..evaluation.checkpoint import evaluate_model

@@ -82,7 +82,7 @@ class JSpaces(NetworkStudy):
     question: ClassVar[str] = "Does a network keep its hypotheses in the directions that its prediction depends on?"
 
     headline = ("times_random", f"survivors_{RANKS_READ[0]}", "swapped_bits")
-    least: ClassVar = {"n_pool": 40, "n_lens": 10, "skip_first": 0}
+    rules: ClassVar = {"n_pool": 40, "n_lens": 10, "skip_first": 0}
     notes = ("Hypotheses are the possible outcomes.",)
     beside_untrained = True
     meanings = _MEANINGS
@@ -178,7 +178,6 @@ def _identity(read: "Capture", space: np.ndarray, prompts: "PromptSet") -> float
 def _heads(
     model: "Model", read: "Capture", frame: np.ndarray, harm_of: "Callable[[Edit], float]"
 ) -> dict[str, float]:  # fmt: skip
-    """What heads write into the frame, and what removing each of them does."""
     import interp
 
     writes = np.einsum("lrhe,lhed->lhrd", read[WRITTEN].astype(np.float64), read[OUTPUT].astype(np.float64))

@@ -13,18 +13,16 @@ from typing import ClassVar, Literal
 
 from interp.errors import UsageError
 from interp.findings import Findings, Null
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..validation import check_distinct
-from .over_seeds import by_network, mean_scalar, models_table, ratio_scalar
+from .over_seeds import CheckedStudy, by_network, mean_scalar, models_table, ratio_scalar
 
 TASK = "hmm"
 
 
 @dataclass(frozen=True)
-class LateAttention(Study):
+class LateAttention(CheckedStudy):
     """Networks of `n_layers` layers with and without attention in the top `n_off`, for every seed.
 
     `trained_length`: symbols they are trained on (None: the recipe's own); `length`: symbols they are read on.
@@ -49,7 +47,6 @@ class LateAttention(Study):
         from ..plans.train_tunnel import train_tunnels
         from .primitives.plans import REFERENCE, plan_of
 
-        check_distinct(self.name, "seeds", self.seeds)
         if not 0 < self.n_off < self.n_layers:
             raise UsageError(
                 asked=f"late_attention with the top {self.n_off} of {self.n_layers} layers",

@@ -20,7 +20,7 @@ from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table, number_columns
 
 from ..plans.settings import read_settings
-from ..validation import check_distinct, check_sizes
+from ..validation import DISTINCT, Checked, Rule
 
 if TYPE_CHECKING:
     from interp.model import Model
@@ -44,7 +44,6 @@ def plans_over_seeds(
     """
     from ..plans.train_tunnel import make_plan
 
-    check_distinct(study.name, "seeds", study.seeds)
     kind, given = load_entry("tunnel", task or study.task), read_settings(study.settings) | dict(fixed or {})
     if "seed" in given:
         raise UsageError(
@@ -176,21 +175,30 @@ def beside_null(
     return replace(scalar, underpowered=len(values) == 1 or is_open)
 
 
+class CheckedStudy(Study, Checked):
+    """A study that refuses what its fields may not be."""
+
+    rules: ClassVar[Mapping[str, int | Rule]] = {"seeds": DISTINCT}
+
+    @property
+    def asked(self) -> str:
+        return self.name
+
+
 @dataclass(frozen=True)
-class NetworkStudy(Study):
+class NetworkStudy(CheckedStudy):
     """A study that reads networks one by one: means over them, each beside the mean of its null.
 
     `read` takes a network and gives numbers by name, what stands for chance as `NAME null`: where that is not given,
     and `beside_untrained`, it is the number of an untrained copy. A number without it has the null that `meanings` say
     (unit, null, meaning by name). Numbers of `more`, units by name, are in the table of networks alone. What is given
-    by the name of one of `layouts` (units and caption) are columns of a further table. `least` are the smallest sizes.
+    by the name of one of `layouts` (units and caption) are columns of a further table.
     """
 
     tunnels: str = "tunnel:bijection-gpt-neox"
 
     meanings: ClassVar[Mapping[str, tuple[str, Any, str]]]
     headline: ClassVar[tuple[str, ...]]
-    least: ClassVar[Mapping[str, int]]
     more: ClassVar[Mapping[str, str]] = {}
     layouts: ClassVar[Mapping[str, tuple[Mapping[str, str], str]]] = {}
     notes: ClassVar[tuple[str, ...]] = ()
@@ -203,7 +211,6 @@ class NetworkStudy(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.loading.untrained import untrained_twin
 
-        check_sizes(self.name, vars(self), self.least)
         models, rows, parts = [], [], {name: [] for name in self.layouts}
         for i, (tunnel, model) in enumerate(opened(self.tunnels, progress), 1):
             models.append((tunnel, model.fingerprint))

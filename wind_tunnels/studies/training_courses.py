@@ -16,11 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from interp.findings import Findings, Null, Scalar
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from .over_seeds import mean_over_seeds, plans_over_seeds, ratio_scalar, read_by_probes, scalars_table
+from .over_seeds import CheckedStudy, mean_over_seeds, plans_over_seeds, ratio_scalar, read_by_probes, scalars_table
 
 PROBE = "dynamics"
 EXCHANGED = {
@@ -37,7 +36,7 @@ _COURSES = {"step": "steps", "kl": "bits", "frame_tv": "fraction", "value_distan
 
 
 @dataclass(frozen=True)
-class TrainingCourses(Study):
+class TrainingCourses(CheckedStudy):
     """Trainings of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
 
     `n_pool` sequences are read at every checkpoint; `n_permutations` and `n_bootstrap` are the probe's.

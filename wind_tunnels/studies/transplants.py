@@ -83,7 +83,7 @@ class Transplants(NetworkStudy):
     meanings = _MEANINGS
 
     @property
-    def least(self) -> Mapping[str, int]:  # pyrefly: ignore[bad-override]
+    def rules(self) -> Mapping[str, int]:  # pyrefly: ignore[bad-override]
         return {"horizon": 4, "seen": self.horizon + 1, "n": 20}
 
     def read(self, model: "Model") -> dict[str, float]:

@@ -21,23 +21,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.statistics.intervals import band
-from interp.study import Study
 from interp.system.progress import Report
 from interp.tunnel import Sequences
 
 from ..evaluation.scalars import figure_scalars, resampled_scalar
-from ..validation import check_sizes
+from .over_seeds import CheckedStudy, fingerprint_table
 
 SYMMETRIC = ("bijection", "recall")
 """Tasks whose outcomes may be renamed: every name is as likely as every other."""
 
 
 @dataclass(frozen=True)
-class TunnelEvaluation(Study):
+class TunnelEvaluation(CheckedStudy):
     """A tunnel, by name or folder, on `n` fresh sequences; on sequences of `length` observations too where that is set.
 
     `attention_off`: decoder blocks without attention while it is read. `n_relabellings` random renamings.
@@ -52,6 +50,7 @@ class TunnelEvaluation(Study):
 
     name: ClassVar[str] = "tunnel_evaluation"
     question: ClassVar[str] = "How close is a trained network to the exact posterior, and does it follow each sequence?"
+    rules: ClassVar = {"n": 20, "n_relabellings": 1}
 
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp
@@ -59,23 +58,18 @@ class TunnelEvaluation(Study):
         from ..evaluation.checkpoint import evaluate_longer, evaluate_sides
         from ..evaluation.evaluation import primary_slice, resampled
         from ..networks.networks import predict
+        from ..networks.weights import open_tunnel
         from ..training.sampling import evaluation_generators
-        from .over_seeds import fingerprint_table
 
-        check_sizes(self.name, vars(self), {"n": 20, "n_relabellings": 1})
         where = self.tunnel if Path(self.tunnel).is_dir() else f"tunnel:{self.tunnel.removeprefix('tunnel:')}"
-        model = interp.load(where)
-        task = model.task
-        if task is None or model.card is None:
-            raise UsageError(
-                asked=f"the tunnel {self.tunnel}", found="it is no wind tunnel", fix="`interp list tunnels` names some."
-            )
+        origin, model = open_tunnel(where), interp.load(where)
+        task = origin.task
         edits = [interp.AttentionOff(layer=self.attention_off)] if self.attention_off else []
         with interp.applied(model, *edits) if edits else nullcontext():
             draws, resamples = evaluation_generators(self.seed)
             sequences = task.sample(draws, self.n)
             log_probs = predict(model.module, sequences.tokens, sequences.scored)
-            horizon = model.card.get("recipe", {}).get("horizon")
+            horizon = origin.card["recipe"].get("horizon")
             evaluation = evaluate_sides(log_probs, sequences, resamples, horizon)
             progress(1, 3)
             longer = self.length and evaluate_longer(model.module, task, self.length, n=self.n, seed=self.seed)
@@ -104,7 +98,7 @@ class TunnelEvaluation(Study):
         info = model.info
         off = f", attention off in layers {', '.join(map(str, self.attention_off))}" if edits else ""
         notes.append(
-            f"{info.name} at step {model.card['step']}, weights {model.fingerprint[:16]}, {info.n_parameters:,} "
+            f"{info.name} at step {origin.card['step']}, weights {model.fingerprint[:16]}, {info.n_parameters:,} "
             f"parameters{off}; sequences of a stream that no training sees."
         )
         return Findings(self.name, scalars, tables, notes=tuple(notes), headline=("kl_bits", "mae_per_sequence_bits"))

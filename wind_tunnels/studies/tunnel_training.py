@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from interp.findings import Findings, Scalar
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 from ..evaluation.scalars import figure_scalars
-from .over_seeds import mean_over_seeds, mean_scalar, models_table, plans_over_seeds, trained
+from .over_seeds import CheckedStudy, mean_over_seeds, mean_scalar, models_table, plans_over_seeds, trained
 
 if TYPE_CHECKING:
     from ..evaluation.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
-class TunnelTraining(Study):
+class TunnelTraining(CheckedStudy):
     """A training of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe."""
 
     task: str = "bijection"

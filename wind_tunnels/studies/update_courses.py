@@ -13,28 +13,18 @@ Source: Paper II (arXiv 2512.22473).
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.errors import UsageError
-from interp.findings import Findings
+from interp.findings import Null
 from interp.loading.sources import kept_steps
 from interp.need import Need
-from interp.study import Study
-from interp.system.progress import Report, reporting
-from interp.table import LABEL, Table
+from interp.system.progress import unheard
 
-from ..validation import check_sizes
-from .over_seeds import (
-    beside_null,
-    by_network,
-    difference_scalar,
-    fingerprint_table,
-    mean_over_seeds,
-    tunnels_named,
-)
+from .over_seeds import NetworkStudy
 
 if TYPE_CHECKING:
     from interp.model import Model
@@ -42,16 +32,16 @@ if TYPE_CHECKING:
 MATRICES = ("W_Q", "W_K", "W_V")
 _LEAST_KEPT = 4
 _LAW = "moved_model"
+_SHARE = "a description: a share of each training's own movement"
 
 
 @dataclass(frozen=True)
-class UpdateCourses(Study):
+class UpdateCourses(NetworkStudy):
     """Trainings that kept their weights: `tunnels` is a folder, or several by a pattern with `*`.
 
     `n_prompts` sequences for each gradient; `n_permutations` of the advantages.
     """
 
-    tunnels: str = "tunnel:bijection-gpt-neox"
     n_prompts: int = 16
     n_permutations: int = 50
     seed: int = 0
@@ -59,79 +49,73 @@ class UpdateCourses(Study):
     name: ClassVar[str] = "update_courses"
     question: ClassVar[str] = "Over a training, does attention move to better values, and does the frame settle first?"
 
-    def measure(self, work: Path, progress: Report) -> Findings:
+    headline = ("moved_over_training", "frame_late_less_values")
+    rules: ClassVar = {"n_prompts": 2, "n_permutations": 19}
+    notes = (
+        "Advantages and changes of attention are of the last layer, updates of all. A rate that falls to 0, and an "
+        "optimiser that makes all updates alike in length, are in the shares of every projection.",
+    )
+    meanings: ClassVar = {
+        "moved_over_training": (
+            "fraction", "advantages permuted within rows",
+            "share of the attention that moved to values of positive advantage, mean over checkpoints",
+        ),
+        "frame_late_less_values": (
+            "fraction", Null("no difference", 0.0, (0.0, 0.0)),
+            "late share of the updates of W_Q and W_K less that of W_V, mean over layers",
+        ),
+        **{f"late_share_{name.lower()}": (
+            "fraction", _SHARE,
+            f"share of the relative updates of {name} that comes after the first quarter, mean over layers",
+        ) for name in MATRICES},
+    }  # fmt: skip
+    layouts: ClassVar = {
+        "by_step": (
+            {"step": "steps", "moved": "fraction", "expected": "fraction"},
+            "Share of the attention that moved to values of positive advantage; expected: advantages permuted.",
+        ),
+        "by_layer": (
+            {"step_from": "steps", "layer": "layer"} | {name.lower(): "1" for name in MATRICES},
+            "Relative updates of the projections from one kept checkpoint to the next.",
+        ),
+    }
+
+    def read(self, model: "Model") -> dict[str, Any]:
         import interp
 
         from ..networks.weights import open_tunnel
 
-        check_sizes(self.name, vars(self), {"n_prompts": 2, "n_permutations": 19})
-        models, by_step, by_layer, shares = [], [], [], {name: [] for name in MATRICES}
-        for i, tunnel in enumerate(names := tunnels_named(self.tunnels), 1):
-            end, origin = interp.load(tunnel), open_tunnel(tunnel)
-            kept = kept_steps(origin.folder)
-            if len(kept) < _LEAST_KEPT:
-                raise UsageError(
-                    asked=f"the course of {tunnel}",
-                    found=f"it kept its weights at {len(kept)} steps",
-                    fix="Train it again with --set checkpoints_per_doubling=1.",
-                )
-            places = [*map(str, kept.values())]
-            moved, expected = np.array([self._moved(where, work) for where in places]).T
-            weights = [*(_weights(interp.load(where)) for where in places), _weights(end)]
-            updates = {name: np.array([_relative(a[name], b[name]) for a, b in pairwise(weights)]) for name in MATRICES}
-            network, steps, n_layers = {"network": origin.folder.name}, np.array([*kept]), end.info.n_layers
-            models.append((origin.folder.name, end.fingerprint))
-            by_step.append(network | {"step": steps, "moved": moved, "expected": expected})
-            by_layer.append(
-                network
-                | {"step_from": np.repeat(steps, n_layers), "layer": np.tile(np.arange(n_layers), len(steps))}
-                | {name.lower(): each.ravel() for name, each in updates.items()}
+        origin = open_tunnel(model.name)
+        kept = kept_steps(origin.folder)
+        if len(kept) < _LEAST_KEPT:
+            raise UsageError(
+                asked=f"the course of {model.name}",
+                found=f"it kept its weights at {len(kept)} steps",
+                fix="Train it again with --set checkpoints_per_doubling=1.",
             )
-            for name, each in updates.items():
-                shares[name].append(float(late_share(each, steps, int(origin.card["step"])).mean()))
-            progress(i, len(names))
-        courses = Table.stacked(
-            by_step, {"network": LABEL, "step": "steps", "moved": "fraction", "expected": "fraction"},
-            "Share of the attention that moved to values of positive advantage; expected: advantages permuted.",
-        )  # fmt: skip
-        layers = Table.stacked(
-            by_layer,
-            {"network": LABEL, "step_from": "steps", "layer": "layer"} | {name.lower(): "1" for name in MATRICES},
-            "Relative updates of the projections from one kept checkpoint to the next.",
-        )
-        scalars = {
-            "moved_over_training": beside_null(
-                by_network(courses, "moved", each="network"), by_network(courses, "expected", each="network"),
-                "fraction", "advantages permuted within rows",
-                "share of the attention that moved to values of positive advantage, mean over checkpoints",
-            ),
-            "frame_late_less_values": difference_scalar(
-                list(np.mean([shares["W_Q"], shares["W_K"]], axis=0)), shares["W_V"], "fraction",
-                "late share of the updates of W_Q and W_K less that of W_V, mean over layers",
-            ),
-        }  # fmt: skip
-        for name, mine in shares.items():
-            scalars[f"late_share_{name.lower()}"] = mean_over_seeds(
-                mine, "fraction", "a description: a share of each training's own movement",
-                f"share of the relative updates of {name} that comes after the first quarter, mean over layers",
-            )  # fmt: skip
-        return Findings(
-            self.name, scalars, {"by_step": courses, "by_layer": layers, "models": fingerprint_table(models)},
-            notes=(
-                "Advantages and changes of attention are of the last layer, updates of all. A rate that falls to 0, "
-                "and an optimiser that makes all updates alike in length, are in the shares of every projection.",
-            ),
-            headline=("moved_over_training", "frame_late_less_values"),
-        )  # fmt: skip
+        places = [*map(str, kept.values())]
+        moved, expected = np.array([self._moved(where) for where in places]).T
+        weights = [*(_weights(interp.load(where)) for where in places), _weights(model)]
+        updates = {name: np.array([_relative(a[name], b[name]) for a, b in pairwise(weights)]) for name in MATRICES}
+        steps, n_layers = np.array([*kept]), model.info.n_layers
+        late = {name: late_share(each, steps, int(origin.card["step"])).mean() for name, each in updates.items()}
+        return {
+            "moved_over_training": float(moved.mean()),
+            "moved_over_training null": float(expected.mean()),
+            "frame_late_less_values": float((late["W_Q"] + late["W_K"]) / 2 - late["W_V"]),
+            **{f"late_share_{name.lower()}": float(share) for name, share in late.items()},
+            "by_step": {"step": steps, "moved": moved, "expected": expected},
+            "by_layer": {"step_from": np.repeat(steps, n_layers), "layer": np.tile(np.arange(n_layers), len(steps))}
+            | {name.lower(): each.ravel() for name, each in updates.items()},
+        }
 
-    def _moved(self, where: str, work: Path) -> tuple[float, float]:
+    def _moved(self, where: str) -> tuple[float, float]:
         """Of the attention that one step from these weights moves, the share that moves well, and what is expected."""
         from interp.running.spec import make_study
 
         own = {name: getattr(self, name) for name in ("n_prompts", "n_permutations", "seed")}
         study = make_study("gradient_laws", {"model": where, "n_bootstrap": 20, **own})
-        with reporting("", quiet=True) as silent:
-            law = study.measure(work, silent)[_LAW]
+        law = study.measure(Path(), unheard)[_LAW]  # keeps no unfinished work
         assert law.null is not None, "the study gives a null with this number"
         return law.value, law.null.value
 

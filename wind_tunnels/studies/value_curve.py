@@ -35,7 +35,7 @@ class ValueCurve(NetworkStudy):
     question: ClassVar[str] = "Do mean values lie along one line of entropy, more than before any training?"
 
     headline = ("pc1_share", "entropy_order")
-    least: ClassVar = {"n_pool": 20}
+    rules: ClassVar = {"n_pool": 20}
     beside_untrained = True
     meanings: ClassVar = {
         "pc1_share": (

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from interp.errors import UsageError
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from .shipped_task import ShippedTask, random_permutations
+from .shipped_task import ShippedTask, earlier, random_permutations
 
 Pairs = Int[np.ndarray, "sequence asked"]
 """A number for every pair: its key, its value."""
@@ -47,7 +47,7 @@ class Bijection(ShippedTask):
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
     length_field: ClassVar[str] = "L"
-    least: ClassVar[Mapping[str, int]] = {"V": 2, "L": 1, "key_pool": 1}
+    rules: ClassVar = {"V": 2, "L": 1, "key_pool": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -119,7 +119,7 @@ class Bijection(ShippedTask):
         tokens[:, 1::2] = values[:, :-1] + first_value
         posterior, is_repeat, n_distinct = exact_posterior(keys, values, self.V)
         n_before, symbols = np.arange(keys.shape[1]), np.arange(self.V)
-        free = ~_before(values[..., None] == symbols)
+        free = ~earlier(values[..., None] == symbols)
         return self._sequences(
             tokens, 2 * n_before, values + first_value, posterior, first_value + symbols, n_before,
             {"n_distinct": n_distinct, "is_repeat": is_repeat}, belief=free.astype(np.float64),
@@ -147,15 +147,10 @@ def exact_posterior(
     over the values not taken.
     """
     is_value = values[..., None] == np.arange(n_symbols)  # [sequence, asked, symbol]
-    taken = _before(is_value)
+    taken = earlier(is_value)
     cues, at = keys if cues is None else cues, np.arange(keys.shape[1])
     same = (cues[:, :, None] == keys[:, None]) & (at[:, None] > at)  # [sequence, asked, pair before]
     n_distinct, is_repeat = taken.sum(axis=2), same.any(axis=2)
     free = ~taken / np.maximum(n_symbols - n_distinct, 1)[..., None]
     recalled = same.astype(np.float64) @ is_value > 0
     return np.where(is_repeat[..., None], recalled, free), is_repeat, n_distinct
-
-
-def _before(happens: Bool[np.ndarray, "sequence asked symbol"]) -> Bool[np.ndarray, "sequence asked symbol"]:
-    """Whether it has happened at any earlier step."""
-    return np.cumsum(happens, axis=1) - happens > 0

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from ..validation import check_positive
+from ..validation import POSITIVES
 from .shipped_task import ShippedTask
 
 
@@ -42,7 +42,7 @@ class Coin(ShippedTask):
     name: ClassVar[str] = "coin"
     question: ClassVar[str] = "Does the network count, and let its doubt shrink with the evidence?"
     length_field: ClassVar[str] = "n_tosses"
-    least: ClassVar[Mapping[str, int]] = {"n_tosses": 1}
+    rules: ClassVar = {"n_tosses": 1, "concentration": POSITIVES}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "tosses",
@@ -52,16 +52,13 @@ class Coin(ShippedTask):
     }
 
     def __post_init__(self) -> None:
+        if isinstance(self.concentration, list):  # as JSON gives it
+            object.__setattr__(self, "concentration", tuple(self.concentration))
         super().__post_init__()
-        if isinstance(self.concentration, str) or not isinstance(self.concentration, Sequence):
-            raise self.refusal(f"concentration = {self.concentration!r}", "It is a list of numbers: [1, 1] is a coin.")
         if len(self.concentration) < 2:
             raise self.refusal(
                 f"{len(self.concentration)} outcomes leave nothing to infer", "Give a concentration for two or more."
             )
-        object.__setattr__(self, "concentration", tuple(self.concentration))  # as JSON gives it, a list
-        named = {f"concentration[{i}]": a for i, a in enumerate(self.concentration)}
-        check_positive(self.asked, named, tuple(named))
 
     @property
     def n_outcomes(self) -> int:

@@ -56,7 +56,9 @@ def _wrong_posterior(sequences: Sequences) -> str | None:
         claimed = sequences.posterior[:, index]
         if np.abs(claimed - claimed[first][group]).max() > 1e-9:
             return f"at position {position} the posterior depends on something that the tokens before do not show"
-        observed, expected = _sums(is_drawn[:, index].astype(float), group), _sums(claimed, group)
+        observed, expected = (
+            np.stack([np.bincount(group, column) for column in of.T], axis=1) for of in (is_drawn[:, index], claimed)
+        )
         if (observed[expected == 0] > 0).any():
             return f"at position {position} the answer is one that the posterior rules out"
         enough = (np.where(expected > 0, expected, np.inf) >= _MIN_EXPECTED).all(axis=1)
@@ -68,10 +70,3 @@ def _wrong_posterior(sequences: Sequences) -> str | None:
                 f"at position {position} the answers do not follow the posterior (χ² {square.sum():.0f} on {freedom})"
             )
     return None
-
-
-def _sums(rows: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Row sums within every group."""
-    sums = np.zeros((group.max() + 1, rows.shape[1]))
-    np.add.at(sums, group, rows)
-    return sums

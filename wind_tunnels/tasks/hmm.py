@@ -22,9 +22,6 @@ from interp.tunnel import Sequences
 
 from .filtering import draw_chains
 from .hmm_layout import HiddenMarkovTask
-from .probability_grid import ProbabilityGrid
-
-Header = Literal["entries", "rows"]
 
 MOST_ROW_IDS = 10_000
 """How many ids a header of rows may have at most: each is an embedding of its own, which has to be learnt."""
@@ -34,34 +31,22 @@ MOST_ROW_IDS = 10_000
 class HMM(HiddenMarkovTask):
     """Hidden states filtered from `K` symbols, with `S` states and `O` symbols and the parameters in the header.
 
-    `predict` is `state` (at every symbol: the papers), `symbol` (at every marker: the symbol to come) or `both`, in
-    two named slices of which `state` is the primary one. Probabilities are multiples of `grid`, none below `floor`.
-    `stay` is the share of every transition row that is moved to the diagonal before rounding: the higher, the longer
-    the past matters. `header` shows a token an entry (the papers), or a token a row, which needs a coarse grid.
+    `header` shows a token an entry (the papers), or a token a row, which needs a coarse grid.
     """
 
-    floor: float = 0.05
-    grid: float = 0.01
-    stay: float = 0.0
-    header: Header = "entries"
+    header: Literal["entries", "rows"] = "entries"
 
     name: ClassVar[str] = "hmm"
-    fractions = ("stay",)
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.probability_grid.check(self.asked, max(self.S, self.O))
         if self.header == "rows" and sum(self._rows_by_place) > MOST_ROW_IDS:
             raise UsageError(
                 asked=f"{self.asked} with header=rows and grid={self.grid}",
                 found=f"a token a row needs {sum(self._rows_by_place):,} ids, more than {MOST_ROW_IDS:,}",
                 fix="Choose a coarser grid or a higher floor, for example grid=0.1 floor=0.1, or header=entries.",
             )
-
-    @property
-    def probability_grid(self) -> ProbabilityGrid:
-        return ProbabilityGrid(self.grid, self.floor)
 
     @property
     def marker(self) -> int:
@@ -86,12 +71,9 @@ class HMM(HiddenMarkovTask):
         return self.S * self.O
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        """Both matrices in steps of the grid, states and symbols of `n` independent sequences."""
-        grid = self.probability_grid
-        transition = grid.draw(rng, (n, self.S, self.S), stay=self.stay)
-        emission = grid.draw(rng, (n, self.S, self.O))
-        process = grid.probabilities(transition), grid.probabilities(emission)
-        return transition, emission, *draw_chains(rng, self.initial, *process, (n, self.K))
+        matrices = self.draw_matrices(rng, n)
+        transition, emission = map(self.probability_grid.probabilities, matrices)
+        return *matrices, *draw_chains(rng, self.initial, transition, emission, (n, self.K))
 
     def relabelled(self, copy, shift, *chains) -> tuple[np.ndarray, ...]:
         """Pairs of cyclic shifts, none twice, that go through the states and through the symbols evenly."""
@@ -111,7 +93,6 @@ class HMM(HiddenMarkovTask):
         return self.sequences(header, states, symbols, *process)
 
     def _shown(self, *matrices: np.ndarray) -> list[Int[np.ndarray, "sequence token"]]:
-        """The tokens of both matrices."""
         grid = self.probability_grid
         if self.header == "entries":
             return [(steps - grid.least).reshape(len(steps), -1) for steps in matrices]

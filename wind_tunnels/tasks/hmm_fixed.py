@@ -4,7 +4,6 @@ The easier relative of `hmm`: the recursion has to be carried out, and not for p
 `OBS, o_t` K times, without a header.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +14,6 @@ from interp.tunnel import Sequences
 
 from .filtering import draw_chains
 from .hmm_layout import HiddenMarkovTask, Question
-from .probability_grid import ProbabilityGrid
 
 
 @dataclass(frozen=True)
@@ -31,17 +29,10 @@ class FixedHMM(HiddenMarkovTask):
     predict: Question = "both"
     parameters_seed: int = 6
     stay: float = 0.5
-    floor: float = 0.05
-    grid: float = 0.01
 
-    least: ClassVar[Mapping[str, int]] = {**HiddenMarkovTask.least, "parameters_seed": 0}
-    fractions = ("stay",)
+    rules: ClassVar = {**HiddenMarkovTask.rules, "parameters_seed": 0}
     name: ClassVar[str] = "hmm-fixed"
     question: ClassVar[str] = "Does the network filter the hidden states of a process it has learnt?"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ProbabilityGrid(self.grid, self.floor).check(self.asked, max(self.S, self.O))
 
     @property
     def transition(self) -> Float[np.ndarray, "state state"]:
@@ -62,7 +53,5 @@ class FixedHMM(HiddenMarkovTask):
         return draw_chains(rng, self.initial, *self._process(), (n, self.K))
 
     def _process(self) -> tuple[Float[np.ndarray, "1 state state"], Float[np.ndarray, "1 state symbol"]]:
-        grid, rng = ProbabilityGrid(self.grid, self.floor), np.random.default_rng(self.parameters_seed)
-        transition = grid.draw(rng, (1, self.S, self.S), stay=self.stay)
-        emission = grid.draw(rng, (1, self.S, self.O))
-        return grid.probabilities(transition), grid.probabilities(emission)
+        transition, emission = self.draw_matrices(np.random.default_rng(self.parameters_seed), 1)
+        return self.probability_grid.probabilities(transition), self.probability_grid.probabilities(emission)

@@ -15,7 +15,9 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import FRACTION, POSITIVE
 from .filtering import WINDOWS, Emission, Filtered, Steps, Transition, filter_states, filter_window
+from .probability_grid import ProbabilityGrid
 from .shipped_task import ShippedTask
 
 Question = Literal["state", "symbol", "both"]
@@ -25,17 +27,37 @@ Question = Literal["state", "symbol", "both"]
 class HiddenMarkovTask(ShippedTask):
     """What both hidden Markov tasks have in common: `S` states, `O` symbols, `K` observations, a uniform start.
 
-    The token id of OBS is `marker`, those of symbols and states follow it; `n_header` tokens come first.
+    `predict` is `state` (at every symbol: the papers), `symbol` (at every marker: the symbol to come) or `both`, in
+    two named slices of which `state` is the primary one. Probabilities are multiples of `grid`, none below `floor`.
+    `stay` is the share of every transition row that is moved to the diagonal before rounding: the higher, the longer
+    the past matters. The token id of OBS is `marker`, those of symbols and states follow it; `n_header` tokens come
+    first.
     """
 
     S: int = 5
     O: int = 5  # noqa: E741 (the papers' letter)
     K: int = 20
     predict: Question = "state"
+    floor: float = 0.05
+    grid: float = 0.01
+    stay: float = 0.0
 
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
     length_field: ClassVar[str] = "K"
-    least: ClassVar[Mapping[str, int]] = {"S": 2, "O": 2, "K": 1}
+    rules: ClassVar = {"S": 2, "O": 2, "K": 1, "stay": FRACTION, "grid": POSITIVE, "floor": FRACTION}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.probability_grid.check(self.asked, max(self.S, self.O))
+
+    @property
+    def probability_grid(self) -> ProbabilityGrid:
+        return ProbabilityGrid(self.grid, self.floor)
+
+    def draw_matrices(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """`n` transition matrices and `n` emission matrices, in steps of the grid."""
+        draw = self.probability_grid.draw
+        return draw(rng, (n, self.S, self.S), stay=self.stay), draw(rng, (n, self.S, self.O))
 
     @property
     def marker(self) -> int:

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import up_to
 from .filtering import WINDOWS, draw_chains, filter_states, filter_window
 from .shipped_task import ShippedTask
 
@@ -42,15 +43,8 @@ class Mess3(ShippedTask):
     name: ClassVar[str] = "mess3"
     question: ClassVar[str] = "Does the network carry a belief about the hidden state where only symbols are asked for?"
     length_field: ClassVar[str] = "K"
-    least: ClassVar[Mapping[str, int]] = {"K": 1}
+    rules: ClassVar = {"K": 1, "x": up_to(0.5), "a": up_to(1.0)}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        numbers = {"x": (self.x, 0.5), "a": (self.a, 1.0)}
-        for name, (value, most) in numbers.items():
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= most:
-                raise self.refusal(f"{name} = {value!r}", f"It is a number above 0 and at most {most:g}.")
 
     @property
     def vocab_size(self) -> int:

@@ -84,7 +84,6 @@ class Mixture(ShippedTask):
         self._check_alike()
 
     def _check_alike(self) -> None:
-        """One network reads all components at the same places."""
         for what, found in {
             "lengths, in tokens": [task.n_positions for task in self.tasks],
             "scored positions": [example.scored.tolist() for example in self._examples],

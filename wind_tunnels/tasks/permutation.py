@@ -50,7 +50,7 @@ class IteratedPermutation(ShippedTask):
     name: ClassVar[str] = "permutation"
     question: ClassVar[str] = "Does the network follow a permutation for more steps than it has layers?"
     length_field: ClassVar[str] = "depth"
-    least: ClassVar[Mapping[str, int]] = {"V": 2, "n_shown": 0, "depth": 1}
+    rules: ClassVar = {"V": 2, "n_shown": 0, "depth": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "images",
@@ -136,7 +136,6 @@ class IteratedPermutation(ShippedTask):
         return shown
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        """Symbols in random order, the images of each, and where to start."""
         symbols, images = (random_permutations(rng, n, self.V) for _ in range(2))
         return symbols, images, rng.integers(self.V, size=n)
 

@@ -26,7 +26,8 @@ from jaxtyping import Bool, Float, Int
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from .shipped_task import ShippedTask, random_permutations
+from ..validation import FRACTION
+from .shipped_task import ShippedTask, earlier, random_permutations
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
 FIRST_KEY = 10
@@ -61,8 +62,9 @@ class Recall(ShippedTask):
 
     name: ClassVar[str] = "recall"
     question: ClassVar[str] = "Does the network find the value that was stored with a key, and doubt a corrupted cue?"
-    least: ClassVar[Mapping[str, int]] = {"n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0}
-    fractions = ("noise",)
+    rules: ClassVar = {
+        "n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0, "noise": FRACTION
+    }  # fmt: skip
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -131,7 +133,6 @@ class Recall(ShippedTask):
         return np.array(_PAIR[self.layout] * self.n_pairs + [FILLER] * self.n_fillers + queries)
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        """Keys, values, which item each query asks for, and by which cue."""
         keys, values = (random_permutations(rng, n, size)[:, : self.n_pairs] for size in (self.n_keys, self.n_values))
         items = rng.integers(self.n_pairs, size=(n, self.n_queries))
         cues = np.take_along_axis(keys, items, axis=1)
@@ -155,6 +156,4 @@ def answer_posterior(
 
 def unused_values(values: Pairs, n_values: int) -> Float[np.ndarray, "sequence pair value"]:
     """What is known of a value about to be stored: uniform over those that no earlier pair has."""
-    is_shown = values[:, :, None] == np.arange(n_values)
-    is_taken = np.cumsum(is_shown, axis=1) - is_shown > 0
-    return ~is_taken / (n_values - np.arange(values.shape[1]))[:, None]
+    return ~earlier(values[:, :, None] == np.arange(n_values)) / (n_values - np.arange(values.shape[1]))[:, None]

@@ -55,7 +55,7 @@ class Recurrence(ShippedTask):
     name: ClassVar[str] = "recurrence"
     question: ClassVar[str] = "Does the network infer a computation, beyond the positions that were trained?"
     length_field: ClassVar[str] = "length"
-    least: ClassVar[Mapping[str, int]] = {"p": 3, "length": 4}
+    rules: ClassVar = {"p": 3, "length": 4}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_program": "boolean", "p_program": "probability"}
 
     def __post_init__(self) -> None:
@@ -115,7 +115,6 @@ class Recurrence(ShippedTask):
         return values, is_program
 
     def _is_kept(self) -> Bool[np.ndarray, "first second third"]:
-        """Which prefixes the task has."""
         code = np.arange(self.p**3, dtype=np.uint64).reshape((self.p,) * 3)
         is_held_out = (code * np.uint64(2654435761) % np.uint64(2**32) >> np.uint64(16)) % N_BUCKETS == N_BUCKETS - 1
         return np.full(code.shape, True) if self.prefixes == "all" else is_held_out == (self.prefixes == "held_out")

@@ -27,6 +27,7 @@ from scipy.special import ndtr
 
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import POSITIVE
 from .shipped_task import ShippedTask
 
 PRIOR_REACH = 3.0
@@ -55,8 +56,9 @@ class Regression(ShippedTask):
     name: ClassVar[str] = "regression"
     question: ClassVar[str] = "Does the network infer a slope from noisy pairs, and know how well it knows it?"
     length_field: ClassVar[str] = "L"
-    least: ClassVar[Mapping[str, int]] = {"L": 1, "n_x": 2, "n_y": 2, "n_w": 2}
-    positive = ("noise", "prior_sd", "y_max")
+    rules: ClassVar = {
+        "L": 1, "n_x": 2, "n_y": 2, "n_w": 2, "noise": POSITIVE, "prior_sd": POSITIVE, "y_max": POSITIVE
+    }  # fmt: skip
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -151,7 +153,6 @@ class Regression(ShippedTask):
         return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-        """Places of slope, inputs and outputs on their grids."""
         w = rng.choice(self.n_w, size=n, p=self.prior)
         x = rng.integers(self.n_x, size=(n, self.L))
         cumulative = np.cumsum(self._cell_masses, axis=1)[x, :, w[:, None]]  # [sequence, pair, output]

@@ -54,7 +54,7 @@ class Selection(ShippedTask):
     name: ClassVar[str] = "selection"
     question: ClassVar[str] = "Does the network infer which class of maps it sees, and predict by both?"
     length_field: ClassVar[str] = "L"
-    least: ClassVar[Mapping[str, int]] = {"V": 3, "L": 1}
+    rules: ClassVar = {"V": 3, "L": 1}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_first": "boolean", "p_first": "probability"}
 
     def __post_init__(self) -> None:
@@ -152,7 +152,6 @@ def _after(images: Images, at: Images) -> Images:
 
 
 def _is_image(images: Images) -> Bool[np.ndarray, "*any symbol"]:
-    """Which symbols are the image of another."""
     found = np.zeros((*images.shape[:-1], images.shape[-1] + 1), dtype=bool)
     np.put_along_axis(found, images, True, axis=-1)  # what is unknown, -1, is put in the last place
     return found[..., :-1]
@@ -194,7 +193,6 @@ class Maps:
 
 
 def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
-    """A class whose maps are listed."""
 
     def count(images: Images) -> Float[np.ndarray, "*any"]:
         agreeing = [((images < 0) | (images == each)).all(axis=-1) for each in members(images.shape[-1])]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from interp.information import entropy_bits
 from interp.tunnel import Sequences, Task
@@ -73,6 +73,11 @@ class ShippedTask(Task, Checked):
         columns = {name: np.broadcast_to(each, targets.shape) for name, each in (named | dict(columns or {})).items()}
         domain = np.full(len(tokens), self.name)
         return Sequences(tokens, scored, targets, posterior, slice_ids, columns, domain, **more)
+
+
+def earlier(happens: Bool[np.ndarray, "sequence step symbol"]) -> Bool[np.ndarray, "sequence step symbol"]:
+    """Whether it has happened at any earlier step."""
+    return np.cumsum(happens, axis=1) - happens > 0
 
 
 def random_permutations(rng: np.random.Generator, n: int, n_symbols: int) -> Int[np.ndarray, "n symbol"]:

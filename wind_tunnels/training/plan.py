@@ -11,7 +11,7 @@ from interp.system.digest import digest_of
 from interp.tunnel import Task
 
 from ..networks.architectures import Network
-from ..networks.weights import Init
+from ..networks.weights import TunnelCheckpoint
 from .recipe import Recipe
 
 
@@ -26,7 +26,7 @@ class TrainingPlan:
     task: Task
     network: Network
     recipe: Recipe
-    init: Init | None = None
+    init: TunnelCheckpoint | None = None
     variant: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
     keep: Collection[int] = ()

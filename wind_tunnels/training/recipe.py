@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..validation import Checked
+from ..validation import FRACTION, POSITIVE, Checked
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,11 @@ class Recipe(Checked):
     stored: Literal["float32", "float16"] = "float32"
 
     asked = "a training recipe"
-    least: ClassVar = {
+    rules: ClassVar = {
         "n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0,
-        "n_distinct": 1, "horizon": 1,
+        "n_distinct": 1, "horizon": 1, "gate_bits": POSITIVE, "lr_muon": POSITIVE, "lr_adamw": POSITIVE,
+        "clip": POSITIVE, "balance": FRACTION, "later_share": FRACTION,
     }  # fmt: skip
-    positive = ("gate_bits", "lr_muon", "lr_adamw", "clip")
-    fractions = ("balance", "later_share")
 
     def __post_init__(self) -> None:
         super().__post_init__()

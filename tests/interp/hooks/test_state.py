@@ -216,17 +216,17 @@ def test_captures_of_two_training_steps_hold_the_weights_of_each(tmp_path, is_st
 def test_the_walk_finds_what_pytorch_does(family):
     module = tiny_model(family).module
     assert {*parts_of(module)} == {*module.modules()}
-    assert weights_of(module).n_parameters == sum(p.numel() for p in module.parameters())
+    assert weights_of(module)["n_parameters"] == sum(p.numel() for p in module.parameters())
 
 
 def test_of_several_precisions_the_coarsest_is_named():
     module = fresh_model("llama").module
     module.model.layers[2].to(torch.float16)
-    assert weights_of(module).dtype == "float16"
+    assert weights_of(module)["dtype"] == "float16"
     module.lm_head.to(torch.bfloat16)
-    assert weights_of(module).dtype == "bfloat16"
+    assert weights_of(module)["dtype"] == "bfloat16"
     module.model.layers[2].to(torch.float64)
-    assert weights_of(module).dtype == "bfloat16"
+    assert weights_of(module)["dtype"] == "bfloat16"
 
 
 _COST = """

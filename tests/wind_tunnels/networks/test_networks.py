@@ -151,7 +151,7 @@ def test_a_network_survives_its_card(network):
         ({"has_residual": False}, "gpt-neox always has residual connections"),
         ({"attention_layers": (0, 3)}, "attention_layers names layer 3, and there are 0 to 2"),
         ({"attention_layers": (-1,)}, "attention_layers names layer -1"),
-        ({"attention_layers": "first"}, "it is not a list of layers"),
+        ({"attention_layers": "first"}, "attention_layers = 'first'"),
         ({"arch": "gpt"}, "there is no architecture of this name"),
         ({"n_heads": 3}, "3 heads do not divide d_model = 64 into even parts"),
         ({"n_heads": 64}, "64 heads do not divide d_model = 64 into even parts"),

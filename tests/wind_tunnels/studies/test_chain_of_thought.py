@@ -134,5 +134,5 @@ def test_a_study_without_a_question_deeper_than_its_network_is_refused(tmp_path)
         ChainOfThought(settings=("depth=3",), n_layers=3).measure(tmp_path, nothing)
     with pytest.raises(UsageError, match="none shows a way of 4 steps"):
         depth_figures(WITH, WITH.sample(np.random.default_rng(0), 3), ideal(WITH))
-    with pytest.raises(UsageError, match="one is there twice"):
-        ChainOfThought(seeds=(1, 1)).measure(tmp_path, nothing)
+    with pytest.raises(UsageError, match="each once"):
+        ChainOfThought(seeds=(1, 1))

@@ -1,4 +1,4 @@
-"""The sticky chain: its exact entropy, the head's gradients by hand, the arms, and what is made of their curves."""
+"""The sticky chain: its exact entropy, the head, the arms, and what is made of their curves."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from interp.wind_tunnels.studies.sticky_chain.arms import (
 )
 from interp.wind_tunnels.studies.sticky_chain.findings import findings_of, published_speedup, steps_to
 from interp.wind_tunnels.studies.sticky_chain.process import StickyChain
-from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_values, head_pass
+from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_values, head_logits, losses
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from scipy import stats
 
@@ -89,63 +89,58 @@ def logits_by_definition(x, w):
 
 
 @pytest.mark.parametrize("n_pos, spread", [(1, 0.5), (64, 0.1), (150, 0.5), (150, 2.0)])
-def test_gradients_by_hand_are_those_of_autograd(n_pos, spread):
-    """The last case has scores beyond the safe range, whose rows are shifted; a block boundary lies inside 150."""
+def test_logits_and_gradients_are_those_of_the_definition(n_pos, spread):
     x, y, w = random_heads(n_pos, spread)
-    leaves = {name: weight.clone().requires_grad_() for name, weight in w.items()}
-    logits = logits_by_definition(x, leaves)
-    losses = torch.nn.functional.cross_entropy(logits.mT, y, reduction="none").mean(dim=1)
-    gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
-    found = head_pass(x, y, w)
-    assert torch.allclose(found.loss, losses.detach(), rtol=1e-12)
-    for name, gradient in zip(WEIGHTS, gradients, strict=True):
-        assert float((found.gradients[name] - gradient).abs().max()) <= 1e-10 * max(float(gradient.abs().max()), 1e-3)
+    found = []
+    for logits_of in (logits_by_definition, head_logits):
+        leaves = {name: weight.clone().requires_grad_() for name, weight in w.items()}
+        logits = logits_of(x, leaves)
+        found.append((logits.detach(), *torch.autograd.grad(losses(logits, y).sum(), list(leaves.values()))))
+    for exact, ours in zip(*found, strict=True):
+        assert float((ours - exact).abs().max()) <= 1e-10 * max(float(exact.abs().max()), 1e-3)
 
 
-def test_predictions_and_gradients_are_those_of_the_definition_even_where_scores_are_large():
+def test_predictions_are_those_of_the_definition_even_where_scores_are_large():
     x, y, w = random_heads(100, 2.0)
-    exact = head_pass(x, y, w)
-    found = head_pass(x.float(), y, {name: weight.float() for name, weight in w.items()})
     assert ((x @ w["w_q"]) @ (x @ w["w_k"]).mT).max() / 10**0.5 > 89  # beyond exp in float32
-    assert torch.allclose(found.loss.double(), exact.loss, rtol=1e-3)
-    assert all(bool(gradient.isfinite().all()) for gradient in found.gradients.values())
-    x, y, w = random_heads(90, 0.5)
-    p = logits_by_definition(x, w).softmax(dim=-1)
-    found = head_pass(x, y, w)
-    assert torch.allclose(found.entropy, -(p * p.log()).sum(dim=-1).mean(dim=-1))
-    assert torch.allclose(found.accuracy, (p.argmax(dim=-1) == y).double().mean(dim=-1))
+    found = losses(head_logits(x.float(), {name: weight.float() for name, weight in w.items()}), y)
+    assert torch.allclose(found.double(), losses(logits_by_definition(x, w), y), rtol=1e-3)
 
 
 def test_the_m_step_never_raises_the_loss_and_ends_at_the_best_values():
+    def steepness(w):
+        values = w["w_v"].clone().requires_grad_()
+        return float(torch.autograd.grad(losses(head_logits(x, w | {"w_v": values}), y).sum(), values)[0].abs().max())
+
     x, y, w = random_heads(150, 0.3)
-    losses = []
+    first, found = steepness(w), []
     for _ in range(150):
-        found = head_pass(x, y, w)
-        losses.append(found.loss)
-        w["w_v"] = best_values(found, w["w_v"], w["w_o"])
-    falls = torch.stack(losses).diff(dim=0)
+        found.append(losses(head_logits(x, w), y))
+        w["w_v"] = best_values(x, y, w)
+    falls = torch.stack(found).diff(dim=0)
     assert float(falls.max()) <= 1e-12 and float(falls[0].max()) < -0.01
-    last = head_pass(x, y, w).gradients["w_v"].abs().max()
-    assert float(last) < 0.01 * float(head_pass(*random_heads(150, 0.3)).gradients["w_v"].abs().max())
+    assert steepness(w) < 0.01 * first
 
 
 def test_the_m_step_minimises_its_bound_and_the_bound_is_one():
     x, y, w = random_heads(80, 0.3)
-    found = head_pass(x, y, w)
-    step = best_values(found, w["w_v"], w["w_o"], ridge=1e-9) - w["w_v"]
+    scores = (x @ w["w_q"]) @ (x @ w["w_k"]).mT / 10**0.5
+    mixed = scores.masked_fill(torch.ones(80, 80).triu(1).bool(), -torch.inf).softmax(dim=-1) @ x
+    error = (logits_by_definition(x, w).softmax(dim=-1) - torch.nn.functional.one_hot(y, 8)) / 80
+    step = best_values(x, y, w, ridge=1e-9) - w["w_v"]
     bound = 0.5 * (torch.eye(8, dtype=torch.float64) - 1 / 8)
 
     def above(change):
-        moved = found.mixed @ change @ w["w_o"]
-        return (moved * found.error).sum(dim=(1, 2)) + 0.5 * (moved @ bound * moved).sum(dim=-1).mean(dim=-1)
+        moved = mixed @ change @ w["w_o"]
+        return (moved * error).sum(dim=(1, 2)) + 0.5 * (moved @ bound * moved).sum(dim=-1).mean(dim=-1)
 
-    best = above(step)
+    best, before = above(step), losses(head_logits(x, w), y)
     gen = torch.Generator().manual_seed(1)
     for size in (0.01, 0.1, 1.0):
         other = step + size * torch.randn(step.shape, dtype=torch.float64, generator=gen)
         assert (above(other) > best).all()
-        loss = head_pass(x, y, w | {"w_v": w["w_v"] + other}).loss
-        assert (loss <= found.loss + above(other) + 1e-12).all()
+        after = losses(head_logits(x, w | {"w_v": w["w_v"] + other}), y)
+        assert (after <= before + above(other) + 1e-12).all()
 
 
 def test_arms_are_the_published_two_and_every_control():

@@ -9,7 +9,7 @@ import pytest
 import torch
 from interp.wind_tunnels.evaluation.checkpoint import evaluate_model, save
 from interp.wind_tunnels.networks.networks import Network, build, predict
-from interp.wind_tunnels.networks.weights import init_from, load_weights, open_tunnel
+from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, cross_entropy, initial_state, train
 from interp.wind_tunnels.training.optimisers import make_optimisers
@@ -80,11 +80,10 @@ def silent_projection(state: TrainingState, layer: int) -> torch.Tensor:
 
 
 def test_training_from_a_checkpoint_begins_at_its_weights_and_resumes_bit_for_bit(trained, tmp_path):
-    opened = open_tunnel(trained)
-    init = init_from(opened, TASK)
-    first, weights = initial_state(TrainingPlan(TASK, opened.network, SHORT, init=init)), load_weights(trained)
+    init = open_tunnel(trained)
+    first, weights = initial_state(TrainingPlan(TASK, init.network, SHORT, init=init)), load_weights(trained)
     assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), weights.parameters(), strict=True))
-    resumed, whole = resumed_and_whole(opened.network, SHORT, init, tmp_path)
+    resumed, whole = resumed_and_whole(init.network, SHORT, init, tmp_path)
     assert same_weights(resumed, whole)
     assert not same_weights(whole, first)
     assert resumed.curve[-1][:3] == whole.curve[-1][:3] and len(whole.curve) == 12
@@ -95,7 +94,7 @@ def test_attention_that_is_switched_off_stays_off_through_resuming_and_starting_
     resumed, whole = resumed_and_whole(network, dataclasses.replace(SHORT, gate_bits=9.0), None, tmp_path)
     assert same_weights(resumed, whole)
     assert resumed.stage_ends == whole.stage_ends == [10]
-    tuned = train(TrainingPlan(TASK, network, SHORT, init=init_from(open_tunnel(trained), TASK)))
+    tuned = train(TrainingPlan(TASK, network, SHORT, init=open_tunnel(trained)))
     for state in (resumed, tuned):
         assert (silent_projection(state, 0) == 0).all()
         assert (silent_projection(state, 1) != 0).any()
@@ -117,7 +116,7 @@ def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_hear
 
 def test_a_folder_of_another_training_and_too_few_token_ids_are_refused(trained, tmp_path):
     with pytest.raises(UsageError) as refusal:
-        init_from(open_tunnel(trained), Bijection(V=5, L=5))
+        open_tunnel(trained).refuse_larger(Bijection(V=5, L=5))
     assert "the task has 10 token ids, the checkpoint 8" in str(refusal.value)
     with pytest.raises(Stopped):
         train(PLAN, folder=tmp_path, on_step=stop_at(4), save_every=2)

@@ -17,12 +17,11 @@ from interp.findings import Findings, Null, Scalar
 from interp.plotting import Chart
 from interp.probe import Figure
 from interp.records.tunnel_card import TunnelCard
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ...validation import check_distinct
-from ..over_seeds import difference_scalar, mean_over_seeds, mean_scalar, models_table
+from ...validation import DISTINCT
+from ..over_seeds import CheckedStudy, difference_scalar, mean_over_seeds, mean_scalar, models_table
 
 Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
 """What became of the trainings, by task and network; a card a seed."""
@@ -37,7 +36,7 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
 
 
 @dataclass(frozen=True)
-class Primitives(Study):
+class Primitives(CheckedStudy):
     """Trainings of every network on every task with every seed.
 
     `tasks`: bijection (without replacement), hmm, recall. `networks`: architectures of the tunnels, and `lstm-bare`,
@@ -53,13 +52,12 @@ class Primitives(Study):
 
     name: ClassVar[str] = "primitives"
     question: ClassVar[str] = "Which architectures accumulate evidence, carry a belief along, and bind?"
+    rules: ClassVar = dict.fromkeys(("tasks", "networks", "seeds"), DISTINCT)
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from ...plans.train_tunnel import train_tunnels
         from .plans import is_tuned, plan_of
 
-        for name in ("tasks", "networks", "seeds"):
-            check_distinct(self.name, name, getattr(self, name))
         plans = {
             (task, name, seed): plan_of(task, name, seed, self.size, self.n_steps)
             for task in self.tasks

@@ -5,10 +5,9 @@ an M-step. Whether that is about values is decided by the other arms: the same r
 plain descent at other rates, Adam, and an M-step that is one (`best_values`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from itertools import count
 from typing import Literal
 
 import numpy as np
@@ -19,13 +18,10 @@ from interp.system.progress import Report
 from interp.system.threads import side_by_side
 
 from .process import N_FEATURES, StickyChain, Walk
-from .single_head import WEIGHTS, best_values, head_pass
+from .single_head import WEIGHTS, best_values, head_logits, losses
 
 _KEYS, _VALUES, _SPREAD = 10, 15, 0.1
 """Widths of keys and values and the standard deviation of fresh weights, as published."""
-
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8
-"""Adam's, as in Kingma and Ba (2015)."""
 
 _MATRICES = {"w_v": ("w_v",), "w_o": ("w_o",), "w_qk": ("w_q", "w_k"), "w_vo": ("w_v", "w_o"), "all": WEIGHTS}
 
@@ -115,61 +111,43 @@ def kept_steps(n_steps: int) -> Int[np.ndarray, " kept"]:
 
 def train_arm(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None]) -> LearningCurve:
     """Train every seed's head by one rule, the whole sequence in every step."""
-    weights = dict(start.weights)
-    moments = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in weights.items()}
+    weights = {name: weight.clone().requires_grad_() for name, weight in start.weights.items()}
+    rule = torch.optim.Adam if arm.rule == "adam" else torch.optim.SGD
+    optimiser = rule([{"params": [weight], "lr": arm.rates[name]} for name, weight in weights.items()])
     found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)  # [loss entropy accuracy, step, seed]
     kept = kept_steps(n_steps)
     fresh = np.full((len(kept), len(start.inputs)), np.nan)  # [kept, seed]
-    with torch.inference_mode(), _no_subnormals():
-        for step in range(n_steps + 1):
-            now = head_pass(start.inputs, start.targets, weights)
-            found[:, step] = torch.stack([now.loss, now.entropy, now.accuracy]).numpy()
-            if not np.isfinite(found[0, step]).any():
-                break
+    for step in range(n_steps + 1):
+        logits = head_logits(start.inputs, weights)
+        loss, log_p = losses(logits, start.targets), logits.detach().log_softmax(dim=-1)
+        entropy = -(log_p.exp() * log_p).sum(dim=-1).mean(dim=-1)
+        accuracy = (log_p.argmax(dim=-1) == start.targets).float().mean(dim=-1)
+        found[:, step] = torch.stack([loss.detach(), entropy, accuracy]).numpy()
+        if not np.isfinite(found[0, step]).any():
+            break
+        with torch.no_grad():
             for place in np.flatnonzero(kept == step):
-                fresh[place] = head_pass(start.fresh_inputs, start.fresh_targets, weights).loss.numpy()
-            if step < n_steps:
-                change = dict(now.gradients)
-                if arm.rule == "adam":
-                    change = {name: _adam(each, moments[name], step + 1) for name, each in change.items()}
-                moved = {name: weight - arm.rates[name] * change[name] for name, weight in weights.items()}
-                if arm.rule == "m_step":
-                    moved["w_v"] = best_values(now, weights["w_v"], weights["w_o"])
-                weights = moved
-            step_done()
+                fresh[place] = losses(head_logits(start.fresh_inputs, weights), start.fresh_targets).numpy()
+        if step < n_steps:
+            optimiser.zero_grad()
+            loss.sum().backward()
+            solved = best_values(start.inputs, start.targets, weights) if arm.rule == "m_step" else None
+            optimiser.step()
+            if solved is not None:
+                weights["w_v"].data.copy_(solved)
+        step_done()
     found[:, ~np.isfinite(found[0])] = np.nan
     fresh[~np.isfinite(found[0, kept])] = np.nan
     return LearningCurve(found[0], found[1], found[2], fresh)
 
 
-@contextmanager
-def _no_subnormals() -> Iterator[None]:
-    """Numbers below 1e-38 are taken for 0 in this thread: sharp attention is full of them, and they are slow."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-
-
-def _adam(gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor], count: int) -> torch.Tensor:
-    """Adam's direction; the moments are updated in place."""
-    first, second = moments
-    first.lerp_(gradient, 1 - _BETAS[0])
-    second.lerp_(gradient.square(), 1 - _BETAS[1])
-    return (first / (1 - _BETAS[0] ** count)) / ((second / (1 - _BETAS[1] ** count)).sqrt() + _EPSILON)
-
-
 def train_all(arms: Sequence[Arm], start: Start, n_steps: int, progress: Report) -> dict[str, LearningCurve]:
     """Every arm from the same start: as many at once as torch may use threads, each on one, so that figures do not
     depend on how many there are."""
-    total, done, counting = len(arms) * (n_steps + 1), 0, Lock()
+    total, done = len(arms) * (n_steps + 1), count(1)  # which threads share
 
-    def step_done() -> None:
-        nonlocal done
-        with counting:
-            done += 1
-            progress(done, total)
+    def trained(arm: Arm) -> LearningCurve:
+        return train_arm(arm, start, n_steps, lambda: progress(next(done), total))
 
-    curves = side_by_side(lambda arm: train_arm(arm, start, n_steps, step_done), arms, at_once=len(arms))
+    curves = side_by_side(trained, arms, at_once=len(arms))
     return {arm.name: curve for arm, curve in zip(arms, curves, strict=True)}

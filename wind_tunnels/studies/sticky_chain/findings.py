@@ -76,7 +76,7 @@ def findings_of(
         if arm.name in _EXCESS:
             scalars |= _distances(arm, curves[arm.name], start, least_bits, uniform_bits)
     tables = {
-        "arms": _arms_table(arms, curves, pooled, own, scalars, start, least_bits, n_steps),
+        "arms": _arms_table(arms, curves, pooled, scalars, start, least_bits, n_steps),
         "curves": _curves_table(arms, curves, seeds, n_steps),
     }
     names = ("speedup_w_v", "speedup_w_o", "speedup_w_qk", "speedup_all", "w_v_over_w_o", "w_v_over_w_qk")
@@ -128,8 +128,8 @@ _ARM_UNITS = {
 
 
 def _arms_table(
-    arms: Sequence[Arm], curves: Curves, pooled: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray],
-    scalars: Mapping[str, Scalar], start: Start, least: float, n_steps: int,
+    arms: Sequence[Arm], curves: Curves, pooled: Mapping[str, np.ndarray], scalars: Mapping[str, Scalar],
+    start: Start, least: float, n_steps: int,
 ) -> Table:  # fmt: skip
     rows = []
     for arm in arms:

@@ -1,115 +1,48 @@
-"""One causal attention head without residual stream or norms, and its gradients written out by hand (Paper II).
+"""One causal attention head without residual stream or norms (Paper II); many heads, each on a sequence of its own.
 
-With inputs x, weights W_Q, W_K, W_V, W_O, width d_k of a key and T positions:
+With inputs x, weights W_Q, W_K, W_V, W_O and width d_k of a key:
 
-    s_ij = (x_i W_Q)·(x_j W_K) / √d_k,   α_i = softmax_{j ≤ i}(s_ij),   a_i = Σ_j α_ij x_j,   g_i = a_i W_V
-    L = −(1/T) Σ_i log softmax(g_i W_O)[y_i],   u_i = ∂L/∂g_i = (p_i − e_{y_i}) W_Oᵀ / T,   b_ij = u_i·v_j
-
-    ∂L/∂s_ij = α_ij (b_ij − u_i·g_i)                       the score gradient: advantage times responsibility
-    ∂L/∂W_V  = Σ_j x_j (Σ_i α_ij u_i)ᵀ = Σ_i a_i u_iᵀ      the value law, carried on to the weights
-    ∂L/∂W_Q  = C W_K / √d_k,   ∂L/∂W_K = Cᵀ W_Q / √d_k,    C = Σ_ij ∂L/∂s_ij x_i x_jᵀ
-
-Many heads, each on a sequence of its own, are computed at once, in blocks of queries: a row of α is used for its a_i
-and its part of C while it lies in the cache, and the T × T matrix is never kept. Losses are in nats here.
+    α_i = softmax_{j ≤ i}((x_i W_Q)·(x_j W_K) / √d_k),   a_i = Σ_j α_ij x_j,   logits_i = a_i W_V W_O
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
-
-from interp.information import BITS_PER_NAT
+from torch.nn import functional as F
 
 WEIGHTS: tuple[str, ...] = ("w_q", "w_k", "w_v", "w_o")
 
-_QUERIES = 64
-"""Queries of a block; at 2,000 keys and five heads two blocks of rows are 5 MB."""
-
-_SAFE_SCORE = 60.0
-"""exp of it, summed over many keys, is far from float32's largest; beyond, rows are shifted by their maximum."""
+_WIDTH = 16
+"""Queries, keys and values are filled up to a multiple of it: other widths take torch's kernel several times longer."""
 
 
-@dataclass(frozen=True)
-class HeadPass:
-    """What one pass gives: losses and entropies in nats, fractions right, gradients; the first axis counts heads."""
-
-    loss: torch.Tensor
-    entropy: torch.Tensor
-    accuracy: torch.Tensor
-    mixed: torch.Tensor
-    """a_i: inputs weighted by the responsibilities, `[head, pos, feature]`."""
-    error: torch.Tensor
-    """(p_i − e_{y_i}) / T, the gradient at the logits, `[head, pos, class]`."""
-    gradients: Mapping[str, torch.Tensor]
+def head_logits(inputs: torch.Tensor, weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Logits `[head, pos, class]` of heads `[head, in, out]` on inputs `[head, pos, feature]`."""
+    return _attended(inputs, weights, inputs @ weights["w_v"]) @ weights["w_o"]
 
 
-def head_pass(inputs: torch.Tensor, targets: torch.Tensor, weights: Mapping[str, torch.Tensor]) -> HeadPass:
-    """Losses and gradients of heads `[head, in, out]` on inputs `[head, pos, feature]` and classes `[head, pos]`."""
-    n_heads, n_pos, n_features = inputs.shape
-    w_q, w_k, w_v, w_o = (weights[name] for name in WEIGHTS)
-    scale = w_q.shape[-1] ** -0.5
-    q, k = inputs @ w_q * scale, inputs @ w_k  # [head, pos, d_key]
-    ones = inputs.new_ones(n_heads, n_pos, 1)
-    keys = k.mT.contiguous()  # [head, d_key, pos]
-    values = torch.cat([inputs @ w_v, ones], dim=-1).mT.contiguous()  # [head, d_value + 1, pos]
-    counted = torch.cat([inputs, ones], dim=-1)  # [head, pos, feature + 1]
-    is_large = bool((q.norm(dim=-1).amax(-1) * k.norm(dim=-1).amax(-1)).amax() > _SAFE_SCORE)
-    q_bits = q * BITS_PER_NAT  # powers of two: the exponential is slow where the result is zero
-    later = torch.full((_QUERIES, _QUERIES), -1e30, dtype=inputs.dtype).triu(1)
-    rows, changes = (inputs.new_empty(n_heads * _QUERIES * n_pos) for _ in range(2))
-    answers = torch.nn.functional.one_hot(targets, w_o.shape[-1]).to(inputs.dtype)
-    mixed, log_p = torch.empty_like(inputs), torch.empty_like(answers)
-    error, outer = torch.empty_like(answers), inputs.new_zeros(n_heads, n_features, n_features)
-    w_o_back = w_o.mT.contiguous()
-    for start in range(0, n_pos, _QUERIES):
-        stop = min(start + _QUERIES, n_pos)
-        n, shape = stop - start, (n_heads, stop - start, stop)  # [head, query, key]
-        weight = rows[: n_heads * n * stop].view(shape)
-        torch.bmm(q_bits[:, start:stop], keys[..., :stop], out=weight)
-        weight[..., start:] += later[:n, :n]
-        if is_large:
-            weight -= weight.amax(dim=-1, keepdim=True)
-        weight.exp2_()
-        sums = weight @ counted[:, :stop]  # [head, query, feature + 1], the last one counts
-        total = sums[..., -1:]
-        mixed[:, start:stop] = sums[..., :-1] / total
-        g = mixed[:, start:stop] @ w_v  # [head, query, d_value]
-        logits = g @ w_o  # [head, query, class]
-        logits -= logits.amax(dim=-1, keepdim=True)
-        p = logits.exp()
-        normaliser = p.sum(dim=-1, keepdim=True)
-        log_p[:, start:stop] = logits - normaliser.log()
-        wrong = (p / normaliser - answers[:, start:stop]) / n_pos
-        error[:, start:stop] = wrong
-        u = wrong @ w_o_back  # [head, query, d_value]
-        expected = (u * g).sum(dim=-1, keepdim=True)
-        change = changes[: n_heads * n * stop].view(shape)
-        torch.bmm(torch.cat([u, -expected], dim=-1) / total, values[..., :stop], out=change)
-        change *= weight
-        outer += inputs[:, start:stop].mT @ (change @ inputs[:, :stop])  # [head, feature, feature]
-    u = error @ w_o_back
-    gradients = {
-        "w_q": outer @ w_k * scale,
-        "w_k": outer.mT @ w_q * scale,
-        "w_v": mixed.mT @ u,
-        "w_o": (mixed @ w_v).mT @ error,
-    }
-    right = (log_p * answers).sum(dim=-1)
-    return HeadPass(
-        loss=-right.mean(dim=-1),
-        entropy=-(log_p.exp() * log_p).sum(dim=(-2, -1)) / n_pos,
-        accuracy=(right == log_p.amax(dim=-1)).to(inputs.dtype).mean(dim=-1),
-        mixed=mixed,
-        error=error,
-        gradients=gradients,
-    )
+def losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The mean cross-entropy of each head in nats, `[head]`; `targets` are classes `[head, pos]`."""
+    return F.cross_entropy(logits.mT, targets, reduction="none").mean(dim=1)
 
 
-def best_values(found: HeadPass, w_v: torch.Tensor, w_o: torch.Tensor, ridge: float = 1e-6) -> torch.Tensor:
+def _attended(inputs: torch.Tensor, weights: Mapping[str, torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+    """Values `[head, pos, d]` weighted by the responsibilities."""
+    q, k = inputs @ weights["w_q"], inputs @ weights["w_k"]
+    widest = max(q.shape[-1], values.shape[-1])
+    q_, k_, v_ = (F.pad(x, (0, widest + -widest % _WIDTH - x.shape[-1]))[:, None] for x in (q, k, values))
+    found = F.scaled_dot_product_attention(q_, k_, v_, is_causal=True, scale=q.shape[-1] ** -0.5)
+    return found[:, 0, :, : values.shape[-1]]
+
+
+@torch.no_grad()
+def best_values(
+    inputs: torch.Tensor, targets: torch.Tensor, weights: Mapping[str, torch.Tensor], ridge: float = 1e-6
+) -> torch.Tensor:
     """The closed-form M-step: the W_V that minimises a quadratic bound of the loss, responsibilities and W_O held.
 
     The Hessian of a log-softmax over C classes nowhere exceeds B = ½ (I − 11ᵀ/C) (Böhning 1992), so with e_i the errors
-    at the logits
+    (p_i − e_{y_i}) / T at the logits
 
         L(W_V + D) ≤ L(W_V) + ⟨D, Aᵀ e W_Oᵀ⟩ + ½ tr(Dᵀ S D H),      S = AᵀA / T,   H = W_O B W_Oᵀ
 
@@ -117,12 +50,13 @@ def best_values(found: HeadPass, w_v: torch.Tensor, w_o: torch.Tensor, ridge: fl
     and like the M-step of EM (Dempster, Laird and Rubin 1977) it never raises the loss. `ridge` times its mean
     eigenvalue is added to S and to H, which keeps the bound a bound. Solved in float64.
     """
-    a, e, out = found.mixed.double(), found.error.double(), w_o.double()
-    n_classes = out.shape[-1]
+    mixed, w_v, out = _attended(inputs, weights, inputs), weights["w_v"], weights["w_o"].double()
+    p = (mixed @ w_v @ weights["w_o"]).softmax(dim=-1)
+    n_pos, n_classes = p.shape[1:]
+    a, e = mixed.double(), ((p - F.one_hot(targets, n_classes)) / n_pos).double()
     bound = 0.5 * (torch.eye(n_classes, dtype=torch.float64) - 1 / n_classes)
-    left, right = _ridged(a.mT @ a / a.shape[1], ridge), _ridged(out @ bound @ out.mT, ridge)
-    gradient = a.mT @ e @ out.mT
-    step = torch.linalg.solve(right, torch.linalg.solve(left, gradient).mT).mT
+    left, right = _ridged(a.mT @ a / n_pos, ridge), _ridged(out @ bound @ out.mT, ridge)
+    step = torch.linalg.solve(right, torch.linalg.solve(left, a.mT @ e @ out.mT).mT).mT
     return w_v - step.to(w_v.dtype)
 
 

@@ -13,11 +13,11 @@ from interp.findings import Findings
 from interp.plotting import PALETTE, VALUE, Chart
 from interp.probe import Figure
 from interp.statistics.intervals import t_half_width
-from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table, number_columns
 
-from ...validation import check_distinct, check_fraction, check_positive
+from ...validation import DISTINCT, FRACTION, POSITIVE, POSITIVES
+from ..over_seeds import CheckedStudy
 from .process import StickyChain
 
 _MOST = 2.0
@@ -84,7 +84,7 @@ def _speedups(arms: Table) -> Figure:
 
 
 @dataclass(frozen=True)
-class StickyChainStudy(Study):
+class StickyChainStudy(CheckedStudy):
     """Heads of one chain trained by every arm for `n_steps` from each of `seeds`, on `n_positions` predictions.
 
     `rate` is plain descent's, `factor` the larger one's multiple; `rates` and `adam_rates` are the grids.
@@ -102,12 +102,15 @@ class StickyChainStudy(Study):
 
     name: ClassVar[str] = "sticky_chain"
     question: ClassVar[str] = "Does a larger step on the values learn a sticky chain faster because they are values?"
+    rules: ClassVar = {
+        "seeds": DISTINCT, "n_steps": 1, "n_positions": 1, "rate": POSITIVE, "factor": POSITIVE, "rates": POSITIVES,
+        "adam_rates": POSITIVES, "self_prob": FRACTION,
+    }  # fmt: skip
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from .arms import arms_of, draw_start, train_all
         from .findings import findings_of
 
-        self._check_fields()
         chain = StickyChain(self_prob=self.self_prob, normalised=self.normalised)
         arms = arms_of(self.rate, self.factor, self.rates, self.adam_rates)
         start = draw_start(chain, self.seeds, self.n_positions)
@@ -127,9 +130,3 @@ class StickyChainStudy(Study):
             _curves(curves, arms, others, "rules", "Other rates, Adam and a closed-form M-step"),
             _speedups(arms),
         )
-
-    def _check_fields(self) -> None:
-        rates = {f"{name}[{i}]": r for name in ("rates", "adam_rates") for i, r in enumerate(getattr(self, name))}
-        check_positive(self.name, vars(self) | rates, ("n_steps", "n_positions", "rate", "factor", *rates))
-        check_fraction(self.name, "self_prob", self.self_prob)
-        check_distinct(self.name, "seeds", self.seeds)
