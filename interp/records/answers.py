@@ -95,7 +95,7 @@ class Answer:
         held = f"controls: {controls}" if controls else ""
         is_part = s.n is not None and s.n_unit == self.unit and s.n < self.n_read
         counted = f"{s.n:,} of the {self.n_read:,} {self.unit}s" if is_part else s.n_text
-        counted += ", others than those it was fitted to" * is_beyond
+        counted += ", not those fitted to" * is_beyond
         return "; ".join(part for part in (interval, baseline, likely, counted, held) if part)
 
 

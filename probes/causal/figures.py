@@ -54,7 +54,7 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     chart.plot.add_histogram(x=effects, name="null: matched directions", marker={"color": NULL}, xbins=bins)
     lines = {
         "the direction": ("kl", VALUE),
-        "ten directions of largest variance, same size": ("matched_top_kl", PALETTE[1]),
+        "ten loudest directions, same size": ("matched_top_kl", PALETTE[1]),
     }
     lines["head outputs replaced by those of another prompt,"] = ("resample_kl", PALETTE[2])
     matching = findings.tables.get("matching")
@@ -74,16 +74,11 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
         f"Grey is the null: removals of the same size along matched directions ({matched}). A direction that the "
-        "model uses lies to the right of nearly all of them. One that lies among them or to their left matters no more "
-        "than they do."
-        + _ORANGE * ("matched_top_kl" in findings.scalars)
+        "model uses lies to the right of nearly all of them."
         + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
     )
-    title = "Removing the direction, compared with removals of the same size"
+    title = "Removing the direction, compared with matched ones"
     return Figure("among_controls", title, reading, chart.plot, "controls")
-
-
-_ORANGE = " Orange is as large a change along the ten directions of largest variance at once."
 
 
 def _dose_curve(table: Table) -> Figure:

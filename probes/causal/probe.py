@@ -66,10 +66,10 @@ _LAYERS = (
 AXIS = "axis"
 
 _LEFT = (
-    " Of the variance of {target}, the direction explained {axis_r2}; after its removal, a new linear readout explains "
+    " The direction explained {axis_r2} of the variance of {target}; after its removal, a new linear readout explains "
     "{remaining_r2}."
 )
-_LAYER = " For scale: with the head outputs of another prompt in this layer, the prediction changes by {resample_kl}."
+_LAYER = " Head outputs of another prompt in this layer change it by {resample_kl}."
 
 Where = Literal["", "sula", "mixed"]
 Layer = int | Literal["middle", "all"]
@@ -112,11 +112,11 @@ class Causal(Probe):
             "Removing it changes the prediction (KL) by {kl}, more than removals of the same size along matched "
             "directions (fitted in the same way to permuted values of {target}): {controls} on average." + _LEFT,
             "Removing it changes the prediction (KL) by {kl}, {no_more} than removals of the same size along matched "
-            "directions do: {controls} on average ({controls_band} for 95 % of them). A change by {least} would have "
-            "been found 80 % of the time." + _LEFT + _LAYER,
+            "directions: {controls} on average ({controls_band} for 95 % of them). A change by {least} would be found "
+            "80 % of the time." + _LEFT + _LAYER,
             "Removing it changes the prediction (KL) by {kl}, less than removals of the same size along matched "
             "directions, which tell nothing of {target}: {controls} on average ({controls_band} for 95 % of them). So "
-            "the prediction depends on it even less than on those." + _LEFT + _LAYER,
+            "it matters even less than those." + _LEFT + _LAYER,
             limit="In other layers it may matter more or less.",
         ),
     )  # fmt: skip

@@ -268,8 +268,8 @@ def test_a_no_of_a_small_edit_says_what_would_have_been_found():
               "axis_r2": scalar(0.9), "resample_kl": scalar(9.0)}  # fmt: skip
     for known in (beyond, {name: beyond[name] for name in ("kl", "kl_beyond_controls")}):
         (answer,) = answers(record_of(Findings("causal", known, headline=("kl_beyond_controls",))))
-        assert answer.verdict == "no" and "do: 1.1 bits on average (0.9 to 1.3 for" in answer.sentence
-        assert "A change by 1.34 bits or more would have been found 80 % of the time" in answer.sentence
+        assert answer.verdict == "no" and "matched directions: 1.1 bits on average (0.9 to 1.3 for" in answer.sentence
+        assert "A change by 1.34 bits or more would be found 80 % of the time" in answer.sentence
         assert ("a new linear readout explains 0.2 bits" in answer.sentence) == (known is beyond)
         assert not answer.change
 
