@@ -7,9 +7,9 @@
 Numpy only: no model, no torch.
 """
 
+import copy
 import inspect
 import math
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
@@ -281,15 +281,27 @@ def _check_needs(probe: Probe) -> None:
 
 
 def _check_pure(probe: Probe, capture: Capture) -> Findings:
-    before = pickle.dumps(capture)
-    state = repr(np.random.get_state())  # noqa: NPY002 (to see whether somebody draws from it)
+    before = copy.deepcopy(capture)
+    state = _global_state()
     first = probe.analyse(capture, {})
     second = probe.analyse(capture, {})
-    is_same = repr(np.random.get_state()) == state  # noqa: NPY002
-    assert is_same, f"{probe.name} draws from the global generator"
+    assert _global_state() == state, f"{probe.name} draws from the global generator"
     assert same_findings(first, second), f"{probe.name} gives another answer the second time"
-    assert pickle.dumps(capture) == before, f"{probe.name} changed its input"
+    for need, reduced in capture.arrays.items():
+        for name, array in reduced.items():
+            assert np.array_equal(array, before.arrays[need][name]), f"{probe.name} changed {need.site} in its input"
+    for at, table in capture.tables.items():
+        for name, column in table.columns.items():
+            assert np.array_equal(column, before.tables[at][name]), f"{probe.name} changed column {name} in its input"
+    for name in ("posterior", "belief"):
+        mine, was = getattr(capture, name), getattr(before, name)
+        assert mine is None or np.array_equal(mine, was), f"{probe.name} changed the {name} in its input"
     return first
+
+
+def _global_state() -> str:
+    _, keys, *rest = np.random.get_state()  # noqa: NPY002 (to see whether somebody draws from it)
+    return f"{np.asarray(keys).tolist()} {rest}"
 
 
 def same_findings(a: Findings, b: Findings) -> bool:

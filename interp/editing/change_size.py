@@ -59,7 +59,7 @@ class ChangeSizes:
         squares = np.stack([squares[:, variant] for _, squares, _ in self._sums.values()], axis=1)
         keys = np.array(list(self._sums))
         return {
-            "rows": np.sqrt(np.nan_to_num(ratio(squares[1], squares[0]))),
+            "rows": np.sqrt(np.where(squares[0] > 0, ratio(squares[1], squares[0]), 0.0)),
             "variance_share": np.array([_variance_share(variant, *sums) for sums in self._sums.values()]),
             "edit": keys[:, 0],
             "layer": keys[:, 1],
@@ -79,4 +79,4 @@ def _variance_share(variant: int, n: int, squares: np.ndarray, total: np.ndarray
         return 0.0
     mean_squares = np.square(total[:, variant]).sum(axis=1) / max(n, 1)
     spread = np.maximum(0.0, squares[:, variant].sum(axis=1) - mean_squares)  # of tensor, of change
-    return float(np.nan_to_num(ratio(spread[1], spread[0])))
+    return float(ratio(spread[1], spread[0])) if spread[0] > 0 else 0.0

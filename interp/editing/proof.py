@@ -15,7 +15,7 @@ import torch
 
 from interp.edit import Edit
 from interp.editing.editor import HEARD, Editor, editing
-from interp.editing.restart import Residuals
+from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import EditedRows, EditStep, SeenStep
 from interp.edits import PatternsOf
 from interp.errors import ModelError
@@ -82,7 +82,7 @@ class EditedBatch:
 
     def _errors(self, edits: Sequence[Edit], start: int) -> Iterator[tuple[str, float]]:
         hooks = self._count_hooks()
-        unedited, _, _ = self._pass()
+        unedited, _, plain = self._pass()
         editor, seen = self.make_editor(edits), list[SeenStep]()
         editor.observers = [seen.append]
         edited, entering, leaving = self._pass(editor)
@@ -92,7 +92,7 @@ class EditedBatch:
         if any(isinstance(edit, PatternsOf) for edit in edits):
             yield "edit donor", float(self._patterns_not_donated(edits, leaving))
         if any(edit.place in ("v", "z") for edit in edits):
-            yield "edit pattern", float(_patterns_moved(edits, self.model, entering, leaving))
+            yield "edit pattern", float(_patterns_moved(edits, self.model, plain, entering, leaving))
         nothing = self._pass(self.make_editor([replace(edit, dose=0.0) for edit in edits]))[0]
         yield "edit dose 0", float(not torch.equal(nothing, unedited))
         yield "edit restored", float(self._restored(editor, unedited, hooks))
@@ -213,15 +213,23 @@ def _reached(s: SeenStep, leaving: _Witness) -> bool:
     return torch.equal(found.flatten(2)[None], s.after)
 
 
-def _patterns_moved(edits: Sequence[Edit], model: Model, entering: _Witness, leaving: _Witness) -> int:
+def _patterns_moved(edits: Sequence[Edit], model: Model, plain: _Witness, entering: _Witness, leaving: _Witness) -> int:
     """Layers whose values or head outputs are edited, and whose attention rows are not those without the edit.
 
-    That is: what would have been attended, behind the edits of earlier layers, had the editor not touched this one.
+    In the first edited layer without it means the unedited model; later ones stand behind other edits, so there it
+    means what would have been attended had the editor not touched this layer.
     """
-    edited = {n for e in edits if e.place in ("v", "z") for n in e.layers(model.info)}
-    compared = {n for e in edits if e.place in ("q", "k", "qk") for n in e.layers(model.info)}
-    calls = [(entering.calls[layer], leaving.calls[layer]) for layer in edited - compared]
-    return sum(not torch.equal(*(pattern_rows(call, call.positions) for call in pair)) for pair in calls)
+    mixed = [e for e in edits if e.place in ("v", "z")]
+    others = [e for e in edits if e.place not in ("v", "z")]
+    compared = {n for e in others if e.place in ("q", "k", "qk") for n in e.layers(model.info)}
+    first = first_layer(mixed, model)
+    is_first = not others or first_layer(others, model) > first
+    moved = 0
+    for layer in {n for e in mixed for n in e.layers(model.info)} - compared:
+        without = plain if layer == first and is_first else entering
+        calls = without.calls[layer], leaving.calls[layer]
+        moved += not torch.equal(*(pattern_rows(call, call.positions) for call in calls))
+    return moved
 
 
 def _rows_of(call: AttentionCall, is_token: torch.Tensor) -> torch.Tensor:

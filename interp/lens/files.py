@@ -78,8 +78,8 @@ def open_lens(path: str | Path, model: Model | None = None) -> FittedLens:
         >>> interp.open_lens(interp.save_lens(lens, "lens.safetensors")).n_prompts == lens.n_prompts
         True
     """
+    path = Path(path)
     with readable(f"the lens {path}", _FIX):
-        path = Path(path)
         return _of_archive(path, model) if path.suffix in (".pt", ".pth") else _of_tensors(path)
 
 
@@ -89,24 +89,41 @@ Asked = Carrying | str | Path | None
 
 def with_lens(model: Model, lens: Asked) -> Model:
     """The model, whose stream is read through a lens or the lens in a file; None is the logit lens."""
-    if lens is None:
+    given = _given(lens)
+    if given is None:
         return model
-    return (lens if isinstance(lens, FittedLens) else open_lens(str(lens), model)).on(model)
+    return (given if isinstance(given, FittedLens) else open_lens(given, model)).on(model)
 
 
 def name_of_lens(lens: Asked) -> str | None:
     """How a record names it: its file, or that it was in memory."""
-    return None if lens is None else f"{MEMORY}{lens.kind}" if isinstance(lens, FittedLens) else str(Path(str(lens)))
+    given = _given(lens)
+    if isinstance(given, FittedLens):
+        return f"{MEMORY}{given.kind}"
+    return None if given is None else str(given)
 
 
 def lens_bytes(lens: Asked) -> int:
     """What a lens takes in memory; its file, where it is named, is about as large."""
-    if lens is None:
+    given = _given(lens)
+    if given is None:
         return 0
-    if isinstance(lens, FittedLens):
-        return 4 * lens.d_model * (lens.d_model * len(lens.matrices) + len(lens.offsets))
-    with telling(f"reading the lens {lens}", _FIX):
-        return Path(str(lens)).stat().st_size
+    if isinstance(given, FittedLens):
+        return 4 * given.d_model * (given.d_model * len(given.matrices) + len(given.offsets))
+    with telling(f"reading the lens {given}", _FIX):
+        return given.stat().st_size
+
+
+def _given(lens: Asked) -> FittedLens | Path | None:
+    if lens is None or isinstance(lens, FittedLens):
+        return lens
+    if isinstance(lens, str | Path):
+        return Path(lens)
+    raise UsageError(
+        asked="a run through a lens",
+        found=f"a {type(lens).__name__} is none",
+        fix="Give what fit_lens returns, or a file.",
+    )
 
 
 def _of_tensors(path: Path) -> FittedLens:

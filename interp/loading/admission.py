@@ -192,10 +192,14 @@ def _read_json(files: ModelFiles) -> dict[str, Any]:
     return content
 
 
+def _has_nan(value: Any) -> bool:
+    return any(map(_has_nan, value)) if isinstance(value, list) else value != value
+
+
 def _numbers(entries: list[tuple[str, Any]]) -> dict[str, Any]:
     """The entries of an object; one may be infinite (in Mamba), but NaN no setting can be."""
     for name, value in entries:
-        if any(x != x for x in (value if isinstance(value, list) else [value])):
+        if _has_nan(value):
             raise ValueError(f"{name} is not a number (NaN)")
     return dict(entries)
 

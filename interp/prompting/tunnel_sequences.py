@@ -8,13 +8,18 @@ import re
 
 import numpy as np
 
+from interp.errors import UsageError
 from interp.prompt import Prompt, PromptSet
 from interp.table import LABEL
 from interp.tunnel import Sequences, Task
 
 N_SEQUENCES = 500
-COPIED = re.compile(r"copied:(\d+)x(\d+)")
-"""Names of sequences with copied context."""
+_COPIED = re.compile(r"copied:(\d+)x(\d+)")
+
+
+def is_copied(name: str) -> bool:
+    """Whether this names sequences with copied context."""
+    return name.startswith("copied:")
 
 
 def copied_name(n_shown: int, n_copies: int) -> str:
@@ -44,8 +49,13 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
 
 def copied_prompts(task: Task, name: str, n: int = N_SEQUENCES, seed: int = 0) -> PromptSet:
     """The sequences of `sampled_prompts` with copied context; `UsageError` where the task has no such thing."""
-    found = COPIED.fullmatch(name)
-    assert found is not None, "who calls this has looked"
+    found = _COPIED.fullmatch(name)
+    if found is None:
+        raise UsageError(
+            asked=f"the prompts {name!r}",
+            found="it does not say how much is copied",
+            fix="For example copied:5x2: five observations, shown twice.",
+        )
     n_shown, n_copies = int(found[1]), int(found[2])
     drawn = task.with_copied_context(task.sample(np.random.default_rng(seed), n), n_shown, n_copies)
     source = f"{n} sequences drawn from the task {task.name}: {n_shown} observations shown {n_copies} times"

@@ -99,7 +99,8 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     n_of = Counter(each for each, _ in found)
     n, n_all = n_of[IN_MORE_WAYS] + n_of[ONCE], sum(n_of[kind] for kind in FOUND)
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
-    said = [f"{f'Yes, in {n}' if n else 'Not clearly: in none'} of {n_all} measurements{same}"]
+    none = "Not clearly: in none" if any(n_of[kind] for kind in (*_SECOND_WAY, HARDLY)) else "No sign of it: in none"
+    said = [f"{f'Yes, in {n}' if n else none} of {n_all} measurements{same}"]
     if n_of[ONCE]:
         twice = f"{n_of[IN_MORE_WAYS] or 'none'} of them in more than one way of measuring"
         said[0] += f" ({'measured in one way only' if n == 1 else twice})"
@@ -173,7 +174,7 @@ class _Judge:
             notes = [*chance, *["not significant after correction"] * is_lost, *differing]
             return CHANCE if chance else ALIKE, "; ".join(notes)
         controls, hardly = self._controls(row, variants), hardly_answering(self.rows, row)
-        others += [(words, each) for words, each in controls if self.side(each) or each["difference"] * own < 0]
+        others += controls
         kinds = {words: self._second(row, each) for words, each in others}
         notes = [
             f"{group} gives all possible answers together a probability of {short(mass)}" for group, mass in hardly

@@ -141,6 +141,8 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[
         kind, reference = row.get("found", in_early_records), rows.get((*KEY(row)[:2], row["against"]))
         if kind and reference:
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
+            if kind not in dict(parts):  # in the words of another version
+                parts.append((kind, []))
             values = short(row["value"]), short(reference["value"])
             low, high = short(row["difference_low"]), short(row["difference_high"])
             name = label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"])

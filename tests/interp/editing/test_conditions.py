@@ -264,9 +264,14 @@ def test_edits_are_proved_and_the_proof_can_fail(monkeypatch):
         honest(self, call)
         call.k = call.k * 1.5
 
+    def changing_them_in_place(self, call):
+        call.k.mul_(1.5)
+        honest(self, call)
+
     for of, name, wrong, check in (
         (EditStep, "edited", lambda self, x, rows, others: x * 0.9, "read-back"),
         (Editor, "before", touching_the_keys, "pattern"),
+        (Editor, "before", changing_them_in_place, "pattern"),
     ):
         with monkeypatch.context() as patch, pytest.raises(ModelError, match=f"edit {check}"):
             patch.setattr(of, name, wrong)

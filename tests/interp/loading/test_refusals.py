@@ -453,6 +453,7 @@ def test_a_hostile_pickle_runs_nothing_and_is_refused(spoilt, tmp_path, kind):
         ("phi", {"resid_pdrop": math.nan}, "resid_pdrop is not a number"),
         ("llama", {"attention_dropout": math.nan}, "attention_dropout is not a number"),
         ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": math.nan}}, "rope_theta is not a number"),
+        ("llama", {"nested": [[1.0], [math.nan]]}, "nested is not a number"),
         ("gpt_neox", {"hidden_dropout": 3.0}, "no model can be built from it"),
         ("llama", {"sliding_window": "all"}, "sliding_window.int: input should be a valid integer"),
         ("llama", {"quantization_config": 7}, "quantization_config: input should be a valid dictionary"),

@@ -81,9 +81,9 @@ def test_copied_prompts_are_the_sequences_of_the_same_seed_and_found_by_name():
     plain, copied = sampled_prompts(TASK, 6, 3), copied_prompts(TASK, "copied:3x2", 6, 3)
     assert [p.token_ids[:6] * 2 + p.token_ids[6:7] for p in plain] == [p.token_ids for p in copied]
     assert copied.unit == "sequence" and len(copied.posterior) == 6 and copied.is_tunnel
+    with pytest.raises(UsageError, match="copied:5x2"):
+        copied_prompts(TASK, "copied:twice", 6, 3)
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
-    with pytest.raises(UsageError, match="no prompt set of this name"):
-        prompts_for(model, RunOptions(prompts="copied:twice"))
     assert prompts_for(model, RunOptions(prompts="copied:2x3", n_pool=4)).prompts[0].scored == (12,)
 
 

@@ -35,7 +35,7 @@ from interp.records.answers import answers
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.running.spec import make_study
-from interp.table import Table
+from interp.table import LABEL, Table
 from tests.reports.parsed import parse
 
 
@@ -313,8 +313,8 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "Not clearly: in none of 1 measurements on the same prompts. No difference was found for 1."),
-        (math.nan, "Not clearly: in none of 0 measurements on the same prompts."),
+        (1.01, "No sign of it: in none of 1 measurements on the same prompts. No difference was found for 1."),
+        (math.nan, "No sign of it: in none of 0 measurements on the same prompts."),
         (
             3.0,
             "Yes, in 1 of 1 measurements on the same prompts (measured in one way only): share, 3 in b and 1 in a.",
@@ -432,7 +432,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
 
     for twin, side, kind in (
         (4.0, "differs too", IN_MORE_WAYS),
-        (1.1, "", ONCE),
+        (1.1, "no difference", IN_PART),
         (8.0, "differs by another amount", RESIZED),
         (0.99, "no difference", IN_PART),
         (0.3, "the other way round", REVERSED),
@@ -616,6 +616,10 @@ def test_a_comparison_of_an_earlier_version_keeps_its_numbers_side_by_side(tmp_p
     )
     ((_, parts),) = differences({"comparison": findings}).items()
     assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [(DIFFERS, ["share (bits)"])]
+    words = np.where(held["found"] == "", "", "Differ, as it was said once")
+    findings = replace(findings, tables={**findings.tables, "differences": held.with_column("found", words, LABEL)})
+    ((_, parts),) = differences({"comparison": findings}).items()
+    assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [("Differ, as it was said once", ["share (bits)"])]
 
 
 def test_a_causal_no_is_a_no_beside_others(tmp_path):
