@@ -616,10 +616,11 @@ def test_a_comparison_of_an_earlier_version_keeps_its_numbers_side_by_side(tmp_p
     )
     ((_, parts),) = differences({"comparison": findings}).items()
     assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [(DIFFERS, ["share (bits)"])]
-    words = np.where(held["found"] == "", "", "Differ, as it was said once")
+    once = "Differ, as it was said once"
+    words = np.where(held["found"] == "", "", once)
     findings = replace(findings, tables={**findings.tables, "differences": held.with_column("found", words, LABEL)})
     ((_, parts),) = differences({"comparison": findings}).items()
-    assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [("Differ, as it was said once", ["share (bits)"])]
+    assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [(once, ["share (bits)"])]
 
 
 def test_a_causal_no_is_a_no_beside_others(tmp_path):
