@@ -273,7 +273,8 @@ def _with_twins(sentence: str, h: Headline) -> str:
             words, p = _words(control, s), "" if s.p is None else f", {p_equals(s.p, s.is_p_least)}"
             tested = f", not significant{p}" * (s.standing() == "within")
             twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
-    return f"{sentence.removesuffix('.')} ({'; '.join(twins)})." if twins else sentence
+    first, _, rest = sentence.partition(". ")
+    return f"{first.removesuffix('.')} ({'; '.join(twins)}). {rest}".strip() if twins else sentence
 
 
 def _words(control: Control, s: Scalar) -> str:

@@ -281,6 +281,8 @@ def test_a_removal_that_does_less_than_random_ones_is_no_use_either(random, verd
     found = Findings("causal", numbers, headline=("kl_beyond_controls",), controls={"kl_beyond_controls": (control,)})
     (answer,) = answers(record_of(found))
     assert answer.verdict == verdict and answer.opening == {"no": "No sign of it.", "depends": "It depends."}[verdict]
+    first = answer.sentence.partition(". ")[0]
+    assert ("(but 0.9 bits compared with random directions)" in first) == (verdict == "depends")
 
 
 def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compared_with():
