@@ -65,7 +65,7 @@ class Answer:
     @property
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
-        if self.verdict in ("no", "opposite") and self.headline.name.endswith(_BEYOND_CONTROLS):
+        if self.verdict in ("no", "opposite") and _is_beyond(self.headline):
             return "No sign of it." if self.verdict == "no" else "No."  # an effect can be too small to be found
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
@@ -83,7 +83,7 @@ class Answer:
     def evidence(self) -> str:
         """`0.3 (95 % interval 0.2 to 0.4); baseline 0.14 (0.13 to 0.15), labels shuffled; p = 0.004; 300 prompts`."""
         s, p = self.headline.scalar, self.headline.p_together
-        is_beyond = self.headline.name.endswith(_BEYOND_CONTROLS)
+        is_beyond = _is_beyond(self.headline)
         of = "Difference from matched directions " * is_beyond
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
@@ -215,7 +215,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
         said_first = _filled(chosen, values) or chosen.format_map(values)
         sentence = f"{_with_twins(said_first, h)} {_filled(more.strip(), values)}".strip()
     change = f"{_outside(said, h)}{_change(said, h, verdict, beside, sentence)}".strip()
-    is_beside = _side(h) not in ("", said.expected) or (verdict == "opposite" and own != h.name)
+    is_beside = _side(h) not in ("", said.expected) or (verdict == "opposite" and _is_beyond(h))
     return Answer(said.question.format_map(values), verdict, sentence, change, h, is_beside)
 
 
@@ -244,6 +244,10 @@ def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, str]:
     return "partly", f"below {full[0]:g}" if s.interval[1] < full[0] else f"above {full[1]:g}"
 
 
+def _is_beyond(h: Headline) -> bool:
+    return h.name.endswith(_BEYOND_CONTROLS)
+
+
 def _is_share(s: Scalar) -> bool:
     return s.meaning.lower().startswith(("share of the variance", "held-out r²"))
 
@@ -254,7 +258,7 @@ def _is_reversed(h: Headline, twin: Scalar) -> bool:
     Of a number that is no different from its null, whether the control is, its p corrected over all controls.
     """
     if h.standing == "within":
-        turning = ("above",) if h.name.endswith(_BEYOND_CONTROLS) else ("above", "below")  # less than all is no use
+        turning = ("above",) if _is_beyond(h) else ("above", "below")  # less than all is no use
         return twin.standing(None if twin.p is None else min(1.0, len(h.controls) * twin.p)) in turning
     standing = twin.standing()
     if standing == "within" and twin.null is not None:
@@ -342,7 +346,7 @@ def _outside(said: Sentences, h: Headline) -> str:
         return ""
     if side != said.expected:
         other = "larger" if side == "below" else "smaller"
-        why = ": the model is less sensitive to this direction than to matched ones" * h.name.endswith(_BEYOND_CONTROLS)
+        why = ": the model is less sensitive to this direction than to matched ones" * _is_beyond(h)
         return f"The value lies {side} the baseline's range{why}; only a {other} one would be a “Yes”. "
     if s.p is None or s.unasked_side:
         why = "its interval reaches into it" if s.p is None else "p asks about the other side"

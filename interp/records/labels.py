@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def label_with_unit(probe: str, name: str, meaning: str, unit: str) -> str:
 
 def subject(probe: str, name: str, meaning: str) -> str:
     """What a sentence calls a number before its value: a comma ends it, unless a verb says the sign."""
-    of = _names()["verbs"].get(f"{probe}.{with_first(name)}")
+    of = _verbs(probe, name)
     if of is None:
         return f"{label(probe, name, meaning)},"
     return of[0] + ", without the first position," * (NO_FIRST in name)
@@ -39,8 +39,12 @@ def subject(probe: str, name: str, meaning: str) -> str:
 
 def value_in_words(probe: str, name: str, value: float) -> str:
     """`rises by 57 %` where a verb says the sign of a share, else the number."""
-    of = _names()["verbs"].get(f"{probe}.{with_first(name)}")
+    of = _verbs(probe, name)
     return short(value) if of is None else f"{of[1 + (value < 0)]} by {100 * abs(value):.0f} %"
+
+
+def _verbs(probe: str, name: str) -> Sequence[str] | None:
+    return _names()["verbs"].get(f"{probe}.{with_first(name)}")
 
 
 def with_first(name: str) -> str:

@@ -5,7 +5,6 @@ best one. The first of them decides, and has the row; if another one does not di
 that is a caveat.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +95,10 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
     """`Yes, in 1 of 22 measurements on the same prompts: …`, then what the others show."""
     apart = [group for group, against in compared.against.items() if against and group not in groups]
-    n_of = Counter(each for each, _ in found)
+    of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
+    for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):
+        of_kind[kind].append(row)
+    n_of = {kind: len(of) for kind, of in of_kind.items()}
     n, n_all = n_of[IN_MORE_WAYS] + n_of[ONCE], sum(n_of[kind] for kind in FOUND)
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
     none = "Not clearly: in none" if any(n_of[kind] for kind in (*_SECOND_WAY, HARDLY)) else "No sign of it: in none"
@@ -104,9 +106,6 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     if n_of[ONCE]:
         twice = f"{n_of[IN_MORE_WAYS] or 'none'} of them in more than one way of measuring"
         said[0] += f" ({'measured in one way only' if n == 1 else twice})"
-    of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
-    for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):
-        of_kind[kind].append(row)
     rows = {KEY(row): row for row in tables["differences"].rows()}
     if plain := of_kind[IN_MORE_WAYS] or of_kind[ONCE]:
         first = answering_first(plain, tables)[0]
