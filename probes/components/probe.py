@@ -34,7 +34,7 @@ from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
 from .experts import ROUTED, experts
 from .posterior import posterior_divergence
-from .quantities import BLOCKS, QUANTITIES, QUIET
+from .quantities import BLOCKS, N_DEPTHS, QUANTITIES, QUIET
 from .updates import FinalShares, final_shares, loudest_dimension, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
@@ -116,7 +116,9 @@ class Components(Probe):
         found = _summed_shares(shares, units, "") | _summed_shares(quiet, units, QUIET)
         found |= {site: _mean(of.sum(axis=0, keepdims=True), units) for site, of in rows.items()}
         # the last depth decodes to the final prediction itself: a KL of zero in every model
-        found |= {f"{name}_trend": _trend(c[:-1] if name == "lens_kl" else c, units) for name, c in curves.items()}
+        trends = {f"{name}_trend": c[:-1] if name == "lens_kl" else c for name, c in curves.items()}
+        found |= {name: _trend(c, units) for name, c in trends.items()}
+        found["lens_kl_trend_spaced"] = _trend(trends["lens_kl_trend"], units, N_DEPTHS)
         found |= {name: by_depth[name].at([-1]) for name in null}
         routed = experts(drawn, self.n_permutations, self.seed) if self.experts else {}
         found |= {name: of.at([-1]) for name, of in routed.items()}
@@ -204,11 +206,15 @@ def falling_share(curves: Float[np.ndarray, "depth row"]) -> Float[np.ndarray, "
     return np.vstack([np.full(curves[:1].shape, np.nan), np.diff(curves, axis=0) < 0])
 
 
-def _trend(curves: Float[np.ndarray, "depth row"], units: Units) -> Estimates:
-    """The mean over rows; over two depths every curve has one of −1 or 1. Why it has no p: `measures.depth_curve`."""
-    if len(curves) < 3:
+def _trend(curves: Float[np.ndarray, "depth row"], units: Units, n: int | None = None) -> Estimates:
+    """The mean over rows, at all depths or at `n` evenly spaced ones. Why it has no p: `measures.depth_curve`.
+
+    Over two depths every curve has a trend of −1 or 1.
+    """
+    if len(curves) < (n or 3):
         return Estimates.undefined(f"undefined (a trend over {len(curves)} depths)")
-    return _mean(depth_trend(curves)[None], units)
+    at = np.linspace(0, len(curves) - 1, n or len(curves)).round().astype(int)
+    return _mean(depth_trend(curves[at])[None], units)
 
 
 def _by_layer(

@@ -62,6 +62,9 @@ def _of_experts(by: str) -> Quantity:
     )  # fmt: skip
 
 
+N_DEPTHS = 8
+"""At this many depths a trend is measured once more: the number of layers alone can change a rank correlation."""
+
 EXPERTS = {"expert_domain_information": "position", "expert_domain_information_beyond_token": "position and token"}
 """The numbers of the experts, and what each holds fixed."""
 
@@ -75,6 +78,10 @@ QUANTITIES = Quantities(
         "lens_kl_trend": _trend(
             "Correlation of the distance (KL) from the final prediction with depth (−1: it falls at every depth). The "
             "last depth is left out, where it is 0 by construction.", is_headline=True,
+            controls=(Control(f"at {N_DEPTHS} evenly spaced depths", "lens_kl_trend_spaced"),),
+        ),
+        "lens_kl_trend_spaced": _trend(
+            f"The same correlation at {N_DEPTHS} evenly spaced depths, as many in every model.",
         ),
         "posterior_kl_trend": _trend(
             "Correlation of the distance (KL) from the exact posterior with depth (−1: it falls at every depth).",

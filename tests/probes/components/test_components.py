@@ -95,6 +95,16 @@ def test_the_last_depth_counts_for_entropy_and_not_for_the_prediction_itself():
     assert found["lens_entropy_trend"].value == pytest.approx(stats.spearmanr(range(5), curves[:, 0]).statistic)
 
 
+def test_the_trend_at_evenly_spaced_depths_leaves_out_those_between():
+    at = [0, 2, 3, 5, 6, 8, 9, 11]  # of twelve depths; the thirteenth is the prediction itself
+    curve = np.full(13, 9.0)
+    curve[at] = np.arange(8)[::-1]
+    deep = analyse({"lens_kl": np.tile(curve[:, None], (1, 40))}, replace(SHAPE, n_layers=12))
+    assert deep["lens_kl_trend_spaced"].value == pytest.approx(-1) and deep["lens_kl_trend"].value > -0.9
+    assert deep.controls["lens_kl_trend"][0].scalar == "lens_kl_trend_spaced"
+    assert "4 depths" in analyse()["lens_kl_trend_spaced"].null_reason
+
+
 def test_a_trend_over_two_depths_is_undefined():
     two = analyse(shape=replace(SHAPE, n_layers=2))["lens_kl_trend"]
     assert np.isnan(two.value) and "2 depths" in two.null_reason
