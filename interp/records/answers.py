@@ -88,7 +88,8 @@ class Answer:
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
         least = f", the smallest {_of_draws(s)}" if s.is_p_least else ""
-        corrected = f"{',' * s.is_p_least} corrected for the other results" if p != s.p else ""
+        how = "after correction" if s.is_p_least else "corrected"
+        corrected = f" {how} for the other results" if p != s.p else ""
         likely = "" if p is None or self.is_beside else f"{p_equals(p, s.is_p_least)}{least}{corrected}"
         tested = [(c, of) for c, of in self.headline.controls if c.essential or of.null is not None]
         controls = ", ".join(_control(*each) for each in tested)
@@ -202,6 +203,9 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     values["no_more"] = "no more" if _side(h) in ("", said.expected) else "less"
     values["controls_band"] = " to ".join(map(short, band)) or DASH
     values["n"] = DASH if h.scalar.n is None else f"{h.scalar.n:,}"
+    values["beside"] = defaultdict(lambda: DASH, {
+        control.scalar: with_unit(short(whole.value - s.value), whole.unit) for control, s in h.controls
+    })  # fmt: skip
     values["controls"], values["least"] = with_unit(short(beside), whole.unit), _found(said, h.scalar, beside) or DASH
     values["detail"] = h.scalar.meaning.partition(": ")[2].rstrip(".")
     verdict = _verdict(said, h)

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,22 +29,23 @@ def label_with_unit(probe: str, name: str, meaning: str, unit: str) -> str:
     return label(probe, name, meaning) + ("" if bare else f" ({unit})")
 
 
-def subject(probe: str, name: str, meaning: str) -> str:
-    """What a sentence calls a number before its value: a comma ends it, unless a verb says the sign."""
-    of = _verbs(probe, name)
-    if of is None:
-        return f"{label(probe, name, meaning)},"
-    return of[0] + ", without the first position," * (NO_FIRST in name)
+def in_both(probe: str, name: str, meaning: str, one: tuple[str, float], other: tuple[str, float]) -> str:
+    """`attention to the first position is lower in a (0.0454) than in b (0.411)`, of two models and their values."""
+    here, there = (f"{model} ({short(value)})" for model, value in (one, other))
+    if (verb := _names()["verbs"].get(f"{probe}.{with_first(name)}")) is not None:
+        of = verb[0] + ", without the first position," * (NO_FIRST in name)
+        shares = (f"{verb_of(probe, name, x)} by {100 * abs(x):.0f} % in {model}" for model, x in (one, other))
+        return f"{of} {' and '.join(shares)}"
+    lower, higher = _names()["comparatives"].get(f"{probe}.{name}", ("",) * 2)
+    of = f"{label(probe, name, meaning)} is"
+    more = (lower or f"{of} lower") if one[1] < other[1] else (higher or f"{of} higher")
+    return f"{more} in {here} than in {there}"
 
 
-def value_in_words(probe: str, name: str, value: float) -> str:
-    """`rises by 57 %` where a verb says the sign of a share, else the number."""
-    of = _verbs(probe, name)
-    return short(value) if of is None else f"{of[1 + (value < 0)]} by {100 * abs(value):.0f} %"
-
-
-def _verbs(probe: str, name: str) -> Sequence[str] | None:
-    return _names()["verbs"].get(f"{probe}.{with_first(name)}")
+def verb_of(probe: str, name: str, value: float) -> str:
+    """`rises` or `falls`, where a verb says the sign of a share; else empty."""
+    verb = _names()["verbs"].get(f"{probe}.{with_first(name)}")
+    return verb[1 + (value < 0)] if verb else ""
 
 
 def with_first(name: str) -> str:

@@ -54,12 +54,12 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     chart.plot.add_histogram(x=effects, name="null: matched directions", marker={"color": NULL}, xbins=bins)
     lines = {
         "the direction": ("kl", VALUE),
-        "ten loudest directions, same size": ("matched_top_kl", PALETTE[1]),
+        "ten directions of largest variance, same size": ("matched_top_kl", PALETTE[1]),
     }
     lines["head outputs replaced by those of another prompt,"] = ("resample_kl", PALETTE[2])
     matching = findings.tables.get("matching")
     is_refit = matching is None or matching["matched_by"][0] == "refit"
-    matched = f"axes fitted in the same way to permuted {target.many}" if is_refit else "random directions"
+    matched = f"directions fitted in the same way to permuted {target.many}" if is_refit else "random directions"
     at = {name: scale * findings[scalar].value for name, (scalar, _) in lines.items() if scalar in findings.scalars}
     reach = 3 * max(float(np.max(effects, initial=0.0)), at["the direction"])
     beyond = []

@@ -66,10 +66,10 @@ _LAYERS = (
 AXIS = "axis"
 
 _LEFT = (
-    " The direction explained {axis_r2} of the variance of {target}; after its removal, a new linear readout explains "
-    "{remaining_r2}."
+    " Of the variance of {target}, a linear readout explains {axis_r2} before the removal and {remaining_r2} after it "
+    "(0: nothing is left to read)."
 )
-_LAYER = " Head outputs of another prompt in this layer change it by {resample_kl}."
+_LAYER = " For scale: head outputs of another prompt in this layer change it by {resample_kl}."
 
 Where = Literal["", "sula", "mixed"]
 Layer = int | Literal["middle", "all"]
@@ -114,9 +114,10 @@ class Causal(Probe):
             "Removing it changes the prediction (KL) by {kl}, {no_more} than removals of the same size along matched "
             "directions: {controls} on average ({controls_band} for 95 % of them). A change by {least} would be found "
             "80 % of the time." + _LEFT + _LAYER,
-            "Removing it changes the prediction (KL) by {kl}, less than removals of the same size along matched "
-            "directions, which tell nothing of {target}: {controls} on average ({controls_band} for 95 % of them). So "
-            "it matters even less than those." + _LEFT + _LAYER,
+            "Removing it changes the prediction (KL) by {kl}. Removals of the same size along matched directions, "
+            "which carry no information about {target}, change it by more: {controls} on average ({controls_band} for "
+            "95 % of them). Random directions: {beside[kl_beyond_random]}. They carry other content, which the "
+            "model may use; a smaller effect than theirs is no sign of use." + _LEFT + _LAYER,
             limit="In other layers it may matter more or less.",
         ),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from ..measures.calibration import CALIBRATION
 from .axes import N_HALVINGS
 
 AFTER_FIRST = "_after_first"
-_WITHOUT_FIRST = "without prompts that have no evidence"
+_WITHOUT_FIRST = "on prompts with evidence alone"
 _RHO = {"values": "rank correlation of the value coordinate with ",
         "attention": "rank correlation of the attention entropy with "}  # fmt: skip
 _AMOUNT = "the amount of evidence"

@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import NO_FIRST, subject, value_in_words, with_first
+from interp.records.labels import NO_FIRST, in_both, with_first
 from interp.table import Table
 
 from ..page import about
@@ -43,11 +43,8 @@ _VARIANTS = {
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
-_SECOND_WAY = {IN_PART: "no difference", RESIZED: "one of another size", REVERSED: "one the other way round"}
-_HOW = {
-    IN_MORE_WAYS: "differs too", RESIZED: "differs by another amount", IN_PART: "no difference",
-    REVERSED: "the other way round",
-}  # fmt: skip
+_SECOND_WAY = {IN_PART: "no difference", RESIZED: "a much larger or smaller one", REVERSED: "the opposite"}
+_FEW = 2  # ways of measuring whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
 """Numbers of two probes that measure one thing."""
@@ -102,28 +99,28 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     n, n_all = n_of[IN_MORE_WAYS] + n_of[ONCE], sum(n_of[kind] for kind in FOUND)
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
     none = "Not clearly: in none" if any(n_of[kind] for kind in (*_SECOND_WAY, HARDLY)) else "No sign of it: in none"
-    said = [f"{f'Yes, in {n}' if n else none} of {n_all} measurements{same}"]
-    if n_of[ONCE]:
-        twice = f"{n_of[IN_MORE_WAYS] or 'none'} of them in more than one way of measuring"
-        said[0] += f" ({'measured in one way only' if n == 1 else twice})"
+    twice = f"{n_of[IN_MORE_WAYS]} of them confirmed" if n > 1 and n_of[ONCE] else "confirmed"
+    once = "which could be measured in one way only" if n == 1 else "each measured in one way only"
+    how = f"{twice} by a second way of measuring" if n_of[IN_MORE_WAYS] else once
+    said = [f"Yes, in {n} of {n_all} measurements{same}, {how}" if n else f"{none} of {n_all} measurements{same}"]
     rows = {KEY(row): row for row in tables["differences"].rows()}
     if plain := of_kind[IN_MORE_WAYS] or of_kind[ONCE]:
         first = answering_first(plain, tables)[0]
         reference = rows[first["probe"], first["name"], first["against"]]
-        said[0] += f"{', for example' * (n > 1)}: {in_both(first, reference)}"
-    if ways := [f"{what} ({n_of[kind]})" for kind, what in _SECOND_WAY.items() if n_of[kind]]:
+        said[0] += f"{', for example' * (n > 1)}: {_said_of(first, reference)}"
+    if ways := [f"{what} in {n_of[kind]}" for kind, what in _SECOND_WAY.items() if n_of[kind]]:
         n_part = sum(n_of[kind] for kind in _SECOND_WAY)
-        more = f"{n_part} {'other depends' if n_part == 1 else 'others depend'} on the way of measuring"
-        said.append(f"{more}: another way finds {about.listed(ways).replace(' and ', ' or ')}")
+        said.append(f"Not counted: {n_part} whose ways of measuring disagree (a second one finds {', '.join(ways)})")
     if of_kind[HARDLY]:
         by = about.listed(sorted({group for row in of_kind[HARDLY] for group, _ in hardly_answering(rows, row)}))
-        more = f"{n_of[HARDLY]} {'other differs' if n_of[HARDLY] == 1 else 'others differ'}"
-        said.append(f"{more}, but in scores of answers hardly ever given by {by}")
-    said += [f"No difference was found for {n_of[ALIKE]}"] * bool(n_of[ALIKE])
-    said += [f"{n_of[CHANCE]} cannot be judged: chance alone can give one of the two values"] * bool(n_of[CHANCE])
+        begin = f", and {n_of[HARDLY]}" if ways else f". Not counted: {n_of[HARDLY]}"
+        said[-1] += f"{begin} that differ in scores of answers hardly ever given by {by}"
+    said += [f"No difference was found in {n_of[ALIKE]}"] * bool(n_of[ALIKE])
+    if n_of[CHANCE]:
+        said.append(f"{n_of[CHANCE]} cannot be judged: in one model the value is no more than chance gives")
     if apart:
-        others = "1 other model, read" if len(apart) == 1 else f"{len(apart)} other models, read"
-        said.append(f"{others} on different prompts, {'is' if len(apart) == 1 else 'are'} not compared")
+        others = "1 other model" if len(apart) == 1 else f"{len(apart)} other models"
+        said.append(f"{others} on this page read different prompts and {'is' if len(apart) == 1 else 'are'} left out")
     return ". ".join(said) + "."
 
 
@@ -135,11 +132,9 @@ def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, flo
     return [(each["group"], each["value"]) for each in mass if each is not None and each["value"] < _LEAST_MASS]
 
 
-def in_both(row: _Row, reference: _Row) -> str:
-    """A measurement in words, with the value of a group and that of its reference."""
-    probe, name, meaning = row["probe"], row["name"], row["meaning"]
-    here, there = (f"{value_in_words(probe, name, each['value'])} in {each['group']}" for each in (row, reference))
-    return f"{subject(probe, name, meaning)} {here} and {there}"
+def _said_of(row: _Row, reference: _Row) -> str:
+    both = ((each["group"], each["value"]) for each in (row, reference))
+    return in_both(row["probe"], row["name"], row["meaning"], *both)
 
 
 def _is_tested(row: _Row, groups: Sequence[str]) -> bool:
@@ -174,28 +169,28 @@ class _Judge:
             return CHANCE if chance else ALIKE, "; ".join(notes)
         controls, hardly = self._controls(row, variants), hardly_answering(self.rows, row)
         others += controls
-        kinds = {words: self._second(row, each) for words, each in others}
+        second = [(*self._second(row, each), words, each) for words, each in others]
+        kinds = {kind for kind, *_ in second}
         notes = [
             f"{group} gives all possible answers together a probability of {short(mass)}" for group, mass in hardly
         ]
-        notes += [self._note(_HOW[kinds[words]], words, each) for words, each in others if kinds[words] != IN_MORE_WAYS]
-        agreeing = [(words, each) for words, each in others if kinds[words] == IN_MORE_WAYS]
-        if len(agreeing) == 1:
-            notes.append(self._note(_HOW[IN_MORE_WAYS], *agreeing[0]))
-        elif agreeing:
-            notes.append(f"{_HOW[IN_MORE_WAYS]} {about.listed([words for words, _ in agreeing])}")
-        worst = next((kind for kind in (REVERSED, IN_PART) if kind in kinds.values()), HARDLY if hardly else "")
-        left = next((kind for kind in (RESIZED, IN_MORE_WAYS) if kind in kinds.values()), ONCE)
+        agreeing = [(how, words, each) for kind, how, words, each in second if kind == IN_MORE_WAYS]
+        notes += [self._note(*each) for kind, *each in second if kind != IN_MORE_WAYS or len(agreeing) <= _FEW]
+        if len(agreeing) > _FEW:
+            notes.append(f"{agreeing[0][0]} {about.listed([words for _, words, _ in agreeing])}")
+        worst = next((kind for kind in (REVERSED, IN_PART) if kind in kinds), HARDLY if hardly else "")
+        left = next((kind for kind in (RESIZED, IN_MORE_WAYS) if kind in kinds), ONCE)
         return worst or left, "; ".join(notes)
 
-    def _second(self, row: _Row, other: _Row) -> str:
-        """What another way of measuring finds of a difference."""
+    def _second(self, row: _Row, other: _Row) -> tuple[str, str]:
+        """What another way of measuring finds of a difference, and in words."""
         if not self.side(other):
-            return IN_PART
+            return IN_PART, "no difference"
         times = other["difference"] / row["difference"]
         if times < 0:
-            return REVERSED
-        return IN_MORE_WAYS if 1 / _AS_LARGE <= times <= _AS_LARGE else RESIZED
+            return REVERSED, "the opposite"
+        is_alike = 1 / _AS_LARGE <= times <= _AS_LARGE
+        return (IN_MORE_WAYS, "differs too") if is_alike else (RESIZED, f"differs {short(times)} times as much")
 
     def _note(self, how: str, words: str, row: _Row) -> str:
         return f"{how} {words}: {short(row['value'])} and {short(self._reference(row)['value'])}"

@@ -45,9 +45,8 @@ class Comparison(Study):
             10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="Corrected for the number of measurements: at most 5 % of the differences "
-            "are expected to be chance. These are single models: anything in which they differ, such as their size "
-            "or number of layers, may be the cause."
+            limit="Corrected for the number of measurements (Benjamini and Yekutieli, 5 %). These are single models: "
+            "anything in which they differ, such as their size or number of layers, may be the cause."
         ),
     )  # fmt: skip
 
@@ -87,7 +86,7 @@ class Comparison(Study):
 def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
-    null = Null("found in 95 % of comparisons of models that do not differ", 0.0, (0.0, 0.0))
+    null = Null("as in 95 % of comparisons of models that do not differ", 0.0, (0.0, 0.0))
     n_clear = sum(kind in (IN_MORE_WAYS, ONCE) for kind, _ in found)
     return Scalar.of(
         float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",

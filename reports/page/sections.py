@@ -12,7 +12,7 @@ from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
-from interp.records.labels import label, label_with_unit
+from interp.records.labels import label, label_with_unit, verb_of
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
@@ -123,11 +123,11 @@ DIFFERS, IN_MORE_WAYS, ONCE, RESIZED, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE =
     "Differ",  # in records of earlier versions
     "Differ, in more than one way of measuring",
     "Differ, measured in one way only",
-    "Differ, by another amount in another way of measuring",
+    "Differ, by a much larger or smaller amount in another way of measuring",
     "Differ in some ways of measuring, not in all",
     "Differ, but the other way round in another way of measuring",
     "Differ, in answers that one of the two models hardly ever gives",
-    "Cannot be judged: chance alone can give one of the two values",
+    "Cannot be judged: in one model the value is no more than chance gives",
     "No difference found, which does not mean that there is none",
 )
 
@@ -143,12 +143,17 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
             if kind not in dict(parts):  # in the words of another version
                 parts.append((kind, []))
-            values = short(row["value"]), short(reference["value"])
+            values = _with_verb(row), _with_verb(reference)
             low, high = short(row["difference_low"]), short(row["difference_high"])
             name = label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"])
             each = Difference(name, values, short(row["difference"]), f"{low} to {high}", row.get("note", ""))
             dict(parts)[kind].append(each)
     return found
+
+
+def _with_verb(row: Mapping[Any, Any]) -> str:
+    verb = verb_of(row["probe"], row["name"], row["value"])
+    return short(row["value"]) + f" ({verb})" * bool(verb)
 
 
 def answering_first(rows: Iterable[Mapping[Any, Any]], tables: Mapping[str, Table]) -> list[Mapping[Any, Any]]:

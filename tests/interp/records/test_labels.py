@@ -2,7 +2,7 @@
 
 import tomllib
 
-from interp.records.labels import label, subject, value_in_words
+from interp.records.labels import in_both, label, verb_of
 from interp.registry import entries, load_entry
 from tests.paths import ROOT
 
@@ -17,17 +17,23 @@ def test_every_number_has_a_name_of_its_own():
     assert label("mine", "mean_length", "") == "Mean length" and label("mine", "r2", "") == "r2"
     named = tomllib.loads((ROOT / "interp" / "records" / "names.toml").read_text(encoding="utf-8"))
     known = {*entries("probe"), *entries("study"), "tunnel"}
-    signs = {name: words for name, words in named.pop("verbs").items() if len(words) == 3}
-    assert set(named) <= known and all(name.split(".")[1] in named[name.split(".")[0]] for name in signs)
+    spoken = {**named.pop("verbs"), **named.pop("comparatives")}
+    assert set(named) <= known and all(name.split(".")[1] in named[name.split(".")[0]] for name in spoken)
     for probe, names in named.items():
         assert len(set(names.values())) == len(names), probe
 
 
 def test_a_verb_says_the_sign_of_a_share():
     name = ("attention_entropy", "reduction_no_first")
-    assert subject(*name, "") == "attention entropy from the first to the last layer, without the first position,"
-    assert [value_in_words(*name, x) for x in (0.217, -0.567)] == ["falls by 22 %", "rises by 57 %"]
-    assert subject("mine", "r2", "") == "r2," and value_in_words("mine", "r2", 0.217) == "0.217"
+    of = "attention entropy from the first to the last layer, without the first position,"
+    assert in_both(*name, "", ("a", 0.217), ("b", -0.567)) == f"{of} falls by 22 % in a and rises by 57 % in b"
+    assert [verb_of(*name, x) for x in (0.217, -0.567)] == ["falls", "rises"] and verb_of("mine", "r2", 0.2) == ""
+
+
+def test_a_comparison_says_which_of_two_models_has_more():
+    assert in_both("mine", "r2", "", ("a", 0.217), ("b", 0.5)) == "r2 is lower in a (0.217) than in b (0.5)"
+    said = in_both("components", "lens_kl_trend", "", ("a", 0.5), ("b", -0.9))
+    assert said == "with depth, the prediction nears its final form less steadily in a (0.5) than in b (−0.9)"
 
 
 def test_every_headline_number_that_a_probe_declares_has_a_name():

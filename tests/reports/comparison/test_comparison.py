@@ -313,11 +313,12 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "No sign of it: in none of 1 measurements on the same prompts. No difference was found for 1."),
+        (1.01, "No sign of it: in none of 1 measurements on the same prompts. No difference was found in 1."),
         (math.nan, "No sign of it: in none of 0 measurements on the same prompts."),
         (
             3.0,
-            "Yes, in 1 of 1 measurements on the same prompts (measured in one way only): share, 3 in b and 1 in a.",
+            "Yes, in 1 of 1 measurements on the same prompts, which could be measured in one way only: "
+            "share is higher in b (3) than in a (1).",
         ),
     ],
 )
@@ -353,8 +354,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "Yes, in 2 of 3 measurements on the same prompts (none of them in more than one way of measuring), for "
-        "example: share, 3 in b and 1 in a. No difference was found for 1."
+        "Yes, in 2 of 3 measurements on the same prompts, each measured in one way only, for example: "
+        "share is higher in b (3) than in a (1). No difference was found in 1."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [ONCE, ALIKE, ONCE]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
@@ -433,9 +434,9 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     for twin, side, kind in (
         (4.0, "differs too", IN_MORE_WAYS),
         (1.1, "no difference", IN_PART),
-        (8.0, "differs by another amount", RESIZED),
+        (8.0, "differs 3.5 times as much", RESIZED),
         (0.99, "no difference", IN_PART),
-        (0.3, "the other way round", REVERSED),
+        (0.3, "the opposite", REVERSED),
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         note = f"{side} without the first position: {short(twin)} and 1" if side else ""
@@ -451,7 +452,7 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (REVERSED, "the other way round without the first position: 0.5 and 1.5")
+    turned = (REVERSED, "the opposite without the first position: 0.5 and 1.5")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
         assert found(record) == {"share": turned, "again": (ONCE, "")}
@@ -463,7 +464,9 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     within = replace(b, findings={"manifold": replace(b.findings["manifold"], scalars=numbers)})
     record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
     assert found(record) == {"share": (CHANCE, "b: 3, and chance alone gives −9 to 9")}
-    assert answers(record)[0].sentence.endswith(" 1 cannot be judged: chance alone can give one of the two values.")
+    assert answers(record)[0].sentence.endswith(
+        " 1 cannot be judged: in one model the value is no more than chance gives."
+    )
     assert "b: 3, and chance alone gives −9 to 9" in (record.path / "report.html").read_text()
 
 
@@ -498,7 +501,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     assert turned == {
         "entropy_correlation": (ALIKE, "differs at the layer that is best for each: 0.3 and 0.1"),
         "sink": (ALIKE, ""),
-        "sharpening_no_first": (REVERSED, "the other way round with the first position: 0.2 and 0.5"),
+        "sharpening_no_first": (REVERSED, "the opposite with the first position: 0.2 and 0.5"),
     }
 
 
@@ -542,8 +545,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "Yes, in 1 of 1 measurements on the same prompts (measured in one way only): share, 3 in b and 1 in a. "
-        "1 other model, read on different prompts, is not compared."
+        "Yes, in 1 of 1 measurements on the same prompts, which could be measured in one way only: "
+        "share is higher in b (3) than in a (1). 1 other model on this page read different prompts and is left out."
     )
 
 
@@ -599,7 +602,12 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     said = answers(record)[0].sentence
     shown = Counter(kind for kind, _ in found(record).values())
     of_kind = [shown[kind] for kind in (IN_MORE_WAYS, IN_PART, REVERSED, ALIKE, CHANCE)]
-    plain, in_all, caveats, *rest = (int(n) for n in re.findall(r"(?<![−.\dn])\d+(?![.\d]* in )", said))
+    counted = re.fullmatch(
+        r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) whose .* no difference in (\d+), the opposite in (\d+)\)\. "
+        r"No difference was found in (\d+)\. (\d+) cannot be judged.*", said
+    )  # fmt: skip
+    assert counted, said
+    plain, in_all, caveats, *rest = map(int, counted.groups())
     assert [plain, *rest] == of_kind and min(of_kind) > 0
     assert (in_all, caveats) == (sum(of_kind), sum(of_kind[1:3]))
     assert record.findings["comparison"]["n_moved"].value == plain
