@@ -189,8 +189,9 @@ class _Judge:
         times = other["difference"] / row["difference"]
         if times < 0:
             return REVERSED, "the opposite"
-        is_alike = 1 / _AS_LARGE <= times <= _AS_LARGE
-        return (IN_MORE_WAYS, "differs too") if is_alike else (RESIZED, f"differs {short(times)} times as much")
+        if 1 / _AS_LARGE <= times <= _AS_LARGE:
+            return IN_MORE_WAYS, "differs too"
+        return RESIZED, f"differs much {'more' if times > 1 else 'less'}"
 
     def _note(self, how: str, words: str, row: _Row) -> str:
         return f"{how} {words}: {short(row['value'])} and {short(self._reference(row)['value'])}"
