@@ -36,9 +36,9 @@ def test_every_figure_of_the_page_is_drawn(hook, name):
 @pytest.mark.parametrize(
     ("name", "quoted"),
     [
-        ("reduction_no_first", (".21 [.19, .22]", "-.02 [-.05, .01]")),
-        ("pc1_correlation", (".40 [.25, .54]", ".03 [-.06, .13]")),
-        ("content_sharpening_no_first", (".12 [.06, .17]", ".29 [.26, .33]")),
+        ("reduction_no_first", (".22 [.20, .23]", "-.02 [-.05, .01]")),
+        ("pc1_correlation", (".36 [.29, .42]", "-.00 [-.10, .09]")),
+        ("content_sharpening_no_first", (".12 [.07, .18]", ".27 [.23, .30]")),
     ],
 )
 def test_the_page_quotes_the_record(name, quoted):

@@ -115,7 +115,7 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
         by = about.listed(sorted({group for row in of_kind[HARDLY] for group, _ in hardly_answering(rows, row)}))
         begin = f", and {n_of[HARDLY]}" if ways else f". Not counted: {n_of[HARDLY]}"
         said[-1] += f"{begin} that differ in scores of answers hardly ever given by {by}"
-    said += [f"No difference was found in {n_of[ALIKE]}"] * bool(n_of[ALIKE])
+    said += [f"No difference was found in {n_of[ALIKE]}, which does not show that there is none"] * bool(n_of[ALIKE])
     if n_of[CHANCE]:
         said.append(f"{n_of[CHANCE]} cannot be judged: in one model the value is no more than chance gives")
     if apart:

@@ -313,7 +313,11 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (1.01, "No sign of it: in none of 1 measurements on the same prompts. No difference was found in 1."),
+        (
+            1.01,
+            "No sign of it: in none of 1 measurements on the same prompts. No difference was found in 1, which does "
+            "not show that there is none.",
+        ),
         (math.nan, "No sign of it: in none of 0 measurements on the same prompts."),
         (
             3.0,
@@ -355,7 +359,7 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
         "Yes, in 2 of 3 measurements on the same prompts, each measured in one way only, for example: "
-        "share is higher in b (3) than in a (1). No difference was found in 1."
+        "share is higher in b (3) than in a (1). No difference was found in 1, which does not show that there is none."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [ONCE, ALIKE, ONCE]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
@@ -604,7 +608,7 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     of_kind = [shown[kind] for kind in (IN_MORE_WAYS, IN_PART, REVERSED, ALIKE, CHANCE)]
     counted = re.fullmatch(
         r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) whose .* no difference in (\d+), the opposite in (\d+)\)\. "
-        r"No difference was found in (\d+)\. (\d+) cannot be judged.*", said
+        r"No difference was found in (\d+), which .* none\. (\d+) cannot be judged.*", said
     )  # fmt: skip
     assert counted, said
     plain, in_all, caveats, *rest = map(int, counted.groups())
