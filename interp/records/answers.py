@@ -66,7 +66,7 @@ class Answer:
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
         if self.verdict in ("no", "opposite") and _is_beyond(self.headline):
-            return "No sign of it." if self.verdict == "no" else "No."  # an effect can be too small to be found
+            return "No sign of it."  # an effect can be too small to be found
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property
@@ -197,6 +197,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     values["interval"] = defaultdict(lambda: DASH, {k: s.interval_text for k, s in scalars.items() if s.interval})
     is_said = is_nothing and h.standing == said.expected
     values[own] = _value(whole) + _NOTHING * is_said  # too small to matter to a prediction, however sure it is
+    values["own_interval"] = f" (95 % interval {whole.interval_text})" if whole.interval else ""
     values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": fact}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     band = () if h.scalar.null is None else (beside + bound for bound in h.scalar.null.band)

@@ -2,12 +2,12 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from interp.formatting import short
+from interp.formatting import MINUS, short
 
 NO_FIRST = "_no_first"
 """In the name of a number that leaves the first position out."""
@@ -31,21 +31,39 @@ def label_with_unit(probe: str, name: str, meaning: str, unit: str) -> str:
 
 def in_both(probe: str, name: str, meaning: str, one: tuple[str, float], other: tuple[str, float]) -> str:
     """`attention to the first position is lower in a (0.0454) than in b (0.411)`, of two models and their values."""
-    here, there = (f"{model} ({short(value)})" for model, value in (one, other))
-    if (verb := _names()["verbs"].get(f"{probe}.{with_first(name)}")) is not None:
-        of = verb[0] + ", without the first position," * (NO_FIRST in name)
-        shares = (f"{verb_of(probe, name, x)} by {100 * abs(x):.0f} % in {model}" for model, x in (one, other))
-        return f"{of} {' and '.join(shares)}"
-    lower, higher = _names()["comparatives"].get(f"{probe}.{name}", ("",) * 2)
-    of = f"{label(probe, name, meaning)} is"
-    more = (lower or f"{of} lower") if one[1] < other[1] else (higher or f"{of} higher")
-    return f"{more} in {here} than in {there}"
+    if (of := _of_verb(probe, name)) is not None:
+        said = (f"{value_in_words(probe, name, value)} in {model}" for model, value in (one, other))
+        return f"{of}{',' * (NO_FIRST in name)} {' and '.join(said)}"
+    of = label(probe, name, meaning)
+    lower, higher, scale = _names()["comparatives"].get(f"{probe}.{name}", (f"{of} is lower", f"{of} is higher", ""))
+    (here, mine), (there, theirs) = one, other
+    than = f"than in {there} ({short(theirs)}{scale and f'; {scale}'})"
+    return f"{lower if mine < theirs else higher} in {here} ({short(mine)}) {than}"
 
 
-def verb_of(probe: str, name: str, value: float) -> str:
-    """`rises` or `falls`, where a verb says the sign of a share; else empty."""
-    verb = _names()["verbs"].get(f"{probe}.{with_first(name)}")
-    return verb[1 + (value < 0)] if verb else ""
+def in_row(probe: str, name: str, meaning: str, unit: str) -> str:
+    """What a row of a comparison is called: what a verb says of it stands with its values."""
+    return _of_verb(probe, name) or label_with_unit(probe, name, meaning, unit)
+
+
+def value_in_words(probe: str, name: str, value: float) -> str:
+    """`rises by 57 %` where a verb says the sign of a share, else the number."""
+    verb = _verb(probe, name)
+    return f"{verb[1 + (value < 0)]} by {100 * abs(value):.0f} %" if verb else short(value)
+
+
+def change_in_words(probe: str, name: str, *values: float) -> list[str]:
+    """Differences of such values: of a share with a verb `+78 %` is more of a rise; else the numbers."""
+    return [f"{-100 * x:+.0f} %".replace("-", MINUS) if _verb(probe, name) else short(x) for x in values]
+
+
+def _of_verb(probe: str, name: str) -> str | None:
+    verb = _verb(probe, name)
+    return verb and verb[0] + ", without the first position" * (NO_FIRST in name)
+
+
+def _verb(probe: str, name: str) -> Sequence[str] | None:
+    return _names()["verbs"].get(f"{probe}.{with_first(name)}")
 
 
 def with_first(name: str) -> str:

@@ -54,12 +54,12 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     chart.plot.add_histogram(x=effects, name="null: matched directions", marker={"color": NULL}, xbins=bins)
     lines = {
         "the direction": ("kl", VALUE),
-        "ten directions of largest variance, same size": ("matched_top_kl", PALETTE[1]),
+        "ten directions of largest variance": ("matched_top_kl", PALETTE[1]),
     }
     lines["head outputs replaced by those of another prompt,"] = ("resample_kl", PALETTE[2])
     matching = findings.tables.get("matching")
     is_refit = matching is None or matching["matched_by"][0] == "refit"
-    matched = f"directions fitted in the same way to permuted {target.many}" if is_refit else "random directions"
+    matched = f"directions fitted in the same way to shuffled {target.many}" if is_refit else "random directions"
     at = {name: scale * findings[scalar].value for name, (scalar, _) in lines.items() if scalar in findings.scalars}
     reach = 3 * max(float(np.max(effects, initial=0.0)), at["the direction"])
     beyond = []
@@ -74,7 +74,8 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
         f"Grey is the null: removals of the same size along matched directions ({matched}). A direction that the "
-        "model uses lies to the right of nearly all of them."
+        "model uses lies to the right of nearly all of them. For scale: the ten directions of largest variance, all "
+        "changed together by as much."
         + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
     )
     title = "Removing the direction, compared with matched ones"

@@ -67,9 +67,9 @@ AXIS = "axis"
 
 _LEFT = (
     " Of the variance of {target}, a linear readout explains {axis_r2} before the removal and {remaining_r2} after it "
-    "(0: nothing is left to read)."
+    "(1: all of it, 0: nothing)."
 )
-_LAYER = " For scale: head outputs of another prompt in this layer change it by {resample_kl}."
+_LAYER = " For scale: replacing this layer's head outputs by another prompt's changes the prediction by {resample_kl}."
 
 Where = Literal["", "sula", "mixed"]
 Layer = int | Literal["middle", "all"]
@@ -114,10 +114,11 @@ class Causal(Probe):
             "Removing it changes the prediction (KL) by {kl}, {no_more} than removals of the same size along matched "
             "directions: {controls} on average ({controls_band} for 95 % of them). A change by {least} would be found "
             "80 % of the time." + _LEFT + _LAYER,
-            "Removing it changes the prediction (KL) by {kl}. Removals of the same size along matched directions, "
-            "which carry no information about {target}, change it by more: {controls} on average ({controls_band} for "
-            "95 % of them). Random directions: {beside[kl_beyond_random]}. They carry other content, which the "
-            "model may use; a smaller effect than theirs is no sign of use." + _LEFT + _LAYER,
+            "Removing it changes the prediction (KL) by {kl}{own_interval}, less than removals of the same size along "
+            "matched directions, which carry no information about {target}: {controls} on average ({controls_band} for "
+            "95 % of them). Along random directions the change is {beside[kl_beyond_random]}. Only a larger effect "
+            "would be a sign of use, as matched and random directions carry other content that the model may use."
+            + _LEFT + _LAYER,
             limit="In other layers it may matter more or less.",
         ),
     )  # fmt: skip

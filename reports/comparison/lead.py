@@ -14,21 +14,21 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import NO_FIRST, in_both, with_first
+from interp.records.labels import NO_FIRST, in_both, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
 from ..page.sections import (
     ALIKE,
     CHANCE,
+    CONFIRMED,
     FOUND,
     HARDLY,
-    IN_MORE_WAYS,
-    IN_PART,
     KEY,
-    ONCE,
     RESIZED,
     REVERSED,
+    UNCHECKED,
+    UNSURE,
     answering_first,
     said_and_shown,
 )
@@ -38,12 +38,12 @@ JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
 _BEST_LAYER = "best_layer_"
 _VARIANTS = {
-    "_all_positions": "over all positions of the prompts",
+    "_all_positions": "at every position, not only where the prediction is read",
     "_dropped": "without the dimensions of largest variance",
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
-_SECOND_WAY = {IN_PART: "no difference", RESIZED: "a much larger or smaller one", REVERSED: "the opposite"}
+_IN_A_VARIANT = {UNSURE: "no difference", RESIZED: "a much larger or smaller one", REVERSED: "the opposite"}
 _FEW = 2  # ways of measuring whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
@@ -96,32 +96,43 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):
         of_kind[kind].append(row)
     n_of = {kind: len(of) for kind, of in of_kind.items()}
-    n, n_all = n_of[IN_MORE_WAYS] + n_of[ONCE], sum(n_of[kind] for kind in FOUND)
+    n, n_all = n_of[CONFIRMED] + n_of[UNCHECKED], sum(n_of[kind] for kind in FOUND)
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
-    none = "Not clearly: in none" if any(n_of[kind] for kind in (*_SECOND_WAY, HARDLY)) else "No sign of it: in none"
-    twice = f"{n_of[IN_MORE_WAYS]} of them confirmed" if n > 1 and n_of[ONCE] else "confirmed"
-    once = "which could be measured in one way only" if n == 1 else "each measured in one way only"
-    how = f"{twice} by a second way of measuring" if n_of[IN_MORE_WAYS] else once
-    said = [f"Yes, in {n} of {n_all} measurements{same}, {how}" if n else f"{none} of {n_all} measurements{same}"]
+    none = "Not clearly: in none" if any(n_of[kind] for kind in (*_IN_A_VARIANT, HARDLY)) else "No sign of it: in none"
+    said = [f"{f'Yes, in {n}' if n else none} of {n_all} measurements{same}"]
     rows = {KEY(row): row for row in tables["differences"].rows()}
-    if plain := of_kind[IN_MORE_WAYS] or of_kind[ONCE]:
+    if n_of[CONFIRMED]:
+        are = "all are" if n == n_of[CONFIRMED] > 1 else "1 is" if n_of[CONFIRMED] == 1 else f"{n_of[CONFIRMED]} are"
+        said.append(f"{are} confirmed by a variant of the measurement")
+    if n_of[UNCHECKED]:
+        said.append(f"{n_of[UNCHECKED]} {'has' if n_of[UNCHECKED] == 1 else 'have'} no variant to check it by")
+    if plain := of_kind[CONFIRMED] or of_kind[UNCHECKED]:
         first = answering_first(plain, tables)[0]
         reference = rows[first["probe"], first["name"], first["against"]]
-        said[0] += f"{', for example' * (n > 1)}: {_said_of(first, reference)}"
-    if ways := [f"{what} in {n_of[kind]}" for kind, what in _SECOND_WAY.items() if n_of[kind]]:
-        n_part = sum(n_of[kind] for kind in _SECOND_WAY)
-        said.append(f"Not counted: {n_part} whose ways of measuring disagree (a second one finds {', '.join(ways)})")
-    if of_kind[HARDLY]:
-        by = about.listed(sorted({group for row in of_kind[HARDLY] for group, _ in hardly_answering(rows, row)}))
-        begin = f", and {n_of[HARDLY]}" if ways else f". Not counted: {n_of[HARDLY]}"
-        said[-1] += f"{begin} that differ in scores of answers hardly ever given by {by}"
+        note = dict(zip(rows, (note for _, note in found), strict=True))[KEY(first)]
+        variant = f". It {note.partition('; ')[0]}" * bool(note)
+        said[1] += f"{', for example' * (len(plain) > 1)}: {_said_of(first, reference)}{variant}"
+    said += _not_counted(of_kind, rows)
     said += [f"No difference was found in {n_of[ALIKE]}, which does not show that there is none"] * bool(n_of[ALIKE])
     if n_of[CHANCE]:
         said.append(f"{n_of[CHANCE]} cannot be judged: in one model the value is no more than chance gives")
     if apart:
-        others = "1 other model" if len(apart) == 1 else f"{len(apart)} other models"
-        said.append(f"{others} on this page read different prompts and {'is' if len(apart) == 1 else 'are'} left out")
+        others = "Another model" if len(apart) == 1 else f"{len(apart)} other models"
+        is_left = f"read different prompts and {'is' if len(apart) == 1 else 'are'} left out"
+        said.append(f"{others} of this comparison ({about.listed(apart)}) {is_left}")
     return ". ".join(said) + "."
+
+
+def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]) -> list[str]:
+    """What differs and yet does not count, in a sentence; none where there is nothing of that sort."""
+    left, ways = [], [f"{what} in {len(of_kind[kind])}" for kind, what in _IN_A_VARIANT.items() if of_kind[kind]]
+    if ways:
+        n = sum(len(of_kind[kind]) for kind in _IN_A_VARIANT)
+        left.append(f"{n} that a variant contradicts ({', '.join(ways)})")
+    if hardly := of_kind[HARDLY]:
+        by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
+        left.append(f"{len(hardly)} that score answers to which {by} gives almost no probability")
+    return [f"Not counted: {' and '.join(left)}"] * bool(left)
 
 
 def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, float]]:
@@ -174,27 +185,28 @@ class _Judge:
         notes = [
             f"{group} gives all possible answers together a probability of {short(mass)}" for group, mass in hardly
         ]
-        agreeing = [(how, words, each) for kind, how, words, each in second if kind == IN_MORE_WAYS]
-        notes += [self._note(*each) for kind, *each in second if kind != IN_MORE_WAYS or len(agreeing) <= _FEW]
+        agreeing = [(how, words, each) for kind, how, words, each in second if kind == CONFIRMED]
+        notes += [self._note(*each) for kind, *each in second if kind != CONFIRMED or len(agreeing) <= _FEW]
         if len(agreeing) > _FEW:
             notes.append(f"{agreeing[0][0]} {about.listed([words for _, words, _ in agreeing])}")
-        worst = next((kind for kind in (REVERSED, IN_PART) if kind in kinds), HARDLY if hardly else "")
-        left = next((kind for kind in (RESIZED, IN_MORE_WAYS) if kind in kinds), ONCE)
+        worst = next((kind for kind in (REVERSED, UNSURE) if kind in kinds), HARDLY if hardly else "")
+        left = next((kind for kind in (RESIZED, CONFIRMED) if kind in kinds), UNCHECKED)
         return worst or left, "; ".join(notes)
 
     def _second(self, row: _Row, other: _Row) -> tuple[str, str]:
         """What another way of measuring finds of a difference, and in words."""
         if not self.side(other):
-            return IN_PART, "no difference"
+            return UNSURE, "no difference"
         times = other["difference"] / row["difference"]
         if times < 0:
             return REVERSED, "the opposite"
         if 1 / _AS_LARGE <= times <= _AS_LARGE:
-            return IN_MORE_WAYS, "differs too"
+            return CONFIRMED, "differs too"
         return RESIZED, f"differs much {'more' if times > 1 else 'less'}"
 
     def _note(self, how: str, words: str, row: _Row) -> str:
-        return f"{how} {words}: {short(row['value'])} and {short(self._reference(row)['value'])}"
+        here, there = (value_in_words(e["probe"], e["name"], e["value"]) for e in (row, self._reference(row)))
+        return f"{how} {words}: {here} and {there}"
 
     def _reference(self, row: _Row) -> _Row:
         return self.rows[row["probe"], row["name"], row["against"]]

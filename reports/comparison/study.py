@@ -19,7 +19,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..page.sections import IN_MORE_WAYS, ONCE
+from ..page.sections import CONFIRMED, UNCHECKED
 from .lead import Found, comparable, findings_of, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
@@ -45,7 +45,7 @@ class Comparison(Study):
             10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="Corrected for the number of measurements (Benjamini and Yekutieli, 5 %). These are single models: "
+            limit="Corrected for the number of measurements. These are single models: "
             "anything in which they differ, such as their size or number of layers, may be the cause."
         ),
     )  # fmt: skip
@@ -86,8 +86,8 @@ class Comparison(Study):
 def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
-    null = Null("as in 95 % of comparisons of models that do not differ", 0.0, (0.0, 0.0))
-    n_clear = sum(kind in (IN_MORE_WAYS, ONCE) for kind, _ in found)
+    null = Null("the number found in 95 % of comparisons if the models do not differ", 0.0, (0.0, 0.0))
+    n_clear = sum(kind in (CONFIRMED, UNCHECKED) for kind, _ in found)
     return Scalar.of(
         float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",

@@ -12,7 +12,7 @@ from interp.formatting import short
 from interp.probe import Figure, Question
 from interp.records.answers import Answer
 from interp.records.headlines import Headline, headlines
-from interp.records.labels import label, label_with_unit, verb_of
+from interp.records.labels import change_in_words, in_row, label, value_in_words
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
@@ -119,16 +119,16 @@ class Difference:
     note: str
 
 
-DIFFERS, IN_MORE_WAYS, ONCE, RESIZED, IN_PART, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
+DIFFERS, CONFIRMED, UNCHECKED, RESIZED, UNSURE, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ",  # in records of earlier versions
-    "Differ, in more than one way of measuring",
-    "Differ, measured in one way only",
-    "Differ, by a much larger or smaller amount in another way of measuring",
-    "Differ in some ways of measuring, not in all",
-    "Differ, but the other way round in another way of measuring",
-    "Differ, in answers that one of the two models hardly ever gives",
+    "Differ, confirmed by variants of the measurement",
+    "Differ, without a variant to check",
+    "Not counted: much larger or smaller in a variant of the measurement",
+    "Not counted: no difference in a variant of the measurement",
+    "Not counted: the opposite in a variant of the measurement",
+    "Not counted: scores of answers that one of the two models hardly ever gives",
     "Cannot be judged: in one model the value is no more than chance gives",
-    "No difference found, which does not mean that there is none",
+    "No difference found, which does not show that there is none",
 )
 
 
@@ -143,17 +143,14 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
             if kind not in dict(parts):  # in the words of another version
                 parts.append((kind, []))
-            values = _with_verb(row), _with_verb(reference)
-            low, high = short(row["difference_low"]), short(row["difference_high"])
-            name = label_with_unit(row["probe"], row["name"], row.get("meaning") or "", row["unit"])
-            each = Difference(name, values, short(row["difference"]), f"{low} to {high}", row.get("note", ""))
+            number = row["probe"], row["name"]
+            here, there = (value_in_words(*number, each["value"]) for each in (row, reference))
+            ends = (row[column] for column in ("difference", "difference_low", "difference_high"))
+            difference, *bounds = change_in_words(*number, *ends)
+            name = in_row(*number, row.get("meaning") or "", row["unit"])
+            each = Difference(name, (here, there), difference, " to ".join(bounds), row.get("note", ""))
             dict(parts)[kind].append(each)
     return found
-
-
-def _with_verb(row: Mapping[Any, Any]) -> str:
-    verb = verb_of(row["probe"], row["name"], row["value"])
-    return short(row["value"]) + f" ({verb})" * bool(verb)
 
 
 def answering_first(rows: Iterable[Mapping[Any, Any]], tables: Mapping[str, Table]) -> list[Mapping[Any, Any]]:

@@ -2,7 +2,7 @@
 
 import tomllib
 
-from interp.records.labels import in_both, label, verb_of
+from interp.records.labels import change_in_words, in_both, in_row, label, value_in_words
 from interp.registry import entries, load_entry
 from tests.paths import ROOT
 
@@ -10,9 +10,8 @@ from tests.paths import ROOT
 def test_every_number_has_a_name_of_its_own():
     assert label("attention_entropy", "sink_mass", "any meaning") == "attention to the first position"
     said = label("qk_alignment", "logit_no_first", "")
-    assert (
-        said == "lead of attended keys over others, minus that with another prompt's keys, without the first position"
-    )
+    less = "with depth, the prediction nears its final form less steadily"
+    assert said == f"{less} in a (0.5) than in b (−0.9; −1: at every layer)"
     assert label("mine", "length", "Mean length of the values: longer is more.") == "Mean length of the values"
     assert label("mine", "mean_length", "") == "Mean length" and label("mine", "r2", "") == "r2"
     named = tomllib.loads((ROOT / "interp" / "records" / "names.toml").read_text(encoding="utf-8"))
@@ -25,15 +24,19 @@ def test_every_number_has_a_name_of_its_own():
 
 def test_a_verb_says_the_sign_of_a_share():
     name = ("attention_entropy", "reduction_no_first")
-    of = "attention entropy from the first to the last layer, without the first position,"
-    assert in_both(*name, "", ("a", 0.217), ("b", -0.567)) == f"{of} falls by 22 % in a and rises by 57 % in b"
-    assert [verb_of(*name, x) for x in (0.217, -0.567)] == ["falls", "rises"] and verb_of("mine", "r2", 0.2) == ""
+    of = "attention entropy from the first to the last layer, without the first position"
+    assert in_both(*name, "", ("a", 0.217), ("b", -0.567)) == f"{of}, falls by 22 % in a and rises by 57 % in b"
+    assert in_row(*name, "", "1") == of and value_in_words(*name, -0.567) == "rises by 57 %"
+    assert change_in_words(*name, 0.784, -0.899) == ["−78 %", "+90 %"], "more of a rise is a plus"
+    assert in_row("mine", "r2", "", "bits") == "r2 (bits)" and value_in_words("mine", "r2", 0.217) == "0.217"
+    assert change_in_words("mine", "r2", 0.784) == ["0.784"]
 
 
 def test_a_comparison_says_which_of_two_models_has_more():
     assert in_both("mine", "r2", "", ("a", 0.217), ("b", 0.5)) == "r2 is lower in a (0.217) than in b (0.5)"
     said = in_both("components", "lens_kl_trend", "", ("a", 0.5), ("b", -0.9))
-    assert said == "with depth, the prediction nears its final form less steadily in a (0.5) than in b (−0.9)"
+    less = "with depth, the prediction nears its final form less steadily"
+    assert said == f"{less} in a (0.5) than in b (−0.9; −1: at every layer)"
 
 
 def test_every_headline_number_that_a_probe_declares_has_a_name():

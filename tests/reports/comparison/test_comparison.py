@@ -12,13 +12,13 @@ from interp.reports.comparison.tables import difference_of, estimate
 from interp.reports.page.sections import (
     ALIKE,
     CHANCE,
+    CONFIRMED,
     DIFFERS,
     HARDLY,
-    IN_MORE_WAYS,
-    IN_PART,
-    ONCE,
     RESIZED,
     REVERSED,
+    UNCHECKED,
+    UNSURE,
     differences,
 )
 from interp.reports.plotly.prepare import undrawable
@@ -321,8 +321,8 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
         (math.nan, "No sign of it: in none of 0 measurements on the same prompts."),
         (
             3.0,
-            "Yes, in 1 of 1 measurements on the same prompts, which could be measured in one way only: "
-            "share is higher in b (3) than in a (1).",
+            "Yes, in 1 of 1 measurements on the same prompts. 1 has no variant to check it by: share is higher in "
+            "b (3) than in a (1).",
         ),
     ],
 )
@@ -358,10 +358,10 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "Yes, in 2 of 3 measurements on the same prompts, each measured in one way only, for example: "
+        "Yes, in 2 of 3 measurements on the same prompts. 2 have no variant to check it by, for example: "
         "share is higher in b (3) than in a (1). No difference was found in 1, which does not show that there is none."
     )
-    assert [found(record, group)["share"][0] for group in "bcd"] == [ONCE, ALIKE, ONCE]
+    assert [found(record, group)["share"][0] for group in "bcd"] == [UNCHECKED, ALIKE, UNCHECKED]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
     assert list(dots) == list("abcd") and np.all(np.diff([dots[name].y for name in "abcd"], axis=0) > 0)
     assert np.ptp([dots[name].y[1] for name in "abcd"]) < 1 and list(dots["b"].marker.symbol)[1] == "circle"
@@ -369,7 +369,7 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     band = "chance −0.2 to 0.2"
     assert "a (reference) b c d" in page and f"share 1{band} ▲3{band} ≈1.1{band} ▼0.2{band}" in page
     assert "▼ lower than a;" in page and "<h1>Do b, c and d differ from a?" in (record.path / "report.html").read_text()
-    assert f"a difference (first − second) 95 % interval note {ONCE} (1) share (bits) 3 1 2 1.86 to 2.14" in page
+    assert f"a difference (first − second) 95 % interval note {UNCHECKED} (1) share (bits) 3 1 2 1.86 to 2.14" in page
     assert f"{ALIKE} (1) share (bits) 1.1 1 0.1 −0.0414 to 0.241" in page
 
 
@@ -436,15 +436,15 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     for twin, side, kind in (
-        (4.0, "differs too", IN_MORE_WAYS),
-        (1.1, "no difference", IN_PART),
+        (4.0, "differs too", CONFIRMED),
+        (1.1, "no difference", UNSURE),
         (8.0, "differs much more", RESIZED),
-        (0.99, "no difference", IN_PART),
+        (0.99, "no difference", UNSURE),
         (0.3, "the opposite", REVERSED),
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         note = f"{side} without the first position: {short(twin)} and 1" if side else ""
-        assert found(record) == {"share": (kind, note), "again": (ONCE, "")}
+        assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
 
 def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path):
@@ -459,7 +459,7 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
     turned = (REVERSED, "the opposite without the first position: 0.5 and 1.5")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
-        assert found(record) == {"share": turned, "again": (ONCE, "")}
+        assert found(record) == {"share": turned, "again": (UNCHECKED, "")}
 
 
 def test_a_larger_number_within_its_null_stands_apart(tmp_path):
@@ -492,12 +492,12 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     record = compared(tmp_path, [a, run("b", 0.3, 0.11, 0.29, 0.7, 0.6, 0.9)])
     assert found(record) == {
         "entropy_correlation": (
-            IN_PART,
+            UNSURE,
             "no difference at the layer that is best for each: 0.11 and 0.1; "
             "differs too with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
         ),
-        "sink": (ONCE, ""),
-        "sharpening_no_first": (IN_MORE_WAYS, "differs too with the first position: 0.6 and 0.5"),
+        "sink": (UNCHECKED, ""),
+        "sharpening_no_first": (CONFIRMED, "differs too with the first position: 0.6 and 0.5"),
     }
     counted = record.findings["comparison"]["n_moved"]
     assert (counted.value, counted.n) == (2, 3)
@@ -509,7 +509,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     }
 
 
-@pytest.mark.parametrize(("mass", "kind"), [(0.5, ONCE), (0.001, HARDLY)])
+@pytest.mark.parametrize(("mass", "kind"), [(0.5, UNCHECKED), (0.001, HARDLY)])
 def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, mass, kind):
     def run(name, slope, mass):
         numbers = {"slope": scalar(slope), "outcome_mass": scalar(mass, 0.0001)}
@@ -549,8 +549,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "Yes, in 1 of 1 measurements on the same prompts, which could be measured in one way only: "
-        "share is higher in b (3) than in a (1). 1 other model on this page read different prompts and is left out."
+        "Yes, in 1 of 1 measurements on the same prompts. 1 has no variant to check it by: share is higher in b (3) "
+        "than in a (1). Another model of this comparison (c) read different prompts and is left out."
     )
 
 
@@ -605,10 +605,10 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     record = compared(tmp_path, [run("a", np.zeros(12)), run("b", rng.normal(0.3, 0.3, 12))])
     said = answers(record)[0].sentence
     shown = Counter(kind for kind, _ in found(record).values())
-    of_kind = [shown[kind] for kind in (IN_MORE_WAYS, IN_PART, REVERSED, ALIKE, CHANCE)]
+    of_kind = [shown[kind] for kind in (CONFIRMED, UNSURE, REVERSED, ALIKE, CHANCE)]
     counted = re.fullmatch(
-        r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) whose .* no difference in (\d+), the opposite in (\d+)\)\. "
-        r"No difference was found in (\d+), which .* none\. (\d+) cannot be judged.*", said
+        r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) that a variant contradicts \(no difference in (\d+), the "
+        r"opposite in (\d+)\)\. No difference was found in (\d+), which .* none\. (\d+) cannot be judged.*", said
     )  # fmt: skip
     assert counted, said
     plain, in_all, caveats, *rest = map(int, counted.groups())

@@ -75,7 +75,8 @@ def test_a_page_opens_with_questions_and_explains_its_terms():
     assert "baseline, null what the same measurement gives" in said and "J-space" not in said
 
 
-_EXPLAINED = (("qk_alignment", "logit"), ("value_axis", "selectivity"), ("components", "lens_kl_trend"))
+_EXPLAINED = (("qk_alignment", "logit"), ("value_axis", "selectivity"), ("components", "lens_kl_trend"),
+              ("manifold", "participation_ratio"))  # fmt: skip
 """Probes and names of numbers that only a comparison shows on its first screen."""
 
 
@@ -88,7 +89,7 @@ def test_every_explained_term_can_stand_on_a_page():
     texts += [
         "tunnel:x",
         "“mixed” and “sula”",
-        "left after the embedding; without the first position; without the dimensions of largest variance",
+        "left after the embedding; without the first position; without the dimensions of largest variance; by variants",
         "p = 0.1; baseline, refitted on posteriors permuted between sequences",
         "the attention value vectors of, than if another prompt's keys stood in place; controls: 0.2",
         "the model's next-token entropy; layer 0 head 1 (zero ablation)",
