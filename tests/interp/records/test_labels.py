@@ -10,8 +10,9 @@ from tests.paths import ROOT
 def test_every_number_has_a_name_of_its_own():
     assert label("attention_entropy", "sink_mass", "any meaning") == "attention to the first position"
     said = label("qk_alignment", "logit_no_first", "")
-    less = "with depth, the prediction nears its final form less steadily"
-    assert said == f"{less} in a (0.5) than in b (−0.9; −1: at every layer)"
+    assert (
+        said == "lead of attended keys over others, minus that with another prompt's keys, without the first position"
+    )
     assert label("mine", "length", "Mean length of the values: longer is more.") == "Mean length of the values"
     assert label("mine", "mean_length", "") == "Mean length" and label("mine", "r2", "") == "r2"
     named = tomllib.loads((ROOT / "interp" / "records" / "names.toml").read_text(encoding="utf-8"))
