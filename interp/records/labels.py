@@ -11,6 +11,8 @@ from interp.formatting import MINUS, short
 
 NO_FIRST = "_no_first"
 """In the name of a number that leaves the first position out."""
+EVERYWHERE = "_all_positions"
+"""How a number is called that is measured at every position."""
 _SHORTEST = 5  # words of a clause that can stand alone
 
 
@@ -52,9 +54,12 @@ def value_in_words(probe: str, name: str, value: float) -> str:
     return f"{verb[1 + (value < 0)]} by {100 * abs(value):.0f} %" if verb else short(value)
 
 
-def change_in_words(probe: str, name: str, *values: float) -> list[str]:
-    """Differences of such values: of a share with a verb `+78 %` is more of a rise; else the numbers."""
-    return [f"{-100 * x:+.0f} %".replace("-", MINUS) if _verb(probe, name) else short(x) for x in values]
+def change_in_words(probe: str, name: str, difference: float, low: float, high: float) -> tuple[str, str]:
+    """A difference of such values and its interval: `+78 %`, `+68 % to +90 %` of a share is more of a rise."""
+    if not _verb(probe, name):
+        return short(difference), f"{short(low)} to {short(high)}"
+    change, least, most = (f"{-100 * x:+.0f} %".replace("-", MINUS) for x in (difference, high, low))
+    return change, f"{least} to {most}"
 
 
 def _of_verb(probe: str, name: str) -> str | None:
@@ -63,7 +68,7 @@ def _of_verb(probe: str, name: str) -> str | None:
 
 
 def _verb(probe: str, name: str) -> Sequence[str] | None:
-    return _names()["verbs"].get(f"{probe}.{with_first(name)}")
+    return _names()["verbs"].get(f"{probe}.{with_first(name).removesuffix(EVERYWHERE)}")
 
 
 def with_first(name: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import NO_FIRST, in_both, value_in_words, with_first
+from interp.records.labels import EVERYWHERE, NO_FIRST, in_both, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -38,7 +38,7 @@ JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
 _BEST_LAYER = "best_layer_"
 _VARIANTS = {
-    "_all_positions": "at every position, not only where the prediction is read",
+    EVERYWHERE: "at every position, not only where the prediction is read",
     "_dropped": "without the dimensions of largest variance",
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
@@ -101,17 +101,15 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     none = "Not clearly: in none" if any(n_of[kind] for kind in (*_IN_A_VARIANT, HARDLY)) else "No sign of it: in none"
     said = [f"{f'Yes, in {n}' if n else none} of {n_all} measurements{same}"]
     rows = {KEY(row): row for row in tables["differences"].rows()}
-    if n_of[CONFIRMED]:
-        are = "all are" if n == n_of[CONFIRMED] > 1 else "1 is" if n_of[CONFIRMED] == 1 else f"{n_of[CONFIRMED]} are"
-        said.append(f"{are} confirmed by a variant of the measurement")
-    if n_of[UNCHECKED]:
-        said.append(f"{n_of[UNCHECKED]} {'has' if n_of[UNCHECKED] == 1 else 'have'} no variant to check it by")
-    if plain := of_kind[CONFIRMED] or of_kind[UNCHECKED]:
-        first = answering_first(plain, tables)[0]
-        reference = rows[first["probe"], first["name"], first["against"]]
-        note = dict(zip(rows, (note for _, note in found), strict=True))[KEY(first)]
-        variant = f". It {note.partition('; ')[0]}" * bool(note)
-        said[1] += f"{', for example' * (len(plain) > 1)}: {_said_of(first, reference)}{variant}"
+    notes = dict(zip(rows, (note for _, note in found), strict=True))
+    for kind, how in (
+        (CONFIRMED, "confirmed by a variant of the measurement"),
+        (UNCHECKED, "without a variant to check"),
+    ):
+        if of := answering_first(of_kind[kind], tables):
+            such = f"{len(of)} {'is' if len(of) == 1 else 'are'} {how}{', for example' * (len(of) > 1)}"
+            said.append(f"{such}: {_said_of(of[0], rows[of[0]['probe'], of[0]['name'], of[0]['against']])}")
+            said += [f"It {notes[KEY(of[0])].partition('; ')[0]}"] * (kind == CONFIRMED)
     said += _not_counted(of_kind, rows)
     said += [f"No difference was found in {n_of[ALIKE]}, which does not show that there is none"] * bool(n_of[ALIKE])
     if n_of[CHANCE]:
@@ -186,7 +184,10 @@ class _Judge:
             f"{group} gives all possible answers together a probability of {short(mass)}" for group, mass in hardly
         ]
         agreeing = [(how, words, each) for kind, how, words, each in second if kind == CONFIRMED]
-        notes += [self._note(*each) for kind, *each in second if kind != CONFIRMED or len(agreeing) <= _FEW]
+        notes += [
+            self._note(how, words, each) for kind, how, words, each in second
+            if kind != CONFIRMED or len(agreeing) <= _FEW
+        ]  # fmt: skip
         if len(agreeing) > _FEW:
             notes.append(f"{agreeing[0][0]} {about.listed([words for _, words, _ in agreeing])}")
         worst = next((kind for kind in (REVERSED, UNSURE) if kind in kinds), HARDLY if hardly else "")

@@ -146,9 +146,9 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[
             number = row["probe"], row["name"]
             here, there = (value_in_words(*number, each["value"]) for each in (row, reference))
             ends = (row[column] for column in ("difference", "difference_low", "difference_high"))
-            difference, *bounds = change_in_words(*number, *ends)
+            change, interval = change_in_words(*number, *ends)
             name = in_row(*number, row.get("meaning") or "", row["unit"])
-            each = Difference(name, (here, there), difference, " to ".join(bounds), row.get("note", ""))
+            each = Difference(name, (here, there), change, interval, row.get("note", ""))
             dict(parts)[kind].append(each)
     return found
 

@@ -321,7 +321,7 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
         (math.nan, "No sign of it: in none of 0 measurements on the same prompts."),
         (
             3.0,
-            "Yes, in 1 of 1 measurements on the same prompts. 1 has no variant to check it by: share is higher in "
+            "Yes, in 1 of 1 measurements on the same prompts. 1 is without a variant to check: share is higher in "
             "b (3) than in a (1).",
         ),
     ],
@@ -358,7 +358,7 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "Yes, in 2 of 3 measurements on the same prompts. 2 have no variant to check it by, for example: "
+        "Yes, in 2 of 3 measurements on the same prompts. 2 are without a variant to check, for example: "
         "share is higher in b (3) than in a (1). No difference was found in 1, which does not show that there is none."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [UNCHECKED, ALIKE, UNCHECKED]
@@ -549,7 +549,7 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "Yes, in 1 of 1 measurements on the same prompts. 1 has no variant to check it by: share is higher in b (3) "
+        "Yes, in 1 of 1 measurements on the same prompts. 1 is without a variant to check: share is higher in b (3) "
         "than in a (1). Another model of this comparison (c) read different prompts and is left out."
     )
 
