@@ -64,7 +64,7 @@ def change_in_words(probe: str, name: str, difference: float, low: float, high: 
 
 def _of_verb(probe: str, name: str) -> str | None:
     verb = _verb(probe, name)
-    return verb and verb[0] + ", without the first position" * (NO_FIRST in name)
+    return f"{verb[0]}{', without the first position' * (NO_FIRST in name)}" if verb else None
 
 
 def _verb(probe: str, name: str) -> Sequence[str] | None:
