@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from interp.formatting import MINUS, short
+from interp.formatting import short
 
 NO_FIRST = "_no_first"
 """In the name of a number that leaves the first position out."""
@@ -49,17 +49,16 @@ def in_row(probe: str, name: str, meaning: str, unit: str) -> str:
 
 
 def value_in_words(probe: str, name: str, value: float) -> str:
-    """`rises by 57 %` where a verb says the sign of a share, else the number."""
+    """`rises by 56.7 %` where a verb says the sign of a share, else the number."""
     verb = _verb(probe, name)
-    return f"{verb[1 + (value < 0)]} by {100 * abs(value):.0f} %" if verb else short(value)
+    return f"{verb[1 + (value < 0)]} by {short(100 * abs(value))} %" if verb else short(value)
 
 
 def change_in_words(probe: str, name: str, difference: float, low: float, high: float) -> tuple[str, str]:
-    """A difference of such values and its interval: `+78 %`, `+68 % to +90 %` of a share is more of a rise."""
+    """A difference of such values and its interval; of shares with a verb in percentage points, more of a rise."""
     if not _verb(probe, name):
         return short(difference), f"{short(low)} to {short(high)}"
-    change, least, most = (f"{-100 * x:+.0f} %".replace("-", MINUS) for x in (difference, high, low))
-    return change, f"{least} to {most}"
+    return f"{short(-100 * difference)} points", f"{short(-100 * high)} to {short(-100 * low)}"
 
 
 def _of_verb(probe: str, name: str) -> str | None:

@@ -114,11 +114,11 @@ class Causal(Probe):
             "Removing it changes the prediction (KL) by {kl}, {no_more} than removals of the same size along matched "
             "directions: {controls} on average ({controls_band} for 95 % of them). A change by {least} would be found "
             "80 % of the time." + _LEFT + _LAYER,
-            "Removing it changes the prediction (KL) by {kl}{own_interval}, less than removals of the same size along "
-            "matched directions, which carry no information about {target}: {controls} on average ({controls_band} for "
-            "95 % of them). Along random directions the change is {beside[kl_beyond_random]}. Only a larger effect "
-            "would be a sign of use, as matched and random directions carry other content that the model may use."
-            + _LEFT + _LAYER,
+            "Removing it changes the prediction (KL) by {kl}{own_interval}. Removals of the same size along matched "
+            "directions, which carry no information about {target}, change it by more, {controls} on average "
+            "({controls_band} for 95 % of them). Along random directions the change is {beside[kl_beyond_random]}. A "
+            "smaller effect than theirs is no sign of use, as they carry other content that the model may use; it does "
+            "not show that the direction is unused." + _LEFT + _LAYER,
             limit="In other layers it may matter more or less.",
         ),
     )  # fmt: skip

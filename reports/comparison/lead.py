@@ -43,7 +43,7 @@ _VARIANTS = {
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
-_IN_A_VARIANT = {UNSURE: "no difference", RESIZED: "a much larger or smaller one", REVERSED: "the opposite"}
+_IN_A_VARIANT = {UNSURE: "gone", RESIZED: "much larger or smaller", REVERSED: "reversed"}
 _FEW = 2  # ways of measuring whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
@@ -107,17 +107,16 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
         (UNCHECKED, "without a variant to check"),
     ):
         if of := answering_first(of_kind[kind], tables):
-            such = f"{len(of)} {'is' if len(of) == 1 else 'are'} {how}{', for example' * (len(of) > 1)}"
+            such = f"{'One is' if len(of) == 1 else f'{len(of)} are'} {how}{', for example' * (len(of) > 1)}"
             said.append(f"{such}: {_said_of(of[0], rows[of[0]['probe'], of[0]['name'], of[0]['against']])}")
-            said += [f"It {notes[KEY(of[0])].partition('; ')[0]}"] * (kind == CONFIRMED)
+            said += [f"This {notes[KEY(of[0])].partition('; ')[0]}"] * (kind == CONFIRMED)
     said += _not_counted(of_kind, rows)
     said += [f"No difference was found in {n_of[ALIKE]}, which does not show that there is none"] * bool(n_of[ALIKE])
     if n_of[CHANCE]:
-        said.append(f"{n_of[CHANCE]} cannot be judged: in one model the value is no more than chance gives")
+        one = "One" if n_of[CHANCE] == 1 else n_of[CHANCE]
+        said.append(f"{one} cannot be judged: in one model the value is no more than chance gives")
     if apart:
-        others = "Another model" if len(apart) == 1 else f"{len(apart)} other models"
-        is_left = f"read different prompts and {'is' if len(apart) == 1 else 'are'} left out"
-        said.append(f"{others} of this comparison ({about.listed(apart)}) {is_left}")
+        said.append(f"Not compared, as they read other prompts: {about.listed(apart)}")
     return ". ".join(said) + "."
 
 
@@ -126,7 +125,7 @@ def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]
     left, ways = [], [f"{what} in {len(of_kind[kind])}" for kind, what in _IN_A_VARIANT.items() if of_kind[kind]]
     if ways:
         n = sum(len(of_kind[kind]) for kind in _IN_A_VARIANT)
-        left.append(f"{n} that a variant contradicts ({', '.join(ways)})")
+        left.append(f"{n} that do not hold in a variant ({', '.join(ways)})")
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
         left.append(f"{len(hardly)} that score answers to which {by} gives almost no probability")
@@ -200,10 +199,10 @@ class _Judge:
             return UNSURE, "no difference"
         times = other["difference"] / row["difference"]
         if times < 0:
-            return REVERSED, "the opposite"
+            return REVERSED, "reversed"
         if 1 / _AS_LARGE <= times <= _AS_LARGE:
-            return CONFIRMED, "differs too"
-        return RESIZED, f"differs much {'more' if times > 1 else 'less'}"
+            return CONFIRMED, "holds"
+        return RESIZED, f"much {'larger' if times > 1 else 'smaller'}"
 
     def _note(self, how: str, words: str, row: _Row) -> str:
         here, there = (value_in_words(e["probe"], e["name"], e["value"]) for e in (row, self._reference(row)))

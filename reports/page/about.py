@@ -65,7 +65,8 @@ def _sizes(record: RunRecord) -> str:
     """`llama, 30 layers, 135M parameters`, as far as they are known."""
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
-    sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
+    width = f" of width {model['d_model']}" if model.get("d_model") else ""
+    sizes += [f"{model['n_layers']} layers{width}"] if model.get("n_layers") else []
     sizes += [f"{_count(model['n_parameters'])} parameters"] if model.get("n_parameters") else []
     return ", ".join(sizes)
 

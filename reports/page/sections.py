@@ -123,9 +123,9 @@ DIFFERS, CONFIRMED, UNCHECKED, RESIZED, UNSURE, REVERSED, HARDLY, CHANCE, ALIKE 
     "Differ",  # in records of earlier versions
     "Differ, confirmed by variants of the measurement",
     "Differ, without a variant to check",
-    "Not counted: much larger or smaller in a variant of the measurement",
-    "Not counted: no difference in a variant of the measurement",
-    "Not counted: the opposite in a variant of the measurement",
+    "Not counted: much larger or smaller in a variant",
+    "Not counted: gone in a variant",
+    "Not counted: reversed in a variant",
     "Not counted: scores of answers that one of the two models hardly ever gives",
     "Cannot be judged: in one model the value is no more than chance gives",
     "No difference found, which does not show that there is none",

@@ -321,7 +321,7 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
         (math.nan, "No sign of it: in none of 0 measurements on the same prompts."),
         (
             3.0,
-            "Yes, in 1 of 1 measurements on the same prompts. 1 is without a variant to check: share is higher in "
+            "Yes, in 1 of 1 measurements on the same prompts. One is without a variant to check: share is higher in "
             "b (3) than in a (1).",
         ),
     ],
@@ -436,11 +436,11 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     for twin, side, kind in (
-        (4.0, "differs too", CONFIRMED),
+        (4.0, "holds", CONFIRMED),
         (1.1, "no difference", UNSURE),
-        (8.0, "differs much more", RESIZED),
+        (8.0, "much larger", RESIZED),
         (0.99, "no difference", UNSURE),
-        (0.3, "the opposite", REVERSED),
+        (0.3, "reversed", REVERSED),
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         note = f"{side} without the first position: {short(twin)} and 1" if side else ""
@@ -456,7 +456,7 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (REVERSED, "the opposite without the first position: 0.5 and 1.5")
+    turned = (REVERSED, "reversed without the first position: 0.5 and 1.5")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
         assert found(record) == {"share": turned, "again": (UNCHECKED, "")}
@@ -469,7 +469,7 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
     assert found(record) == {"share": (CHANCE, "b: 3, and chance alone gives −9 to 9")}
     assert answers(record)[0].sentence.endswith(
-        " 1 cannot be judged: in one model the value is no more than chance gives."
+        " One cannot be judged: in one model the value is no more than chance gives."
     )
     assert "b: 3, and chance alone gives −9 to 9" in (record.path / "report.html").read_text()
 
@@ -494,10 +494,10 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
         "entropy_correlation": (
             UNSURE,
             "no difference at the layer that is best for each: 0.11 and 0.1; "
-            "differs too with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
+            "holds with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
         ),
         "sink": (UNCHECKED, ""),
-        "sharpening_no_first": (CONFIRMED, "differs too with the first position: 0.6 and 0.5"),
+        "sharpening_no_first": (CONFIRMED, "holds with the first position: 0.6 and 0.5"),
     }
     counted = record.findings["comparison"]["n_moved"]
     assert (counted.value, counted.n) == (2, 3)
@@ -505,7 +505,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     assert turned == {
         "entropy_correlation": (ALIKE, "differs at the layer that is best for each: 0.3 and 0.1"),
         "sink": (ALIKE, ""),
-        "sharpening_no_first": (REVERSED, "the opposite with the first position: 0.2 and 0.5"),
+        "sharpening_no_first": (REVERSED, "reversed with the first position: 0.2 and 0.5"),
     }
 
 
@@ -549,8 +549,8 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "Yes, in 1 of 1 measurements on the same prompts. 1 is without a variant to check: share is higher in b (3) "
-        "than in a (1). Another model of this comparison (c) read different prompts and is left out."
+        "Yes, in 1 of 1 measurements on the same prompts. One is without a variant to check: share is higher in b (3) "
+        "than in a (1). Not compared, as they read other prompts: c."
     )
 
 
@@ -607,8 +607,8 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     shown = Counter(kind for kind, _ in found(record).values())
     of_kind = [shown[kind] for kind in (CONFIRMED, UNSURE, REVERSED, ALIKE, CHANCE)]
     counted = re.fullmatch(
-        r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) that a variant contradicts \(no difference in (\d+), the "
-        r"opposite in (\d+)\)\. No difference was found in (\d+), which .* none\. (\d+) cannot be judged.*", said
+        r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) that do not hold in a variant \(gone in (\d+), "
+        r"reversed in (\d+)\)\. No difference was found in (\d+), which .* none\. (\w+) cannot be judged.*", said
     )  # fmt: skip
     assert counted, said
     plain, in_all, caveats, *rest = map(int, counted.groups())

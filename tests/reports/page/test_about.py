@@ -21,7 +21,7 @@ def test_a_question_and_a_line_say_what_was_asked_of_what():
     record = made_record()
     assert about.asked(record) == "What does the probe pictures find in pythia-410m?"
     assert about.read_on(record) == [
-        "gpt_neox, 24 layers, 405M parameters",
+        "gpt_neox, 24 layers of width 1024, 405M parameters",
         "400 prompts of “mixed” (some probes: a subsample of at most 75, spread over next-token entropy)",
     ]
     clusters = {"n": 48, "by": "shared wording"}
