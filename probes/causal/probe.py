@@ -66,8 +66,7 @@ _LAYERS = (
 AXIS = "axis"
 
 _LEFT = (
-    " Of the variance of {target}, a linear readout explains {axis_r2} before the removal and {remaining_r2} after it "
-    "(1: all of it, 0: nothing)."
+    " Of the variance of {target}, a linear readout explains {axis_r2} before the removal and {remaining_r2} after it."
 )
 _LAYER = " For scale: replacing this layer's head outputs by another prompt's changes the prediction by {resample_kl}."
 

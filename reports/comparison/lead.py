@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import EVERYWHERE, NO_FIRST, in_both, value_in_words, with_first
+from interp.records.labels import EVERYWHERE, NO_FIRST, change_in_words, in_both, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -44,6 +44,7 @@ _VARIANTS = {
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
 _IN_A_VARIANT = {UNSURE: "gone", RESIZED: "much larger or smaller", REVERSED: "reversed"}
+_NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
 _FEW = 2  # ways of measuring whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
@@ -140,6 +141,11 @@ def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, flo
     return [(each["group"], each["value"]) for each in mass if each is not None and each["value"] < _LEAST_MASS]
 
 
+def goes_with_null(row: _Row, reference: _Row) -> bool:
+    """Whether the nulls of two values differ in the same direction, and by at least half as much."""
+    return bool((row["null"] - reference["null"]) / row["difference"] >= _NULLS_SHARE)
+
+
 def _said_of(row: _Row, reference: _Row) -> str:
     both = ((each["group"], each["value"]) for each in (row, reference))
     return in_both(row["probe"], row["name"], row["meaning"], *both)
@@ -172,41 +178,51 @@ class _Judge:
         if not own:
             chance = self._chance(row) if KEY(row) in self.sure else []
             is_lost = row["verdict"] == "moved" and KEY(row) not in self.sure
-            differing = [self._note("differs", words, each) for words, each in others if self.side(each)]
+            differing = [f"differs {words}: {self._values(each)}" for words, each in others if self.side(each)]
             notes = [*chance, *["not significant after correction"] * is_lost, *differing]
             return CHANCE if chance else ALIKE, "; ".join(notes)
-        controls, hardly = self._controls(row, variants), hardly_answering(self.rows, row)
-        others += controls
-        second = [(*self._second(row, each), words, each) for words, each in others]
-        kinds = {kind for kind, *_ in second}
-        notes = [
-            f"{group} gives all possible answers together a probability of {short(mass)}" for group, mass in hardly
-        ]
-        agreeing = [(how, words, each) for kind, how, words, each in second if kind == CONFIRMED]
-        notes += [
-            self._note(how, words, each) for kind, how, words, each in second
-            if kind != CONFIRMED or len(agreeing) <= _FEW
-        ]  # fmt: skip
-        if len(agreeing) > _FEW:
-            notes.append(f"{agreeing[0][0]} {about.listed([words for _, words, _ in agreeing])}")
+        others += self._controls(row, variants)
+        tried = [self._tried(row, words, self._values(e), e["difference"] * abs(self.side(e))) for words, e in others]
+        tried += self._minus_nulls(row)
+        kinds, hardly = {kind for kind, *_ in tried}, hardly_answering(self.rows, row)
+        holding = [words for kind, words, _ in tried if kind == CONFIRMED]
+        notes = [f"{who} gives all possible answers together a probability of {short(mass)}" for who, mass in hardly]
+        notes += [note for kind, _, note in tried if kind != CONFIRMED or len(holding) <= _FEW]
+        notes += [f"holds {about.listed(holding)}"] * (len(holding) > _FEW)
         worst = next((kind for kind in (REVERSED, UNSURE) if kind in kinds), HARDLY if hardly else "")
         left = next((kind for kind in (RESIZED, CONFIRMED) if kind in kinds), UNCHECKED)
         return worst or left, "; ".join(notes)
 
-    def _second(self, row: _Row, other: _Row) -> tuple[str, str]:
-        """What another way of measuring finds of a difference, and in words."""
-        if not self.side(other):
-            return UNSURE, "no difference"
-        times = other["difference"] / row["difference"]
+    def _tried(self, row: _Row, words: str, values: str, difference: float) -> tuple[str, str, str]:
+        """What a variant finds of a difference, its words, and a note; its own `difference` is 0 if it finds none."""
+        if not difference:
+            return UNSURE, words, f"no difference {words}: {values}"
+        times = difference / row["difference"]
+        kind, how = RESIZED, f"much {'larger' if times > 1 else 'smaller'}"
         if times < 0:
-            return REVERSED, "reversed"
-        if 1 / _AS_LARGE <= times <= _AS_LARGE:
-            return CONFIRMED, "holds"
-        return RESIZED, f"much {'larger' if times > 1 else 'smaller'}"
+            kind, how = REVERSED, "reversed"
+        elif 1 / _AS_LARGE <= times <= _AS_LARGE:
+            kind, how = CONFIRMED, "holds"
+        change, _ = change_in_words(row["probe"], row["name"], difference)
+        return kind, words, f"{how} {words}: {values}, difference {change}"
 
-    def _note(self, how: str, words: str, row: _Row) -> str:
+    def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
+        """The variant with its null subtracted from each value, where the nulls make at least half of a difference.
+
+        A null can depend on the size of a model: fewer dimensions have fewer directions whatever it has learnt.
+        """
+        reference = self._reference(row)
+        if not goes_with_null(row, reference):
+            return []
+        shift = row["null"] - reference["null"]
+        is_left = row["difference_low"] > shift or row["difference_high"] < shift
+        values = " and ".join(short(each["value"] - each["null"]) for each in (row, reference))
+        left = (row["difference"] - shift) * is_left
+        return [self._tried(row, "with each model's baseline subtracted", values, left)]
+
+    def _values(self, row: _Row) -> str:
         here, there = (value_in_words(e["probe"], e["name"], e["value"]) for e in (row, self._reference(row)))
-        return f"{how} {words}: {here} and {there}"
+        return f"{here} and {there}"
 
     def _reference(self, row: _Row) -> _Row:
         return self.rows[row["probe"], row["name"], row["against"]]

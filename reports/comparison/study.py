@@ -19,8 +19,8 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..page.sections import CONFIRMED, UNCHECKED
-from .lead import Found, comparable, findings_of, in_words
+from ..page.sections import CONFIRMED, KEY, UNCHECKED
+from .lead import Found, comparable, findings_of, goes_with_null, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
 
@@ -157,9 +157,9 @@ def _over_models(n: int) -> str:
 
 def _with_their_nulls(differences: Table) -> list[str]:
     """The headline differences that moved where the null went along."""
-    nulls = {(row["group"], row["probe"], row["name"]): row["null"] for row in differences.rows()}
+    rows = {KEY(row): row for row in differences.rows()}
     return [
-        f"{row['name']} ({row['group']})" for row in differences.rows()
+        f"{row['name']} ({row['group']})" for row in rows.values()
         if row["is_headline"] and row["verdict"] == "moved"
-        and (row["null"] - nulls[row["against"], row["probe"], row["name"]]) / row["difference"] >= 0.5
+        and goes_with_null(row, rows[row["probe"], row["name"], row["against"]])
     ]  # fmt: skip

@@ -252,13 +252,29 @@ def test_where_nothing_differs_correction_leaves_nothing_95_percent_of_the_time(
     assert 0.001 * n_times < n_any <= stats.binom.ppf(0.99, n_times, 0.05)
 
 
-def test_numbers_that_moved_with_their_null_are_named(tmp_path):
-    def with_null(name, value, null):
-        run = made(name, value)
-        plain = replace(scalar(value), null=Null("noise", null, (null - 0.1, null + 0.1)))
-        found = replace(run.findings["manifold"], scalars={"share": plain, "other": plain})
-        return replace(run, findings={"manifold": found})
+def with_null(name, value, null):
+    run = made(name, value)
+    plain = replace(scalar(value), null=Null("noise", null, (null - 0.1, null + 0.1)))
+    found = replace(run.findings["manifold"], scalars={"share": plain, "other": plain})
+    return replace(run, findings={"manifold": found})
 
+
+@pytest.mark.parametrize(
+    ("null", "kind", "note"),
+    [
+        (0.9, UNCHECKED, ""),
+        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1, difference 1"),
+        (1.5, RESIZED, "much smaller with each model's baseline subtracted: 1.5 and 1, difference 0.5"),
+        (1.95, UNSURE, "no difference with each model's baseline subtracted: 1.05 and 1"),
+        (2.5, REVERSED, "reversed with each model's baseline subtracted: 0.5 and 1, difference −0.5"),
+    ],
+)
+def test_a_difference_that_its_nulls_can_make_is_checked_without_them(tmp_path, null, kind, note):
+    record = compared(tmp_path, [with_null("a", 1.0, 0.0), with_null("b", 3.0, null)])
+    assert found(record)["share"] == (kind, note)
+
+
+def test_numbers_that_moved_with_their_null_are_named(tmp_path):
     record = compared(tmp_path, [with_null("a", 1.0, 0.0), with_null("b", 3.0, 1.5), with_null("c", 3.0, -1.5)])
     notes = " ".join(record.findings["comparison"].notes)
     assert "Differences whose null differs too (by at least half as much): share (b). " in notes
@@ -443,7 +459,8 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         (0.3, "reversed", REVERSED),
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
-        note = f"{side} without the first position: {short(twin)} and 1" if side else ""
+        note = f"{side} without the first position: {short(twin)} and 1"
+        note += f", difference {short(twin - 1)}" * (kind != UNSURE)
         assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
 
@@ -456,10 +473,11 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (REVERSED, "reversed without the first position: 0.5 and 1.5")
+    turned = (REVERSED, "reversed without the first position: 0.5 and 1.5, difference −1")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
-        assert found(record) == {"share": turned, "again": (UNCHECKED, "")}
+        kind, note = found(record)["share"]
+        assert (kind, note.partition("; ")[0]) == turned and found(record)["again"] == (UNCHECKED, "")
 
 
 def test_a_larger_number_within_its_null_stands_apart(tmp_path):
@@ -494,10 +512,11 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
         "entropy_correlation": (
             UNSURE,
             "no difference at the layer that is best for each: 0.11 and 0.1; "
-            "holds with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
+            "holds with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1, difference "
+            "0.19",
         ),
         "sink": (UNCHECKED, ""),
-        "sharpening_no_first": (CONFIRMED, "holds with the first position: 0.6 and 0.5"),
+        "sharpening_no_first": (CONFIRMED, "holds with the first position: 0.6 and 0.5, difference 0.1"),
     }
     counted = record.findings["comparison"]["n_moved"]
     assert (counted.value, counted.n) == (2, 3)
@@ -505,7 +524,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     assert turned == {
         "entropy_correlation": (ALIKE, "differs at the layer that is best for each: 0.3 and 0.1"),
         "sink": (ALIKE, ""),
-        "sharpening_no_first": (REVERSED, "reversed with the first position: 0.2 and 0.5"),
+        "sharpening_no_first": (REVERSED, "reversed with the first position: 0.2 and 0.5, difference −0.3"),
     }
 
 
