@@ -15,7 +15,6 @@ from interp.running.attention_alone import analysed, reads_attention_alone
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.system.digest import digest_of
 from interp.system.plain_numbers import whole_pool
-from interp.system.threads import one_thread
 
 
 def analyse(
@@ -69,8 +68,7 @@ def analyse(
     began = time.monotonic()  # not the clock, which may be set back
     per_quintile = whole_pool(per_quintile)
     base, drawn = draw(capture, per_quintile)
-    with one_thread():
-        findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
+    findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)
     checks = provenance.pop("selfcheck", "not known")
     parameters = {probe.name: probe.parameters() for probe in chosen}
