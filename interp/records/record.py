@@ -180,11 +180,8 @@ class RunRecord(Answering, Mapping[str, Findings]):
                     (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
         except OSError as error:
             if _is_taken(folder, error):
-                raise RecordError(
-                    asked=f"writing the record {folder.name}",
-                    found="a file or folder of this name exists",
-                    fix="Choose another --out, or move the old record away.",
-                ) from error
+                found, fix = "a file or folder of this name exists", "Choose another --out, or move the old one away."
+                raise RecordError(asked=f"writing the record {folder.name}", found=found, fix=fix) from error
             raise RecordError(
                 asked=f"writing the record to {folder}",
                 found=error.strerror or str(error),
