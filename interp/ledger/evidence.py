@@ -90,21 +90,17 @@ def number_of(read: Reference, evidence: Evidence) -> Scalar | str:
         return _cell(read, findings, str(evidence.record.prompts.get("unit", "prompt")))
     if read.field not in findings.scalars:
         return f"{read.of} gives no {read.field} here"
-    return _with_least_p(findings.scalars[read.field], read, evidence)
+    scalar = findings.scalars[read.field]
+    n_draws = evidence.record.parameters.get(read.of, {}).get("n_permutations")
+    if scalar.p is None or scalar.p_least is not None or evidence.source.kind != "run" or n_draws is None:
+        return scalar
+    return replace(scalar, p_least=1 / (1 + n_draws))  # the smallest that its draws can give
 
 
 def controls_of(read: Reference, evidence: Evidence) -> list[tuple[str, Scalar]]:
     """The essential controls of the number that `read` names; cells of a table have none."""
     findings = evidence.record.findings.get(read.of) if evidence.record else None
     return [] if findings is None or read.table else findings.essential_controls(read.field)
-
-
-def _with_least_p(scalar: Scalar, read: Reference, evidence: Evidence) -> Scalar:
-    """A p of a run with the smallest that its draws can give, where the probe does not say more."""
-    n_draws = evidence.record.parameters.get(read.of, {}).get("n_permutations") if evidence.record else None
-    if scalar.p is None or scalar.p_least is not None or evidence.source.kind != "run" or n_draws is None:
-        return scalar
-    return replace(scalar, p_least=1 / (1 + n_draws))
 
 
 def trainings_of(record: RunRecord, scalar: Scalar) -> int | None:

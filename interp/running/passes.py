@@ -178,15 +178,11 @@ def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, text: Toke
         n = min(each.n_prompts, text.n)
         start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
         tokens = round(n_tokens * n / text.n)
-        before = round(tokens * _share_before(each, text))
+        # what lies before the ends of prompts that pass; nothing where passes are whole
+        read = [text.rows(need.at) for need in each.needs if need.described.source != "edit"]
+        starts = tail_starts([text.rows(each.at)], read, text.lengths)
+        before = 0 if starts is None else round(tokens * float(starts.sum() / text.lengths.sum()))
         yield Passes(where, text, each.n, n, tokens - before, each.needs, start, is_edited=True, n_before=before)
-
-
-def _share_before(planned: Planned, text: TokenisedSet) -> float:
-    """The share of the tokens that lie before the ends of prompts that pass; 0 where passes are whole."""
-    read = [text.rows(need.at) for need in planned.needs if need.described.source != "edit"]
-    starts = tail_starts([text.rows(planned.at)], read, text.lengths)
-    return 0.0 if starts is None else float(starts.sum() / text.lengths.sum())
 
 
 def _estimated(options: RunOptions) -> TokenisedSet:

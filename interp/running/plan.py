@@ -343,10 +343,16 @@ def plan(options: PlanOptions) -> Plan:
         checked = 2 * CHECKED_TOKENS * info.n_parameters * per_operation
         loading = (1 + (n_earlier or 0)) * (meta.memory_bytes / LOADED_PER_SECOND + checked)
     of_layer = HEAD_BYTES * info.n_heads + VECTOR_BYTES * info.d_model
+    steps = []
+    for p in passes:
+        seconds = None if per_operation is None else p.n * n_times * pass_seconds(p, meta, per_operation)
+        analysis = n_times * sum(probe.cost.analysis(info, p.text.n_rows("scored")) for probe in p.probes)
+        n_blocks = max(0, info.n_layers - p.first_layer)
+        steps.append(PassCost(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, float(analysis)))
     return Plan(
         model=info,
         probes=tuple(probe.name for probe in chosen if any(probe in p.probes for p in passes)),
-        steps=tuple(_cost(p, meta, per_operation, n_times) for p in passes),
+        steps=tuple(steps),
         memory=memory,
         free=free_bytes(meta.placement),
         disk=PAGE_BYTES + len(chosen) * (FINDINGS_BYTES + info.n_layers * of_layer),
@@ -354,10 +360,3 @@ def plan(options: PlanOptions) -> Plan:
         loading_seconds=loading,
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )
-
-
-def _cost(p: Passes, meta: MetaModel, per_operation: float | None, n_times: int) -> PassCost:
-    info, n, n_rows = meta.model.info, p.n * n_times, p.text.n_rows("scored")
-    seconds = None if per_operation is None else n * pass_seconds(p, meta, per_operation)
-    analysis = n_times * sum(probe.cost.analysis(info, n_rows) for probe in p.probes)
-    return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, info.n_layers - p.first_layer), seconds, float(analysis))

@@ -19,9 +19,9 @@ from interp.options import OPTIONS, RunOptions
 from interp.prompting.pools import parts
 from interp.records.record import RunRecord, finished_record
 from interp.running.choose_probes import choose_probes
-from interp.running.compare import compare
 from interp.running.meta_model import meta_model
 from interp.running.run import is_of_prompts, run_as_asked, specify
+from interp.running.study import compare
 from interp.system.calls import refuse_unknown_keywords
 from interp.system.processes import n_started
 from interp.system.progress import stage
