@@ -14,7 +14,6 @@ from interp.records.record import RunRecord, written
 from interp.running.attention_alone import analysed, reads_attention_alone
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.system.digest import digest_of
-from interp.system.plain_numbers import whole_pool
 
 
 def analyse(
@@ -66,7 +65,6 @@ def analyse(
         probe.refuse_fields(capture.model.n_layers)
         probe.refuse(capture.prompts)
     began = time.monotonic()  # not the clock, which may be set back
-    per_quintile = whole_pool(per_quintile)
     base, drawn = draw(capture, per_quintile)
     findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)
@@ -74,7 +72,7 @@ def analyse(
     parameters = {probe.name: probe.parameters() for probe in chosen}
     spec = {
         "capture_of": capture.model.name, "probes": parameters, "prompts": pool.name, "prompts_hash": pool.content_hash,
-        "per_quintile": per_quintile, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
+        "per_quintile": per_quintile or None, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
     }  # fmt: skip
     is_checked = isinstance(checks, Sequence) and not isinstance(checks, str)
     record = RunRecord(

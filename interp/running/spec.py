@@ -124,7 +124,8 @@ class RunSpec(RunOptions):
     @property
     def python(self) -> str:
         """The Python that repeats this run; what was given in memory is a variable, with a comment."""
-        values = {name: f"{_source(value)}," for name, value in self.changed.items()}
+        written = {name: pprint.pformat(value, width=80, sort_dicts=False) for name, value in self.changed.items()}
+        values = {name: f"{value},".replace("\n", "\n    ") for name, value in written.items()}
         for name in self._in_memory:
             what = " ".join(printable(str(getattr(self, name)).removeprefix(MEMORY)).split())
             values[name] = f"{name},  # {what}, the object in memory"
@@ -165,7 +166,3 @@ def _but_defaults(probe: str, parameters: Mapping[str, Any], *, of_added: bool =
         return given
     optional = {f.name for f in fields(kind) if not of_added or f.metadata == ADDED}
     return {key: value for key, value in given.items() if key not in optional or value != defaults[key]}
-
-
-def _source(value: Any) -> str:
-    return pprint.pformat(value, width=80, sort_dicts=False).replace("\n", "\n    ")
