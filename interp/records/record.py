@@ -67,12 +67,19 @@ class RunRecord(Answering, Mapping[str, Findings]):
     @property
     def cautions(self) -> list[str]:
         """What whoever reads a number has to know of the prompts: that there are far fewer clusters than prompts."""
-        read = [self.prompts, *self.prompts.get("others", ())]
-        said = [(prompts, _caution(prompts, prompts.get("clusters") or {})) for prompts in read]
-        told = (
-            f"{_who_reads(prompts)}: {caution}" if len(read) > 1 else caution for prompts, caution in said if caution
-        )
-        return [*dict.fromkeys(told)]
+        told, read = [], [self.prompts, *self.prompts.get("others", ())]
+        for prompts in read:
+            clusters, n = prompts.get("clusters") or {}, prompts.get("n", 0)
+            said = clusters.get("caution", "")
+            if said and clusters.get("n", n) < n:  # told anew: earlier records have it in other words
+                weight = float(clusters.get("n_effective", clusters["n"]))
+                said = sample_size(n, prompts.get("unit", "prompt"), clusters["n"], weight, clusters["by"])
+            if said and len(read) > 1:
+                probes = [str(probe).replace("_", " ") for probe in prompts.get("probes", ())]
+                who = f", read by the probe {probes[0]} alone" if len(probes) == 1 else ""
+                said = f"“{prompts.get('name')}”{who}: {said}"
+            told.append(said)
+        return [*dict.fromkeys(filter(None, told))]
 
     def __getitem__(self, probe: str) -> Findings:
         if probe not in self.findings:
@@ -218,21 +225,6 @@ class RunRecord(Answering, Mapping[str, Findings]):
             notes=list(findings.notes), headline=list(findings.headline),
             controls={name: list(controls) for name, controls in findings.controls.items()}, facts=dict(findings.facts),
         )  # fmt: skip
-
-
-def _who_reads(prompts: Mapping[str, Any]) -> str:
-    """`“sula”, read by the probe sula alone`: one of several prompt sets."""
-    probes = [str(probe).replace("_", " ") for probe in prompts.get("probes", ())]
-    return f"“{prompts.get('name')}”" + (f", read by the probe {probes[0]} alone" if len(probes) == 1 else "")
-
-
-def _caution(prompts: Mapping[str, Any], clusters: Mapping[str, Any]) -> str:
-    """Told anew from the counts where clusters are counted: earlier records have it in other words."""
-    said, n = clusters.get("caution", ""), prompts.get("n", 0)
-    if not said or clusters.get("n", n) >= n:
-        return said
-    weight = float(clusters.get("n_effective", clusters["n"]))
-    return sample_size(n, prompts.get("unit", "prompt"), clusters["n"], weight, clusters["by"])
 
 
 def _write_table(table: Table, path: Path) -> None:

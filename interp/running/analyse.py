@@ -95,25 +95,20 @@ def analyse(
 
 def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
     kept = []
-    for each in chosen:
-        probe = each.probe
-        missing = [need for need in probe.needs if need not in capture.arrays]
-        passes = "it makes passes of its own, and a capture is no model" * (
-            probe.edits_model or probe.follows_checkpoints
-        )
-        if not missing and not passes:
+    for probe, is_named in ((each.probe, each.is_named) for each in chosen):
+        missing = ", ".join(dict.fromkeys(need.site for need in probe.needs if need not in capture.arrays))
+        there = ", ".join(dict.fromkeys(need.site for need in capture.arrays))
+        found, fix = "", ""
+        if probe.edits_model or probe.follows_checkpoints:
+            found, fix = "it makes passes of its own, and a capture is no model", "Run it on the model: interp.run."
+        elif missing:
+            found = f"it needs {missing} in a way that was not captured; there are {there}"
+            fix = f"Capture every need in interp.registry.load_entry('probe', {probe.name!r})().needs."
+        if not found:
             kept.append(probe)
-        elif each.is_named:
-            names = ", ".join(dict.fromkeys(need.site for need in missing))
-            raise UsageError(
-                asked=f"the probe {probe.name} on the capture of {capture.model.name}",
-                found=passes
-                or f"it needs {names} in a way that was not captured; there are "
-                f"{', '.join(dict.fromkeys(need.site for need in capture.arrays))}",
-                fix="Run it on the model: interp.run."
-                if passes
-                else f"Capture every need in interp.registry.load_entry('probe', {probe.name!r})().needs.",
-            )
+        elif is_named:
+            asked = f"the probe {probe.name} on the capture of {capture.model.name}"
+            raise UsageError(asked=asked, found=found, fix=fix)
     if not kept:
         raise UsageError(
             asked=f"probes on the capture of {capture.model.name}",
