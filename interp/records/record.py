@@ -30,7 +30,7 @@ from interp.system.environment import environment
 from interp.system.foreign_files import read_json, readable
 from interp.system.locks import one_at_a_time
 from interp.system.plain_numbers import path as plain_path
-from interp.system.whole_files import file_names, shortened, writing
+from interp.system.whole_files import file_names, shortened, telling, writing
 from interp.table import Table
 
 if TYPE_CHECKING:
@@ -170,30 +170,21 @@ class RunRecord(Answering, Mapping[str, Findings]):
     def save(self, folder: str | Path) -> "RunRecord":
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         folder = plain_path(folder)
-        try:
-            with writing(folder) as draft:
-                (draft / "tables").mkdir(parents=True)
-                findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
-                content = RunFile(
-                    status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
-                    model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
-                    selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
-                )  # fmt: skip
-                (draft / "run.json").write_text(as_text(content), encoding="utf-8")
-                if self.shown:
-                    write_strips(self.shown, draft)
-                if self.spec.get("edits"):
-                    edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
-                    (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
-        except OSError as error:
-            if _is_taken(folder, error):
-                found, fix = "a file or folder of this name exists", "Choose another --out, or move the old one away."
-                raise RecordError(asked=f"writing the record {folder.name}", found=found, fix=fix) from error
-            raise RecordError(
-                asked=f"writing the record to {folder}",
-                found=error.strerror or str(error),
-                fix="Check free space and permissions there, or choose another folder with --out.",
-            ) from error
+        fix = "Check free space and permissions there, or choose another folder with --out."
+        with telling(f"writing the record to {folder}", fix), writing(folder) as draft:
+            (draft / "tables").mkdir(parents=True)
+            findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
+            content = RunFile(
+                status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
+                model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
+                selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
+            )  # fmt: skip
+            (draft / "run.json").write_text(as_text(content), encoding="utf-8")
+            if self.shown:
+                write_strips(self.shown, draft)
+            if self.spec.get("edits"):
+                edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
+                (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
         return replace(self, path=folder)
 
     write = save
@@ -237,10 +228,6 @@ def _write_table(table: Table, path: Path) -> None:
     parquet.write_table(pyarrow.table(columns).replace_schema_metadata({"PANDAS_ATTRS": attrs}), path)
 
 
-def _is_taken(folder: Path, error: BaseException | None) -> bool:
-    return isinstance(error, FileExistsError) and folder.exists()
-
-
 def written(record: RunRecord, out: Path, name: str) -> RunRecord:
     """The record, written as `<out>/<name>-<time>`, with a counter where that is taken, whoever else writes there.
 
@@ -254,7 +241,7 @@ def written(record: RunRecord, out: Path, name: str) -> RunRecord:
         try:
             return record.save(folder)
         except RecordError as error:
-            if _is_taken(folder, error.__cause__):
+            if isinstance(error.__cause__, FileExistsError) and folder.exists():
                 continue  # another process was faster
             try:
                 refuge = record.save(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
