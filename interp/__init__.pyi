@@ -58,7 +58,6 @@ from .running.attribution import logit_attribution as logit_attribution
 from .running.collect import collect as collect
 from .running.collect_stream import Reduced as Reduced
 from .running.collect_stream import collect_stream as collect_stream
-from .running.compare import compare as compare
 from .running.from_arrays import capture_from_arrays as capture_from_arrays
 from .running.generate import Continuation as Continuation
 from .running.generate import Continuations as Continuations
@@ -72,6 +71,7 @@ from .running.run import run as run
 from .running.several_models import ManyRuns as ManyRuns
 from .running.several_models import run_many as run_many
 from .running.show_tokens import show_tokens as show_tokens
+from .running.study import compare as compare
 from .self_check.selfcheck import check_model as check_model
 from .statistics.quantities import Quantities as Quantities
 from .statistics.quantities import Quantity as Quantity

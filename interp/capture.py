@@ -18,7 +18,7 @@ from interp.reductions import REDUCTIONS, PromptMean, Rows
 from interp.system.array_files import digest_of_file, write_array
 from interp.system.digest import digest_of
 from interp.system.plain_numbers import path as plain_path
-from interp.system.whole_files import file_names, writing
+from interp.system.whole_files import file_names, telling, writing
 from interp.table import Table
 
 if TYPE_CHECKING:
@@ -258,17 +258,14 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
         rows, and every array is a file of safetensors. Raises `RecordError` where something is in the way.
         """
         path = plain_path(path)
+        asked = f"writing the capture to {path}"
         try:
-            with writing(path) as folder:
+            with telling(asked), writing(path) as folder:
                 folder.mkdir()
                 self._write(folder)
-        except (OSError, ValueError) as error:  # of pyarrow too
-            taken = isinstance(error, FileExistsError)
-            why = "a file or folder of this name exists" if taken else getattr(error, "strerror", None) or str(error)
+        except ValueError as error:  # of pyarrow too
             fix = "Columns hold numbers or texts of one kind, texts are valid Unicode, arrays are numbers."
-            if isinstance(error, OSError):
-                fix = "Choose another name, or move the old one away." if taken else "Check free space and permissions."
-            raise RecordError(asked=f"writing the capture to {path}", found=why, fix=fix) from error
+            raise RecordError(asked=asked, found=str(error), fix=fix) from error
         return path
 
     def _write(self, folder: Path) -> None:

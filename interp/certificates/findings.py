@@ -1,11 +1,12 @@
 """What a certificate says: a number and a word for every headline of the probe, and the counts behind them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
+from typing import Any
 
 from interp.certificates.simulate import SIZES, Cells
-from interp.certificates.simulations import Held, Simulation, Trials
-from interp.certificates.verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects, total
+from interp.certificates.simulations import Held, Trials
+from interp.certificates.verdicts import LEAST_JUDGED, MEANINGS, NONE, Count, Word, judge, suspects
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.statistics.intervals import count_band
 from interp.table import LABEL, Table
@@ -18,9 +19,11 @@ all), `power_1` to `power_3` by size of the effect; and in how many its interval
 `covered_planted`)."""
 
 
-def counts_of(kind: str, cells: Cells, number: str) -> Counts:
-    """Those of one kind of simulation, by its name."""
-    seen = {size: [one[number] for one in cells.get((kind, size), ()) if number in one] for size in SIZES}
+def counts_of(kinds: Collection[str], cells: Cells, number: str) -> Counts:
+    """Those of some kinds of simulations, by their names, together."""
+    seen = {
+        size: [one[number] for kind in kinds for one in cells.get((kind, size), ()) if number in one] for size in SIZES
+    }
     called = [Count.of(one.called for one in seen[size]) for size in SIZES]
     planted = Count.of(one.holds for size in SIZES[1:] for one in seen[size])
     return {
@@ -31,28 +34,20 @@ def counts_of(kind: str, cells: Cells, number: str) -> Counts:
 
 def _cells(counts: Counts) -> dict[str, float | int]:
     """As cells of a table: a rate that too few simulations would say is empty."""
-    shares: dict[str, float | int] = {"called": counts["null"].rate, "n_judged": counts["null"].n}
-    shares["n_null"] = counts["made"].n
-    for name in ("covered", "covered_planted"):
-        shares |= {name: counts[name].share, f"n_{name}": counts[name].n}
-    return shares | {name: counts[name].share for name in _PLANTED} | {"n_planted": counts["power_3"].n}
+    null, covered, planted = counts["null"], counts["covered"], counts["covered_planted"]
+    return {
+        "called": null.rate, "n_judged": null.n, "n_null": counts["made"].n, "covered": covered.share,
+        "n_covered": covered.n, "covered_planted": planted.share, "n_covered_planted": planted.n,
+        **{name: counts[name].share for name in _PLANTED}, "n_planted": counts["power_3"].n,
+    }  # fmt: skip
 
 
-Kinds = dict[str, Counts]
-"""The counts of one number by kind of simulation."""
-
-
-def counted(simulations: Sequence[Simulation], cells: Cells) -> dict[str, Kinds]:
+def counted(trials: Trials, cells: Cells) -> dict[str, dict[str, Counts]]:
     """By number: the kinds of simulations in which it has nothing to find."""
     numbers = dict.fromkeys(number for cell in cells.values() for one in cell for number in one)
-    found = {number: {kind.name: counts_of(kind.name, cells, number) for kind in simulations} for number in numbers}
-    return {number: {name: c for name, c in kinds.items() if c["made"].n} for number, kinds in found.items()}
-
-
-def together(kinds: Kinds) -> Counts:
-    """All kinds of simulations as one."""
-    names = ("made", "null", *_PLANTED, "covered", "covered_planted")
-    return {name: total(counts[name] for counts in kinds.values()) for name in names}
+    kinds = [kind.name for kind in trials.simulations]
+    found = {number: {kind: counts_of([kind], cells, number) for kind in kinds} for number in numbers}
+    return {number: {kind: c for kind, c in mine.items() if c["made"].n} for number, mine in found.items()}
 
 
 METHOD = "exact binomial over simulations"
@@ -72,7 +67,7 @@ KNOWN_UNITS = dict.fromkeys(("model", "number", "expected", "found", "agrees", "
 
 def doubtful(trials: Trials, seen: Cells) -> set[str]:
     """The kinds of simulations, by name, in which some number looks liberal."""
-    return {kind for kinds in counted(trials.simulations, seen).values() for kind in _suspected(kinds)}
+    return {kind for kinds in counted(trials, seen).values() for kind in _suspected(kinds)}
 
 
 def findings_of(
@@ -82,15 +77,17 @@ def findings_of(
 
     `again` are the fresh simulations of kinds in which a number looked liberal, `example` what the probe found in one.
     """
-    kinds = counted(trials.simulations, seen)
+    kinds = counted(trials, seen)
     twins = {f"{number}_no_first" for number in kinds}
+    rows, scalars = [], {}
+    for number, mine in kinds.items():
+        every = counts_of(mine, seen, number)
+        fresh = counts_of(_suspected(mine), again, number)["null"]  # of kinds in which the number looked liberal
+        word = judge([counts["null"] for counts in mine.values()], every["power_3"], fresh if fresh.n else None)
+        rows.append(_row(number, word, mine, every, fresh))
+        scalars[number] = _scalar(number, word, every["null"])
+    words = [row["word"] for row in rows]
     others = [number for number in example.headline if number not in kinds and number not in twins]
-    fresh = {number: _fresh(mine, again, number) for number, mine in kinds.items()}
-    words = {
-        number: judge([counts["null"] for counts in mine.values()], together(mine)["power_3"], fresh[number])
-        for number, mine in kinds.items()
-    }
-    rows = [_row(number, words[number], mine, fresh[number]) for number, mine in kinds.items()]
     rows += [_row_without_simulations(number, example[number]) for number in others]
     tables = {
         "headlines": Table.from_rows(
@@ -102,25 +99,18 @@ def findings_of(
         tables["known"] = _known_table(known)
     return Findings(
         name,
-        {number: _scalar(number, words[number], mine) for number, mine in kinds.items()},
+        scalars,
         tables,
-        notes=tuple(_notes(list(words.values()), known)),
+        notes=tuple(_notes(words, known)),
         headline=tuple(kinds),
     )
 
 
-def _suspected(kinds: Kinds) -> list[str]:
+def _suspected(kinds: Mapping[str, Counts]) -> list[str]:
     return suspects({kind: counts["null"] for kind, counts in kinds.items()})
 
 
-def _fresh(kinds: Kinds, again: Cells, number: str) -> Count | None:
-    """The fresh simulations of the kinds in which a number looked liberal; None where it did not."""
-    fresh = total(counts_of(kind, again, number)["null"] for kind in _suspected(kinds))
-    return fresh if fresh.n else None
-
-
-def _scalar(number: str, word: Word, kinds: Kinds) -> Scalar:
-    null = together(kinds)["null"]
+def _scalar(number: str, word: Word, null: Count) -> Scalar:
     meaning = f"share of simulations without an effect in which {number} is called, of those that judge it: {word}"
     about = {"n": null.n, "n_unit": "simulation", "meaning": meaning}
     if null.n < LEAST_JUDGED:
@@ -132,37 +122,29 @@ def _scalar(number: str, word: Word, kinds: Kinds) -> Scalar:
     )  # fmt: skip
 
 
-def _row(number: str, word: Word, kinds: Kinds, fresh: Count | None) -> dict[str, object]:
-    every = together(kinds)
-    nulls = {kind: counts["null"] for kind, counts in kinds.items()}
-    tested = {kind: null for kind, null in nulls.items() if null.n >= LEAST_JUDGED}
+def _row(number: str, word: Word, kinds: Mapping[str, Counts], every: Counts, fresh: Count = NONE) -> dict[str, Any]:
+    tested = {kind: counts["null"] for kind, counts in kinds.items() if counts["null"].n >= LEAST_JUDGED}
     worst = max(tested, key=lambda kind: tested[kind].share, default="")
     most = tested.get(worst, NONE)
     why = MEANINGS[word] + ("" if every["power_3"].n else "; no effect on it is planted where it is judged")
     for held, where in ((every["covered"], "without an effect"), (every["covered_planted"], "with one")):
         if held.n and held.interval()[1] < 1 - ALPHA:
             why += f"; its intervals are too narrow, or its value is biased, in simulations {where}"
-    if fresh is not None:
+    if fresh.n:
         why += f"; it looked liberal, and of fresh simulations {fresh.k} of {fresh.n} called it"
-    row: dict[str, object] = {
-        "number": number,
-        "word": word,
-        "worst_world": worst,
-        "worst": most.share,
-        "n_worst": most.n,
-    }
-    return row | _cells(every) | {"why": why}
+    told = {"number": number, "word": word, "worst_world": worst, "worst": most.share, "n_worst": most.n}
+    return told | _cells(every) | {"why": why}
 
 
-def _row_without_simulations(number: str, scalar: Scalar) -> dict[str, object]:
+def _row_without_simulations(number: str, scalar: Scalar) -> dict[str, Any]:
     """A headline of which no simulation is known to hold nothing: without a p there is nothing to be called."""
-    row = _row(number, "not tested", {}, None)
+    row = _row(number, "not tested", {}, counts_of((), {}, number))
     if scalar.p is not None or not isfinite(scalar.value):
         return row
     return row | {"word": "no p", "why": MEANINGS["no p"] if scalar.null else f"it has no null: {scalar.null_reason}"}
 
 
-def _simulations_table(trials: Trials, kinds: Mapping[str, Kinds]) -> Table:
+def _simulations_table(trials: Trials, kinds: Mapping[str, Mapping[str, Counts]]) -> Table:
     made = {kind.name: kind for kind in trials.simulations}
     rows = [
         {

@@ -77,7 +77,7 @@ def compare(
     verbose: VerboseOption = False,
 ) -> None:
     """Write one page that compares two runs or more, number by number and layer by layer."""
-    from interp.running.compare import compare as set_beside
+    from interp.running.study import compare as set_beside
 
     record = set_beside(runs, labels=label or (), groups=group or (), against=against or (), out=out, quiet=quiet)
     finish_comparison(record, quiet, verbose)

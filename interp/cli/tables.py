@@ -34,14 +34,9 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
     for answer in settled(found):
         show_answer(*map(plain, (answer.question, answer.said, answer.evidence, answer.change)))
     show_notes(map(plain, (unclear(found), *record.cautions, *contradictions(record.findings))))
-    n = sum(len(findings.scalars) for findings in record.findings.values())
-    if verbose:
-        _print_numbers(record)
-    else:
-        show_notes([f"All {n} numbers, their controls and notes: with -v, and on the page."])
-
-
-def _print_numbers(record: RunRecord) -> None:
+    if not verbose:
+        n = sum(len(findings.scalars) for findings in record.findings.values())
+        return show_notes([f"All {n} numbers, their controls and notes: with -v, and on the page."])
     judged = headlines(record.findings)
     for name, findings in record.findings.items():
         mine = [h for h in judged if h.probe == name]

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -91,21 +90,17 @@ def number_of(read: Reference, evidence: Evidence) -> Scalar | str:
         return _cell(read, findings, str(evidence.record.prompts.get("unit", "prompt")))
     if read.field not in findings.scalars:
         return f"{read.of} gives no {read.field} here"
-    return _with_least_p(findings.scalars[read.field], read, evidence)
+    scalar = findings.scalars[read.field]
+    n_draws = evidence.record.parameters.get(read.of, {}).get("n_permutations")
+    if scalar.p is None or scalar.p_least is not None or evidence.source.kind != "run" or n_draws is None:
+        return scalar
+    return replace(scalar, p_least=1 / (1 + n_draws))  # the smallest that its draws can give
 
 
 def controls_of(read: Reference, evidence: Evidence) -> list[tuple[str, Scalar]]:
     """The essential controls of the number that `read` names; cells of a table have none."""
     findings = evidence.record.findings.get(read.of) if evidence.record else None
     return [] if findings is None or read.table else findings.essential_controls(read.field)
-
-
-def _with_least_p(scalar: Scalar, read: Reference, evidence: Evidence) -> Scalar:
-    """A p of a run with the smallest that its draws can give, where the probe does not say more."""
-    n_draws = evidence.record.parameters.get(read.of, {}).get("n_permutations") if evidence.record else None
-    if scalar.p is None or scalar.p_least is not None or evidence.source.kind != "run" or n_draws is None:
-        return scalar
-    return replace(scalar, p_least=1 / (1 + n_draws))
 
 
 def trainings_of(record: RunRecord, scalar: Scalar) -> int | None:
@@ -169,31 +164,28 @@ def _carried_out(
             return Evidence(source, None, f"{what}: move it away, and it is trained again", failed=True)
         networks += [fingerprint for _, fingerprint in _networks(base, pattern)]
     works = {name: found[name, ""].work for name in builds_on(source)}
-    if source.kind == "study":
-        settings = {**source.settings, **changes.settings}
-        named = {n: v.format(**works) if isinstance(v, str) else v for n, v in settings.items()}
-        return _studied(source, named, networks, out, quiet, reuse)
-    options = {**source.options, **changes.options}
-    probes, base, more = changes.probes or source.probes, source.settings, changes.settings
-    of_these = {p: {**base.get(p, {}), **more.get(p, {})} for p in [*base, *more] if p in probes}
+    settings, more = source.settings, changes.settings
     from interp.running.several_models import run_many
-
-    asked = {"probes": probes, "settings": of_these, **options}
-    (outcome,) = run_many([source.model.format(**works) or model], options=asked, out=out, quiet=quiet).outcomes
-    return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
-
-
-def _studied(
-    source: EvidenceSource, settings: Mapping[str, Any], networks: Sequence[str], out: Path, quiet: bool, reuse: bool
-) -> Evidence:
-    """A study of these `networks` (none: of those that it trains itself); a record of others does not stand for it."""
     from interp.running.study import run_study
 
+    if source.kind == "run":
+        probes = changes.probes or source.probes
+        of_these = {p: {**settings.get(p, {}), **more.get(p, {})} for p in [*settings, *more] if p in probes}
+        asked = {"probes": probes, "settings": of_these, **source.options, **changes.options}
+        model = source.model.format(**works) or model
+        (outcome,) = run_many([model], options=asked, out=out, quiet=quiet).outcomes
+        return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
+
     def is_of_these(record: RunRecord) -> bool:
+        """Of these networks (none: of those that it trains itself); a record of others does not stand for it."""
         return not networks or sorted(networks) == sorted(fingerprint for _, fingerprint in models_of(record))
 
+    given = {
+        name: value.format(**works) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+        for name, value in {**settings, **more}.items()
+    }
     try:
-        study = make_study(source.study, {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()})
+        study = make_study(source.study, given)
         record = run_study(study, out=out, reuse=reuse, is_same=is_of_these, quiet=quiet)
     except InterpError as error:
         return Evidence(source, None, _reason(str(error)), failed=True)

@@ -1,8 +1,8 @@
 """`interp.replicate`: the claims of the papers, each measured again and judged by the rule that stands beside it."""
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from interp.errors import UnknownName, UsageError
-from interp.findings import Scalar
 from interp.ledger.claims import SCALES, Claim, ClaimPart, Claims, Reference, Scale, load_claims
 from interp.ledger.evidence import (
     Evidence,
@@ -35,7 +34,7 @@ from interp.ledger.ledger import (
     read_ledger,
     write_ledger,
 )
-from interp.ledger.rules import Judgement, Outcome, Rule, combine, judge, rule_in_words
+from interp.ledger.rules import Outcome, Rule, combine, judge, rule_in_words
 from interp.records.headlines import corrected
 from interp.records.unfinished import refuse_unwritable
 from interp.registry import entries
@@ -66,35 +65,11 @@ Numbers = Callable[[Reference, str], tuple[MeasuredNumber, str]]
 """What a claim reads of a model, as the ledger keeps it, and the reason why where there is no number."""
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A part of a claim with the numbers it was given, or the reason why one of them is missing; judged later."""
+Part = tuple[Rule | None, JudgedPart]
+"""A part of a claim with its numbers and the rule that will judge it; `why` tells of a number that is missing."""
 
-    part: ClaimPart
-    rule: Rule | None
-    numbers: tuple[MeasuredNumber, ...]
-    reason: str
-
-    @property
-    def scalars(self) -> list[Scalar]:
-        return [number.scalar for number in self.numbers if number.scalar is not None]
-
-    @property
-    def p(self) -> float | None:
-        """The p that is corrected over the ledger: of a part that is judged against its null."""
-        if self.rule is None or not self.rule.asks_null or self.reason or self.scalars[0].underpowered:
-            return None
-        p = self.scalars[0].p
-        return None if p is None or not np.isfinite(p) or not np.isfinite(self.scalars[0].value) else p
-
-
-@dataclass(frozen=True)
-class _Question:
-    """A claim put to one model (or to all together): its parts, and why it cannot be asked, if so."""
-
-    model: str
-    parts: tuple[_Asked, ...]
-    reason: str
+Question = tuple[str, str, Sequence[Part]]
+"""A claim put to one model (or to all together), why it cannot be asked, if so, and its parts."""
 
 
 def replicate(
@@ -238,16 +213,20 @@ def _again(paper: PaperFile, scale: Scale, folder: Path, gather: Gather) -> Pape
 
 
 def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], numbers: Numbers) -> list[ClaimRow]:
-    """All claims of a paper as rows, those whose number is `asked` judged by the numbers that were measured."""
-    put = {claim.number: _put(claims, claim, claim.number in asked, models, numbers) for claim in claims.claim}
-    corrected = _corrected(put.values())
+    """All claims of a paper as rows, those whose number is `asked` judged by the numbers that were measured.
+
+    The p of all parts that are judged against a null are corrected together (Benjamini and Hochberg).
+    """
+    put = [(claim, _put(claims, claim, claim.number in asked, models, numbers)) for claim in claims.claim]
+    parts = [part for _, questions in put for _, reason, mine in questions if not reason for part in mine]
+    p_of = dict(zip(map(id, parts), corrected([_p(*part) for part in parts]), strict=True))
     return [
         ClaimRow(
             number=claim.number, title=claim.title, says=claim.says, paper=claim.paper, measure=claim.measure,
-            here=claim.here, cells=[_cell(question, corrected) for question in put[claim.number]],
+            here=claim.here, cells=[_cell(*question, p_of) for question in questions],
             is_beyond=claim.is_beyond, is_small=claim.is_small, revised=_revised(claim),
         )
-        for claim in claims.claim
+        for claim, questions in put
     ]  # fmt: skip
 
 
@@ -277,13 +256,13 @@ def as_first_judged(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
     return [row.model_copy(update={"cells": [cell.earlier or cell for cell in row.cells]}) for row in rows]
 
 
-def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], numbers: Numbers) -> list[_Question]:
+def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], numbers: Numbers) -> list[Question]:
     if not is_asked or (claim.reason and not claim.parts):
-        return [_Question("", (), claim.reason or _NOT_TINY)]
+        return [("", claim.reason or _NOT_TINY, ())]
     if not claims.is_of_models(claim):
         return [_question(claim, claim.parts, TRAINED if models else "", numbers)]
     if not models:
-        return [_Question("", (), _NO_MODEL)]
+        return [("", _NO_MODEL, ())]
     apart = [part for part in claim.parts if not part.models]
     together = [part for part in claim.parts if part.models]
     questions = []
@@ -293,17 +272,23 @@ def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], nu
             questions.append(_question(claim, mine, model, numbers))
         else:
             named = ", ".join(dict.fromkeys(name for part in apart for name in part.only))
-            questions.append(_Question(model, (), f"the paper says it of {named} alone"))
+            questions.append((model, f"the paper says it of {named} alone", ()))
     if together:
         # where the models of some comparison are all here, the others are shown without a verdict
-        is_whole = {part.label: all(_named(name, models) for name in part.models) for part in together}
-        parts = [_joined(part, models, numbers) for part in together]
-        kept = [p if is_whole[p.part.label] or not any(is_whole.values()) else replace(p, rule=None) for p in parts]
-        questions.append(_Question(JOINT, tuple(kept), ""))
+        here = {part.label: {name: _named(name, models) for name in part.models} for part in together}
+        whole = {label for label, named in here.items() if all(named.values())}
+        parts = []
+        for part in together:
+            rule, named = part.rule if part.label in whole or not whole else None, here[part.label]
+            missing = ", ".join(name for name, model in named.items() if model is None)
+            lacking = f"needs {' and '.join(part.models)}; missing: {missing}" if missing else ""
+            given = [numbers(part.read, model) for model in named.values() if model is not None and not missing]
+            parts.append(_with_numbers(part, rule, given, lacking))
+        questions.append((JOINT, "", parts))
     return questions
 
 
-def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, numbers: Numbers) -> _Question:
+def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, numbers: Numbers) -> Question:
     reason = claim.reason
     if claim.premise:
         number, lacking = numbers(claim.premise.read, model)
@@ -312,29 +297,27 @@ def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, numbers: Num
             reason = f"{claim.premise.otherwise} ({lacking})"
         elif judge(claim.premise.rule, [scalar], scalar.p, number.controls).outcome != "supported":
             reason = f"{claim.premise.otherwise} ({number.of}.{number.field} = {scalar.value:.3g})"
-    return _Question(model, tuple(_asked(part, model, numbers) for part in parts), reason)
-
-
-def _asked(part: ClaimPart, model: str, numbers: Numbers) -> _Asked:
-    own = next((rule for name, rule in part.rules.items() if is_named(model, name)), part.rule)
-    return _with_numbers(part, own, [numbers(read, model) for read in part.reads])
-
-
-def _joined(part: ClaimPart, models: Sequence[str], numbers: Numbers) -> _Asked:
-    named = {name: _named(name, models) for name in part.models}
-    missing = [name for name, model in named.items() if model is None]
-    if missing:
-        return _Asked(part, part.rule, (), f"needs {' and '.join(part.models)}; missing: {', '.join(missing)}")
-    return _with_numbers(part, part.rule, [numbers(part.read, model) for model in named.values() if model is not None])
+    asked = []
+    for part in parts:
+        rule = next((rule for name, rule in part.rules.items() if is_named(model, name)), part.rule)
+        asked.append(_with_numbers(part, rule, [numbers(read, model) for read in part.reads]))
+    return model, reason, asked
 
 
 def _named(name: str, models: Sequence[str]) -> str | None:
+    """Which of the models a claim means that names one."""
     return next((model for model in models if is_named(model, name)), None)
 
 
-def _with_numbers(part: ClaimPart, rule: Rule | None, given: Sequence[tuple[MeasuredNumber, str]]) -> _Asked:
-    reasons = dict.fromkeys(part.absent or lacking for number, lacking in given if number.scalar is None)
-    return _Asked(part, rule, tuple(number for number, _ in given), "; ".join(reasons))
+def _with_numbers(
+    part: ClaimPart, rule: Rule | None, given: Sequence[tuple[MeasuredNumber, str]], lacking: str = ""
+) -> Part:
+    reasons = dict.fromkeys(part.absent or why for number, why in given if number.scalar is None)
+    units = [number.scalar.unit for number, _ in given if number.scalar]
+    return rule, JudgedPart(
+        label=part.label, numbers=[number for number, _ in given], kind=rule.kind if rule else "",
+        rule=rule_in_words(rule, units[0] if units else "") if rule else "", why=lacking or "; ".join(reasons),
+    )  # fmt: skip
 
 
 def numbers_of(found: EvidenceBySource) -> Numbers:
@@ -369,41 +352,36 @@ def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, str]:
     return MeasuredNumber(**read.place, models=models, scalar=scalar, trainings=trainings, controls=controls), ""
 
 
-def _corrected(put: Iterable[list[_Question]]) -> dict[int, float]:
-    """Benjamini and Hochberg's correction over all parts of a paper that are judged by a p, by their identity."""
-    parts = [part for questions in put for question in questions if not question.reason for part in question.parts]
-    tested = [(id(part), part.p) for part in parts if part.p is not None]
-    adjusted = corrected([p for _, p in tested])
-    return {i: p for (i, _), p in zip(tested, adjusted, strict=True) if p is not None}
+def _p(rule: Rule | None, part: JudgedPart) -> float | None:
+    """The p that is corrected over the ledger: of a part that is judged against its null."""
+    scalar = part.numbers[0].scalar if part.numbers and not part.why else None
+    if rule is None or not rule.asks_null or scalar is None or scalar.underpowered or scalar.p is None:
+        return None
+    return scalar.p if np.isfinite([scalar.p, scalar.value]).all() else None
 
 
-def _cell(question: _Question, corrected: dict[int, float]) -> ClaimOutcome:
-    parts = [_judged(part, corrected.get(id(part)), is_moot=bool(question.reason)) for part in question.parts]
-    if question.reason:
-        return ClaimOutcome(model=question.model, outcome="not measurable here", why=question.reason, parts=parts)
+def _cell(model: str, reason: str, asked: Sequence[Part], p_of: Mapping[int, float | None]) -> ClaimOutcome:
+    if reason:
+        parts = [part for _, part in asked]
+        return ClaimOutcome(model=model, outcome="not measurable here", why=reason, parts=parts)
+    parts = [_judged(*part, p_of[id(part)]) for part in asked]
     outcomes: list[Outcome] = [part.outcome for part in parts if part.outcome is not None]
     outcome = combine(outcomes)
     deciding = dict.fromkeys(part.why for part in parts if part.outcome == outcome)
     n_measured = sum(each != "not measurable here" for each in outcomes)
     of = f" ({n_measured} of {len(outcomes)} parts measured)" if 0 < n_measured < len(outcomes) else ""
-    return ClaimOutcome(model=question.model, outcome=outcome, why="; ".join(deciding) + of, parts=parts)
+    return ClaimOutcome(model=model, outcome=outcome, why="; ".join(deciding) + of, parts=parts)
 
 
-def _judged(asked: _Asked, p: float | None, *, is_moot: bool) -> JudgedPart:
-    rule = asked.rule
-    units = [number.scalar.unit for number in asked.numbers if number.scalar]
-    judgement: Judgement | None = None
-    if rule is not None and not is_moot:
-        if asked.reason:
-            judgement = Judgement("not measurable here", asked.reason)
-        else:
-            judgement = judge(rule, asked.scalars, p, asked.numbers[0].controls)
-            judgement = replace(judgement, why=judgement.why + _of_trainings(rule, asked.numbers))
-    return JudgedPart(
-        label=asked.part.label, numbers=list(asked.numbers), kind=rule.kind if rule else "",
-        rule=rule_in_words(rule, units[0] if units else "") if rule else "", p_corrected=p,
-        outcome=judgement.outcome if judgement else None, why=judgement.why if judgement else asked.reason,
-    )  # fmt: skip
+def _judged(rule: Rule | None, part: JudgedPart, p: float | None) -> JudgedPart:
+    if rule is None:
+        return part
+    if part.why:
+        return part.model_copy(update={"outcome": "not measurable here"})
+    scalars = [number.scalar for number in part.numbers if number.scalar is not None]
+    found = judge(rule, scalars, p, part.numbers[0].controls)
+    why = found.why + _of_trainings(rule, part.numbers)
+    return part.model_copy(update={"p_corrected": p, "outcome": found.outcome, "why": why})
 
 
 def _of_trainings(rule: Rule, numbers: Sequence[MeasuredNumber]) -> str:

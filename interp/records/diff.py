@@ -126,11 +126,16 @@ def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
     """
     one, two = (run if isinstance(run, RunRecord) else open_run(run) for run in (first, second))
     left, right = scalars_of(one), scalars_of(two)
+    here, there = flat_settings(one), flat_settings(two)
     return Diff(
         shifts=tuple(shift(*key, left[key], right[key]) for key in left if key in right),
         only_first=tuple(".".join(key) for key in left if key not in right),
         only_second=tuple(".".join(key) for key in right if key not in left),
-        settings=tuple(different_settings(one, two)),
+        settings=tuple(
+            SettingDifference(path, here.get(path), there.get(path))
+            for path in dict.fromkeys([*here, *there])
+            if here.get(path) != there.get(path)
+        ),
     )
 
 
@@ -159,16 +164,11 @@ def difference_interval(first: Scalar, second: Scalar) -> tuple[float, float] | 
     return y - x - down, y - x + up
 
 
-def different_settings(first: RunRecord, second: RunRecord) -> Iterator[SettingDifference]:
-    """Versions, weights, prompts, options, machine: whatever the records say of themselves and do not say alike."""
-    one, two = flat_settings(first), flat_settings(second)
-    for path in dict.fromkeys([*one, *two]):
-        if one.get(path) != two.get(path):
-            yield SettingDifference(path, one.get(path), two.get(path))
-
-
 def flat_settings(record: RunRecord) -> dict[str, Any]:
-    """What a record says of how it came about, each by its path: `environment.packages.torch`, `prompts.hash` ..."""
+    """What a record says of how it came about, each by its path: `environment.packages.torch`, `prompts.hash` ...
+
+    Versions, weights, prompts, options, machine.
+    """
     asked = {name: value for name, value in record.spec.items() if name not in BESIDE}
     parts = {"spec": asked, "model": record.model, "prompts": record.prompts, "environment": record.environment}
     return {path: value for name, part in parts.items() for path, value in _flat(name, part)}

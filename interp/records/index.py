@@ -113,31 +113,22 @@ def _entry(path: str, home: Path) -> Entry:
     with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be printed"):
         said = tuple((answer.question, answer.said) for answer in answers(record, "the model"))
     page = f"{path}/report.html" if (home / "report.html").is_file() else None
-    return Entry(path, record, said, _size(home), page)
-
-
-def _size(home: Path) -> int:
-    return sum(os.lstat(Path(at) / name).st_size for at, _, names in os.walk(home) for name in names)
+    n_bytes = sum(os.lstat(Path(at) / name).st_size for at, _, names in os.walk(home) for name in names)
+    return Entry(path, record, said, n_bytes, page)
 
 
 def _linked(root: Path, entries: list[Entry]) -> tuple[Entry, ...]:
     """The same with who is compared where: by the path that a comparison names, or else by the folder's name."""
     by_place = {(root / e.path).resolve(): e.path for e in entries}
     by_name: Mapping[str, str] = {Path(e.path).name: e.path for e in entries}
-
-    def runs_of(entry: Entry) -> tuple[str, ...]:
-        named = entry.record.parameters.get("comparison", {}).get("runs", ())
+    compares: dict[str, tuple[str, ...]] = {}
+    for e in entries:
+        named = e.record.parameters.get("comparison", {}).get("runs", ())
         places = [Path(str(run)) for run in named] if isinstance(named, list | tuple) else []
         found = [by_place.get(place.resolve()) or by_name.get(place.name) for place in places]
-        return tuple(path for path in found if path is not None)
-
-    compares = {e.path: runs_of(e) for e in entries}
-    return tuple(
-        replace(
-            e, compares=compares[e.path], compared_in=tuple(path for path, runs in compares.items() if e.path in runs)
-        )
-        for e in entries
-    )
+        compares[e.path] = tuple(path for path in found if path is not None)
+    compared_in = {e.path: tuple(path for path, runs in compares.items() if e.path in runs) for e in entries}
+    return tuple(replace(e, compares=compares[e.path], compared_in=compared_in[e.path]) for e in entries)
 
 
 def index_runs(folder: str | Path = "runs") -> Path:

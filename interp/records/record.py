@@ -30,7 +30,7 @@ from interp.system.environment import environment
 from interp.system.foreign_files import read_json, readable
 from interp.system.locks import one_at_a_time
 from interp.system.plain_numbers import path as plain_path
-from interp.system.whole_files import file_names, shortened, writing
+from interp.system.whole_files import file_names, shortened, telling, writing
 from interp.table import Table
 
 if TYPE_CHECKING:
@@ -67,12 +67,19 @@ class RunRecord(Answering, Mapping[str, Findings]):
     @property
     def cautions(self) -> list[str]:
         """What whoever reads a number has to know of the prompts: that there are far fewer clusters than prompts."""
-        read = [self.prompts, *self.prompts.get("others", ())]
-        said = [(prompts, _caution(prompts, prompts.get("clusters") or {})) for prompts in read]
-        told = (
-            f"{_who_reads(prompts)}: {caution}" if len(read) > 1 else caution for prompts, caution in said if caution
-        )
-        return [*dict.fromkeys(told)]
+        told, read = [], [self.prompts, *self.prompts.get("others", ())]
+        for prompts in read:
+            clusters, n = prompts.get("clusters") or {}, prompts.get("n", 0)
+            said = clusters.get("caution", "")
+            if said and clusters.get("n", n) < n:  # told anew: earlier records have it in other words
+                weight = float(clusters.get("n_effective", clusters["n"]))
+                said = sample_size(n, prompts.get("unit", "prompt"), clusters["n"], weight, clusters["by"])
+            if said and len(read) > 1:
+                probes = [str(probe).replace("_", " ") for probe in prompts.get("probes", ())]
+                who = f", read by the probe {probes[0]} alone" if len(probes) == 1 else ""
+                said = f"“{prompts.get('name')}”{who}: {said}"
+            told.append(said)
+        return [*dict.fromkeys(filter(None, told))]
 
     def __getitem__(self, probe: str) -> Findings:
         if probe not in self.findings:
@@ -163,33 +170,21 @@ class RunRecord(Answering, Mapping[str, Findings]):
     def save(self, folder: str | Path) -> "RunRecord":
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         folder = plain_path(folder)
-        try:
-            with writing(folder) as draft:
-                (draft / "tables").mkdir(parents=True)
-                findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
-                content = RunFile(
-                    status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
-                    model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
-                    selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
-                )  # fmt: skip
-                (draft / "run.json").write_text(as_text(content), encoding="utf-8")
-                if self.shown:
-                    write_strips(self.shown, draft)
-                if self.spec.get("edits"):
-                    edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
-                    (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
-        except OSError as error:
-            if _is_taken(folder, error):
-                raise RecordError(
-                    asked=f"writing the record {folder.name}",
-                    found="a file or folder of this name exists",
-                    fix="Choose another --out, or move the old record away.",
-                ) from error
-            raise RecordError(
-                asked=f"writing the record to {folder}",
-                found=error.strerror or str(error),
-                fix="Check free space and permissions there, or choose another folder with --out.",
-            ) from error
+        fix = "Check free space and permissions there, or choose another folder with --out."
+        with telling(f"writing the record to {folder}", fix), writing(folder) as draft:
+            (draft / "tables").mkdir(parents=True)
+            findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
+            content = RunFile(
+                status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
+                model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
+                selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
+            )  # fmt: skip
+            (draft / "run.json").write_text(as_text(content), encoding="utf-8")
+            if self.shown:
+                write_strips(self.shown, draft)
+            if self.spec.get("edits"):
+                edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
+                (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
         return replace(self, path=folder)
 
     write = save
@@ -223,21 +218,6 @@ class RunRecord(Answering, Mapping[str, Findings]):
         )  # fmt: skip
 
 
-def _who_reads(prompts: Mapping[str, Any]) -> str:
-    """`“sula”, read by the probe sula alone`: one of several prompt sets."""
-    probes = [str(probe).replace("_", " ") for probe in prompts.get("probes", ())]
-    return f"“{prompts.get('name')}”" + (f", read by the probe {probes[0]} alone" if len(probes) == 1 else "")
-
-
-def _caution(prompts: Mapping[str, Any], clusters: Mapping[str, Any]) -> str:
-    """Told anew from the counts where clusters are counted: earlier records have it in other words."""
-    said, n = clusters.get("caution", ""), prompts.get("n", 0)
-    if not said or clusters.get("n", n) >= n:
-        return said
-    weight = float(clusters.get("n_effective", clusters["n"]))
-    return sample_size(n, prompts.get("unit", "prompt"), clusters["n"], weight, clusters["by"])
-
-
 def _write_table(table: Table, path: Path) -> None:
     """As a parquet file with the units beside it, where pandas looks for a frame's `attrs`; NaN becomes null."""
     import pyarrow
@@ -246,10 +226,6 @@ def _write_table(table: Table, path: Path) -> None:
     columns = {name: pyarrow.array(column, from_pandas=True) for name, column in table.columns.items()}
     attrs = json.dumps({"units": dict(table.units)})
     parquet.write_table(pyarrow.table(columns).replace_schema_metadata({"PANDAS_ATTRS": attrs}), path)
-
-
-def _is_taken(folder: Path, error: BaseException | None) -> bool:
-    return isinstance(error, FileExistsError) and folder.exists()
 
 
 def written(record: RunRecord, out: Path, name: str) -> RunRecord:
@@ -265,7 +241,7 @@ def written(record: RunRecord, out: Path, name: str) -> RunRecord:
         try:
             return record.save(folder)
         except RecordError as error:
-            if _is_taken(folder, error.__cause__):
+            if isinstance(error.__cause__, FileExistsError) and folder.exists():
                 continue  # another process was faster
             try:
                 refuge = record.save(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path

@@ -90,15 +90,6 @@ class Unfinished:
     def wrote(self, seconds: float) -> None:
         self._next = time.monotonic() + max(SECONDS, seconds / SHARE)
 
-    def give_up(self, error: OSError) -> None:
-        """A disk that takes no more ends the keeping, not the run."""
-        warnings.warn(
-            f"unfinished work cannot be kept in {self.folder} ({error.strerror or error}); the run continues without",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        self.folder = None
-
     def remove(self) -> None:
         """The run is done: nothing of it is unfinished."""
         remember("")
@@ -125,8 +116,10 @@ class Stage:
             asked = f"the unfinished work in {self.path}"
             with readable(asked, "", found="it is damaged"), zipfile.ZipFile(self.path) as file:
                 said = json.loads(file.read("said.json"))
-                other = _unlike(said["identity"], {**self.identity, **_versions()})
-                if not other:
+                theirs, ours = said["identity"], {**self.identity, **_versions()}
+                unlike = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+                other = f"it belongs to other {' and '.join(unlike)}"
+                if not unlike:
                     arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
                     remember(self._in_words(said["n_done"], said["n"], said["unit"]))
                     return Kept(said["n_done"], arrays)
@@ -161,8 +154,11 @@ class Stage:
         try:
             with writing(self.path) as draft:
                 _write_zip(draft, said, arrays)
-        except OSError as error:
-            return self.run.give_up(error)
+        except OSError as error:  # a disk that takes no more ends the keeping, not the run
+            words = f"unfinished work cannot be kept in {self.run.folder} ({error.strerror or error})"
+            warnings.warn(f"{words}; the run continues without", RuntimeWarning, stacklevel=2)
+            self.run.folder = None
+            return
         self.run.wrote(time.perf_counter() - began)
         remember(self._in_words(n_done, n, unit))
 
@@ -195,11 +191,6 @@ def refuse_unwritable(out: Path) -> None:
 def _versions() -> dict[str, Any]:
     known = environment()
     return {"versions": known["packages"], "code": (known["code"] or {}).get("revision")}
-
-
-def _unlike(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
-    return f"it belongs to other {' and '.join(names)}" if names else ""
 
 
 def _write_zip(path: Path, said: Mapping[str, Any], arrays: Arrays) -> None:

@@ -3,7 +3,6 @@
 __all__ = [
     "attribution",
     "choose_probes",
-    "compare",
     "generate",
     "means",
     "patching",

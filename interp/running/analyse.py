@@ -14,8 +14,6 @@ from interp.records.record import RunRecord, written
 from interp.running.attention_alone import analysed, reads_attention_alone
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.system.digest import digest_of
-from interp.system.plain_numbers import whole_pool
-from interp.system.threads import one_thread
 
 
 def analyse(
@@ -67,16 +65,14 @@ def analyse(
         probe.refuse_fields(capture.model.n_layers)
         probe.refuse(capture.prompts)
     began = time.monotonic()  # not the clock, which may be set back
-    per_quintile = whole_pool(per_quintile)
     base, drawn = draw(capture, per_quintile)
-    with one_thread():
-        findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
+    findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)
     checks = provenance.pop("selfcheck", "not known")
     parameters = {probe.name: probe.parameters() for probe in chosen}
     spec = {
         "capture_of": capture.model.name, "probes": parameters, "prompts": pool.name, "prompts_hash": pool.content_hash,
-        "per_quintile": per_quintile, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
+        "per_quintile": per_quintile or None, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
     }  # fmt: skip
     is_checked = isinstance(checks, Sequence) and not isinstance(checks, str)
     record = RunRecord(
@@ -99,25 +95,20 @@ def analyse(
 
 def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
     kept = []
-    for each in chosen:
-        probe = each.probe
-        missing = [need for need in probe.needs if need not in capture.arrays]
-        passes = "it makes passes of its own, and a capture is no model" * (
-            probe.edits_model or probe.follows_checkpoints
-        )
-        if not missing and not passes:
+    for probe, is_named in ((each.probe, each.is_named) for each in chosen):
+        missing = ", ".join(dict.fromkeys(need.site for need in probe.needs if need not in capture.arrays))
+        there = ", ".join(dict.fromkeys(need.site for need in capture.arrays))
+        found, fix = "", ""
+        if probe.edits_model or probe.follows_checkpoints:
+            found, fix = "it makes passes of its own, and a capture is no model", "Run it on the model: interp.run."
+        elif missing:
+            found = f"it needs {missing} in a way that was not captured; there are {there}"
+            fix = f"Capture every need in interp.registry.load_entry('probe', {probe.name!r})().needs."
+        if not found:
             kept.append(probe)
-        elif each.is_named:
-            names = ", ".join(dict.fromkeys(need.site for need in missing))
-            raise UsageError(
-                asked=f"the probe {probe.name} on the capture of {capture.model.name}",
-                found=passes
-                or f"it needs {names} in a way that was not captured; there are "
-                f"{', '.join(dict.fromkeys(need.site for need in capture.arrays))}",
-                fix="Run it on the model: interp.run."
-                if passes
-                else f"Capture every need in interp.registry.load_entry('probe', {probe.name!r})().needs.",
-            )
+        elif is_named:
+            asked = f"the probe {probe.name} on the capture of {capture.model.name}"
+            raise UsageError(asked=asked, found=found, fix=fix)
     if not kept:
         raise UsageError(
             asked=f"probes on the capture of {capture.model.name}",

@@ -9,6 +9,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.probe import Probe, Readout
+from interp.system.threads import one_thread
 from interp.table import Table
 
 LAYER = "layer"
@@ -29,10 +30,11 @@ def analysed(probe: Probe, base: Capture, under: Mapping[str, Readout]) -> Findi
     its own number.
     """
     having = base.model.attention_layers
-    if having is None or not reads_attention_alone(probe):
-        return probe.analyse(base, under)
-    seen = replace(base, model=replace(base.model, n_layers=len(having)))
-    found = placed(probe, base.model).analyse(seen, under)
+    with one_thread():
+        if having is None or not reads_attention_alone(probe):
+            return probe.analyse(base, under)
+        seen = replace(base, model=replace(base.model, n_layers=len(having)))
+        found = placed(probe, base.model).analyse(seen, under)
     note = (
         f"{len(having)} of {base.model.n_layers} layers have attention ({', '.join(map(str, having))}), and only these "
         "are seen: the first, the last and the next layer are meant among them."

@@ -7,7 +7,7 @@ Where a probe exchanges attention patterns between the checkpoint and the end, t
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,11 +184,12 @@ def _too_few(model: Model, found: str, fix: str) -> UsageError:
 
 def refuse_other_shape(info: ModelInfo, end: ModelInfo, checkpoint: Checkpoint) -> None:
     """Raise `ModelError` where a checkpoint is of another architecture than the end."""
-    shape: Mapping[str, Callable[[ModelInfo], object]] = {
-        "family": lambda i: i.family, "layers": lambda i: i.n_layers, "heads": lambda i: (i.n_heads, i.n_kv_heads),
-        "head size": lambda i: i.d_head, "width": lambda i: i.d_model, "vocabulary": lambda i: i.vocab_size,
+    names = {
+        "family": "family", "layers": "n_layers", "heads": "n_heads", "key heads": "n_kv_heads", "head size": "d_head",
+        "width": "d_model", "vocabulary": "vocab_size",
     }  # fmt: skip
-    unlike = [f"{what}: {of(info)} there, {of(end)} here" for what, of in shape.items() if of(info) != of(end)]
+    both = {what: (getattr(info, name), getattr(end, name)) for what, name in names.items()}
+    unlike = [f"{what}: {there} there, {here} here" for what, (there, here) in both.items() if there != here]
     if unlike:
         raise ModelError(
             asked=f"the checkpoint {checkpoint.name} of {end.name}",

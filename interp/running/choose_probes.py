@@ -35,9 +35,9 @@ def probe_names(asked: Iterable[str]) -> dict[str, bool]:
     for word in asked:
         if word not in known and word not in GROUPS:
             raise UnknownName("probe", str(word), [*known, *GROUPS])
-        members = [word] if word in known else _members(word)
-        for name in members:
-            found[name] = found.get(name, False) or word in known
+        for name in [word] if word in known else known:
+            if word in (name, "everything") or load_entry("probe", name).observational:
+                found[name] = found.get(name, False) or word in known
     return found
 
 
@@ -87,10 +87,6 @@ def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe,
             fix=_remedy(unmet),
         )
     return tuple(kept)
-
-
-def _members(group: str) -> list[str]:
-    return [name for name in entries("probe") if group == "everything" or load_entry("probe", name).observational]
 
 
 def _remedy(probes: Iterable[Probe]) -> str:

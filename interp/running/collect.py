@@ -30,7 +30,7 @@ from interp.reductions import PromptMean, Rows
 from interp.running.donors import with_donors
 from interp.system.array_files import ArrayFile, read_array
 from interp.system.plain_numbers import path
-from interp.system.whole_files import hidden_folder
+from interp.system.whole_files import ELSEWHERE, TAKEN, hidden_folder
 from interp.table import LABEL, Table
 
 PROMPTS_AT_ONCE = 1024
@@ -91,11 +91,7 @@ def collect(
         to = path(to)
         _refuse_to_stream(asked, edits, layers)
         if to.exists():
-            raise RecordError(
-                asked=f"streaming a capture to {to}",
-                found="a file or folder of this name exists",
-                fix="Choose another name, or move the old one away.",
-            )
+            raise RecordError(asked=f"streaming a capture to {to}", found=TAKEN, fix=ELSEWHERE)
         beside = to.absolute().parent
         refuse_unwritable(beside)
         with hidden_folder(beside) as parts:

@@ -267,20 +267,17 @@ def _end_tokens(model: Model) -> frozenset[int]:
 def _in_words(
     model: Model, pool: PromptSet, i: int, start: np.ndarray, plain: tuple[int, ...], edited: tuple[int, ...]
 ) -> Continuation:
+    tokenizer, ids = model.tokenizer, start.tolist()
+
     def words(new: Sequence[int]) -> str:
-        if model.tokenizer is None:
+        if tokenizer is None:
             return " ".join(map(str, new))
-        before = _decoded(model, start.tolist())
-        return _decoded(model, [*start.tolist(), *new])[len(before) :]
+        before, whole = (str(tokenizer.decode(all_ids, skip_special_tokens=True)) for all_ids in (ids, [*ids, *new]))
+        return whole[len(before) :]
 
     text = pool.prompts[i].text
-    found = Continuation(" ".join(map(str, start)) if text is None else text, plain, edited, "", "", "")
+    found = Continuation(" ".join(map(str, ids)) if text is None else text, plain, edited, "", "", "")
     return replace(found, text=words(plain), edited_text=words(edited), shared=words(plain[: found.n_shared]))
-
-
-def _decoded(model: Model, ids: list[int]) -> str:
-    assert model.tokenizer is not None
-    return str(model.tokenizer.decode(ids, skip_special_tokens=True))
 
 
 def _line(text: str, end: int | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -53,31 +54,28 @@ def filled(model: Model, prompts: Prompts, edits: Sequence[Edit], window: int | 
     """The edits with the mean outputs over `prompts` at the positions of each, one edit a layer."""
     found: list[Edit] = []
     for edit in edits:
-        if isinstance(edit, AblateHeads) and _wants_mean(edit):
-            layers, heads = edit.layers(model.info), list(edit.each_head)
-            means = _means(model, prompts, edit, layers, window)
-            found += [replace(edit, layer=i, mean=mean[heads]) for i, mean in zip(layers, means, strict=True)]
-        else:
+        if not _wants_mean(edit):
             found.append(edit)
+            continue
+        layers = edit.layers(model.info)
+        need = Need("z", Mean(), at=edit.at) if isinstance(edit.at, str) else Need("z", at="all")
+        read = collect(model, prompts, [need], layers=layers, window=window)
+        if isinstance(edit.at, str):
+            means = read.reduced(need)["mean"]
+        else:
+            positions = read.rows_at("all")["position"]
+            missing = sorted(set(edit.at) - set(positions.tolist()))
+            if missing:
+                raise PromptError(
+                    asked=f"the mean of {edit} at position {missing[0]}",
+                    found=f"the longest prompt has {positions.max() + 1} tokens",
+                    fix="Positions count tokens from 0.",
+                )
+            means = read[need][:, np.isin(positions, edit.at)].astype(float).mean(axis=1)
+        heads = list(edit.each_head)
+        found += [replace(edit, layer=i, mean=mean[heads]) for i, mean in zip(layers, means, strict=True)]
     return tuple(found)
 
 
-def _wants_mean(edit: Edit) -> bool:
+def _wants_mean(edit: Edit) -> TypeGuard[AblateHeads]:
     return isinstance(edit, AblateHeads) and edit.by == "mean" and needs_outputs(edit)
-
-
-def _means(model: Model, prompts: Prompts, edit: AblateHeads, layers: Sequence[int], window: int | None) -> np.ndarray:
-    if isinstance(edit.at, str):
-        need = Need("z", Mean(), at=edit.at)
-        return collect(model, prompts, [need], layers=layers, window=window).reduced(need)["mean"]
-    need = Need("z", at="all")
-    read = collect(model, prompts, [need], layers=layers, window=window)
-    positions = read.rows_at("all")["position"]
-    missing = sorted(set(edit.at) - set(positions.tolist()))
-    if missing:
-        raise PromptError(
-            asked=f"the mean of {edit} at position {missing[0]}",
-            found=f"the longest prompt has {positions.max() + 1} tokens",
-            fix="Positions count tokens from 0.",
-        )
-    return read[need][:, np.isin(positions, edit.at)].astype(float).mean(axis=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from huggingface_hub.errors import RevisionNotFoundError
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig
 
 from interp.errors import ModelError, UsageError
 from interp.loading.admission import count_parameters, read_config
@@ -64,57 +64,44 @@ class MetaModel:
         return f"the weights are quantised ({self.model.info.quantisation}): {size}; times are those of plain weights"
 
 
-def meta_model(options: RunOptions) -> MetaModel:
-    """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory."""
+def meta_model(options: RunOptions, *, or_known: bool = False) -> MetaModel:
+    """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory.
+
+    With `or_known` an alias that the hub does not give out has the shape that is known of it.
+    """
     if isinstance(options.model, Model):
         raise UsageError(
             asked=f"what can be said of {options.model.name} without its weights",
             found="it is loaded already",
             fix="Give the name or the folder of a model.",
         )
-    source = source_of(options)
-    meta = _without_weights(read_config(source.files), source, options)
-    words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
-    model, on_disk = replace(meta.model, tokenizer=words), _bytes_on_disk(source.files)
-    n_bytes = meta.file_bytes if on_disk is None else on_disk
-    return replace(meta, model=model, file_bytes=n_bytes, is_here=on_disk is not None)
-
-
-def known_shape(options: RunOptions, error: ModelError) -> MetaModel:
-    """An alias that the hub does not give out, by the shape that is known; for other models raises the `error`."""
-    name = str(options.model).partition("@")[0]
-    if name not in ALIASES or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
-        raise error
-    alias = ALIASES[name]
-    config = AutoConfig.for_model(alias.family, **alias.shape)
-    why = f"{error.found}: shapes are those that are known of {alias.hub_id}"
-    source = ModelSource(str(options.model), alias.hub_id, ModelFiles(Path(), frozenset()))
-    return replace(_without_weights(config, source, options), not_asked=why)
-
-
-def _without_weights(config: PreTrainedConfig, source: ModelSource, options: RunOptions) -> MetaModel:
+    not_asked = ""
+    try:
+        source = source_of(options)
+        config = read_config(source.files)
+    except ModelError as error:
+        alias = ALIASES.get(str(options.model).partition("@")[0])
+        if not or_known or alias is None or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
+            raise
+        config = AutoConfig.for_model(alias.family, **alias.shape)
+        source = ModelSource(str(options.model), alias.hub_id, ModelFiles(Path(), frozenset()))
+        not_asked = f"{error.found}: shapes are those that are known of {alias.hub_id}"
     n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options, is_loaded=False)
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
-    wanted = getattr(torch, placement.dtype)
     with torch.device("meta"), quiet_libraries():
-        module = build_model(config, dtype=wanted, trust_remote_code=options.trust_remote_code)
+        dtype = getattr(torch, placement.dtype)
+        module = build_model(config, dtype=dtype, trust_remote_code=options.trust_remote_code)
     info = replace(
-        info_from_config(config),
-        name=source.name,
-        source=source.origin,
-        revision=source.files.revision,
-        n_parameters=n_parameters,
-        dtype=placement.dtype,
-        device=placement.device,
-    )
-    model = Model(module, None, info, family_in(module), task=source.task, card=source.card)
-    return MetaModel(model, placement, n_parameters * DTYPES.get(stored, 4), False, stored)
-
-
-def _bytes_on_disk(files: ModelFiles) -> int | None:
+        info_from_config(config), name=source.name, source=source.origin, revision=source.files.revision,
+        n_parameters=n_parameters, dtype=placement.dtype, device=placement.device,
+    )  # fmt: skip
+    words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
+    model = Model(module, words, info, family_in(module), task=source.task, card=source.card)
     try:
-        paths = [files.folder / name for name in weight_files(files)]
+        paths = [source.files.folder / name for name in weight_files(source.files)]
     except ModelError:
-        return None
-    return sum(path.stat().st_size for path in paths) if all(path.exists() for path in paths) else None
+        paths = []
+    is_here = bool(paths) and all(path.exists() for path in paths)
+    n_bytes = sum(path.stat().st_size for path in paths) if is_here else n_parameters * DTYPES.get(stored, 4)
+    return MetaModel(model, placement, n_bytes, is_here, stored, not_asked)

@@ -5,7 +5,7 @@ made for a tokenizer cannot be made at all, and is taken to be `ASSUMED_PROMPTS`
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,8 +106,30 @@ def passes_of(
 
     `n_earlier` checkpoints come before the model; None where it is not known how many. `optional` as in `pools_for`.
     """
+    has_words, sampled = model.task is not None or model.tokenizer is not None, options
+    n_all, prompts = options.n_pool or 0, options.prompts
+    if prompts is not None and not (isinstance(prompts, str) and (prompts in entries("prompt") or ":" in prompts)):
+        made = resolve_prompts(replace(options, chat=False), model.tokenizer)
+        n_all, sampled = len(made), replace(options, prompts=made)
+    if n_all > MOST_READ:
+        sampled = replace(sampled, n_pool=MOST_READ)
+    if has_words:
+        read = [
+            (pool.probes, TokenisedSet(pool.prompts, pool.ids, note=" ".join(notes_of(pool.prompts))))
+            for pool in pools_for(model, probes, sampled, optional)
+        ]
+    else:
+        sets = grouped(probes, sampled.prompts is None)
+        read = [(tuple(of), _estimated(replace(sampled, prompts=name or sampled.prompts))) for name, of in sets.items()]
+
+    def other(name: str) -> TokenisedSet:
+        if not has_words:
+            return _estimated(replace(options, prompts=name))
+        return TokenisedSet(**vars(other_prompts(model, name, options)))
+
     found: list[Passes] = []
-    for every, text in _texts(model, probes, options, optional):
+    for every, text in read:
+        text = replace(text, times=n_all / MOST_READ) if len(text.ids) == MOST_READ < n_all else text
         mine = tuple(probe for probe in every if not probe.follows_checkpoints)
         apart = read_apart(mine, text.prompts, options)
         found.append(_base(model, tuple(probe for probe in mine if probe not in apart), text))
@@ -115,10 +137,12 @@ def passes_of(
             found.append(_base(model, apart, text.drawn(options.per_quintile), "drawn of "))
         following = tuple(probe for probe in every if probe.follows_checkpoints)
         if following:
-            found.append(_checkpoints(model, following, text, options.per_quintile, n_earlier))
+            found.append(_checkpoints(model, following, text.drawn(options.per_quintile), text.n, n_earlier))
         for probe in mine:
-            asked = probe.planned(model.info, text.n, is_text=text.prompts.is_text)
-            found += _conditions(probe, list(asked), model, text, options)
+            asked = list(probe.planned(model.info, text.n, is_text=text.prompts.is_text))
+            for on in dict.fromkeys(each.on for each in asked):
+                of_these = [each for each in asked if each.on == on]
+                found += _conditions(probe, of_these, model, text if on is None else other(on))
     return found
 
 
@@ -130,85 +154,35 @@ def _base(model: Model, probes: tuple[Probe, ...], text: TokenisedSet, which: st
 
 
 def _checkpoints(
-    model: Model, probes: tuple[Probe, ...], text: TokenisedSet, per_quintile: int | None, n_earlier: int | None
+    model: Model, probes: tuple[Probe, ...], drawn: TokenisedSet, n_all: int, n_earlier: int | None
 ) -> Passes:
     """The drawn prompts at every checkpoint and at the end; once where it is not known how many there are."""
     names = ", ".join(probe.name for probe in probes)
     n, what = (1, f"each checkpoint of {names}") if n_earlier is None else (n_earlier + 1, f"checkpoints of {names}")
     if any(probe.exchange_needs for probe in probes):
-        share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / text.n)
+        share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / n_all)
         n, what = n + math.ceil(_EXCHANGE * (n_earlier or 1) * share), f"{what}, with exchanges"
-    return replace(_base(model, probes, text.drawn(per_quintile)), what=what, n=n)
+    return replace(_base(model, probes, drawn), what=what, n=n)
 
 
-def _conditions(
-    probe: Probe, asked: Sequence[Planned], model: Model, base: TokenisedSet, options: RunOptions
-) -> list[Passes]:
-    found = []
-    for on in dict.fromkeys(each.on for each in asked):
-        text = base if on is None else _text(model, on, options)
-        mine = [each for each in asked if each.on == on]
-        n_prompts = max(min(each.n_prompts, text.n) for each in mine)
-        all_needs = tuple(dict.fromkeys(need for each in mine for need in each.needs))
-        where = f"conditions of {probe.name}" + (f" on {on}" if on else "")
-        tokens = _share(model, text, n_prompts)
-        found.append(Passes(f"{where}, unedited", text, 1, n_prompts, tokens, all_needs, is_edited=True))
-        for each in mine:
-            n = min(each.n_prompts, text.n)
-            start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
-            tokens = _share(model, text, n)
-            before = round(tokens * _share_before(each, text))
-            found.append(
-                Passes(where, text, each.n, n, tokens - before, each.needs, start, is_edited=True, n_before=before)
-            )
-    return found
-
-
-def _share_before(planned: Planned, text: TokenisedSet) -> float:
-    """The share of the tokens that lie before the ends of prompts that pass; 0 where passes are whole."""
-    read = [text.rows(need.at) for need in planned.needs if need.described.source != "edit"]
-    starts = tail_starts([text.rows(planned.at)], read, text.lengths)
-    return 0.0 if starts is None else float(starts.sum() / text.lengths.sum())
-
-
-def _share(model: Model, text: TokenisedSet, n_prompts: int) -> int:
-    return round(text.n_padded(model, TOKENS_PER_PASS) * n_prompts / text.n)
-
-
-def _texts(
-    model: Model, probes: Sequence[Probe], options: RunOptions, optional: Collection[str]
-) -> list[tuple[tuple[Probe, ...], TokenisedSet]]:
-    n_all, options = _sample(model, options)
-    if model.task is not None or model.tokenizer is not None:
-        found = [
-            (pool.probes, TokenisedSet(pool.prompts, pool.ids, note=" ".join(notes_of(pool.prompts))))
-            for pool in pools_for(model, probes, options, optional)
-        ]
-    else:
-        by_set = grouped(probes, options.prompts is None)
-        found = [
-            (tuple(mine), _estimated(replace(options, prompts=name or options.prompts)))
-            for name, mine in by_set.items()
-        ]
-    return [
-        (mine, replace(text, times=n_all / MOST_READ) if len(text.ids) == MOST_READ < n_all else text)
-        for mine, text in found
-    ]
-
-
-def _sample(model: Model, options: RunOptions) -> tuple[int, RunOptions]:
-    """How many prompts the run reads, as far as that is said or given, and its options with `MOST_READ` at most."""
-    asked, n = options.prompts, options.n_pool or 0
-    if asked is not None and not (isinstance(asked, str) and (asked in entries("prompt") or ":" in asked)):
-        made = resolve_prompts(replace(options, chat=False), model.tokenizer)
-        n, options = len(made), replace(options, prompts=made)
-    return n, options if n <= MOST_READ else replace(options, n_pool=MOST_READ)
-
-
-def _text(model: Model, name: str, options: RunOptions) -> TokenisedSet:
-    if model.task is None and model.tokenizer is None:
-        return _estimated(replace(options, prompts=name))
-    return TokenisedSet(**vars(other_prompts(model, name, options)))
+def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, text: TokenisedSet) -> Iterator[Passes]:
+    """The passes of conditions on one set, behind the one without edits that they start from."""
+    where, on = f"conditions of {probe.name}", asked[0].on
+    where += f" on {on}" if on else ""
+    needs = tuple(dict.fromkeys(need for each in asked for need in each.needs))
+    n_tokens = text.n_padded(model, TOKENS_PER_PASS)
+    n_most = max(min(each.n_prompts, text.n) for each in asked)
+    unedited = round(n_tokens * n_most / text.n)
+    yield Passes(f"{where}, unedited", text, 1, n_most, unedited, needs, is_edited=True)
+    for each in asked:
+        n = min(each.n_prompts, text.n)
+        start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
+        tokens = round(n_tokens * n / text.n)
+        # what lies before the ends of prompts that pass; nothing where passes are whole
+        read = [text.rows(need.at) for need in each.needs if need.described.source != "edit"]
+        starts = tail_starts([text.rows(each.at)], read, text.lengths)
+        before = 0 if starts is None else round(tokens * float(starts.sum() / text.lengths.sum()))
+        yield Passes(where, text, each.n, n, tokens - before, each.needs, start, is_edited=True, n_before=before)
 
 
 def _estimated(options: RunOptions) -> TokenisedSet:

@@ -6,7 +6,7 @@ matched null moves x as far in a random direction, at the same place.
 Source: Meng et al. (2022), arXiv 2202.05262 (causal tracing); Heimersheim and Nanda (2024), arXiv 2404.15255.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -188,10 +188,13 @@ def patching_map(
     right, other = _answers(model, answer, wrong, log_p)
     moves = (x[:, 0] - x[:, 1])[:, list(chosen)]
 
-    def score(of: np.ndarray) -> np.ndarray:
-        return of[..., right] - (0.0 if other is None else of[..., other])
+    def odds(log_p: np.ndarray) -> np.ndarray:
+        return np.asarray(log_p[..., right] - (0.0 if other is None else log_p[..., other]))
 
-    ends = score(log_p)
+    def kept(under: Capture) -> Readout:
+        return {"odds": odds(under[_LOG_P][0].astype(float))}
+
+    ends = odds(log_p)
     if ends[0] == ends[1]:
         raise PromptError(
             asked="what brings back the clean answer",
@@ -206,9 +209,8 @@ def patching_map(
             drawn = rng.standard_normal((n_null, moves.shape[-1]))
             drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
             for draw, move in enumerate((moves[i, j], *drawn) if length > 0 else ()):
-                conditions.append(
-                    Condition(f"{draw} {i} {j}", (_moved(site, layer, at, move),), (_LOG_P,), _reader(right, other))
-                )
+                moved = (_moved(site, layer, at, move),)
+                conditions.append(Condition(f"{draw} {i} {j}", moved, (_LOG_P,), kept))
     with reporting("patches", quiet) as progress:
         found = read_conditions(model, Run(pair.take([1]), [ids[1]]), conditions, progress=progress)
     values = np.full((1 + n_null, *moves.shape[:2]), ends[1])
@@ -264,12 +266,10 @@ def _answers(
                 fix="Name the tokens with answer= and wrong=.",
             )
         return right, other
-    right = one_token(model, answer)
-    other = None if wrong is None else one_token(model, wrong)
+    right, other = one_token(model, answer), None if wrong is None else one_token(model, wrong)
     if right == other:
-        raise UsageError(
-            asked=f"answer={answer!r} against wrong={wrong!r}", found="they are one token", fix="Name two."
-        )
+        asked = f"answer={answer!r} against wrong={wrong!r}"
+        raise UsageError(asked=asked, found="they are one token", fix="Name two.")
     return right, other
 
 
@@ -277,11 +277,3 @@ def _moved(site: str, layer: int, at: int, move: np.ndarray) -> ShiftAxis:
     """The edit that adds `move`: along its direction, by its length."""
     length = float(np.linalg.norm(move))
     return ShiftAxis(layer=layer, site=site, axis=move / length, deviations=1.0, score_sigma=length, at=(at,))
-
-
-def _reader(right: int, other: int | None) -> Callable[[Capture], Readout]:
-    def read(under: Capture) -> Readout:
-        log_p = under[_LOG_P][0].astype(float)
-        return {"odds": np.asarray(log_p[right] - (0.0 if other is None else log_p[other]))}
-
-    return read

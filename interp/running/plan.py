@@ -19,7 +19,6 @@ import torch
 from interp.capture import ModelInfo
 from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
-from interp.errors import ModelError
 from interp.lens.files import lens_bytes
 from interp.loading.placement import free_bytes
 from interp.need import Need
@@ -30,7 +29,7 @@ from interp.reading.forward import TOKENS_PER_BATCH
 from interp.reductions import Mean, Moments, NarrowRows, PromptMean
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
-from interp.running.meta_model import MetaModel, known_shape, meta_model
+from interp.running.meta_model import MetaModel, meta_model
 from interp.running.passes import Passes, TokenisedSet, passes_of
 from interp.system.heap import reused_heap
 from interp.system.plain_numbers import DTYPES
@@ -175,20 +174,21 @@ def seconds_per_operation(meta: MetaModel) -> float:
 
 
 def _seconds(act: Callable[[], object], device: torch.device) -> float:
+    """The shortest of several times, of the processor or, on a GPU, of the clock."""
+
+    def now() -> float:
+        if device.type == "cpu":
+            return time.process_time()
+        torch.accelerator.synchronize(device)
+        return time.perf_counter()
+
     found: list[float] = []
     act()
     while not found or sum(found) < SECONDS:
-        began = _clock(device)
+        began = now()
         act()
-        found.append(max(_clock(device) - began, 1e-9))
+        found.append(max(now() - began, 1e-9))
     return min(found)
-
-
-def _clock(device: torch.device) -> float:
-    if device.type == "cpu":
-        return time.process_time()
-    torch.accelerator.synchronize(device)
-    return time.perf_counter()
 
 
 def pass_seconds(p: Passes, meta: MetaModel, per_operation: float) -> float:
@@ -328,10 +328,7 @@ def plan(options: PlanOptions) -> Plan:
         True
     """
     asked = choose_probes(options.probes, options.settings)
-    try:
-        meta = meta_model(options)
-    except ModelError as error:
-        meta = known_shape(options, error)
+    meta = meta_model(options, or_known=True)
     chosen = readable_probes(meta.model, asked)
     knows_course = bool(options.checkpoints) or meta.model.task is not None
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None
@@ -340,33 +337,26 @@ def plan(options: PlanOptions) -> Plan:
         passes = passes_of(meta.model, chosen, options, n_earlier, optional)
         memory = memory_of(meta, passes, lens_bytes(options.lens))
     n_times = 1 + options.n_untrained if options.null == "untrained" else 1
-    per_operation = seconds_per_operation(meta) if options.is_timed else None
+    info, loading, per_operation = meta.model.info, None, None
+    if options.is_timed:  # loading: reading the weights, and the self-check, of the model and of its checkpoints
+        per_operation = seconds_per_operation(meta)
+        checked = 2 * CHECKED_TOKENS * info.n_parameters * per_operation
+        loading = (1 + (n_earlier or 0)) * (meta.memory_bytes / LOADED_PER_SECOND + checked)
+    of_layer = HEAD_BYTES * info.n_heads + VECTOR_BYTES * info.d_model
+    steps = []
+    for p in passes:
+        seconds = None if per_operation is None else p.n * n_times * pass_seconds(p, meta, per_operation)
+        analysis = n_times * sum(probe.cost.analysis(info, p.text.n_rows("scored")) for probe in p.probes)
+        n_blocks = max(0, info.n_layers - p.first_layer)
+        steps.append(PassCost(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, float(analysis)))
     return Plan(
-        model=meta.model.info,
+        model=info,
         probes=tuple(probe.name for probe in chosen if any(probe in p.probes for p in passes)),
-        steps=tuple(_cost(p, meta, per_operation, n_times) for p in passes),
+        steps=tuple(steps),
         memory=memory,
         free=free_bytes(meta.placement),
-        disk=_disk(meta.model.info, len(chosen)),
+        disk=PAGE_BYTES + len(chosen) * (FINDINGS_BYTES + info.n_layers * of_layer),
         download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task else (n_earlier or 0) * meta.file_bytes),
-        loading_seconds=None if per_operation is None else _loading(meta, per_operation, 1 + (n_earlier or 0)),
+        loading_seconds=loading,
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )
-
-
-def _cost(p: Passes, meta: MetaModel, per_operation: float | None, n_times: int) -> PassCost:
-    info, n, n_rows = meta.model.info, p.n * n_times, p.text.n_rows("scored")
-    seconds = None if per_operation is None else n * pass_seconds(p, meta, per_operation)
-    analysis = n_times * sum(probe.cost.analysis(info, n_rows) for probe in p.probes)
-    return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, info.n_layers - p.first_layer), seconds, float(analysis))
-
-
-def _disk(info: ModelInfo, n_probes: int) -> int:
-    of_layer = HEAD_BYTES * info.n_heads + VECTOR_BYTES * info.d_model
-    return PAGE_BYTES + n_probes * (FINDINGS_BYTES + info.n_layers * of_layer)
-
-
-def _loading(meta: MetaModel, per_operation: float, n_models: int) -> float:
-    """Reading the weights, and the self-check, of the model and of its checkpoints."""
-    checked = 2 * CHECKED_TOKENS * meta.model.info.n_parameters * per_operation
-    return n_models * (meta.memory_bytes / LOADED_PER_SECOND + checked)

@@ -35,7 +35,6 @@ from interp.prompting.pools import PromptPool, draw, other_prompts, pools_for, r
 from interp.reading.batches import at_most
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, waiting_for_lock, written
-from interp.records.token_strip import TokenStrip
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.attention_alone import analysed
 from interp.running.checkpoints import (
@@ -53,7 +52,8 @@ from interp.running.spec import RunSpec
 from interp.system.environment import environment
 from interp.system.processes import here, joined
 from interp.system.progress import Report, announce, reporting, unheard
-from interp.system.threads import blas_on_one_thread, one_thread
+from interp.system.threads import blas_on_one_thread
+from interp.table import LABEL
 
 
 @by_keyword(RunOptions)
@@ -125,11 +125,20 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             return theirs
         findings, drawn = session.measure(loaded, pools, "")
         if spec.null == "untrained":
-            twins, labels = session.untrained(loaded, pools)
+            twins, labels = [], []
+            for i in range(spec.n_untrained):  # one in memory at a time
+                with clock(f"load untrained {i}"):
+                    twin, label = untrained_twin(loaded, spec.seed + i, is_one_of_several=spec.n_untrained > 1)
+                twins.append(session.measure(twin, pools, f" untrained {i}")[0])
+                labels.append(label)
+                del twin
             findings = {
                 name: beside_untrained(found, [t[name] for t in twins], labels) for name, found in findings.items()
             }
-        shown = tuple(session.shown(loaded, pools[0], i) for i in options.show_tokens)
+        shown = []
+        for i in options.show_tokens:
+            with clock(f"tokens of prompt {i}"), windowed(loaded, spec.attention_window):
+                shown.append(token_strip(loaded, pools[0].prompts.take([i]), pools[0].ids[i], edits=edits))
         info, own_checks = loaded.info, loaded.checks
         described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
         described |= {"files": files} if files else {}
@@ -152,7 +161,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             timings=clock.seconds,
             findings=findings,
             parameters=spec.settings,
-            shown=shown,
+            shown=tuple(shown),
         )
         if out is not None and ranks.is_first:
             record = written(record, out, info.name)
@@ -189,7 +198,7 @@ def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPoo
         "probes": tuple(p.name for p in probes),
         "settings": {p.name: p.parameters() for p in probes},
         "prompts": prompts,
-        "per_quintile": options.per_quintile if first.is_text else None,
+        "per_quintile": (options.per_quintile or None) if first.is_text else None,
         "edits": tuple(edit.to_json() for edit in resolve_edits(options.edits)),
         "lens": name_of_lens(options.lens),
         "checkpoints": tuple(c.name for c in checkpoints_of(model, probes, options.checkpoints)),
@@ -263,34 +272,19 @@ class _Session:
                 for n_done, probe in enumerate(at_once if here().is_first else ()):
                     progress(n_done, len(at_once))
                     read = of_drawn if probe in apart else base
-                    found[probe.name] = self._analysed(probe, read, under[probe.name], suffix)
+                    with self.clock(f"probe {probe.name}{suffix}"):
+                        found[probe.name] = analysed(probe, read, under[probe.name])
                     progress(n_done + 1, len(at_once))
         return {name: found[name] for name in self.spec.probes if name in found}, drawn
 
-    def untrained(self, model: Model, pools: Sequence[PromptPool]) -> tuple[list[dict[str, Findings]], list[str]]:
-        """What the same readings find in untrained copies of the model, one in memory at a time, and what these are."""
-        found, labels = [], []
-        for i in range(self.spec.n_untrained):
-            with self.clock(f"load untrained {i}"):
-                twin, label = untrained_twin(model, self.spec.seed + i, is_one_of_several=self.spec.n_untrained > 1)
-            found.append(self.measure(twin, pools, f" untrained {i}")[0])
-            labels.append(label)
-        return found, labels
-
-    def shown(self, model: Model, pool: PromptPool, i: int) -> TokenStrip:
-        """One prompt token by token, read as the run reads it."""
-        with self.clock(f"tokens of prompt {i}"), windowed(model, self.spec.attention_window):
-            return token_strip(model, pool.prompts.take([i]), pool.ids[i], edits=self.edits)
-
-    def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
-        with self.clock(f"probe {probe.name}{suffix}"), one_thread():
-            return analysed(probe, base, under)
-
     def _read(
         self, model: Model, run: Run, needs: Sequence[Need], progress: Report = unheard, name: str = "",
-        donor: Model | None = None,
+        donor: Model | None = None, strata: np.ndarray | None = None,
     ) -> Capture:  # fmt: skip
-        """A pass over the prompts under the edits of the run, or with the patterns of a donor, proved on the first."""
+        """A pass over the prompts under the edits of the run, or with the patterns of a donor, proved on the first.
+
+        Drawn prompts are given with the strata they were drawn from, for the bootstrap.
+        """
         window, edits = self.spec.attention_window, self.edits if donor is None else (PatternsOf(donor=donor),)
         is_proved = any(check.name == "edit donor" for check in self.checks)
         checks = None if donor is not None and is_proved else self.checks
@@ -300,19 +294,17 @@ class _Session:
                 unfinished=self.unfinished, name=name or f"capture of {model.name} on {run.prompts.name}",
             )  # fmt: skip
         info = found.model if window is None else replace(found.model, window=window)
-        return replace(found, model=info, seed=self.spec.seed)
+        tables = found.tables
+        if strata is not None:
+            tables = {**tables, "scored": found.rows.with_column("stratum", strata, LABEL)}
+        return replace(found, model=info, tables=tables, seed=self.spec.seed)
 
     def _read_drawn(self, model: Model, run: Run, base: Capture, probes: Sequence[Probe]) -> tuple[Run, Capture]:
         """The prompts that `base` has drawn of a run, and what the probes need of them."""
         rows = base.rows.where(base.rows["drawn"].astype(bool))
         chosen = run.take(np.unique(rows["prompt"]))
         needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
-        return chosen, self._in_strata(model, chosen, needs, rows["stratum"])
-
-    def _in_strata(self, model: Model, run: Run, needs: Sequence[Need], strata: np.ndarray) -> Capture:
-        """What is read of drawn prompts, with the strata they were drawn from, for the bootstrap."""
-        found = self._read(model, run, needs)
-        return replace(found, tables={**found.tables, "scored": found.rows.with_column("stratum", strata, "label")})
+        return chosen, self._read(model, chosen, needs, strata=rows["stratum"])
 
     def follow(
         self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, end: Model | None
@@ -348,7 +340,8 @@ class _Session:
         found: dict[str, Findings] = {}
         for part in self.followed if here().is_first else ():
             for probe in part.probes:
-                found[probe.name] = self._analysed(probe, part.final, part.under[probe.name], "")
+                with self.clock(f"probe {probe.name}"):
+                    found[probe.name] = analysed(probe, part.final, part.under[probe.name])
         return found, [dict(zip(("name", "step", "revision", "fingerprint"), each, strict=True)) for each in known]
 
     def _take(self, part: Followed, model: Model, step: int, end: Model | None) -> None:
@@ -358,7 +351,7 @@ class _Session:
             with self.clock(f"exchange with {model.name}"):
                 run = part.run.take(part.exchanged_prompts)
                 exchanged = self._read(end, run, wanted, donor=model), self._read(model, run, wanted, donor=end)
-        read = self._in_strata(model, part.run, tuple(part.final.arrays), part.final.rows["stratum"])
+        read = self._read(model, part.run, tuple(part.final.arrays), strata=part.final.rows["stratum"])
         part.take(step, read, exchanged)
 
     def _conditions(self, model: Model, whole: Run, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:

@@ -5,7 +5,7 @@ reported and stops nothing.
 """
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +19,9 @@ from interp.options import OPTIONS, RunOptions
 from interp.prompting.pools import parts
 from interp.records.record import RunRecord, finished_record
 from interp.running.choose_probes import choose_probes
-from interp.running.compare import compare
 from interp.running.meta_model import meta_model
 from interp.running.run import is_of_prompts, run_as_asked, specify
+from interp.running.study import compare
 from interp.system.calls import refuse_unknown_keywords
 from interp.system.processes import n_started
 from interp.system.progress import stage
@@ -90,26 +90,47 @@ def run_many(
     Examples:
         >>> done = interp.run_many(["pythia-70m", "pythia-160m"], options={"probes": "manifold"})  # doctest: +SKIP
     """
-    alike = replace(_options(options or {}), out=out, quiet=quiet)
+    if not isinstance(options, RunOptions):
+        options = RunOptions(**_keywords_of_all(options or {}))
+    alike = replace(options, out=out, quiet=quiet)
     _refuse_misuse(models, revisions, prompts, alike)
+    follow = all(each.probe.follows_checkpoints for each in choose_probes(alike.probes, alike.settings))
+    changes: list[dict[str, Any]] = [{}]
+    if revisions:
+        steps = tuple(revisions)
+        changes = [{"checkpoints": steps}] if follow else [{"revision": each} for each in dict.fromkeys(steps)]
+    splits = (None,) if alike.splits is None else parts(alike.splits)
+    runs = [
+        replace(alike, model=model, prompts=each, splits=part, **change)
+        for model in dict.fromkeys(models) for change in changes for each in prompts or (alike.prompts,)
+        for part in splits
+    ]  # fmt: skip
+    for asked in runs:
+        if asked.splits is not None and asked.splits.startswith("1/"):
+            try:  # fewer prompts than parts are refused before anything is measured
+                specify(meta_model(asked).model, asked)
+            except PromptError:
+                raise
+            except InterpError:  # it is told where it is this model's turn
+                pass
+    named = [f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model) for asked in runs]
+    sets = []
+    for asked in runs:
+        name = asked.prompts if isinstance(asked.prompts, str) else ""
+        sets.append(", ".join(filter(None, (name, f"part {asked.splits}" if asked.splits else ""))))
+    on = [f" on {each}" if len({*sets}) > 1 else "" for each in sets]
     outcomes = []
-    runs = [on for asked in _runs(models, revisions, alike) for on in _on_sets(asked, prompts)]
-    _refuse_empty_parts(runs)
-    has_sets = len({_set_of(asked) for asked in runs}) > 1
     for i, asked in enumerate(runs):
-        name = f"{_model_of(asked)} on {_set_of(asked)}" if has_sets else _model_of(asked)
-        where = f"run {i + 1} of {len(runs)}" + (f" on {_set_of(asked)}" if has_sets else "")
-        with stage(where) if len(runs) > 1 else nullcontext():
-            outcomes.append(_outcome(name, asked))
+        with stage(f"run {i + 1} of {len(runs)}{on[i]}") if len(runs) > 1 else nullcontext():
+            outcomes.append(_outcome(named[i] + on[i], asked))
         clear_device_cache(garbage_collection=True)  # before the next is loaded: modules are cycles
         if heard is not None:
             heard(outcomes[-1])
-    return ManyRuns(tuple(outcomes), _comparison(outcomes, runs, Path(out), quiet))
+    done = [(record, *of) for record, *of in zip((o.record for o in outcomes), named, sets, strict=True) if record]
+    return ManyRuns(tuple(outcomes), _compared(done, Path(out), quiet) if len(done) > 1 else None)
 
 
-def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
-    if isinstance(options, RunOptions):
-        return options
+def _keywords_of_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
     refuse_unknown_keywords(options, OPTIONS, "interp.run")
     beside = sorted({"model", "out", "quiet"} & set(options))
     if beside:
@@ -118,52 +139,20 @@ def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
             found="interp.run_many has an argument of this name",
             fix="Pass it as that argument, not in the options.",
         )
-    return RunOptions(**options)
-
-
-def _runs(models: Sequence[str], revisions: Sequence[str], alike: RunOptions) -> Iterator[RunOptions]:
-    chosen = choose_probes(alike.probes, alike.settings)
-    for model in dict.fromkeys(models):
-        if revisions and all(each.probe.follows_checkpoints for each in chosen):
-            yield replace(alike, model=model, checkpoints=tuple(revisions))
-        elif revisions:
-            yield from (replace(alike, model=model, revision=revision) for revision in dict.fromkeys(revisions))
-        else:
-            yield replace(alike, model=model)
-
-
-def _on_sets(asked: RunOptions, prompts: Sequence[str]) -> Iterator[RunOptions]:
-    for each in prompts or (asked.prompts,):
-        for part in parts(asked.splits) if asked.splits is not None else (None,):
-            yield replace(asked, prompts=each, splits=part)
-
-
-def _refuse_empty_parts(runs: Sequence[RunOptions]) -> None:
-    """Raise `PromptError`, before anything is measured, where there are fewer prompts than parts."""
-    for asked in runs:
-        if asked.splits is not None and asked.splits.startswith("1/"):
-            try:
-                specify(meta_model(asked).model, asked)
-            except PromptError:
-                raise
-            except InterpError:  # it is told where it is this model's turn
-                pass
-
-
-def _model_of(asked: RunOptions) -> str:
-    return f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model)
-
-
-def _set_of(asked: RunOptions) -> str:
-    named = [asked.prompts] if isinstance(asked.prompts, str) else []
-    return ", ".join([*named, *([f"part {asked.splits}"] if asked.splits else [])])
+    return options
 
 
 def _outcome(name: str, asked: RunOptions) -> RunOutcome:
     """One model, found or measured; of what goes wrong only words are kept, so that the model can be freed."""
     try:
-        found = _found(asked)
-        if found is not None and found.path is not None and not (found.path / "report.html").is_file():
+        spec, pools = specify(meta_model(asked).model, asked)
+        files = files_identity(asked)
+
+        def is_same(record: RunRecord) -> bool:
+            return record.model.get("files", {}) == files and is_of_prompts(record, pools)
+
+        found = finished_record(spec.hash, Path(str(asked.out)), is_same)
+        if found is not None and not found.page.is_file():
             found.show()  # it was stopped between its record and its page
         return RunOutcome(name, found or run_as_asked(asked), is_new=found is None)
     except InterpError as error:
@@ -172,28 +161,13 @@ def _outcome(name: str, asked: RunOptions) -> RunOutcome:
         return RunOutcome(name, None, False, traceback.format_exc())
 
 
-def _found(asked: RunOptions) -> RunRecord | None:
-    spec, pools = specify(meta_model(asked).model, asked)
-    files = files_identity(asked)
-
-    def is_same(record: RunRecord) -> bool:
-        return record.model.get("files", {}) == files and is_of_prompts(record, pools)
-
-    return finished_record(spec.hash, Path(str(asked.out)), is_same)
-
-
-def _comparison(outcomes: Sequence[RunOutcome], runs: Sequence[RunOptions], out: Path, quiet: bool) -> RunRecord | None:
+def _compared(done: Sequence[tuple[Any, ...]], out: Path, quiet: bool) -> RunRecord:
     """Several runs side by side; those of one model on several sets are repetitions of one thing."""
-    done = [(each.record.path, asked) for each, asked in zip(outcomes, runs, strict=True) if each.record]
-    paths = [path for path, _ in done if path]
-    if len(paths) < 2:
-        return None
-    sets = [_set_of(asked) for _, asked in done]
-    if len(set(sets)) < 2:
-        return compare(paths, out=out, quiet=quiet, reuse=True)
-    models = [_model_of(asked) for _, asked in done]
-    names = [f"{model} on {each}" if len(set(models)) > 1 else each for model, each in zip(models, sets, strict=True)]
-    return compare(paths, labels=names, groups=models, out=out, quiet=quiet, reuse=True)
+    records, models, sets = zip(*done, strict=True)
+    if len({*sets}) < 2:
+        return compare(records, out=out, quiet=quiet, reuse=True)
+    names = [f"{model} on {each}" if len({*models}) > 1 else each for model, each in zip(models, sets, strict=True)]
+    return compare(records, labels=names, groups=models, out=out, quiet=quiet, reuse=True)
 
 
 def _refuse_misuse(

@@ -56,7 +56,7 @@ class RunSpec(RunOptions):
 
     def to_json(self) -> dict[str, Any]:
         """What a record keeps; the settings stand under their probes."""
-        probes = {name: _without_added(name, parameters) for name, parameters in self.settings.items()}
+        probes = {name: _but_defaults(name, values, of_added=True) for name, values in self.settings.items()}
         told = {name: getattr(self, name) for name in RECORDED if name != "settings"} | {"probes": probes}
         kept = {n: value for n, value in told.items() if n in _ALWAYS or value != getattr(RunOptions, n)}
         return json.loads(json.dumps(kept | {"command": self.command}))
@@ -104,7 +104,7 @@ class RunSpec(RunOptions):
 
         The edits are those in the file beside the record.
         """
-        settings = {name: _changed(name, parameters) for name, parameters in self.settings.items()}
+        settings = {name: _but_defaults(name, values) for name, values in self.settings.items()}
         told = {name: getattr(self, name) for name in RECORDED} | {
             "probes": list(self.probes),
             "settings": {name: changed for name, changed in settings.items() if changed} or None,
@@ -124,7 +124,8 @@ class RunSpec(RunOptions):
     @property
     def python(self) -> str:
         """The Python that repeats this run; what was given in memory is a variable, with a comment."""
-        values = {name: f"{_source(value)}," for name, value in self.changed.items()}
+        written = {name: pprint.pformat(value, width=80, sort_dicts=False) for name, value in self.changed.items()}
+        values = {name: f"{value},".replace("\n", "\n    ") for name, value in written.items()}
         for name in self._in_memory:
             what = " ".join(printable(str(getattr(self, name)).removeprefix(MEMORY)).split())
             values[name] = f"{name},  # {what}, the object in memory"
@@ -152,28 +153,16 @@ def make_study(name: str, settings: Mapping[str, Any]) -> Study:
     return cls(**read_fields(cls, name, settings))
 
 
-def _changed(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that differ from the probe's defaults; all of them where it is not installed."""
-    given = _plain(parameters)
+def _but_defaults(probe: str, parameters: Mapping[str, Any], *, of_added: bool = False) -> dict[str, Any]:
+    """The parameters that differ from the probe's defaults; all of them where it is not installed.
+
+    `of_added` leaves out only fields that an earlier release lacked.
+    """
+    given = json.loads(json.dumps(parameters))
     try:
-        defaults = _plain(load_entry("probe", probe)().parameters())
+        kind = load_entry("probe", probe)
+        defaults = json.loads(json.dumps(kind().parameters()))
     except (InterpError, ImportError):
         return given
-    return {key: value for key, value in given.items() if key not in defaults or value != defaults[key]}
-
-
-def _without_added(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters without fields that an earlier release lacked, where these are at their defaults."""
-    try:
-        added = {f.name: f.default for f in fields(load_entry("probe", probe)) if f.metadata == ADDED}
-    except (InterpError, ImportError):
-        return dict(parameters)
-    return {key: value for key, value in parameters.items() if key not in added or value != added[key]}
-
-
-def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return json.loads(json.dumps(parameters))
-
-
-def _source(value: Any) -> str:
-    return pprint.pformat(value, width=80, sort_dicts=False).replace("\n", "\n    ")
+    optional = {f.name for f in fields(kind) if not of_added or f.metadata == ADDED}
+    return {key: value for key, value in given.items() if key not in optional or value != defaults[key]}

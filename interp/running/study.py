@@ -1,11 +1,13 @@
-"""Carrying out a study: its work, its record, its page."""
+"""Carrying out a study: its work, its record, its page. The study `comparison` sets records beside each other."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from interp.errors import RecordError
 from interp.records.record import RunRecord, finished_record, waiting_for_lock, written
 from interp.records.unfinished import PARTIAL, refuse_unwritable
+from interp.running.spec import make_study
 from interp.study import Study
 from interp.system.progress import reporting
 from interp.system.threads import one_thread
@@ -51,3 +53,54 @@ def run_study(
     if out is not None and report:
         record.show()
     return record
+
+
+def compare(
+    runs: Sequence[RunRecord | str | Path],
+    *,
+    labels: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    against: Sequence[str] = (),
+    out: str | Path | None = "runs",
+    reuse: bool = False,
+    quiet: bool = True,
+) -> RunRecord:
+    """Compare runs number by number, on a page of its own.
+
+    Args:
+        runs: Records, or their folders. The first is the reference.
+        labels: Names of the runs.
+        groups: A group name for each run. Runs of one group are pooled, as repetitions.
+        against: For each run, the group that its own group is compared with, if that is not the first.
+        out: Folder for the comparison; nothing is written if None.
+        reuse: Whether to return a comparison of the same runs that `out` already holds.
+        quiet: Whether to print no progress.
+
+    Returns:
+        The record of the comparison.
+
+    Raises:
+        RecordError: A run cannot be read.
+        UsageError: The runs have nothing in common, or labels or groups do not fit them.
+
+    Examples:
+        >>> comparison = interp.compare(["runs/first", "runs/second"], out=None)
+        >>> comparison.status
+        'done'
+    """
+    paths = [str(_path(run)) for run in runs]
+    asked = {"runs": paths, "labels": labels, "groups": groups, "against": against}
+    study = make_study("comparison", {name: tuple(values) for name, values in asked.items()})
+    return run_study(study, out=out, reuse=reuse, quiet=quiet)
+
+
+def _path(run: RunRecord | str | Path) -> Path:
+    if not isinstance(run, RunRecord):
+        return Path(run)
+    if run.path is None:
+        raise RecordError(
+            asked=f"comparing the run of {run.model.get('name', 'a model')}",
+            found="it was not saved to a folder, and a comparison lists the folders of its records",
+            fix="Run with out=FOLDER, or record.save(folder) first.",
+        )
+    return run.path

@@ -20,9 +20,18 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
     this machine is removed, and for another machine's the warning names the file. Raises `UsageError` where the file
     cannot be made.
     """
+    from filelock import FileLock, Timeout
+
+    held, waited = FileLock(lock), False
     try:
         make_folder(lock.parent)
-        held, waited = _taken(lock, what)
+        try:
+            held.acquire(timeout=0)
+        except Timeout:
+            words = f"waiting: another process is {what} (the lock is {lock})"
+            warnings.warn(words, RuntimeWarning, stacklevel=_level_of_caller())
+            held.acquire()
+            waited = True
     except OSError as error:
         raise UsageError(
             asked=f"making sure that no other process is {what}",
@@ -36,21 +45,6 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
             if lock.stat().st_size == 0:  # a lock without the system's help holds a number, and is removed by filelock
                 lock.unlink()
         held.release()
-
-
-def _taken(lock: Path, what: str):
-    """The lock, held, and whether another process had it."""
-    from filelock import FileLock, Timeout
-
-    held = FileLock(lock)
-    try:
-        held.acquire(timeout=0)
-    except Timeout:
-        words = f"waiting: another process is {what} (the lock is {lock})"
-        warnings.warn(words, RuntimeWarning, stacklevel=_level_of_caller())
-        held.acquire()
-        return held, True
-    return held, False
 
 
 def _level_of_caller() -> int:

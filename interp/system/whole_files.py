@@ -53,6 +53,9 @@ FAULTS = {getattr(errno, name) for name in _FAULTS if hasattr(errno, name)}
 
 _FIX = "Check free space and permissions there, or choose another folder."
 
+TAKEN, ELSEWHERE = "a file or folder of this name exists", "Choose another name, or move the old one away."
+"""What is found where a name is taken, and what to do."""
+
 
 @contextmanager
 def telling(asked: str, fix: str = _FIX) -> Iterator[None]:
@@ -61,6 +64,7 @@ def telling(asked: str, fix: str = _FIX) -> Iterator[None]:
         yield
     except OSError as error:
         where = f" ({error.filename})" if error.filename and str(error.filename) not in asked else ""
+        fix = ELSEWHERE if error.strerror == TAKEN else fix
         raise RecordError(asked=asked, found=f"{error.strerror or error}{where}", fix=fix) from error
 
 
@@ -158,7 +162,7 @@ def move(source: Path, target: Path) -> None:
     for draft in filter(is_hidden, [*source.rglob(".interp-*")]):
         shutil.rmtree(draft, ignore_errors=True)
     bring_to_disk(source)
-    taken = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    taken = FileExistsError(errno.EEXIST, TAKEN, str(target))
     if source.is_dir() and target.exists():
         raise taken
     try:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import interp
-from interp.certificates.findings import Counts
+from interp.certificates.findings import counts_of
 from interp.certificates.simulate import SIZES, planned, shown
 from interp.certificates.simulations import Simulation, trials_of
 from interp.certificates.verdicts import LEAST_JUDGED, Count
@@ -112,9 +112,9 @@ def test_rates_of_fresh_simulations_agree_with_the_committed_ones(kind: Simulati
              for size, n in planned(kind, N_FRESH, N_PLANTED).items()}  # fmt: skip
     known = {row["number"]: row for row in committed() if (row["probe"], row["world"]) == (kind.probe, kind.name)}
     for number, row in known.items():
-        counts = Counts.of(kind.name, cells, number)
-        pairs = {"called": (counts.null, row["n_judged"]), "covered": (counts.covered, row["n_covered"])}
-        pairs |= {f"power_{size}": (getattr(counts, f"power_{size}"), row["n_planted"]) for size in SIZES[1:]}
+        counts = counts_of([kind.name], cells, number)
+        pairs = {"called": (counts["null"], row["n_judged"]), "covered": (counts["covered"], row["n_covered"])}
+        pairs |= {f"power_{size}": (counts[f"power_{size}"], row["n_planted"]) for size in SIZES[1:]}
         for name, (fresh, n) in pairs.items():
             if fresh.n and np.isfinite(row[name]):
                 assert agree(fresh.share, fresh.n, row[name], n), (number, name, fresh, row[name])

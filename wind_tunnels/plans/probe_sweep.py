@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from interp.records.record import RunRecord
-from interp.running.compare import compare
 from interp.running.several_models import RunOutcome, run_many
+from interp.running.study import compare
 from interp.system.progress import stage
 from interp.system.threads import one_thread
 
