@@ -171,15 +171,10 @@ def predict(
     return torch.log_softmax(double(torch.cat(parts)), dim=-1).numpy()
 
 
-def n_parameters(model: nn.Module) -> int:
-    """How many numbers a network has, frozen ones included."""
-    return sum(p.numel() for p in model.parameters())
-
-
 def count_parameters(network: Network, task: Task) -> int:
     """How many numbers the network for this task will have; no weights are made."""
     with torch.device("meta"), quiet_libraries():
-        return n_parameters(AutoModelForCausalLM.from_config(config_of(network, task)))
+        return AutoModelForCausalLM.from_config(config_of(network, task)).num_parameters()
 
 
 def attention_implementation(config: PreTrainedConfig) -> str | None:

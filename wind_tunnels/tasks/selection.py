@@ -1,9 +1,7 @@
 """Selection: which class a map belongs to, and which value it gives, from the pairs seen so far.
 
-A class is drawn with equal probability from two, a map f uniformly from the class, and pairs (x, f(x)) are shown, no x
-twice. START comes first: a network counts from it whether an x or a value has come. At every x its value is asked, at
-every value the class. Both answers are ratios of counts: how many maps of a class agree with the pairs. Each class has
-that count in closed form:
+Both answers are ratios of counts: how many maps of a class agree with the pairs. Each class has that count in closed
+form:
 
     bijections       (V − d)! after d pairs
     involutions      without fixed points: (m − 1)!! for the m symbols that no pair touches
@@ -11,9 +9,6 @@ that count in closed form:
                      m! / ((m / 3)! 3^(m / 3)) for the m = n − k that are left
     rotations        x + c mod V, and
     multiplications  c x mod V (V prime, c ≠ 0): their few maps one by one
-
-Bijections, involutions and 3-cycles stay the same class under any relabelling of symbols, so that relabelling them in
-every sequence would change nothing; rotations and multiplications live by what the symbols mean.
 
 Source: arXiv 2607.19379.
 """
@@ -54,6 +49,7 @@ class Selection(ShippedTask):
     name: ClassVar[str] = "selection"
     question: ClassVar[str] = "Does the network infer which class of maps it sees, and predict by both?"
     length_field: ClassVar[str] = "L"
+    shifted: ClassVar = (True, True, False)
     rules: ClassVar = {"V": 3, "L": 1}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_first": "boolean", "p_first": "probability"}
 
@@ -84,9 +80,6 @@ class Selection(ShippedTask):
     def most_copies(self) -> int:
         """All symbols may be shifted alike; multiplications allow no shift."""
         return 1 if "multiplications" in (self.first, self.second) else self.V
-
-    def relabelled(self, copy, shift, keys, values, is_first) -> tuple[np.ndarray, ...]:
-        return (keys + shift) % self.V, (values + shift) % self.V, is_first
 
     def encode(self, keys: Pairs, values: Pairs, is_first: Bool[np.ndarray, " sequence"]) -> Sequences:
         """The sequences that show these pairs, with the exact posterior of values and classes."""

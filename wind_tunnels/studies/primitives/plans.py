@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import UnknownName
 from interp.registry import load_entry
 from interp.tunnel import Task, make_task
 
@@ -117,10 +117,6 @@ def _network(row: Mapping[str, str]) -> Network:
 @cache
 def _rows(task: str) -> tuple[dict[str, str], ...]:
     """The measured runs of a task with the seed that rates were chosen on; of bijection, those without replacement."""
-    if not _MEASURED.is_file():
-        raise UsageError(
-            asked="the recipes of the primitives", found=f"{_MEASURED.name} is missing", fix="Install interp again."
-        )
     with _MEASURED.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["task"] == task and row["seed"] == TUNED_ON]
     return tuple(row for row in rows if not json.loads(row["parameters"]).get("replacement"))
