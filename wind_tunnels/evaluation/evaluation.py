@@ -120,7 +120,10 @@ def figure_of(values: Resampled, unit: str) -> Figure:
 def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights) -> Evaluation:
     scored = score(log_probs, sequences)
     means = {name: weights @ each for name, each in scored.items()}
-    values = _overall(means)
+    values = {name: each.mean(axis=-1) for name, each in means.items()}
+    values["mae_per_sequence_bits"] = values["absolute_entropy_error_bits"]
+    values["mae_mean_first_bits"] = np.abs(means["entropy_error_bits"]).mean(axis=-1)
+    values["worst_position_kl_bits"] = means["kl_bits"].max(axis=-1)
     notes: list[str] = []
     is_certain = sequences.posterior.max(axis=-1) > _CERTAIN
     if is_certain.any():
@@ -174,17 +177,6 @@ def score(log_probs: LogProbs, sequences: Sequences) -> Scores:
         "leaked_mass": (q - allowed).sum(axis=-1) + outside,
         "outside_mass": outside,
         "is_answered": (log2_q.argmax(axis=-1) == sequences.targets).astype(np.float64),
-    }
-
-
-def _overall(position_means: Mapping[str, Float[np.ndarray, "resample scored"]]) -> dict[str, Resampled]:
-    """The figures, from the mean of every score at every position: all of them are functions of those."""
-    overall = {name: means.mean(axis=-1) for name, means in position_means.items()}
-    return {
-        **overall,
-        "mae_per_sequence_bits": overall["absolute_entropy_error_bits"],
-        "mae_mean_first_bits": np.abs(position_means["entropy_error_bits"]).mean(axis=-1),
-        "worst_position_kl_bits": position_means["kl_bits"].max(axis=-1),
     }
 
 

@@ -1,9 +1,8 @@
 """Random stochastic matrices whose entries lie on a grid, so that a token can show each of them exactly.
 
-Every row is drawn from the flat Dirichlet distribution, raised to the floor, normalised again and rounded to the grid.
-A row that then lacks something gets it one step at a time at its smallest entry; one that has too much gives it at its
-largest. Ties go by the size before rounding, so that no row or column is treated unlike another and any relabelling of
-a matrix is as likely as the matrix.
+A rounded row that lacks something gets it one step at a time at its smallest entry; one that has too much gives it at
+its largest. Ties go by the size before rounding, so that no row or column is treated unlike another and any relabelling
+of a matrix is as likely as the matrix.
 """
 
 from dataclasses import dataclass
