@@ -39,8 +39,9 @@ def checked(what: Any = None, *, typechecker: Callable) -> Any:
     if what is None:
         return functools.partial(checked, typechecker=typechecker)
     if isinstance(what, type):
-        if dataclasses.is_dataclass(what) and "__init__" in vars(what):
-            what.__init__ = _checked_function(what.__init__, typechecker)
+        init = vars(what).get("__init__")  # transformers wraps that of a configuration, which takes more than it says
+        if dataclasses.is_dataclass(what) and init is not None and not hasattr(init, "__wrapped__"):
+            what.__init__ = _checked_function(init, typechecker)
         return what
     return _checked_function(what, typechecker)
 

@@ -44,7 +44,7 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
     """
     drawn = task.sample(np.random.default_rng(seed), n)
     source = f"{n} sequences drawn from the task {task.name}, scored at {len(drawn.scored)} positions each"
-    return _as_prompts(task, drawn, f"tunnel:{task.name}", source, seed)
+    return as_prompts(task, drawn, f"tunnel:{task.name}", source, seed)
 
 
 def copied_prompts(task: Task, name: str, n: int = N_SEQUENCES, seed: int = 0) -> PromptSet:
@@ -59,10 +59,11 @@ def copied_prompts(task: Task, name: str, n: int = N_SEQUENCES, seed: int = 0) -
     n_shown, n_copies = int(found[1]), int(found[2])
     drawn = task.with_copied_context(task.sample(np.random.default_rng(seed), n), n_shown, n_copies)
     source = f"{n} sequences drawn from the task {task.name}: {n_shown} observations shown {n_copies} times"
-    return _as_prompts(task, drawn, f"tunnel:{task.name} {name}", source, seed)
+    return as_prompts(task, drawn, f"tunnel:{task.name} {name}", source, seed)
 
 
-def _as_prompts(task: Task, drawn: Sequences, name: str, source: str, seed: int) -> PromptSet:
+def as_prompts(task: Task, drawn: Sequences, name: str, source: str = "", seed: int = 0) -> PromptSet:
+    """Sequences of a task as prompts, with what is known of them."""
     n = len(drawn)
     scored = tuple(int(p) for p in drawn.scored)
     columns = dict(drawn.columns)

@@ -44,7 +44,7 @@ def print_sweep(sweep: Mapping[str, Any]) -> None:
             *(str(cell["settings"].get(name, "")) for name in varied),
             f"{cell['n_parameters']:,}" if cell["n_parameters"] else "",
             str(len(cell["runs"])),
-            _mean(cell["core_seconds"], "{:.0f}"),
+            "" if (spent := cell["core_seconds"]["mean"]) is None else f"{spent:.0f}",
             *(_both(cell, name) for name in ("kl_bits", "mae_per_sequence_bits")),
             "" if position is None else f"{position:.4f}",
         ))  # fmt: skip
@@ -75,10 +75,6 @@ def _short(failure: str) -> str:
     """A refusal in one line; of an error that was not foreseen the last line, the rest is in the file."""
     lines = [line.strip() for line in failure.strip().splitlines()]
     return lines[-1] if lines[0].startswith("Traceback") else " ".join(lines)
-
-
-def _mean(figure: Mapping[str, Any], form: str) -> str:
-    return "" if figure["mean"] is None else form.format(figure["mean"])
 
 
 def _settings(cell: Mapping[str, Any]) -> str:

@@ -1,9 +1,7 @@
 """What can be had without inference over the whole sequence: the floor that every error is compared with.
 
-`uniform` answers the uniform distribution over the slice; `constant` one fixed distribution (the mean posterior, best
-by KL) or entropy (the median, best by absolute error); `position` one for every position. The last two are fitted on
-the sequences they are judged on, which flatters them. `window-w`, where the task has such readers, sees the last w
-observations alone and infers what they allow: a network that does no better need not carry anything along.
+`constant` answers one fixed distribution (the mean posterior, best by KL) or entropy (the median, best by absolute
+error); `position` one for every position. Both are fitted on the sequences they are judged on, which flatters them.
 """
 
 from collections.abc import Mapping

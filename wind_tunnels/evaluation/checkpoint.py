@@ -20,7 +20,7 @@ from interp.errors import ModelError, UnknownName
 from interp.records.tunnel_card import TunnelCard, digests_of, write_card
 from interp.tunnel import Sequences, Task
 
-from ..networks.networks import n_parameters, predict
+from ..networks.networks import predict
 from ..networks.weights import save_weights
 from ..training.loop import keeping_in
 from ..training.plan import TrainingPlan
@@ -99,7 +99,7 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
         parameters=task.describe(),
         arch=network.arch,
         network={name: size for name, size in dataclasses.asdict(network).items() if name != "arch"},
-        n_parameters=n_parameters(model),
+        n_parameters=model.num_parameters(),
         recipe={name: value for name, value in dataclasses.asdict(recipe).items() if name != "seed"},
         seed=recipe.seed,
         step=state.step,

@@ -1,24 +1,7 @@
 """Evaluation: how far a network's predictions are from the exact posterior, and from knowing nothing.
 
-All information is in bits. With p the posterior, q the network's distribution over the whole vocabulary and H the
-entropy, at every scored position of every sequence:
-
-    entropy error    H(q within the slice of possible answers, renormalised) − H(p)
-    KL               Σ p log2(p / q); mass that q gives to tokens outside the slice counts against it
-    KL in the slice  the same with q renormalised within the slice
-    reverse KL       Σ r log2(r / p), r being q renormalised on what p allows: where p is 0 it would be infinite, and
-                     what lies there is told by the leaked mass instead of by an arbitrary clip
-    TVD              ½ Σ |p − q| over the whole vocabulary
-    NLL gap          −log2 q(answer) − H(p), whose expectation is the KL: a check that needs only labels
-    leaked mass      q on what p calls impossible; outside mass: the part of it outside the slice
-    accuracy         how often the most probable token is the answer, where p is a point mass
-    skill            1 − KL / KL of the best constant distribution: 1 is the posterior, 0 is knowing nothing
-    beyond window    KL less the least KL of the readers of the last 1 to 3 observations; negative is better than these
-    to window 2      KL / KL of the reader of the last two observations: 1 is as good as that one, 0 is the posterior
-
-The entropy error is averaged in both ways in use: over sequences first (`mae_mean_first_bits`, where errors of
-opposite sign cancel) and last (`mae_per_sequence_bits`, never smaller). It never stands without the KL, since a wrong
-distribution can have the right entropy.
+docs/reference/training.md defines every figure. All information is in bits. The entropy error never stands without the
+KL, since a wrong distribution can have the right entropy.
 
 Where positions ask different questions (named slices), each slice is measured alone: the figures of the primary one
 have plain names, those of the others begin with the name of their slice (`symbol.kl_bits`). Every figure is a function
@@ -26,8 +9,7 @@ of weighted means over sequences; its interval is the 95 % percentile bootstrap 
 
 Of longer sequences than a network was trained on a mean over all positions hides where it breaks: the error may be a
 hundred times larger one position beyond the trained length and flat afterwards. So the means up to and beyond the
-trained length are compared, the jump from the last trained position to the first one beyond, and the error beyond as a
-share of the error of the uniform answer there (1 is no skill left).
+trained length are compared, and the jump from the last trained position to the first one beyond.
 """
 
 from collections.abc import Mapping
@@ -138,7 +120,10 @@ def figure_of(values: Resampled, unit: str) -> Figure:
 def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights) -> Evaluation:
     scored = score(log_probs, sequences)
     means = {name: weights @ each for name, each in scored.items()}
-    values = _overall(means)
+    values = {name: each.mean(axis=-1) for name, each in means.items()}
+    values["mae_per_sequence_bits"] = values["absolute_entropy_error_bits"]
+    values["mae_mean_first_bits"] = np.abs(means["entropy_error_bits"]).mean(axis=-1)
+    values["worst_position_kl_bits"] = means["kl_bits"].max(axis=-1)
     notes: list[str] = []
     is_certain = sequences.posterior.max(axis=-1) > _CERTAIN
     if is_certain.any():
@@ -166,7 +151,7 @@ def _evaluate_slice(log_probs: LogProbs, sequences: Sequences, weights: Weights)
 
 
 def score(log_probs: LogProbs, sequences: Sequences) -> Scores:
-    """Every quantity of the module's table at every scored position; `entropy_error_bits` keeps its sign."""
+    """Every quantity behind the figures at every scored position; `entropy_error_bits` keeps its sign."""
     p = sequences.posterior
     bayes_bits = entropy_bits(p)
     log2_q = np.asarray(log_probs, dtype=np.float64) * BITS_PER_NAT  # [sequence, scored, vocab]
@@ -192,17 +177,6 @@ def score(log_probs: LogProbs, sequences: Sequences) -> Scores:
         "leaked_mass": (q - allowed).sum(axis=-1) + outside,
         "outside_mass": outside,
         "is_answered": (log2_q.argmax(axis=-1) == sequences.targets).astype(np.float64),
-    }
-
-
-def _overall(position_means: Mapping[str, Float[np.ndarray, "resample scored"]]) -> dict[str, Resampled]:
-    """The figures, from the mean of every score at every position: all of them are functions of those."""
-    overall = {name: means.mean(axis=-1) for name, means in position_means.items()}
-    return {
-        **overall,
-        "mae_per_sequence_bits": overall["absolute_entropy_error_bits"],
-        "mae_mean_first_bits": np.abs(position_means["entropy_error_bits"]).mean(axis=-1),
-        "worst_position_kl_bits": position_means["kl_bits"].max(axis=-1),
     }
 
 

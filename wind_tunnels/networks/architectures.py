@@ -1,10 +1,4 @@
-"""What a network is made of: its architecture, its sizes and the spread of its weights at the start.
-
-Five transformer families (`gpt-neox`, `phi`, `llama`, `mistral`, and `mixtral`, whose feed-forward is a mixture of
-experts), on which every probe runs, and networks without attention: `lstm`, `mamba` (state space) and two feed-forward
-forms. `mlp-context` sees the whole padded prefix; `mlp-position` sees the current token only, so it cannot use evidence
-at all: that is the papers' strawman, and what it fails at says nothing of feed-forward networks.
-"""
+"""What a network is made of: its architecture, its sizes and the spread of its weights at the start."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,9 +128,7 @@ class Network(Checked):
     @property
     def silent_layers(self) -> tuple[int, ...]:
         """The layers whose attention is switched off."""
-        if self.attention_layers is None:
-            return ()
-        kept = _layers(self.attention_layers)
+        kept = range(self.n_layers) if self.attention_layers is None else _layers(self.attention_layers)
         return tuple(layer for layer in range(self.n_layers) if layer not in kept)
 
     def _check_choices(self, kind: frozenset[str]) -> None:

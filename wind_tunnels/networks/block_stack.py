@@ -15,21 +15,14 @@ from transformers.modeling_outputs import CausalLMOutput
 
 
 class BlockStackConfig(PreTrainedConfig):
-    """The sizes that every stack has; `fields` are those that every configuration of transformers has."""
+    """The sizes that every stack has, beside what every configuration of transformers has."""
 
-    def __init__(
-        self,
-        vocab_size: int = 20,
-        hidden_size: int = 64,
-        num_hidden_layers: int = 3,
-        layer_norm_eps: float = 1e-5,
-        initializer_range: float = 0.02,
-        **fields: Any,
-    ) -> None:
-        self.vocab_size, self.hidden_size, self.num_hidden_layers = vocab_size, hidden_size, num_hidden_layers
-        self.layer_norm_eps, self.initializer_range = layer_norm_eps, initializer_range
-        fields.setdefault("tie_word_embeddings", False)
-        super().__init__(**fields)
+    vocab_size: int = 20
+    hidden_size: int = 64
+    num_hidden_layers: int = 3
+    layer_norm_eps: float = 1e-5
+    initializer_range: float = 0.02
+    tie_word_embeddings: bool = False
 
 
 class BlockStack(PreTrainedModel):

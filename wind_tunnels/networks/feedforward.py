@@ -24,10 +24,8 @@ class MLPConfig(BlockStackConfig):
     """`n_context`: how many tokens each position sees, itself included."""
 
     model_type = "mlp"
-
-    def __init__(self, intermediate_size: int = 256, n_context: int = 1, **fields: Any) -> None:
-        self.intermediate_size, self.n_context = intermediate_size, n_context
-        super().__init__(**fields)
+    intermediate_size: int = 256
+    n_context: int = 1
 
 
 class FeedForward(nn.Module):

@@ -107,9 +107,8 @@ def build(network: Network, task: Task, generator: torch.Generator) -> PreTraine
             network.arch
         ].keeps:  # the others are drawn below, whatever transformers draws from the global generator
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        model = AutoModelForCausalLM.from_config(
-            config, dtype=torch.float32, attn_implementation=attention_implementation(config)
-        )
+        attention = "sdpa" if family_of(config).has_attention else None
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention)
     _initialise(model, network, generator)
     switch_off_attention(model, network)
     scan_quickly(model)
@@ -171,20 +170,10 @@ def predict(
     return torch.log_softmax(double(torch.cat(parts)), dim=-1).numpy()
 
 
-def n_parameters(model: nn.Module) -> int:
-    """How many numbers a network has, frozen ones included."""
-    return sum(p.numel() for p in model.parameters())
-
-
 def count_parameters(network: Network, task: Task) -> int:
     """How many numbers the network for this task will have; no weights are made."""
     with torch.device("meta"), quiet_libraries():
-        return n_parameters(AutoModelForCausalLM.from_config(config_of(network, task)))
-
-
-def attention_implementation(config: PreTrainedConfig) -> str | None:
-    """What `transformers` is to compute attention with; None of a network without it."""
-    return "sdpa" if family_of(config).has_attention else None
+        return AutoModelForCausalLM.from_config(config_of(network, task)).num_parameters()
 
 
 BUILDERS: Mapping[str, ModelBuilder] = {

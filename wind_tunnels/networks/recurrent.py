@@ -4,8 +4,6 @@ Source: Hochreiter and Schmidhuber (1997); Gers and others (2000) for the forget
 (Jozefowicz and others, 2015).
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import nn
@@ -20,10 +18,7 @@ class LSTMConfig(BlockStackConfig):
     """`has_residual`: every layer adds to its input, behind a norm; without it, layers follow one another bare."""
 
     model_type = "lstm"
-
-    def __init__(self, has_residual: bool = True, **fields: Any) -> None:
-        self.has_residual = has_residual
-        super().__init__(**fields)
+    has_residual: bool = True
 
 
 class RecurrentBlock(nn.Module):

@@ -4,8 +4,6 @@ One-hot positions are embedded beside the tokens, attention is causal and passes
 both parts of a block are added to the residual stream one after the other, as Tracr assembles them.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Float, Int
 from torch import nn
@@ -24,18 +22,10 @@ class ProgramConfig(BlockStackConfig):
     """The sizes of a compiled program."""
 
     model_type = "program"
-
-    def __init__(
-        self,
-        num_attention_heads: int = 1,
-        head_dim: int = 8,
-        intermediate_size: int = 8,
-        max_position_embeddings: int = 9,
-        **fields: Any,
-    ) -> None:
-        self.num_attention_heads, self.head_dim = num_attention_heads, head_dim
-        self.intermediate_size, self.max_position_embeddings = intermediate_size, max_position_embeddings
-        super().__init__(**fields)
+    num_attention_heads: int = 1
+    head_dim: int = 8
+    intermediate_size: int = 8
+    max_position_embeddings: int = 9
 
 
 class ProgramAttention(nn.Module):

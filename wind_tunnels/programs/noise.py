@@ -49,7 +49,8 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
     weights = {key: value.astype(np.float64) for key, value in load_file(home / "model.safetensors").items()}
     rng = np.random.default_rng(noise.seed)
     labels = [*card["labels"], *(f"unread:{i}" for i in range(_WRITE_WIDTH * noise.n_distractors))]
-    weights = {key: _widened(key, value, len(labels)) for key, value in weights.items()}
+    wider = np.eye(len(card["labels"]), len(labels))  # what is added, a program neither reads nor writes
+    weights = {key: _moved(key, value, wider, wider.T) for key, value in weights.items()}
     n_heads, size = config["num_attention_heads"], config["head_dim"]
     busy = {part["layer"] for part in card["parts"] if "head" in part and part["writes"]}
     for layer in range(config["num_hidden_layers"]):
@@ -89,15 +90,6 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
 
 def _as_json(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()
-
-
-def _widened(key: str, weight: np.ndarray, width: int) -> np.ndarray:
-    """The weight with a residual stream of more dimensions, which it neither reads nor writes."""
-    axis = _stream_axis(key)
-    if axis is None:
-        return weight
-    missing = [(0, width - n if i == axis else 0) for i, n in enumerate(weight.shape)]
-    return np.pad(weight, missing)
 
 
 def _stream_axis(key: str) -> int | None:

@@ -48,7 +48,6 @@ from .over_seeds import (
 
 if TYPE_CHECKING:
     from interp.model import Model
-    from interp.prompt import PromptSet
 
 OUTCOMES, STREAM = Need("outcome_log_prob"), Need("resid")
 ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, more layers"}
@@ -174,25 +173,28 @@ class ChainOfThought(CheckedStudy):
 
     def _beliefs(self, model: "Model", task: IteratedPermutation) -> Columns:
         import interp
+        from interp.prompting.tunnel_sequences import as_prompts
 
         asked = {"sites": ("resid",), "interchange": False, "n_permutations": 19, "n_bootstrap": 20}
-        prompts, rng = interp.sampled_prompts(task, self.n_pool), np.random.default_rng(0)
+        drawn, rng = task.sample(np.random.default_rng(0), self.n_pool), np.random.default_rng(0)
         found = []
         for k in range(task.depth):
-            chosen = at_step(prompts, k)
+            chosen = drawn.at(np.array([k]))
+            prompts = [as_prompts(task, each, f"step {k + 1}") for each in (chosen, exchanged(chosen, rng))]
             found.append([
                 interp.run(model, probes=["belief"], settings={"belief": asked}, prompts=each, out=None, quiet=True)
                 .findings["belief"]["r2"].value
-                for each in (chosen, exchanged(chosen, rng))
+                for each in prompts
             ])  # fmt: skip
         return dict(zip(BY_STEP, np.array(found).T, strict=True))
 
     def _swapped(self, model: "Model", task: IteratedPermutation) -> Columns:
         """By depth the probability of the way on from the other's symbol, once swapped and once moved at random."""
         import interp
+        from interp.prompting.tunnel_sequences import as_prompts
 
-        k, prompts, rng = self.swap_step - 1, interp.sampled_prompts(task, self.n_pool), np.random.default_rng(0)
-        tokens = np.array([prompt.token_ids for prompt in prompts])
+        k, drawn, rng = self.swap_step - 1, task.sample(np.random.default_rng(0), self.n_pool), np.random.default_rng(0)
+        prompts, tokens = as_prompts(task, drawn, "as drawn"), drawn.tokens.copy()
         at = task.n_positions - task.depth + k
         donor = np.roll(np.arange(len(tokens)), -1)
         streams = interp.collect(model, prompts, [STREAM])[STREAM].astype(np.float64)
@@ -200,10 +202,7 @@ class ChainOfThought(CheckedStudy):
         way = ways(task.shown_in(tokens), tokens[donor, at] - task.V, task.depth - k)
         way[tokens[donor, at] == tokens[:, at]] = -1  # the same symbol: nothing is swapped
         tokens[:, at + 1 :] = np.where(way >= 0, way + task.V, 2 * task.V)[:, :-1]
-        on_the_way = [
-            replace(prompt, token_ids=tuple(row)) for prompt, row in zip(prompts, tokens.tolist(), strict=True)
-        ]
-        prompts = replace(prompts, prompts=on_the_way)
+        prompts = as_prompts(task, replace(drawn, tokens=tokens), "on the way")
         shares = []
         for depth, own in enumerate(streams):
             move = rng.standard_normal(own.shape)
@@ -339,27 +338,11 @@ def way_probability(said: Said, way: Way) -> float:
     return float(np.where(way >= 0, each, 1.0).prod(axis=1).mean(where=way[:, 0] >= 0))
 
 
-def at_step(prompts: "PromptSet", k: int) -> "PromptSet":
-    """The prompts scored at their k-th scored position alone, counted from 0."""
-    n = len(prompts)
-    chosen = [
-        replace(
-            prompt, scored=(prompt.scored or ())[k : k + 1],
-            scored_columns={name: values[k : k + 1] for name, values in prompt.scored_columns.items()},
-        )
-        for prompt in prompts
-    ]  # fmt: skip
-    assert prompts.posterior is not None, "a tunnel's prompts have one"
-    posterior = prompts.posterior.reshape(n, -1, prompts.posterior.shape[1])[:, k]
-    return replace(prompts, name=f"{prompts.name} step {k + 1}", prompts=chosen, posterior=posterior)
-
-
-def exchanged(prompts: "PromptSet", rng: np.random.Generator) -> "PromptSet":
-    """Their posteriors dealt out anew among those that have the same token where they are scored."""
-    assert prompts.posterior is not None, "a tunnel's prompts have one"
-    tokens = np.array([(prompt.token_ids or ())[(prompt.scored or ())[0]] for prompt in prompts])
+def exchanged(drawn: Sequences, rng: np.random.Generator) -> Sequences:
+    """Their posteriors dealt out anew among those that have the same token where they are scored first."""
+    tokens = drawn.tokens[:, drawn.scored[0]]
     given = np.arange(len(tokens))
     for token in np.unique(tokens):
         same = np.flatnonzero(tokens == token)
         given[same] = rng.permutation(same)
-    return replace(prompts, name=f"{prompts.name} exchanged", posterior=prompts.posterior[given])
+    return replace(drawn, posterior=drawn.posterior[given])

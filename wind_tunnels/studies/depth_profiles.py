@@ -46,8 +46,6 @@ PROFILES: Mapping[str, tuple[str, str, str, str, Mapping[str, str]]] = {
 NEEDED_RATIO = 10.0
 """Paper I calls a layer needed whose removal multiplies the error by more than this."""
 
-PROBES = tuple(dict.fromkeys(probe for _, probe, *_ in PROFILES.values()))
-
 
 @dataclass(frozen=True)
 class DepthProfiles(CheckedStudy):
@@ -67,7 +65,8 @@ class DepthProfiles(CheckedStudy):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         # only means by layer are taken, so that the draws behind nulls of one network may be few
-        asked: dict[str, dict[str, object]] = {probe: {"n_permutations": 50, "n_bootstrap": 50} for probe in PROBES}
+        few = {"n_permutations": 50, "n_bootstrap": 50}
+        asked: dict[str, dict[str, object]] = {probe: {**few} for _, probe, *_ in PROFILES.values()}
         asked["heads"] |= {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
         found, kl_bits, models = read_by_probes(plans_over_seeds(self), work, progress, asked, self.n_pool)
         profiles = [{name: profile(name, findings) for name in PROFILES} for findings in found]

@@ -44,8 +44,6 @@ SHOWN = {
 
 _SAYS = "information about the domain in the chosen expert"
 
-BY_ITSELF = "how well it was trained: no chance level"
-
 
 @dataclass(frozen=True)
 class ExpertDivision(CheckedStudy):
@@ -87,7 +85,8 @@ class ExpertDivision(CheckedStudy):
                     by_network(networks, name, domains=domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
                 )
             mine = [bits for bits, (of, _) in zip(kl_bits, asked, strict=True) if of == domains]
-            scalars[f"kl_bits_{domains}"] = mean_over_seeds(mine, "bits", BY_ITSELF, f"KL from the posterior, {what}")
+            why = "how well it was trained: no chance level"
+            scalars[f"kl_bits_{domains}"] = mean_over_seeds(mine, "bits", why, f"KL from the posterior, {what}")
         for name, (_, within) in SHOWN.items():
             different, same = (by_network(networks, name, domains=domains) for domains in DOMAINS)
             scalars[f"{name}_gained"] = difference_scalar(

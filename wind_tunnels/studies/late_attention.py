@@ -18,8 +18,6 @@ from interp.table import LABEL, Table
 
 from .over_seeds import CheckedStudy, by_network, mean_scalar, models_table, ratio_scalar
 
-TASK = "hmm"
-
 
 @dataclass(frozen=True)
 class LateAttention(CheckedStudy):
@@ -56,7 +54,7 @@ class LateAttention(CheckedStudy):
         words = {"whole": "all attention on", "off": f"attention off in the top {self.n_off} layers"}
         plans = {}
         for seed in self.seeds:
-            plan = plan_of(TASK, REFERENCE, seed, self.size, self.n_steps)
+            plan = plan_of("hmm", REFERENCE, seed, self.size, self.n_steps)
             if self.trained_length is not None:
                 plan = replace(plan, task=plan.task.lengthened(self.trained_length))
             for arm in words:

@@ -1,15 +1,10 @@
 """Bijection elimination: which values are still possible for a key, given the pairs seen so far.
 
-A bijection π of V symbols is drawn uniformly for every sequence, and L pairs (k, π(k)) are shown. Before
-the value of a key is shown the posterior is a point mass on it where the key has come before, and uniform
-over the values no other key has taken where it has not: log2(V − d) bits after d distinct keys.
+Without replacement (the papers' configuration) the entropy is a function of the position alone, and only elimination is
+needed. With replacement earlier pairs have to be recalled too.
 
-Without replacement (the papers' configuration) no key comes twice, the entropy is a function of the
-position alone, and only elimination is needed. With replacement the keys are independent and uniform;
-earlier pairs have to be recalled, and the entropy runs along a sawtooth of its own in every sequence.
-
-Source: Paper I (arXiv 2512.22471), section on bijection elimination. The label of a pair stands where its
-key is read, one token before the value is shown; on the value's own position it would teach copying.
+Source: Paper I (arXiv 2512.22471), section on bijection elimination. The label of a pair stands where its key is read,
+one token before the value is shown; on the value's own position it would teach copying.
 """
 
 from collections.abc import Mapping
@@ -47,6 +42,8 @@ class Bijection(ShippedTask):
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
     length_field: ClassVar[str] = "L"
+    symbols_field: ClassVar[str] = "V"
+    shifted: ClassVar = (False, True)  # in a full orbit each value is the answer to every unseen key equally often
     rules: ClassVar = {"V": 2, "L": 1, "key_pool": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
@@ -73,14 +70,6 @@ class Bijection(ShippedTask):
     @property
     def n_positions(self) -> int:
         return 2 * self.L - 1 if self.layout == "sepvocab" else 2 * self.L + 1
-
-    @property
-    def most_copies(self) -> int:
-        """The values may be shifted; in a full orbit each is the answer to every unseen key equally often."""
-        return self.V
-
-    def relabelled(self, copy, shift, keys, values) -> tuple[np.ndarray, ...]:
-        return keys, (values + shift) % self.V
 
     def curriculum(self) -> tuple["Bijection", ...]:
         """With replacement from three keys to all V, so that recall pays at once; otherwise one stage."""

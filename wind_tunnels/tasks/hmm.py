@@ -1,12 +1,10 @@
 """Filtering in a hidden Markov model that every sequence brings along: the papers' task.
 
-Transition and emission matrices are drawn fresh for every sequence and stand in its header, so that a network has to
-learn the forward recursion itself and not one process. The matrices shown are rounded to a grid, and the exact beliefs
-are computed from them as shown. Layout: `TRANS, T row by row, EMIT, E row by row, SEP`, then `OBS, o_t` K times. A row
-is shown entry by entry, or as one token, whose id says which row of which matrix it is and what stands in it.
+The matrices shown are rounded to a grid, and the exact beliefs are computed from them as shown. Layout: `TRANS, T row
+by row, EMIT, E row by row, SEP`, then `OBS, o_t` K times. A row is shown entry by entry, or as one token, whose id says
+which row of which matrix it is and what stands in it.
 
-Source: Paper I (arXiv 2512.22471), section on HMM filtering: S = O = 5, flat Dirichlet rows with a floor of 0.05, two
-decimals, uniform initial state, K = 20, tests at K = 30 and 50. There a head of S outputs learns the exact posterior
+Source: Paper I (arXiv 2512.22471), section on HMM filtering. There a head of S outputs learns the exact posterior
 ("distil" here); here the states are ids of the one vocabulary, and sampled states are the labels by default.
 """
 

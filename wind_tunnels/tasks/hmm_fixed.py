@@ -1,8 +1,4 @@
-"""Filtering in one hidden Markov model, whose parameters are the same in every sequence and so end up in the weights.
-
-The easier relative of `hmm`: the recursion has to be carried out, and not for parameters read a moment ago. Layout:
-`OBS, o_t` K times, without a header.
-"""
+"""Filtering in one hidden Markov model: its parameters are the same in every sequence and end up in the weights."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,8 +1,7 @@
 """How hidden Markov tasks show their symbols and what they ask: `[OBS, o_1, OBS, o_2 .. OBS, o_K]` behind a header.
 
-After each symbol the question can be the hidden state behind it (slice `state`), at each marker the symbol that comes
-next (slice `symbol`). One vocabulary serves both: what the header needs, the marker, the symbols, and one id for every
-state, which is only ever an answer.
+One vocabulary serves both questions: what the header needs, the marker, the symbols, and one id for every state, which
+is only ever an answer.
 """
 
 from collections.abc import Mapping

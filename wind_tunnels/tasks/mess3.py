@@ -1,10 +1,7 @@
 """The process Mess3: three states and three symbols whose beliefs fill a fractal in the triangle of distributions.
 
 A state stays with probability 1 − 2x and moves to each other one with x; every state emits its own symbol with
-probability a and each other one with (1 − a)/2. The chain starts in its stationary distribution, which is uniform. The
-tokens are a START and the symbols themselves, `START, o_1 .. o_{K−1}`, and at each of them the symbol that follows is
-predicted; at START that is a third each. Without START a network that knows positions by rotation alone could not tell
-one symbol from a run of it, whose posterior is another: attention would average equal values.
+probability a and each other one with (1 − a)/2. The chain starts in its stationary distribution, which is uniform.
 
 Source: A. Shai et al., "Transformers represent belief state geometry in their residual stream" (arXiv 2405.15943), with
 x = 0.05, a = 0.85 and sequences of 10; the process is S. Marzen and J. Crutchfield's (2017). Its matrices

@@ -1,14 +1,8 @@
 """Iterated permutation: where k steps lead from a start, with and without a scratchpad for the steps between.
 
-A permutation π of V symbols is drawn uniformly for every sequence, and the images of R symbols, drawn uniformly too,
-are shown as pairs (x, π(x)) in random order. Then a start s is given, and π(s), π²(s), … π^K(s) are asked for. All
-permutations that agree with what is shown are equally likely.
-
-With a scratchpad the sequence writes every answer, and each is asked for where the one before stands: a single step.
-It is certain where the image was shown, in a pair or on the way, and uniform over the images not seen yet if not.
-Without one a token that says how many steps are asked for stands in the place of each answer. What is asked is then
-the posterior of π^k(s) given the pairs alone, a mean over the (V − R)! ways to fill in the images that are hidden.
-Both have the same positions and the same answers; all that differs is whether the symbols between are written.
+All permutations that agree with the images shown are equally likely. With a scratchpad each answer is a single step: it
+is certain where the image was shown, in a pair or on the way, and uniform over the images not seen yet if not. Without
+one the posterior of π^k(s) is a mean over the (V − R)! ways to fill in the images that are hidden.
 
 The reader of window 0 sees the start and the number of steps alone. The cycle of s has every length 1 … V with equal
 probability, so it gives s as many of V parts as k has divisors up to V, and the rest to the other symbols alike.
@@ -50,6 +44,8 @@ class IteratedPermutation(ShippedTask):
     name: ClassVar[str] = "permutation"
     question: ClassVar[str] = "Does the network follow a permutation for more steps than it has layers?"
     length_field: ClassVar[str] = "depth"
+    symbols_field: ClassVar[str] = "V"
+    shifted: ClassVar = (True, True, True)
     rules: ClassVar = {"V": 2, "n_shown": 0, "depth": 1}
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
@@ -87,14 +83,6 @@ class IteratedPermutation(ShippedTask):
         if not self.scratchpad:
             return Task.lengthened(self, n_observations)
         return super().lengthened(n_observations)
-
-    @property
-    def most_copies(self) -> int:
-        """All symbols may be shifted alike."""
-        return self.V
-
-    def relabelled(self, copy, shift, symbols, images, start) -> tuple[np.ndarray, ...]:
-        return (symbols + shift) % self.V, (images + shift) % self.V, (start + shift[:, 0]) % self.V
 
     def encode(self, symbols: Symbols, images: Symbols, start: Int[np.ndarray, " sequence"]) -> Sequences:
         """The sequences of these permutations, with the exact posterior; the first `n_shown` images are shown."""

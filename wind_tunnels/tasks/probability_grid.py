@@ -1,9 +1,8 @@
 """Random stochastic matrices whose entries lie on a grid, so that a token can show each of them exactly.
 
-Every row is drawn from the flat Dirichlet distribution, raised to the floor, normalised again and rounded to the grid.
-A row that then lacks something gets it one step at a time at its smallest entry; one that has too much gives it at its
-largest. Ties go by the size before rounding, so that no row or column is treated unlike another and any relabelling of
-a matrix is as likely as the matrix.
+A rounded row that lacks something gets it one step at a time at its smallest entry; one that has too much gives it at
+its largest. Ties go by the size before rounding, so that no row or column is treated unlike another and any relabelling
+of a matrix is as likely as the matrix.
 """
 
 from dataclasses import dataclass
@@ -44,23 +43,17 @@ class ProbabilityGrid:
     def check(self, task: str, n_outcomes: int) -> None:
         """Refuse, in the name of a task, a grid that holds no distribution over so many outcomes."""
         if self.step > 0.5 or abs(1.0 / self.step - self.n_steps) > 1e-9:
-            raise UsageError(
-                asked=task,
-                found=f"grid = {self.step}: no whole number of such steps makes 1",
-                fix="Choose 1 divided by a whole number of 2 or more, for example 0.01.",
-            )
-        if abs(self.floor / self.step - self.least) > 1e-9:
-            raise UsageError(
-                asked=task,
-                found=f"floor = {self.floor} is not on the grid of {self.step}",
-                fix=f"Choose a whole multiple of the grid, for example floor={self.step}.",
-            )
-        if self.least * n_outcomes > self.n_steps:
-            raise UsageError(
-                asked=task,
-                found=f"floor = {self.floor} for each of {n_outcomes} outcomes is more than 1 in all",
-                fix=f"Choose floor up to {self.n_steps // n_outcomes * self.step:g}.",
-            )
+            found = f"grid = {self.step}: no whole number of such steps makes 1"
+            fix = "Choose 1 divided by a whole number of 2 or more, for example 0.01."
+        elif abs(self.floor / self.step - self.least) > 1e-9:
+            found = f"floor = {self.floor} is not on the grid of {self.step}"
+            fix = f"Choose a whole multiple of the grid, for example floor={self.step}."
+        elif self.least * n_outcomes > self.n_steps:
+            found = f"floor = {self.floor} for each of {n_outcomes} outcomes is more than 1 in all"
+            fix = f"Choose floor up to {self.n_steps // n_outcomes * self.step:g}."
+        else:
+            return
+        raise UsageError(asked=task, found=found, fix=fix)
 
     def draw(
         self, rng: np.random.Generator, shape: tuple[int, int, int], *, stay: float = 0.0

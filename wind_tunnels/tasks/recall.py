@@ -62,6 +62,8 @@ class Recall(ShippedTask):
 
     name: ClassVar[str] = "recall"
     question: ClassVar[str] = "Does the network find the value that was stored with a key, and doubt a corrupted cue?"
+    symbols_field: ClassVar[str] = "n_values"
+    shifted: ClassVar = (False, True, False, False)
     rules: ClassVar = {
         "n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0, "noise": FRACTION
     }  # fmt: skip
@@ -90,14 +92,6 @@ class Recall(ShippedTask):
     @property
     def n_positions(self) -> int:
         return len(self._template())
-
-    @property
-    def most_copies(self) -> int:
-        """The values may be shifted."""
-        return self.n_values
-
-    def relabelled(self, copy, shift, keys, values, items, cues) -> tuple[np.ndarray, ...]:
-        return keys, (values + shift) % self.n_values, items, cues
 
     def encode(self, keys: Pairs, values: Pairs, items: Queries, cues: Queries) -> Sequences:
         """The sequences that store these pairs and ask for these items by these cues, with the exact posterior."""

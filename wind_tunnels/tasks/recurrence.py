@@ -1,10 +1,8 @@
 """Recurrence: a short computation or noise, and which value comes next in either case.
 
-With equal probability a sequence is a program, x[t + 1] = a x[t] + b mod p with a, b and x[0] uniform, or noise: every
-x[t] uniform and independent. START comes first, without which equal tokens could not be counted (`mess3` says why), and
-each next token is asked for. After k tokens of which k − 1 steps follow one (a, b), the
-Bayes factor for the program is c p^(k − 3), c being the number of pairs (a, b) that remain: 1, or p where x[0] = x[1].
-Before the fourth token nothing speaks for either. The answer mixes what both predict.
+With equal probability a sequence is a program, x[t + 1] = a x[t] + b mod p with a, b and x[0] uniform, or noise. After
+k tokens of which k − 1 steps follow one (a, b), the Bayes factor for the program is c p^(k − 3), c being the number of
+pairs (a, b) that remain: 1, or p where x[0] = x[1]. The answer mixes what both predict.
 
 With symbols relabelled in every sequence the arithmetic is hidden and what a program can show is when it returns: a
 cycle of the order of a, of p steps (a = 1), of one, or one step into a fixed point (a = 0). Each shape has a known

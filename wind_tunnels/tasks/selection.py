@@ -1,9 +1,7 @@
 """Selection: which class a map belongs to, and which value it gives, from the pairs seen so far.
 
-A class is drawn with equal probability from two, a map f uniformly from the class, and pairs (x, f(x)) are shown, no x
-twice. START comes first: a network counts from it whether an x or a value has come. At every x its value is asked, at
-every value the class. Both answers are ratios of counts: how many maps of a class agree with the pairs. Each class has
-that count in closed form:
+Both answers are ratios of counts: how many maps of a class agree with the pairs. Each class has that count in closed
+form:
 
     bijections       (V − d)! after d pairs
     involutions      without fixed points: (m − 1)!! for the m symbols that no pair touches
@@ -11,9 +9,6 @@ that count in closed form:
                      m! / ((m / 3)! 3^(m / 3)) for the m = n − k that are left
     rotations        x + c mod V, and
     multiplications  c x mod V (V prime, c ≠ 0): their few maps one by one
-
-Bijections, involutions and 3-cycles stay the same class under any relabelling of symbols, so that relabelling them in
-every sequence would change nothing; rotations and multiplications live by what the symbols mean.
 
 Source: arXiv 2607.19379.
 """
@@ -54,6 +49,7 @@ class Selection(ShippedTask):
     name: ClassVar[str] = "selection"
     question: ClassVar[str] = "Does the network infer which class of maps it sees, and predict by both?"
     length_field: ClassVar[str] = "L"
+    shifted: ClassVar = (True, True, False)
     rules: ClassVar = {"V": 3, "L": 1}
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "is_first": "boolean", "p_first": "probability"}
 
@@ -85,9 +81,6 @@ class Selection(ShippedTask):
         """All symbols may be shifted alike; multiplications allow no shift."""
         return 1 if "multiplications" in (self.first, self.second) else self.V
 
-    def relabelled(self, copy, shift, keys, values, is_first) -> tuple[np.ndarray, ...]:
-        return (keys + shift) % self.V, (values + shift) % self.V, is_first
-
     def encode(self, keys: Pairs, values: Pairs, is_first: Bool[np.ndarray, " sequence"]) -> Sequences:
         """The sequences that show these pairs, with the exact posterior of values and classes."""
         n, (V, L) = len(keys), (self.V, self.L)
@@ -96,10 +89,9 @@ class Selection(ShippedTask):
             shown[np.arange(n), k + 1 :, keys[:, k]] = values[:, [k]]
         tried = np.repeat(shown[:, :L, None], V, axis=2)  # and the next key sent to every symbol
         np.put_along_axis(tried, keys[:, :, None, None], np.arange(V)[:, None], axis=3)
-        classes, unseen = [CLASSES[name] for name in (self.first, self.second)], np.full((1, V), -1)
-        n_maps = [of.count(unseen) for of in classes]
-        of_class = np.stack([of.count(shown) / all_ for of, all_ in zip(classes, n_maps, strict=True)], axis=-1)
-        of_value = np.sum([of.count(tried) / all_ for of, all_ in zip(classes, n_maps, strict=True)], axis=0)
+        counts, unseen = [CLASSES[name][0] for name in (self.first, self.second)], np.full((1, V), -1)
+        of_class = np.stack([count(shown) / count(unseen) for count in counts], axis=-1)
+        of_value = np.sum([count(tried) / count(unseen) for count in counts], axis=0)
         tokens, belief = np.empty((n, 2 * L), dtype=np.int64), of_class / of_class.sum(axis=-1, keepdims=True)
         tokens[:, 0::2], tokens[:, 1::2] = keys, values
         asked, seen = np.arange(2 * L - 1), np.arange(1, 2 * L) // 2
@@ -116,7 +108,7 @@ class Selection(ShippedTask):
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         is_first = rng.random(n) < 0.5
-        first, second = (CLASSES[name].draw(rng, n, self.V) for name in (self.first, self.second))
+        first, second = (CLASSES[name][1](rng, n, self.V) for name in (self.first, self.second))
         keys = random_permutations(rng, n, self.V)[:, : self.L]
         return keys, np.take_along_axis(np.where(is_first[:, None], first, second), keys, axis=1), is_first
 
@@ -184,27 +176,22 @@ def _cycles(rng: np.random.Generator, n: int, n_symbols: int, period: int) -> In
     return images
 
 
-@dataclass(frozen=True)
-class Maps:
-    """A class of maps: how many agree with what is known, and uniform draws from it."""
-
-    count: Callable[[Images], Float[np.ndarray, "*any"]]
-    draw: Callable[[np.random.Generator, int, int], Int[np.ndarray, "map symbol"]]
+Maps = tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]
+"""A class of maps: how many agree with what is known, and uniform draws of so many maps of so many symbols."""
 
 
 def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
-
     def count(images: Images) -> Float[np.ndarray, "*any"]:
         agreeing = [((images < 0) | (images == each)).all(axis=-1) for each in members(images.shape[-1])]
         return np.array(agreeing).sum(axis=0, dtype=np.float64)
 
-    return Maps(count, lambda rng, n, V: rng.choice(members(V), n))
+    return count, lambda rng, n, V: rng.choice(members(V), n)
 
 
 CLASSES: Mapping[str, Maps] = {
-    "bijections": Maps(count_bijections, random_permutations),
-    "involutions": Maps(count_involutions, lambda rng, n, V: _cycles(rng, n, V, 2)),
-    "3-cycles": Maps(count_three_cycles, lambda rng, n, V: _cycles(rng, n, V, 3)),
+    "bijections": (count_bijections, random_permutations),
+    "involutions": (count_involutions, lambda rng, n, V: _cycles(rng, n, V, 2)),
+    "3-cycles": (count_three_cycles, lambda rng, n, V: _cycles(rng, n, V, 3)),
     "rotations": _few(rotations),
     "multiplications": _few(multiplications),
 }

@@ -19,11 +19,14 @@ class ShippedTask(Task, Checked):
     """A task whose trained networks lie in `checkpoints/`; a sequence is drawn, may be relabelled, and is encoded.
 
     `length_field` names the field that counts observations: another value of it gives the task over more of them.
+    `symbols_field` counts symbols all of which may be shifted alike in the parts of a draw that `shifted` says.
     `_draw` gives arrays with sequences in front, of which `encode` makes `Sequences`.
     """
 
     checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     length_field: ClassVar[str | None] = None
+    symbols_field: ClassVar[str | None] = None
+    shifted: ClassVar[tuple[bool, ...]] = ()
 
     @property
     def asked(self) -> str:
@@ -32,7 +35,7 @@ class ShippedTask(Task, Checked):
     @property
     def most_copies(self) -> int:
         """The most relabellings of a sequence that are all as likely as it."""
-        return 1
+        return getattr(self, self.symbols_field) if self.symbols_field else 1
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
         return self.sample_orbits(rng, n, 1)
@@ -55,7 +58,9 @@ class ShippedTask(Task, Checked):
 
     def relabelled(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
         """From `copy`, `shift` and what was drawn: the same of each copy; `shift` is spread over all cyclic ones."""
-        raise NotImplementedError
+        _, shift, *drawn = args
+        moved = [(part + shift.reshape(-1, *[1] * (part.ndim - 1))) % self.most_copies for part in drawn]
+        return tuple(new if moves else old for old, new, moves in zip(drawn, moved, self.shifted, strict=True))
 
     def lengthened(self, n_observations: int) -> Task:
         if self.length_field is None:

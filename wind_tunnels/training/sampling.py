@@ -7,7 +7,7 @@ Batches are a function of the task, the recipe and a generator alone, so that wh
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import Int
 
 from interp.records.tunnel_card import Figure
 from interp.statistics.intervals import share_bounds
@@ -74,19 +74,10 @@ def share_seen(
     predictions and no more.
     """
     sampler, rng = BatchSampler(task, recipe), training_generator(recipe)
-    wanted = _codes(evaluated)
-    is_seen = np.zeros(len(wanted), dtype=bool)
+    wanted = [row.tobytes() for row in evaluated]
+    seen, known, n = set(), {*wanted}, len(wanted)
     for step in range(n_steps):
         stage = sum(step >= end for end in stage_ends)
-        tokens = sampler.batch(rng, stage).tokens
-        if tokens.shape[1] == evaluated.shape[1]:
-            is_seen |= np.isin(wanted, _codes(tokens))
-    k, n = int(is_seen.sum()), len(is_seen)
+        seen |= known & {row.tobytes() for row in sampler.batch(rng, stage).tokens}
+    k = sum(row in seen for row in wanted)
     return Figure(k / n, "fraction", *share_bounds(k, n))
-
-
-def _codes(tokens: Int[np.ndarray, "sequence pos"]) -> UInt64[np.ndarray, " sequence"]:
-    """A 64-bit number for each sequence; two different ones share it once in 10^19 pairs."""
-    odd = np.random.default_rng(0).integers(2**63, size=tokens.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    mixed = (tokens.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    return ((mixed ^ (mixed >> np.uint64(29))) * odd).sum(axis=1, dtype=np.uint64)

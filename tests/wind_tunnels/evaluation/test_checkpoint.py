@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.evaluation.checkpoint import SEEN, evaluate_model, read_curve, save
-from interp.wind_tunnels.networks.networks import Network, n_parameters
+from interp.wind_tunnels.networks.networks import Network
 from interp.wind_tunnels.networks.weights import WEIGHTS_NAME, load_weights, weights_fingerprint
 from interp.wind_tunnels.plans.rebuild import Rebuild, rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
@@ -63,7 +63,7 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
         noise = ((again.high - again.low) + (figure.high - figure.low)) / 2  # of two samples, one of them heavy-tailed
         assert again.value == pytest.approx(figure.value, rel=0.25, abs=max(noise, 1e-4)), name
     assert sum(p.stat().st_size for p in shipped.iterdir() if p.is_file()) < 1.7e6  # all: 14 MB
-    assert n_parameters(model) == card.n_parameters
+    assert model.num_parameters() == card.n_parameters
     assert shipped.name == card.name
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from interp.wind_tunnels.networks.architectures import ARCHITECTURES, Network
 from interp.wind_tunnels.networks.equal_capacity import matched_to
-from interp.wind_tunnels.networks.networks import build, count_parameters, n_parameters
+from interp.wind_tunnels.networks.networks import build, count_parameters
 from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError
@@ -19,7 +19,7 @@ REFERENCE = Network(arch="gpt-neox", n_layers=2, d_model=48)
 def test_parameter_counts_agree_within_two_per_cent(arch, n_layers):
     network = Network(arch=arch, n_layers=n_layers, init_std=0.07)
     matched = matched_to(network, REFERENCE, TASK)
-    made = n_parameters(build(matched, TASK, torch.Generator().manual_seed(0)))
+    made = build(matched, TASK, torch.Generator().manual_seed(0)).num_parameters()
     assert abs(made / count_parameters(REFERENCE, TASK) - 1) <= 0.02
     assert (matched.arch, matched.n_layers, matched.init_std) == (arch, n_layers, 0.07)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.networks.architectures import ARCHITECTURES, Network
-from interp.wind_tunnels.networks.networks import BUILDERS, build, count_parameters, logits_at, n_parameters, predict
+from interp.wind_tunnels.networks.networks import BUILDERS, build, count_parameters, logits_at, predict
 from interp.wind_tunnels.networks.selective_scan import scan_quickly
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.mixture import Mixture
@@ -49,7 +49,7 @@ def test_family_is_a_causal_model_with_parameters_counted_and_logits_at_scored_p
     with torch.no_grad():
         whole = model(input_ids=tokens()).logits
         torch.testing.assert_close(logits_at(model, tokens(), scored), whole[:, scored], rtol=1e-5, atol=1e-6)
-    assert count_parameters(Network(arch=arch), TASK) == n_parameters(model)
+    assert count_parameters(Network(arch=arch), TASK) == model.num_parameters()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_family_is_a_causal_model_with_parameters_counted_and_logits_at_scored_p
     ids=str,
 )
 def test_parameter_counts_match_between_families_at_the_shipped_size(network, expected):
-    assert n_parameters(build(network, Bijection(), torch.Generator().manual_seed(0))) == expected
+    assert build(network, Bijection(), torch.Generator().manual_seed(0)).num_parameters() == expected
 
 
 def test_tables_windows_and_predictions_do_not_depend_on_length_or_batch():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.studies.chain_of_thought import (
     ChainOfThought,
-    at_step,
     calibration_error,
     depth_figures,
     exchanged,
@@ -90,16 +89,13 @@ def test_ways_are_followed_and_counted_as_far_as_they_are_known():
     assert way_probability(said, way) == pytest.approx((0.9 * 0.8 + 0.5) / 2)
 
 
-def test_prompts_at_a_step_have_its_posterior_and_exchanging_keeps_token_and_posteriors():
-    prompts, drawn = interp.sampled_prompts(WITH, 80, seed=4), WITH.sample(np.random.default_rng(4), 80)
-    one = at_step(prompts, 2)
-    assert {prompt.scored for prompt in one} == {(13,)}
-    np.testing.assert_array_equal(one.posterior, drawn.posterior[:, 2])
-    assert [prompt.scored_columns["n_steps_asked"] for prompt in one] == [(3,)] * 80
+def test_exchanging_keeps_token_and_posteriors():
+    one = WITH.sample(np.random.default_rng(4), 80).at(np.array([2]))
+    assert one.scored.tolist() == [13] and one.columns["n_steps_asked"].tolist() == [[3]] * 80
     other = exchanged(one, np.random.default_rng(0))
-    assert list(other.prompts) == list(one.prompts) and (other.posterior != one.posterior).any()
-    for token in np.unique(drawn.tokens[:, 13]):
-        rows = drawn.tokens[:, 13] == token
+    assert (other.tokens == one.tokens).all() and (other.posterior != one.posterior).any()
+    for token in np.unique(one.tokens[:, 13]):
+        rows = one.tokens[:, 13] == token
         np.testing.assert_array_equal(np.sort(other.posterior[rows], axis=0), np.sort(one.posterior[rows], axis=0))
 
 

@@ -75,13 +75,13 @@ def test_every_partial_map_has_as_many_completions_as_its_class_says(name, V):
     rng, maps = np.random.default_rng(1), np.array(members(name, V))
     partial = np.where(rng.random((300, V)) < 0.4, rng.integers(V, size=(300, V)), -1)
     agree = ((partial[:, None] < 0) | (partial[:, None] == maps)).all(axis=2).sum(axis=1)
-    np.testing.assert_allclose(CLASSES[name].count(partial), agree)
+    np.testing.assert_allclose(CLASSES[name][0](partial), agree)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_draws_are_uniform_over_the_class(name):
     V = {"multiplications": 5}.get(name, 6)
-    drawn = CLASSES[name].draw(np.random.default_rng(0), 60_000, V)
+    drawn = CLASSES[name][1](np.random.default_rng(0), 60_000, V)
     found, counts = np.unique(drawn, axis=0, return_counts=True)
     assert {tuple(f) for f in found.tolist()} == set(members(name, V))
     expected = 60_000 / len(found)

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import UnknownName
 from interp.registry import load_entry
 from interp.tunnel import Task, make_task
 
@@ -61,7 +61,10 @@ def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> 
         raise UnknownName("task of the primitives", task, TASKS)
     if name not in NETWORKS:
         raise UnknownName("network of the primitives", name, NETWORKS)
-    posed, network, settings = _papers(task, name) if size == "papers" else _measured(task, name)
+    parameters, network, settings = _papers(task) if size == "papers" else _measured(task, name)
+    posed = make_task(load_entry("tunnel", task), parameters)
+    if name != network.arch:
+        network = _as_large(name, network, posed)
     settings |= {"seed": seed} | ({} if n_steps is None else {"n_steps": n_steps})
     variant = f"{'bare-' if name == BARE else ''}seed{seed}"
     return TrainingPlan(posed, network, Recipe(**settings), variant=variant)
@@ -72,27 +75,21 @@ def is_tuned(task: str, name: str, size: str) -> bool:
     return size == "small" and (_without_bare(name) in {row["arch"] for row in _rows(task)})
 
 
-def _measured(task: str, name: str) -> tuple[Task, Network, dict[str, Any]]:
-    rows = _rows(task)
-    known = [row for row in rows if row["arch"] == _without_bare(name)]
-    row = min(known or [row for row in rows if row["arch"] == REFERENCE], key=lambda r: float(r["kl_bits"]))
-    posed = make_task(load_entry("tunnel", task), json.loads(row["parameters"]))
+def _measured(task: str, name: str) -> tuple[dict[str, Any], Network, dict[str, Any]]:
+    """The parameters of the task, the network or else the one to match, and the recipe."""
+    runs = {arch: [row for row in _rows(task) if row["arch"] == arch] for arch in (_without_bare(name), REFERENCE)}
+    row = min(runs[_without_bare(name)] or runs[REFERENCE], key=lambda r: float(r["kl_bits"]))
     recipe: dict[str, Any] = {n: int(row[n]) for n in ("n_steps", "batch", "n_copies")}
     recipe |= {n: float(row[n]) for n in ("lr_muon", "lr_adamw") if row[n]}
     recipe |= {"target": row["target"], "optimiser": row["optimiser"], "curriculum": "none"}
-    if name == row["arch"]:
-        return posed, _network(row), recipe
-    reference = _network(next(r for r in rows if r["arch"] == REFERENCE))
-    return posed, _as_large(name, reference, posed), recipe
+    shown = row if name == row["arch"] else runs[REFERENCE][0]
+    sizes: dict[str, Any] = {name: int(shown[name]) for name in _INTEGERS if shown[name]}
+    return json.loads(row["parameters"]), Network(arch=shown["arch"], **sizes), recipe
 
 
-def _papers(task: str, name: str) -> tuple[Task, Network, dict[str, Any]]:
-    posed = make_task(load_entry("tunnel", task), dict(_PAPERS_TASK[task]))
-    reference = Network(arch=REFERENCE, **_PAPERS_NETWORK[task])
+def _papers(task: str) -> tuple[dict[str, Any], Network, dict[str, Any]]:
     recipe = {**_PAPERS_RECIPE, "target": "distil" if task == "hmm" else "labels"}
-    if name == REFERENCE:
-        return posed, reference, recipe
-    return posed, _as_large(name, reference, posed), recipe
+    return dict(_PAPERS_TASK[task]), Network(arch=REFERENCE, **_PAPERS_NETWORK[task]), recipe
 
 
 def _as_large(name: str, reference: Network, task: Task) -> Network:
@@ -109,18 +106,9 @@ def _without_bare(name: str) -> str:
     return "lstm" if name == BARE else name
 
 
-def _network(row: Mapping[str, str]) -> Network:
-    sizes: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if row[name]}
-    return Network(arch=row["arch"], **sizes)
-
-
 @cache
 def _rows(task: str) -> tuple[dict[str, str], ...]:
     """The measured runs of a task with the seed that rates were chosen on; of bijection, those without replacement."""
-    if not _MEASURED.is_file():
-        raise UsageError(
-            asked="the recipes of the primitives", found=f"{_MEASURED.name} is missing", fix="Install interp again."
-        )
     with _MEASURED.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["task"] == task and row["seed"] == TUNED_ON]
     return tuple(row for row in rows if not json.loads(row["parameters"]).get("replacement"))

@@ -1,9 +1,4 @@
-"""The arms of the sticky-chain comparison: one head, one sequence and one start a seed, many learning rules.
-
-The published comparison has two arms, plain gradient descent and a ten times larger rate on W_V, which it reads as
-an M-step. Whether that is about values is decided by the other arms: the same rate on each other matrix and on all,
-plain descent at other rates, Adam, and an M-step that is one (`best_values`).
-"""
+"""The arms of the sticky-chain comparison: one head, one sequence and one start a seed, many learning rules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
