@@ -152,13 +152,8 @@ class JacobianSums:
         return before.n_done
 
 
-@dataclass(frozen=True)
-class Step:
-    """A batch of one group's prompts, and which block of cotangents it meets."""
-
-    group: int
-    batch: Batch
-    block: int
+Step = tuple[int, Batch, int]
+"""A group, a batch of its prompts, and which block of cotangents this meets."""
 
 
 def steps_of(
@@ -178,7 +173,7 @@ def steps_of(
     most = max(map(len, batches))
     return [
         [
-            Step(group, mine[turn % len(mine)], (turn // len(mine) + turn % len(mine) + group) % n_blocks)
+            (group, mine[turn % len(mine)], (turn // len(mine) + turn % len(mine) + group) % n_blocks)
             for group, mine in enumerate(batches)
             if turn < len(mine) * n_blocks
         ]
@@ -235,18 +230,18 @@ def fit_jacobian(
     n_done, errors = sums.restore(stage), None
     until = np.inf if seconds is None else time.monotonic() + seconds
 
-    def advance(step: Step) -> None:
-        batch, cotangents = step.batch, blocks[step.block]
+    def advance(group: int, batch: Batch, block: int) -> None:
+        cotangents = blocks[block]
         repeat = max(1, min(BLOCK, n_tokens // batch.ids.numel()))
         stream, mask = stream_of(model, batch, repeat=repeat), valid.mask(batch)
         rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat, valid.horizon)
-        sums.add(step.group, rows, cotangents, len(batch.prompts))
+        sums.add(group, rows, cotangents, len(batch.prompts))
         sums.seen.update(batch.prompts.tolist())
 
     with stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved) as keep:
         while n_done < len(rounds) and time.monotonic() <= until:
             for step in rounds[n_done]:
-                advance(step)
+                advance(*step)
             n_done += 1
             keep()
             progress(n_done, len(rounds))

@@ -94,7 +94,7 @@ def test_j_is_the_same_in_whatever_batch_of_cotangents():
     np.testing.assert_allclose(alone, whole, atol=1e-4 * float(whole.abs().max()))
     _, rounds = rounds_of(fresh_model("llama"))
     steps = [step for each in rounds for step in each]
-    met = {(step.group, tuple(step.batch.prompts), step.block) for step in steps}
+    met = {(group, tuple(batch.prompts), block) for group, batch, block in steps}
     assert len(met) == len(steps) == len({(g, p) for g, p, _ in met}) * -(-48 // BLOCK)
 
 
