@@ -354,7 +354,6 @@ class _SharedPasses:
         is_sized = any(need.site == "edit_size" for need in needs)
         sizes = [ChangeSizes(steps, n, len(self.lengths))] if is_sized else []
         edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
-        depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, alike.rows, self.outputs)
         editor.observers = [each.see for each in sizes]
         before = None if alike.tails is None else self.prefixes
@@ -367,7 +366,7 @@ class _SharedPasses:
             editing(model, editor),
             nullcontext() if before is None else before.before_tails(),
         ):
-            share.run(depth=depth)
+            share.run(max(edited))
         for each in sizes:
             each.join(ranks)
         for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):

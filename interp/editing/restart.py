@@ -7,7 +7,7 @@ pass is replaced.
 
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from interp.editing.prompt_tensors import PromptTensors
 from interp.hooks.attention import of_this_thread
 from interp.hooks.block_hooks import block_hooks
 from interp.model import Model
+from interp.system.attributes import held
 
 MEMORY = 2 << 30
 """Bytes of residual stream that are kept at most."""
@@ -88,13 +89,8 @@ class Residuals:
             yield
 
 
-@contextmanager
-def _handing_through(block: Any, *, in_tuple: bool) -> Iterator[None]:
-    """A block that returns its input, in a tuple where the family does so, until the `with` is left.
-
-    What it was before comes back, a wrapper of its own included.
-    """
-    own: Callable[..., Any] | None = block.__dict__.get("forward")
+def _handing_through(block: Any, *, in_tuple: bool) -> AbstractContextManager[None]:
+    """A block that returns its input, in a tuple where the family does so, until the `with` is left."""
     usual: Callable[..., Any] = block.forward
     me = threading.get_ident()
 
@@ -103,11 +99,4 @@ def _handing_through(block: Any, *, in_tuple: bool) -> Iterator[None]:
             return usual(hidden_states, *args, **kwargs)
         return (hidden_states,) if in_tuple else hidden_states
 
-    block.forward = forward
-    try:
-        yield
-    finally:
-        if own is None:
-            del block.forward
-        else:
-            block.forward = own
+    return held(block, "forward", forward)

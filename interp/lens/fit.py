@@ -10,8 +10,9 @@ from jaxtyping import Int
 
 from interp.editing.screen import token_bytes
 from interp.errors import PromptError, UnknownName
+from interp.hooks.layer_gradients import refuse_without_gradients
 from interp.lens.held import HeldOut
-from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, refuse_without_gradients, steps_of
+from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, steps_of
 from interp.lens.kinds import KINDS, FittedLens, Kind
 from interp.lens.tuned import N_FOLDS, TunedFit
 from interp.model import Model
@@ -111,7 +112,8 @@ def fit_lens(
         The lens.
 
     Raises:
-        UsageError: The kind is unknown, or the model has no gradients.
+        UsageError: The kind is unknown.
+        ModelError: The model has no gradients.
         PromptError: There are too few prompts.
 
     Examples:

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.block_hooks import block_hooks
 from interp.lens.held import HeldOut
@@ -67,16 +66,6 @@ def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tens
     ):
         model.module(input_ids=ids, use_cache=False, **layout)
     return [found[depth] for depth in range(n_layers + 1)]
-
-
-def refuse_without_gradients(model: Model) -> None:
-    """Raise `UsageError` for a model that gradients do not pass: quantised, or with parts that are offloaded."""
-    if model.info.quantisation is not None or "offloaded" in model.info.device:
-        raise UsageError(
-            asked=f"the gradients of {model.name}",
-            found="its weights are quantised" if model.info.quantisation is not None else "parts of it are offloaded",
-            fix="Load it whole, in float32 or bfloat16, or read it with the logit lens.",
-        )
 
 
 BLOCK = 32

@@ -24,7 +24,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, ran_out
 from interp.reading.collector import Collector
-from interp.reading.early_exit import EnoughRead, deepest, ending
+from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
@@ -183,7 +183,7 @@ class Share:
         mine = [counts[n] for n in self._mine]
         return sum(mine[: self.n_done]) * sum(counts) // sum(mine)
 
-    def run(self, depth: int | None = 0, passed: Callable[[], None] = lambda: None) -> None:
+    def run(self, depth: int = 0, passed: Callable[[], None] = lambda: None) -> None:
         """Pass the batches that are not done, and join what all processes have reduced.
 
         `depth` as in `collecting`; `passed` is called after every batch.
@@ -264,10 +264,10 @@ class _Hearing(Listener):
 
 
 @contextmanager
-def collecting(model: Model, collectors: Sequence[Collector], depth: int | None) -> Iterator[None]:
+def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Iterator[None]:
     """Let collectors read every pass inside the block; logits exist at their scored rows alone.
 
-    Passes end at the depth at which all collectors have read, but not before `depth`; None is the outputs.
+    Passes end at the depth at which all collectors have read, but not before `depth`; the outputs lie behind the last.
     """
 
     def keep_scored_rows(head: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
@@ -284,7 +284,7 @@ def collecting(model: Model, collectors: Sequence[Collector], depth: int | None)
         listening(model, _Hearing(collectors)),
         block_hooks(model, sites, heard),
         head.register_forward_pre_hook(of_this_thread(keep_scored_rows)),
-        ending(model, deepest([depth, *(collector.depth for collector in collectors)])),
+        ending(model, max([depth, *(collector.depth for collector in collectors)])),
     ):
         yield
 
