@@ -43,13 +43,13 @@ class Residuals:
         wanted = sorted(set(depths) - {0})
         size = len(lengths) * int(lengths.max()) * model.info.d_model * model.module.dtype.itemsize
         n_kept = min(len(wanted), memory // size)
-        self.depths = [wanted[i] for i in np.linspace(0, len(wanted) - 1, n_kept).round().astype(int)] if n_kept else []
-        self.kept = PromptTensors(lengths)
+        spread = np.linspace(0, len(wanted) - 1, n_kept).round().astype(int) if n_kept else ()
+        self.kept = PromptTensors(lengths, [wanted[i] for i in spread])
         self._in_tuples = False
 
     def start_of(self, layer: int) -> int:
         """The deepest kept depth up to `layer`; 0 is a whole pass."""
-        return max((depth for depth in self.depths if depth <= layer), default=0)
+        return max((depth for depth in self.kept.layers if depth <= layer), default=0)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -63,7 +63,7 @@ class Residuals:
 
         first = self.model.family.layer_modules(self.model.module)[0]
         with (
-            block_hooks(self.model, {"resid"}, heard, layers=self.depths),
+            block_hooks(self.model, {"resid"}, heard, layers=self.kept.layers),
             first.register_forward_hook(of_this_thread(returned)),
         ):
             yield

@@ -247,7 +247,7 @@ def edit_acts(seen: Observations) -> CheckResult:
     wrong = 0
     for edit in seen.edits:
         move = error_of_logits(seen.heard.edited[edit], seen.heard.logits[0])
-        if not _is_switched_off(seen, edit.layer):
+        if not _is_switched_off(seen, edit[0]):
             wrong += move <= 1e-6
         elif move > 0:
             # Rows of one batch may be rounded unlike each other; passes of one shape are not.
