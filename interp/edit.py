@@ -113,7 +113,15 @@ class SubspaceEdit(Edit):
     displacement: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        refuse_site(self.site, self)
+        if self.site not in SITES:
+            is_mixed = self.site in AFTER_W_O
+            raise UsageError(
+                asked=f"{self.kind} {self.site}",
+                found="after the output projection every feature mixes all heads: no slice of it belongs to one head"
+                if is_mixed
+                else "this site cannot be edited",
+                fix="Edit z, the head outputs before it." if is_mixed else f"Choose among {', '.join(SITES)}.",
+            )
         super().__post_init__()
         if self.head is not None and self.site == "resid":
             raise self._refused(
@@ -214,19 +222,6 @@ def read_numbers(what: str, field: str, value: Any) -> Any:
     except (TypeError, ValueError, OverflowError) as error:
         found, takes = f"{value!r:.60} does not fit: {error}", _TAKES[NUMBERS[field]]
         raise UsageError(asked=what, found=found, fix=f"This field takes {takes}.") from error
-
-
-def refuse_site(site: str, edit: Edit) -> None:
-    if site in AFTER_W_O:
-        raise UsageError(
-            asked=f"{edit.kind} {site}",
-            found="after the output projection every feature mixes all heads: no slice of it belongs to one head",
-            fix="Edit z, the head outputs before it.",
-        )
-    if site not in SITES:
-        raise UsageError(
-            asked=f"{edit.kind} {site}", found="this site cannot be edited", fix=f"Choose among {', '.join(SITES)}."
-        )
 
 
 def width_of(edit: Edit, site: str, head: int | None, info: ModelInfo) -> tuple[int, str]:

@@ -167,10 +167,8 @@ def _tuned(
     with torch.inference_mode(False), torch.no_grad():
         maps = TunedFit(Lens(model), stream, fold, np.random.default_rng([seed, 7])).maps(seconds, progress)
     lens = replace(FittedLens.logit(model), kind="tuned", n_prompts=len(chosen), about=told)
-    return replace(
-        lens, matrices={depth: each.matrix.cpu() for depth, each in enumerate(maps)},
-        offsets={depth: each.offset.cpu() for depth, each in enumerate(maps)},
-    )  # fmt: skip
+    matrices, offsets = (dict(enumerate(x.cpu() for x in each)) for each in zip(*maps, strict=True))
+    return replace(lens, matrices=matrices, offsets=offsets)
 
 
 def fit_bytes(model: Model) -> tuple[int, int]:
