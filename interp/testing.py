@@ -98,21 +98,6 @@ def synthetic_capture(
     return Capture(_model(shape), prompts, tables, arrays, seed=seed, posterior=posterior, belief=belief)
 
 
-def planted_curve(
-    order: Float[np.ndarray, " row"], n_features: int, rng: np.random.Generator, noise: float = 0.05
-) -> Float[np.ndarray, "row feature"]:
-    """Points along three quarters of a circle in a random plane, in this order, with isotropic noise.
-
-    `noise` is the length of the noise vector in radii. The plane holds almost all variance, one coordinate along the
-    arc tells everything, and no straight axis does.
-    """
-    low, high = float(order.min()), float(order.max())
-    angle = 1.5 * np.pi * (order - low) / max(high - low, np.finfo(float).tiny)
-    plane = np.linalg.qr(rng.standard_normal((n_features, 2)))[0]
-    blur = rng.standard_normal((len(order), n_features)) * noise / math.sqrt(n_features)
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1) @ plane.T + blur
-
-
 def _scored_table(shape: Shape, given: Mapping[str, np.ndarray], rng: np.random.Generator) -> Table:
     n = shape.n_prompts * shape.n_scored
     shortest = 2 * shape.n_scored
