@@ -51,7 +51,7 @@ class FitPrompts(Run):
         return np.unique(place[code], return_inverse=True)[1] % n
 
     def held_out(self, model: Model) -> HeldOut:
-        return HeldOut.of(model, self.take(self.held))
+        return HeldOut(model, self.take(self.held))
 
 
 def fit_prompts(model: Model, asked: RunOptions, skip_first: int | None = None, horizon: int = 0) -> FitPrompts:

@@ -19,7 +19,7 @@ Source: Gurnee et al. (2026), "Verbalizable Representations Form a Global Worksp
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -95,17 +95,12 @@ class Valid:
         return (position >= self.first) & (position < length - self.last)
 
 
-@dataclass
 class JacobianSums:
     """Sums of J by group and depth `[group, depth, d_model, d_model]`, and how many prompts each weighs as."""
 
-    sums: torch.Tensor
-    weight: Float[np.ndarray, " group"]
-    seen: set[int] = field(default_factory=set)
-
-    @classmethod
-    def empty(cls, n_groups: int, n_layers: int, d_model: int) -> "JacobianSums":
-        return cls(torch.zeros(n_groups, n_layers, d_model, d_model), np.zeros(n_groups))
+    def __init__(self, n_groups: int, n_layers: int, d_model: int) -> None:
+        self.sums, self.weight = torch.zeros(n_groups, n_layers, d_model, d_model), np.zeros(n_groups)
+        self.seen: set[int] = set()
 
     def add(self, group: int, rows: torch.Tensor, cotangents: torch.Tensor, n_prompts: int) -> None:
         """Take in qᵀJ `[depth, cotangent, d_model]`, the mean over so many prompts."""
@@ -215,7 +210,7 @@ def fit_jacobian(
     """
     d_model = model.info.d_model
     blocks = orthogonal(d_model, seed).split(BLOCK)
-    sums = JacobianSums.empty(len(rounds[0]), model.info.n_layers, d_model)
+    sums = JacobianSums(len(rounds[0]), model.info.n_layers, d_model)
     n_done, errors = sums.restore(stage), None
     until = np.inf if seconds is None else time.monotonic() + seconds
 

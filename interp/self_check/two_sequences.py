@@ -129,13 +129,12 @@ class Observations:
     """One model, two sequences, and what passes over them gave; each pass is run once, when first asked for."""
 
     model: Model
-    ids: torch.Tensor = field(init=False)
 
-    def __post_init__(self) -> None:
-        rng = np.random.default_rng(0)
+    @cached_property
+    def ids(self) -> torch.Tensor:
         longest = min(LENGTHS[0], self.model.info.max_positions or LENGTHS[0])
-        ids = rng.integers(0, self.model.info.vocab_size, size=(len(LENGTHS), longest))
-        self.ids = torch.from_numpy(ids).to(self.model.input_device)
+        ids = np.random.default_rng(0).integers(0, self.model.info.vocab_size, size=(len(LENGTHS), longest))
+        return torch.from_numpy(ids).to(self.model.input_device)
 
     @property
     def bound(self) -> float:

@@ -143,12 +143,12 @@ def test_a_fit_that_goes_to_its_end_is_exact_and_one_that_stops_has_no_bias():
     whole = exact(model, ids, Valid(0, 0))
     np.testing.assert_allclose(fitted(model, 3), whole, atol=1e-4 * float(whole.abs().max()))
     blocks = [torch.from_numpy(q) for seed in range(400) for q in [orthogonal(48, seed).numpy()[:BLOCK]]]
-    sums = JacobianSums.empty(1, 1, 48)
+    sums = JacobianSums(1, 1, 48)
     for q in blocks:
         sums.add(0, (q @ whole[1])[None], q, 1)
     size = float(whole[1].norm())
     assert float((sums.mean()[0] - whole[1]).norm()) < 0.1 * size
-    one = JacobianSums.empty(1, 1, 48)
+    one = JacobianSums(1, 1, 48)
     one.add(0, (blocks[0] @ whole[1])[None], blocks[0], 1)
     assert float((one.mean()[0] - whole[1]).norm()) > 0.3 * size
 
