@@ -32,7 +32,7 @@ from interp.hooks.pattern import AttentionCall
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.probe import Readout, Screen
-from interp.prompt import PromptSet, Run
+from interp.prompt import Run
 from interp.reading.batches import Batch, BatchRows, batches_of, row_index
 from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.forward import TOKENS_PER_BATCH
@@ -120,12 +120,14 @@ def _read_batch(
 
     with torch.enable_grad(), listening(model, heads), at_head(model, pick):
         logits = model.module(input_ids=batch.ids, use_cache=False).logits[0]  # [row, vocab]
-        logits = _outcomes(logits, run.prompts, rows, screen.measure)
+        if screen.measure == "posterior_kl":
+            logits = logits.gather(1, torch.tensor(run.prompts.outcomes_of(rows.prompt)).to(logits.device))
         log_p = torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     n_rows = np.bincount(index.prompt, minlength=len(run.ids))[batch.prompts]
     editor.begin(batch)
     with torch.no_grad():
-        deltas = [_change(editor, step, heads.z[step.layer]) for step in steps]
+        seen = [editor.step(step, heads.z[step.layer].detach().flatten(2)[None]) for step in steps]
+    deltas = [(double(s.after) - double(s.before))[0].view(heads.z[s.step.layer].shape) for s in seen]
 
     def along(scalar: torch.Tensor, is_last: bool) -> list[Float[np.ndarray, "prompt head"]]:
         """The derivative of the scalar, of each prompt by itself, along every head's change."""
@@ -145,18 +147,6 @@ def _read_batch(
     if screen.measure != "next_kl":
         slope = [-each * s for s in along((_targets(run, batch, rows, screen.measure, log_p) * log_p).sum(), True)]
     return batch.prompts, [BITS_PER_NAT * np.stack(both) for both in zip(slope, curvature, strict=True)]
-
-
-def _change(editor: Editor, step: EditStep, z: torch.Tensor) -> Float[torch.Tensor, "prompt pos head d_head"]:
-    """What the step would change in the head outputs of the batch, float64."""
-    seen = editor.step(step, z.detach().flatten(2)[None])
-    return (double(seen.after) - double(seen.before))[0].view(z.shape)
-
-
-def _outcomes(logits: torch.Tensor, prompts: PromptSet, rows: BatchRows, measure: str) -> torch.Tensor:
-    if measure != "posterior_kl":
-        return logits
-    return logits.gather(1, torch.tensor(prompts.outcomes_of(rows.prompt)).to(logits.device))
 
 
 def _targets(run: Run, batch: Batch, rows: BatchRows, measure: str, log_p: torch.Tensor) -> torch.Tensor:

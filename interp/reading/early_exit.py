@@ -11,9 +11,6 @@ from interp.model import Model
 from interp.need import Need
 from interp.system.plain_numbers import from_0
 
-OF_THE_OUTPUTS = frozenset({"output", "text", "lens"})
-"""Sources that are not known before the model has predicted."""
-
 
 class EnoughRead(Exception):
     """Nobody reads what comes after this point of the pass."""
@@ -38,7 +35,8 @@ def layers_of(need: Need, layers: Sequence[int] | None, info: ModelInfo) -> tupl
 
 def depth_of(need: Need, layers: Sequence[int], info: ModelInfo) -> int:
     """The depth of the residual stream that a pass reaches with all of a need read; the outputs lie behind the last."""
-    return info.n_layers + 1 if need.described.source in OF_THE_OUTPUTS else max(layers) + (need.site != "resid")
+    is_of_outputs = need.described.source in ("output", "text", "lens")
+    return info.n_layers + 1 if is_of_outputs else max(layers) + (need.site != "resid")
 
 
 def ending(model: Model, depth: int) -> AbstractContextManager[object]:
