@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +83,18 @@ class ModelInfo(Answering):
         """The numbers of all layers that have attention."""
         every = range(self.n_layers if self.n_heads else 0)
         return tuple(every) if self.attention_layers is None else self.attention_layers
+
+    def refuse_without_attention(self, asked: str, layers: Sequence[int]) -> None:
+        """Raise `UsageError` for `asked` where one of these layers has no attention."""
+        having = self.layers_with_attention
+        without = [layer for layer in layers if layer not in having]
+        if without:
+            raise UsageError(
+                asked=asked,
+                found=f"layer {', '.join(map(str, without))} of {self.name} has no attention",
+                fix=f"Layers with attention: {', '.join(map(str, having)) or 'none'}. The residual stream can be read "
+                "and edited everywhere.",
+            )
 
 
 class Mechanism(ABC):

@@ -14,7 +14,7 @@ from interp.capture import ModelInfo
 from interp.errors import UsageError
 from interp.formatting import brief
 from interp.system.calls import AnsweringType
-from interp.system.plain_numbers import array, number, whole_number, whole_numbers
+from interp.system.plain_numbers import array, from_0, number, whole_number, whole_numbers
 
 Metric = Literal["raw", "z-scored"]
 SITES = ("q", "k", "v", "z", "resid")
@@ -74,28 +74,14 @@ class Edit(metaclass=AnsweringType):
 
     def layers(self, info: ModelInfo) -> tuple[int, ...]:
         """The layers counted from 0 (depths, for the residual stream); an unknown one is a `UsageError`."""
-        count = info.n_layers + (self.place == "resid")
-        listed = self._listed or tuple(range(count))
-        unknown = [layer for layer in listed if not -count <= layer < count]
-        if unknown:
-            what = "depths" if self.place == "resid" else "layers"
-            raise self._refused(
-                f"{info.name} has the {what} 0 to {count - 1}", f"Leave out {unknown[0]}; −1 is the last."
-            )
-        resolved = tuple(layer % count for layer in listed)
-        if len(set(resolved)) < len(resolved):
-            raise self._refused("a layer is named twice", "Name each layer once, from the front or from the end.")
-        return resolved
+        what, count = ("depths", info.n_layers + 1) if self.place == "resid" else ("layers", info.n_layers)
+        return from_0(str(self), self._listed or range(count), count, f"{info.name} has the {what}")
 
     def refuse_misfit(self, info: ModelInfo) -> None:
         """Raise `UsageError` where this edit names what the model does not have."""
-        layers, having = self.layers(info), info.layers_with_attention
-        without = [layer for layer in layers if layer not in having]
-        if info.n_heads and self.place not in ("resid", "block", "mlp_out") and without:
-            raise self._refused(
-                f"layer {', '.join(map(str, without))} of {info.name} has no attention",
-                f"Layers with attention: {', '.join(map(str, having))}. Edit resid or bypass the layer elsewhere.",
-            )
+        layers = self.layers(info)
+        if self.place not in ("resid", "block", "mlp_out"):
+            info.refuse_without_attention(str(self), layers)
 
     def to_json(self) -> dict[str, Any]:
         """The edit as plain values: `edit_from_json` gives it back."""
@@ -127,7 +113,15 @@ class SubspaceEdit(Edit):
     displacement: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        refuse_site(self.site, self)
+        if self.site not in SITES:
+            is_mixed = self.site in AFTER_W_O
+            raise UsageError(
+                asked=f"{self.kind} {self.site}",
+                found="after the output projection every feature mixes all heads: no slice of it belongs to one head"
+                if is_mixed
+                else "this site cannot be edited",
+                fix="Edit z, the head outputs before it." if is_mixed else f"Choose among {', '.join(SITES)}.",
+            )
         super().__post_init__()
         if self.head is not None and self.site == "resid":
             raise self._refused(
@@ -230,27 +224,12 @@ def read_numbers(what: str, field: str, value: Any) -> Any:
         raise UsageError(asked=what, found=found, fix=f"This field takes {takes}.") from error
 
 
-def refuse_site(site: str, edit: Edit) -> None:
-    if site in AFTER_W_O:
-        raise UsageError(
-            asked=f"{edit.kind} {site}",
-            found="after the output projection every feature mixes all heads: no slice of it belongs to one head",
-            fix="Edit z, the head outputs before it.",
-        )
-    if site not in SITES:
-        raise UsageError(
-            asked=f"{edit.kind} {site}", found="this site cannot be edited", fix=f"Choose among {', '.join(SITES)}."
-        )
-
-
 def width_of(edit: Edit, site: str, head: int | None, info: ModelInfo) -> tuple[int, str]:
     """How many features the edited tensor has, and the words for it; an unknown head is a `UsageError`."""
     if site == "resid":
         return info.d_model, f"the residual stream of {info.name} has {info.d_model}"
     grouped = site in ("k", "v")
     count = info.n_kv_heads if grouped else info.n_heads
-    if not count:
-        raise edit._refused(f"{info.name} has no attention", "Edit resid, bypass a layer, or switch off a part of one.")
     kind = "KV heads" if grouped else "heads"
     owned = f"{site} of {info.name} has {count} {kind} of {info.d_head} features"
     if head is not None and not 0 <= head < count:

@@ -299,13 +299,6 @@ class PatternsOf(Edit):
     def __str__(self) -> str:
         return f"{super().__str__()} from {self.donor_name}"
 
-    def refuse_misfit(self, info: ModelInfo) -> None:
-        if not info.n_heads:
-            raise self._refused(
-                f"{info.name} has no attention", "Edit resid, bypass a layer, or switch off a part of one."
-            )
-        super().refuse_misfit(info)
-
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"donor": self.donor_name}
 

@@ -248,16 +248,10 @@ def family_of(config: "PretrainedConfig") -> Family:
     if kind in families():
         families()[kind].refuse_shape(config)
         return families()[kind]
-    if kind in REFUSED:
-        name, reason = REFUSED[kind]
-        raise ModelError(
-            asked=f"reading a model of the family {name} ({kind})",
-            found=reason,
-            fix=f"Use a model of one of these families: {', '.join(families())}.",
-        )
+    name, reason = REFUSED.get(kind, ("", "there is no entry for this family"))
     raise ModelError(
-        asked=f"reading a model of the family {kind!r}",
-        found="there is no entry for this family",
+        asked=f"reading a model of the family {name} ({kind})" if name else f"reading a model of the family {kind!r}",
+        found=reason,
         fix=f"Known families: {', '.join(families())}. Another one takes a row in `interp/families.py`, or an entry "
         "point under `interp.families`.",
     )

@@ -43,10 +43,8 @@ class Need:
             object.__setattr__(self, "layers", chosen_layers(f"{self.site} of some layers", self.layers))
             if described.layers == "once":
                 raise ValueError(f"{self.site} has no layers to choose among")
-        if described.source == "weights" and (self.at != "scored" or self.reduction != ROWS):
-            raise ValueError(f"{self.site} is a weight: it has neither positions nor a reduction")
-        if described.source == "edit" and (self.at != "scored" or self.reduction != ROWS):
-            raise ValueError(f"{self.site} is taken at the edited positions: it has neither positions nor a reduction")
+        if described.source in ("weights", "edit") and (self.at != "scored" or self.reduction != ROWS):
+            raise ValueError(f"{self.site} has neither positions nor a reduction to choose")
         if described.source == "text" and self.at not in ("followed", "before_last"):
             raise ValueError(f"{self.site} is read at positions that a token follows: at='followed' or 'before_last'")
         if described.source in ("output", "lens") and self.at != "scored":

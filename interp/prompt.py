@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import index
 from pathlib import Path
@@ -207,6 +207,19 @@ class PromptSet(Answering):
             outcome_ids=ids if ids is None or ids.ndim == 1 else ids[picked],
         )
 
+    def draw(self, n: int | None, seed: int, how: str, choose: Callable[[int], np.ndarray]) -> "PromptSet":
+        """The `n` prompts that `choose` names; all for None. `how` says in words how, behind a comma."""
+        if n is None:
+            return self
+        if not 1 <= n <= len(self):
+            raise PromptError(
+                asked=f"{n} prompts of {self.name!r}",
+                found=f"it has {len(self)}",
+                fix=f"Ask for 1 to {len(self)}, or leave the number out.",
+            )
+        source = f"{n} (drawn with seed {seed}{how}) of {self.source or self.name}"
+        return replace(self.take(choose(n)), source=source, seed=seed)
+
     def outcomes_of(self, prompt: np.ndarray) -> np.ndarray:
         """The token ids that the posterior of rows of these prompts is over, `[row, outcome]`; else none."""
         ids = np.empty(0, dtype=np.int64) if self.outcome_ids is None else self.outcome_ids
@@ -293,13 +306,3 @@ class Run:
 
 Prompts = PromptSet | str | Path | Iterable[Any]
 """What can be given as prompts: a set, a registered name, a file, or whatever holds texts in memory."""
-
-
-def refuse_size(name: str, n_pool: int, n: int) -> None:
-    """Raise `PromptError` where a pool of `n_pool` cannot be taken from the `n` prompts of a set."""
-    if not 1 <= n_pool <= n:
-        raise PromptError(
-            asked=f"{n_pool} prompts of {name!r}",
-            found=f"it has {n}",
-            fix=f"Ask for 1 to {n}, or leave the number out.",
-        )

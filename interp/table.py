@@ -17,6 +17,12 @@ _N_SHOWN = 10  # rows that a notebook shows
 LABEL = "label"
 """The unit of columns that name things."""
 
+ROW_UNITS: Mapping[str, str] = {
+    "prompt": "index", "cluster": "index", "position": "tokens", "length": "tokens", "token": "index",
+    "token_before": "index", "next_entropy_bits": "bits", "drawn": LABEL, "stratum": LABEL,
+}  # fmt: skip
+"""What a capture says of each of its rows, beside the columns of the prompt, with the units."""
+
 ENDINGS = ("_low", "_high", "_null", "_null_low", "_null_high", "_p")
 """What stands beside a number, by the ends of the columns' names: its interval, its null with its band, and its p."""
 

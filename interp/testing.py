@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.capture import Capture, ModelInfo
-from interp.findings import Findings, Scalar
+from interp.findings import Findings
 from interp.information import BITS_PER_NAT, log_softmax
 from interp.need import Need
 from interp.probe import Figure, Probe
@@ -26,7 +26,7 @@ from interp.reductions import Reduction
 from interp.sites import Site
 from interp.statistics.possible import impossible
 from interp.statistics.units import clusters_of
-from interp.table import LABEL, Table
+from interp.table import LABEL, ROW_UNITS, Table
 
 _DATACLASS_PARAMETERS = "__dataclass_params__"
 
@@ -98,21 +98,6 @@ def synthetic_capture(
     return Capture(_model(shape), prompts, tables, arrays, seed=seed, posterior=posterior, belief=belief)
 
 
-def planted_curve(
-    order: Float[np.ndarray, " row"], n_features: int, rng: np.random.Generator, noise: float = 0.05
-) -> Float[np.ndarray, "row feature"]:
-    """Points along three quarters of a circle in a random plane, in this order, with isotropic noise.
-
-    `noise` is the length of the noise vector in radii. The plane holds almost all variance, one coordinate along the
-    arc tells everything, and no straight axis does.
-    """
-    low, high = float(order.min()), float(order.max())
-    angle = 1.5 * np.pi * (order - low) / max(high - low, np.finfo(float).tiny)
-    plane = np.linalg.qr(rng.standard_normal((n_features, 2)))[0]
-    blur = rng.standard_normal((len(order), n_features)) * noise / math.sqrt(n_features)
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1) @ plane.T + blur
-
-
 def _scored_table(shape: Shape, given: Mapping[str, np.ndarray], rng: np.random.Generator) -> Table:
     n = shape.n_prompts * shape.n_scored
     shortest = 2 * shape.n_scored
@@ -127,14 +112,8 @@ def _scored_table(shape: Shape, given: Mapping[str, np.ndarray], rng: np.random.
         "drawn": np.ones(n, dtype=bool),
         "stratum": np.zeros(n, dtype=np.int64),
     }
-    units = {
-        "prompt": "index", "position": "tokens", "length": "tokens", "token": "index", "next_entropy_bits": "bits",
-        "drawn": LABEL, "stratum": LABEL,
-    }  # fmt: skip
-    for name, column in given.items():
-        columns[name] = np.asarray(column)
-        units.setdefault(name, _unit_of(name, columns[name]))
-    return Table(columns, units)
+    columns |= {name: np.asarray(column) for name, column in given.items()}
+    return Table(columns, {name: ROW_UNITS.get(name) or _unit_of(name, column) for name, column in columns.items()})
 
 
 def _unit_of(name: str, column: np.ndarray) -> str:
@@ -159,7 +138,7 @@ def _other_table(scored: Table, shape: Shape, at: str) -> Table:
         prompt = np.arange(shape.n_prompts)
         position = length - 1 if at == "last" else np.minimum(scored[at][first], length - 1)
     columns = {"prompt": prompt, "position": position, "length": length[prompt], "token": prompt * 0}
-    return Table(columns, {"prompt": "index", "position": "tokens", "length": "tokens", "token": "index"})
+    return Table(columns, {name: ROW_UNITS[name] for name in columns})
 
 
 def _reduced(
@@ -321,7 +300,10 @@ def _check_findings(probe: Probe, findings: Findings) -> None:
     assert findings.probe == probe.name, f"findings of {findings.probe!r} from the probe {probe.name!r}"
     assert findings.headline, f"{probe.name} has no headline"
     for name, scalar in findings.scalars.items():
-        _check_scalar(f"{probe.name}.{name}", scalar)
+        assert scalar.unit, f"{probe.name}.{name} has no unit"
+        assert scalar.meaning, f"{probe.name}.{name} does not say what it means"
+        explained = scalar.interval_reason and scalar.null_reason
+        assert explained or not math.isnan(scalar.value), f"{probe.name}.{name} is undefined and does not say why"
     faults = impossible(findings)
     assert not faults, f"{probe.name} gives what cannot be: {'; '.join(faults)}"
     for name, table in findings.tables.items():
@@ -330,15 +312,6 @@ def _check_findings(probe: Probe, findings: Findings) -> None:
         assert set(kinds.values()) <= set("biufU"), f"{probe.name}: {name} has columns of odd types {kinds}"
     for name, array in findings.arrays.items():
         assert np.isfinite(array).all(), f"{probe.name}: the array {name} is not finite"
-
-
-def _check_scalar(name: str, scalar: Scalar) -> None:
-    assert scalar.unit, f"{name} has no unit"
-    assert scalar.meaning, f"{name} does not say what it means"
-    assert scalar.interval or scalar.interval_reason, f"{name} has neither interval nor reason"
-    assert scalar.null or scalar.null_reason, f"{name} has neither null nor reason"
-    if math.isnan(scalar.value):
-        assert scalar.interval_reason and scalar.null_reason, f"{name} is undefined and does not say why"
 
 
 def _check_figures(probe: Probe, findings: Findings) -> None:

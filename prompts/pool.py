@@ -17,7 +17,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from interp.prompt import Prompt, PromptSet, refuse_size
+from interp.prompt import Prompt, PromptSet
 from interp.table import LABEL
 
 DOMAINS = ("mathematics", "code", "philosophy", "general", "fiction", "prose")
@@ -65,20 +65,15 @@ def _pool(domains: tuple[str, ...]) -> tuple[Prompt, ...]:
 
 
 def _as_set(name: str, prompts: tuple[Prompt, ...], about: str, n_pool: int | None, seed: int) -> PromptSet:
-    source = f"{len(prompts)} prompts written for interp: {about}"
-    if n_pool is not None:
-        refuse_size(name, n_pool, len(prompts))
-        prompts = tuple(prompts[i] for i in balanced(prompts, n_pool, np.random.default_rng(seed)))
-        source = f"{n_pool} (drawn with seed {seed}, balanced) of {source}"
-    return PromptSet(
+    whole = PromptSet(
         name=name,
         prompts=prompts,
         units=dict.fromkeys(("domain", "last_class", "predictability"), LABEL),
-        source=source,
-        seed=None if n_pool is None else seed,
+        source=f"{len(prompts)} prompts written for interp: {about}",
         window=WINDOW,
         cluster="none",
     )
+    return whole.draw(n_pool, seed, ", balanced", lambda n: balanced(prompts, n, np.random.default_rng(seed)))
 
 
 def balanced(prompts: Sequence[Prompt], n: int, rng: np.random.Generator) -> np.ndarray:

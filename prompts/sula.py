@@ -20,13 +20,13 @@ Source: Paper III (arXiv 2512.23752), section 5.2, with the reservations of whic
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
-from interp.prompt import Prompt, PromptSet, refuse_size
+from interp.prompt import Prompt, PromptSet
 from interp.table import Table
 
 from .evidence import (
@@ -87,18 +87,17 @@ def sula_250(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrained
 
 def taken(whole: PromptSet, n: int | None, seed: int) -> PromptSet:
     """`n` of the prompts: whole problems with k in proportion, each in all its conditions, the last one cut short."""
-    if n is None:
-        return whole
-    refuse_size(whole.name, n, len(whole))
     problem = np.array([p.columns["problem"] for p in whole])
     first = np.unique(problem, return_index=True)[1]
     k = [str(whole.prompts[i].columns["k"]) for i in first.tolist()]
-    n_whole, n_left = divmod(n, len(whole) // len(first))
-    kept, more = (in_proportion(k, m, np.random.default_rng(seed)) for m in (n_whole, min(n_whole + 1, len(k))))
-    extra = np.flatnonzero(np.isin(problem, np.setdiff1d(more, kept)))[:n_left]
-    chosen = np.sort(np.concatenate([np.flatnonzero(np.isin(problem, kept)), extra]))
-    source = f"{n} (drawn with seed {seed}, whole problems, k in proportion) of {whole.source}"
-    return replace(whole.take(chosen), source=source, seed=seed)
+
+    def choose(n: int) -> np.ndarray:
+        n_whole, n_left = divmod(n, len(whole) // len(first))
+        kept, more = (in_proportion(k, m, np.random.default_rng(seed)) for m in (n_whole, min(n_whole + 1, len(k))))
+        extra = np.flatnonzero(np.isin(problem, np.setdiff1d(more, kept)))[:n_left]
+        return np.sort(np.concatenate([np.flatnonzero(np.isin(problem, kept)), extra]))
+
+    return whole.draw(n, seed, ", whole problems, k in proportion", choose)
 
 
 def sula_prompts(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from interp.prompt import Prompt, PromptSet, refuse_size
+from interp.prompt import Prompt, PromptSet
 from interp.table import LABEL
 
 PREFIX = "The next word on the page is"
@@ -46,20 +46,16 @@ def vocabulary(n_pool: int | None = None, seed: int = 0) -> PromptSet:
         for category, words in WORDS.items()
         for word in words.split()
     ]
-    source = f"{len(prompts)} common words in {len(WORDS)} categories, each after {PREFIX!r}"
-    if n_pool is not None:
-        refuse_size("vocabulary", n_pool, len(prompts))
-        chosen = in_proportion([str(p.columns["category"]) for p in prompts], n_pool, np.random.default_rng(seed))
-        prompts = [prompts[i] for i in chosen]
-        source = f"{n_pool} (drawn with seed {seed}, categories in proportion) of {source}"
-    return PromptSet(
+    whole = PromptSet(
         name="vocabulary",
         prompts=prompts,
         units={"word": LABEL, "category": LABEL},
-        source=source,
-        seed=None if n_pool is None else seed,
+        source=f"{len(prompts)} common words in {len(WORDS)} categories, each after {PREFIX!r}",
         cluster="none",
     )
+    categories = [str(p.columns["category"]) for p in prompts]
+    how = ", categories in proportion"
+    return whole.draw(n_pool, seed, how, lambda n: in_proportion(categories, n, np.random.default_rng(seed)))
 
 
 def in_proportion(labels: Sequence[str], n: int, rng: np.random.Generator) -> np.ndarray:

@@ -68,7 +68,8 @@ def steps_prompts(
     rng = np.random.default_rng(seed)
     problems = draw_problems((k,), n, reliability, rng)
     words = choose_words(tokenizer, problems, carriers, labels, neutral, rng)
-    others = _another_each(n, rng)
+    order = rng.permutation(n)
+    others = np.roll(order, 1)[np.argsort(order)]  # another problem for each
     parts = [
         _written(condition, problems, words, reliability, many, others)
         for condition in dict.fromkeys(conditions)
@@ -76,13 +77,6 @@ def steps_prompts(
     ]
     about = f"{n} problems of {k} examples with {', '.join(map(str, n_steps))} steps, {', '.join(conditions)}"
     return joined("steps", parts, tokenizer, about, words, reliability, seed, _UNITS)
-
-
-def _another_each(n: int, rng: np.random.Generator) -> np.ndarray:
-    order = rng.permutation(n)
-    other = np.empty(n, dtype=np.int64)
-    other[order] = np.roll(order, 1)
-    return other
 
 
 def _written(

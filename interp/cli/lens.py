@@ -88,35 +88,30 @@ def _show(model: "Model", asked: RunOptions, fitted: list, prompt: int, skip_fir
     from interp.cli.terminal import show_notes, show_table
     from interp.lens.fit import fit_prompts
     from interp.lens.kinds import FittedLens
-    from interp.lens.show import depth_strip, kl_by_depth, writers
+    from interp.lens.show import depth_strip, kl_by_depth, writer
     from interp.need import Need
+    from interp.prompting.tokens import words_of
     from interp.reading.readable import first_lacking
     from interp.running.show_tokens import refuse_unknown_prompt
 
     read = fit_prompts(model, asked, skip_first)
     refuse_unknown_prompt(read.prompts, [prompt])
     lenses = {"logit": FittedLens.logit(model)} | {f"{i} {lens.kind}": lens for i, lens in enumerate(fitted, 1)}
-    found = kl_by_depth(lenses, read.held_out(model))
-    cells = {(each.lens, each.depth): _interval(each.mean) for each in found}
-    null = {(each.lens, each.depth): f"{each.other_depth:.2f}" for each in found}
+    held = read.held_out(model)
+    means, null = zip(*(kl_by_depth(lens, held) for lens in lenses.values()), strict=True)
+    columns = [*(map(_interval, mean) for mean in means), *((f"{x:.2f}" for x in other) for other in null[1:])]
     names = [*lenses, *(f"{name}, other depth's" for name in list(lenses)[1:])]
-    rows = [
-        [str(d), *(cells[name, d] for name in lenses), *(null[name, d] for name in list(lenses)[1:])]
-        for d in range(model.info.n_layers)
-    ]
+    rows = [list(row) for row in zip(map(str, range(model.info.n_layers)), *columns, strict=True)]
     show_table("KL(final prediction || lens), bits, on prompts held out", ["depth", *names], rows)
     show_notes([f"{len(read.held)} prompts; 95 % t intervals over their clusters"])
     if first_lacking(model, [Need("attn_logit"), Need("mlp_logit")], everywhere=True) is None:
-        written = [
-            [each.lens, each.block, _interval(each.mean), f"{each.share:.0%}"]
-            for each in writers(model, lenses, read.take(read.held))
-        ]
+        found = {name: writer(model, lens, read.take(read.held)) for name, lens in lenses.items()}
+        written = [[name, block, _interval(mean), f"{share:.0%}"] for name, (block, mean, share) in found.items()]
         show_table("Block that adds most to the predicted token", ["lens", "block", "logits", "most in"], written)
+    tokens = words_of(model, read.ids[prompt])[-_SHOWN:]
     for name, lens in lenses.items():
-        strip = depth_strip(model, lens, read.ids[prompt])
-        depths = [*(range(lens.n_layers) if lens.kind == "logit" else lens.depths), "final"]
-        shown = [[str(depth), *read[-_SHOWN:]] for depth, read in zip(depths, strip.read, strict=True)]
-        show_table(f"{name} lens: likeliest next token by depth", ["depth", *strip.tokens[-_SHOWN:]], shown)
+        shown = [[depth, *best[-_SHOWN:]] for depth, best in depth_strip(model, lens, read.ids[prompt]).items()]
+        show_table(f"{name} lens: likeliest next token by depth", ["depth", *tokens], shown)
 
 
 def _interval(mean: "TMean") -> str:

@@ -25,9 +25,9 @@ from interp.editing.head_outputs import HeadOutputs
 from interp.editing.proof import EditedBatch
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
-from interp.editing.tails import Prefixes, tail_starts, tails, tokens_of_tails
+from interp.editing.tails import Lending, Prefixes, tail_starts, tails, tokens_of_tails
 from interp.edits import BypassLayer, PatternsOf
-from interp.hooks.attention import Listener, claimed, listening
+from interp.hooks.attention import claimed, listening
 from interp.hooks.ropes import rope_scales
 from interp.hooks.window import window_here
 from interp.model import Check, Model
@@ -222,12 +222,12 @@ class _SharedPasses:
         depths = [self.residuals.start_of(alike.first_layer) for alike in on_tails]
         n_on_tails = sum(len(alike.conditions) for alike in on_tails)
         is_worth_it = n_on_tails >= _WORTH_TAILS and Prefixes.fits(model, min(depths), self.lengths)
-        self.prefixes = Prefixes(model, min(depths), self.lengths) if is_worth_it else None
+        self.prefixes = Prefixes(self.lengths, range(min(depths), model.info.n_layers)) if is_worth_it else None
         mixed = {
             layer for c in conditions for edit in c.edits if needs_outputs(edit) for layer in edit.layers(model.info)
         }
-        self.outputs = HeadOutputs(mixed, self.lengths)
-        self.kept_depth = max([0, *self.residuals.depths, *(layer + 1 for layer in mixed)])
+        self.outputs = HeadOutputs(self.lengths, mixed)
+        self.kept_depth = max([0, *self.residuals.kept.layers, *(layer + 1 for layer in mixed)])
         if self.prefixes is not None:
             self.kept_depth = model.info.n_layers
         is_read = any(not c.edits or any(need.site == "next_kl" for need in c.needs) for c in conditions)
@@ -243,17 +243,13 @@ class _SharedPasses:
         if any(need.site == "next_kl" for need in needs):
             needs[_LOG_P] = None
         collector = self._collector(tuple(needs))
-        heard: list[Listener] = [self.outputs]
-        kept = [(self.outputs.kept, self.outputs.layers), (self.residuals.kept, self.residuals.depths)]
-        if self.prefixes is not None:
-            heard.append(self.prefixes)
-            kept.append((self.prefixes.kept, self.prefixes.layers))
-        begins = [tensors.begin for tensors, _ in kept]
+        kept = [self.residuals.kept, self.outputs, *filter(None, [self.prefixes])]
+        begins = [tensors.begin for tensors in kept]
         share = Share(self.model, self._batches(self.tokens_per_pass), [collector], begins=begins)
-        with torch.inference_mode(), self.residuals.keeping(), listening(self.model, *heard):
+        with torch.inference_mode(), self.residuals.keeping(), listening(self.model, *kept):
             share.run(self.kept_depth)
-            for tensors, layers in kept:
-                tensors.join(here(), layers, share.prompts)
+            for tensors in kept:
+                tensors.join(here(), share.prompts)
         return collector
 
     def _alike(self) -> list[_Alike]:
@@ -270,12 +266,12 @@ class _SharedPasses:
         assert alike.tails is not None
         chosen = np.sort(np.argsort(-self.lengths, kind="stable")[:_PROVED_ON])
         ends = Batch(tails(self.run.ids, chosen, alike.tails), self.model.input_device)
-        for each in (self.residuals.kept, prefixes.kept):
+        for each in (self.residuals.kept, prefixes):
             each.begin(ends)
 
         @contextmanager
         def of_ends() -> Iterator[None]:
-            with self.residuals.restarting(prefixes.layers[0]), prefixes.before_tails():
+            with self.residuals.restarting(prefixes.layers[0]), listening(self.model, Lending(prefixes)):
                 yield
 
         return agrees(self.model, ends, chosen, self.run.ids, of_ends())
@@ -354,20 +350,19 @@ class _SharedPasses:
         is_sized = any(need.site == "edit_size" for need in needs)
         sizes = [ChangeSizes(steps, n, len(self.lengths))] if is_sized else []
         edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
-        depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, alike.rows, self.outputs)
         editor.observers = [each.see for each in sizes]
         before = None if alike.tails is None else self.prefixes
-        told = [self.residuals.kept, editor, *sizes, *(() if before is None else (before.kept,))]
+        told = [self.residuals.kept, editor, *sizes, *(() if before is None else (before,))]
         batches = self._batches(max(1, self._tokens(alike) // n), alike.tails)
         begins, ends = [each.begin for each in told], [each.end for each in sizes]
         share = Share(model, batches, collectors, ranks, begins, ends)
         with (
             self.residuals.restarting(start, _unread(variants, model)),
             editing(model, editor),
-            nullcontext() if before is None else before.before_tails(),
+            nullcontext() if before is None else listening(model, Lending(before)),
         ):
-            share.run(depth=depth)
+            share.run(max(edited))
         for each in sizes:
             each.join(ranks)
         for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):

@@ -38,13 +38,6 @@ HEARD = frozenset({"q", "k", "v", "z"})
 """Sites of the attention hook; all others have forward hooks."""
 
 
-class _Entered(threading.local):
-    """What entered each bypassed layer, in the pass of a thread."""
-
-    def __init__(self) -> None:
-        self.layers: dict[int, torch.Tensor] = {}
-
-
 class Editor(Listener):
     """Applies steps, for variants of the edits whose rows follow one another in every batch.
 
@@ -73,7 +66,8 @@ class Editor(Listener):
         }
         self._batch: Batch | None = None
         self._edited_rows: Mapping[int, EditedRows] = {}
-        self._entered = _Entered()
+        self._entered: dict[tuple[int, int], torch.Tensor] = {}
+        """What entered each bypassed layer, in the pass of a thread."""
         self._calls = CallsOfTexts(WeakKeyDictionary())
         self.observers: Sequence[Callable[[SeenStep], None]] = ()
 
@@ -115,7 +109,7 @@ class Editor(Listener):
     def _heard(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor | None:
         edited = self._apply(place, layer, x) if (place, layer) in self._steps else None
         if place == "resid" and ("block", layer) in self._steps:
-            self._entered.layers[layer] = x if edited is None else edited
+            self._entered[threading.get_ident(), layer] = x if edited is None else edited
         return edited
 
     def _apply(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor:
@@ -131,7 +125,6 @@ class Editor(Listener):
 
     def step(self, step: EditStep, x: torch.Tensor) -> SeenStep:
         """What one step makes of `x` `[variant, prompt, pos, feature]` of the announced batch."""
-        step = step.to(x.device, torch.float64 if x.dtype == torch.float64 else torch.float32)
         rows = self._edited_rows.get(step.index)
         if rows is None:
             rows = rows_without_prompts(step.edit, x, self._calls.now)
@@ -142,7 +135,7 @@ class Editor(Listener):
     def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""
         if isinstance(step.edit, BypassLayer):
-            entered, last = self._entered.layers[step.layer], self.model.info.n_layers - 1
+            entered, last = self._entered[threading.get_ident(), step.layer], self.model.info.n_layers - 1
             lens = self.model.lens if step.edit.lens and step.layer == last else None
             return entered if lens is None else lens.carried(entered, min(step.edit.layers(self.model.info)))
         if step.index in self._donors:
@@ -223,15 +216,10 @@ def refuse_misfits(edits: Sequence[Edit], model: Model) -> None:
     """Raise `UsageError` where there is no edit, or one names what the model does not have."""
     if not edits:
         raise UsageError(asked=f"editing {model.name}", found="no edit is named", fix="Name at least one.")
-    blocks = model.family.layer_modules(model.module)
-    parts = {site for block in blocks for site in model.family.summed_modules(block)}
     for edit in edits:
         edit.refuse_misfit(model.info)
         if isinstance(edit, PatternsOf):
             refuse_unlike(edit, model)
-        if edit.place in ("attn_out", "mlp_out") and edit.place not in parts:
-            raise UsageError(
-                asked=str(edit),
-                found=f"{model.name} has no {'attention' if edit.place == 'attn_out' else 'feed-forward block'}",
-                fix="Bypass the layer, or edit resid.",
-            )
+        if edit.place == "mlp_out" and model.family.mlp is None:
+            found = f"{model.name} has no feed-forward block"
+            raise UsageError(asked=str(edit), found=found, fix="Bypass the layer, or edit resid.")

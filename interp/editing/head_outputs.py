@@ -1,6 +1,6 @@
 """What the unedited model has where an edit puts something else: head outputs of other prompts, and their means."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -8,28 +8,26 @@ from jaxtyping import Int
 
 from interp.editing.prompt_tensors import PromptTensors
 from interp.errors import PromptError
-from interp.hooks.attention import Listener
 from interp.hooks.pattern import AttentionCall
 from interp.reading.batches import Batch, RowIndex
 from interp.system.float64 import double
 
 
-class HeadOutputs(Listener):
+class HeadOutputs(PromptTensors):
     """The head outputs of a few layers of every prompt, heads laid end to end."""
 
-    def __init__(self, layers: Collection[int], lengths: Int[np.ndarray, " prompt"]) -> None:
-        self.lengths, self.layers = lengths, sorted(set(layers))
-        self.kept = PromptTensors(lengths)
+    def __init__(self, lengths: Int[np.ndarray, " prompt"], layers: Iterable[int]) -> None:
+        super().__init__(lengths, layers)
         self._donors: dict[int, np.ndarray] = {}
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
         if call.layer in self.layers:
-            self.kept.put(call.layer, z.flatten(2))
+            self.put(call.layer, z.flatten(2))
         return z
 
     def mean(self, layer: int, rows: RowIndex) -> torch.Tensor:
         """The mean over the rows of `rows`, `[1, 1, feature]`, float64."""
-        picked = self.kept[layer][torch.from_numpy(rows.prompt), torch.from_numpy(rows.position)]
+        picked = self[layer][torch.from_numpy(rows.prompt), torch.from_numpy(rows.position)]
         return double(picked).mean(dim=0)[None, None]
 
     def donated(self, layer: int, seed: int, batch: Batch) -> torch.Tensor:
@@ -43,7 +41,7 @@ class HeadOutputs(Listener):
             n, lent = int(self.lengths[prompt]), int(self.lengths[donor[row]])
             drawn = np.random.default_rng([seed, 1, prompt]).integers(lent, size=max(0, n - lent))
             positions[row, :n] = np.concatenate([np.arange(min(n, lent)), drawn])
-        return self.kept[layer][torch.from_numpy(donor)[:, None], torch.from_numpy(positions)]
+        return self[layer][torch.from_numpy(donor)[:, None], torch.from_numpy(positions)]
 
     def donors(self, seed: int) -> Int[np.ndarray, " prompt"]:
         """Another prompt for each, drawn among those at least as long.

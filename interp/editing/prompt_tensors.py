@@ -6,15 +6,16 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.hooks.attention import Listener
 from interp.reading.batches import Batch
 from interp.system.processes import Ranks
 
 
-class PromptTensors:
-    """By layer, `[prompt, pos, feature]`; behind the end of a prompt, and where nothing was put, they are 0."""
+class PromptTensors(Listener):
+    """Of some layers, `[prompt, pos, feature]`; behind the end of a prompt, and where nothing was put, they are 0."""
 
-    def __init__(self, lengths: Int[np.ndarray, " prompt"]) -> None:
-        self.lengths = lengths
+    def __init__(self, lengths: Int[np.ndarray, " prompt"], layers: Iterable[int]) -> None:
+        self.lengths, self.layers = lengths, sorted(set(layers))
         self._kept: dict[int, torch.Tensor] = {}
         self._prompts = self._starts = torch.empty(0, dtype=torch.int64)
 
@@ -39,10 +40,10 @@ class PromptTensors:
     def __getitem__(self, layer: int) -> torch.Tensor:
         return self._kept[layer]
 
-    def join(self, ranks: Ranks, layers: Iterable[int], prompts: Int[np.ndarray, " item"]) -> None:
-        """Complete some layers: this rank has put `prompts`, every other one its own."""
+    def join(self, ranks: Ranks, prompts: Int[np.ndarray, " item"]) -> None:
+        """Complete the layers: this rank has put `prompts`, every other one its own."""
         mine = torch.from_numpy(prompts)
-        for layer in () if ranks.is_alone else layers:
+        for layer in () if ranks.is_alone else self.layers:
             for theirs, x in ranks.union((mine, self._kept[layer][mine] if len(mine) else None)):
                 if x is not None:
                     self._write(layer, theirs, x)

@@ -7,7 +7,7 @@ the model after it was left, by success and by an interruption, with no hook on 
 edited layer gives the logits of a whole one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +16,7 @@ import torch
 from interp.edit import Edit
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
-from interp.editing.steps import EditedRows, EditStep, SeenStep
+from interp.editing.steps import SeenStep
 from interp.edits import PatternsOf
 from interp.errors import ModelError
 from interp.hooks.attention import Listener, listening
@@ -25,6 +25,7 @@ from interp.hooks.window import window_here
 from interp.model import Check, Model
 from interp.reading.batches import Batch
 from interp.reading.forward import threads_of_pass
+from interp.system.float64 import double
 from interp.system.rounding import BOUND, error_of_logits
 
 MEANINGS = {
@@ -167,44 +168,47 @@ def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
 
 def _read_back(s: SeenStep) -> float:
     """Largest error of the change against its formula, relative to the tensor, in float64."""
-    mask = s.rows.mask
-    if not torch.equal(s.after[:, ~mask], s.before[:, ~mask]):
+    step, rows = s.step, s.rows
+    if not torch.equal(s.after[:, ~rows.mask], s.before[:, ~rows.mask]):
         return float("inf")
-    s = s.in_float64()
-    step, mask = s.step, s.rows.mask
-    before, after = s.before[:, mask], s.after[:, mask]  # [1, row, feature]
+    whole = double(s.before)
+    rows = rows.to(whole.device)
+    mask = rows.mask
+    before, after = whole[:, mask], double(s.after)[:, mask]  # [1, row, feature]
     if not before.numel():
         return 0.0
     dose = float(step.dose[0])
     change = after - before
-    if "covectors" not in step.numbers:
-        put = step.edited(s.before, s.rows, s.others)[:, mask]
+    numbers = {name: value.to(whole) for name, value in step.numbers.items()}
+    if "covectors" not in numbers:
+        put = step.edited(whole, rows, s.others)[:, mask]
         error = after - (before + dose * (put - before))
     else:
-        covectors, displacements = step.numbers["covectors"], step.numbers["displacements"]
+        covectors, displacements = numbers["covectors"], numbers["displacements"]
         read = change @ covectors.mT  # [1, row, axis]
-        wanted, rest = _coordinate_change(step, before @ covectors.mT, s.rows), change - read @ displacements
+        wanted = _coordinate_change(step.edit.kind, numbers, before @ covectors.mT, rows.number[mask])
+        rest = change - read @ displacements
         if step.edit.kind == "keep":
-            own = before * (1 - step.numbers["kept"]) - (before @ covectors.mT) @ displacements
+            own = before * (1 - numbers["kept"]) - (before @ covectors.mT) @ displacements
             rest = rest + dose * own
         error = torch.cat([(read - dose * wanted) @ displacements, rest], dim=-1)
     return float(error.abs().max() / before.abs().max().clamp_min(1e-30))
 
 
-def _coordinate_change(step: EditStep, c: torch.Tensor, rows: EditedRows) -> torch.Tensor:
+def _coordinate_change(
+    kind: str, numbers: Mapping[str, torch.Tensor], c: torch.Tensor, rows: torch.Tensor
+) -> torch.Tensor:
     """By how much the definition changes the coordinates `[1, row, axis]` at dose 1."""
-    kind = step.edit.kind
     if kind == "remove":
         return -c
     if kind == "keep":
         return torch.zeros_like(c)
     if kind == "shift":
-        return step.numbers["shift"].expand_as(c)
+        return numbers["shift"].expand_as(c)
     if kind == "rotate":
-        return torch.einsum("vij,vrj->vri", step.numbers["rotation"], c) - c
-    values = step.numbers["values"]
-    put = values[:, None] if values.ndim == 2 else values[:, rows.number[rows.mask]]
-    return put - c
+        return torch.einsum("vij,vrj->vri", numbers["rotation"], c) - c
+    values = numbers["values"]
+    return (values[:, None] if values.ndim == 2 else values[:, rows]) - c
 
 
 def _reached(s: SeenStep, leaving: _Witness) -> bool:

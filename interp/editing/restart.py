@@ -7,7 +7,7 @@ pass is replaced.
 
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from interp.editing.prompt_tensors import PromptTensors
 from interp.hooks.attention import of_this_thread
 from interp.hooks.block_hooks import block_hooks
 from interp.model import Model
+from interp.system.attributes import held
 
 MEMORY = 2 << 30
 """Bytes of residual stream that are kept at most."""
@@ -42,13 +43,13 @@ class Residuals:
         wanted = sorted(set(depths) - {0})
         size = len(lengths) * int(lengths.max()) * model.info.d_model * model.module.dtype.itemsize
         n_kept = min(len(wanted), memory // size)
-        self.depths = [wanted[i] for i in np.linspace(0, len(wanted) - 1, n_kept).round().astype(int)] if n_kept else []
-        self.kept = PromptTensors(lengths)
+        spread = np.linspace(0, len(wanted) - 1, n_kept).round().astype(int) if n_kept else ()
+        self.kept = PromptTensors(lengths, [wanted[i] for i in spread])
         self._in_tuples = False
 
     def start_of(self, layer: int) -> int:
         """The deepest kept depth up to `layer`; 0 is a whole pass."""
-        return max((depth for depth in self.depths if depth <= layer), default=0)
+        return max((depth for depth in self.kept.layers if depth <= layer), default=0)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -62,7 +63,7 @@ class Residuals:
 
         first = self.model.family.layer_modules(self.model.module)[0]
         with (
-            block_hooks(self.model, {"resid"}, heard, layers=self.depths),
+            block_hooks(self.model, {"resid"}, heard, layers=self.kept.layers),
             first.register_forward_hook(of_this_thread(returned)),
         ):
             yield
@@ -88,13 +89,8 @@ class Residuals:
             yield
 
 
-@contextmanager
-def _handing_through(block: Any, *, in_tuple: bool) -> Iterator[None]:
-    """A block that returns its input, in a tuple where the family does so, until the `with` is left.
-
-    What it was before comes back, a wrapper of its own included.
-    """
-    own: Callable[..., Any] | None = block.__dict__.get("forward")
+def _handing_through(block: Any, *, in_tuple: bool) -> AbstractContextManager[None]:
+    """A block that returns its input, in a tuple where the family does so, until the `with` is left."""
     usual: Callable[..., Any] = block.forward
     me = threading.get_ident()
 
@@ -103,11 +99,4 @@ def _handing_through(block: Any, *, in_tuple: bool) -> Iterator[None]:
             return usual(hidden_states, *args, **kwargs)
         return (hidden_states,) if in_tuple else hidden_states
 
-    block.forward = forward
-    try:
-        yield
-    finally:
-        if own is None:
-            del block.forward
-        else:
-            block.forward = own
+    return held(block, "forward", forward)

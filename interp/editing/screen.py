@@ -15,8 +15,7 @@ Weights stay frozen: gradients are taken at the head outputs alone, of all layer
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -27,12 +26,13 @@ from interp.editing.editor import Editor, needs_outputs, refuse_misfits
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditStep, make_steps
 from interp.errors import UsageError
-from interp.hooks.attention import Listener, listening, of_this_thread
+from interp.hooks.attention import Listener, listening
+from interp.hooks.block_hooks import at_head
 from interp.hooks.pattern import AttentionCall
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.probe import Readout, Screen
-from interp.prompt import PromptSet, Run
+from interp.prompt import Run
 from interp.reading.batches import Batch, BatchRows, batches_of, row_index
 from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.forward import TOKENS_PER_BATCH
@@ -67,7 +67,7 @@ def read_screen(model: Model, run: Run, screen: Screen, *, graph_bytes: int = GR
             fix="Load it whole, or measure without a screen (--set heads.screen=off).",
         )
     run = run.take(screen.prompts)
-    outputs = HeadOutputs({layer for e in edits if needs_outputs(e) for layer in e.layers(model.info)}, run.lengths)
+    outputs = HeadOutputs(run.lengths, {n for e in edits if needs_outputs(e) for n in e.layers(model.info)})
     if outputs.layers:
         _keep_outputs(model, run, outputs)
     rows = [edited_rows(edit, run.prompts, run.lengths) for edit in edits]
@@ -89,7 +89,7 @@ def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs) -> None:
     """One pass without edits, for what means and other prompts put in place of a head's output."""
     with torch.inference_mode(), listening(model, outputs), ending(model, max(outputs.layers) + 1):
         for batch in batches_of(each_alone(run.ids), TOKENS_PER_BATCH, model):
-            outputs.kept.begin(batch)
+            outputs.begin(batch)
             with suppress(EnoughRead):
                 model.module(input_ids=batch.ids, use_cache=False)
 
@@ -113,14 +113,21 @@ def _read_batch(
     at = "followed" if screen.measure == "loss" else "scored"
     index = row_index(run.prompts, run.lengths, at)
     rows, heads = batch.rows(index), _Heads()
-    with torch.enable_grad(), listening(model, heads), _logits_at(model, rows):
+
+    def pick(entering: torch.Tensor) -> torch.Tensor:
+        mine = rows.to(entering.device)
+        return entering[mine.item, mine.position]
+
+    with torch.enable_grad(), listening(model, heads), at_head(model, pick):
         logits = model.module(input_ids=batch.ids, use_cache=False).logits[0]  # [row, vocab]
-        logits = _outcomes(logits, run.prompts, rows, screen.measure)
+        if screen.measure == "posterior_kl":
+            logits = logits.gather(1, torch.tensor(run.prompts.outcomes_of(rows.prompt)).to(logits.device))
         log_p = torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     n_rows = np.bincount(index.prompt, minlength=len(run.ids))[batch.prompts]
     editor.begin(batch)
     with torch.no_grad():
-        deltas = [_change(editor, step, heads.z[step.layer]) for step in steps]
+        seen = [editor.step(step, heads.z[step.layer].detach().flatten(2)[None]) for step in steps]
+    deltas = [(double(s.after) - double(s.before))[0].view(heads.z[s.step.layer].shape) for s in seen]
 
     def along(scalar: torch.Tensor, is_last: bool) -> list[Float[np.ndarray, "prompt head"]]:
         """The derivative of the scalar, of each prompt by itself, along every head's change."""
@@ -140,29 +147,6 @@ def _read_batch(
     if screen.measure != "next_kl":
         slope = [-each * s for s in along((_targets(run, batch, rows, screen.measure, log_p) * log_p).sum(), True)]
     return batch.prompts, [BITS_PER_NAT * np.stack(both) for both in zip(slope, curvature, strict=True)]
-
-
-def _change(editor: Editor, step: EditStep, z: torch.Tensor) -> Float[torch.Tensor, "prompt pos head d_head"]:
-    """What the step would change in the head outputs of the batch, float64."""
-    seen = editor.step(step, z.detach().flatten(2)[None])
-    return (double(seen.after) - double(seen.before))[0].view(z.shape)
-
-
-def _logits_at(model: Model, rows: BatchRows) -> AbstractContextManager[object]:
-    """Let passes inside the block make the logits of some rows alone, `[1, row, vocab]`."""
-
-    def pick(head: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
-        mine = rows.to(args[0].device)
-        return (args[0][mine.item, mine.position][None],)
-
-    output: Any = model.module.get_output_embeddings()
-    return output.register_forward_pre_hook(of_this_thread(pick))
-
-
-def _outcomes(logits: torch.Tensor, prompts: PromptSet, rows: BatchRows, measure: str) -> torch.Tensor:
-    if measure != "posterior_kl":
-        return logits
-    return logits.gather(1, torch.tensor(prompts.outcomes_of(rows.prompt)).to(logits.device))
 
 
 def _targets(run: Run, batch: Batch, rows: BatchRows, measure: str, log_p: torch.Tensor) -> torch.Tensor:

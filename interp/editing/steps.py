@@ -6,7 +6,7 @@ dose 1 is as interp.edits defines it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ import torch
 from interp.capture import ModelInfo
 from interp.edit import Edit, SubspaceEdit
 from interp.edits import AblateHeads, KeepAxis, PatternsOf, ReplaceCoordinates, RotateAxes, ShiftAxis
-from interp.system.float64 import double
 
 Numbers = Mapping[str, np.ndarray]
 
@@ -79,7 +78,7 @@ class EditedRows:
 
 @dataclass(frozen=True)
 class EditStep:
-    """One edit at one layer. `numbers` are float32 or better, `[variant, 1 or row, feature]`; `dose` `[variant]`.
+    """One edit at one layer. `numbers` are float64, `[variant, 1 or row, feature]`; `dose` `[variant]`.
 
     `others` gives, for ablations by mean and by resampling, what the unedited model has there (`head_outputs`), and for
     the patterns of another model its queries or keys (`donor_patterns`).
@@ -94,7 +93,10 @@ class EditStep:
 
     def edited(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
         """The edited tensor at dose 1, for `x` `[variant, prompt, pos, feature]` in float32 or better."""
-        n, flat = self.numbers, x.flatten(1, 2)  # [variant, row, feature]
+        n, flat = (
+            {name: value.to(x) for name, value in self.numbers.items()},
+            x.flatten(1, 2),
+        )  # [variant, row, feature]
         if "ablated" in n:
             put = n.get("mean", others)
             return torch.where(n["ablated"].bool(), 0.0 if put is None else put.to(flat), flat).view(x.shape)
@@ -123,14 +125,6 @@ class EditStep:
         active = rows.mask[None, :, :, None] & (dose != 0)  # [variant, prompt, pos, 1]
         return torch.where(active, torch.lerp(precise, new, dose).to(x.dtype), x)
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> "EditStep":
-        moved = {name: value.to(device, dtype) for name, value in self.numbers.items()}
-        return replace(self, dose=self.dose.to(device, dtype), numbers=moved)
-
-    def in_float64(self) -> "EditStep":
-        numbers = {name: double(value) for name, value in self.numbers.items()}
-        return replace(self, dose=double(self.dose), numbers=numbers)
-
 
 @dataclass(frozen=True)
 class SeenStep:
@@ -141,14 +135,6 @@ class SeenStep:
     after: torch.Tensor
     rows: EditedRows
     others: torch.Tensor | None
-
-    def in_float64(self) -> "SeenStep":
-        """The same in float64 (`double`), all of it on one device."""
-        before, others = double(self.before), self.others
-        return SeenStep(
-            self.step.in_float64(), before, double(self.after), self.rows.to(before.device),
-            None if others is None else double(others).to(before.device),
-        )  # fmt: skip
 
 
 def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[EditStep]:

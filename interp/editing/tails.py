@@ -3,8 +3,7 @@
 Keys and values of these tokens are kept from the pass without edits, and stand before those of the tokens that pass.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from jaxtyping import Int
 
 from interp.editing.prompt_tensors import PromptTensors
 from interp.editing.restart import MEMORY
-from interp.hooks.attention import Listener, listening
+from interp.hooks.attention import Listener
 from interp.hooks.pattern import AttentionCall
 from interp.model import Model
 from interp.reading.batches import RowIndex
@@ -48,12 +47,8 @@ def tokens_of_tails(n_tokens: int, starts: Int[np.ndarray, " prompt"], lengths: 
     return max(1, n_tokens * own // (own + int(starts.sum()) // _TOKENS_BEFORE))
 
 
-class Prefixes(Listener):
-    """Keys and values of all prompts in the layers from `first` on, which tails attend to."""
-
-    def __init__(self, model: Model, first: int, lengths: Int[np.ndarray, " prompt"]) -> None:
-        self.model, self.layers = model, list(range(first, model.info.n_layers))
-        self.kept = PromptTensors(lengths)
+class Prefixes(PromptTensors):
+    """Keys and values of all prompts in some layers, which tails attend to."""
 
     @staticmethod
     def fits(model: Model, first: int, lengths: Int[np.ndarray, " prompt"]) -> bool:
@@ -67,22 +62,18 @@ class Prefixes(Listener):
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
         """Keep what the announced batch has."""
         if call.layer in self.layers:
-            self.kept.put(call.layer, torch.cat([call.k, call.v], dim=1).transpose(1, 2).flatten(2))
+            self.put(call.layer, torch.cat([call.k, call.v], dim=1).transpose(1, 2).flatten(2))
         return z
 
-    @contextmanager
-    def before_tails(self) -> Iterator[None]:
-        """Let the tails of announced batches, repeated any number of times, attend to what lies before them."""
-        with listening(self.model, _Lending(self.kept)):
-            yield
 
+class Lending(Listener):
+    """Lets the tails of announced batches, repeated any number of times, attend to what lies before them."""
 
-class _Lending(Listener):
-    def __init__(self, kept: PromptTensors) -> None:
-        self.kept = kept
+    def __init__(self, prefixes: Prefixes) -> None:
+        self.prefixes = prefixes
 
     def before(self, call: AttentionCall) -> None:
-        before = self.kept.before_batch(call.layer).to(call.k.device).unflatten(2, (2 * call.k.shape[1], -1))
+        before = self.prefixes.before_batch(call.layer).to(call.k.device).unflatten(2, (2 * call.k.shape[1], -1))
         before = before.transpose(1, 2).repeat(len(call.k) // len(before), 1, 1, 1)  # [item, head, pos, d_head]
         keys, values = before.chunk(2, dim=1)
         call.k, call.v = torch.cat([keys, call.k], dim=2), torch.cat([values, call.v], dim=2)

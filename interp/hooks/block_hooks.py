@@ -8,7 +8,7 @@ place of the stream that enters a layer (`resid`), of what one returns (`block`)
 import math
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from interp.family import Projection
-from interp.hooks.attention import Ours, heard_by, this_thread
+from interp.hooks.attention import Ours, heard_by, of_this_thread, this_thread
 from interp.model import Model
 
 ROUTED = {"router_log_prob", "router_weight"}
@@ -104,6 +104,16 @@ def hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor
 def first_of(out: Any) -> torch.Tensor:
     """What a module returns, or the first of several things."""
     return out[0] if isinstance(out, tuple) else out
+
+
+def at_head(model: Model, pick: Callable[[torch.Tensor], torch.Tensor]) -> AbstractContextManager[object]:
+    """Let the output head of passes of this thread make the logits of what `pick` takes alone, `[1, row, vocab]`."""
+
+    def hook(head: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+        return (pick(args[0])[None],)
+
+    output: Any = model.module.get_output_embeddings()
+    return output.register_forward_pre_hook(of_this_thread(hook))
 
 
 def on_sum(

@@ -29,6 +29,7 @@ from interp.hooks.state import as_described
 from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.system.float64 import double, has_float64
+from interp.system.plain_numbers import from_0
 
 
 @dataclass(frozen=True)
@@ -151,12 +152,7 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
             found="this model has no attention",
             fix="Name a transformer; `interp list models` shows some.",
         )
-    if model.info.quantisation is not None:
-        raise ModelError(
-            asked=f"{model.name} in float64",
-            found="its weights are quantised, and gradients do not pass them exactly",
-            fix="Load weights that are not quantised.",
-        )
+    refuse_without_gradients(model)
     needed, free = 8 * n_copies * model.info.n_parameters, psutil.virtual_memory().available
     if needed > free:
         raise ModelError(
@@ -173,6 +169,16 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     return replace(model, module=module, info=replace(model.info, dtype="float64", device=device))
+
+
+def refuse_without_gradients(model: Model) -> None:
+    """Raise `ModelError` for a model that gradients do not pass: quantised, or with parts that are offloaded."""
+    if model.info.quantisation is not None or "offloaded" in model.info.device:
+        raise ModelError(
+            asked=f"the gradients of {model.name}",
+            found="its weights are quantised" if model.info.quantisation is not None else "parts of it are offloaded",
+            fix="Load it whole, in float32 or bfloat16.",
+        )
 
 
 class _Layer(Listener):
@@ -243,16 +249,12 @@ def loss_bits(model: Model, sequence: ScoredSequence) -> torch.Tensor:
 
 def layer_gradients(model: Model, layer: int, sequence: ScoredSequence) -> LayerGradients:
     """One pass of a float64 model on one sequence and back to the scores, queries, keys and values of a layer."""
+    (layer,) = from_0(f"layer {layer} of {model.name}", [layer], model.info.n_layers, "it has the layers")
     heard = _Layer(layer)
     with torch.enable_grad(), listening(model, heard):
         loss = loss_bits(model, sequence)
     call = heard.call
-    if call is None:
-        raise UsageError(
-            asked=f"layer {layer} of {model.name}",
-            found=f"it has the layers 0 to {model.info.n_layers - 1}",
-            fix="Choose one of these.",
-        )
+    assert call is not None
     leaves = (heard.nudge, call.q, call.k, call.v, heard.z)
     d_scores, d_q, d_k, d_v, d_z = torch.autograd.grad(loss, leaves)
     return LayerGradients(

@@ -14,6 +14,7 @@ import torch
 from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
 
 from interp.model import Model
+from interp.system.attributes import held
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
 """The attention function of transformers' interface; `bias` `[batch or 1, head, key_pos]` is added to the scores, and
@@ -33,15 +34,8 @@ def asking(model: Model, attend: Attend) -> Iterator[None]:
         for module in model.family.attention_modules(model.module):
             # Where accelerate has put its own forward, the module's is what that calls.
             place = "_old_forward" if name == "forward" and hasattr(module, "_old_forward") else name
-            stack.callback(_put_back, module, place, vars(module).get(place))
-            setattr(module, place, partial(replacement, attend, module))
+            stack.enter_context(held(module, place, partial(replacement, attend, module)))
         yield
-
-
-def _put_back(module: torch.nn.Module, place: str, before: Any) -> None:
-    delattr(module, place)
-    if before is not None:
-        setattr(module, place, before)
 
 
 def _seen(mask: torch.Tensor | None) -> torch.Tensor | None:

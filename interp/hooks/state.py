@@ -6,7 +6,7 @@ which edits would not be heard, is set aside until the reading ends.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from operator import attrgetter
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 
 from interp.errors import InterpError, ModelError, UsageError
 from interp.model import Model
+from interp.system.attributes import held
 
 
 def weights_of(*modules: torch.nn.Module) -> dict[str, Any]:
@@ -151,20 +152,14 @@ def _uncompiled(parts: list[torch.nn.Module]) -> Iterator[None]:
 
     Covers `module.compile()`, `torch.compile` of a part, and of its `forward`.
     """
-    wholes = [(part, part._compiled_call_impl) for part in parts if part._compiled_call_impl is not None]
-    named = [(part, part.__dict__["forward"]) for part in parts if "forward" in part.__dict__]
-    forwards = [(part, forward) for part, forward in named if hasattr(forward, _ORIGINAL)]
-    try:
-        for part, _ in wholes:
-            part._compiled_call_impl = None
-        for part, forward in forwards:
-            part.__dict__["forward"] = getattr(forward, _ORIGINAL)
+    with ExitStack() as stack:
+        for part in parts:
+            if part._compiled_call_impl is not None:
+                stack.enter_context(held(part, "_compiled_call_impl", None))
+            original = getattr(vars(part).get("forward"), _ORIGINAL, None)
+            if original is not None:
+                stack.enter_context(held(part, "forward", original))
         yield
-    finally:
-        for part, compiled in wholes:
-            part._compiled_call_impl = compiled
-        for part, forward in forwards:
-            part.__dict__["forward"] = forward
 
 
 _ORIGINAL = "_torchdynamo_orig_callable"

@@ -8,13 +8,11 @@ from interp.families import iterate_weights
 from interp.hooks.layer_gradients import ScoredSequence, loss_bits
 from interp.model import Model
 
-PROJECTIONS = ("W_Q", "W_K", "W_V")
-
 
 def projections(model: Model, layer: int) -> dict[str, torch.Tensor]:
     """The weights of one layer, each `[head, d_model, d_head]`; of shared keys and values `[kv_head, ...]`."""
     found = {}
-    for name in PROJECTIONS:
+    for name in ("W_Q", "W_K", "W_V"):
         weights = iterate_weights(model.module, model.family, name)
         found[name] = next(islice(weights, layer, None)).detach().clone()
     return found

@@ -10,8 +10,9 @@ from jaxtyping import Int
 
 from interp.editing.screen import token_bytes
 from interp.errors import PromptError, UnknownName
+from interp.hooks.layer_gradients import refuse_without_gradients
 from interp.lens.held import HeldOut
-from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, refuse_without_gradients, steps_of
+from interp.lens.jacobian import N_GROUPS, Valid, fit_jacobian, steps_of
 from interp.lens.kinds import KINDS, FittedLens, Kind
 from interp.lens.tuned import N_FOLDS, TunedFit
 from interp.model import Model
@@ -50,7 +51,7 @@ class FitPrompts(Run):
         return np.unique(place[code], return_inverse=True)[1] % n
 
     def held_out(self, model: Model) -> HeldOut:
-        return HeldOut.of(model, self.take(self.held))
+        return HeldOut(model, self.take(self.held))
 
 
 def fit_prompts(model: Model, asked: RunOptions, skip_first: int | None = None, horizon: int = 0) -> FitPrompts:
@@ -111,7 +112,8 @@ def fit_lens(
         The lens.
 
     Raises:
-        UsageError: The kind is unknown, or the model has no gradients.
+        UsageError: The kind is unknown.
+        ModelError: The model has no gradients.
         PromptError: There are too few prompts.
 
     Examples:
@@ -165,10 +167,8 @@ def _tuned(
     with torch.inference_mode(False), torch.no_grad():
         maps = TunedFit(Lens(model), stream, fold, np.random.default_rng([seed, 7])).maps(seconds, progress)
     lens = replace(FittedLens.logit(model), kind="tuned", n_prompts=len(chosen), about=told)
-    return replace(
-        lens, matrices={depth: each.matrix.cpu() for depth, each in enumerate(maps)},
-        offsets={depth: each.offset.cpu() for depth, each in enumerate(maps)},
-    )  # fmt: skip
+    matrices, offsets = (dict(enumerate(x.cpu() for x in each)) for each in zip(*maps, strict=True))
+    return replace(lens, matrices=matrices, offsets=offsets)
 
 
 def fit_bytes(model: Model) -> tuple[int, int]:

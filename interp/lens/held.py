@@ -1,7 +1,6 @@
 """Prompts that a lens was not fitted on: how far from the model's own prediction it reads, depth by depth."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,28 +15,20 @@ from interp.reading.forward import capture
 from interp.reading.lens import Lens
 
 
-@dataclass(frozen=True, eq=False)
 class HeldOut:
     """The stream `[depth, row, d_model]` at the scored positions of some prompts, and what they end in.
 
     `final` are the model's own log-probabilities in nats `[row, vocab]`; `cluster` is that of each row.
     """
 
-    stream: torch.Tensor
-    final: torch.Tensor
-    cluster: np.ndarray
-    lens: Lens
-
-    @classmethod
-    def of(cls, model: Model, run: Run) -> "HeldOut":
+    def __init__(self, model: Model, run: Run) -> None:
         """One pass over prompts that few enough are to keep their predictions."""
         need = Need("resid")
         found = capture(model, run.prompts, run.ids, [need])
-        lens = Lens(model)
-        stream = torch.from_numpy(found[need]).to(model.input_device, model.module.dtype)
+        self.lens, self.cluster = Lens(model), np.asarray(found.rows["cluster"])
+        self.stream = torch.from_numpy(found[need]).to(model.input_device, model.module.dtype)
         with torch.inference_mode():
-            final = torch.log_softmax(lens.logits(stream[-1]), dim=-1)
-        return cls(stream, final, np.asarray(found.rows["cluster"]), lens)
+            self.final = torch.log_softmax(self.lens.logits(self.stream[-1]), dim=-1)
 
     @torch.inference_mode()
     def kl_bits(self, carried: Callable[[torch.Tensor, int], torch.Tensor]) -> Float[np.ndarray, "depth row"]:

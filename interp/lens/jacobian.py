@@ -19,13 +19,12 @@ Source: Gurnee et al. (2026), "Verbalizable Representations Form a Global Worksp
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.block_hooks import block_hooks
 from interp.lens.held import HeldOut
@@ -69,16 +68,6 @@ def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tens
     return [found[depth] for depth in range(n_layers + 1)]
 
 
-def refuse_without_gradients(model: Model) -> None:
-    """Raise `UsageError` for a model that gradients do not pass: quantised, or with parts that are offloaded."""
-    if model.info.quantisation is not None or "offloaded" in model.info.device:
-        raise UsageError(
-            asked=f"the gradients of {model.name}",
-            found="its weights are quantised" if model.info.quantisation is not None else "parts of it are offloaded",
-            fix="Load it whole, in float32 or bfloat16, or read it with the logit lens.",
-        )
-
-
 BLOCK = 32
 """Cotangents of a batch between two looks at the clock."""
 
@@ -106,17 +95,12 @@ class Valid:
         return (position >= self.first) & (position < length - self.last)
 
 
-@dataclass
 class JacobianSums:
     """Sums of J by group and depth `[group, depth, d_model, d_model]`, and how many prompts each weighs as."""
 
-    sums: torch.Tensor
-    weight: Float[np.ndarray, " group"]
-    seen: set[int] = field(default_factory=set)
-
-    @classmethod
-    def empty(cls, n_groups: int, n_layers: int, d_model: int) -> "JacobianSums":
-        return cls(torch.zeros(n_groups, n_layers, d_model, d_model), np.zeros(n_groups))
+    def __init__(self, n_groups: int, n_layers: int, d_model: int) -> None:
+        self.sums, self.weight = torch.zeros(n_groups, n_layers, d_model, d_model), np.zeros(n_groups)
+        self.seen: set[int] = set()
 
     def add(self, group: int, rows: torch.Tensor, cotangents: torch.Tensor, n_prompts: int) -> None:
         """Take in qᵀJ `[depth, cotangent, d_model]`, the mean over so many prompts."""
@@ -152,13 +136,8 @@ class JacobianSums:
         return before.n_done
 
 
-@dataclass(frozen=True)
-class Step:
-    """A batch of one group's prompts, and which block of cotangents it meets."""
-
-    group: int
-    batch: Batch
-    block: int
+Step = tuple[int, Batch, int]
+"""A group, a batch of its prompts, and which block of cotangents this meets."""
 
 
 def steps_of(
@@ -178,7 +157,7 @@ def steps_of(
     most = max(map(len, batches))
     return [
         [
-            Step(group, mine[turn % len(mine)], (turn // len(mine) + turn % len(mine) + group) % n_blocks)
+            (group, mine[turn % len(mine)], (turn // len(mine) + turn % len(mine) + group) % n_blocks)
             for group, mine in enumerate(batches)
             if turn < len(mine) * n_blocks
         ]
@@ -231,22 +210,22 @@ def fit_jacobian(
     """
     d_model = model.info.d_model
     blocks = orthogonal(d_model, seed).split(BLOCK)
-    sums = JacobianSums.empty(len(rounds[0]), model.info.n_layers, d_model)
+    sums = JacobianSums(len(rounds[0]), model.info.n_layers, d_model)
     n_done, errors = sums.restore(stage), None
     until = np.inf if seconds is None else time.monotonic() + seconds
 
-    def advance(step: Step) -> None:
-        batch, cotangents = step.batch, blocks[step.block]
+    def advance(group: int, batch: Batch, block: int) -> None:
+        cotangents = blocks[block]
         repeat = max(1, min(BLOCK, n_tokens // batch.ids.numel()))
         stream, mask = stream_of(model, batch, repeat=repeat), valid.mask(batch)
         rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat, valid.horizon)
-        sums.add(step.group, rows, cotangents, len(batch.prompts))
+        sums.add(group, rows, cotangents, len(batch.prompts))
         sums.seen.update(batch.prompts.tolist())
 
     with stage.keeping(len(rounds), "rounds", lambda: n_done, sums.saved) as keep:
         while n_done < len(rounds) and time.monotonic() <= until:
             for step in rounds[n_done]:
-                advance(step)
+                advance(*step)
             n_done += 1
             keep()
             progress(n_done, len(rounds))

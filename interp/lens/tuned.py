@@ -33,15 +33,8 @@ N_STEPS = 200
 _RATE = 1e-3
 
 
-@dataclass(frozen=True, eq=False)
-class Map:
-    """h -> A h + b."""
-
-    matrix: torch.Tensor
-    offset: torch.Tensor
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return x @ self.matrix.mT + self.offset
+Map = tuple[torch.Tensor, torch.Tensor]
+"""A and b of h -> A h + b."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +88,18 @@ class TunedFit:
         scatter, eye = x.mT @ x, torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
         size = scatter.diagonal().mean().clamp_min(torch.finfo(x.dtype).tiny)
         matrices = [torch.linalg.solve(scatter + penalty * size * eye, x.mT @ y).mT for penalty in penalties]
-        return [Map(matrix.float(), (mean_y - matrix @ mean_x).float()) for matrix in matrices]
+        return [(matrix.float(), (mean_y - matrix @ mean_x).float()) for matrix in matrices]
 
     def _loss(self, depth: int, rows: np.ndarray, final: torch.Tensor, carry: Map) -> torch.Tensor:
         """Mean KL(final || lens) in nats."""
-        read = torch.log_softmax(self.lens.logits(carry(self._of(depth, rows)).to(self.stream.dtype)), dim=-1)
+        carried = self._of(depth, rows) @ carry[0].mT + carry[1]
+        read = torch.log_softmax(self.lens.logits(carried.to(self.stream.dtype)), dim=-1)
         return torch.nn.functional.kl_div(read, final, reduction="batchmean", log_target=True)
 
     def _descended(self, depth: int, start: Map, until: float | None) -> Map:
         kept = np.flatnonzero(self.fold != self.fold.min())
-        mine = Map(start.matrix.clone().requires_grad_(), start.offset.clone().requires_grad_())
-        descent = torch.optim.Adam([mine.matrix, mine.offset], lr=_RATE)
+        mine = (start[0].clone().requires_grad_(), start[1].clone().requires_grad_())
+        descent = torch.optim.Adam(mine, lr=_RATE)
         best, least = start, self._judged(depth, 0, start)
         for step in range(1, N_STEPS + 1):
             if until is not None and time.monotonic() > until:
@@ -116,7 +110,7 @@ class TunedFit:
                 self._loss(depth, rows, self._predicted(rows), mine).backward()
             descent.step()
             if step % _STEPS_A_LOOK == 0:
-                now = Map(mine.matrix.detach().clone(), mine.offset.detach().clone())
+                now = (mine[0].detach().clone(), mine[1].detach().clone())
                 loss = self._judged(depth, 0, now)
                 best, least = (now, loss) if loss < least else (best, least)
         return best

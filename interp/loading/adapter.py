@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file
 
-from interp.errors import ModelError
+from interp.errors import ModelError, optional_part
 from interp.loading.hub_files import ModelFiles, files_on_hub
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
@@ -54,14 +54,12 @@ def merge_adapter(
     """The model with the adapter's changes in its weights, and a check that it predicts what PEFT's own layers do.
 
     Embeddings that were tied are two weights where the adapter changes one of them, or each in its own way. Raises
-    `ModelError` where PEFT is missing, or the adapter is damaged, of another kind or of another base, and where merged
-    weights say something else.
+    `UsageError` where PEFT is missing, `ModelError` where the adapter is damaged, of another kind or of another base,
+    and where merged weights say something else.
     """
     asked = f"the adapter {name} on {base}"
-    try:
+    with optional_part("peft", asked):
         from peft import PeftModel, get_peft_model_state_dict
-    except ModuleNotFoundError as error:
-        raise ModelError(asked=asked, found="peft is not installed", fix="pip install 'interp[peft]'") from error
     files.fetch([CONFIG, WEIGHTS])
     shapes = _shapes(asked, files)
     _refuse_unfit(asked, base, files)

@@ -74,46 +74,32 @@ def _pythia(suffix: str) -> dict[str, Alias]:
     }  # fmt: skip
 
 
-def _gpt2(size: str, n_layers: int, n_heads: int, n_parameters: int) -> Alias:
-    d_ff = 4 * 64 * n_heads
-    return Alias(
-        f"openai-community/{size}", "gpt2", n_layers, n_heads, n_heads, 64, n_parameters, d_ff, 50257, "float32", True
-    )
-
-
-def _llama(size: str, n_layers: int, n_heads: int, d_head: int, n_parameters: int) -> Alias:
-    return Alias(
-        f"meta-llama/Llama-3.2-{size}", "llama", n_layers, n_heads, 8, d_head, n_parameters, 8192, 128256, "bfloat16",
-        is_tied=True, gated=True,
-    )  # fmt: skip
-
-
-def _smollm2(size: str, n_layers: int, n_heads: int, n_kv_heads: int, n_parameters: int, d_ff: int) -> Alias:
-    return Alias(
-        f"HuggingFaceTB/SmolLM2-{size}", "llama", n_layers, n_heads, n_kv_heads, 64, n_parameters, d_ff, 49152,
-        "bfloat16", is_tied=True,
-    )  # fmt: skip
-
-
-def _mistral(name: str, family: str, n_parameters: int) -> Alias:
-    return Alias(f"mistralai/{name}", family, 32, 32, 8, 128, n_parameters, 14336, 32000, "bfloat16", gated=True)
-
-
 ALIASES: dict[str, Alias] = {
     **_pythia(""),
     **_pythia("-deduped"),
-    "gpt2": _gpt2("gpt2", 12, 12, 124_439_808),
-    "gpt2-medium": _gpt2("gpt2-medium", 24, 16, 354_823_168),
-    "gpt2-large": _gpt2("gpt2-large", 36, 20, 774_030_080),
-    "gpt2-xl": _gpt2("gpt2-xl", 48, 25, 1_557_611_200),
+    "gpt2": Alias("openai-community/gpt2", "gpt2", 12, 12, 12, 64, 124_439_808, 3072, 50257, "float32", is_tied=True),
+    "gpt2-medium": Alias("openai-community/gpt2-medium", "gpt2", 24, 16, 16, 64, 354_823_168, 4096,
+                         50257, "float32", is_tied=True),
+    "gpt2-large": Alias("openai-community/gpt2-large", "gpt2", 36, 20, 20, 64, 774_030_080, 5120,
+                        50257, "float32", is_tied=True),
+    "gpt2-xl": Alias("openai-community/gpt2-xl", "gpt2", 48, 25, 25, 64, 1_557_611_200, 6400,
+                     50257, "float32", is_tied=True),
     "phi-2": Alias("microsoft/phi-2", "phi", 32, 32, 32, 80, 2_779_683_840, 10240, 51200, "float16"),
-    "llama-3.2-1b": _llama("1B", 16, 32, 64, 1_235_814_400),
-    "llama-3.2-3b": _llama("3B", 28, 24, 128, 3_212_749_824),
-    "smollm2-135m": _smollm2("135M", 30, 9, 3, 134_515_008, 1536),
-    "smollm2-360m": _smollm2("360M", 32, 15, 5, 361_821_120, 2560),
-    "smollm2-1.7b": _smollm2("1.7B", 24, 32, 32, 1_711_376_384, 8192),
-    "mistral-7b": _mistral("Mistral-7B-v0.1", "mistral", 7_241_732_096),
-    "mistral-7b-instruct": _mistral("Mistral-7B-Instruct-v0.1", "mistral", 7_241_732_096),
-    "mixtral-8x7b": _mistral("Mixtral-8x7B-v0.1", "mixtral", 46_702_792_704),
-}
+    "llama-3.2-1b": Alias("meta-llama/Llama-3.2-1B", "llama", 16, 32, 8, 64, 1_235_814_400, 8192,
+                          128256, "bfloat16", is_tied=True, gated=True),
+    "llama-3.2-3b": Alias("meta-llama/Llama-3.2-3B", "llama", 28, 24, 8, 128, 3_212_749_824, 8192,
+                          128256, "bfloat16", is_tied=True, gated=True),
+    "smollm2-135m": Alias("HuggingFaceTB/SmolLM2-135M", "llama", 30, 9, 3, 64, 134_515_008, 1536,
+                          49152, "bfloat16", is_tied=True),
+    "smollm2-360m": Alias("HuggingFaceTB/SmolLM2-360M", "llama", 32, 15, 5, 64, 361_821_120, 2560,
+                          49152, "bfloat16", is_tied=True),
+    "smollm2-1.7b": Alias("HuggingFaceTB/SmolLM2-1.7B", "llama", 24, 32, 32, 64, 1_711_376_384,
+                          8192, 49152, "bfloat16", is_tied=True),
+    "mistral-7b": Alias("mistralai/Mistral-7B-v0.1", "mistral", 32, 32, 8, 128, 7_241_732_096,
+                        14336, 32000, "bfloat16", gated=True),
+    "mistral-7b-instruct": Alias("mistralai/Mistral-7B-Instruct-v0.1", "mistral", 32, 32, 8, 128,
+                                 7_241_732_096, 14336, 32000, "bfloat16", gated=True),
+    "mixtral-8x7b": Alias("mistralai/Mixtral-8x7B-v0.1", "mixtral", 32, 32, 8, 128, 46_702_792_704,
+                          14336, 32000, "bfloat16", gated=True),
+}  # fmt: skip
 """Every alias, in the order in which they are listed."""

@@ -41,7 +41,8 @@ def family_in(module: PreTrainedModel) -> Family:
     family = family_of(module.config.get_text_config())
     if not is_multimodal(module.config):
         return family
-    inner = _path(module, _language_model(module))
+    language = _language_model(module)
+    inner = next(name for name, part in module.named_modules() if part is language)
     layers, norm = (f"{inner}.{path.partition('.')[2]}" for path in (family.layers, family.final_norm))
     family = replace(family, layers=layers, final_norm=norm)
     head: Any = module.get_output_embeddings()
@@ -82,7 +83,3 @@ def _leave_out_all_but(kept: list[torch.nn.Module], module: torch.nn.Module) -> 
             setattr(module, name, None)
         elif not any(each is part for each in kept):
             _leave_out_all_but(kept, part)
-
-
-def _path(module: torch.nn.Module, part: torch.nn.Module) -> str:
-    return next(name for name, each in module.named_modules() if each is part)

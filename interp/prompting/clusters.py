@@ -32,9 +32,7 @@ def with_clusters(prompts: PromptSet, ids: Sequence[Int[np.ndarray, " _pos"]]) -
 
     `PromptError` for a column that the prompts do not have.
     """
-    if prompts.clusters is not None:
-        return prompts
-    return replace(prompts, clusters=_clusters(prompts, ids))
+    return prompts if prompts.clusters is not None else replace(prompts, clusters=_clusters(prompts, ids))
 
 
 def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
@@ -62,19 +60,15 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
 
 def _examples(prompts: PromptSet, ids: Sequence[np.ndarray], code: np.ndarray) -> tuple[str, ...]:
     sizes = np.bincount(code)
-    return tuple(
-        _example(prompts, ids, np.flatnonzero(code == cluster))
-        for cluster in np.argsort(-sizes, kind="stable")[:_N_EXAMPLES]
-        if sizes[cluster] > 1
-    )
-
-
-def _example(prompts: PromptSet, ids: Sequence[np.ndarray], members: np.ndarray) -> str:
-    first, second = members[:2]
-    one, other = ({*pairwise(ids[i].tolist())} for i in (first, second))
-    texts = " and ".join(repr(_short(prompts.prompts[i].text or str(ids[i].tolist()))) for i in (first, second))
-    n_shared, n_pairs = len(one & other), max(len(one), len(other))
-    return f"{len(members)} prompts, such as {texts}, which share {n_shared} of {n_pairs} pairs"
+    found = []
+    for cluster in np.argsort(-sizes, kind="stable")[:_N_EXAMPLES]:
+        if sizes[cluster] > 1:
+            two = np.flatnonzero(code == cluster)[:2]
+            one, other = ({*pairwise(ids[i].tolist())} for i in two)
+            texts = " and ".join(repr(_short(prompts.prompts[i].text or str(ids[i].tolist()))) for i in two)
+            shared = f"which share {len(one & other)} of {max(len(one), len(other))} pairs"
+            found.append(f"{sizes[cluster]} prompts, such as {texts}, {shared}")
+    return tuple(found)
 
 
 def _short(text: str) -> str:

@@ -1,7 +1,6 @@
 """Prompts from where users keep them: files, lists, data sets of `datasets`, and the registered sets by name."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 from interp.errors import PromptError, UnknownName
 from interp.model import Model
 from interp.options import RunOptions
-from interp.prompt import Prompt, Prompts, PromptSet, refuse_size
+from interp.prompt import Prompt, Prompts, PromptSet
 from interp.prompting.arrow_rows import rows_of_table
 from interp.prompting.chat import as_chat, is_message, prompts_of_table
 from interp.prompting.formats import READERS
@@ -55,11 +54,8 @@ def resolve_prompts(asked: RunOptions, tokenizer: "PreTrainedTokenizerBase | Non
         column = asked.text_column
         held = _table_of_file(prompts, column) if isinstance(prompts, str | Path) else _in_memory(prompts, column)
         found = held if isinstance(held, PromptSet) else prompts_of_table(held, tokenizer)
-        if n_pool is not None:
-            refuse_size(found.name, n_pool, len(found))
-            chosen = np.sort(np.random.default_rng(seed).permutation(len(found))[:n_pool])
-            source = f"{n_pool} drawn (seed {seed}) of: {found.source or found.name}"
-            found = replace(found.take(chosen), source=source, seed=seed)
+        order = np.random.default_rng(seed).permutation(len(found))
+        found = found.draw(n_pool, seed, "", lambda n: np.sort(order[:n]))
     return as_chat(found, tokenizer) if asked.chat else found
 
 
@@ -127,17 +123,13 @@ def _is_file(path: Path) -> bool:
 
 
 def _unknown(name: str) -> PromptError:
-    nearest = UnknownName("prompt", name, entries("prompt"))
-    if len(name.split()) > 2:
-        return PromptError(
-            asked=f"the prompts {name[:60]!r}",
-            found="this is neither a prompt set nor a file",
-            fix="If it is a text to be read, put it in a list: prompts=[...].",
-        )
+    nearest, is_text = UnknownName("prompt", name, entries("prompt")).fix, len(name.split()) > 2
     return PromptError(
-        asked=f"the prompts {name!r}",
+        asked=f"the prompts {name[:60]!r}",
         found="there is no prompt set of this name, and no such file",
-        fix=f"{nearest.fix} A file ends in {', '.join(READERS)}.",
+        fix="If it is a text to be read, put it in a list: prompts=[...]."
+        if is_text
+        else f"{nearest} A file ends in {', '.join(READERS)}.",
     )
 
 

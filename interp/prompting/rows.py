@@ -10,9 +10,9 @@ from pathlib import Path
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
 from interp.system.values import half_character
-from interp.table import LABEL
+from interp.table import LABEL, ROW_UNITS
 
-RESERVED = frozenset({"prompt", "position", "length", "token", "next_entropy_bits", "drawn", "stratum"})
+RESERVED = ROW_UNITS.keys() - {"cluster", "token_before"}
 """Columns that a capture adds to its rows: a prompt column of this name would be overwritten."""
 
 _LARGEST_INTEGER = 2**63 - 1

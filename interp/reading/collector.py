@@ -17,7 +17,7 @@ from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, BatchRows, rows_of
-from interp.reading.early_exit import deepest, depth_of, layers_of
+from interp.reading.early_exit import depth_of, layers_of
 from interp.reading.lens import Lens
 from interp.records.unfinished import Name
 from interp.reductions import Rows, RunningState
@@ -73,9 +73,9 @@ class Collector:
             self.by_source.setdefault(need.described.source, []).append(need)
         self.only_layers = None if layers is None else tuple(layers)
         self.layers = {need: layers_of(need, layers, model.info) for need in live}
-        depths = [depth_of(need, self.layers[need]) for need in live]
-        self.depth = None if with_entropy else deepest(depths)
-        """Depth of the residual stream at which everything is read; None: at the outputs."""
+        depths = (depth_of(need, self.layers[need], model.info) for need in live)
+        self.depth = model.info.n_layers + 1 if with_entropy else max(depths, default=0)
+        """Depth of the residual stream at which everything is read; the outputs lie behind the last."""
         self.states: dict[tuple[Need, int], RunningState] = {}
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
@@ -366,7 +366,7 @@ class Collector:
 
     def entropy(self, at: str) -> np.ndarray | None:
         """Next-token entropy in bits of the scored rows, in their order; None where the pass ends before it."""
-        if at != "scored" or self.depth is not None:
+        if at != "scored" or self.depth <= self.model.info.n_layers:
             return None
         return self._in_order("scored", np.concatenate(self.next_entropy))
 

@@ -4,7 +4,6 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,8 +12,8 @@ from jaxtyping import Int
 
 from interp.capture import Capture
 from interp.errors import InterpError
-from interp.hooks.attention import Listener, listening, of_this_thread
-from interp.hooks.block_hooks import block_hooks
+from interp.hooks.attention import Listener, listening
+from interp.hooks.block_hooks import at_head, block_hooks
 from interp.hooks.pattern import AttentionCall
 from interp.hooks.pattern_sites import NULL_SITES, OF_NEIGHBOURS
 from interp.hooks.ropes import rope_scales
@@ -24,7 +23,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.batches import Batch, RowIndex, batches_of, make_batch, ran_out
 from interp.reading.collector import Collector
-from interp.reading.early_exit import EnoughRead, deepest, ending
+from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
 from interp.reading.readable import refuse_unreadable
 from interp.reading.weights import stacked_weights
@@ -35,7 +34,7 @@ from interp.system.progress import Report, unheard
 from interp.system.rounding import BOUND, error_of_logits
 from interp.system.signals import whole
 from interp.system.threads import threads_by_work
-from interp.table import LABEL, Table
+from interp.table import ROW_UNITS, Table
 
 TOKENS_PER_BATCH = 2048
 
@@ -183,7 +182,7 @@ class Share:
         mine = [counts[n] for n in self._mine]
         return sum(mine[: self.n_done]) * sum(counts) // sum(mine)
 
-    def run(self, depth: int | None = 0, passed: Callable[[], None] = lambda: None) -> None:
+    def run(self, depth: int = 0, passed: Callable[[], None] = lambda: None) -> None:
         """Pass the batches that are not done, and join what all processes have reduced.
 
         `depth` as in `collecting`; `passed` is called after every batch.
@@ -264,27 +263,26 @@ class _Hearing(Listener):
 
 
 @contextmanager
-def collecting(model: Model, collectors: Sequence[Collector], depth: int | None) -> Iterator[None]:
+def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Iterator[None]:
     """Let collectors read every pass inside the block; logits exist at their scored rows alone.
 
-    Passes end at the depth at which all collectors have read, but not before `depth`; None is the outputs.
+    Passes end at the depth at which all collectors have read, but not before `depth`; the outputs lie behind the last.
     """
 
-    def keep_scored_rows(head: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
-        return (torch.cat([collector.scored_rows(args[0]) for collector in collectors])[None],)
+    def scored_rows(entering: torch.Tensor) -> torch.Tensor:
+        return torch.cat([collector.scored_rows(entering) for collector in collectors])
 
     def heard(site: str, layer: int, tensor: torch.Tensor) -> None:
         for collector in collectors:
             collector.block(site, layer, tensor)
 
     sites = {site for collector in collectors for site in collector.block_sites}
-    head: Any = model.module.get_output_embeddings()
     with (
         reused_heap(),
         listening(model, _Hearing(collectors)),
         block_hooks(model, sites, heard),
-        head.register_forward_pre_hook(of_this_thread(keep_scored_rows)),
-        ending(model, deepest([depth, *(collector.depth for collector in collectors)])),
+        at_head(model, scored_rows),
+        ending(model, max([depth, *(collector.depth for collector in collectors)])),
     ):
         yield
 
@@ -348,29 +346,24 @@ def row_table(
 
     `entropy` is that of the next token in bits, where it is known.
     """
-    tokens = np.array([ids[p][i] for p, i in zip(index.prompt, index.position, strict=True)], dtype=np.int64)
+    of = index.prompt
     columns: dict[str, np.ndarray] = {
-        "prompt": index.prompt,
-        "cluster": prompts.cluster_codes[index.prompt],
+        "prompt": of,
+        "cluster": prompts.cluster_codes[of],
         "position": index.position,
-        "length": np.array([len(x) for x in ids])[index.prompt],
-        "token": tokens,
+        "length": np.array([len(x) for x in ids])[of],
+        "token": np.array([ids[p][i] for p, i in zip(of, index.position, strict=True)], dtype=np.int64),
     }
-    units = {"prompt": "index", "cluster": "index", "position": "tokens", "length": "tokens", "token": "index"}
     if entropy is not None:
-        columns["next_entropy_bits"], units["next_entropy_bits"] = entropy, "bits"
+        columns["next_entropy_bits"] = entropy
     if at == "before_last":
-        before = zip(index.prompt, index.position, strict=True)
-        columns["token_before"] = np.array([ids[p][i - 1] if i else -1 for p, i in before], dtype=np.int64)
-        units["token_before"] = "index"
+        before = [ids[p][i - 1] if i else -1 for p, i in zip(of, index.position, strict=True)]
+        columns["token_before"] = np.array(before, dtype=np.int64)
     if at == "scored":
-        columns["drawn"], units["drawn"] = np.ones(len(index), dtype=bool), LABEL
-        columns["stratum"], units["stratum"] = np.zeros(len(index), dtype=np.int64), LABEL
+        columns |= {"drawn": np.ones(len(index), dtype=bool), "stratum": np.zeros(len(index), dtype=np.int64)}
     for name in (name for name in prompts.prompts[0].columns if name not in columns):
-        values = np.array([p.columns[name] for p in prompts])
-        columns[name], units[name] = values[index.prompt], prompts.units[name]
+        columns[name] = np.array([p.columns[name] for p in prompts])[of]
     if at == "scored":
         for name in prompts.prompts[0].scored_columns:
-            values = np.concatenate([np.asarray(p.scored_columns[name]) for p in prompts])
-            columns[name], units[name] = values, prompts.units[name]
-    return Table(columns, units)
+            columns[name] = np.concatenate([np.asarray(p.scored_columns[name]) for p in prompts])
+    return Table(columns, {name: ROW_UNITS.get(name) or prompts.units[name] for name in columns})

@@ -7,7 +7,7 @@ value: the parts then add up to the whole.
 Source: nostalgebraist (2020), interpreting GPT: the logit lens; Elhage et al. (2021), A mathematical framework.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -109,7 +109,7 @@ class Lens:
         The logit is that of `token` `[row]` before any soft-cap, above the mean over the vocabulary; biases belong
         to no part.
         """
-        return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, self._unembedding(token, x) * self._times)
+        return _FrozenNorm(self._norm, x.shape[-1], x).direction(x, self._unembedding(token, x) * self._times)
 
     def _unembedding(self, token: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         """Rows of the output head above their mean, as vectors behind the final norm `[row, d_model]`."""
@@ -129,7 +129,7 @@ class Lens:
         for part in chosen.split(_TOKENS_AT_ONCE):
             w = (self._unembedding(part, like) - mean / len(chosen)) * self._times
             total += w.mT @ w
-        norm = _FrozenNorm.of(self._norm, d_model, self._head.weight.new_zeros(1))
+        norm = _FrozenNorm(self._norm, d_model, self._head.weight.new_zeros(1))
         through = torch.diag(norm.gain.cpu())
         if norm.centres:
             through = through - through.mean(dim=-1, keepdim=True)
@@ -140,7 +140,7 @@ class Lens:
         with brought_in(self._head):
             bias = self._head.bias
             own = 0.0 if bias is None else (bias[token.to(bias.device)].float() - bias.float().mean()).to(x.device)
-        shift = _FrozenNorm.of(self._norm, x.shape[-1], x).shift
+        shift = _FrozenNorm(self._norm, x.shape[-1], x).shift
         return ((self._unembedding(token, x) * shift).sum(-1) + own) * self._times
 
 
@@ -181,7 +181,6 @@ class _Sums:
         self.top = top
 
 
-@dataclass(frozen=True)
 class _FrozenNorm:
     """A final norm as gain · (x − mean) / scale + shift, its parts measured rather than assumed.
 
@@ -189,19 +188,14 @@ class _FrozenNorm:
     over its scale, both layer norm and RMS norm return gain times that + shift.
     """
 
-    norm: Any
-    gain: torch.Tensor
-    shift: torch.Tensor
-    centres: bool
-
-    @classmethod
-    def of(cls, norm: Any, d_model: int, like: torch.Tensor) -> "_FrozenNorm":
+    def __init__(self, norm: Callable[[torch.Tensor], torch.Tensor], d_model: int, like: torch.Tensor) -> None:
         signs = torch.ones(d_model, dtype=like.dtype, device=like.device)
         signs[1::2] = -1
         up, down = norm(signs).float(), norm(-signs).float()
-        centres = bool(torch.allclose(norm(signs + 3).float(), up, rtol=1e-3, atol=1e-3 * float(up.abs().max())))
-        shape = signs.float() - signs.float().mean() if centres else signs.float()
-        return cls(norm, (up - down) / 2 / (shape / shape.square().mean().sqrt()), (up + down) / 2, centres)
+        self.norm, self.shift = norm, (up + down) / 2
+        self.centres = torch.allclose(norm(signs + 3).float(), up, rtol=1e-3, atol=1e-3 * float(up.abs().max()))
+        shape = signs.float() - signs.float().mean() if self.centres else signs.float()
+        self.gain = (up - down) / 2 / (shape / shape.square().mean().sqrt())
 
     def direction(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         """Gradient of w · norm(x) in x with the scale held fixed."""

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.probe import Probe, Readout
 from interp.system.threads import one_thread
@@ -55,12 +54,7 @@ def placed(probe: Probe, model: ModelInfo) -> Probe:
     having, asked = model.attention_layers, probe.parameters().get(LAYER)
     if having is None or not isinstance(asked, int) or asked < 0 or not reads_attention_alone(probe):
         return probe
-    if asked not in having:
-        raise UsageError(
-            asked=f"{probe.name}.{LAYER}={asked} on {model.name}",
-            found=f"this layer has no attention; the layers {', '.join(map(str, having))} have",
-            fix="Name one of these.",
-        )
+    model.refuse_without_attention(f"{probe.name}.{LAYER}={asked}", [asked])
     return replace(probe, **{LAYER: having.index(asked)})
 
 

@@ -28,7 +28,7 @@ from interp.reading.early_exit import layers_of
 from interp.reading.forward import capture
 from interp.settings import MOST, refuse_number
 from interp.statistics.intervals import band
-from interp.system.plain_numbers import plain
+from interp.system.plain_numbers import from_0, plain
 from interp.system.progress import reporting
 from interp.system.values import read
 
@@ -178,7 +178,8 @@ def patching_map(
             f"({_listed(model, ids[1])})",
             fix="Replace words by words with as many tokens.",
         )
-    chosen = _chosen(range(n) if positions is None else positions, n)
+    every = range(n) if positions is None else positions
+    chosen = from_0(f"the positions {list(every)} of these prompts", every, n, "there are positions")
     at_layers = layers_of(Need(site), layers, model.info)
     need = Need(site, at="all", layers=at_layers)
     pair = PromptSet("pair", [Prompt(token_ids=tuple(x.tolist()), scored=(n - 1,)) for x in ids])
@@ -238,18 +239,6 @@ def _ids(model: Model, given: OnePrompt, what: str) -> np.ndarray:
 
 def _listed(model: Model, ids: np.ndarray) -> str:
     return " ".join(repr(word) for word in words_of(model, ids[:12])) + (" ..." if len(ids) > 12 else "")
-
-
-def _chosen(asked: Sequence[int], n: int) -> tuple[int, ...]:
-    """Positions counted from 0; negative ones count from the end."""
-    found = tuple(i % n for i in asked if -n <= i < n)
-    if len(found) < len(asked) or len(set(found)) < len(found) or not found:
-        raise UsageError(
-            asked=f"the positions {list(asked)} of these prompts",
-            found=f"there are positions 0 to {n - 1}",
-            fix="Name some of them, each once; -1 is the last.",
-        )
-    return found
 
 
 def _answers(

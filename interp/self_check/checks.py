@@ -4,6 +4,7 @@ Weights are compared through their products with what passed by. Every head of e
 (of the stream's, for the output projection) every eighth, other ones in each layer: a wrong layout moves them all.
 """
 
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -76,9 +77,19 @@ def restored(seen: Observations) -> CheckResult:
 
 
 def blocks_once(seen: Observations) -> CheckResult:
-    heard = [layer for layer, _ in seen.heard.blocks]
-    wrong = sum(heard.count(layer) != 1 for layer in range(seen.model.info.n_layers))
-    return float(wrong), 0.0, "blocks not run exactly once:"
+    return _not_once([layer for layer, _ in seen.heard.blocks], range(seen.model.info.n_layers))
+
+
+def heard_once(seen: Observations) -> CheckResult:
+    return _not_once([call.layer for call in seen.heard.calls], seen.model.info.layers_with_attention)
+
+
+def _not_once(heard: list[int], expected: Iterable[int]) -> CheckResult:
+    return (
+        float(sum(heard.count(layer) != 1 for layer in {*heard, *expected})),
+        0.0,
+        "layers not captured exactly once:",
+    )
 
 
 def blocks_join(seen: Observations) -> CheckResult:
@@ -114,12 +125,6 @@ def _some(layer: int, size: int) -> slice:
     """The features of this layer that are compared, out of so many; at least one."""
     step = min(STEP, size)
     return slice(layer % step, None, step)
-
-
-def heard_once(seen: Observations) -> CheckResult:
-    heard = [call.layer for call in seen.heard.calls]
-    wrong = sum(heard.count(layer) != 1 for layer in {*heard, *seen.model.info.layers_with_attention})
-    return float(wrong), 0.0, "layers not captured exactly once:"
 
 
 def equals_eager(seen: Observations) -> CheckResult:
@@ -242,7 +247,7 @@ def edit_acts(seen: Observations) -> CheckResult:
     wrong = 0
     for edit in seen.edits:
         move = error_of_logits(seen.heard.edited[edit], seen.heard.logits[0])
-        if not _is_switched_off(seen, edit.layer):
+        if not _is_switched_off(seen, edit[0]):
             wrong += move <= 1e-6
         elif move > 0:
             # Rows of one batch may be rounded unlike each other; passes of one shape are not.

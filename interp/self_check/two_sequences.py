@@ -27,12 +27,8 @@ CheckResult = tuple[float, float, str]
 """The largest error that a check saw, the bound it had to keep, and what the error is of."""
 
 
-@dataclass(frozen=True)
-class ValueEdit:
-    """Multiplies the values of one layer by 1 - dose: the simplest edit there is."""
-
-    layer: int
-    dose: float
+ValueEdit = tuple[int, float]
+"""A layer whose values are multiplied by 1 - dose, and this dose: the simplest edit there is."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class HookedPass(Listener):
     blocks: list[tuple[int, torch.Tensor]] = field(default_factory=list)
     rotations: list[Rotation] = field(default_factory=list)
     logits: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    edited: Mapping["ValueEdit", torch.Tensor] = field(default_factory=dict)
+    edited: Mapping[ValueEdit, torch.Tensor] = field(default_factory=dict)
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
         self.calls.append(call.of(slice(self.n)))
@@ -121,7 +117,7 @@ class _EditRows(Listener):
     edits: tuple[ValueEdit, ...]
 
     def before(self, call: AttentionCall) -> None:
-        mine = [(self.start + i, edit.dose) for i, edit in enumerate(self.edits) if edit.layer == call.layer]
+        mine = [(self.start + i, dose) for i, (layer, dose) in enumerate(self.edits) if layer == call.layer]
         if mine:
             call.v = call.v.clone()
             for row, dose in mine:
@@ -133,13 +129,12 @@ class Observations:
     """One model, two sequences, and what passes over them gave; each pass is run once, when first asked for."""
 
     model: Model
-    ids: torch.Tensor = field(init=False)
 
-    def __post_init__(self) -> None:
-        rng = np.random.default_rng(0)
+    @cached_property
+    def ids(self) -> torch.Tensor:
         longest = min(LENGTHS[0], self.model.info.max_positions or LENGTHS[0])
-        ids = rng.integers(0, self.model.info.vocab_size, size=(len(LENGTHS), longest))
-        self.ids = torch.from_numpy(ids).to(self.model.input_device)
+        ids = np.random.default_rng(0).integers(0, self.model.info.vocab_size, size=(len(LENGTHS), longest))
+        return torch.from_numpy(ids).to(self.model.input_device)
 
     @property
     def bound(self) -> float:
@@ -155,13 +150,13 @@ class Observations:
         """Values of the first, middle and last layer removed; none of a model without attention."""
         having = self.model.info.layers_with_attention
         layers = {having[0], having[len(having) // 2], having[-1]} if having else ()
-        return tuple(ValueEdit(layer, 1.0) for layer in sorted(layers))
+        return tuple((layer, 1.0) for layer in sorted(layers))
 
     @property
     def nothing(self) -> ValueEdit:
         """The edit of dose 0, of the middle layer."""
         having = self.model.info.layers_with_attention
-        return ValueEdit(having[len(having) // 2], 0.0)
+        return having[len(having) // 2], 0.0
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
         return self.model.module(input_ids=ids, use_cache=False).logits.float()

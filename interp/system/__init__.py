@@ -2,6 +2,7 @@
 
 __all__ = [
     "array_files",
+    "attributes",
     "calls",
     "child_processes",
     "digest",

@@ -4,6 +4,7 @@ Numbers raise `TypeError` or `ValueError` for what is none.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,18 @@ def whole_numbers(value: Any) -> int | tuple[int, ...]:
     """One whole number, or several."""
     value = plain(value)
     return tuple(map(whole_number, value)) if hasattr(value, "__iter__") else whole_number(value)
+
+
+def from_0(asked: str, given: Sequence[int], n: int, has: str) -> tuple[int, ...]:
+    """Numbers of layers or positions counted from 0; negative ones count from the end.
+
+    `UsageError` for one that is not there or is named twice, and for none at all.
+    """
+    found = tuple(i % n for i in given if -n <= i < n)
+    if len(found) < len(given) or len(set(found)) < len(found) or not found:
+        fix = "Name one or several of these, each once; −1 is the last."
+        raise UsageError(asked=asked, found=f"{has} 0 to {n - 1}", fix=fix)
+    return found
 
 
 def array(value: Any) -> np.ndarray:

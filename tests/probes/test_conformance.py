@@ -15,7 +15,8 @@ from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.registry import entries, load_entry
 from interp.table import Table
-from interp.testing import Shape, check_probe, planted_curve, synthetic_capture
+from interp.testing import Shape, check_probe, synthetic_capture
+from tests.captures import planted_curve
 from tests.paths import ROOT
 from tests.probes.test_degenerate import small
 

@@ -192,7 +192,7 @@ def test_a_resampled_head_has_its_donors_outputs():
     need = Need("z", at="all")
     plain = capture(model, source.prompts, source.ids, [need])
     got = capture_edited(model, source.prompts, source.ids, [need], [AblateHeads(layer=1, heads=(2,), by="resample")])
-    bank = HeadOutputs([1], source.lengths)
+    bank = HeadOutputs(source.lengths, [1])
     donor = bank.donors(0)
     prompt = plain.rows_at("all")["prompt"]
     for p in range(3):
@@ -206,8 +206,8 @@ def test_a_resampled_head_has_its_donors_outputs():
     for seed in range(20):
         lent = bank.donors(seed)
         assert lent[0] in (1, 2) and lent[1] in (0, 2) and lent[2] in (0, 1)
-        assert HeadOutputs([1], np.array([3, 9, 5])).donors(seed)[1] == 2, "the longest of the others"
-        assert HeadOutputs([1], np.array([3, 9, 5])).donors(seed)[2] == 1
+        assert HeadOutputs(np.array([3, 9, 5]), [1]).donors(seed)[1] == 2, "the longest of the others"
+        assert HeadOutputs(np.array([3, 9, 5]), [1]).donors(seed)[2] == 1
     seeds = {f"{seed}": (AblateHeads(layer=1, heads=(2,), by="resample", seed=seed),) for seed in range(8)}
     conditions = [Condition(name, edits, (need,), lambda under: {"z": under[need]}) for name, edits in seeds.items()]
     for seed, read in read_conditions(model, source, conditions, tokens_per_pass=1000).items():
@@ -243,10 +243,10 @@ def one(source):
 
 def test_thin_memory_keeps_fewer_depths_and_the_same_numbers():
     model, lengths = tiny_model("llama"), np.array([4, 3])
-    assert Residuals(model, {0, 1, 2, 3}, lengths).depths == [1, 2, 3]
+    assert Residuals(model, {0, 1, 2, 3}, lengths).kept.layers == [1, 2, 3]
     few = Residuals(model, {1, 2, 3}, lengths, memory=2 * 4 * 48 * 4)
-    assert few.depths == [1] and few.start_of(3) == 1 and few.start_of(0) == 0
-    assert Residuals(model, {1, 2, 3}, lengths, memory=1).depths == []
+    assert few.kept.layers == [1] and few.start_of(3) == 1 and few.start_of(0) == 0
+    assert Residuals(model, {1, 2, 3}, lengths, memory=1).kept.layers == []
 
 
 def test_edits_are_proved_and_the_proof_can_fail(monkeypatch):

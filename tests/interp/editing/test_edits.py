@@ -263,13 +263,14 @@ def test_nothing_is_left_after_an_exception_or_an_interruption(family, stop):
     assert hooks(model) == 0
 
 
+EACH_ONCE = "Name one or several of these, each once; −1 is the last."
 REFUSED = [
     (lambda: RemoveAxis(layer=3, axis=np.ones(24)),
-     "remove v at layer 3: tiny-llama has the layers 0 to 2\n  Leave out 3; −1 is the last."),
+     "remove v at layer 3: tiny-llama has the layers 0 to 2\n  " + EACH_ONCE),
     (lambda: RemoveAxis(layer=-5, site="resid", axis=np.ones(48)),
-     "remove resid at layer -5: tiny-llama has the depths 0 to 3\n  Leave out -5; −1 is the last."),
+     "remove resid at layer -5: tiny-llama has the depths 0 to 3\n  " + EACH_ONCE),
     (lambda: BypassLayer(layer=(2, -1)),
-     "bypass block at layer 2, -1: a layer is named twice\n  Name each layer once, from the front or from the end."),
+     "bypass block at layer 2, -1: tiny-llama has the layers 0 to 2\n  " + EACH_ONCE),
     (lambda: AblateHeads(layer=0, heads=(4,)),
      "ablate z at layer 0: there is no head 4: z of tiny-llama has 4 heads of 12 features\n"
      "  Name a head from 0 to 3."),

@@ -62,7 +62,7 @@ def test_ends_of_prompts_give_what_whole_ones_give(family):
 def test_passes_are_whole_where_more_is_read_or_edited(change, monkeypatch):
     """All positions edited or read, too few conditions, or outputs of other prompts: no keys are kept."""
     model, source = fresh_model("llama"), token_run(LENGTHS)
-    monkeypatch.setattr("interp.editing.conditions.Prefixes.before_tails", None)
+    monkeypatch.setattr("interp.editing.conditions.Lending", None)
     needs = (*NEEDS, Need("next_loss", at="followed")) if change == "needs" else NEEDS
     made = {
         "at": lambda i: RemoveAxis(layer=1, axis=axis(i), at="all"),
@@ -80,7 +80,7 @@ def test_a_model_whose_ends_do_not_agree_is_read_whole(monkeypatch):
 
     def wrong(self, call, z):
         after(self, call, z)
-        self.kept._kept[call.layer] += 1.0
+        self._kept[call.layer] += 1.0
         return z
 
     monkeypatch.setattr(Prefixes, "after", wrong)

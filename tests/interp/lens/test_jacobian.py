@@ -94,7 +94,7 @@ def test_j_is_the_same_in_whatever_batch_of_cotangents():
     np.testing.assert_allclose(alone, whole, atol=1e-4 * float(whole.abs().max()))
     _, rounds = rounds_of(fresh_model("llama"))
     steps = [step for each in rounds for step in each]
-    met = {(step.group, tuple(step.batch.prompts), step.block) for step in steps}
+    met = {(group, tuple(batch.prompts), block) for group, batch, block in steps}
     assert len(met) == len(steps) == len({(g, p) for g, p, _ in met}) * -(-48 // BLOCK)
 
 
@@ -143,12 +143,12 @@ def test_a_fit_that_goes_to_its_end_is_exact_and_one_that_stops_has_no_bias():
     whole = exact(model, ids, Valid(0, 0))
     np.testing.assert_allclose(fitted(model, 3), whole, atol=1e-4 * float(whole.abs().max()))
     blocks = [torch.from_numpy(q) for seed in range(400) for q in [orthogonal(48, seed).numpy()[:BLOCK]]]
-    sums = JacobianSums.empty(1, 1, 48)
+    sums = JacobianSums(1, 1, 48)
     for q in blocks:
         sums.add(0, (q @ whole[1])[None], q, 1)
     size = float(whole[1].norm())
     assert float((sums.mean()[0] - whole[1]).norm()) < 0.1 * size
-    one = JacobianSums.empty(1, 1, 48)
+    one = JacobianSums(1, 1, 48)
     one.add(0, (blocks[0] @ whole[1])[None], blocks[0], 1)
     assert float((one.mean()[0] - whole[1]).norm()) > 0.3 * size
 

@@ -12,7 +12,7 @@ from interp.cli.app import app
 from interp.lens.fit import fit_prompts
 from interp.lens.jacobian import Valid
 from interp.lens.kinds import FittedLens
-from interp.lens.show import depth_strip, kl_by_depth, writers
+from interp.lens.show import depth_strip, kl_by_depth, writer
 from interp.options import RunOptions
 from interp.prompt import Run
 from interp.reading.lens import Lens
@@ -107,37 +107,32 @@ def test_a_plan_counts_the_lens_and_a_strip_ends_in_what_the_model_predicts(mode
     strip = depth_strip(model, lens, ids)
     with torch.inference_mode():
         logits = model.module(torch.from_numpy(ids)[None]).logits[0]
-    assert strip.read[-1] == tuple(map(str, logits.argmax(-1).tolist())) and len(strip.read) == 4
-    np.testing.assert_allclose(strip.probability[-1], logits.softmax(-1).max(-1).values, atol=1e-4)
+    assert [*strip] == ["0", "1", "2", "final"] and strip["final"] == tuple(map(str, logits.argmax(-1).tolist()))
 
 
 def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(model, lens):
     prompts = interp.sampled_prompts(model.task, 40)
     held = fit_prompts(model, RunOptions(prompts=prompts)).held_out(model)
-    found = kl_by_depth({"logit": FittedLens.logit(model), "tuned": lens}, held)
-    assert [(each.lens, each.depth) for each in found] == [(name, d) for name in ("logit", "tuned") for d in range(3)]
-    for each in found:
-        assert 0 <= each.mean.low < each.mean.value < each.mean.high
-        assert np.isnan(each.other_depth) == (each.lens == "logit")
-    assert found[5].other_depth > found[5].mean.high  # a map of depth 0 does not serve at depth 2
+    for each in (FittedLens.logit(model), lens):
+        means, other_depth = kl_by_depth(each, held)
+        assert len(means) == 3 and all(0 <= mean.low < mean.value < mean.high for mean in means)
+        assert np.isnan(other_depth).all() == (each.kind == "logit")
+    assert other_depth[2] > means[2].high  # a map of depth 0 does not serve at depth 2
 
 
 def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(model, lens):
     prompts = interp.sampled_prompts(model.task, 12)
     run = Run(prompts, [np.array(p.token_ids) for p in prompts])
-    found = writers(model, {"logit": FittedLens.logit(model), "tuned": lens}, run)
-    for each, through in zip(found, (model, lens.on(model)), strict=True):
+    for each, through in ((FittedLens.logit(model), model), (lens, lens.on(model))):
+        block, mean, share = writer(model, each, run)
         read = interp.collect(through, prompts, SITES)
         by_block = {}
         for kind, site in (("attention", SITES[4]), ("feed-forward", SITES[3])):
             for layer in range(3):
                 by_block[f"{kind} {layer}"] = read[site][layer].reshape(12, -1).mean(axis=1)
-        assert each.block == max(by_block, key=lambda name: by_block[name].mean())
-        mine = by_block[each.block]
-        assert (
-            each.mean.value == pytest.approx(mine.mean(), abs=1e-4) and each.mean.low < each.mean.value < each.mean.high
-        )
-        assert each.share == np.mean([max(by_block, key=lambda b: by_block[b][i]) == each.block for i in range(12)])
+        assert block == max(by_block, key=lambda name: by_block[name].mean())
+        assert mean.value == pytest.approx(by_block[block].mean(), abs=1e-4) and mean.low < mean.value < mean.high
+        assert share == np.mean([max(by_block, key=lambda b: by_block[b][i]) == block for i in range(12)])
 
 
 def test_the_commands_fit_and_show(tmp_path):

@@ -355,7 +355,7 @@ def test_a_smaller_pool_is_a_seeded_draw_in_the_old_order(tmp_path):
     assert places == sorted(set(places)) and len(places) == 30
     assert [p.text for p in resolve_prompts(path, n_pool=30, seed=1)] == [p.text for p in drawn]
     assert [p.text for p in resolve_prompts(path, n_pool=30, seed=2)] != [p.text for p in drawn]
-    assert drawn.source == "30 drawn (seed 1) of: 100 prompts from p.txt" and drawn.seed == 1
+    assert drawn.source == "30 (drawn with seed 1) of 100 prompts from p.txt" and drawn.seed == 1
     for n, found in ((0, "too small"), (101, "it has 100")):
         with pytest.raises(UsageError, match=found):
             resolve_prompts(path, n_pool=n)

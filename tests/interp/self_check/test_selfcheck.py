@@ -12,7 +12,7 @@ from interp.reading.lens import Lens
 from interp.self_check import checks
 from interp.self_check.checks import STEP, dose_zero, edit_acts
 from interp.self_check.selfcheck import check_model, run_checks
-from interp.self_check.two_sequences import LENGTHS, HookedPass, Observations, ValueEdit
+from interp.self_check.two_sequences import LENGTHS, HookedPass, Observations
 from interp.system.rounding import BOUND, relative_error
 from tests.tiny_models import FAMILIES, fresh_model, shapes_of_passes, tiny_model
 
@@ -42,14 +42,14 @@ def test_rows_beside_edited_ones_are_those_of_an_unedited_pass(seen):
     for edit, logits in recorder.edited.items():
         edited, unedited = seen.edited_alone(edit)
         assert relative_error(logits, edited) < 1e-5
-        assert torch.equal(edited, unedited) == (edit.dose == 0)
+        assert torch.equal(edited, unedited) == (edit[1] == 0)
 
 
 def test_an_edit_acts_in_its_own_layer_only(seen):
     """Llama's attention has no biases: without values it returns zero."""
     under = seen.heard.edited
     for edit in seen.edits:
-        attention = seen.model.module.model.layers[edit.layer].self_attn
+        attention = seen.model.module.model.layers[edit[0]].self_attn
         handle = attention.register_forward_hook(lambda module, args, out: (torch.zeros_like(out[0]), *out[1:]))
         assert relative_error(under[edit], seen.logits(seen.ids[:1])[0]) < 1e-5
         handle.remove()
@@ -58,7 +58,7 @@ def test_an_edit_acts_in_its_own_layer_only(seen):
 def test_dose_zero_is_asked_again_alone_where_rows_of_a_batch_differ(seen, monkeypatch):
     seen.heard.edited[seen.nothing] = seen.heard.edited[seen.nothing] + 1e-6
     assert dose_zero(seen)[0] == 0
-    monkeypatch.setattr(Observations, "nothing", ValueEdit(0, 1e-3))
+    monkeypatch.setattr(Observations, "nothing", (0, 1e-3))
     seen.heard.edited[seen.nothing] = seen.heard.logits[0] + 1e-6
     assert dose_zero(seen)[0] == 1
 

@@ -21,7 +21,8 @@ from scipy.spatial.distance import jensenshannon
 from interp.errors import UsageError
 from interp.need import Need
 from interp.statistics.units import Units
-from interp.testing import Shape, planted_curve, same_findings, synthetic_capture
+from interp.testing import Shape, same_findings, synthetic_capture
+from tests.captures import planted_curve
 from tests.read_back import not_in_tables
 
 STEPS = (0, 10, 100, 1000)

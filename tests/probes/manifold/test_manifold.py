@@ -15,7 +15,8 @@ from interp.errors import ModelError
 from interp.findings import Findings
 from interp.statistics.entropy_draw import entropy_quintiles
 from interp.table import LABEL
-from interp.testing import Shape, planted_curve, same_findings, synthetic_capture
+from interp.testing import Shape, same_findings, synthetic_capture
+from tests.captures import planted_curve
 
 QUICK = Manifold(n_permutations=99, n_null=20, n_bootstrap=100, per_quintile=6)
 SHAPE = Shape(n_prompts=75, n_layers=3)
