@@ -65,6 +65,11 @@ def fresh_model(family: str, **changes) -> Model:
     return wrap(module)
 
 
+def prompts_of(*ids, **how) -> PromptSet:
+    """Prompts of these token ids; scored positions and columns are the same for each."""
+    return PromptSet("ids", [Prompt(token_ids=tuple(np.asarray(x).tolist()), **how) for x in ids])
+
+
 @cache
 def tiny_model(family: str) -> Model:
     """The same model every time, made outside of whatever mode it is asked in; tests must leave it as it is."""
