@@ -59,8 +59,8 @@ def many(d):
              for i in range(4)}  # fmt: skip
     edits |= {f"dose{t}": (ShiftAxis(layer=1, site="resid", axis=axis(1, 48), deviations=1.0, score_sigma=2.0, dose=t),)
               for t in (0.0, 0.5, -1.0)}  # fmt: skip
-    edits |= {f"{by}{h}": (AblateHeads(layer=1, heads=(h,), by=by, seed=h),)
-              for h in (0, 3) for by in ("zero", "mean", "resample")}  # fmt: skip
+    edits |= {f"{by}{h}": (AblateHeads(layer=1, heads=(h % 4,), by=by, seed=h),)
+              for h in (0, 3, 4) for by in ("zero", "mean", "resample")}  # fmt: skip
     edits |= {"bypass": (BypassLayer(layer=2),), "off": (AttentionOff(layer=0), FeedForwardOff(layer=0, at="last"))}
     edits |= {"end": (RemoveAxis(layer=-1, site="resid", axis=axis(3, 48), at="mark"),), "baseline": ()}
     return [Condition(name, chosen, NEEDS, everything) for name, chosen in edits.items()]
@@ -152,12 +152,8 @@ def test_blocks_whose_output_nothing_reads_do_not_run():
     found, n = read()
     whole, n_whole = read(restart=False)
     assert worst(found, whole) < 1e-6 and n_whole == n + 1
-    assert (
-        read(replace(cut, dose=0.5))[1]
-        == read(needs=(*outputs, Need("v")))[1]
-        == read(needs=(*outputs, SIZE))[1]
-        == n + 1
-    )
+    others = {"edit": replace(cut, dose=0.5)}, {"needs": (*outputs, Need("v"))}, {"needs": (*outputs, SIZE)}
+    assert [read(**other)[1] for other in others] == [n + 1] * 3
 
 
 def test_a_subset_of_prompts_keeps_its_order_and_what_is_known_of_it():
@@ -208,12 +204,6 @@ def test_a_resampled_head_has_its_donors_outputs():
         assert lent[0] in (1, 2) and lent[1] in (0, 2) and lent[2] in (0, 1)
         assert HeadOutputs([1], np.array([3, 9, 5])).donors(seed)[1] == 2, "the longest of the others"
         assert HeadOutputs([1], np.array([3, 9, 5])).donors(seed)[2] == 1
-    seeds = {f"{seed}": (AblateHeads(layer=1, heads=(2,), by="resample", seed=seed),) for seed in range(8)}
-    conditions = [Condition(name, edits, (need,), lambda under: {"z": under[need]}) for name, edits in seeds.items()]
-    for seed, read in read_conditions(model, source, conditions, tokens_per_pass=1000).items():
-        last = np.flatnonzero(prompt == 0)[-1]
-        theirs = plain[need][1][prompt == bank.donors(int(seed))[0]][4, 2]
-        assert np.abs(read["z"][1][last, 2] - theirs).max() < 1e-6
     assert len({bank.donors(seed)[0] for seed in range(8)}) == 2
     with pytest.raises(PromptError, match="there is only one prompt"):
         capture_edited(model, *one(source), [need], [AblateHeads(layer=1, heads=(2,), by="resample")])
