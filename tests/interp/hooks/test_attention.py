@@ -20,7 +20,7 @@ from interp.reading.lens import Lens
 from interp.reductions import Mean, Rows
 from interp.self_check.selfcheck import check_model, run_checks
 from tests.interp.reference import run_reference
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, prompts_of, tiny_model
 
 SITES = ("q", "k", "v", "z", "q_pre", "k_pre", "attn_out", "mlp_out", "resid")
 
@@ -28,8 +28,7 @@ SITES = ("q", "k", "v", "z", "q_pre", "k_pre", "attn_out", "mlp_out", "resid")
 def token_prompts(lengths, seed=0, scored=None):
     rng = np.random.default_rng(seed)
     ids = [rng.integers(0, VOCAB, size=n) for n in lengths]
-    prompts = [Prompt(token_ids=tuple(x.tolist()), scored=scored) for x in ids]
-    return PromptSet("tokens", prompts), ids
+    return prompts_of(*ids, scored=scored), ids
 
 
 def relative(a, b):

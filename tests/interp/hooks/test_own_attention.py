@@ -11,8 +11,8 @@ import interp
 from interp.errors import ModelError
 from interp.hooks.attention import Listener, listening
 from interp.need import Need
-from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from tests.tiny_models import prompts_of
 
 _SIZES = {"vocab_size": 101, "initializer_range": 0.2}
 _FALCON = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, **_SIZES}
@@ -55,7 +55,7 @@ def test_what_is_captured_is_what_the_module_itself_computes(module):
         own = module(torch.from_numpy(IDS)[None], use_cache=True, output_attentions=True, output_hidden_states=True)
     z = {layer: x.unflatten(-1, (model.info.n_heads, -1)).numpy() for layer, x in entered.items()}
     needs = {name: Need(name, at="all") for name in ("k", "v", "z", "resid", "pattern_row")}
-    got = capture(model, PromptSet("p", [Prompt(token_ids=tuple(IDS.tolist()))]), [IDS], list(needs.values()))
+    got = capture(model, prompts_of(IDS), [IDS], list(needs.values()))
     for layer, cached in enumerate(own.past_key_values.layers):
         step = cached.keys.shape[1] // model.info.n_kv_heads
         for name, theirs in (("k", cached.keys), ("v", cached.values)):

@@ -16,12 +16,10 @@ from interp.errors import InterpError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.state import parts_of, weights_of
 from tests.quick import quick
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, prompts_of, tiny_model
 
 IDS = torch.tensor([np.random.default_rng(0).integers(3, VOCAB, 12).tolist()])
-PROMPTS = interp.PromptSet(
-    "p", [interp.Prompt(token_ids=tuple(np.random.default_rng(i).integers(3, VOCAB, 9).tolist())) for i in range(4)]
-)
+PROMPTS = prompts_of(*np.random.default_rng(1).integers(3, VOCAB, (4, 9)))
 EDIT = interp.AblateHeads(layer=1, heads=(0, 1, 2, 3))
 
 

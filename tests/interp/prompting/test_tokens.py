@@ -10,8 +10,8 @@ from transformers import AutoTokenizer
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-from tests.paths import SHARED
-from tests.tokenised import of_words, tokenise
+from tests.tiny_models import prompts_of
+from tests.tokenised import of_words, real_tokenizer, tokenise
 
 WITH_BOS = ("tokenizers/mistral-v0.1", "models/stories260K")
 WITHOUT_BOS = ("tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2")
@@ -25,11 +25,7 @@ TEXTS = [
 ]
 
 
-@cache
-def loaded(folder):
-    if not (SHARED / folder).is_dir():
-        pytest.skip(f"the real tokenizer shared/{folder} is not on this machine")
-    return AutoTokenizer.from_pretrained(SHARED / folder)
+loaded = cache(real_tokenizer)
 
 
 def text_set(*texts):
@@ -105,40 +101,33 @@ def test_a_long_text_draws_no_warning_of_the_tokenizer(caplog):
         logger.setLevel(level)
 
 
-def test_what_cannot_be_tokenised_is_refused():
-    with pytest.raises(PromptError, match="prompt 2 of 'some': its text ' ' has no token"):
-        tokenise(text_set("a", " "), word_tokenizer("<s> $A"), window=None, max_positions=None)
-    with pytest.raises(PromptError, match="the model came without a tokenizer"):
-        tokenise(text_set("a"), None, window=None, max_positions=None)
-
-
 def test_token_ids_pass_through_and_the_models_vocabulary_counts():
-    prompts = PromptSet("ids", [Prompt(token_ids=(3, 1, 2)), Prompt(token_ids=(0,))])
+    prompts = prompts_of((3, 1, 2), (0,))
     for tokenizer in (None, word_tokenizer("<s> $A")):
         tokens = tokenise(prompts, tokenizer, window=None, max_positions=3)
         assert [ids.tolist() for ids in tokens.ids] == [[3, 1, 2], [0]]
         assert tokens.has_bos is False
-    prompts = PromptSet("ids", [Prompt(token_ids=(6,))])
-    assert tokenise(prompts, word_tokenizer(), window=None, max_positions=None, vocab_size=7).ids[0].tolist() == [6]
-    with pytest.raises(PromptError, match="the token id 5; the vocabulary's are 0 to 4"):
-        tokenise(text_set("a c"), word_tokenizer(), window=None, max_positions=None, vocab_size=5)
+    beyond = tokenise(prompts_of((6,)), word_tokenizer(), window=None, max_positions=None, vocab_size=7)
+    assert beyond.ids[0].tolist() == [6]
 
 
 @pytest.mark.parametrize(
-    "ids, options, found",
+    "prompts, options, found",
     [
-        ((3, 6), {}, "it holds the token id 6; the vocabulary's are 0 to 5"),
-        ((3, 6), {"vocab_size": 6}, "it holds the token id 6; the vocabulary's are 0 to 5"),
-        ((3, -1), {}, "it holds the token id -1"),
-        ((), {}, "it holds no token"),
-        ((1, 2, 3), {"max_positions": 2}, "it has 3 tokens and the model reads at most 2"),
-        ((1, 2, 3), {"window": 2}, "its prompts are token ids"),
+        (prompts_of((3, 6)), {}, "it holds the token id 6; the vocabulary's are 0 to 5"),
+        (prompts_of((3, 6)), {"vocab_size": 6}, "it holds the token id 6; the vocabulary's are 0 to 5"),
+        (text_set("a c"), {"vocab_size": 5}, "the token id 5; the vocabulary's are 0 to 4"),
+        (prompts_of((3, -1)), {}, "it holds the token id -1"),
+        (PromptSet("ids", [Prompt(token_ids=())]), {}, "it holds no token"),
+        (prompts_of((1, 2, 3)), {"max_positions": 2}, "it has 3 tokens and the model reads at most 2"),
+        (prompts_of((1, 2, 3)), {"window": 2}, "its prompts are token ids"),
+        (text_set("a", " "), {}, "prompt 2 of 'some': its text ' ' has no token"),
+        (text_set("a"), {"tokenizer": None}, "the model came without a tokenizer"),
     ],
 )
-def test_token_ids_that_cannot_be_read_are_refused(ids, options, found):
-    prompts = PromptSet("ids", [Prompt(token_ids=ids)])
+def test_what_cannot_be_read_is_refused(prompts, options, found):
     with pytest.raises(PromptError, match=found):
-        tokenise(prompts, word_tokenizer(), **{"window": None, "max_positions": None, **options})
+        tokenise(prompts, **{"tokenizer": word_tokenizer(), "window": None, "max_positions": None, **options})
 
 
 def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():

@@ -15,7 +15,6 @@ from interp.errors import ModelError, UsageError
 from interp.family import HeadShape
 from interp.hooks.block_hooks import first_of
 from interp.need import Need
-from interp.prompt import Prompt, PromptSet
 from interp.reading.early_exit import layers_of
 from interp.reading.forward import packs_for
 from interp.reading.lens import Lens
@@ -23,7 +22,7 @@ from interp.registry import load_entry
 from interp.running.choose_probes import choose_probes, readable_probes
 from tests.quick import quick
 from tests.reports.everything import SETTINGS
-from tests.tiny_models import alike_prompts
+from tests.tiny_models import alike_prompts, prompts_of
 
 _SIZES = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 4, "pad_token_id": 0,
           "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2}  # fmt: skip
@@ -51,7 +50,8 @@ HYBRIDS["granitemoehybrid with experts"] = (HYBRIDS["granitemoehybrid"][0] | _EX
 WITH_GAPS = [kind for kind, (_, having) in HYBRIDS.items() if len(having) < 4]
 """Those with layers without attention."""
 IDS = np.random.default_rng(0).integers(3, 101, 13)
-PROMPTS = PromptSet("p", [Prompt(token_ids=tuple(IDS.tolist()))])
+PROMPTS = prompts_of(IDS)
+SEVERAL = prompts_of(*np.random.default_rng(1).integers(3, 101, (24, 9)))
 ATTENTION = [Need(name, at="all") for name in ("k", "v", "z", "pattern_row", "attn_out", "q_pre")]
 
 
@@ -127,11 +127,6 @@ def test_a_layer_without_attention_is_refused_in_words(with_gaps):
     for edit in (interp.AblateHeads(layer=0, heads=1), interp.AttentionOff(layer=0)):
         with pytest.raises(UsageError, match="has no attention"), interp.applied(model, edit):
             pass
-
-
-SEVERAL = PromptSet("several", [
-    Prompt(token_ids=tuple(ids.tolist())) for ids in np.random.default_rng(1).integers(3, 101, (24, 9))
-])  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,11 @@ import interp
 from interp.errors import ModelError
 from interp.self_check.selfcheck import run_checks
 from interp.system.rounding import error_of_logits
-from tests.tiny_models import VOCAB, fresh_model, wrap
+from tests.tiny_models import VOCAB, fresh_model, prompts_of, wrap
 
 PADDING = (-100.0, -1e4, -1e9, torch.finfo(torch.float32).min, -torch.inf)
 N_REAL = 90
-PROMPTS = interp.PromptSet(
-    "p", [interp.Prompt(token_ids=tuple(np.random.default_rng(i).integers(3, N_REAL, 9).tolist())) for i in range(4)]
-)
+PROMPTS = prompts_of(*np.random.default_rng(0).integers(3, N_REAL, (4, 9)))
 
 
 def padded(value, family="phi"):
