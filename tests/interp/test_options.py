@@ -220,12 +220,6 @@ def test_every_recorded_option_is_one_of_the_command(command):
         assert (shown[flag] or "").startswith(OPTIONS[name].help)
 
 
-def test_an_option_of_another_type_has_to_be_told_of(monkeypatch):
-    monkeypatch.delitem(CHANGES, "dtype")
-    with pytest.raises(AssertionError, match="say in CHANGES what asks for another value of dtype"):
-        another("dtype")
-
-
 HALF = "half \ud83d"
 NUMBERS = [name for name, option in OPTIONS.items() if option.least is not None]
 

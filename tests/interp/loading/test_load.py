@@ -81,11 +81,7 @@ def test_a_window_is_stated_only_where_it_ever_cuts(family, changes, window):
     assert load(fresh_model(family, **changes).module, check=False).info.window == window
 
 
-def test_files_are_vouched_for_and_shards_read_together(tiny_folders, tmp_path):
-    checks = load(tiny_folders["llama"]).checks
-    assert [c.name for c in checks][:3] == ["weights", "finite", "heard"]
-    assert all(c.passed for c in checks)
-    assert [c.name for c in load(tiny_folders["llama"], check=False).checks] == ["weights"]
+def test_shards_are_read_together(tiny_folders, tmp_path):
     folder = copy_of(tiny_folders["phi"], tmp_path / "m")
     (folder / "model.safetensors").unlink()
     tiny_model("phi").module.save_pretrained(folder, max_shard_size="100KB")

@@ -141,36 +141,19 @@ def test_anything_but_a_causal_language_model_of_possible_values_is_refused_in_w
     assert re.search(words, refusal(configured(tmp_path, **changes)))
 
 
-@pytest.fixture
-def with_code(folder, tmp_path, monkeypatch):
-    """A folder that brings code of its own, and the file that this code leaves behind when it runs."""
-    from transformers import dynamic_module_utils
-
+def test_code_of_a_repository_is_not_run_unless_trusted(spoilt, tmp_path, monkeypatch):
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
-    trace = tmp_path / "it-ran"
+    named = {"auto_map": {"AutoConfig": "own.OwnConfig"}}
+    folder, trace = spoilt(config=named | {"model_type": "own"}), tmp_path / "it-ran"
     (folder / "own.py").write_text(
-        f"from pathlib import Path\nPath({str(trace)!r}).touch()\n"
-        "from transformers import PreTrainedConfig\n"
+        f"from pathlib import Path\nPath({str(trace)!r}).touch()\nfrom transformers import PreTrainedConfig\n"
         "class OwnConfig(PreTrainedConfig):\n    model_type = 'own'\n"
     )
-    content = json.loads((folder / "config.json").read_text())
-    content |= {"auto_map": {"AutoConfig": "own.OwnConfig"}}
-    (folder / "config.json").write_text(json.dumps(content))
-    return folder, trace
-
-
-def test_code_of_a_repository_is_not_run_unless_trusted(with_code):
-    folder, trace = with_code
-    assert load(folder, check=False).info.family == "llama"  # transformers knows the family itself
-    content = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(content | {"model_type": "own"}))
     message = refusal(folder)
-    assert "it needs its own Python code" in message
-    assert "trust_remote_code=True" in message
-    assert not trace.exists()
-    assert "the family 'own'" in refusal(folder, trust_remote_code=True)
-    assert trace.exists()
+    assert "it needs its own Python code" in message and "trust_remote_code=True" in message and not trace.exists()
+    assert "the family 'own'" in refusal(folder, trust_remote_code=True) and trace.exists()
+    assert load(spoilt("phi", config=named), check=False).info.family == "phi"  # transformers knows it itself
 
 
 # --- weights ----------------------------------------------------------------------------------------------------------
