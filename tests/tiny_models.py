@@ -86,6 +86,14 @@ def shapes_of_passes(model: Model) -> list[tuple[int, ...]]:
     return shapes
 
 
+def n_hooks(module) -> int:
+    """How many hooks hang on a module and its parts, and functions put in the place of their own."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return sum(len(getattr(each, kind)) for each in module.modules() for kind in kinds) + sum(
+        "forward" in each.__dict__ for each in module.modules()
+    )
+
+
 def alike_prompts(n=12, seed=0):
     """Prompts that begin alike, the first eight tokens in all and four more in two kinds; with twins, and one apart."""
     rng = np.random.default_rng(seed)

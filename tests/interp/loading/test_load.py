@@ -265,7 +265,8 @@ def test_real_configurations_load_from_the_cache_by_their_alias_and_pass_the_sel
     assert model.tokenizer.decode(ids, skip_special_tokens=True) == "Hello there"
 
 
-NAMES = {"weights", "finite", "heard", "eager", "output", "projections", "rotary", "edit", "dose 0", "restored"}
+NAMES = {"weights", "finite", "heard", "eager", "causal", "output", "projections", "rotary", "residual", "shared",
+         "edit", "dose 0", "head", "batched", "restored"}  # fmt: skip
 
 
 def test_every_way_to_a_model_checks_it_unless_told_not_to(tiny_folders):
