@@ -82,7 +82,6 @@ EVERYTHING = {key: value for name in HASHED for key, value in another(name).item
 
 
 def specified(options: RunOptions) -> RunSpec:
-    """The specification of a run, as the run itself finds it; no weights are read."""
     return specify(meta_model(options).model, options)[0]
 
 

@@ -79,7 +79,6 @@ MISTAKES = {
     "dose": ({"kind": "bypass", "layer": 0, "dose": "much"},
              "edit 1 of e.json: dose: 'much' does not fit: 'much' is no number\n  This field takes a number."),
     "huge": ({"kind": "bypass", "layer": 0, "dose": 1e300}, "bypass block at layer 0: the dose is 1e+300"),
-    "NaN": ({"kind": "bypass", "layer": 0, "dose": float("nan")}, "bypass block at layer 0: the dose is nan"),
     "layer": ({"kind": "bypass", "layer": "last"}, "edit 1 of e.json: layer: 'last' does not fit"),
     "ragged": ({"kind": "remove", "layer": 0, "axis": [[1], [1, 2]]}, "edit 1 of e.json: axis: [[1], [1, 2]] does"),
     "row": ({"kind": "remove", "layer": 0, "axis": {"array": "x.safetensors:w", "rwo": 1}}, "key of an array 'rwo'"),

@@ -44,7 +44,6 @@ TEXTS = [ids_of(n, seed=i)[0] for i, n in enumerate((7, 4, 5))]
 
 
 def padded(side, texts):
-    """The texts in one batch, and its mask."""
     ids = pad_sequence(texts, batch_first=True, padding_value=-1, padding_side=side)
     return ids.clamp(min=0), (ids >= 0).long()
 

@@ -24,7 +24,6 @@ EDIT = interp.AblateHeads(layer=1, heads=(0, 1, 2, 3))
 
 
 def gpt2():
-    """A loaded model with dropout."""
     torch.manual_seed(0)
     config = GPT2Config(
         vocab_size=VOCAB, n_layer=3, n_head=4, n_embd=48, n_positions=64, bos_token_id=1, eos_token_id=2

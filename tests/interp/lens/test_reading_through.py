@@ -18,6 +18,7 @@ from interp.prompt import Run
 from interp.reading.lens import Lens
 from tests.interp.lens.test_jacobian import exact, some_ids
 from tests.tiny_models import fresh_model
+from tests.tokenised import of_words
 
 SITES = [interp.Need(site) for site in ("lens_entropy", "lens_kl", "lens_log_prob", "mlp_logit", "attn_logit", "resid")]
 
@@ -184,15 +185,10 @@ def test_transformer_lens_has_the_same_j_and_reads_our_archive(tmp_path):
     """Its own fit on the same weights and prompts, and its `load` of what we write."""
     bridges = pytest.importorskip("transformer_lens.model_bridge", reason="TransformerLens is not installed")
     tools = pytest.importorskip("transformer_lens.tools.analysis", reason="no JacobianLens in this TransformerLens")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     model = fresh_model("llama", bos_token_id=1)
     model.module.save_pretrained(tmp_path / "model")
-    words = Tokenizer(models.WordLevel({str(i): i for i in range(101)}, unk_token="0"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="0", pad_token="0", bos_token="1")
-    tokenizer.save_pretrained(tmp_path / "model")
+    words = of_words("<unk>", *map(str, range(1, 101)), pad_token="<unk>", bos_token="1")
+    words.save_pretrained(tmp_path / "model")
     module = fresh_model("llama", bos_token_id=1).module
     bridge = bridges.TransformerBridge.boot_transformers(str(tmp_path / "model"), hf_model=module, device="cpu")
     texts = [" ".join(map(str, x)) for x in some_ids((8, 10))]

@@ -107,7 +107,6 @@ def test_precision_and_device_map_are_those_asked_for(tmp_path, tiny_folders):
 
 
 def small_cache(out: Path, folder: Path, hub_id: str, ref: str = "main") -> Path:
-    """A tiny model laid out as a repository of the hub's cache."""
     return lay_out(copy_of(folder, out.parent / f"files-{ref}"), hub_id, out, ref)
 
 

@@ -44,9 +44,6 @@ def refusal(name, error=ModelError, **keywords) -> str:
     return str(caught.value)
 
 
-# --- names and access -------------------------------------------------------------------------------------------------
-
-
 def test_unknown_alias_names_the_nearest():
     assert refusal("pythia-410", UsageError).startswith(
         "model 'pythia-410': there is no model of this name\n  Did you mean pythia-410m or pythia-160m or pythia-1b? "
@@ -108,9 +105,6 @@ def test_missing_folder_and_file_and_folder_without_configuration_are_told_apart
     assert "there is no config.json in it (weights.bin)" in refusal(tmp_path)
 
 
-# --- what can be read -------------------------------------------------------------------------------------------------
-
-
 NO_CAUSAL = ".*, which does not predict every token from those before it"
 
 
@@ -154,9 +148,6 @@ def test_code_of_a_repository_is_not_run_unless_trusted(spoilt, tmp_path, monkey
     assert "it needs its own Python code" in message and "trust_remote_code=True" in message and not trace.exists()
     assert "the family 'own'" in refusal(folder, trust_remote_code=True) and trace.exists()
     assert load(spoilt("phi", config=named), check=False).info.family == "phi"  # transformers knows it itself
-
-
-# --- weights ----------------------------------------------------------------------------------------------------------
 
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
@@ -226,9 +217,6 @@ def test_pickled_weights_are_read_only_when_insisted_on_and_shards_are_those_of_
         assert torch.equal(load(folder, allow_pickle=True).module(IDS).logits, tiny_model("llama").module(IDS).logits)
 
 
-# --- tokenizers -------------------------------------------------------------------------------------------------------
-
-
 def test_missing_tokenizer_can_be_handed_over(folder, word_tokenizer, tiny_folders):
     for path in folder.glob("tokenizer*"):
         path.unlink()
@@ -249,9 +237,6 @@ def test_broken_tokenizer_is_refused(folder, text):
 def test_tokenizer_with_more_tokens_than_embeddings_is_refused(folder):
     fresh_model("llama", vocab_size=50).module.save_pretrained(folder)
     assert "it has 101 tokens, and the model embeds 50" in refusal(folder)
-
-
-# --- memory and precision ---------------------------------------------------------------------------------------------
 
 
 def test_memory_that_is_free_decides_what_fits(tmp_path):

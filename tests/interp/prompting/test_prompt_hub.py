@@ -35,7 +35,6 @@ def folder_of(home, rows, name="train.jsonl"):
 
 
 def configured(home, *names):
-    """A folder with one configuration for each name, without a default."""
     folder = home / "several"
     for name in names:
         (folder / name).mkdir(parents=True)

@@ -18,7 +18,6 @@ from tests.quick import quick
 
 
 def value_of(rows: np.ndarray, scaling: str = "centred") -> np.ndarray:
-    """The statistics of a cloud."""
     return spectral_statistics(eigenvalues(scaled(rows, scaling)))
 
 
