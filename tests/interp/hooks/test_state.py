@@ -76,17 +76,14 @@ CHANGES = {
     "training mode": lambda module: module.train(),
     "h.1.mlp.dropout is in training mode": lambda module: module.transformer.h[1].mlp.train(),
     "in float16 and were in float32": lambda module: module.half(),
-    "in bfloat16 and were": lambda module: module.to(torch.bfloat16),
     "its weights are in float16": lambda module: module.transformer.h[1].half(),
     "in float64 and were": lambda module: module.double(),
     "on meta and were on cpu|on offloaded and were": lambda module: module.to("meta"),
     r"vocabulary of 120 for 101": lambda module: module.resize_token_embeddings(120),
-    r"vocabulary of 90 for 101": lambda module: module.resize_token_embeddings(90),
     "it has [0-9,]+ parameters and had": quantised,
     "return_dict=False": lambda module: setattr(module.config, "return_dict", False),
 }
 AROUND = {
-    "default dtype is float16": lambda: default_dtype(torch.float16),
     "default dtype is bfloat16": lambda: default_dtype(torch.bfloat16),
     "autocast is on": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
 }

@@ -88,7 +88,6 @@ def _cut(folder):
         (lambda f: edited_config(f, r=R + 1), r"it does not fit \(.*size mismatch"),
         (lambda f: edited_config(f, target_modules=["query"]), r"it does not fit \(Target modules"),
         (lambda f: edited_config(f, target_modules=["q_proj"]), "the model has no place for"),
-        (lambda f: edited_config(f, target_modules=["q_proj", "v_proj", "down_proj", "up_proj"]), "its file lacks"),
         (_cut, "truncated or corrupt"),
         (lambda f: edited_config(f, megatron_config={"a": 1}, megatron_core="antigravity"), "names a module to import"),
         (lambda f: edited_config(f, trainable_token_indices="last"), r"it does not fit \(too many indices"),
