@@ -217,16 +217,15 @@ def test_paths_streams_options_and_signatures_take_what_people_give():
     assert type(asked.seed) is int and asked.out == Path.home() / "runs" and RunOptions(device=1).device == "cuda:1"
 
 
-def test_a_need_of_some_layers_keeps_these_alone_in_a_file_too(tmp_path):
-    model = interp.load("tunnel:bijection-gpt-neox")
-    prompts = interp.sampled_prompts(model.task, 4)
+def test_a_need_of_some_layers_keeps_these_alone_in_a_file_too(tmp_path, tunnel):
+    prompts = interp.sampled_prompts(tunnel.task, 4)
     some, every = Need("v", layers=np.array([2, 0])), Need("v")
-    found = interp.collect(model, prompts, [some, every, Need("resid", layers=-1), Need("W_Q", layers=[1])])
+    found = interp.collect(tunnel, prompts, [some, every, Need("resid", layers=-1), Need("W_Q", layers=[1])])
     np.testing.assert_array_equal(found[some], found[every][[2, 0]])
     assert found["resid"].shape[0] == 1 and found["W_Q"].shape[0] == 1 and "next_entropy_bits" in found.rows
     with pytest.raises(ValueError, match="no layers"):
         Need("next_log_prob", layers=[0])
-    found = interp.collect(model, interp.sampled_prompts(model.task, 4), [Need("v", layers=[1]), Need("v")])
+    found = interp.collect(tunnel, interp.sampled_prompts(tunnel.task, 4), [Need("v", layers=[1]), Need("v")])
     again = interp.open_capture(found.save(tmp_path / "capture"))
     assert list(again) == list(found)
     np.testing.assert_array_equal(again[Need("v", layers=[1])], found[Need("v", layers=(1,))])

@@ -528,8 +528,7 @@ def test_what_cannot_be_used_is_refused_in_words(given, found):
         resolve_prompts(given)
 
 
-def test_runs_take_what_collect_takes():
-    tunnel = interp.load("tunnel:bijection-gpt-neox")
+def test_runs_take_what_collect_takes(tunnel):
     ids = [np.array(p.token_ids) for p in interp.sampled_prompts(tunnel.task, n=20)]
     marked = [Prompt(token_ids=x, columns={"s": np.float32(i)}) for i, x in enumerate(ids)]
     for prompts in (marked, PromptSet("marked", marked, units={"s": "1"})):
