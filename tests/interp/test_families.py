@@ -208,36 +208,28 @@ def test_pattern_entropy_equals_the_familys_own_eager_attention(kind):
         assert np.abs(got[layer] - entropy(a, base=2, axis=-1).T).max() < 5e-6
 
 
-def test_gpt_oss_is_captured_as_its_formula_and_its_own_eager_attention_have_it():
+def test_gpt_oss_is_captured_as_its_own_eager_attention_has_it():
+    """Whose rows leave out the learnt sink: what they lack to one is its weight."""
     model, ids = tiny("gpt_oss"), np.random.default_rng(0).integers(3, 101, 11)
-    names = ("q", "k", "v", "z", "pattern_row", "sink_mass", "pattern_max", "learnt_sink_mass", "pattern_entropy",
+    names = ("v", "z", "pattern_row", "sink_mass", "pattern_max", "learnt_sink_mass", "pattern_entropy",
              "pattern_entropy_with_learnt_sink")  # fmt: skip
     got = {name: x.astype(np.float64) for name, x in zip(names, read(model, ids, *names), strict=True)}
     with torch.inference_mode(), attention_function(model, "eager"):
         eager = model.module(torch.from_numpy(ids)[None], output_attentions=True).attentions
-    for layer, attention in enumerate(model.family.attention_modules(model.module)):
-        q, k, v = (got[name][layer].swapaxes(0, 1) for name in "qkv")  # [head, pos, d_head]
-        k, v = np.repeat(k, 2, axis=0), np.repeat(v, 2, axis=0)
-        far = np.arange(11)[:, None] - np.arange(11)[None]
-        window = 4 if model.module.config.layer_types[layer] == "sliding_attention" else 11
-        scores = np.where((far >= 0) & (far < window), q @ k.swapaxes(1, 2) / 12**0.5, -np.inf)
-        sinks = attention.sinks.detach().double().numpy()
-        weights = np.exp(scores)
-        total = weights.sum(-1, keepdims=True) + np.exp(sinks)[:, None, None]
-        weights, learnt = weights / total, np.exp(sinks)[:, None] / total[..., 0]
+    for layer, (rows,) in enumerate(eager):
+        weights = rows.double().numpy()  # [head, pos, key]
+        learnt = 1 - weights.sum(-1)
         assert 0.05 < learnt.mean() < 0.95
-        alone = weights / weights.sum(-1, keepdims=True)
+        values = np.repeat(got["v"][layer].swapaxes(0, 1), 2, axis=0)
         beside = np.concatenate([weights, learnt[..., None]], axis=-1)
         expected = {
-            "z": (weights @ v).swapaxes(0, 1), "sink_mass": weights[..., 0].T, "pattern_max": weights.max(-1).T,
-            "learnt_sink_mass": learnt.T, "pattern_entropy": entropy(alone, base=2, axis=-1).T,
+            "z": (weights @ values).swapaxes(0, 1), "sink_mass": weights[..., 0].T, "pattern_max": weights.max(-1).T,
+            "learnt_sink_mass": learnt.T, "pattern_entropy": entropy(weights, base=2, axis=-1).T,
             "pattern_entropy_with_learnt_sink": entropy(beside, base=2, axis=-1).T,
         }  # fmt: skip
         for name, values in expected.items():
             np.testing.assert_allclose(got[name][layer], values, atol=1e-5, err_msg=name)
-        rows = np.nan_to_num(np.exp2(got["pattern_row"][layer])).swapaxes(0, 1)
-        np.testing.assert_allclose(rows, weights, atol=3e-6)
-        np.testing.assert_allclose(rows, eager[layer][0].numpy(), atol=3e-6)
+        np.testing.assert_allclose(np.nan_to_num(np.exp2(got["pattern_row"][layer])).swapaxes(0, 1), weights, atol=3e-6)
 
 
 def test_queries_of_llama_4_are_captured_as_attention_multiplies_them():
