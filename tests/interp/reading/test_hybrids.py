@@ -20,6 +20,7 @@ from interp.reading.forward import packs_for
 from interp.reading.lens import Lens
 from interp.registry import load_entry
 from interp.running.choose_probes import choose_probes, readable_probes
+from tests.captures import assert_read_as_computed
 from tests.quick import quick
 from tests.reports.everything import SETTINGS
 from tests.tiny_models import alike_prompts, prompts_of
@@ -88,21 +89,7 @@ def test_the_self_check_holds_and_says_where_there_is_attention(kind):
 
 
 def test_attention_is_read_where_it_is_and_the_stream_everywhere(model):
-    got, resid = interp.collect(model, PROMPTS, [*ATTENTION, Need("resid", at="all")]), Need("resid", at="all")
-    module = model.module
-    module.set_attn_implementation("eager")
-    with torch.inference_mode():
-        own = module(torch.from_numpy(IDS)[None], use_cache=True, output_attentions=True, output_hidden_states=True)
-    np.testing.assert_allclose(got[resid][:-1], torch.cat(own.hidden_states[:-1]).numpy(), rtol=1e-4, atol=1e-4)
-    having = model.info.layers_with_attention
-    assert got[resid].shape[0] == 5 and {len(got[need]) for need in ATTENTION} == {len(having)}
-    rows = [rows for rows in own.attentions if rows is not None]
-    for place, layer in enumerate(having):
-        cached = own.past_key_values.layers[layer]
-        np.testing.assert_allclose(got[ATTENTION[0]][place], cached.keys[0].transpose(0, 1).numpy(), atol=2e-5)
-        np.testing.assert_allclose(got[ATTENTION[1]][place], cached.values[0].transpose(0, 1).numpy(), atol=2e-5)
-        ours = np.nan_to_num(np.exp2(got[ATTENTION[3]][place])).swapaxes(0, 1)
-        np.testing.assert_allclose(ours, rows[place][0].numpy(), atol=5e-6)
+    assert_read_as_computed(model, IDS)
 
 
 def test_a_layer_is_named_by_its_own_number(model):
