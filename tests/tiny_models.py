@@ -65,6 +65,11 @@ def fresh_model(family: str, **changes) -> Model:
     return wrap(module)
 
 
+def prompts_of(*ids, **how) -> PromptSet:
+    """Prompts of these token ids; scored positions and columns are the same for each."""
+    return PromptSet("ids", [Prompt(token_ids=tuple(np.asarray(x).tolist()), **how) for x in ids])
+
+
 @cache
 def tiny_model(family: str) -> Model:
     """The same model every time, made outside of whatever mode it is asked in; tests must leave it as it is."""
@@ -79,6 +84,14 @@ def shapes_of_passes(model: Model) -> list[tuple[int, ...]]:
         lambda module, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True
     )
     return shapes
+
+
+def n_hooks(module) -> int:
+    """How many hooks hang on a module and its parts, and functions put in the place of their own."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return sum(len(getattr(each, kind)) for each in module.modules() for kind in kinds) + sum(
+        "forward" in each.__dict__ for each in module.modules()
+    )
 
 
 def alike_prompts(n=12, seed=0):

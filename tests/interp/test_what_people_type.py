@@ -51,8 +51,6 @@ def entered(block):
 
 WORKS = {
     "one probe, configured": lambda: ran(probes=interp.registry.load_entry("probe", "attention_entropy")()),
-    "a window of pandas": lambda: ran(window=pd.Series([4])[0]),
-    "a frame": lambda: ran(prompts=pd.DataFrame({"text": TEXTS, "n": range(20)})),
     "analyse the whole capture": lambda: interp.analyse(
         collected(interp.registry.load_entry("probe", "attention_entropy")().needs), "attention_entropy", per_quintile=0
     ),
@@ -60,7 +58,6 @@ WORKS = {
     "one text to attribute": lambda: interp.logit_attribution(here().model, TEXT, n_null=3),
     "one text to continue": lambda: interp.generate(here().model, TEXT, n_tokens=2),
     "one text to show": lambda: interp.show_tokens(here().model, TEXT),
-    "a generator of texts": lambda: collected("v", (text for text in TEXTS)),
     "needs of an array": lambda: collected(np.array(["v", "k"])),
     "layers of an array": lambda: collected("v", layers=np.array([0, -1])),
     "needs of a generator": lambda: collected(name for name in ("v", "k")),
@@ -70,12 +67,8 @@ WORKS = {
     "one edit to continue": lambda: interp.generate(here().model, TEXT, here().edit, n_tokens=2),
     "one edit to show": lambda: interp.show_tokens(here().model, TEXT, edits=here().edit),
     "one edit of a run": lambda: ran(edits=here().edit),
-    "a list of edits to apply": lambda: entered(interp.applied(here().model, [here().edit])),
     "edits and lists to apply": lambda: entered(interp.applied(here().model, here().edit, [here().edit])),
-    "a layer by position": lambda: (interp.BypassLayer(1), interp.AttentionOff(np.int64(1))),
-    "layers by position": lambda: interp.FeedForwardOff([0, 1]),
-    "layer and heads by position": lambda: interp.AblateHeads(0, np.array([1, 2])),
-    "an axis of torch": lambda: interp.RemoveAxis(0, axis=torch.eye(64)[0], site="resid"),
+    "layers and heads by position": lambda: (interp.FeedForwardOff([0, 1]), interp.AblateHeads(0, np.array([1, 2]))),
     "a fraction that is whole": lambda: interp.generate(here().model, TEXT, n_tokens=2.0, temperature=np.float32(0.5)),
     "one layer to patch": lambda: interp.patching_map(here().model, "A cat", "A dog", answer=5, n_null=1, layers=0),
     "batches of one to patch": lambda: interp.patching_map(here().model, ["A cat"], ["A dog"], n_null=1, layers=[0]),
@@ -87,7 +80,6 @@ WORKS = {
     "a list of edits that want means": lambda: interp.with_means(
         here().model, TEXTS, [interp.AblateHeads(0, 1, by="mean")]
     ),
-    "a list of ids": lambda: collected("v", torch.tensor([[1, 2, 3]])),
     "a folder of one model": lambda: interp.run_many("nowhere", options={"prompts": TEXTS}).failures[0].model + "",
     "the version": lambda: interp.__version__.split("."),
     "the versions": lambda: interp.show_versions(),
@@ -225,16 +217,15 @@ def test_paths_streams_options_and_signatures_take_what_people_give():
     assert type(asked.seed) is int and asked.out == Path.home() / "runs" and RunOptions(device=1).device == "cuda:1"
 
 
-def test_a_need_of_some_layers_keeps_these_alone_in_a_file_too(tmp_path):
-    model = interp.load("tunnel:bijection-gpt-neox")
-    prompts = interp.sampled_prompts(model.task, 4)
+def test_a_need_of_some_layers_keeps_these_alone_in_a_file_too(tmp_path, tunnel):
+    prompts = interp.sampled_prompts(tunnel.task, 4)
     some, every = Need("v", layers=np.array([2, 0])), Need("v")
-    found = interp.collect(model, prompts, [some, every, Need("resid", layers=-1), Need("W_Q", layers=[1])])
+    found = interp.collect(tunnel, prompts, [some, every, Need("resid", layers=-1), Need("W_Q", layers=[1])])
     np.testing.assert_array_equal(found[some], found[every][[2, 0]])
     assert found["resid"].shape[0] == 1 and found["W_Q"].shape[0] == 1 and "next_entropy_bits" in found.rows
     with pytest.raises(ValueError, match="no layers"):
         Need("next_log_prob", layers=[0])
-    found = interp.collect(model, interp.sampled_prompts(model.task, 4), [Need("v", layers=[1]), Need("v")])
+    found = interp.collect(tunnel, interp.sampled_prompts(tunnel.task, 4), [Need("v", layers=[1]), Need("v")])
     again = interp.open_capture(found.save(tmp_path / "capture"))
     assert list(again) == list(found)
     np.testing.assert_array_equal(again[Need("v", layers=[1])], found[Need("v", layers=(1,))])

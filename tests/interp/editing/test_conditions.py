@@ -1,4 +1,4 @@
-"""Conditions: batched equals one by one, restarted equals full, new sites equal their definitions, proofs can fail."""
+"""Conditions: batched, restarted, and over ends of prompts equals one by one; sites are as defined; proofs can fail."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,6 +12,7 @@ from interp.editing.editor import Editor
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.restart import Residuals
 from interp.editing.steps import EditStep
+from interp.editing.tails import Prefixes, tail_starts
 from interp.edits import (
     AblateHeads,
     AttentionOff,
@@ -26,11 +27,13 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
+from interp.reading.batches import RowIndex, row_index
 from interp.reading.forward import capture
 from interp.reductions import PromptMean
 from interp.running.run import run
+from tests.interp.test_families import tiny
 from tests.quick import quick
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model, shapes_of_passes, tiny_model
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, n_hooks, shapes_of_passes, tiny_model
 
 KL, SIZE, LOSS = Need("next_kl"), Need("edit_size"), Need("next_loss", at="followed")
 NEEDS = (KL, Need("next_log_prob"), Need("v"), Need("resid"), Need("z", at="all"), Need("pattern_entropy"), LOSS, SIZE)
@@ -59,8 +62,8 @@ def many(d):
              for i in range(4)}  # fmt: skip
     edits |= {f"dose{t}": (ShiftAxis(layer=1, site="resid", axis=axis(1, 48), deviations=1.0, score_sigma=2.0, dose=t),)
               for t in (0.0, 0.5, -1.0)}  # fmt: skip
-    edits |= {f"{by}{h}": (AblateHeads(layer=1, heads=(h,), by=by, seed=h),)
-              for h in (0, 3) for by in ("zero", "mean", "resample")}  # fmt: skip
+    edits |= {f"{by}{h}": (AblateHeads(layer=1, heads=(h % 4,), by=by, seed=h),)
+              for h in (0, 3, 4) for by in ("zero", "mean", "resample")}  # fmt: skip
     edits |= {"bypass": (BypassLayer(layer=2),), "off": (AttentionOff(layer=0), FeedForwardOff(layer=0, at="last"))}
     edits |= {"end": (RemoveAxis(layer=-1, site="resid", axis=axis(3, 48), at="mark"),), "baseline": ()}
     return [Condition(name, chosen, NEEDS, everything) for name, chosen in edits.items()]
@@ -152,12 +155,8 @@ def test_blocks_whose_output_nothing_reads_do_not_run():
     found, n = read()
     whole, n_whole = read(restart=False)
     assert worst(found, whole) < 1e-6 and n_whole == n + 1
-    assert (
-        read(replace(cut, dose=0.5))[1]
-        == read(needs=(*outputs, Need("v")))[1]
-        == read(needs=(*outputs, SIZE))[1]
-        == n + 1
-    )
+    others = {"edit": replace(cut, dose=0.5)}, {"needs": (*outputs, Need("v"))}, {"needs": (*outputs, SIZE)}
+    assert [read(**other)[1] for other in others] == [n + 1] * 3
 
 
 def test_a_subset_of_prompts_keeps_its_order_and_what_is_known_of_it():
@@ -208,12 +207,6 @@ def test_a_resampled_head_has_its_donors_outputs():
         assert lent[0] in (1, 2) and lent[1] in (0, 2) and lent[2] in (0, 1)
         assert HeadOutputs(np.array([3, 9, 5]), [1]).donors(seed)[1] == 2, "the longest of the others"
         assert HeadOutputs(np.array([3, 9, 5]), [1]).donors(seed)[2] == 1
-    seeds = {f"{seed}": (AblateHeads(layer=1, heads=(2,), by="resample", seed=seed),) for seed in range(8)}
-    conditions = [Condition(name, edits, (need,), lambda under: {"z": under[need]}) for name, edits in seeds.items()]
-    for seed, read in read_conditions(model, source, conditions, tokens_per_pass=1000).items():
-        last = np.flatnonzero(prompt == 0)[-1]
-        theirs = plain[need][1][prompt == bank.donors(int(seed))[0]][4, 2]
-        assert np.abs(read["z"][1][last, 2] - theirs).max() < 1e-6
     assert len({bank.donors(seed)[0] for seed in range(8)}) == 2
     with pytest.raises(PromptError, match="there is only one prompt"):
         capture_edited(model, *one(source), [need], [AblateHeads(layer=1, heads=(2,), by="resample")])
@@ -287,7 +280,7 @@ def test_nothing_is_left_where_a_readout_fails():
 
     with pytest.raises(KeyboardInterrupt):
         read_conditions(model, token_run(), [Condition("c", (BypassLayer(layer=2),), (KL,), fails)])
-    assert not any(m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__ for m in model.module.modules())
+    assert n_hooks(model.module) == 0
     assert torch.equal(model.module(input_ids=torch.arange(5)[None]).logits, before)
 
 
@@ -344,3 +337,89 @@ def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model
     named = run(tiny_text_model, probes=[Bypassing(other="prose")], prompts="mixed", n_pool=20, window=8,
                 per_quintile=None, out=None, quiet=True)  # fmt: skip
     assert named.prompts["name"] == "mixed" and "others" not in named.prompts
+
+
+OUTPUTS = (Need("next_log_prob"), KL, SIZE)
+LENGTHS = (9, 13, 4, 9, 2)
+
+
+def outputs(under):
+    return {need.site: under[need] for need in OUTPUTS}
+
+
+def at_the_end(model, at="scored"):
+    """Conditions at every kind of site, in every layer, that edit the last positions alone."""
+    info, rng = model.info, np.random.default_rng(0)
+    conditions = [Condition("plain", (), OUTPUTS, lambda under: {need.site: under[need] for need in OUTPUTS[:2]})]
+    for i in range(3):
+        values, frame = rng.normal(size=(len(LENGTHS), 2)), np.linalg.qr(rng.normal(size=(info.d_model, 2)))[0].T
+        for depth in range(info.n_layers + 1):
+            swap = ReplaceCoordinates(layer=depth, site="resid", axis=frame, values=values, at=at)
+            conditions.append(Condition(f"swap {depth} {i}", (swap,), OUTPUTS, outputs))
+        for site, d in (("v", info.n_kv_heads), ("k", info.n_kv_heads), ("q", info.n_heads), ("z", info.n_heads)):
+            cut = RemoveAxis(layer=1, site=site, axis=axis(i, d * info.d_head), at=at)
+            conditions.append(Condition(f"{site} {i}", (cut,), OUTPUTS, outputs))
+        off = (AblateHeads(layer=0, heads=i, at=at), AttentionOff(layer=1, at=at))
+        conditions.append(Condition(f"off {i}", off, OUTPUTS, outputs))
+    return conditions
+
+
+ON_TAILS = ("llama", "gpt_neox", "phi", "gpt2", "gpt_oss", "gemma2", "gemma3_text", "qwen3", "granite", "phi3")
+ALL_OR_WHOLE = ("mistral", "opt", "gptj", "bloom", "mpt", "falcon", "gpt_neo")
+"""Some of these have a window, or take no masks or positions of ours."""
+
+
+@pytest.mark.parametrize("family", quick(["llama", "gpt_neox", "gpt2", "gemma2", "gpt_oss"], ON_TAILS + ALL_OR_WHOLE))
+def test_ends_of_prompts_give_what_whole_ones_give(family):
+    wide = {"sliding_window": 64} if family in ("gpt_oss", "gemma2", "gemma3_text") else {}
+    model, source = fresh_model(family) if family in FAMILIES else tiny(family, **wide), token_run(LENGTHS)
+    conditions, passes = at_the_end(model), shapes_of_passes(model)
+    short = read_conditions(model, source, conditions)
+    assert family in ALL_OR_WHOLE or np.median([n * length for n, length in passes]) <= 3 * len(LENGTHS)
+    whole = read_conditions(model, source, conditions, restart=False)
+    assert short["swap 1 0"]["next_kl"].max() > 1e-3
+    for name, expected in whole.items():
+        for site, array in expected.items():
+            np.testing.assert_allclose(short[name][site], array, rtol=1e-3, atol=5e-5, err_msg=f"{name} {site}")
+
+
+@pytest.mark.parametrize("change", ["at", "needs", "few", "resampled"])
+def test_passes_are_whole_where_more_is_read_or_edited(change, monkeypatch):
+    """All positions edited or read, too few conditions, or outputs of other prompts: no keys are kept."""
+    model, source = fresh_model("llama"), token_run(LENGTHS)
+    monkeypatch.setattr("interp.editing.conditions.Lending", None)
+    needs = (*OUTPUTS, LOSS) if change == "needs" else OUTPUTS
+    made = {
+        "at": lambda i: RemoveAxis(layer=1, axis=axis(i), at="all"),
+        "resampled": lambda i: AblateHeads(layer=1, heads=i % 4, by="resample", at="last"),
+    }.get(change, lambda i: RemoveAxis(layer=1, axis=axis(i), at="last"))
+    conditions = [Condition(str(i), (made(i),), needs, outputs) for i in range(3 if change == "few" else 6)]
+    assert len(read_conditions(model, source, conditions)) == len(conditions)
+
+
+def test_a_model_whose_ends_do_not_agree_is_read_whole(monkeypatch):
+    model, source = fresh_model("llama"), token_run(LENGTHS)
+    conditions = at_the_end(model)
+    whole = read_conditions(model, source, conditions, restart=False)
+    after = Prefixes.after
+
+    def wrong(self, call, z):
+        after(self, call, z)
+        self._kept[call.layer] += 1.0
+        return z
+
+    monkeypatch.setattr(Prefixes, "after", wrong)
+    read = read_conditions(model, source, conditions)
+    for name, expected in whole.items():
+        np.testing.assert_allclose(read[name]["next_kl"], expected["next_kl"], rtol=1e-3, atol=5e-5)
+
+
+def test_a_tail_starts_at_the_first_edited_position_and_nothing_before_is_read():
+    source = token_run((9, 6), scored=(1, 5))
+    lengths = source.lengths
+    scored, last = (row_index(source.prompts, lengths, at) for at in ("scored", "last"))
+    assert tail_starts([last], [last], lengths).tolist() == [8, 5]
+    assert tail_starts([last], [scored], lengths) is None
+    assert tail_starts([scored], [scored], lengths) is None  # most tokens lie behind
+    middle = RowIndex(np.array([0, 0, 1]), np.array([8, 5, 5]))
+    assert tail_starts([last, middle], [last], lengths).tolist() == [5, 5]

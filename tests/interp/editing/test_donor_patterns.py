@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from transformers import AutoModelForCausalLM
 
 import interp
@@ -19,6 +20,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.running.donors import with_donors
 from tests.tiny_models import FAMILIES, VOCAB, tiny_config, tiny_model, wrap
+from tests.tokenised import of_words
 
 LENGTHS = (9, 7, 9)
 IDS = [np.random.default_rng([6, i]).integers(0, VOCAB, size=n) for i, n in enumerate(LENGTHS)]
@@ -56,9 +58,7 @@ def explicit_rows(call, window):
     k = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
     s = np.einsum("bhid,bhjd->bhij", q, k) / np.sqrt(q.shape[-1])
     i, j = np.mgrid[: s.shape[2], : s.shape[3]]
-    s = np.where((j <= i) & (i - j < (window or 10**6)), s, -np.inf)
-    e = np.exp(s - s.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
+    return softmax(np.where((j <= i) & (i - j < (window or 10**6)), s, -np.inf), axis=-1)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -143,15 +143,8 @@ def test_a_donor_with_another_window_other_tokens_or_none_at_all_is_refused():
     mistral, llama = tiny_model("mistral"), tiny_model("llama")
     with pytest.raises(UsageError, match="the attention windows of"):
         heard(mistral, ids, PatternsOf(donor=another_model("mistral", sliding_window=3)))
-
-    class Words:
-        def __init__(self, vocabulary):
-            self.vocabulary = vocabulary
-
-        def get_vocab(self):
-            return self.vocabulary
-
-    spoken, foreign = (replace(m, tokenizer=Words({w: 0})) for m, w in ((llama, "a"), (another_model("llama"), "b")))
+    words = of_words("<unk>", "a"), of_words("<unk>", "b")
+    spoken, foreign = (replace(m, tokenizer=w) for m, w in zip((llama, another_model("llama")), words, strict=True))
     with pytest.raises(UsageError, match="different tokens"):
         heard(spoken, ids, PatternsOf(donor=foreign))
     with pytest.raises(UsageError, match="are the same object"):

@@ -1,9 +1,11 @@
-"""Edits in files: there and back again, arrays by name, and what is said about mistakes, word for word."""
+"""Edits in files: there and back again, arrays by name, numbers of any library, and what is said about mistakes."""
 
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 from interp.editing.edit_files import edit_from_json, read_edits
@@ -20,7 +22,7 @@ from interp.edits import (
     RotateAxes,
     ShiftAxis,
 )
-from interp.errors import InterpError
+from interp.errors import InterpError, UsageError
 from interp.running.run import run
 
 U = np.array([0.6, 0.0, 0.8, 0.0])
@@ -77,7 +79,6 @@ MISTAKES = {
     "dose": ({"kind": "bypass", "layer": 0, "dose": "much"},
              "edit 1 of e.json: dose: 'much' does not fit: 'much' is no number\n  This field takes a number."),
     "huge": ({"kind": "bypass", "layer": 0, "dose": 1e300}, "bypass block at layer 0: the dose is 1e+300"),
-    "NaN": ({"kind": "bypass", "layer": 0, "dose": float("nan")}, "bypass block at layer 0: the dose is nan"),
     "layer": ({"kind": "bypass", "layer": "last"}, "edit 1 of e.json: layer: 'last' does not fit"),
     "ragged": ({"kind": "remove", "layer": 0, "axis": [[1], [1, 2]]}, "edit 1 of e.json: axis: [[1], [1, 2]] does"),
     "row": ({"kind": "remove", "layer": 0, "axis": {"array": "x.safetensors:w", "rwo": 1}}, "key of an array 'rwo'"),
@@ -110,3 +111,80 @@ def test_files_that_are_none_are_refused(tmp_path):
     with pytest.raises(InterpError, match="no kind of edit"):
         run("a-model-that-is-never-looked-for", edits=[{"kind": "delete"}], out=None)
     assert edit_from_json({"kind": "bypass", "layer": [0, 1]}).layer == (0, 1)
+
+
+GIVEN = pytest.mark.usefixtures("without_type_checks")  # what people give
+AXIS = [0.0, 1.0, 2.0, 0.5]
+SCALARS = (np.int64, np.float64, np.float32, np.array, torch.tensor, lambda x: pd.Series([x, 0.5]).iloc[0],
+           lambda x: pd.Series([x, "resid"]).iloc[0])  # fmt: skip
+SEVERAL = (list, np.array, torch.tensor, pd.Series, pd.Index, lambda x: (np.int32(each) for each in x))
+ARRAYS = (list, np.array, np.float32, lambda x: np.array(x, dtype=object), torch.tensor, pd.Series,
+          lambda x: torch.tensor(x, requires_grad=True), lambda x: torch.tensor(x, dtype=torch.bfloat16))  # fmt: skip
+
+
+@GIVEN
+@pytest.mark.parametrize("given", SCALARS)
+def test_one_number_of_any_library_is_pythons_own(given):
+    """Of a row with fractions or words beside it, too: there whole numbers come as 2.0."""
+    edits = [
+        (BypassLayer(layer=given(2), dose=given(1), at=given(3)), BypassLayer(layer=2, at=(3,))),
+        (RemoveAxis(layer=0, head=given(1), axis=AXIS), RemoveAxis(layer=0, head=1, axis=np.array(AXIS))),
+        (AblateHeads(layer=0, heads=given(1), by="resample", seed=given(7)),
+         AblateHeads(layer=0, heads=1, by="resample", seed=7)),
+        (ShiftAxis(layer=0, axis=AXIS, deviations=given(2), score_sigma=given(3)),
+         ShiftAxis(layer=0, axis=np.array(AXIS), deviations=2.0, score_sigma=3.0)),
+    ]  # fmt: skip
+    entry = {"kind": "ablate", "layer": given(2), "heads": [given(1)], "dose": given(1)}
+    for found, expected in [*edits, (edit_from_json(entry), AblateHeads(layer=2, heads=(1,)))]:
+        assert found == expected and hash(found) == hash(expected) and str(found) == str(expected)
+        assert json.loads(json.dumps(found.to_json())) == json.loads(json.dumps(expected.to_json()))
+
+
+@GIVEN
+@pytest.mark.parametrize("given", SEVERAL)
+def test_several_numbers_of_any_library_are_pythons_own(given):
+    found = AblateHeads(layer=given([0, 2]), heads=given([1, 0]), at=given([3, 5]))
+    assert found == AblateHeads(layer=(0, 2), heads=(1, 0), at=(3, 5)) and found.each_head == (1, 0)
+
+
+@GIVEN
+@pytest.mark.parametrize("given", ARRAYS)
+def test_arrays_of_any_library_are_numpys(given):
+    for found, expected in (
+        (RemoveAxis(layer=0, axis=given(AXIS), metric="z-scored", sigma=given([1.0, 2.0, 0.5, 1.0])),
+         RemoveAxis(layer=0, axis=np.array(AXIS), metric="z-scored", sigma=np.array([1.0, 2.0, 0.5, 1.0]))),
+        (ReplaceCoordinates(layer=0, axis=given(AXIS), values=given([2.0])),
+         ReplaceCoordinates(layer=0, axis=np.array(AXIS), values=np.array([2.0]))),
+    ):  # fmt: skip
+        assert found == expected and isinstance(found.axis, np.ndarray)
+        np.testing.assert_array_equal(found.covectors, expected.covectors)
+
+
+@GIVEN
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BypassLayer(layer="2"),
+        lambda: BypassLayer(layer=2.5),
+        lambda: BypassLayer(layer=True),
+        lambda: BypassLayer(layer=None),
+        lambda: BypassLayer(layer=float("nan")),
+        lambda: BypassLayer(layer=(0, "last")),
+        lambda: BypassLayer(layer=1, dose="1"),
+        lambda: BypassLayer(layer=1, dose=None),
+        lambda: BypassLayer(layer=1, dose=[1.0, 2.0]),
+        lambda: AblateHeads(layer=1, heads=np.array([0.5])),
+        lambda: AblateHeads(layer=1, heads=0, seed=1.5),
+        lambda: RemoveAxis(layer=1, axis="v.axis"),
+        lambda: RemoveAxis(layer=1, axis=["a", "b"]),
+        lambda: RemoveAxis(layer=1, axis=[1 + 2j, 0]),
+        lambda: RemoveAxis(layer=1, axis=[[1.0], [1.0, 2.0]]),
+        lambda: RemoveAxis(layer=1, axis=None),
+        lambda: RemoveAxis(layer=1, head="0", axis=AXIS),
+        lambda: ShiftAxis(layer=1, axis=AXIS, deviations=True, score_sigma=1.0),
+    ],
+)
+def test_what_is_no_number_is_refused_in_words(make):
+    with pytest.raises(UsageError, match="does not fit") as refused:
+        make()
+    assert refused.value.fix.startswith("This field takes ")

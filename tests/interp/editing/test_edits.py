@@ -24,7 +24,7 @@ from interp.edits import (
 from interp.errors import InterpError, UsageError
 from interp.hooks.attention import Listener, listening
 from tests.interp.reference import run_reference
-from tests.tiny_models import FAMILIES, VOCAB, tiny_model
+from tests.tiny_models import FAMILIES, VOCAB, n_hooks, tiny_model
 
 IDS = np.random.default_rng(5).integers(0, VOCAB, size=9)
 
@@ -247,10 +247,6 @@ def test_negative_zero_survives_dose_0_and_wrong_positions_are_refused():
         pass
 
 
-def hooks(model):
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.module.modules())
-
-
 @pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt])
 def test_nothing_is_left_after_an_exception_or_an_interruption(family, stop):
     model = tiny_model(family)
@@ -260,7 +256,7 @@ def test_nothing_is_left_after_an_exception_or_an_interruption(family, stop):
         assert np.abs(edited_logits(model) - before).max() > 1e-3
         raise stop
     assert np.array_equal(edited_logits(model), before)
-    assert hooks(model) == 0
+    assert n_hooks(model.module) == 0
 
 
 EACH_ONCE = "Name one or several of these, each once; −1 is the last."

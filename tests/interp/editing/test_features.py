@@ -60,19 +60,18 @@ def test_a_place_that_is_none_is_refused(tmp_path, config, words):
         interp.open_features(saved(tmp_path / "sae", config))
 
 
-def test_a_residual_depth_is_that_of_the_hook(tmp_path):
+def test_a_residual_depth_is_that_of_the_hook(tunnel):
     """`hook_resid_post` of block 1 is the input of block 2: removing an axis there leaves none of it in its input."""
-    model = interp.load("tunnel:bijection-gpt-neox")
-    axis = RNG.standard_normal(model.info.d_model)
+    axis = RNG.standard_normal(tunnel.info.d_model)
     features = interp.Features("made", "blocks.1.hook_resid_post", axis[None])
     heard = []
-    block = model.family.layer_modules(model.module)[2]
+    block = tunnel.family.layer_modules(tunnel.module)[2]
     removed = interp.RemoveAxis(**features.place, axis=features.directions[0])
-    with torch.no_grad(), interp.applied(model, removed):
+    with torch.no_grad(), interp.applied(tunnel, removed):
         handle = block.register_forward_pre_hook(
             lambda m, args, kwargs: heard.append(args[0] if args else kwargs["hidden_states"]), with_kwargs=True
         )
-        model.module(torch.tensor([[1, 2, 3]]))
+        tunnel.module(torch.tensor([[1, 2, 3]]))
         handle.remove()
     assert np.abs(heard[0][0].double().numpy() @ axis).max() < 1e-4
 

@@ -59,7 +59,6 @@ def ablated(model, run, by, measure, dose):
 
 
 def differences(model, run, by, measure):
-    """First and second derivative by the dose at 0."""
     up, down = (ablated(model, run, by, measure, dose) for dose in (SLOPE_STEP, -SLOPE_STEP))
     more, less = (ablated(model, run, by, measure, dose) for dose in (CURVATURE_STEP, -CURVATURE_STEP))
     return (up - down) / (2 * SLOPE_STEP), (more + less) / CURVATURE_STEP**2

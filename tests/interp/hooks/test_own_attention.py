@@ -11,8 +11,8 @@ import interp
 from interp.errors import ModelError
 from interp.hooks.attention import Listener, listening
 from interp.need import Need
-from interp.prompt import Prompt, PromptSet
-from interp.reading.forward import capture
+from tests.captures import assert_read_as_computed
+from tests.tiny_models import prompts_of
 
 _SIZES = {"vocab_size": 101, "initializer_range": 0.2}
 _FALCON = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, **_SIZES}
@@ -47,24 +47,15 @@ def module(request):
 
 
 def test_what_is_captured_is_what_the_module_itself_computes(module):
-    model, entered = interp.load(module), {}
+    model, z, entered = interp.load(module), Need("z", at="all"), {}
+    got = interp.collect(model, prompts_of(IDS), z)[z]
     for layer, attention in enumerate(model.family.attention_modules(module)):
         projection = attention.get_submodule(model.family.out)
         projection.register_forward_pre_hook(lambda _, args, layer=layer: entered.__setitem__(layer, args[0][0]))
-    with torch.inference_mode():
-        own = module(torch.from_numpy(IDS)[None], use_cache=True, output_attentions=True, output_hidden_states=True)
-    z = {layer: x.unflatten(-1, (model.info.n_heads, -1)).numpy() for layer, x in entered.items()}
-    needs = {name: Need(name, at="all") for name in ("k", "v", "z", "resid", "pattern_row")}
-    got = capture(model, PromptSet("p", [Prompt(token_ids=tuple(IDS.tolist()))]), [IDS], list(needs.values()))
-    for layer, cached in enumerate(own.past_key_values.layers):
-        step = cached.keys.shape[1] // model.info.n_kv_heads
-        for name, theirs in (("k", cached.keys), ("v", cached.values)):
-            expected = theirs[0, ::step].transpose(0, 1).numpy()  # [pos, kv_head, d_head]
-            np.testing.assert_allclose(got[needs[name]][layer], expected, rtol=1e-6, atol=5e-6)
-        np.testing.assert_allclose(got[needs["z"]][layer], z[layer], rtol=2e-5, atol=2e-6)
-        np.testing.assert_allclose(got[needs["resid"]][layer], own.hidden_states[layer][0].numpy(), atol=1e-5)
-        rows = np.nan_to_num(np.exp2(got[needs["pattern_row"]][layer])).swapaxes(0, 1)
-        np.testing.assert_allclose(rows, own.attentions[layer][0].numpy(), atol=2e-6)
+    assert_read_as_computed(model, IDS)
+    for layer, own in entered.items():
+        expected = own.unflatten(-1, (model.info.n_heads, -1)).numpy()
+        np.testing.assert_allclose(got[layer], expected, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -73,6 +73,8 @@ def test_every_reduction_equals_the_float64_formula_whatever_the_block(block, si
         assert np.abs(got[name][..., 1:].numpy() - values).max() < 2e-6, name
     for name in ("pattern_max_no_first", "mass_self_no_first", "mass_previous_no_first"):
         assert torch.isnan(got[name][..., 0]).all(), "the first position sees nothing but the first key"
+    for name in ("pattern_entropy", "pattern_entropy_no_first", "pattern_entropy_normalised"):
+        assert not got[name][..., 0].any(), "a single key has no entropy"
     assert np.abs(pattern_rows(call, all_positions(call)).numpy() - keys).max() < 1e-6
     assert np.abs(log_pattern_rows(call, all_positions(call)).exp2().nan_to_num().numpy() - keys).max() < 1e-6
     if sink is None:
@@ -112,13 +114,6 @@ def test_what_is_left_beside_a_sink_of_almost_one_keeps_its_precision(score):
     assert got["mass_self_no_first"].item() == pytest.approx(weights[2], abs=1e-6)
 
 
-def test_a_single_visible_key_has_no_entropy():
-    got = reduce_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
-    for name in ("pattern_entropy", "pattern_entropy_no_first", "pattern_entropy_normalised"):
-        assert got[name].abs().max() == 0
-    assert torch.all(got["sink_mass"] == 1)
-
-
 def test_log_rows_keep_weights_that_float32_would_round_to_zero():
     k = torch.tensor([300.0, 0.0, 100.0, 0.0]).view(1, 1, 4, 1)
     call = AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0)
@@ -128,7 +123,7 @@ def test_log_rows_keep_weights_that_float32_would_round_to_zero():
     assert torch.isnan(row[3])
 
 
-NULLS = ("pattern_entropy_null", "pattern_max_null", "qk_cosine_null", "qk_logit_null", "pattern_entropy_no_first_null")
+NULLS = ("pattern_entropy_null", "pattern_entropy_no_first_null", "pattern_max_null", "qk_cosine_null", "qk_logit_null")
 
 
 def test_attended_keys_are_the_fewest_that_hold_half():
@@ -159,16 +154,11 @@ def test_contrasts_equal_the_float64_formula(block, first):
         order = first + np.argsort(-a[item, head, row, first : row + 1])
         n = int(np.searchsorted(np.cumsum(a[item, head, row][order]), 0.5)) + 1
         if n > row - first:
-            assert torch.isnan(both[0][item, head, row])
+            assert torch.isnan(both[0][item, head, row]) and torch.isnan(both[1][item, head, row])
             continue
         for contrast, x in ((both[0], cosine), (both[1], dot * call.scaling / np.log(2))):
             x = x[item, head, row][order]
             assert contrast[item, head, row].item() == pytest.approx(x[:n].mean() - x[n:].mean(), abs=1e-4)
-
-
-def test_a_row_over_one_key_has_no_contrast():
-    got = contrast_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
-    assert torch.isnan(got["qk_cosine"]).all() and torch.isnan(got["qk_logit"]).all()
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 30, 10_000])
@@ -196,14 +186,10 @@ def test_null_sites_read_the_keys_of_another_prompt_of_the_same_length(tokens_pe
         n = len(ids[borrower])
         k = got[Need("k", at="all")][layer, start[lent] : start[lent] + n]
         s = np.einsum("hd,khd->hk", got[Need("q", at="all")][layer, start[borrower] + n - 1], k.repeat(2, axis=1))
-        a = np.exp(s / np.sqrt(12))
-        a /= a.sum(-1, keepdims=True)
-        expected = -(a * np.log2(a)).sum(-1)
-        assert np.abs(got[Need("pattern_entropy_null")][layer, borrower] - expected).max() < 1e-4
-        rest = a[:, 1:] / a[:, 1:].sum(-1, keepdims=True)
-        without = got[Need("pattern_entropy_no_first_null")][layer, borrower]
-        assert np.abs(without + (rest * np.log2(rest)).sum(-1)).max() < 1e-4
-        assert np.abs(got[Need("pattern_max_null")][layer, borrower] - a.max(-1)).max() < 1e-4
+        a = softmax(s / np.sqrt(12), axis=-1)
+        of_rest = entropy(a[:, 1:], base=2, axis=-1)
+        for site, expected in zip(NULLS, (entropy(a, base=2, axis=-1), of_rest, a.max(-1)), strict=False):
+            assert np.abs(got[Need(site)][layer, borrower] - expected).max() < 1e-4, site
 
 
 def test_a_prompt_of_equal_tokens_before_it_changes_nothing():

@@ -20,6 +20,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import packs_for
 from interp.self_check.selfcheck import check_model
 from tests.quick import quick
+from tests.tiny_models import prompts_of
 
 LIMIT, VOCAB = 16, 60
 SHORT, LONG = [1.0] * 8, [1.0 + 3 * i for i in range(8)]
@@ -62,10 +63,6 @@ def config_of(kind, rope, more):
 def tiny(name):
     torch.manual_seed(0)
     return interp.load(AutoModelForCausalLM.from_config(config_of(*MODELS[name])).eval())
-
-
-def prompts_of(*sequences):
-    return PromptSet("ids", [Prompt(token_ids=tuple(map(int, x)), scored=(len(x) - 1,)) for x in sequences])
 
 
 def around_the_limit(header=0, seed=0):

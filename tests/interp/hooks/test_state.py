@@ -16,17 +16,14 @@ from interp.errors import InterpError
 from interp.hooks.attention import Listener, listening
 from interp.hooks.state import parts_of, weights_of
 from tests.quick import quick
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, prompts_of, tiny_model
 
 IDS = torch.tensor([np.random.default_rng(0).integers(3, VOCAB, 12).tolist()])
-PROMPTS = interp.PromptSet(
-    "p", [interp.Prompt(token_ids=tuple(np.random.default_rng(i).integers(3, VOCAB, 9).tolist())) for i in range(4)]
-)
+PROMPTS = prompts_of(*np.random.default_rng(1).integers(3, VOCAB, (4, 9)))
 EDIT = interp.AblateHeads(layer=1, heads=(0, 1, 2, 3))
 
 
 def gpt2():
-    """A loaded model with dropout."""
     torch.manual_seed(0)
     config = GPT2Config(
         vocab_size=VOCAB, n_layer=3, n_head=4, n_embd=48, n_positions=64, bos_token_id=1, eos_token_id=2
@@ -79,17 +76,14 @@ CHANGES = {
     "training mode": lambda module: module.train(),
     "h.1.mlp.dropout is in training mode": lambda module: module.transformer.h[1].mlp.train(),
     "in float16 and were in float32": lambda module: module.half(),
-    "in bfloat16 and were": lambda module: module.to(torch.bfloat16),
     "its weights are in float16": lambda module: module.transformer.h[1].half(),
     "in float64 and were": lambda module: module.double(),
     "on meta and were on cpu|on offloaded and were": lambda module: module.to("meta"),
     r"vocabulary of 120 for 101": lambda module: module.resize_token_embeddings(120),
-    r"vocabulary of 90 for 101": lambda module: module.resize_token_embeddings(90),
     "it has [0-9,]+ parameters and had": quantised,
     "return_dict=False": lambda module: setattr(module.config, "return_dict", False),
 }
 AROUND = {
-    "default dtype is float16": lambda: default_dtype(torch.float16),
     "default dtype is bfloat16": lambda: default_dtype(torch.bfloat16),
     "autocast is on": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
 }

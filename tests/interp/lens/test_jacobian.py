@@ -171,27 +171,25 @@ def test_the_lens_of_a_linear_network_is_the_truth_at_every_depth():
 
 
 @pytest.mark.slow
-def test_the_error_covers_what_other_prompts_give():
+def test_the_error_covers_what_other_prompts_give(tunnel):
     """Half of the prompts each: the mean KL of the two lenses differs by a few standard errors at most."""
-    model = interp.load("tunnel:bijection-gpt-neox")
-    prompts = interp.sampled_prompts(model.task, 60)
-    asked = fit_prompts(model, RunOptions(prompts=prompts))
-    held, found = asked.held_out(model), []
+    prompts = interp.sampled_prompts(tunnel.task, 60)
+    asked = fit_prompts(tunnel, RunOptions(prompts=prompts))
+    held, found = asked.held_out(tunnel), []
     for part in (asked.fitted[::2], asked.fitted[1::2]):
         chosen = prompts.take(np.concatenate([part, asked.held[:4]]))
-        lens = fit_lens(model, chosen, precision_bits=0.0, quiet=True)
+        lens = fit_lens(tunnel, chosen, precision_bits=0.0, quiet=True)
         found.append((held.kl_of(lens).mean(axis=1), np.array([lens.error_bits[depth] for depth in range(3)])))
     (one, error), (other, error_of_other) = found
     z = (one - other) / np.hypot(error, error_of_other)
     assert (np.abs(z) < 5).all() and (error > 0).all()
 
 
-def test_a_fit_stops_at_the_precision_asked_for_and_wants_long_prompts():
-    model = interp.load("tunnel:bijection-gpt-neox")
-    prompts = interp.sampled_prompts(model.task, 30)
-    early = fit_lens(model, prompts, precision_bits=5.0, quiet=True)
-    late = fit_lens(model, prompts, precision_bits=0.0, quiet=True)
+def test_a_fit_stops_at_the_precision_asked_for_and_wants_long_prompts(tunnel):
+    prompts = interp.sampled_prompts(tunnel.task, 30)
+    early = fit_lens(tunnel, prompts, precision_bits=5.0, quiet=True)
+    late = fit_lens(tunnel, prompts, precision_bits=0.0, quiet=True)
     assert max(early.error_bits.values()) <= 5.0 and early.n_prompts <= late.n_prompts == 24
     few = PromptSet("few", [Prompt(token_ids=(1, 2, 3), scored=(2,))] * 4)
     with pytest.raises(interp.InterpError, match="more than 9 tokens"):
-        fit_prompts(model, RunOptions(prompts=few), 9)
+        fit_prompts(tunnel, RunOptions(prompts=few), 9)

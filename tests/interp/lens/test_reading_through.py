@@ -18,113 +18,109 @@ from interp.prompt import Run
 from interp.reading.lens import Lens
 from tests.interp.lens.test_jacobian import exact, some_ids
 from tests.tiny_models import fresh_model
+from tests.tokenised import of_words
 
 SITES = [interp.Need(site) for site in ("lens_entropy", "lens_kl", "lens_log_prob", "mlp_logit", "attn_logit", "resid")]
 
 
 @pytest.fixture(scope="module")
-def model():
-    return interp.load("tunnel:bijection-gpt-neox")
+def lens(tunnel):
+    return interp.fit_lens(tunnel, interp.sampled_prompts(tunnel.task, 20), "tuned", seconds=2.0, quiet=True)
 
 
-@pytest.fixture(scope="module")
-def lens(model):
-    return interp.fit_lens(model, interp.sampled_prompts(model.task, 20), "tuned", seconds=2.0, quiet=True)
-
-
-def test_a_capture_decodes_and_attributes_through_the_lens(model, lens):
-    prompts = interp.sampled_prompts(model.task, 6)
-    plain = interp.collect(model, prompts, SITES)
-    through = interp.collect(lens.on(model), prompts, SITES)
+def test_a_capture_decodes_and_attributes_through_the_lens(tunnel, lens):
+    prompts = interp.sampled_prompts(tunnel.task, 6)
+    plain = interp.collect(tunnel, prompts, SITES)
+    through = interp.collect(lens.on(tunnel), prompts, SITES)
     entropy, kl, log_p, mlp, _, resid = (through[need] for need in SITES)
     final = torch.from_numpy(plain[SITES[2]][-1]).double()
     for depth in range(4):
-        expected = lens.log_probabilities(model, torch.from_numpy(resid[depth]), depth).double()
+        expected = lens.log_probabilities(tunnel, torch.from_numpy(resid[depth]), depth).double()
         np.testing.assert_allclose(log_p[depth], expected, atol=1e-3)
         np.testing.assert_allclose(entropy[depth, :], -(expected.exp2() * expected).sum(-1), atol=1e-3)
         np.testing.assert_allclose(kl[depth], (final.exp2() * (final - expected)).sum(-1), atol=1e-3)
     assert np.abs(entropy[:3] - plain[SITES[0]][:3]).max() > 0.1
     np.testing.assert_array_equal(mlp[-1], plain[SITES[3]][-1])  # behind the last block nothing is carried
-    direction = Lens(model).direction(torch.from_numpy(resid[-1]), final.argmax(-1))
-    update = torch.from_numpy(interp.collect(model, prompts, "mlp_out")[interp.Need("mlp_out")][0])
+    direction = Lens(tunnel).direction(torch.from_numpy(resid[-1]), final.argmax(-1))
+    update = torch.from_numpy(interp.collect(tunnel, prompts, "mlp_out")[interp.Need("mlp_out")][0])
     np.testing.assert_allclose(mlp[0], (update @ lens.matrices[1].mT * direction).sum(-1), atol=1e-3)
 
 
-def test_layers_cut_from_the_end_answer_through_the_lens(model, lens):
+def test_layers_cut_from_the_end_answer_through_the_lens(tunnel, lens):
     """By hand from the unedited stream: a cut model is the lens at that depth, in a capture and in `depth_use`."""
-    through, prompts = lens.on(model), interp.sampled_prompts(model.task, 40)
-    read = interp.collect(model, prompts, "resid")[SITES[-1]]
+    through, prompts = lens.on(tunnel), interp.sampled_prompts(tunnel.task, 40)
+    read = interp.collect(tunnel, prompts, "resid")[SITES[-1]]
     for depth in range(3):
         edits = [interp.BypassLayer(tuple(range(depth, 3)), lens=True)]
         cut = interp.collect(through, prompts, "next_log_prob", edits=edits)[interp.Need("next_log_prob")]
-        expected = lens.log_probabilities(model, torch.from_numpy(read[depth]), depth)
+        expected = lens.log_probabilities(tunnel, torch.from_numpy(read[depth]), depth)
         np.testing.assert_allclose(cut, expected, atol=1e-3)
     with pytest.raises(interp.InterpError, match="all from one to 2"):
         interp.collect(through, prompts, "resid", edits=[interp.BypassLayer(0, lens=True)])
     asked = {"n_pool": 40, "out": None, "quiet": True}
-    found = interp.run(model, probes="depth_use", lens=lens, **asked).findings["depth_use"].tables["by_depth"]
-    whole = interp.run(model, probes="components", lens=lens, **asked).findings["components"].tables["by_depth"]
+    found = interp.run(tunnel, probes="depth_use", lens=lens, **asked).findings["depth_use"].tables["by_depth"]
+    whole = interp.run(tunnel, probes="components", lens=lens, **asked).findings["components"].tables["by_depth"]
     original = np.asarray(found["copies"]) == 0
     np.testing.assert_allclose(np.asarray(found["posterior_kl"])[original], whole["posterior_kl"], atol=2e-3)
 
 
-def test_a_run_through_a_lens_is_another_run_and_says_so(model, lens, tmp_path):
+def test_a_run_through_a_lens_is_another_run_and_says_so(tunnel, lens, tmp_path):
     asked = {"probes": "components", "n_pool": 24, "out": tmp_path, "quiet": True, "report": False}
-    plain = interp.run(model, **asked)
+    plain = interp.run(tunnel, **asked)
     path = interp.save_lens(lens, tmp_path / "lens.safetensors")
-    read = interp.run(model, lens=path, **asked)
+    read = interp.run(tunnel, lens=path, **asked)
     assert read.spec["lens"] == str(path) and "lens" not in plain.spec and read.spec_hash != plain.spec_hash
     assert read.model["lens"] == f"tuned {lens.digest}"
     assert any("tuned lens" in note for note in read.findings["components"].notes)
     name = "lens_kl_trend"
     assert read.findings["components"][name].value != plain.findings["components"][name].value
     assert f"--lens {path}" in interp.run("tunnel:bijection-gpt-neox", lens=path, **asked).spec["command"]
-    interp.save_lens(FittedLens.logit(model), path)  # another lens under the same name is measured again
-    assert interp.run(model, lens=path, **asked).model["lens"] is None
+    interp.save_lens(FittedLens.logit(tunnel), path)  # another lens under the same name is measured again
+    assert interp.run(tunnel, lens=path, **asked).model["lens"] is None
 
 
-def test_on_a_tunnel_the_lens_is_held_against_the_exact_posterior_at_every_depth(model, lens):
+def test_on_a_tunnel_the_lens_is_held_against_the_exact_posterior_at_every_depth(tunnel, lens):
     """Bits between what the lens reads and the exact posterior, by hand and in `components`."""
     asked = {"probes": "components", "n_pool": 12, "out": None, "quiet": True}
-    table = interp.run(model, lens=lens, **asked).findings["components"].tables["by_depth"]
-    prompts = interp.sampled_prompts(model.task, 12)
-    stream = interp.collect(model, prompts, "resid")[SITES[-1]]
+    table = interp.run(tunnel, lens=lens, **asked).findings["components"].tables["by_depth"]
+    prompts = interp.sampled_prompts(tunnel.task, 12)
+    stream = interp.collect(tunnel, prompts, "resid")[SITES[-1]]
     posterior = np.asarray(prompts.posterior)
     outcomes = np.broadcast_to(prompts.outcome_ids, posterior.shape)
     for depth in range(4):
-        log2_q = lens.log_probabilities(model, torch.from_numpy(stream[depth]), depth).numpy()
+        log2_q = lens.log_probabilities(tunnel, torch.from_numpy(stream[depth]), depth).numpy()
         log2_q = np.take_along_axis(log2_q, outcomes, axis=1)
         terms = np.where(posterior > 0, posterior * (np.log2(np.where(posterior > 0, posterior, 1)) - log2_q), 0)
         np.testing.assert_allclose(table["posterior_kl"][depth], terms.sum(axis=1).mean(), atol=2e-3)
 
 
-def test_a_plan_counts_the_lens_and_a_strip_ends_in_what_the_model_predicts(model, lens, tmp_path):
+def test_a_plan_counts_the_lens_and_a_strip_ends_in_what_the_model_predicts(tunnel, lens, tmp_path):
     path = interp.save_lens(lens, tmp_path / "lens.safetensors")
     asked = {"model": "tunnel:bijection-gpt-neox", "probes": "components", "n_pool": 24, "is_timed": False}
     more = interp.plan(**asked, lens=path).memory.weights - interp.plan(**asked).memory.weights
     assert 4 * 3 * 64 * 65 <= more == path.stat().st_size
-    ids = np.array(interp.sampled_prompts(model.task, 1).prompts[0].token_ids)
-    strip = depth_strip(model, lens, ids)
+    ids = np.array(interp.sampled_prompts(tunnel.task, 1).prompts[0].token_ids)
+    strip = depth_strip(tunnel, lens, ids)
     with torch.inference_mode():
-        logits = model.module(torch.from_numpy(ids)[None]).logits[0]
+        logits = tunnel.module(torch.from_numpy(ids)[None]).logits[0]
     assert [*strip] == ["0", "1", "2", "final"] and strip["final"] == tuple(map(str, logits.argmax(-1).tolist()))
 
 
-def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(model, lens):
-    prompts = interp.sampled_prompts(model.task, 40)
-    held = fit_prompts(model, RunOptions(prompts=prompts)).held_out(model)
-    for each in (FittedLens.logit(model), lens):
+def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(tunnel, lens):
+    prompts = interp.sampled_prompts(tunnel.task, 40)
+    held = fit_prompts(tunnel, RunOptions(prompts=prompts)).held_out(tunnel)
+    for each in (FittedLens.logit(tunnel), lens):
         means, other_depth = kl_by_depth(each, held)
         assert len(means) == 3 and all(0 <= mean.low < mean.value < mean.high for mean in means)
         assert np.isnan(other_depth).all() == (each.kind == "logit")
     assert other_depth[2] > means[2].high  # a map of depth 0 does not serve at depth 2
 
 
-def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(model, lens):
-    prompts = interp.sampled_prompts(model.task, 12)
+def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(tunnel, lens):
+    prompts = interp.sampled_prompts(tunnel.task, 12)
     run = Run(prompts, [np.array(p.token_ids) for p in prompts])
-    for each, through in ((FittedLens.logit(model), model), (lens, lens.on(model))):
-        block, mean, share = writer(model, each, run)
+    for each, through in ((FittedLens.logit(tunnel), tunnel), (lens, lens.on(tunnel))):
+        block, mean, share = writer(tunnel, each, run)
         read = interp.collect(through, prompts, SITES)
         by_block = {}
         for kind, site in (("attention", SITES[4]), ("feed-forward", SITES[3])):
@@ -153,41 +149,36 @@ def a_lens(model, kind="jacobian"):
 
 
 @pytest.mark.parametrize("kind", ["jacobian", "tuned"])
-def test_a_lens_is_read_back_as_it_was_written(model, kind, tmp_path):
-    lens = a_lens(model, kind)
+def test_a_lens_is_read_back_as_it_was_written(tunnel, kind, tmp_path):
+    lens = a_lens(tunnel, kind)
     read = interp.open_lens(interp.save_lens(lens, tmp_path / "lens.safetensors"))
     x = torch.randn(5, 64, generator=torch.Generator().manual_seed(1))
     assert all(torch.equal(read.carried(x, depth), lens.carried(x, depth)) for depth in range(4))
     assert (read.kind, read.n_prompts, read.error_bits, read.about) == (kind, 9, {1: 0.25}, {"seed": 3})
 
 
-def test_the_published_layout_counts_layers_by_their_output_and_another_shape_is_refused(model, tmp_path):
-    lens = a_lens(model)
+def test_the_published_layout_counts_layers_by_their_output_and_another_shape_is_refused(tunnel, tmp_path):
+    lens = a_lens(tunnel)
     held = torch.load(interp.save_lens(lens, tmp_path / "lens.pt"), weights_only=True)
     assert set(held) == {"J", "n_prompts", "source_layers", "d_model", "metadata"}
     assert held["source_layers"] == [0, 1] and held["J"][0].dtype == torch.float16
     torch.testing.assert_close(held["J"][1].float(), lens.matrices[2], atol=2e-3, rtol=1e-3)
-    read = interp.open_lens(tmp_path / "lens.pt", model)
+    read = interp.open_lens(tmp_path / "lens.pt", tunnel)
     assert read.depths == (1, 2) and read.n_prompts == 9
     with pytest.raises(interp.InterpError, match="fitted at the depths 1, 2"):
         read.carried(torch.zeros(1, 64), 0)
     with pytest.raises(interp.InterpError, match="of 3 layers and width 64, the model of 3"):
-        a_lens(model).on(fresh_model("llama"))
+        a_lens(tunnel).on(fresh_model("llama"))
 
 
 def test_transformer_lens_has_the_same_j_and_reads_our_archive(tmp_path):
     """Its own fit on the same weights and prompts, and its `load` of what we write."""
     bridges = pytest.importorskip("transformer_lens.model_bridge", reason="TransformerLens is not installed")
     tools = pytest.importorskip("transformer_lens.tools.analysis", reason="no JacobianLens in this TransformerLens")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     model = fresh_model("llama", bos_token_id=1)
     model.module.save_pretrained(tmp_path / "model")
-    words = Tokenizer(models.WordLevel({str(i): i for i in range(101)}, unk_token="0"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="0", pad_token="0", bos_token="1")
-    tokenizer.save_pretrained(tmp_path / "model")
+    words = of_words("<unk>", *map(str, range(1, 101)), pad_token="<unk>", bos_token="1")
+    words.save_pretrained(tmp_path / "model")
     module = fresh_model("llama", bos_token_id=1).module
     bridge = bridges.TransformerBridge.boot_transformers(str(tmp_path / "model"), hf_model=module, device="cpu")
     texts = [" ".join(map(str, x)) for x in some_ids((8, 10))]
@@ -213,7 +204,7 @@ class Runs:
 
 
 @pytest.mark.parametrize("spoilt", ["empty", "no lens", "code", "another shape", "not a number", "text"])
-def test_a_spoilt_file_is_refused_in_words_and_no_code_in_it_runs(model, spoilt, tmp_path, capsys):
+def test_a_spoilt_file_is_refused_in_words_and_no_code_in_it_runs(tunnel, spoilt, tmp_path, capsys):
     path = tmp_path / "lens.pt"
     held = {"J": {0: torch.eye(64)}, "n_prompts": 1, "source_layers": [0], "d_model": 64}
     changes = {"another shape": {"d_model": 32}, "not a number": {"J": {0: torch.full((64, 64), torch.nan)}}}
@@ -224,20 +215,20 @@ def test_a_spoilt_file_is_refused_in_words_and_no_code_in_it_runs(model, spoilt,
     else:
         torch.save({"weights": 1} if spoilt == "no lens" else held | changes[spoilt], path)
     with pytest.raises(interp.InterpError, match=r"the lens .*lens\.pt"):
-        interp.open_lens(path, model)
+        interp.open_lens(path, tunnel)
     assert "was run" not in capsys.readouterr().out
 
 
-def test_all_lenses_leave_the_last_depth_as_it_is_and_decode_as_the_model_does(model):
-    prompts = interp.sampled_prompts(model.task, 20)
-    asked = fit_prompts(model, RunOptions(prompts=prompts))
-    held = asked.held_out(model)
+def test_all_lenses_leave_the_last_depth_as_it_is_and_decode_as_the_model_does(tunnel):
+    prompts = interp.sampled_prompts(tunnel.task, 20)
+    asked = fit_prompts(tunnel, RunOptions(prompts=prompts))
+    held = asked.held_out(tunnel)
     for kind in ("logit", "tuned", "jacobian"):
-        lens = interp.fit_lens(model, prompts, kind, seconds=5.0, quiet=True)
-        read = lens.log_probabilities(model, held.stream[-1], 3)
+        lens = interp.fit_lens(tunnel, prompts, kind, seconds=5.0, quiet=True)
+        read = lens.log_probabilities(tunnel, held.stream[-1], 3)
         torch.testing.assert_close(read * np.log(2), held.final, atol=1e-4, rtol=1e-4)
-        at_one = lens.log_probabilities(model, held.stream[1], 1)
-        by_hand = torch.log_softmax(Lens(model).logits(lens.carried(held.stream[1], 1)), dim=-1)
+        at_one = lens.log_probabilities(tunnel, held.stream[1], 1)
+        by_hand = torch.log_softmax(Lens(tunnel).logits(lens.carried(held.stream[1], 1)), dim=-1)
         kl = (held.final.exp() * (held.final - by_hand)).sum(dim=-1)
         np.testing.assert_allclose(held.kl_of(lens)[1], kl / np.log(2), atol=1e-4)
         torch.testing.assert_close(at_one * np.log(2), by_hand, atol=1e-5, rtol=1e-5)

@@ -39,11 +39,6 @@ def n_checks(monkeypatch, cache):
     return count
 
 
-@pytest.fixture
-def folder(tiny_folders, tmp_path):
-    return Path(shutil.copytree(tiny_folders["llama"], tmp_path / "model"))
-
-
 def kept(cache: Path) -> Path:
     (found,) = cache.rglob("*.json")
     return found

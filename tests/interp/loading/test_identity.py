@@ -1,5 +1,6 @@
-"""Which files a model was read from: every change is seen, whatever the dates say, and what is no part of it is not."""
+"""Which files a model was read from: every change is seen, whatever the dates say, and one of a tunnel is refused."""
 
+import json
 import os
 import shutil
 import time
@@ -7,14 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interp.wind_tunnels.networks.weights import open_tunnel
+from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from safetensors.numpy import save_file
 
 import interp
 from interp.edits import PatternsOf
+from interp.errors import ModelError
 from interp.loading import identity
 from interp.loading.identity import files_identity
+from interp.loading.sources import shipped_tunnels
 from interp.options import RunOptions
+from interp.records.tunnel_card import digests_of, read_card
 
 WEIGHTS = "model.safetensors"
 
@@ -91,3 +95,53 @@ def test_the_identity_costs_at_most_a_tenth_of_loading_the_smallest_network():
         return min(spent)
 
     assert seconds(lambda: files_identity(options)) < 0.1 * seconds(lambda: interp.load(options.model))
+
+
+def half_zero(path: Path) -> None:
+    content = path.read_bytes()
+    half = len(content) // 2
+    path.write_bytes(content[:half] + bytes(4096) + content[half + 4096 :])
+
+
+def config(**changes):
+    def change(path: Path) -> None:
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+    return change
+
+
+OF_TUNNELS = {
+    "zeros": ("model.safetensors", half_zero),
+    "another epsilon": ("config.json", config(layer_norm_eps=1e4)),
+    "fewer layers": ("config.json", config(num_hidden_layers=2)),
+    "zeros on the way": ("steps/16/model.safetensors", half_zero),
+    "another epsilon on the way": ("steps/16/config.json", config(layer_norm_eps=1e4)),
+}
+
+
+@pytest.fixture
+def copied(tmp_path):
+    return Path(shutil.copytree(open_tunnel("tunnel:bijection-gpt-neox").folder, tmp_path / "tunnel"))
+
+
+@pytest.mark.parametrize("change", OF_TUNNELS)
+def test_what_is_not_what_the_card_was_written_for_is_refused(copied, change):
+    file, what = OF_TUNNELS[change]
+    folder = (copied / file).parent
+    assert interp.load(folder, check=False).card
+    what(copied / file)
+    for read in (lambda: interp.load(folder, check=False), lambda: load_weights(folder)):
+        with pytest.raises(ModelError, match="not the one that tunnel"):
+            read()
+
+
+def test_a_card_of_before_digests_loads_and_every_shipped_one_has_them(copied):
+    card = json.loads((copied / "tunnel.json").read_text())
+    assert "card" not in {check.name for check in interp.load(copied, check=False).checks}
+    del card["files"]
+    (copied / "tunnel.json").write_text(json.dumps(card | {"format": 3}))
+    half_zero(copied / "model.safetensors")
+    said = {check.name: check.detail for check in interp.load(copied, check=False).checks}
+    assert "was not checked" in said["card"]
+    for folder in shipped_tunnels().values():
+        assert len(files := read_card(folder).files) >= 2 and files == digests_of(folder)

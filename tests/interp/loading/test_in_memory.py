@@ -20,7 +20,7 @@ from interp.reductions import Rows
 from interp.self_check.selfcheck import check_model
 from interp.self_check.witnesses import any_tokenizer
 from tests.interp.hooks.test_attention import relative, token_prompts
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 
 
 def llama():
@@ -78,13 +78,10 @@ def test_a_loaded_model_comes_back():
             interp.load(model, **asked)
 
 
-def inject_into(target, **changes):
-    def change(module):
-        peft = pytest.importorskip("peft", reason="the extra peft is not installed")
-        peft.inject_adapter_in_model(peft.LoraConfig(target_modules=[target], r=2, **changes), module)
-        module.eval()
-
-    return change
+def inject_adapter(module):
+    peft = pytest.importorskip("peft", reason="the extra peft is not installed")
+    peft.inject_adapter_in_model(peft.LoraConfig(target_modules=["q_proj"], r=2), module)
+    module.eval()
 
 
 def quantise(module):
@@ -94,23 +91,22 @@ def quantise(module):
 
 
 UNREADABLE = {
-    "an untrained adapter": (inject_into("q_proj"), "adapter of PEFT lies in it.*layers.0.self_attn.q_proj.*Merge"),
-    "a trained adapter": (inject_into("up_proj", init_lora_weights=False), "adapter of PEFT.*mlp.up_proj.*Merge"),
-    "on meta": (lambda module: module.to("meta"), "on the device meta.*from_pretrained"),
-    "a layer on meta": (lambda module: module.model.layers[1].to("meta"), r"device meta.*layers\.1\."),
-    "quantised": (quantise, "PyTorch quantised it.*before `quantize_dynamic`"),
-    "a quantised part": (lambda module: quantise(module.model.layers[2].mlp), r"quantised it .*layers\.2\.mlp"),
+    "an adapter": (inject_adapter, "adapter of PEFT lies in it.*layers.0.self_attn.q_proj.*Merge"),
+    "a layer on meta": (lambda module: module.model.layers[1].to("meta"), r"device meta.*layers\.1\..*from_pretrained"),
+    "a quantised part": (
+        lambda module: quantise(module.model.layers[2].mlp),
+        r"quantised it .*layers\.2\.mlp.*before `",
+    ),
 }
 
 
-@pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_what_cannot_be_read_is_refused_before_anything_runs(name, check):
+def test_what_cannot_be_read_is_refused_before_anything_runs(name):
     change, told = UNREADABLE[name]
     module = llama()
     change(module)
     with pytest.raises(ModelError, match=f"(?s){told}"):
-        interp.load(module, check=check)
+        interp.load(module, check=False)
 
 
 def without_hooks(module):
@@ -171,7 +167,6 @@ def test_what_the_owner_changed_is_the_reason_and_the_advice_helps(name):
 BROKEN = {
     "a layer in another precision": lambda m: m.model.layers[1].to(torch.bfloat16),
     "a smaller embedding": lambda m: setattr(m.model, "embed_tokens", nn.Embedding(7, 48)),
-    "a narrower embedding": lambda m: setattr(m.model, "embed_tokens", nn.Embedding(VOCAB, 16)),
     "a smaller projection": lambda m: setattr(m.model.layers[0].self_attn, "q_proj", nn.Linear(48, 5, bias=False)),
     "a layer less": lambda m: m.model.layers.__delitem__(1),
     "a layer more": lambda m: m.model.layers.append(copy.deepcopy(m.model.layers[0])),
@@ -228,16 +223,15 @@ SHARED = {
 }
 
 
-@pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("name", SHARED)
-def test_a_module_of_two_layers_is_refused_and_the_model_left_as_it_was(name, check):
-    module = fresh_model("llama").module
+def test_a_module_of_two_layers_is_refused_and_the_model_left_as_it_was(name):
+    module = llama()
     SHARED[name](module.model.layers)
     before, ids = module.config._attn_implementation, torch.arange(7)[None]
     with torch.inference_mode():
         plain = module(ids).logits
         with pytest.raises(ModelError, match=rf"layers 0 and 2 share one module \({name}, ") as refused:
-            interp.load(module, check=check)
+            interp.load(module, check=False)
         assert "deepcopy" in refused.value.fix and module.config._attn_implementation == before
         assert torch.equal(module(ids).logits, plain)
 

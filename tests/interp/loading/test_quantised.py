@@ -1,6 +1,5 @@
 """Quantised weights are refused by name, and read without the checks of plain weights where that is asked for."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -23,11 +22,13 @@ from interp.self_check.selfcheck import left_out
 from tests.interp.system.test_processes import sequences
 from tests.tiny_models import fresh_model
 
+STATED = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+"""What a configuration says; the weights are plain ones."""
+
 
 def rounded():
-    """A model in memory whose configuration says that it is quantised."""
     module = fresh_model("llama").module
-    module.config.quantization_config = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    module.config.quantization_config = STATED["quantization_config"]
     return module
 
 
@@ -47,13 +48,13 @@ def test_the_quantisation_is_named(stated, words):
     assert quantisation(stated) == words
 
 
-def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
+def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(spoilt):
     """bitsandbytes is not installed here: allowed, the loader says that it is missing."""
     with pytest.raises(ModelError, match=r"quantised \(bitsandbytes, 4 bits\)"):
-        interp.load(rounded_folder(tmp_path), tokenizer=None)
+        interp.load(folder := spoilt(config=STATED))
     with pytest.raises(ModelError, match=r"(?s)quantised \(bitsandbytes, 4 bits\).*--allow-quantised"):
         interp.load(rounded())
-    files = files_in_folder(tmp_path)
+    files = files_in_folder(folder)
     allowed = read_config(replace(files, allow_quantised=True))
     with pytest.raises(ModelError, match="needs a package that is not installed"):
         read_weights(files, allowed, Placement("float32", "cpu"))
@@ -76,17 +77,8 @@ def test_allowed_it_is_read_but_for_its_weights():
         capture(model, prompts, ids, [Need("W_V")])
 
 
-def rounded_folder(folder):
-    """A folder whose configuration says that its weights are quantised; the files hold plain ones."""
-    fresh_model("llama").module.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-def test_plan_of_a_quantised_model_is_refused_unless_allowed(tmp_path):
-    folder = rounded_folder(tmp_path)
+def test_plan_of_a_quantised_model_is_refused_unless_allowed(spoilt):
+    folder = spoilt(config=STATED)
     with pytest.raises(ModelError, match="--allow-quantised"):
         plan(folder, is_timed=False)
     found = plan(folder, is_timed=False, allow_quantised=True)
@@ -98,8 +90,8 @@ def test_plan_of_a_quantised_model_is_refused_unless_allowed(tmp_path):
     assert any("not known" in note for note in found.notes)
 
 
-def test_command_line_passes_the_permission_on(tmp_path, monkeypatch):
-    folder = str(rounded_folder(tmp_path))
+def test_command_line_passes_the_permission_on(spoilt, monkeypatch):
+    folder = str(spoilt(config=STATED))
     shown = CliRunner().invoke(app, ["plan", "--model", folder, "--no-time", "--allow-quantised"])
     assert shown.exit_code == 0 and "bitsandbytes, 4 bits" in shown.stdout, shown.output
     asked = {}

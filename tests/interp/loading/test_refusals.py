@@ -44,9 +44,6 @@ def refusal(name, error=ModelError, **keywords) -> str:
     return str(caught.value)
 
 
-# --- names and access -------------------------------------------------------------------------------------------------
-
-
 def test_unknown_alias_names_the_nearest():
     assert refusal("pythia-410", UsageError).startswith(
         "model 'pythia-410': there is no model of this name\n  Did you mean pythia-410m or pythia-160m or pythia-1b? "
@@ -108,9 +105,6 @@ def test_missing_folder_and_file_and_folder_without_configuration_are_told_apart
     assert "there is no config.json in it (weights.bin)" in refusal(tmp_path)
 
 
-# --- what can be read -------------------------------------------------------------------------------------------------
-
-
 NO_CAUSAL = ".*, which does not predict every token from those before it"
 
 
@@ -141,39 +135,19 @@ def test_anything_but_a_causal_language_model_of_possible_values_is_refused_in_w
     assert re.search(words, refusal(configured(tmp_path, **changes)))
 
 
-@pytest.fixture
-def with_code(folder, tmp_path, monkeypatch):
-    """A folder that brings code of its own, and the file that this code leaves behind when it runs."""
-    from transformers import dynamic_module_utils
-
+def test_code_of_a_repository_is_not_run_unless_trusted(spoilt, tmp_path, monkeypatch):
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
-    trace = tmp_path / "it-ran"
+    named = {"auto_map": {"AutoConfig": "own.OwnConfig"}}
+    folder, trace = spoilt(config=named | {"model_type": "own"}), tmp_path / "it-ran"
     (folder / "own.py").write_text(
-        f"from pathlib import Path\nPath({str(trace)!r}).touch()\n"
-        "from transformers import PreTrainedConfig\n"
+        f"from pathlib import Path\nPath({str(trace)!r}).touch()\nfrom transformers import PreTrainedConfig\n"
         "class OwnConfig(PreTrainedConfig):\n    model_type = 'own'\n"
     )
-    content = json.loads((folder / "config.json").read_text())
-    content |= {"auto_map": {"AutoConfig": "own.OwnConfig"}}
-    (folder / "config.json").write_text(json.dumps(content))
-    return folder, trace
-
-
-def test_code_of_a_repository_is_not_run_unless_trusted(with_code):
-    folder, trace = with_code
-    assert load(folder, check=False).info.family == "llama"  # transformers knows the family itself
-    content = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(content | {"model_type": "own"}))
     message = refusal(folder)
-    assert "it needs its own Python code" in message
-    assert "trust_remote_code=True" in message
-    assert not trace.exists()
-    assert "the family 'own'" in refusal(folder, trust_remote_code=True)
-    assert trace.exists()
-
-
-# --- weights ----------------------------------------------------------------------------------------------------------
+    assert "it needs its own Python code" in message and "trust_remote_code=True" in message and not trace.exists()
+    assert "the family 'own'" in refusal(folder, trust_remote_code=True) and trace.exists()
+    assert load(spoilt("phi", config=named), check=False).info.family == "phi"  # transformers knows it itself
 
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
@@ -243,9 +217,6 @@ def test_pickled_weights_are_read_only_when_insisted_on_and_shards_are_those_of_
         assert torch.equal(load(folder, allow_pickle=True).module(IDS).logits, tiny_model("llama").module(IDS).logits)
 
 
-# --- tokenizers -------------------------------------------------------------------------------------------------------
-
-
 def test_missing_tokenizer_can_be_handed_over(folder, word_tokenizer, tiny_folders):
     for path in folder.glob("tokenizer*"):
         path.unlink()
@@ -266,9 +237,6 @@ def test_broken_tokenizer_is_refused(folder, text):
 def test_tokenizer_with_more_tokens_than_embeddings_is_refused(folder):
     fresh_model("llama", vocab_size=50).module.save_pretrained(folder)
     assert "it has 101 tokens, and the model embeds 50" in refusal(folder)
-
-
-# --- memory and precision ---------------------------------------------------------------------------------------------
 
 
 def test_memory_that_is_free_decides_what_fits(tmp_path):
@@ -449,15 +417,11 @@ def test_a_hostile_pickle_runs_nothing_and_is_refused(spoilt, tmp_path, kind):
     ("family", "lie", "words"),
     [
         ("gpt_neox", {"hidden_dropout": math.nan}, "hidden_dropout is not a number"),
-        ("phi", {"embd_pdrop": math.nan}, "embd_pdrop is not a number"),
-        ("phi", {"resid_pdrop": math.nan}, "resid_pdrop is not a number"),
-        ("llama", {"attention_dropout": math.nan}, "attention_dropout is not a number"),
         ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": math.nan}}, "rope_theta is not a number"),
         ("llama", {"nested": [[1.0], [math.nan]]}, "nested is not a number"),
         ("gpt_neox", {"hidden_dropout": 3.0}, "no model can be built from it"),
         ("llama", {"sliding_window": "all"}, "sliding_window.int: input should be a valid integer"),
         ("llama", {"quantization_config": 7}, "quantization_config: input should be a valid dictionary"),
-        ("llama", {"quantization_config": [1]}, "quantization_config: input should be a valid dictionary"),
         ("llama", {"num_labels": 10**9}, "num_labels: input should be less than or equal to 1000000"),
         ("llama", {"num_key_value_heads": 0}, "no model can be built from it"),
         ("llama", {"num_attention_heads": 6}, "tensors have another shape than config.json says"),
@@ -465,11 +429,9 @@ def test_a_hostile_pickle_runs_nothing_and_is_refused(spoilt, tmp_path, kind):
         ("llama", {"hidden_size": 64, "head_dim": 12}, "48"),
         ("llama", {"quantization_config": {"quant_method": "gptq", "bits": 4}}, "its weights are quantised"),
         ("llama", {"num_hidden_layers": 1}, "no place in the blocks for 18 tensors"),
-        ("llama", {"num_hidden_layers": 4}, "they lack 9 tensors"),
         ("mistral", {"sliding_window": -1}, "the self-check 'eager' failed"),
         ("mistral", {"sliding_window": 0}, "the self-check 'eager' failed"),
         ("llama", {"hidden_act": "<script>"}, "no model can be built from it"),
-        ("llama", {"model_type": "gpt_neox"}, "they lack 33 tensors"),
     ],
     ids=lambda part: next(iter(part)) if isinstance(part, dict) else None,
 )

@@ -8,11 +8,9 @@ import torch
 
 import interp
 from interp.errors import ModelError
-from interp.need import Need
 from interp.options import RunOptions
-from interp.prompt import Prompt, PromptSet
-from interp.reading.forward import capture
 from interp.running.meta_model import meta_model
+from tests.captures import assert_read_as_computed
 from tests.tiny_models import VOCAB
 from tests.tiny_multimodal import IMAGE, MULTIMODAL, tiny_multimodal
 
@@ -63,20 +61,7 @@ def test_what_is_captured_is_what_the_whole_model_computes_with_eager_attention(
     whole = tiny_multimodal(kind)
     whole = whole if kind == "qwen3_5" else whole.double()  # whose linear attention has no float64
     whole.config._experts_implementation = "eager"  # the fast one has no float64
-    model = interp.load(whole)
-    needs = [Need(name, at="all") for name in ("resid", "pattern_row")]
-    got = capture(model, PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))]), [ids], needs)
-    whole.set_attn_implementation("eager")
-    with torch.inference_mode():
-        out = whole(
-            input_ids=torch.from_numpy(ids)[None], use_cache=False, output_attentions=True, output_hidden_states=True
-        )
-    for ours, stream in zip(got[needs[0]][:-1], out.hidden_states[:-1], strict=True):
-        np.testing.assert_allclose(ours, stream[0].numpy(), rtol=1e-4, atol=1e-5)
-    theirs = [rows for rows in out.attentions if rows is not None]
-    for ours, rows in zip(got[needs[1]], theirs, strict=True):  # [pos, head, key_pos]
-        np.testing.assert_allclose(np.nan_to_num(np.exp2(ours)).swapaxes(0, 1), rows[0].numpy(), atol=5e-6)
-    assert len(theirs) == len(model.info.layers_with_attention)
+    assert_read_as_computed(interp.load(whole), ids)
 
 
 def test_an_edit_acts_on_the_whole_model_in_memory_and_leaves_it_as_it_was(saved):

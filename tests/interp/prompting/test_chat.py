@@ -86,24 +86,6 @@ def test_texts_are_messages_where_templates_allow():
 
 
 @pytest.mark.parametrize(
-    "given, found",
-    [
-        ([{"messages": []}], "no list of messages"),
-        ([{"messages": "hello"}], "no list of messages"),
-        ([{"messages": [{"role": "user"}]}], "message 1 is"),
-        ([{"messages": said(("user", "a"), ("assistant", "  "))}], r"message 2 \(assistant\) is empty"),
-        ([{"messages": [{"role": "user", "content": 3}]}], "no text"),
-        ([{"messages": ASKED, "role": "x"}], "the column 'role'"),
-        ([{"messages": ASKED}, {"text": "a"}], "text 2"),
-        ([ASKED, ANSWERED, said(("tool", "a")), ASKED], "(conversation|text) 3.*\n?.*no tools here"),
-    ],
-)
-def test_what_is_no_conversation_is_refused_by_its_place(given, found):
-    with pytest.raises(PromptError, match=found):
-        resolve_prompts(given, tokenizer=chatty())
-
-
-@pytest.mark.parametrize(
     "tokenizer, found",
     [(None, "no tokenizer"), (chatty(None), "no chat template"), (chatty("{% for %}"), "the chat template refuses it")],
 )
@@ -150,6 +132,12 @@ def test_every_key_of_a_message_reaches_the_template(chat):
 @pytest.mark.parametrize(
     "chat, template, found",
     [
+        ([], TEMPLATE, "no list of messages"),
+        ("hello", TEMPLATE, "no list of messages"),
+        ([{"role": "user"}], TEMPLATE, "message 1 is"),
+        (said(("user", "a"), ("assistant", "  ")), TEMPLATE, r"message 2 \(assistant\) is empty"),
+        ([{"role": "user", "content": 3}], TEMPLATE, "no text"),
+        (said(("tool", "a")), TEMPLATE, "(text|row) 2.*\n?.*no tools here"),
         ([ASKS, CALLS | {"content": "b"}], EVERY_KEY, "it writes tool_calls of the last message behind its content"),
         ([ASKS, {**PARTS, "role": "assistant"}], TEMPLATE, "a list of parts"),
         ([PARTS], TEMPLATE, "a list of parts"),
@@ -157,29 +145,23 @@ def test_every_key_of_a_message_reaches_the_template(chat):
         ([{"role": "user", "content": []}], EVERY_KEY, r"message 1 \(user\) is empty"),
         ([{"role": "user", "content": None, "name": "ann"}], EVERY_KEY, r"message 1 \(user\) is empty"),
         ([ASKS | {"mood": {1, 2}}], EVERY_KEY, "message 1 holds what JSON cannot write"),
-        ([ASKS | {"mood": np.float32(1)}], EVERY_KEY, "message 1 holds what JSON cannot write"),
-        (
-            [ASKS],
-            {"rag": TEMPLATE, "tool_use": TEMPLATE},
-            "the chat templates rag, tool_use, and none is named default",
-        ),
+        ([ASKS], {"rag": TEMPLATE, "tool_use": TEMPLATE}, "chat templates rag, tool_use, and none is named default"),
     ],
 )
-def test_what_would_be_lost_on_the_way_to_the_template_is_refused(chat, template, found):
+def test_what_is_no_conversation_or_would_be_lost_on_the_way_to_the_template_is_refused(chat, template, found):
     with pytest.raises(PromptError, match=found):
-        resolve_prompts([chat, [ASKS]], tokenizer=chatty(template))
+        resolve_prompts([{"messages": [ASKS]}, {"messages": chat}], tokenizer=chatty(template))
+    for given, told in (([{"messages": ASKED, "role": "x"}], "the column 'role'"), ([[ASKS], {"text": "a"}], "text 2")):
+        with pytest.raises(PromptError, match=told):
+            resolve_prompts(given, tokenizer=chatty())
 
 
 FORBIDDEN = {
     "{% for i in range(10**9) %}x{% endfor %}": "range",
     "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}": "recursion",
     "{{ ''.__class__.__mro__[1].__subclasses__() }}": "unsafe",
-    "{{ messages.append(1) }}": "unsafe",
-    "{{ raise_exception.__globals__.os }}": "unsafe",
     "{{ 'a' * 10**15 }}": "MemoryError",
     "{% include '/etc/passwd' %}": "no loader",
-    "{{ 1 / 0 }}": "division",
-    "{% for %}": "Expected",
     "{{ " + "(" * 20_000 + ")" * 20_000 + " }}": "",
 }
 

@@ -115,14 +115,13 @@ def test_clusters_that_need_no_word_and_a_column_that_is_not_there() -> None:
         clustered(replace(prompts(domain=["x"] * 24), cluster="author"))
 
 
-def test_sequences_of_a_tunnel_stand_each_by_itself_and_rows_say_their_cluster() -> None:
-    model = interp.load("tunnel:bijection-gpt-neox")
-    read = interp.collect(model, interp.sampled_prompts(model.task, 6), ["v"])
+def test_sequences_of_a_tunnel_stand_each_by_itself_and_rows_say_their_cluster(tunnel) -> None:
+    read = interp.collect(tunnel, interp.sampled_prompts(tunnel.task, 6), ["v"])
     np.testing.assert_array_equal(read.rows["cluster"], read.rows["prompt"])
     assert read.prompts.clusters is not None and notes_of(read.prompts) == ()
     ids = [tuple(p.token_ids or ()) for p in read.prompts]
     again = PromptSet("twice", [Prompt(token_ids=ids[i // 2]) for i in range(12)])
-    np.testing.assert_array_equal(interp.collect(model, again, ["v"]).rows["cluster"], np.repeat(np.arange(6), 2))
+    np.testing.assert_array_equal(interp.collect(tunnel, again, ["v"]).rows["cluster"], np.repeat(np.arange(6), 2))
 
 
 @pytest.mark.parametrize(("sizes", "n_effective"), [((1, 1, 1), 3.0), ((3, 1), 1.6), ((5, 5), 2.0), ((8,), 1.0)])

@@ -1,4 +1,4 @@
-"""Prompts from files, lists and data sets: what is read, and that whatever cannot be read is rejected."""
+"""Prompts from files and from whatever holds them in Python: what is read, and what is refused in words."""
 
 import csv
 import io
@@ -6,17 +6,23 @@ import json
 from contextlib import suppress
 
 import numpy as np
+import pandas
 import pyarrow
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from tokenizers import Tokenizer
 
 import interp
-from interp.errors import PromptError, UsageError
+from interp.errors import InterpError, PromptError, UsageError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.registry import load_entry
+from interp.settings import read_fields
 from tests.named_prompts import resolve_prompts
+from tests.tiny_models import fresh_model
 
 TEXTS = ["The cat sat on the", "A tab\tand\na line break, é and 漢, then a", 'She said "yes", and']
 ROWS = [
@@ -35,9 +41,9 @@ def as_jsonl(rows):
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def as_csv(rows):
+def as_csv(rows, separator=","):
     out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, rows[0].keys())
+    writer = csv.DictWriter(out, rows[0].keys(), delimiter=separator)
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
@@ -153,12 +159,8 @@ def test_numbers_that_no_cell_writes_plainly_are_refused(tmp_path, cells):
 @pytest.mark.parametrize("text_column", ["text", "k"])
 def test_the_separator_of_a_csv_is_that_of_its_header(tmp_path, separator, text_column):
     rows = [{"k": "a, b; c|d", "text": "x\ty"}, {"k": "e", "text": "f"}]
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, rows[0].keys(), delimiter=separator)
-    writer.writeheader()
-    writer.writerows(rows)
     expected = resolve_prompts(rows, text_column=text_column).prompts
-    for content in (out.getvalue(), f"sep={separator}\r\n{out.getvalue()}"):
+    for content in (as_csv(rows, separator), f"sep={separator}\r\n{as_csv(rows, separator)}"):
         assert resolve_prompts(written(tmp_path, "p.csv", content), text_column=text_column).prompts == expected
 
 
@@ -188,6 +190,9 @@ MESSAGES = {
     "kinds": (".jsonl", '{"text": "a", "k": 1}\n{"text": "b", "k": "x"}', "holds a text, in line 1 it is a number"),
     "columns": (".jsonl", '{"text": "a"}\n{"text": "b", "k": 1}', "line 2: it has the columns ['k', 'text'], line 1"),
     "nothing": (".jsonl", "{}", "it has the columns none"),
+    "other_columns": (".csv", "prompt,domain\nhello,x\n",
+                      "the column 'text' of {}: it has the columns 'prompt', 'domain'\n"
+                      "  Name the one that holds the texts: --text-column NAME, text_column=NAME."),
     "reserved": (".jsonl", '{"text": "a", "length": 3}', "every capture has a column of this name"),
     "control": (".jsonl", '{"text": "a\\u0000b"}', "line 1: 'text' holds the control character U+0000 at character 1"),
     "return": (".txt", "a\rb", "p.txt, line 1: a carriage return stands inside the line"),
@@ -213,18 +218,6 @@ def test_an_unusable_file_is_refused_with_its_place(tmp_path, case):
     assert message.format(path) in str(error)
     assert str(path) in error.asked
     assert error.fix.endswith(".") or error.fix.endswith("on it.")
-
-
-def test_messages_name_the_missing_column_and_the_broken_line(tmp_path):
-    path = written(tmp_path, "p.csv", "prompt,domain\nhello,x\n")
-    assert str(refusal(path)) == (
-        f"the column 'text' of {path}: it has the columns 'prompt', 'domain'\n"
-        "  Name the one that holds the texts: --text-column NAME, text_column=NAME."
-    )
-    path = written(tmp_path, "p.jsonl", '{"text": "a"}\n{"text": "b"\n')
-    assert str(refusal(path)) == (
-        f"{path}, line 2: it is not JSON: Expecting ',' delimiter at character 12\n  Write one JSON object a line."
-    )
 
 
 def test_a_parquet_file_that_cannot_be_read_names_column_or_row(tmp_path):
@@ -339,12 +332,10 @@ def test_a_name_that_no_file_can_have_is_unknown(name):
         resolve_prompts(name)
 
 
-def test_a_data_set_of_several_splits_and_a_row_without_a_text_are_refused():
+def test_a_data_set_of_several_splits_is_refused():
     datasets = pytest.importorskip("datasets")
     with pytest.raises(PromptError, match="Choose a split"):
         resolve_prompts(datasets.DatasetDict({"train": datasets.Dataset.from_list(ROWS)}))
-    with pytest.raises(PromptError, match="row 2: 'text' holds nothing"):
-        resolve_prompts(datasets.Dataset.from_list([{"text": "a"}, {"text": None}]))
 
 
 def test_a_smaller_pool_is_a_seeded_draw_in_the_old_order(tmp_path):
@@ -411,3 +402,155 @@ def test_a_file_that_names_other_files_opens_none_of_them(tmp_path, monkeypatch)
     real = type(path).read_bytes
     monkeypatch.setattr(type(path), "read_bytes", lambda self: opened.append(self) or real(self))
     assert len(resolve_prompts(path)) == 4 and opened == [path]
+
+
+HELD = [row | {"seen": i > 0} for i, row in enumerate(ROWS)]
+COLUMNS = {name: [row[name] for row in HELD] for name in HELD[0]}
+UNITS = {"domain": "label", "k": "1", "h_bits": "bits", "seen": "label"}
+
+
+def prompt_of(row):
+    return Prompt(row["text"], columns={name: value for name, value in row.items() if name != "text"})
+
+
+TABLES = {
+    "rows": lambda: HELD,
+    "rows of numpy": lambda: [row | {"k": np.int32(row["k"]), "h_bits": np.float32(row["h_bits"])} for row in HELD],
+    "rows of torch": lambda: [row | {"k": torch.tensor(row["k"]), "seen": np.bool_(row["seen"])} for row in HELD],
+    "generator of rows": lambda: (row for row in HELD),
+    "frame": lambda: pandas.DataFrame(HELD),
+    "frame with an index": lambda: pandas.DataFrame(HELD, index=[7, 3, 5]),
+    "frame of categories": lambda: pandas.DataFrame(HELD).astype(
+        {"domain": "category", "h_bits": "float32", "k": "int8"}
+    ),
+    "part of a frame": lambda: pandas.DataFrame(HELD * 2).iloc[3:],
+    "arrow": lambda: pyarrow.Table.from_pylist(HELD),
+    "arrow views": lambda: pyarrow.table({**COLUMNS, "text": pyarrow.array(TEXTS, pyarrow.string_view())}),
+    "prompts": lambda: [prompt_of(row) for row in HELD],
+    "generator of prompts": lambda: map(prompt_of, HELD),
+}
+
+
+@pytest.mark.parametrize("way", TABLES)
+def test_what_holds_rows_gives_the_same_prompts(way):
+    found = resolve_prompts(TABLES[way]())
+    assert found.content_hash == resolve_prompts(HELD).content_hash
+    assert found.units == UNITS
+    assert [p.text for p in found] == TEXTS
+    assert all(type(p.columns[name]) is type(row[name]) for p, row in zip(found, HELD, strict=True) for name in UNITS)
+
+
+def test_polars_gives_the_same_prompts():
+    polars = pytest.importorskip("polars")
+    assert resolve_prompts(polars.DataFrame(HELD)).content_hash == resolve_prompts(HELD).content_hash
+    assert [p.text for p in resolve_prompts(polars.Series(TEXTS))] == TEXTS
+
+
+@pytest.mark.parametrize(
+    "made",
+    [tuple, iter, np.array, pandas.Series, pandas.Index, pyarrow.array, lambda texts: pyarrow.chunked_array([texts]),
+     lambda texts: np.array(texts, dtype=object), lambda texts: [np.str_(text) for text in texts]],
+)  # fmt: skip
+def test_what_holds_texts_gives_the_same_prompts(made):
+    found = resolve_prompts(made(TEXTS))
+    assert [p.text for p in found] == TEXTS
+    assert all(type(p.text) is str for p in found)
+
+
+IDS = [(3, 1, 2), (2, 2, 5)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        list, np.array, torch.tensor, lambda ids: [list(each) for each in ids], lambda ids: [np.array(i) for i in ids],
+        lambda ids: [torch.tensor(each) for each in ids], lambda ids: (np.array(each, np.int32) for each in ids),
+        lambda ids: [Prompt(token_ids=np.array(each)) for each in ids],
+        lambda ids: PromptSet("ids", [Prompt(token_ids=torch.tensor(each)) for each in ids]),
+    ],
+)  # fmt: skip
+def test_what_holds_token_ids_gives_the_same_prompts(made):
+    found = resolve_prompts(made(IDS))
+    assert [p.token_ids for p in found] == IDS
+    assert all(type(i) is int for p in found for i in p.token_ids)
+    assert (
+        found.content_hash == resolve_prompts(PromptSet("plain", [Prompt(token_ids=each) for each in IDS])).content_hash
+    )
+
+
+def test_numbers_of_a_prompt_are_pythons_own_whoever_made_them():
+    plain = Prompt(
+        token_ids=(1, 2), columns={"s": 0.5, "n": 3, "b": True}, scored=(0, 1), scored_columns={"h": (0.5, 1.0)}
+    )
+    for to in (np.array, torch.tensor):
+        made = Prompt(
+            token_ids=to([1, 2]), columns={"s": to(0.5), "n": to(3), "b": to(True)}, scored=to([0, 1]),
+            scored_columns={"h": to([0.5, 1.0])},
+        )  # fmt: skip
+        assert repr(made) == repr(plain)
+    series = pandas.Series({"s": 0.5})
+    assert Prompt("a", columns=series.to_dict() | {"n": series.iloc[0]}).columns == {"s": 0.5, "n": 0.5}
+    scored = [Prompt(token_ids=IDS[0], scored=(1, 2), scored_columns={"h_bits": (0.5, np.float32(1))})]
+    assert resolve_prompts(scored).units == {"h_bits": "bits"}
+
+
+@pytest.mark.parametrize("ids", [[0.5, 1.0], [[1, 2]], ["a"], 3, np.array([[1, 2]]), torch.tensor([0.5])])
+def test_token_ids_that_are_no_row_of_whole_numbers_are_refused(ids):
+    with pytest.raises(PromptError, match="token_ids of a prompt"):
+        Prompt(token_ids=ids)
+
+
+@pytest.mark.parametrize(
+    "given, found",
+    [
+        (pandas.DataFrame({"prompt": TEXTS}), "the column 'text' of table: it has the columns 'prompt'"),
+        (pandas.DataFrame({"text": TEXTS, "k": [1.0, np.nan, 2.0]}), "row 2: the column 'k' holds nothing"),
+        (pandas.DataFrame({"text": TEXTS, "k": [1, "a", 2]}), "a column cannot be read"),
+        (pandas.DataFrame({"text": TEXTS, "k": [pandas.Timestamp(0)] * 3}), "it holds values of the type timestamp"),
+        (pandas.DataFrame({"text": []}), "there is no prompt"),
+        (pandas.Series([1.0, 2.0]), "'text' holds 1.0, which is not a text"),
+        (np.array(3), "they are a ndarray"),
+        (None, "they are a NoneType"),
+        (b"bytes", "they are a bytes"),
+        ({"text": "a"}, "they are a dict"),
+        ({"a", "b"}, "they are a set"),
+        (["a", 3], "'text' holds 3"),
+        (["a", " "], "empty"),
+        ([Prompt("a", columns={"k": 1}), Prompt("b")], "prompt 2: it has the columns"),
+        ([Prompt("a", columns={"k": 1}), Prompt("b", columns={"k": "x"})], "holds a text, in prompt 1 it is a number"),
+        ([[1, 2], ["a"]], "message 1 is 1"),
+        ([], "there is no prompt"),
+        (iter(()), "there is no prompt"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_words(given, found):
+    with pytest.raises(PromptError, match=found):
+        resolve_prompts(given)
+
+
+def test_runs_take_what_collect_takes(tunnel):
+    ids = [np.array(p.token_ids) for p in interp.sampled_prompts(tunnel.task, n=20)]
+    marked = [Prompt(token_ids=x, columns={"s": np.float32(i)}) for i, x in enumerate(ids)]
+    for prompts in (marked, PromptSet("marked", marked, units={"s": "1"})):
+        record = interp.run(tunnel, prompts=prompts, probes="manifold", out=None, quiet=True)
+        assert record.prompts["n"] == 20
+    with pytest.raises(InterpError, match="there is no prompt"):
+        interp.run(tunnel, prompts=[], probes="manifold", out=None, quiet=True)
+    whole = interp.collect(tunnel, [x.tolist() for x in ids], ["resid"])
+    for needs in ("resid", Need("resid"), ("resid",)):
+        assert np.array_equal(interp.collect(tunnel, ids, needs)[Need("resid")], whole[Need("resid")])
+
+
+def test_settings_take_numbers_of_any_library():
+    manifold = load_entry("probe", "manifold")
+    for number in (np.int64(20), torch.tensor(20), pandas.Series([20]).iloc[0], np.float64(20)):
+        assert repr(read_fields(manifold, "manifold", {"n_null": number})) == "{'n_null': 20}"
+
+
+def test_a_tokenizer_of_the_tokenizers_library_and_a_path_are_taken(stories):
+    module = fresh_model("llama", vocab_size=512).module
+    texts = ["One day", "Two"]
+    ids = [interp.collect(interp.load(module, tokenizer=given), texts, "v").rows["token"].tolist() for given in (
+        str(stories), stories, Tokenizer.from_file(str(stories / "tokenizer.json")),
+    )]  # fmt: skip
+    assert ids[0] == ids[1] == ids[2]

@@ -35,7 +35,6 @@ def folder_of(home, rows, name="train.jsonl"):
 
 
 def configured(home, *names):
-    """A folder with one configuration for each name, without a default."""
     folder = home / "several"
     for name in names:
         (folder / name).mkdir(parents=True)
@@ -114,13 +113,11 @@ def test_columns_that_no_prompt_can_hold_are_left_out_and_named(tmp_path):
     )
 
 
-def test_rows_without_a_text_are_passed_over_and_equal_texts_kept(tmp_path):
+def test_rows_without_a_text_are_passed_over(tmp_path):
     texts = ["one", "", "two", None, " \n", "three"]
     found = resolve_prompts(f"hf:{folder_of(tmp_path, [{'text': t, 'k': i} for i, t in enumerate(texts)])}")
     assert [(p.text, p.columns["k"]) for p in found] == [("one", 0), ("two", 2), ("three", 5)]
     assert "all 6 rows" in found.source and "; 3 rows without a text are passed over" in found.source
-    found = resolve_prompts(f"hf:{folder_of(tmp_path, [{'text': t} for t in 'abaa'])}")
-    assert len(found) == 4 and "2 of 4 texts repeat an earlier one" in found.source
 
 
 def test_texts_are_held_to_the_rules_of_a_file_with_their_row(tmp_path):

@@ -1,17 +1,21 @@
-"""Texts as token ids with real tokenizers: the first token, the window, and what is refused."""
+"""Texts as token ids: the first token, the window, what is refused; and a name for each token, taken back."""
 
 import logging
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
-from tokenizers import normalizers, processors
-from transformers import AutoTokenizer
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+import interp
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-from tests.paths import SHARED
-from tests.tokenised import of_words, tokenise
+from interp.prompting.token_names import names_of, token_names
+from interp.prompting.tokens import one_token, words_of
+from tests.tiny_models import fresh_model, prompts_of
+from tests.tokenised import of_words, real_tokenizer, tokenise
 
 WITH_BOS = ("tokenizers/mistral-v0.1", "models/stories260K")
 WITHOUT_BOS = ("tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2")
@@ -25,11 +29,7 @@ TEXTS = [
 ]
 
 
-@cache
-def loaded(folder):
-    if not (SHARED / folder).is_dir():
-        pytest.skip(f"the real tokenizer shared/{folder} is not on this machine")
-    return AutoTokenizer.from_pretrained(SHARED / folder)
+loaded = cache(real_tokenizer)
 
 
 def text_set(*texts):
@@ -105,40 +105,33 @@ def test_a_long_text_draws_no_warning_of_the_tokenizer(caplog):
         logger.setLevel(level)
 
 
-def test_what_cannot_be_tokenised_is_refused():
-    with pytest.raises(PromptError, match="prompt 2 of 'some': its text ' ' has no token"):
-        tokenise(text_set("a", " "), word_tokenizer("<s> $A"), window=None, max_positions=None)
-    with pytest.raises(PromptError, match="the model came without a tokenizer"):
-        tokenise(text_set("a"), None, window=None, max_positions=None)
-
-
 def test_token_ids_pass_through_and_the_models_vocabulary_counts():
-    prompts = PromptSet("ids", [Prompt(token_ids=(3, 1, 2)), Prompt(token_ids=(0,))])
+    prompts = prompts_of((3, 1, 2), (0,))
     for tokenizer in (None, word_tokenizer("<s> $A")):
         tokens = tokenise(prompts, tokenizer, window=None, max_positions=3)
         assert [ids.tolist() for ids in tokens.ids] == [[3, 1, 2], [0]]
         assert tokens.has_bos is False
-    prompts = PromptSet("ids", [Prompt(token_ids=(6,))])
-    assert tokenise(prompts, word_tokenizer(), window=None, max_positions=None, vocab_size=7).ids[0].tolist() == [6]
-    with pytest.raises(PromptError, match="the token id 5; the vocabulary's are 0 to 4"):
-        tokenise(text_set("a c"), word_tokenizer(), window=None, max_positions=None, vocab_size=5)
+    beyond = tokenise(prompts_of((6,)), word_tokenizer(), window=None, max_positions=None, vocab_size=7)
+    assert beyond.ids[0].tolist() == [6]
 
 
 @pytest.mark.parametrize(
-    "ids, options, found",
+    "prompts, options, found",
     [
-        ((3, 6), {}, "it holds the token id 6; the vocabulary's are 0 to 5"),
-        ((3, 6), {"vocab_size": 6}, "it holds the token id 6; the vocabulary's are 0 to 5"),
-        ((3, -1), {}, "it holds the token id -1"),
-        ((), {}, "it holds no token"),
-        ((1, 2, 3), {"max_positions": 2}, "it has 3 tokens and the model reads at most 2"),
-        ((1, 2, 3), {"window": 2}, "its prompts are token ids"),
+        (prompts_of((3, 6)), {}, "it holds the token id 6; the vocabulary's are 0 to 5"),
+        (prompts_of((3, 6)), {"vocab_size": 6}, "it holds the token id 6; the vocabulary's are 0 to 5"),
+        (text_set("a c"), {"vocab_size": 5}, "the token id 5; the vocabulary's are 0 to 4"),
+        (prompts_of((3, -1)), {}, "it holds the token id -1"),
+        (PromptSet("ids", [Prompt(token_ids=())]), {}, "it holds no token"),
+        (prompts_of((1, 2, 3)), {"max_positions": 2}, "it has 3 tokens and the model reads at most 2"),
+        (prompts_of((1, 2, 3)), {"window": 2}, "its prompts are token ids"),
+        (text_set("a", " "), {}, "prompt 2 of 'some': its text ' ' has no token"),
+        (text_set("a"), {"tokenizer": None}, "the model came without a tokenizer"),
     ],
 )
-def test_token_ids_that_cannot_be_read_are_refused(ids, options, found):
-    prompts = PromptSet("ids", [Prompt(token_ids=ids)])
+def test_what_cannot_be_read_is_refused(prompts, options, found):
     with pytest.raises(PromptError, match=found):
-        tokenise(prompts, word_tokenizer(), **{"window": None, "max_positions": None, **options})
+        tokenise(prompts, **{"tokenizer": word_tokenizer(), "window": None, "max_positions": None, **options})
 
 
 def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
@@ -149,3 +142,121 @@ def test_texts_that_a_tokenizer_cannot_tell_apart_are_counted():
     tokens = tokenise(prompts, tokenizer, window=None, max_positions=None)
     assert tokens.notes == ("2 texts have the same tokens as another text: this tokenizer does not distinguish them",)
     assert tokenise(prompts.take([0, 3, 4]), tokenizer, window=None, max_positions=None).notes == ()
+
+
+FIRST = ["<unk>", "<s>"]
+
+
+def pieces():
+    """A vocabulary of SentencePiece: bytes, words with and without their space, a space alone, a literal tab."""
+    own = [*FIRST, *(f"<0x{i:02X}>" for i in range(256)), "▁", "▁▁", "a", "▁a", "é", "\t", "▁is", "is", "1", "▁Paris"]
+    inner = Tokenizer(models.BPE({piece: i for i, piece in enumerate(own)}, [("▁", "a")], byte_fallback=True))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    inner.decoder = decoders.Sequence([
+        decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0),
+    ])  # fmt: skip
+    return inner
+
+
+def bytes_of_gpt2():
+    """A vocabulary of bytes with letters of two bytes, whose halves are called like other letters."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    own = [*FIRST, *alphabet, "Ġa", "ĠĠ", "Ã©", "Ãĥ", "Ã¢", "is", "Ġis"]
+    inner = Tokenizer(models.BPE({piece: i for i, piece in enumerate(own)}, []))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    inner.add_tokens([AddedToken("  ", normalized=False)])  # as GPT-NeoX has them
+    return inner
+
+
+def words():
+    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate([*FIRST, "a", "is", "Paris"])}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return inner
+
+
+def wordpieces():
+    own = [*FIRST, "a", "##a", "is", "##is", "paris", "."]
+    inner = Tokenizer(models.WordPiece({w: i for i, w in enumerate(own)}, unk_token="<unk>"))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    return inner
+
+
+MADE = {made.__name__: made for made in (pieces, bytes_of_gpt2, words, wordpieces)}
+
+
+def tokenizer_of(name):
+    if name not in MADE:
+        return loaded(name)
+    return PreTrainedTokenizerFast(tokenizer_object=MADE[name](), unk_token="<unk>", bos_token="<s>")
+
+
+@pytest.mark.parametrize("name", [*MADE, *EVERY])
+def test_any_two_tokens_of_a_vocabulary_have_different_names(name):
+    tokenizer = tokenizer_of(name)
+    ids = np.arange(len(tokenizer))
+    names = names_of(tokenizer, ids)
+    assert len(set(names)) == len(ids) and all(names)
+    of = token_names(tokenizer)  # once: some versions count their vocabulary slowly, whenever they are asked
+    assert [of[one] for one in names] == ids.tolist()
+
+
+CALLED = {
+    "pieces": {
+        "▁is": " is", "is": "is", "▁": " ", "▁▁": "  ", "<0x0A>": "\n", "<0x09>": "<0x09>", "\t": "\t", "a": "a",
+        "<0x61>": "<0x61>", "<0xC3>": "<0xC3>", "é": "é", "<s>": "<s>", "▁Paris": " Paris",
+    },
+    "bytes_of_gpt2": {
+        "Ġis": " is", "is": "is", "ĠĠ": "ĠĠ", "  ": "  ", "Ã©": "é", "Ãĥ": "Ã", "Ã¢": "â", "Ċ": "\n", "Ã": "Ã #129",
+    },
+    "words": {"a": "a", "is": "is", "Paris": "Paris", "<s>": "<s>"},
+    "wordpieces": {"is": " is", "##is": "is", "paris": " paris"},
+    "tokenizers/mistral-v0.1": {
+        "▁is": " is", "is": "is", "▁Paris": " Paris", "1": "1", "<0x0A>": "\n", "<0x41>": "<0x41>",
+    },
+    "tokenizers/phi-2": {"ĠParis": " Paris", "Paris": "Paris", "Ċ": "\n"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_a_token_is_called_by_what_it_adds_to_a_text(name):
+    tokenizer = tokenizer_of(name)
+    ids = tokenizer.convert_tokens_to_ids([*CALLED[name]])
+    assert names_of(tokenizer, np.array(ids)) == tuple(CALLED[name].values())
+    before = token_names(tokenizer)
+    assert [before[called] for called in CALLED[name].values()] == ids
+    if name == "pieces":
+        tokenizer.add_tokens(["<new>"])
+        assert token_names(tokenizer) == before | {"<new>": len(before)}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_names_of_a_text_are_the_text(name):
+    tokenizer = tokenizer_of(name)
+    text = "The cat is on 1 mat.\n\nIs it? It's so, and (is) here"
+    ids = np.array(tokenizer(text, add_special_tokens=False)["input_ids"])
+    assert "".join(names_of(tokenizer, ids)).removeprefix(" ") == text
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model with the tokenizer of pieces; ids beyond its vocabulary are embedded too, as padded models do."""
+    return replace(fresh_model("llama", vocab_size=300), tokenizer=tokenizer_of("pieces"))
+
+
+def test_one_token_takes_the_names_that_tables_show_and_ids(model):
+    n = len(model.tokenizer)
+    for i, name in enumerate(words_of(model, np.arange(n))):
+        assert one_token(model, name) == i
+    assert words_of(model, np.array([n])) == (f"#{n}",)
+
+
+@pytest.mark.parametrize(
+    "word, fix",
+    [("Paris", "Name ' Paris', which is one."), (" 1", "Name '1', which is one."), ("is a", "with its space in front")],
+)
+def test_what_is_no_token_is_refused_with_the_nearest_that_is(model, word, fix):
+    with pytest.raises(PromptError, match="no token has this name; read as a text it is") as error:
+        one_token(model, word)
+    assert fix in error.value.fix
+    with pytest.raises(PromptError, match=f"'{word}'"):
+        interp.logit_attribution(model, ["a a"], answer=word)

@@ -14,7 +14,7 @@ from interp.probe import Condition
 from interp.reading.forward import capture
 from interp.reductions import Mean
 from tests.interp.system.test_processes import sequences
-from tests.tiny_models import FAMILIES, fresh_model
+from tests.tiny_models import FAMILIES, fresh_model, n_hooks
 
 
 def counted(model) -> Counter:
@@ -26,22 +26,18 @@ def counted(model) -> Counter:
     return calls
 
 
-def n_hooks(model) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.module.modules())
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_pass_ends_behind_the_last_layer_that_is_read(family):
     model = fresh_model(family)
     prompts, ids = sequences(5)
     calls = counted(model)
-    before = n_hooks(model)
+    before = n_hooks(model.module)
     whole = capture(model, prompts, ids, [Need("v"), Need("pattern_entropy", at="all"), Need("resid")])
     assert calls == {0: 1, 1: 1, 2: 1, "head": 1}
     calls.clear()
     some = capture(model, prompts, ids, [Need("v"), Need("pattern_entropy", at="all")], layers=[1, 0])
     assert calls == {0: 1, 1: 1}
-    assert n_hooks(model) == before
+    assert n_hooks(model.module) == before
     np.testing.assert_array_equal(some[Need("v")], whole[Need("v")][[1, 0]])
     need = Need("pattern_entropy", at="all")
     np.testing.assert_allclose(some[need], whole[need][[1, 0]], rtol=1e-6)

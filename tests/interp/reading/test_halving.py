@@ -11,14 +11,13 @@ from interp.edits import AblateHeads, RemoveAxis
 from interp.errors import InterpError
 from interp.need import Need
 from interp.probe import Condition
-from interp.prompt import Prompt, PromptSet
 from interp.reading.batches import ran_out
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
 from tests.captures import assert_captures_agree
 from tests.interp.system.thread_ranks import in_ranks
 from tests.quick import quick
-from tests.tiny_models import VOCAB, fresh_model, shapes_of_passes
+from tests.tiny_models import VOCAB, fresh_model, n_hooks, prompts_of, shapes_of_passes
 
 NEEDS = (
     Need("v"), Need("resid", at="all"), Need("pattern_entropy", at="all"), Need("pattern_entropy_null", at="all"),
@@ -36,7 +35,7 @@ ERRORS = (
 def sequences(n=9, seed=0):
     rng = np.random.default_rng(seed)
     ids = [rng.integers(0, VOCAB, size=(4, 7, 11)[i % 3]) for i in range(n)]
-    return PromptSet("sequences", [Prompt(token_ids=tuple(int(t) for t in x)) for x in ids]), ids
+    return prompts_of(*ids), ids
 
 
 class Failing:
@@ -112,7 +111,7 @@ def test_hooks_are_gone_and_the_model_is_as_it_was(truth):
     with pytest.warns(RuntimeWarning):
         capture(model, prompts, ids, [Need("v")], tokens_per_batch=40)
     handle.remove()
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
+    assert n_hooks(model.module) == 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_captures_agree(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40), **CLOSE)

@@ -15,15 +15,15 @@ from interp.errors import ModelError, UsageError
 from interp.family import HeadShape
 from interp.hooks.block_hooks import first_of
 from interp.need import Need
-from interp.prompt import Prompt, PromptSet
 from interp.reading.early_exit import layers_of
 from interp.reading.forward import packs_for
 from interp.reading.lens import Lens
 from interp.registry import load_entry
 from interp.running.choose_probes import choose_probes, readable_probes
+from tests.captures import assert_read_as_computed
 from tests.quick import quick
 from tests.reports.everything import SETTINGS
-from tests.tiny_models import alike_prompts
+from tests.tiny_models import alike_prompts, prompts_of
 
 _SIZES = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 4, "pad_token_id": 0,
           "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2}  # fmt: skip
@@ -51,7 +51,8 @@ HYBRIDS["granitemoehybrid with experts"] = (HYBRIDS["granitemoehybrid"][0] | _EX
 WITH_GAPS = [kind for kind, (_, having) in HYBRIDS.items() if len(having) < 4]
 """Those with layers without attention."""
 IDS = np.random.default_rng(0).integers(3, 101, 13)
-PROMPTS = PromptSet("p", [Prompt(token_ids=tuple(IDS.tolist()))])
+PROMPTS = prompts_of(IDS)
+SEVERAL = prompts_of(*np.random.default_rng(1).integers(3, 101, (24, 9)))
 ATTENTION = [Need(name, at="all") for name in ("k", "v", "z", "pattern_row", "attn_out", "q_pre")]
 
 
@@ -88,21 +89,7 @@ def test_the_self_check_holds_and_says_where_there_is_attention(kind):
 
 
 def test_attention_is_read_where_it_is_and_the_stream_everywhere(model):
-    got, resid = interp.collect(model, PROMPTS, [*ATTENTION, Need("resid", at="all")]), Need("resid", at="all")
-    module = model.module
-    module.set_attn_implementation("eager")
-    with torch.inference_mode():
-        own = module(torch.from_numpy(IDS)[None], use_cache=True, output_attentions=True, output_hidden_states=True)
-    np.testing.assert_allclose(got[resid][:-1], torch.cat(own.hidden_states[:-1]).numpy(), rtol=1e-4, atol=1e-4)
-    having = model.info.layers_with_attention
-    assert got[resid].shape[0] == 5 and {len(got[need]) for need in ATTENTION} == {len(having)}
-    rows = [rows for rows in own.attentions if rows is not None]
-    for place, layer in enumerate(having):
-        cached = own.past_key_values.layers[layer]
-        np.testing.assert_allclose(got[ATTENTION[0]][place], cached.keys[0].transpose(0, 1).numpy(), atol=2e-5)
-        np.testing.assert_allclose(got[ATTENTION[1]][place], cached.values[0].transpose(0, 1).numpy(), atol=2e-5)
-        ours = np.nan_to_num(np.exp2(got[ATTENTION[3]][place])).swapaxes(0, 1)
-        np.testing.assert_allclose(ours, rows[place][0].numpy(), atol=5e-6)
+    assert_read_as_computed(model, IDS)
 
 
 def test_a_layer_is_named_by_its_own_number(model):
@@ -127,11 +114,6 @@ def test_a_layer_without_attention_is_refused_in_words(with_gaps):
     for edit in (interp.AblateHeads(layer=0, heads=1), interp.AttentionOff(layer=0)):
         with pytest.raises(UsageError, match="has no attention"), interp.applied(model, edit):
             pass
-
-
-SEVERAL = PromptSet("several", [
-    Prompt(token_ids=tuple(ids.tolist())) for ids in np.random.default_rng(1).integers(3, 101, (24, 9))
-])  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Layers wait to be reduced together, as many as there is room for, and are read as each alone."""
+"""Layers reduced together, as many as there is room for, and parts of the vocabulary, give what each alone gives."""
 
 from collections import Counter
 
@@ -8,13 +8,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from interp.need import Need
-from interp.reading import collector
+from interp.reading import collector, lens
 from interp.reading.forward import capture
+from interp.reading.lens import Lens
 from interp.reductions import Mean, PromptMean
 from interp.running.choose_probes import choose_probes
 from tests.interp.test_families import CONFIGS, FEW, tiny
 from tests.quick import quick
-from tests.tiny_models import FAMILIES, alike_prompts, fresh_model, tiny_model
+from tests.tiny_models import FAMILIES, VOCAB, alike_prompts, fresh_model, tiny_model
 
 NEEDS = (
     Need("v"), Need("q", at="all"), Need("z"), Need("attn_out"), Need("resid", at="all"),
@@ -88,3 +89,22 @@ def test_a_layer_costs_few_operations_beyond_its_own(monkeypatch):
         capture(model, prompts, ids, needs, tokens_per_batch=10**6)
     assert ours.n[True] < 4 * plain.n[True]
     assert len(copies) < 3 * len(needs)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "gemma2"])
+@pytest.mark.parametrize("columns", [1, 7, VOCAB, 10 * VOCAB])
+def test_surprise_in_parts_of_the_vocabulary_is_that_of_the_models_own_logits(family, columns, monkeypatch):
+    monkeypatch.setattr(lens, "_AT_ONCE", {True: 1})
+    monkeypatch.setattr(lens, "_FEWEST_COLUMNS", columns)
+    model = tiny_model(family) if family in FAMILIES else tiny(family)  # Gemma 2 soft-caps its logits
+    ids = torch.from_numpy(np.random.default_rng(0).integers(0, VOCAB, size=(3, 9)))
+    entering = []
+    handle = model.module.get_output_embeddings().register_forward_pre_hook(lambda m, args: entering.append(args[0]))
+    with torch.inference_mode():
+        logits = model.module(input_ids=ids).logits[:, :-1].double()
+        handle.remove()
+        found = Lens(model).surprise(entering[0][:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        nothing = Lens(model).surprise(entering[0][0, :0], ids[0, :0])
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert nothing.shape == (0,)

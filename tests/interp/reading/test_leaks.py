@@ -17,24 +17,16 @@ from interp.running.run import run
 from tests.interp.editing.test_conditions import many, token_run
 from tests.interp.records.test_unfinished import Sums
 from tests.interp.system.test_processes import sequences
-from tests.tiny_models import fresh_model
+from tests.tiny_models import fresh_model, n_hooks
 
 OPTIONS = {"probes": [Sums()], "n_pool": 24, "report": False, "quiet": True}
-
-
-def hooks(module: torch.nn.Module) -> int:
-    """Everything that hangs on a module, and functions put in the place of its own."""
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return sum(
-        sum(len(getattr(each, kind)) for kind in kinds) + ("forward" in each.__dict__) for each in module.modules()
-    )
 
 
 def held(module: torch.nn.Module) -> dict[str, int]:
     process = psutil.Process()
     gc.collect()
     return {
-        "hooks": hooks(module),
+        "hooks": n_hooks(module),
         "threads": threading.active_count(),
         "files": process.num_fds(),
         "tensors": sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects()),
@@ -59,10 +51,10 @@ def test_runs_and_conditions_that_fail_leave_nothing_behind(tmp_path):
     assert last == first
     assert memory[-1] - memory[4] < 20, memory
     model = fresh_model("llama")
-    before = hooks(model.module)
+    before = n_hooks(model.module)
     for _ in range(3):
         read_conditions(model, token_run(), many(24))
-        assert hooks(model.module) == before
+        assert n_hooks(model.module) == before
 
 
 @pytest.mark.stress

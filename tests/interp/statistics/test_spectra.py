@@ -36,11 +36,13 @@ def test_eigenvalues_equal_those_of_the_covariance(n_features: int) -> None:
     np.testing.assert_allclose(eigenvalues(scaled(rows, "centred")), expected, rtol=1e-9)
 
 
-def test_z_scored_columns_weigh_the_same_and_constant_ones_nothing() -> None:
+def test_z_scored_columns_weigh_the_same_constant_ones_nothing_and_a_gram_matrix_is_centred_as_its_rows() -> None:
     rows = np.random.default_rng(1).standard_normal((30, 5)) * [1, 10, 100, 1000, 0] + 3.3
     z = scaled(rows, "zscored")
     np.testing.assert_allclose(np.square(z).mean(axis=0), [1, 1, 1, 1, 0], atol=1e-12)
     np.testing.assert_array_equal(z[:, 4], 0)
+    centred = rows - rows.mean(axis=0)
+    np.testing.assert_allclose(centred_gram(rows @ rows.T), centred @ centred.T, atol=1e-6)
 
 
 @settings(max_examples=20, deadline=None)
@@ -57,12 +59,6 @@ def test_centred_statistics_ignore_rotation_order_shift_and_scale(seed: int, n: 
     )
 
 
-def test_centring_a_gram_matrix_equals_centring_the_rows() -> None:
-    rows = np.random.default_rng(2).standard_normal((8, 3)) + 5
-    centred = rows - rows.mean(axis=0)
-    np.testing.assert_allclose(centred_gram(rows @ rows.T), centred @ centred.T, atol=1e-12)
-
-
 @pytest.mark.parametrize("shape", [(40, 6), (12, 60), (450, 500)])
 def test_axes_are_orthonormal_and_carry_the_leading_variances(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(3)
@@ -73,11 +69,15 @@ def test_axes_are_orthonormal_and_carry_the_leading_variances(shape: tuple[int, 
 
 
 @pytest.mark.parametrize("loadings", [[-1.0, 4.0, -2.0], [1.0, -1.0]])  # of those that tie the first
-def test_sign_of_an_axis_makes_its_largest_loading_positive(loadings: list[float]) -> None:
+def test_the_largest_loading_of_an_axis_is_positive_and_axes_without_extent_have_no_scores(loadings) -> None:
     for sign in (1, -1):
         rows = np.outer([1.0, -1.0, 0.0], sign * np.array(loadings))
         direction = principal_axes(rows, 1).directions[0]
         np.testing.assert_allclose(direction, np.array(loadings) / np.linalg.norm(loadings))
+    for shape in ((4, 6), (6, 4)):  # without extent
+        axes = principal_axes(np.zeros(shape), 2)
+        assert axes.directions.shape == (2, shape[1]) and axes.scores.shape == (shape[0], 2)
+        assert not axes.scores.any() and np.isin(np.linalg.norm(axes.directions, axis=1), (0, 1)).all()
 
 
 @pytest.mark.parametrize("n_rows", [12, 120])  # fewer and more than are decomposed as a whole
@@ -103,10 +103,3 @@ def test_statistics_of_inner_products_are_those_of_the_spectrum(n_rows: int, sca
     np.testing.assert_allclose(gram_statistics(gram), spectral_statistics(gram_eigenvalues(gram)), rtol=1e-10)
     assert np.isnan(gram_statistics(np.zeros((2, 9, 9)))).all()
     np.testing.assert_allclose(gram_statistics(np.array([[4.0]])), [1, 1, 1])
-
-
-@pytest.mark.parametrize("shape", [(4, 6), (6, 4)])
-def test_axes_of_a_cloud_without_extent_are_of_length_one_or_zero(shape: tuple[int, int]) -> None:
-    axes = principal_axes(np.zeros(shape), 2)
-    assert axes.directions.shape == (2, shape[1]) and axes.scores.shape == (shape[0], 2)
-    assert not axes.scores.any() and np.isin(np.linalg.norm(axes.directions, axis=1), (0, 1)).all()
