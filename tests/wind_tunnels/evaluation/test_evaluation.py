@@ -292,9 +292,6 @@ def test_beyond_training_knowing_nothing_is_a_ratio_of_one():
         log_of(q, sequences, TASK.vocab_size), sequences, TASK.n_positions, np.random.default_rng(1)
     ).figures
     assert found["kl_bits_beyond_to_uniform"].value == pytest.approx(1.0)
-    with pytest.raises(UsageError) as refusal:
-        longer(Bijection(V=4, L=4, replacement=False), 5)
-    assert "L = 5 distinct keys out of 4" in str(refusal.value)
     sequences = LONG.sample(np.random.default_rng(0), 100)
     q = mixed(sequences.posterior, np.array([0.01] * 4 + [0.5] * 5))
     curve = kl_bits(sequences.posterior, q).mean(axis=0)

@@ -90,11 +90,3 @@ def test_orbits_shift_the_outcomes_where_the_prior_favours_none():
     task = Coin(n_tosses=5, concentration=(1.0, 2.0))
     orbits = task.sample_orbits(np.random.default_rng(3), 11, 2)
     np.testing.assert_array_equal(orbits.tokens, task.sample(np.random.default_rng(3), 11).tokens)
-
-
-def test_lengthened_keeps_vocabulary_and_rule():
-    task, longer = Coin(n_tosses=3), Coin(n_tosses=3).lengthened(7)
-    bias, tosses = longer._draw(np.random.default_rng(0), 5)
-    assert longer == Coin(n_tosses=7) and longer.vocab_size == task.vocab_size
-    short = task.encode(bias, tosses[:, :3])
-    np.testing.assert_array_equal(longer.encode(bias, tosses).posterior[:, :3], short.posterior)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.tasks.permutation import IteratedPermutation, start_posterior
 
-from interp.errors import UsageError
-
 
 def counted(task: IteratedPermutation, tokens: np.ndarray, index: int) -> np.ndarray:
     """What is asked at a scored position, by trying every permutation; read off the tokens alone."""
@@ -75,11 +73,3 @@ def test_orbits_shift_every_symbol_alike(scratchpad):
     for copy in range(6):
         np.testing.assert_array_equal(start[:, copy], (start[:, 0] + copy) % 6)
         np.testing.assert_allclose(posterior[:, copy], np.roll(posterior[:, 0], copy, axis=-1), atol=1e-12)
-
-
-def test_more_steps_have_the_same_words_with_a_scratchpad_and_none_without():
-    task = IteratedPermutation(V=5, n_shown=3, depth=3)
-    assert task.lengthened(9) == IteratedPermutation(V=5, n_shown=3, depth=9)
-    assert task.lengthened(9).vocab_size == task.vocab_size
-    with pytest.raises(UsageError):
-        IteratedPermutation(V=5, n_shown=3, scratchpad=False).lengthened(9)
