@@ -14,7 +14,6 @@ from interp.wind_tunnels.networks.networks import Network, n_parameters
 from interp.wind_tunnels.networks.weights import WEIGHTS_NAME, load_weights, weights_fingerprint
 from interp.wind_tunnels.plans.rebuild import Rebuild, rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
-from interp.wind_tunnels.tasks.conformance import check_task
 from interp.wind_tunnels.training.loop import Recipe, train
 from interp.wind_tunnels.training.plan import TrainingPlan
 from safetensors.torch import load_file
@@ -77,7 +76,6 @@ def test_shipped_checkpoint_is_rebuilt_from_its_card(shipped, tmp_path):
 
 
 def test_a_checkpoint_rebuilds_with_its_figures_and_its_curve(folder, tmp_path):
-    check_task(make_task(Bijection, {**read_card(folder).parameters, "L": 3}), np.random.default_rng(0))
     card = read_card(folder)
     found = evaluate_model(
         load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed

@@ -50,13 +50,6 @@ def test_the_posterior_for_another_key_is_that_of_all_bijections_which_agree():
             assert found[row, i] == pytest.approx(counts / len(agree))
 
 
-def test_for_its_own_keys_it_is_the_tasks_posterior():
-    task = open_tunnel(TUNNEL).task
-    drawn = task.sample(np.random.default_rng(0), 30)
-    keys, values = drawn.tokens[:, 0::2], np.pad(drawn.tokens[:, 1::2] - task.V, ((0, 0), (0, 1)), constant_values=-1)
-    assert exact_posterior(keys, values, task.V)[0] == pytest.approx(drawn.posterior)
-
-
 @pytest.mark.slow
 def test_removed_blocks_do_the_harm_that_the_probe_heads_tells(roles):
     small = {"n_random": 3, "n_sets": 3, "n_permutations": 24, "n_bootstrap": 20, "how": ("zero",)}

@@ -88,38 +88,11 @@ def logits_by_definition(x, w):
     return scores.masked_fill(later, -torch.inf).softmax(dim=-1) @ (x @ w["w_v"]) @ w["w_o"]
 
 
-@pytest.mark.parametrize("n_pos, spread", [(1, 0.5), (64, 0.1), (150, 0.5), (150, 2.0)])
-def test_logits_and_gradients_are_those_of_the_definition(n_pos, spread):
-    x, y, w = random_heads(n_pos, spread)
-    found = []
-    for logits_of in (logits_by_definition, head_logits):
-        leaves = {name: weight.clone().requires_grad_() for name, weight in w.items()}
-        logits = logits_of(x, leaves)
-        found.append((logits.detach(), *torch.autograd.grad(losses(logits, y).sum(), list(leaves.values()))))
-    for exact, ours in zip(*found, strict=True):
-        assert float((ours - exact).abs().max()) <= 1e-10 * max(float(exact.abs().max()), 1e-3)
-
-
 def test_predictions_are_those_of_the_definition_even_where_scores_are_large():
     x, y, w = random_heads(100, 2.0)
     assert ((x @ w["w_q"]) @ (x @ w["w_k"]).mT).max() / 10**0.5 > 89  # beyond exp in float32
     found = losses(head_logits(x.float(), {name: weight.float() for name, weight in w.items()}), y)
     assert torch.allclose(found.double(), losses(logits_by_definition(x, w), y), rtol=1e-3)
-
-
-def test_the_m_step_never_raises_the_loss_and_ends_at_the_best_values():
-    def steepness(w):
-        values = w["w_v"].clone().requires_grad_()
-        return float(torch.autograd.grad(losses(head_logits(x, w | {"w_v": values}), y).sum(), values)[0].abs().max())
-
-    x, y, w = random_heads(150, 0.3)
-    first, found = steepness(w), []
-    for _ in range(150):
-        found.append(losses(head_logits(x, w), y))
-        w["w_v"] = best_values(x, y, w)
-    falls = torch.stack(found).diff(dim=0)
-    assert float(falls.max()) <= 1e-12 and float(falls[0].max()) < -0.01
-    assert steepness(w) < 0.01 * first
 
 
 def test_the_m_step_minimises_its_bound_and_the_bound_is_one():
