@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.plans.settings import read_settings
 from interp.wind_tunnels.plans.train_tunnel import make_plan, plan_from_card
-from interp.wind_tunnels.studies.depth_profiles import NEEDED_RATIO, PROFILES, DepthProfiles
+from interp.wind_tunnels.studies.depth_profiles import NEEDED_RATIO, PROFILES, DepthProfiles, profile
 from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
 
 import interp
+from interp.findings import Findings
 from interp.ledger.claims import load_claims
 from interp.records.tunnel_card import read_card
+from interp.table import Table
 
 TINY = ("V=4", "L=5", "n_layers=4", "n_heads=2", "d_model=16", "n_steps=30", "batch=16", "n_copies=4")
 SEEDS = (3, 5)
@@ -62,6 +64,12 @@ def test_a_profile_is_what_the_probe_says_of_that_network(studied):
     means = record.findings["attention_entropy"].tables["by_layer"]
     scored = means.where(means["positions"] == "scored")["entropy"]
     assert layers["attention_entropy_bits"] == pytest.approx(scored, rel=1e-4)
+
+
+def test_of_all_that_is_done_to_a_layer_its_bypass_is_taken():
+    columns = {"part": np.array(["layer bypassed", "attention off"] * 2), "ratio": np.array([40.0, 0.5, 12.0, 0.5])}
+    found = Findings("heads", {}, {"by_layer": Table(columns, {"part": "label", "ratio": "1"})})
+    assert profile("bypass_ratio", {"heads": found}).tolist() == [40, 12]
 
 
 def test_the_shipped_deep_tunnel_is_one_of_the_networks_of_the_ledger():

@@ -108,6 +108,7 @@ def test_the_m_step_minimises_its_bound_and_the_bound_is_one():
         return (moved * error).sum(dim=(1, 2)) + 0.5 * (moved @ bound * moved).sum(dim=-1).mean(dim=-1)
 
     best, before = above(step), losses(head_logits(x, w), y)
+    assert (best < 0).all()
     gen = torch.Generator().manual_seed(1)
     for size in (0.01, 0.1, 1.0):
         other = step + size * torch.randn(step.shape, dtype=torch.float64, generator=gen)
