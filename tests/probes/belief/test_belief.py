@@ -12,7 +12,7 @@ from interp.probes.belief.estimates import (
     silhouette_estimates,
     subspace_estimates,
 )
-from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
+from interp.probes.belief.folds import cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, SUBSPACES, make_pairs, outcomes, turned_bits
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
@@ -236,27 +236,6 @@ def test_folds_hold_whole_sequences_in_equal_number():
     assert deal(np.arange(3), np.random.default_rng(0)).n == 3
 
 
-def test_errors_by_products_are_the_errors():
-    rng = np.random.default_rng(2)
-    parts = [
-        Pressed(np.ones((40, 1)), rng.standard_normal((40, 4)), rng.standard_normal((40, 60)), rng.random(60))
-        for _ in range(2)
-    ]
-    fit = Fit.to(parts[:1])
-    coordinates, targets = fit.left(parts[1])
-    direct = [
-        np.square(targets - coordinates @ fit.coefficients(a)).sum(axis=0).reshape(6, 10).sum(axis=1)
-        for a in PENALTIES
-    ]  # fmt: skip
-    assert fit._is_cheaper_by_products(40, 10) and not fit._is_cheaper_by_products(1, 1)
-    np.testing.assert_allclose(fit._errors_by_products(coordinates, targets, 6), direct, rtol=1e-9)
-    beyond = parts[1].beyond.reshape(6, 10).sum(axis=1)
-    np.testing.assert_allclose(fit.errors(parts[1], 6), np.array(direct) + beyond, rtol=1e-9)
-    narrow = fit.errors(parts[1], 60)
-    assert narrow.shape == (len(PENALTIES), 60)
-    np.testing.assert_allclose(narrow.reshape(-1, 6, 10).sum(axis=2), fit.errors(parts[1], 6), rtol=1e-9)
-
-
 def test_exchanged_beliefs_are_other_sequences_at_the_same_position():
     rng = np.random.default_rng(0)
     n, per = 12, 3
@@ -367,16 +346,6 @@ def test_the_model_s_own_prediction_is_renormalised_over_the_outcomes():
     found = output_distance(np.log2([[0.1, 0.3], [0.2, 0.2]]), posterior, np.array([[1, 0]]))
     assert found.by_row == pytest.approx([0.25, 0.5])
     assert found.exchanged == pytest.approx([(0.75 + 0.0) / 2])
-
-
-def test_the_kind_and_the_source_of_a_belief():
-    rng = np.random.default_rng(0)
-    capture = synthetic_capture((Need("resid"),), Shape(n_prompts=50), posterior=rng.dirichlet(np.ones(4), 50))
-    exact = ExactBelief.of(capture)
-    assert (exact.kind, exact.rank, exact.values.shape[1]) == ("distribution", 3, 4)
-    assert ExactBelief.of(replace(capture, belief=np.eye(3)[np.arange(50) % 3])).kind == "distribution"
-    taken = ExactBelief.of(replace(capture, belief=rng.integers(0, 2, (50, 3)).astype(float)))
-    assert (taken.kind, taken.rank) == ("set", 3) and "latent" in taken.source
 
 
 # --- degenerate and bad input ----------------------------------------------------------------------------------------
@@ -558,6 +527,7 @@ def test_silhouettes_are_of_the_rows_with_a_state_with_and_without_some_sequence
     n, per = 130, 2
     pool, _ = setting_of(rng.standard_normal((n * per, 5)), rng.dirichlet(np.ones(3), n * per), n_scored=per)
     states = rng.integers(-1, 3, n * per)
+    states[7] = 3  # a row alone in its state counts as 0
     clusters = make_clusters(pool, states, 19, rng)
     of_all, found = np.split(gather(pool.points[0], clusters), [len(clusters.states)])
     has_state = states >= 0
@@ -595,6 +565,12 @@ def test_beliefs_have_a_most_likely_component_a_rank_and_a_kind():
     assert decoded(exact(np.eye(3)[:2], "set"), predicted).tolist() == [[0, 1, 0], [1, 0, 0]]
     np.testing.assert_array_equal(decoded(exact(predicted, "vector"), predicted), predicted)
     np.testing.assert_array_equal(decoded(exact(np.eye(3)[:2]), predicted), nearest_on_simplex(predicted))
+    rng = np.random.default_rng(0)
+    capture = synthetic_capture((Need("resid"),), Shape(n_prompts=50), posterior=rng.dirichlet(np.ones(4), 50))
+    assert (ExactBelief.of(capture).kind, ExactBelief.of(capture).rank) == ("distribution", 3)
+    assert ExactBelief.of(replace(capture, belief=np.eye(3)[np.arange(50) % 3])).kind == "distribution"
+    taken = ExactBelief.of(replace(capture, belief=rng.integers(0, 2, (50, 3)).astype(float)))
+    assert (taken.kind, taken.rank) == ("set", 3) and "latent" in taken.source
 
 
 def test_axes_are_counted_up_to_the_share_that_is_asked_for():
@@ -619,15 +595,6 @@ def test_rows_of_too_few_states_have_no_silhouette(states, reason):
     assert clusters.reason == reason and clusters.n_units == sum(state >= 0 for state in states)
     found = gather(points, clusters)
     assert np.isnan(found).all() and len(found) == 8 + clusters.n_units
-
-
-def test_a_row_alone_in_its_state_counts_as_0():
-    """Of four rows in two states one is left out in turn: (b − a) / max(a, b) by hand."""
-    points = np.array([[0.0], [1.0], [4.0], [6.0], [50.0]])
-    clusters = make_clusters(pool_of(points), np.array([0, 0, 1, 1, -1]), 7, np.random.default_rng(2))
-    left_out = gather(points, replace(clusters, reason=""))[8:]
-    thirds = [1 - 2 / 3 + 1 - 2 / 5, 1 - 2 / 4 + 1 - 2 / 6, 1 - 1 / 6 + 1 - 1 / 5, 1 - 1 / 4 + 1 - 1 / 3]
-    np.testing.assert_allclose(left_out, np.array(thirds) / 3)
 
 
 def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole():
@@ -841,15 +808,6 @@ def test_the_belief_is_used_where_it_is_written_and_not_where_it_is_read_from(ru
     assert by_readout.value < redirected.null.band[0], "where it is read from is quiet"
     assert redirected.n == 16 and redirected.underpowered
     assert any(figure.name == "interchange" for figure in PROBE.figures(found))
-
-
-@pytest.mark.slow
-def test_the_untrained_tunnel_stands_beside_it(tmp_path):
-    table = run_shipped(tmp_path, null="untrained").findings["belief"].tables["against_untrained"]
-    row = table.where(table["name"] == "r2")
-    assert row["trained"][0] > row["untrained"][0] + 0.1
-    row = table.where(table["name"] == "redirected")
-    assert row["trained"][0] > row["untrained"][0] + 1
 
 
 def test_the_surviving_set_is_what_no_earlier_pair_has_taken():

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
-from interp.probes.dynamics.exchange import Exchange, exchange_numbers
 from interp.probes.dynamics.frame import (
     frame_distances,
     of_another,
@@ -15,7 +14,6 @@ from interp.probes.dynamics.indices import indices
 from interp.probes.dynamics.probe import Dynamics
 from interp.probes.dynamics.read import MAX_POINTS, NEEDS, sharpest_head, shown_rows
 from interp.probes.dynamics.training import Training
-from interp.probes.dynamics.training_curves import Curve, compare, settled
 from scipy.spatial.distance import jensenshannon
 
 from interp.errors import UsageError
@@ -308,28 +306,6 @@ def test_attention_that_comes_last_or_tells_nothing_apart_has_no_lead():
     assert np.isnan(found["exchange_lead"].value) and "clearly worse" in found["exchange_lead"].null_reason
 
 
-def exchanged(own, patterns, network, rng, n=40):
-    """The scalars where errors of a checkpoint are these on average; the end's is .002, heavy-tailed as all are."""
-    drawn = [x * rng.lognormal(0, 0.6, n) for x in (own, patterns, network, 0.002)]
-    first = np.full(n, 3.0)
-    own, patterns, network = (np.stack([first, x, drawn[3]]) for x in drawn[:3])
-    weights_ = rng.multinomial(n, np.full(n, 1 / n), 200)
-    units = Units(np.arange(n), np.arange(n), np.arange(n), weights_, "sequence")
-    exchange = Exchange(np.array([0, 64, 512]), own, patterns, network, drawn[3], units)
-    return PROBE.quantities.scalars(exchange_numbers(exchange, 99, rng))
-
-
-@pytest.mark.parametrize(("shares", "least", "most"), [((1.0, 0.0), 0, 0), ((1.0, 1.0), 0, 5), ((0.1, 1.0), 58, 60)])
-def test_the_lead_is_called_where_attention_is_ahead_and_not_where_it_is_all_that_is_missing(shares, least, most):
-    """The prediction is the attention row, or one head of twelve: all the error comes with the patterns."""
-    rng, called = rng_of(31), 0
-    for _ in range(60):
-        patterns, network = (0.002 + 0.04 * share for share in shares)
-        found = exchanged(0.042, patterns, network, rng)["exchange_lead"]
-        called += found.standing() == "above"
-    assert least <= called <= most, called
-
-
 # --- formulas --------------------------------------------------------------------------------------------------------
 
 
@@ -441,27 +417,6 @@ def test_fewer_than_twenty_prompts_are_underpowered(n, few):
 
 
 # --- the null and the interval over worlds ---------------------------------------------------------------------------
-
-GRID = np.array([0, 8, 64, 512, 4096])
-
-
-def noisy(course, n, rng, spread=0.5):
-    """Prompts whose courses are this one on average, each with a size of its own and noise that ends at 0."""
-    size = rng.lognormal(0, spread, (n, 1))
-    return size * np.asarray(course) * (1 + 0.4 * rng.standard_normal((n, len(course))))
-
-
-def test_the_interval_covers_the_index_of_the_population():
-    rng = rng_of(19)
-    first, second = np.array([1, 0.6, 0.2, 0.02, 0]), np.array([1, 0.9, 0.5, 0.15, 0])
-    truth = float(settled(GRID, first, 0.1) / settled(GRID, second, 0.1))
-    covered = 0
-    for _ in range(200):
-        a, b = (Curve(noisy(course, 60, rng, 0.3), "x") for course in (first, second))
-        found = compare(GRID, a, b, 0.1, rng.multinomial(60, np.full(60, 1 / 60), size=200))
-        low, high = np.nanquantile(found.resampled, [0.025, 0.975])
-        covered += low <= truth <= high
-    assert 175 <= covered <= 199, covered
 
 
 def test_an_exchange_on_some_prompts_is_told_of_these():

@@ -172,18 +172,6 @@ def test_a_head_that_nobody_reads_has_no_effect_and_its_neighbour_on_the_same_va
     assert any("share 2 KV heads" in note for note in found.notes)
 
 
-def test_the_one_head_that_carries_the_prediction_is_found():
-    model = fresh_model("llama")
-    for layer in range(3):
-        model = without(model, [h for h in range(4) if (layer, h) != (1, 2)], layer)
-    found, _ = measured(model, SMALL, token_run(model))
-    assert found["top_head_share"].value > 0.999 and "layer 1 head 2" in found["top_head_share"].meaning
-    assert found["top_head_layer"].value == 1
-    ratio = found["top_head_ratio"]
-    assert np.isnan(ratio.value) or ratio.value > 1e3
-    assert found["top_head_effect"].value > found["top_head_effect"].null.value
-
-
 def test_effects_equal_those_of_a_model_with_the_weights_taken_out():
     model = fresh_model("llama")
     run = token_run(model)
@@ -399,20 +387,6 @@ def test_fewer_than_twenty_prompts_are_underpowered(n, few):
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"how": ()}, "Choose among zero, mean, resample"),
-        ({"n_sula": -1}, "counts problems"),
-    ],
-)
-def test_fields_that_make_no_sense_are_refused(fields, words):
-    base = synthetic_capture(SMALL.needs, Shape(n_prompts=10))
-    for ask in (lambda p: list(p.conditions(base)), lambda p: p.analyse(base, {})):
-        with pytest.raises(UsageError, match=words):
-            ask(replace(SMALL, **fields))
-
-
 def test_a_measure_that_the_prompts_do_not_allow_is_refused():
     exact, text = synthetic_capture(SMALL.needs, Shape(n_prompts=4)), text_capture(4)
     assert chosen_measure("auto", exact.prompts) == "posterior_kl" and chosen_measure("auto", text.prompts) == "next_kl"
@@ -427,6 +401,8 @@ def test_one_prompt_and_sula_on_a_tunnel_are_refused():
         list(SMALL.conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=1))))
     with pytest.raises(UsageError, match="reads no texts"):
         list(replace(SMALL, n_sula=5).conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=8, n_scored=3))))
+    with pytest.raises(UsageError, match="counts problems"):
+        replace(SMALL, n_sula=-1).refuse_fields(None)
 
 
 def test_conditions_run_on_the_drawn_prompts_alone():

@@ -102,20 +102,6 @@ def test_nulls_of_shares_follow_from_those_of_their_errors():
         assert found[share].null.band == pytest.approx(expected)
 
 
-def test_a_constant_reader_has_no_skill():
-    capture = world(bayes)
-    answers = Answers.of(capture, OUTCOME)
-    median = float(np.median(answers.entropy_exact))
-    grid = np.linspace(0, 12, 200_001)
-    odds = grid[np.argmin(np.abs(entropy_bits(posterior(grid)) - median))]
-    found = measured(world(lambda x, s, k, rng: np.where(s, -odds, odds)))
-    assert found["skill"].value == pytest.approx(0, abs=1e-4) and found["skill"].p > 0.05
-    assert found["slope"].value == pytest.approx(0, abs=1e-6) and found["slope"].p > 0.05
-    assert found["label_bias"].value == pytest.approx(odds, abs=1e-4)
-    assert found["kl_skill"].value < 0
-    assert np.isnan(found["entropy_correlation"].value) and "never varies" in found["entropy_correlation"].null_reason
-
-
 @pytest.mark.parametrize(("weight", "bias"), [(0.5, 0.0), (1.0, 3.0), (2.0, -1.5)])
 def test_weight_of_evidence_and_liking_for_a_word_are_told_apart(weight, bias):
     capture = world(lambda x, s, k, rng: weight * x + np.where(s, -bias, bias) + rng.normal(0, 0.3, len(x)))
