@@ -62,6 +62,14 @@ def test_each_cluster_gives_one_row_and_is_counted_once():
     assert np.ptp(known.null.band) > 3 * np.ptp(unknown.null.band)
 
 
+def test_what_the_token_routes_is_no_division_of_domains():
+    called = 0
+    for seed in range(40):
+        q, domain, token, position, prompt = routing("token", np.random.default_rng(seed))
+        called += division(q, domain, 100 * position + token, prompt, 39, np.random.default_rng(seed)).p[-1] <= 0.05
+    assert called <= 2 + 3.3 * np.sqrt(40 * 0.05 * 0.95)
+
+
 def test_experts_share_bits_with_domains_under_the_contract():
     q, domain, _, position, prompt = routing("token", np.random.default_rng(1), n=300)
     assert division(q, domain, position, prompt, 99, np.random.default_rng(1)).p[-1] <= 0.05
