@@ -124,18 +124,6 @@ def test_position_alone_is_no_belief_about_the_sequence():
     assert found["position_r2"].value == pytest.approx(found["r2"].value, abs=0.01)
 
 
-def test_telling_tokens_apart_is_not_selective():
-    rng = np.random.default_rng(1)
-    n, n_types = 400, 6
-    token = rng.integers(0, n_types, n)
-    belief = rng.dirichlet(np.ones(3), n_types)[token]
-    points = np.eye(D)[token] + 0.02 * rng.standard_normal((n, D))
-    found = world(points, belief, token=token)
-    assert found["r2"].value > 0.98 and abs(found["selectivity"].value) < 0.05
-    low, high = found["selectivity"].interval
-    assert low < found["selectivity"].value < high
-
-
 @pytest.mark.parametrize(("of_token", "of_rest"), [(1.0, 0.0), (1.0, 1.0), (0.0, 1.0)])
 def test_beyond_the_last_token_is_what_the_token_does_not_tell(of_token, of_rest):
     """The belief is what its token says plus what no token says; activations hold some of either, and noise."""

@@ -11,7 +11,7 @@ from interp.probes.heads.edits import LATE, PARTS, UNEDITED, Plan
 from interp.probes.heads.estimates import agreement, missed
 from interp.probes.heads.probe import SULA, Heads
 from interp.probes.heads.quantities import QUANTITIES
-from interp.probes.measures.harm import Scores, chosen_measure, measures_of
+from interp.probes.measures.harm import Scores, chosen_measure
 from interp.probes.measures.prompt_effects import error_ratio, harm_estimates, top_head
 from interp.wind_tunnels.networks.networks import Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
@@ -35,28 +35,11 @@ SMALL = Heads(n_random=3, n_sets=2, n_donors=2, n_permutations=99, n_bootstrap=6
 OUTCOMES = np.arange(5)
 
 
-def fed(probe, base, harm=lambda name, n, rng: np.zeros(n), seed=0):
-    """Readouts of every condition of the probe, `harm` bits above a noisy baseline."""
-    rng = np.random.default_rng(seed)
-    error = rng.gamma(4, 0.05, len(base.prompts))
-    under = {c.name: _read(c, base, error, harm, rng) for c in probe.conditions(base)}
-    return under | {c.name: _read(c, base, error, harm, rng) for c in probe.further_conditions(base, under)}
-
-
-def _read(condition, base, error, harm, rng):
-    n = len(condition.prompts)
-    more = np.zeros(n) if condition.name.endswith(UNEDITED) else harm(condition.name, n, rng)
-    before = error[condition.prompts]
-    read = {"next_kl": np.abs(more), "size": np.full(n, 0.5)}
-    own = measures_of(base.prompts) if condition.on is None else ("posterior_kl", "entropy_error")
-    return read | {m: before + more for m in own if m != "next_kl"}
-
-
 class Fed(Heads):
     """The probe on simulated readouts, for the conformance check, which gives none."""
 
     def analyse(self, base, under):
-        return super().analyse(base, under or fed(self, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+        return super().analyse(base, under or noisy(self, base))
 
 
 @pytest.mark.parametrize("shape", [Shape(n_prompts=40), Shape(n_prompts=30, n_scored=4)])
@@ -100,7 +83,7 @@ def text_capture(n=30):
 
 def test_texts_without_a_posterior_are_measured_by_change_and_loss():
     base = text_capture()
-    found = SMALL.analyse(base, fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+    found = SMALL.analyse(base, noisy(SMALL, base))
     assert {"next_kl", "loss"} <= set(found.tables["by_head"].columns)
     assert "posterior_kl" not in found.tables["by_head"] and "loss" in found.scalars
     assert {"top_head_ratio", "top_head_ratio_loss", "bypass_ratio_min", "late_attention_off"} <= set(found.scalars)
@@ -111,7 +94,7 @@ def test_sula_is_read_on_the_main_prompts_of_another_set():
     of_sula = [c for c in probe.conditions(base) if c.name.startswith(SULA)]
     assert len(of_sula) == 1 + 3 * 3 + 1 + 12
     assert all(c.on == "sula" and c.n_pool == 84 and c.prompts.tolist() == list(range(12)) for c in of_sula)
-    found = probe.analyse(base, fed(probe, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+    found = probe.analyse(base, noisy(probe, base))
     assert found.scalars["sula_posterior_kl"].n == 12 and found.scalars["sula_posterior_kl"].n_unit == "problem"
     assert found.tables["sula_by_head"].n_rows == 12 and "donor_sd" not in found.tables["sula_by_head"]
     assert [f.name for f in probe.figures(found)][-2:] == ["sula_map_zero", "sula_by_layer"]
@@ -331,7 +314,7 @@ def test_the_plan_names_every_edit_once_and_draws_the_same_sets_again():
 
 def test_tables_hold_what_they_say():
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=30))
-    under = fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n))
+    under = noisy(SMALL, base)
     found, plan = SMALL.analyse(base, under), SMALL._plan(base.model)
     before = under[UNEDITED]["posterior_kl"]
 
@@ -355,7 +338,7 @@ def test_tables_hold_what_they_say():
 
 def test_scalars_are_those_of_the_tables():
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=30))
-    found = SMALL.analyse(base, fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+    found = SMALL.analyse(base, noisy(SMALL, base))
     sets, compounding = found.tables["sets"], found["compounding"]
     assert sets["n_heads"].tolist() == [2, 4, 8] and "sets of 8 heads" in compounding.meaning
     assert compounding.value == pytest.approx(sets["excess"][-1]) and compounding.p == sets["excess_p"][-1]
@@ -380,7 +363,7 @@ def test_scalars_are_those_of_the_tables():
 @pytest.mark.parametrize(("n", "few"), [(19, True), (20, False)])
 def test_fewer_than_twenty_prompts_are_underpowered(n, few):
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=n))
-    found = SMALL.analyse(base, fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+    found = SMALL.analyse(base, noisy(SMALL, base))
     assert all(scalar.underpowered == few and scalar.n == n for scalar in found.scalars.values())
 
 
@@ -471,6 +454,11 @@ def rounds(probe, base, harm, noise=0.0):
             )
         following = [c for c in probe.further_conditions(base, under) if c.name not in under]
     return asked, under
+
+
+def noisy(probe, base):
+    """What is read under every condition of a probe, where harm is noisy."""
+    return rounds(probe, base, harms(base.model.n_layers * base.model.n_heads), noise=0.1)[1]
 
 
 def those_chosen(harm):

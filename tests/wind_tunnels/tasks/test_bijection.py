@@ -80,14 +80,3 @@ def test_layouts_show_values_after_keys_or_end_in_a_query():
     assert sequences.columns["bayes_entropy_bits"][0, -1] == 0.0
     drawn = task.sample(np.random.default_rng(0), 200)
     assert (drawn.tokens[:, -1:] == drawn.tokens[:, 0:-1:2]).any(axis=1).all()
-
-
-def test_orbits_are_relabellings_and_never_hold_a_sequence_twice():
-    sequences = Bijection(V=6, L=4, replacement=False).sample_orbits(np.random.default_rng(0), 30, 6)
-    tokens = sequences.tokens.reshape(5, 6, -1)
-    assert (tokens[:, :, 0::2] == tokens[:, :1, 0::2]).all()
-    answers = np.sort(sequences.targets.reshape(5, 6, -1), axis=1)
-    assert (answers == np.arange(6, 12)[None, :, None]).all()
-    sequences = Bijection(V=4, L=6).sample_orbits(np.random.default_rng(0), 10, 20)
-    assert len(sequences) == 10
-    assert len(np.unique(sequences.tokens[:4], axis=0)) == 4

@@ -79,14 +79,7 @@ def test_biases_follow_the_prior_and_tosses_the_biases():
     np.testing.assert_array_equal(sequences.columns["bias"][:, 7], bias[:, 0])
 
 
-def test_orbits_shift_the_outcomes_where_the_prior_favours_none():
-    task = Coin(n_tosses=6, concentration=(0.5,) * 3)
-    sequences = task.sample_orbits(np.random.default_rng(0), 9, 5)
-    tosses = sequences.targets.reshape(3, 3, -1)
-    assert (np.sort(tosses, axis=1) == np.arange(3)[None, :, None]).all()
-    np.testing.assert_array_equal(tosses[:, 1], (tosses[:, 0] + 1) % 3)
-    bias = sequences.columns["bias"][:, 0].reshape(3, 3)
-    np.testing.assert_allclose(bias.sum(axis=1), 1.0)  # each of the three probabilities stands first once
-    task = Coin(n_tosses=5, concentration=(1.0, 2.0))
-    orbits = task.sample_orbits(np.random.default_rng(3), 11, 2)
-    np.testing.assert_array_equal(orbits.tokens, task.sample(np.random.default_rng(3), 11).tokens)
+def test_the_bias_goes_with_the_outcomes_that_are_shifted_where_the_prior_favours_none():
+    bias = Coin(n_tosses=6, concentration=(0.5,) * 3).sample_orbits(np.random.default_rng(0), 9, 5).columns["bias"]
+    np.testing.assert_allclose(bias[:, 0].reshape(3, 3).sum(axis=1), 1.0)  # each of the three stands first once
+    assert Coin(n_tosses=5, concentration=(1.0, 2.0)).most_copies == 1

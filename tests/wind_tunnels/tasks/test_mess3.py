@@ -51,13 +51,8 @@ def test_window_readers_and_orbits_follow_the_stationary_process():
             short = Mess3(K=window + 1).encode(every[:, step - window : step + 1])
             np.testing.assert_allclose(sequences.windows[window][:, step], short.posterior[:, -1], atol=1e-14)
     assert sorted(map(tuple, RELABELLINGS.tolist())) == list(permutations(range(3)))
-    for n_copies, times in ((3, 1), (6, 2)):
-        sequences = Mess3().sample_orbits(np.random.default_rng(0), 4 * n_copies, n_copies)
-        answers = np.sort(sequences.targets.reshape(4, n_copies, -1), axis=1)
-        assert (answers == np.repeat(np.arange(3), times)[None, :, None]).all()
-        entropy = sequences.columns["bayes_entropy_bits"].reshape(4, n_copies, -1)
-        np.testing.assert_allclose(entropy, np.broadcast_to(entropy[:, :1], entropy.shape), atol=1e-12)
-    assert len(Mess3().sample_orbits(np.random.default_rng(0), 10, 100)) == 10
+    answers = Mess3().sample_orbits(np.random.default_rng(0), 12, 3).targets.reshape(4, 3, -1)
+    assert (np.sort(answers, axis=1) == np.arange(3)[None, :, None]).all()
 
 
 def test_tokens_are_a_start_and_the_symbols_and_each_is_the_answer_one_token_before_it():

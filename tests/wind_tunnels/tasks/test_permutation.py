@@ -63,13 +63,3 @@ def test_reader_of_the_start_is_the_mean_over_all_permutations():
         np.testing.assert_allclose(found[k - 1], counts / 24, atol=1e-12)
     drawn = IteratedPermutation(V=4, n_shown=2, depth=6).sample(np.random.default_rng(0), 3)
     assert drawn.windows[0].shape == drawn.posterior.shape
-
-
-@pytest.mark.parametrize("scratchpad", [True, False])
-def test_orbits_shift_every_symbol_alike(scratchpad):
-    task = IteratedPermutation(V=6, n_shown=4, depth=4, scratchpad=scratchpad)
-    drawn = task.sample_orbits(np.random.default_rng(0), 12, 9)
-    posterior, start = drawn.posterior.reshape(2, 6, 4, 6), drawn.tokens[:, 9].reshape(2, 6) - 6
-    for copy in range(6):
-        np.testing.assert_array_equal(start[:, copy], (start[:, 0] + copy) % 6)
-        np.testing.assert_allclose(posterior[:, copy], np.roll(posterior[:, 0], copy, axis=-1), atol=1e-12)

@@ -78,13 +78,3 @@ def test_cues_are_corrupted_as_the_channel_says_and_leave_doubt():
     np.testing.assert_allclose(bits[:, :4], np.tile(np.log2([8, 7, 6, 5]), (5, 1)), atol=1e-12)
     assert (bits[:, 4:] == 0).all()
     assert sequences.columns["evidence"][0].tolist() == [0, 1, 2, 3] + [4] * 8
-
-
-def test_orbits_are_shifts_of_the_values_with_every_answer_equally_often():
-    task = Recall(n_pairs=3, n_keys=6, n_values=5, n_queries=2, noise=0.2)
-    sequences = task.sample_orbits(np.random.default_rng(0), 20, 7)
-    tokens = sequences.tokens.reshape(4, 5, -1)
-    assert (tokens[:, :, [0, 2, 4, 6, 7]] == tokens[:, :1, [0, 2, 4, 6, 7]]).all()
-    answers = np.sort(sequences.targets.reshape(4, 5, -1), axis=1)
-    assert (answers == sequences.slice_ids[None, :, None]).all()
-    assert len(task.sample_orbits(np.random.default_rng(0), 13, 5)) == 13

@@ -106,6 +106,33 @@ def test_orbits_conform(task):
     check_task(OneOfEach(**task.describe()), np.random.default_rng(1))
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        Bijection(V=6, L=4, replacement=False),
+        Coin(n_tosses=6, concentration=(0.5,) * 3),
+        IteratedPermutation(V=6, n_shown=4, depth=4),
+        IteratedPermutation(V=6, n_shown=4, depth=4, scratchpad=False),
+        Mess3(),
+        Recall(n_pairs=3, n_keys=6, n_values=5, n_queries=2, noise=0.2),
+        Recurrence(p=5, length=8),
+        Regression(L=6),
+        Selection(V=6, L=6),
+    ],
+    ids=str,
+)
+def test_copies_of_a_sequence_differ_and_are_as_certain_with_every_answer_equally_often(task):
+    m = task.most_copies
+    assert len(task.sample_orbits(np.random.default_rng(0), 7, 100)) == 7
+    drawn = task.sample_orbits(np.random.default_rng(0), 3 * m, 2 * m)
+    assert len(np.unique(drawn.tokens, axis=0)) == 3 * m
+    entropy = drawn.columns["bayes_entropy_bits"].reshape(3, m, -1)
+    np.testing.assert_allclose(entropy, np.broadcast_to(entropy[:, :1], entropy.shape), atol=1e-12)
+    if not isinstance(task, Regression | Selection):  # which are mirrored, or also asked for classes
+        answers = np.sort(drawn.targets.reshape(3, m, -1), axis=1)
+        assert (answers == np.repeat(drawn.slice_ids, m // len(drawn.slice_ids))[None, :, None]).all()
+
+
 @pytest.mark.parametrize("task", DESCRIBED, ids=str)
 def test_task_is_its_description_and_draws_agree_in_columns_positions_and_curriculum(task):
     for described in (task.describe(), json.loads(json.dumps(task.describe()))):
