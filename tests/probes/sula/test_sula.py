@@ -13,6 +13,7 @@ from interp.probes.sula.probe import Sula
 from interp.probes.sula.quantities import QUANTITIES
 from interp.probes.sula.tables import along_table, answers_table, attention_table, by_condition_table, trajectory_table
 from interp.prompts.evidence import draw_problems, evidence_columns, posterior
+from sklearn.linear_model import Ridge
 
 import interp
 from interp.errors import InterpError, PromptError
@@ -315,18 +316,12 @@ def test_axes_are_the_first_principal_one_and_ridge_with_the_penalty_of_left_out
     x, y, cluster = rows[fitting], answers.entropy_exact[fitting], answers.cluster[fitting]
     scale = np.square(np.linalg.svd(x - x.mean(axis=0))[1]).sum() / min(len(x) - 1, width)
 
-    def ridge(kept, penalty):
-        centred, alpha = x[kept] - x[kept].mean(axis=0), penalty * scale
-        return np.linalg.solve(centred.T @ centred + alpha * np.eye(width), centred.T @ (y[kept] - y[kept].mean()))
-
     def left_out(penalty):
-        return sum(
-            np.square(y[cluster == c] - y[cluster != c].mean() - (x[cluster == c] - x[cluster != c].mean(axis=0))
-                      @ ridge(cluster != c, penalty)).sum()
-            for c in np.unique(cluster)
-        )  # fmt: skip
+        out, ridge = [cluster == c for c in np.unique(cluster)], Ridge(alpha=penalty * scale)
+        return sum(np.square(y[o] - ridge.fit(x[~o], y[~o]).predict(x[o])).sum() for o in out)
 
-    expected = np.array([np.linalg.svd(x - x.mean(axis=0))[2][0], ridge(slice(None), min(PENALTIES, key=left_out))])
+    best = Ridge(alpha=min(PENALTIES, key=left_out) * scale).fit(x, y).coef_
+    expected = np.array([np.linalg.svd(x - x.mean(axis=0))[2][0], best])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     expected *= np.sign(expected @ (x - x.mean(axis=0)).T @ (y - y.mean()))[:, None]
     directions, coordinates = fit_axes(rows[None], answers, fitting)
