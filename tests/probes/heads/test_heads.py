@@ -22,7 +22,6 @@ from interp.editing.screen import read_screen
 from interp.errors import PromptError, UsageError
 from interp.information import entropy_bits, kl_bits
 from interp.loading.load import load
-from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
@@ -403,21 +402,6 @@ def test_of_sula_prompts_the_main_condition_is_tried():
 
 
 # --- end to end -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_shipped_tunnel_hangs_on_one_head_of_its_first_layer(tmp_path):
-    probe = Heads(how=("zero",), n_prompts=40, n_random=5, n_sets=2, n_permutations=99, n_bootstrap=100)
-    record = interp.run(probes=[probe], n_pool=60, out=tmp_path, quiet=True)
-    found = record.findings["heads"]
-    assert found["top_head_ratio"].interval[0] > 2 and "layer 0 head 1" in found["top_head_ratio"].meaning
-    assert found["top_head_ratio_entropy_error"].value > 2
-    assert found["bypass_ratio_min"].value > 10 and found["bypass_ratio_min"].p == 0.01
-    assert found["late_attention_off"].value > 1 > found["late_attention_off"].null.band[1]
-    assert np.isfinite(found.tables["sets"]["top"]).all() and found.tables["sets"]["n_heads"].tolist() == [2, 4, 8]
-    assert all(check["passed"] for check in record.selfcheck) and Need("outcome_log_prob") in probe.needs
-    page = next(tmp_path.rglob("report.html")).read_text()
-    assert "Head by head: zero ablation" in page and "Do effects add up?" in page
 
 
 # --- the screen ------------------------------------------------------------------------------------------------------

@@ -203,24 +203,6 @@ def test_rates_rise_to_their_peak_and_fall_to_zero():
     np.testing.assert_allclose(np.diff(rates[10:]), -0.01, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "words"),
-    [
-        ({"n_steps": 0}, "n_steps = 0"),
-        ({"batch": 0}, "batch = 0"),
-        ({"lr_muon": 0.0}, "lr_muon = 0.0"),
-        ({"clip": float("nan")}, "clip = nan"),
-        ({"n_distinct": 0}, "n_distinct = 0"),
-        *(({name: "labls"}, f"{name} 'labls': there is no {name} of this name")
-          for name in ("target", "curriculum", "optimiser", "device")),
-    ],
-)  # fmt: skip
-def test_impossible_recipes_are_refused_in_words(sizes, words, without_type_checks):
-    with pytest.raises(UsageError) as refusal:
-        Recipe(**sizes)
-    assert words in str(refusal.value)
-
-
 @pytest.mark.slow
 def test_tunnel_trained_here_reaches_0_02_bits():
     task = Bijection(V=4, L=6)
