@@ -67,16 +67,8 @@ def test_tokens_are_a_start_and_the_symbols_and_each_is_the_answer_one_token_bef
     assert sequences.slices == () and (sequences.domain == "mess3").all()
 
 
-def test_beliefs_lie_in_the_triangle_and_tell_histories_apart():
+def test_beliefs_are_of_the_state_behind_the_last_symbol():
     task = Mess3()
     sequences = task.sample(np.random.default_rng(0), 300)
-    np.testing.assert_allclose(sequences.belief.sum(axis=-1), 1.0, atol=1e-14)
-    assert sequences.belief.min() > 0
     np.testing.assert_allclose(sequences.belief @ task.transition @ task.emission, sequences.posterior, atol=1e-14)
-    belief = Mess3(K=10).encode(np.zeros((1, 10), dtype=np.int64)).belief[0, :, 0]
-    assert (np.diff(belief) > 0).all()
-    np.testing.assert_allclose(belief[[0, 1]], [1 / 3, 0.85], atol=1e-12)
-    assert belief[-1] > 0.98
-    sequences = Mess3(K=7).encode(np.array(list(product(range(3), repeat=7))))
-    last = np.unique(sequences.belief[:, -1].round(12), axis=0)
-    assert len(last) == 3**6
+    np.testing.assert_allclose(Mess3(K=2).encode(np.zeros((1, 2), int)).belief[0, :, 0], [1 / 3, 0.85], atol=1e-12)
