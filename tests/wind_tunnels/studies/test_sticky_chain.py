@@ -16,6 +16,7 @@ from interp.wind_tunnels.studies.sticky_chain.process import StickyChain
 from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_values, head_logits, losses
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from scipy import stats
+from scipy.linalg import circulant
 
 from interp.running.study import run_study
 from tests.progress import nothing
@@ -43,14 +44,9 @@ def test_both_chains_stay_as_named_with_the_entropy_that_is_known():
 def test_transitions_follow_their_definition_and_the_chain_is_uniform(n_symbols, normalised):
     chain = StickyChain(n_symbols, 0.3, normalised)
     matrix = chain.transition
-    by_hand = np.zeros_like(matrix)
-    for i in range(n_symbols):
-        for j in range(n_symbols):
-            steps = abs(i - j)
-            by_hand[i, j] = (0.3 if normalised == "published" else 0.0) if i == j else 1 / min(steps, n_symbols - steps)
-        by_hand[i] = by_hand[i] / by_hand[i].sum() * 0.7
-        by_hand[i, i] += 0.3
-    assert matrix == pytest.approx(by_hand)
+    steps = np.arange(1, n_symbols)
+    row = np.r_[0.3 if normalised == "published" else 0.0, 1 / np.minimum(steps, n_symbols - steps)]
+    assert matrix == pytest.approx(circulant(0.7 * row / row.sum()) + 0.3 * np.eye(n_symbols))
     assert matrix.sum(axis=0) == pytest.approx(np.ones(n_symbols))
     entropy = -(np.full((n_symbols, 1), 1 / n_symbols) * matrix * np.log2(matrix)).sum()
     assert chain.next_entropy_bits == pytest.approx(entropy)
