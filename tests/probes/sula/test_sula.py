@@ -161,26 +161,18 @@ def test_shuffled_labels_are_scored_for_both_readers():
     assert table.loc["main", "error_always_open"] == pytest.approx(0.637, abs=0.04)
 
 
-def brute_exchanges(stratum, unit, orders):
-    """Whether every order moves whole units onto units of the same strata."""
-    for order in orders:
-        assert sorted(order) == list(range(len(unit)))
-        assert (stratum[order] == stratum).all()
-        for one in np.unique(unit):
-            assert len(set(unit[order][unit == one])) == 1
+ROWS = np.repeat([0, 1, 1, 2], 5), np.arange(20)
+KINDS = np.repeat(np.arange(4), 6) + 10 * (np.tile(np.arange(6), 4) >= 4), np.tile(np.arange(6), 4)
+"""Six units of four rows, two kinds of them."""
 
 
-def test_exchanges_keep_strata_and_units():
-    rng = np.random.default_rng(0)
-    stratum, unit = np.repeat([0, 1, 1, 2], 5), np.arange(20)
-    orders = exchange_within(stratum, unit, 300, rng)
-    brute_exchanges(stratum, unit, orders)
-    assert len(np.unique(orders[:, 3])) == 5 and len(np.unique(orders[:, 7])) == 10
-    unit = np.tile(np.arange(6), 4)  # six units of four rows, two kinds of them
-    stratum = np.repeat(np.arange(4), 6) + 10 * (unit >= 4)
-    orders = exchange_within(stratum, unit, 300, rng)
-    brute_exchanges(stratum, unit, orders)
-    assert len(np.unique(orders[:, 0])) == 4 and len(np.unique(orders[:, 5])) == 2
+@pytest.mark.parametrize(("stratum", "unit", "reached"), [(*ROWS, {3: 5, 7: 10}), (*KINDS, {0: 4, 5: 2})])
+def test_exchanges_move_whole_units_within_their_strata(stratum, unit, reached):
+    orders = exchange_within(stratum, unit, 300, np.random.default_rng(0))
+    assert (np.sort(orders, axis=1) == np.arange(len(unit))).all() and (stratum[orders] == stratum).all()
+    for one in np.unique(unit):
+        assert (np.ptp(unit[orders][:, unit == one], axis=1) == 0).all()
+    assert {row: len(np.unique(orders[:, row])) for row in reached} == reached
 
 
 def features(coordinate, rng, n_layers=3, noise=0.3, layer=2):
