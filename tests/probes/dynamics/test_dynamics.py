@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
 from interp.probes.dynamics.frame import (
-    frame_distances,
     of_another,
     row_distances,
 )
@@ -330,16 +329,6 @@ def test_row_distances_equal_scipy_and_the_sum_by_hand():
     assert (tv[3], js[3]) == pytest.approx((1, 1))
     same_tv, same_js = row_distances(np.log2(a[5:]), np.log2(a[5:]))
     assert same_tv.max() == 0 and same_js.max() < 1e-12
-
-
-def test_distances_do_not_know_unseen_keys():
-    rng = rng_of(12)
-    rows = np.log2(rng.dirichlet(np.ones(5), (2, 6, 3)))
-    other = np.log2(rng.dirichlet(np.ones(5), (2, 6, 3)))
-    padded = [np.pad(x, ((0, 0),) * 3 + ((0, 4),), constant_values=np.nan) for x in (rows, other)]
-    for plain, wide in zip(frame_distances(rows, other), frame_distances(*padded), strict=True):
-        np.testing.assert_allclose(plain, wide)
-    assert np.isnan(frame_distances(rows[..., :0], rows[..., :0])[0]).all()
 
 
 def test_rows_of_another_sequence_stand_at_the_same_positions():

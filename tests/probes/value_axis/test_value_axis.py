@@ -141,20 +141,6 @@ def test_what_the_token_before_tells_is_no_finding_at_any_layer():
         assert found[f"{name}_beyond_token"].p == 0.01 and found[f"{name}_beyond_previous"].p > 0.05
 
 
-def test_what_length_tells_is_gone_with_the_nuisances():
-    rng = np.random.default_rng(0)
-    n = 300
-    length = rng.integers(5, 60, n)
-    points = rng.standard_normal((n, D))
-    points[:, 3] += length
-    entropy = length / 10 + 0.1 * rng.standard_normal(n)
-    found = world(points, entropy, length=length, position=length - 1, token=rng.integers(0, 4, n))
-    assert found["r2"].value > 0.9 and found["r2"].p == 0.01
-    assert abs(found["r2_beyond_token"].value) < 0.03 and found["r2_beyond_token"].p > 0.05
-    assert found["nuisance_r2"].value > 0.95
-    assert "length" in found["nuisance_r2"].meaning
-
-
 def test_entropy_that_position_tells_exactly_is_undefined_beyond_it_and_says_so():
     per = 6
     entropy = np.tile(np.linspace(5, 1, per), 40)
