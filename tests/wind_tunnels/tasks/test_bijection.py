@@ -12,14 +12,11 @@ from interp.tunnel import Sequences
 def enumerated_posterior(task: Bijection, sequences: Sequences) -> np.ndarray:
     """Count, of all V! bijections that agree with the pairs in the tokens before, how many give each answer."""
     first_value = task.V if task.layout == "sepvocab" else 0
-    every = list(permutations(range(task.V)))
-    posterior = np.zeros(sequences.posterior.shape)
-    for row, tokens in enumerate(sequences.tokens.tolist()):
-        for index, position in enumerate(sequences.scored.tolist()):
-            pairs = [(tokens[i], tokens[i + 1] - first_value) for i in range(0, position, 2)]
-            agreeing = [b for b in every if all(b[key] == value for key, value in pairs)]
-            for bijection in agreeing:
-                posterior[row, index, bijection[tokens[position]]] += 1 / len(agreeing)
+    every, posterior = np.array([*permutations(range(task.V))]), np.zeros(sequences.posterior.shape)
+    for row, tokens in enumerate(sequences.tokens):
+        for index, position in enumerate(sequences.scored):
+            agree = every[(every[:, tokens[:position:2]] == tokens[1:position:2] - first_value).all(axis=1)]
+            posterior[row, index] = np.bincount(agree[:, tokens[position]], minlength=task.V) / len(agree)
     return posterior
 
 
