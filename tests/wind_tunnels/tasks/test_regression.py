@@ -22,21 +22,10 @@ def everything(task: Regression):
     prior = norm.pdf(slopes, scale=task.prior_sd)
     inputs = np.linspace(-1, 1, task.n_x)
     edges = np.concatenate([[-np.inf], np.linspace(-task.y_max, task.y_max, task.n_y + 1)[1:-1], [np.inf]])
-
-    def mass(y: int, x: int, w: int) -> float:
-        centre = slopes[w] * inputs[x]
-        return float(norm.cdf(edges[y + 1], centre, task.noise) - norm.cdf(edges[y], centre, task.noise))
-
-    w, x, y = [], [], []
-    for one in product(
-        range(task.n_w), product(range(task.n_x), repeat=task.L), product(range(task.n_y), repeat=task.L)
-    ):
-        for drawn, part in zip((w, x, y), one, strict=True):
-            drawn.append(part)
-    likelihood = [
-        np.prod([mass(b, a, c) for a, b in zip(xs, ys, strict=True)]) for c, xs, ys in zip(w, x, y, strict=True)
-    ]
-    return (np.array(w), np.array(x), np.array(y)), prior[w] * np.array(likelihood)
+    choices = [range(task.n_w)] + [range(task.n_x)] * task.L + [range(task.n_y)] * task.L
+    w, x, y = np.split(np.array([*product(*choices)]), [1, 1 + task.L], axis=1)
+    below, above = (norm.cdf(edges[cell], slopes[w] * inputs[x], task.noise) for cell in (y, y + 1))
+    return (w[:, 0], x, y), prior[w[:, 0]] * (above - below).prod(axis=1)
 
 
 @pytest.mark.parametrize("task", SMALLEST, ids=str)
