@@ -89,11 +89,6 @@ def test_a_null_that_was_not_measured_is_not_in_the_legend():
     columns = {"layer": np.arange(3)} | {n: np.full(3, np.nan if "null" in n else 1.0) for n in names}
     chart = Chart(Table(columns, dict.fromkeys(columns, "1")), "layer", "layer", "x").profile("x")
     assert [trace.name for trace in chart.plot.data if trace.name] == ["measured"]
-    known = Table({"layer": columns["layer"], "x_null_low": columns["x"], "x_null_high": columns["x"] + 1},
-                  {"layer": "1", "x_null_low": "1", "x_null_high": "1"})  # fmt: skip
-    for _ in range(2):
-        chart.of(known).null_band("x")
-    assert [trace.showlegend for trace in chart.plot.data if trace.name == "null, 95 %"] == [True, False]
 
 
 def test_every_point_of_a_umap_says_which_text_it_is():

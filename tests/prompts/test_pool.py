@@ -196,10 +196,12 @@ def test_unequal_cells_give_their_share_by_largest_remainder():
     assert min(remainders[c] for c in rounded_up) >= max(remainders[c] for c in quota.keys() - rounded_up)
 
 
-@pytest.mark.parametrize("n", [0, -1, 133])
-def test_a_pool_of_a_size_that_is_not_there_is_refused(n):
-    with pytest.raises(PromptError, match=f"{n} prompts of 'same-last-token': it has 132"):
-        load_entry("prompt", "same-last-token")(n_pool=n)
+@pytest.mark.parametrize(("name", "n", "size"), [
+    ("same-last-token", 0, 132), ("same-last-token", -1, 132), ("same-last-token", 133, 132), ("vocabulary", 10_000, 3),
+])  # fmt: skip
+def test_a_pool_of_a_size_that_is_not_there_is_refused(name, n, size):
+    with pytest.raises(PromptError, match=f"{n} prompts of '{name}': it has {size}"):
+        load_entry("prompt", name)(n_pool=n)
 
 
 TOKENIZERS = ["pythia-gpt-neox-20b", "phi-2", "mistral-v0.1"]

@@ -7,7 +7,6 @@ import pytest
 from interp.probes.measures.token_cosines import no_token_sets
 from interp.prompts.vocabulary import vocabulary
 
-from interp.errors import PromptError
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
@@ -88,9 +87,3 @@ def test_a_smaller_pool_keeps_the_shares_of_the_categories(n):
     for category, size in categories(whole).items():
         assert abs(categories(drawn)[category] - n * size / len(whole)) <= 1, category
     assert words(drawn) == [w for w in words(whole) if w in set(words(drawn))]
-
-
-@pytest.mark.parametrize("n", [0, -1, 10_000])
-def test_a_pool_of_a_size_that_is_not_there_is_refused(n):
-    with pytest.raises(PromptError, match=f"{n} prompts of 'vocabulary': it has 3"):
-        vocabulary(n_pool=n)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.attention_entropy.probe import AttentionEntropy
+from scipy.special import entr, softmax
 
 import interp
 from interp.findings import Scalar
@@ -89,13 +90,11 @@ def tunnel():
 def float64_rows(q, k):
     """Causal attention of one sequence, `[head, pos, key]`, in float64."""
     s = np.einsum("qhd,khd->hqk", q.astype(np.float64), k.astype(np.float64)) / np.sqrt(q.shape[-1])
-    s = np.where(np.tril(np.ones(s.shape[1:], bool)), s, -np.inf)
-    a = np.exp(s - s.max(-1, keepdims=True))
-    return a / a.sum(-1, keepdims=True)
+    return softmax(np.where(np.tril(np.ones(s.shape[1:], bool)), s, -np.inf), axis=-1)
 
 
 def bits(a):
-    return -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), -1)
+    return entr(a).sum(-1) / np.log(2)
 
 
 @pytest.mark.slow

@@ -336,6 +336,16 @@ def test_ranks_are_of_refits_alone_and_prompts_are_weighted():
     assert readings(under, ["a"], "later_r2", weights)[0, 0] == pytest.approx(1 - 1.5)
 
 
+def test_whole_clusters_of_whole_interventions_are_resampled():
+    """Six prompts of either cluster move alike: two of twelve is what is resampled."""
+    under = {name: read | {"cluster": np.repeat([0, 1], 6)} for name, read in made_up([9.0, 1.0, 3.0, 2.0]).items()}
+    for name in (Name((1,), "axis", dose=0.5), Name((1,), "axis", "kept")):
+        under[str(name)] = under[str(Name((1,), "axis"))]
+    found = Effects.of(under, 400, rng()).found
+    halves = 9 * (1 + 0.1 * rng(5).normal(size=12)).reshape(2, 6).mean(axis=1)
+    assert set(found[0].by("axis").round(9)) == {*halves.round(9), round(float(halves.mean()), 9)} and len(found) == 2
+
+
 def matching(how, alike):
     columns = {
         "layers": ["1"], "layer": [1], "matched_by": [how], "dimensions": [3], "dose": [1.5], "alike": [alike],

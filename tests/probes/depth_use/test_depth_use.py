@@ -19,7 +19,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.prompting.pools import prompts_for
 from interp.prompting.tunnel_sequences import copied_name, copied_prompts, sampled_prompts
 from interp.reading.forward import capture
-from interp.testing import Shape, check_probe, synthetic_capture
+from interp.testing import Shape, synthetic_capture
 from tests.read_back import not_in_tables
 from tests.tiny_models import VOCAB, tiny_model
 
@@ -87,8 +87,7 @@ def test_copied_prompts_are_the_sequences_of_the_same_seed_and_found_by_name():
     assert prompts_for(model, RunOptions(prompts="copied:2x3", n_pool=4)).prompts[0].scored == (12,)
 
 
-def test_conformance():
-    check_probe(SMALL)
+def test_where_nothing_was_read_under_edits_there_are_no_figures():
     assert SMALL.figures(SMALL.analyse(synthetic_capture(SMALL.needs, Shape(n_prompts=6)), {})) == ()
 
 

@@ -37,16 +37,6 @@ def noise(n_rows=60, n_features=12, n_layers=1, seed=0):
     return np.random.default_rng(seed).standard_normal((n_layers, n_rows, n_features))
 
 
-@pytest.mark.slow
-def test_noise_without_its_loudest_columns_lies_in_the_band_at_the_nominal_rate():
-    outside = 0
-    for seed in range(100):
-        left, _ = without_loudest(cloud_of(noise(40, 12, seed=seed)), 3)
-        scalar = said("pc1_plus_pc2_share", dropped_estimates(left, "centred", seed)["pc1_plus_pc2_share"])
-        outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
-    assert outside <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
-
-
 def test_dropped_statistics_equal_those_of_what_stays():
     values = noise() * np.r_[np.ones(9), np.full(3, 9.0)]
     left, _ = without_loudest(cloud_of(values), 3)
@@ -77,26 +67,25 @@ def test_one_prompt_that_makes_the_plane_is_named():
 
 
 @pytest.mark.slow
-def test_influence_in_noise_stays_in_its_band_at_the_nominal_rate():
-    outside = 0
-    for seed in range(100):
-        scalar = influence(cloud_of(noise(30, 10, seed=seed)), 0, "centred", seed).scalars["largest_influence"]
-        outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
+@pytest.mark.parametrize("of_noise", [
+    lambda seed: said("pc1_plus_pc2_share", dropped_estimates(
+        without_loudest(cloud_of(noise(40, 12, seed=seed)), 3)[0], "centred", seed)["pc1_plus_pc2_share"]),
+    lambda seed: influence(cloud_of(noise(30, 10, seed=seed)), 0, "centred", seed).scalars["largest_influence"],
+    lambda seed: said("axis_stability", stability_estimates(cloud_of(noise(30, 10, seed=seed)), "centred", 4, seed)),
+], ids=["dropped", "influence", "stability"])  # fmt: skip
+def test_numbers_of_noise_lie_in_their_band_at_the_nominal_rate(of_noise):
+    found = [of_noise(seed) for seed in range(100)]
+    outside = sum(not scalar.null.band[0] <= scalar.value <= scalar.null.band[1] for scalar in found)
     assert outside <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
 
 
 @pytest.mark.slow
-def test_first_axes_of_a_spike_are_stable_and_those_of_noise_lie_on_the_null():
+def test_first_axes_of_a_spike_are_stable():
     spiked = noise(80, 30)
     spiked[:, :, 0] *= 10
     turn = np.linalg.qr(np.random.default_rng(5).standard_normal((30, 30)))[0]
     scalar = said("axis_stability", stability_estimates(cloud_of(spiked @ turn), "centred", 10, 0))
     assert scalar.value > 0.98 > scalar.null.band[1]
-    outside = 0
-    for seed in range(100):
-        scalar = said("axis_stability", stability_estimates(cloud_of(noise(30, 10, seed=seed)), "centred", 4, seed))
-        outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
-    assert outside <= 13
 
 
 def test_sequences_are_left_out_and_halved_whole():

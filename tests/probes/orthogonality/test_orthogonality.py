@@ -9,7 +9,7 @@ from interp.probes.orthogonality.probe import Orthogonality
 import interp
 from interp.need import Need
 from interp.prompt import Prompt
-from interp.statistics.cosines import expected_abs_cosine
+from interp.statistics.cosines import cosine_measures, expected_abs_cosine
 from interp.testing import Shape, check_probe, synthetic_capture
 
 FAST = {"n_null": 40, "n_bootstrap": 60}
@@ -103,6 +103,14 @@ def test_heads_that_are_equal_or_share_a_mean_are_told_apart():
     assert centred.value == pytest.approx(expected_abs_cosine(8), abs=0.05) and centred.p > 0.05
 
 
+def test_keys_are_told_before_rotary_and_after_it():
+    before, after = np.random.default_rng(5).standard_normal((2, 2, 40, 2, 8))
+    table = analyse("head_keys", {"k_pre": before, "k": after}).tables["head_keys"]
+    for column, keys in (("abs", before), ("abs_after_rotary", after)):
+        expected = [np.mean([cosine_measures(row)[0] for row in layer]) for layer in keys]
+        np.testing.assert_allclose(table[column], expected, rtol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def tunnel():
     """The shipped tunnel, its capture of 120 sequences, and the findings."""
@@ -114,30 +122,6 @@ def tunnel():
 
 def float64(parameter):
     return parameter.detach().double().numpy()
-
-
-def tunnel_projection(model, layer, which):
-    """W [d_model, d_head] of every head, from the fused projection: head by head, q, k and v in turn."""
-    fused = float64(model.module.gpt_neox.layers[layer].attention.query_key_value.weight)
-    start, size = "qkv".index(which) * 16, 16
-    return [fused[48 * h + start : 48 * h + start + size].T for h in range(4)]
-
-
-def test_weights_of_the_shipped_tunnel_equal_a_loop_and_a_decomposition(tunnel):
-    model, _, found = tunnel
-    for layer in range(3):
-        cosines = []
-        for weight in tunnel_projection(model, layer, "k"):
-            unit = [c / np.sqrt(np.dot(c, c)) for c in weight.T]
-            cosines += [abs(np.dot(a, b)) for i, a in enumerate(unit) for b in unit[:i]]
-        assert found.tables["wk_columns"]["abs"][layer] == pytest.approx(np.mean(cosines), rel=1e-6)
-    ranks = []
-    for layer in range(3):
-        for wq, wk in zip(*(tunnel_projection(model, layer, w) for w in "qk"), strict=True):
-            share = np.linalg.svd(wq @ wk.T, compute_uv=False)[:16]
-            share = share / share.sum()
-            ranks.append(np.exp(-(share * np.log(share)).sum()))
-    assert found["w_qk_effective_rank"].value == pytest.approx(np.mean(ranks), rel=1e-5)
 
 
 def test_token_keys_of_the_shipped_tunnel_equal_embedding_norm_projection(tunnel):
@@ -156,20 +140,6 @@ def test_token_keys_of_the_shipped_tunnel_equal_embedding_norm_projection(tunnel
 
     assert found["token_keys"].value == pytest.approx(mean_abs(keys), rel=1e-5)
     assert found["token_keys_centred"].value == pytest.approx(mean_abs(keys - keys.mean(axis=0)), rel=1e-5)
-
-
-def test_head_keys_of_the_shipped_tunnel_equal_a_loop_before_and_after_rotary(tunnel):
-    _, captured, found = tunnel
-    for site, column in (("k_pre", "abs"), ("k", "abs_after_rotary")):
-        keys = captured[Need(site)].astype(np.float64)
-        for layer in range(3):
-            cosines = []
-            for row in keys[layer]:
-                unit = [v / np.sqrt(np.dot(v, v)) for v in row]
-                cosines.append(np.mean([abs(np.dot(a, b)) for i, a in enumerate(unit) for b in unit[:i]]))
-            assert found.tables["head_keys"][column][layer] == pytest.approx(np.mean(cosines), rel=1e-6)
-    table = found.tables["head_keys"]
-    np.testing.assert_allclose(table["abs"], table["abs_after_rotary"], atol=1e-6)
 
 
 def test_token_keys_and_the_embedding_proxy_of_the_shipped_tunnel_are_what_is_known(tunnel):

@@ -120,11 +120,10 @@ def test_a_plan_counts_no_fewer_swaps_than_there_are():
 
 
 @pytest.mark.slow
-def test_a_saved_capture_of_a_program_keeps_how_it_computes_and_its_analysis_finds_the_same(tmp_path):
+def test_a_saved_capture_of_a_program_keeps_how_it_computes(tmp_path):
     model = interp.load("program:chain", check=False)
-    probe = replace(BELIEF, target="first_step_3")
     prompts = interp.sampled_prompts(model.task, n=60)
-    kept = interp.collect(model, prompts, probe.needs)
+    kept = interp.collect(model, prompts, BELIEF.needs)
     opened = interp.open_capture(kept.save(tmp_path / "capture"))
     mine, theirs = kept.mechanism, opened.mechanism
     assert mine.directions.keys() == theirs.directions.keys()
@@ -133,12 +132,6 @@ def test_a_saved_capture_of_a_program_keeps_how_it_computes_and_its_analysis_fin
     scored = np.array(prompts.prompts[0].scored)
     args = "first_step_3", 1, tokens, np.roll(tokens, 1, axis=0), scored
     np.testing.assert_array_equal(mine.swapped(*args), theirs.swapped(*args))
-    found = []
-    for base in (kept, opened):
-        read = Run(prompts, [np.array(prompt.token_ids) for prompt in prompts])
-        found.append(probe.analyse(base, read_conditions(model, read, list(probe.conditions(base)))))
-    assert found[0]["interchange_accuracy"].value == found[1]["interchange_accuracy"].value == 1.0
-    assert dict(found[0].scalars) == dict(found[1].scalars)
     again = interp.open_capture(opened.save(tmp_path / "again"))
     assert again.mechanism.card == mine.card
 

@@ -76,10 +76,8 @@ def test_every_row_is_turned_round_its_own_items():
 
 
 def reported(n_units=4, n_bootstrap=60):
-    w = np.concatenate([weights()] * (n_units // 4))
     stands = np.concatenate([outcome_positions(TOKENS, SEEN, OUTCOMES)] * (n_units // 4))
     log = np.concatenate([log_weights(weights())] * (n_units // 4), axis=1)
-    assert w.shape[0] == n_units
     items = attention_over_items(log, stands, np.tile(POSTERIOR, (n_units // 4, 1)))
     number = np.arange(n_units)
     drawn = np.random.default_rng(1).multinomial(n_units, np.full(n_units, 1 / n_units), n_bootstrap)

@@ -13,6 +13,7 @@ from interp.probes.sula.probe import Sula
 from interp.probes.sula.quantities import QUANTITIES
 from interp.probes.sula.tables import along_table, answers_table, attention_table, by_condition_table, trajectory_table
 from interp.prompts.evidence import draw_problems, evidence_columns, posterior
+from sklearn.linear_model import Ridge
 
 import interp
 from interp.errors import InterpError, PromptError
@@ -102,20 +103,6 @@ def test_nulls_of_shares_follow_from_those_of_their_errors():
         assert found[share].null.band == pytest.approx(expected)
 
 
-def test_a_constant_reader_has_no_skill():
-    capture = world(bayes)
-    answers = Answers.of(capture, OUTCOME)
-    median = float(np.median(answers.entropy_exact))
-    grid = np.linspace(0, 12, 200_001)
-    odds = grid[np.argmin(np.abs(entropy_bits(posterior(grid)) - median))]
-    found = measured(world(lambda x, s, k, rng: np.where(s, -odds, odds)))
-    assert found["skill"].value == pytest.approx(0, abs=1e-4) and found["skill"].p > 0.05
-    assert found["slope"].value == pytest.approx(0, abs=1e-6) and found["slope"].p > 0.05
-    assert found["label_bias"].value == pytest.approx(odds, abs=1e-4)
-    assert found["kl_skill"].value < 0
-    assert np.isnan(found["entropy_correlation"].value) and "never varies" in found["entropy_correlation"].null_reason
-
-
 @pytest.mark.parametrize(("weight", "bias"), [(0.5, 0.0), (1.0, 3.0), (2.0, -1.5)])
 def test_weight_of_evidence_and_liking_for_a_word_are_told_apart(weight, bias):
     capture = world(lambda x, s, k, rng: weight * x + np.where(s, -bias, bias) + rng.normal(0, 0.3, len(x)))
@@ -174,26 +161,18 @@ def test_shuffled_labels_are_scored_for_both_readers():
     assert table.loc["main", "error_always_open"] == pytest.approx(0.637, abs=0.04)
 
 
-def brute_exchanges(stratum, unit, orders):
-    """Whether every order moves whole units onto units of the same strata."""
-    for order in orders:
-        assert sorted(order) == list(range(len(unit)))
-        assert (stratum[order] == stratum).all()
-        for one in np.unique(unit):
-            assert len(set(unit[order][unit == one])) == 1
+ROWS = np.repeat([0, 1, 1, 2], 5), np.arange(20)
+KINDS = np.repeat(np.arange(4), 6) + 10 * (np.tile(np.arange(6), 4) >= 4), np.tile(np.arange(6), 4)
+"""Six units of four rows, two kinds of them."""
 
 
-def test_exchanges_keep_strata_and_units():
-    rng = np.random.default_rng(0)
-    stratum, unit = np.repeat([0, 1, 1, 2], 5), np.arange(20)
-    orders = exchange_within(stratum, unit, 300, rng)
-    brute_exchanges(stratum, unit, orders)
-    assert len(np.unique(orders[:, 3])) == 5 and len(np.unique(orders[:, 7])) == 10
-    unit = np.tile(np.arange(6), 4)  # six units of four rows, two kinds of them
-    stratum = np.repeat(np.arange(4), 6) + 10 * (unit >= 4)
-    orders = exchange_within(stratum, unit, 300, rng)
-    brute_exchanges(stratum, unit, orders)
-    assert len(np.unique(orders[:, 0])) == 4 and len(np.unique(orders[:, 5])) == 2
+@pytest.mark.parametrize(("stratum", "unit", "reached"), [(*ROWS, {3: 5, 7: 10}), (*KINDS, {0: 4, 5: 2})])
+def test_exchanges_move_whole_units_within_their_strata(stratum, unit, reached):
+    orders = exchange_within(stratum, unit, 300, np.random.default_rng(0))
+    assert (np.sort(orders, axis=1) == np.arange(len(unit))).all() and (stratum[orders] == stratum).all()
+    for one in np.unique(unit):
+        assert (np.ptp(unit[orders][:, unit == one], axis=1) == 0).all()
+    assert {row: len(np.unique(orders[:, row])) for row in reached} == reached
 
 
 def features(coordinate, rng, n_layers=3, noise=0.3, layer=2):
@@ -329,18 +308,12 @@ def test_axes_are_the_first_principal_one_and_ridge_with_the_penalty_of_left_out
     x, y, cluster = rows[fitting], answers.entropy_exact[fitting], answers.cluster[fitting]
     scale = np.square(np.linalg.svd(x - x.mean(axis=0))[1]).sum() / min(len(x) - 1, width)
 
-    def ridge(kept, penalty):
-        centred, alpha = x[kept] - x[kept].mean(axis=0), penalty * scale
-        return np.linalg.solve(centred.T @ centred + alpha * np.eye(width), centred.T @ (y[kept] - y[kept].mean()))
-
     def left_out(penalty):
-        return sum(
-            np.square(y[cluster == c] - y[cluster != c].mean() - (x[cluster == c] - x[cluster != c].mean(axis=0))
-                      @ ridge(cluster != c, penalty)).sum()
-            for c in np.unique(cluster)
-        )  # fmt: skip
+        out, ridge = [cluster == c for c in np.unique(cluster)], Ridge(alpha=penalty * scale)
+        return sum(np.square(y[o] - ridge.fit(x[~o], y[~o]).predict(x[o])).sum() for o in out)
 
-    expected = np.array([np.linalg.svd(x - x.mean(axis=0))[2][0], ridge(slice(None), min(PENALTIES, key=left_out))])
+    best = Ridge(alpha=min(PENALTIES, key=left_out) * scale).fit(x, y).coef_
+    expected = np.array([np.linalg.svd(x - x.mean(axis=0))[2][0], best])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     expected *= np.sign(expected @ (x - x.mean(axis=0)).T @ (y - y.mean()))[:, None]
     directions, coordinates = fit_axes(rows[None], answers, fitting)

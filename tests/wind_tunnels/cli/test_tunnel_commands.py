@@ -40,6 +40,12 @@ def runs(tmp_path_factory):
     return folder
 
 
+def tuned(origin, out) -> tuple[str, ...]:
+    """The words that train on from a checkpoint, on a task with fewer observations."""
+    few = [word for setting in ("V=3", "L=3", "n_steps=3") for word in ("--set", setting)]
+    return ("train", "bijection", "--init", str(origin), *few, "--variant", "tuned", "--out", str(out), "-q")
+
+
 def test_train_leaves_a_checkpoint_and_its_card_and_nothing_else(tmp_path):
     words = ("train", "bijection", "--arch", "llama", *FLAT, "--limit", "kl_bits=9", "--out", str(tmp_path))
     result = call(*words)
@@ -114,8 +120,7 @@ def test_depths_and_attention_layers_give_networks_of_their_own(tmp_path):
 
 def test_training_starts_from_a_checkpoint_and_its_card_says_so(runs, tmp_path):
     origin = str(runs / "bijection-gpt-neox")
-    few = ["--set", "V=3", "--set", "L=3", "--set", "n_steps=3", "--set", "n_distinct=4"]
-    call("train", "bijection", "--init", origin, *few, "--variant", "tuned", "--out", str(tmp_path), "-q")
+    call(*tuned(origin, tmp_path), "--set", "n_distinct=4")
     card = read_card(tmp_path / "bijection-gpt-neox-tuned")
     assert card.init == {"tunnel": "bijection-gpt-neox", "fingerprint": interp.load(origin, check=False).fingerprint}
     assert card.network == read_card(runs / "bijection-gpt-neox").network
@@ -131,8 +136,7 @@ def test_training_starts_from_a_checkpoint_and_its_card_says_so(runs, tmp_path):
 def test_card_that_names_its_origin_by_the_file_of_weights_still_stands_for_its_training(runs, tmp_path):
     """Up to format 2 `init` had the SHA-256 of the file of weights."""
     origin, folder = runs / "bijection-gpt-neox", tmp_path / "bijection-gpt-neox-tuned"
-    words = ["train", "bijection", "--init", str(origin), "--set", "V=3", "--set", "L=3", "--set", "n_steps=3",
-             "--variant", "tuned", "--out", str(tmp_path), "-q"]  # fmt: skip
+    words = tuned(origin, tmp_path)
     call(*words)
     content = json.loads((folder / "tunnel.json").read_text())
     digest = hashlib.sha256((origin / "model.safetensors").read_bytes()).hexdigest()
@@ -152,8 +156,7 @@ def test_rebuild_starts_from_the_checkpoint_that_the_card_names_and_from_no_othe
     from interp.wind_tunnels.tasks.bijection import Bijection
 
     home = shutil.copytree(runs, tmp_path / "home")
-    call("train", "bijection", "--init", str(home / "bijection-gpt-neox"), "--set", "V=3", "--set", "L=3", "--set",
-         "n_steps=3", "--variant", "tuned", "--out", str(home), "-q")  # fmt: skip
+    call(*tuned(home / "bijection-gpt-neox", home))
     monkeypatch.setattr(Bijection, "checkpoints", home)
     assert "bit for bit the same weights" in call("rebuild", "bijection-gpt-neox-tuned", "-q").stdout
     card = json.loads((home / "bijection-gpt-neox-tuned" / "tunnel.json").read_text())

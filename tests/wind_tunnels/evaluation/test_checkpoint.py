@@ -4,9 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import ClassVar
 
-import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.evaluation.checkpoint import SEEN, evaluate_model, read_curve, save
@@ -14,7 +12,6 @@ from interp.wind_tunnels.networks.networks import Network
 from interp.wind_tunnels.networks.weights import WEIGHTS_NAME, load_weights, weights_fingerprint
 from interp.wind_tunnels.plans.rebuild import Rebuild, rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
-from interp.wind_tunnels.tasks.conformance import check_task
 from interp.wind_tunnels.training.loop import Recipe, train
 from interp.wind_tunnels.training.plan import TrainingPlan
 from safetensors.torch import load_file
@@ -77,7 +74,6 @@ def test_shipped_checkpoint_is_rebuilt_from_its_card(shipped, tmp_path):
 
 
 def test_a_checkpoint_rebuilds_with_its_figures_and_its_curve(folder, tmp_path):
-    check_task(make_task(Bijection, {**read_card(folder).parameters, "L": 3}), np.random.default_rng(0))
     card = read_card(folder)
     found = evaluate_model(
         load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed
@@ -107,25 +103,6 @@ def test_weights_kept_in_half_the_bits_are_those_that_were_measured(tmp_path):
     assert rebuild(tmp_path, Bijection, tmp_path / "again").is_identical
 
 
-class Overheard(Bijection):
-    """The bijection task, with an ear for every pair that is shown."""
-
-    shown: ClassVar[list[np.ndarray]] = []
-
-    def encode(self, keys, values):
-        self.shown.append(np.concatenate([keys, values], axis=1))
-        return super().encode(keys, values)
-
-
-def test_evaluation_draws_other_sequences_than_training_even_at_the_same_seed():
-    task = Overheard(V=6, L=9)
-    recipe = dataclasses.replace(RECIPE, n_steps=1, batch=50, n_copies=1, curriculum="none", seed=3)
-    evaluate_model(train(TrainingPlan(task, NETWORK, recipe)).model, task, n=50, seed=3)
-    trained, judged = ({tuple(row) for row in rows.tolist()} for rows in task.shown)
-    assert len(trained) == len(judged) == 50
-    assert not trained & judged
-
-
 def test_rebuild_that_comes_out_otherwise_is_reported(folder):
     card = read_card(folder)
 
@@ -146,16 +123,9 @@ def test_weights_of_a_shipped_tunnel_have_the_one_fingerprint_that_a_loaded_mode
     assert read_card(shipped).init is None, "no shipped card names other weights"
 
 
-@pytest.mark.parametrize(
-    ("variant", "name"),
-    [("", "bijection-mistral"), ("short", "bijection-mistral-short"), ("a.b_2", "bijection-mistral-a.b_2")],
-)
-def test_variant_is_the_end_of_the_name(variant, name):
-    assert tunnel_name("bijection", "mistral", variant) == name
-
-
 @pytest.mark.parametrize("variant", ["a@3", "a/b", "-a", "a-", "a b", "a:b"])
 def test_variant_that_cannot_be_part_of_a_name_is_refused(variant):
+    assert tunnel_name("bijection", "mistral", "a.b_2") == "bijection-mistral-a.b_2"
     with pytest.raises(UsageError, match="it cannot be part of a model name and a folder name"):
         tunnel_name("bijection", "mistral", variant)
 

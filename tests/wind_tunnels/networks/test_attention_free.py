@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.networks.networks import Network, build
-from interp.wind_tunnels.networks.selective_scan import ScanMixer, SelectiveScan
+from interp.wind_tunnels.networks.selective_scan import ScanMixer
 from interp.wind_tunnels.networks.weights import load_weights
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import train
@@ -29,40 +29,9 @@ def tokens(n: int = 3) -> torch.Tensor:
     return torch.from_numpy(TASK.sample(np.random.default_rng(0), n).tokens)
 
 
-def moved(model, position: int) -> np.ndarray:
-    """Per position, the largest change of a logit where the token at `position` is another one."""
-    before = tokens()
-    after = before.clone()
-    after[:, position] = (after[:, position] + 1) % TASK.vocab_size
-    with torch.no_grad():
-        change = model(input_ids=before).logits - model(input_ids=after).logits
-    return change.abs().amax(dim=(0, 2)).numpy()
-
-
 def head(model, x: torch.Tensor) -> torch.Tensor:
     norm = model.final_norm
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps) @ model.lm_head.weight.T
-
-
-@pytest.mark.parametrize("arch", ["lstm", "mlp-context", "mamba"])
-def test_every_earlier_token_can_be_seen_and_no_later_one(arch):
-    model = fresh(arch=arch)
-    for position in range(TASK.n_positions):
-        change = moved(model, position)
-        assert (change[:position] == 0).all()
-        assert (change[position:] > 1e-6).all(), position
-
-
-def test_networks_without_attention_see_what_their_form_says():
-    change = moved(fresh(arch="mlp-position"), 4)
-    assert change[4] > 1e-2
-    assert (np.delete(change, 4) == 0).all()
-    model = fresh(arch="mlp-context")
-    longer = torch.cat([tokens(), tokens()], dim=1)
-    with torch.no_grad():
-        whole = model(input_ids=longer).logits[:, -1]
-        tail = model(input_ids=longer[:, -TASK.n_positions :]).logits[:, -1]
-    torch.testing.assert_close(whole, tail, rtol=1e-5, atol=1e-6)
 
 
 def test_a_plain_lstm_is_torchs_stacked_lstm():
@@ -76,29 +45,20 @@ def test_a_plain_lstm_is_torchs_stacked_lstm():
         torch.testing.assert_close(model(input_ids=tokens()).logits, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_one_residual_layer_is_the_published_equations():
-    model = fresh(arch="lstm", n_layers=1, d_model=6)
+def test_a_residual_layer_adds_what_its_lstm_makes_of_the_normed_stream():
+    model = fresh(arch="lstm", n_layers=1, d_model=6).double()
     block, ids = model.layers[0], tokens(1)
-    w = {name: value.double() for name, value in block.lstm.named_parameters()}
     with torch.no_grad():
-        x = model.embed_tokens(ids)[0].double()
-        centred = x - x.mean(-1, keepdim=True)
-        normed = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-        h, c, out = torch.zeros(6).double(), torch.zeros(6).double(), []
-        for step in normed:
-            gates = w["weight_ih_l0"] @ step + w["bias_ih_l0"] + w["weight_hh_l0"] @ h + w["bias_hh_l0"]
-            i, f, g, o = gates.chunk(4)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            h = o.sigmoid() * c.tanh()
-            out.append(h)
-        expected = head(model.double(), x + torch.stack(out))
-        torch.testing.assert_close(model(input_ids=ids).logits[0], expected, rtol=1e-9, atol=1e-9)
+        x = model.embed_tokens(ids)
+        expected = head(model, x + block.lstm(F.layer_norm(x, (6,)))[0])
+        torch.testing.assert_close(model(input_ids=ids).logits, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("arch", "n_context"), [("mlp-position", 1), ("mlp-context", 15)])
 def test_a_feed_forward_is_its_matrices_on_the_tokens_side_by_side(arch, n_context):
     model, ids = fresh(arch=arch, n_layers=2, d_model=6).double(), tokens(1)
     assert model.config.n_context == n_context
+    ids = torch.cat([ids, ids], dim=1)  # longer than any of its contexts
     with torch.no_grad():
         embedded = model.embed_tokens(ids)[0]
         padded = torch.cat([torch.zeros(n_context - 1, 6).double(), embedded])
@@ -133,15 +93,8 @@ def test_networks_without_attention_start_at_their_spread():
         assert module.weight.std().item() == pytest.approx(spread, rel=0.08)
 
 
-def test_a_state_space_keeps_its_rates_and_draws_them_from_the_generator():
-    torch.manual_seed(0)
-    first = fresh(arch="mamba")
-    torch.manual_seed(1)
-    second, other = fresh(arch="mamba"), fresh(arch="mamba", seed=1)
-    ours, theirs = first.state_dict(), second.state_dict()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    mixer, drawn_anew = first.backbone.layers[0].mixer, other.backbone.layers[0].mixer
-    assert not torch.equal(mixer.dt_proj.bias, drawn_anew.dt_proj.bias)
+def test_a_state_space_keeps_its_rates():
+    mixer = fresh(arch="mamba").backbone.layers[0].mixer
     rates = F.softplus(mixer.dt_proj.bias)
     assert rates.min() > 0.9e-3 and rates.max() < 0.11  # S4's range of time steps, 0.001 to 0.1
     torch.testing.assert_close(mixer.A_log.exp(), torch.arange(1.0, 17.0).expand(128, 16))
@@ -169,13 +122,10 @@ def plainly(model):
     return plain
 
 
-def test_a_new_network_scans_quickly_and_both_of_its_layers_do():
-    assert sum(type(module) is ScanMixer for module in fresh(3, arch="mamba", n_layers=2, d_model=16).modules()) == 2
-
-
 def test_logits_and_every_gradient_are_those_of_the_plain_scan():
     """In float32: parts of the plain scan round to it whatever the weights are."""
     ours = fresh(3, arch="mamba", n_layers=2, d_model=16).train()
+    assert sum(type(module) is ScanMixer for module in ours.modules()) == 2
     plain = plainly(ours)
     ids, found = tokens(5), []
     for model in (ours, plain):
@@ -188,17 +138,6 @@ def test_logits_and_every_gradient_are_those_of_the_plain_scan():
         scale = plain_is.abs().max().item()
         assert scale > 0, name
         torch.testing.assert_close(ours_is, plain_is, rtol=0.0, atol=1e-4 * scale, msg=name)
-
-
-def test_its_gradient_is_that_of_finite_differences():
-    torch.manual_seed(0)
-    n, n_sequences, n_channels, n_states = 4, 2, 3, 2
-    x = torch.randn(n, n_sequences, n_channels, dtype=torch.float64)
-    delta = torch.rand_like(x) + 0.1
-    rates = -torch.rand(n_states, n_channels, dtype=torch.float64)
-    write, read = torch.randn(2, n, n_sequences, n_states, dtype=torch.float64)
-    given = [a.clone().requires_grad_() for a in (x, delta, rates, write, read)]
-    assert torch.autograd.gradcheck(SelectiveScan.apply, given)
 
 
 def test_one_token_at_a_time_with_a_cache_it_says_what_it_says_of_the_whole():

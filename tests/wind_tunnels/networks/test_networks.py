@@ -40,11 +40,11 @@ def test_family_is_a_causal_model_with_parameters_counted_and_logits_at_scored_p
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     before = tokens()
     after = before.clone()
-    after[:, 5:] = (after[:, 5:] + 1) % TASK.vocab_size
+    after[:, 5] = (after[:, 5] + 1) % TASK.vocab_size
     with torch.no_grad():
-        first, second = (model(input_ids=t).logits for t in (before, after))
-    torch.testing.assert_close(first[:, :5], second[:, :5], rtol=0, atol=1e-6)
-    assert (first[:, 5:] - second[:, 5:]).abs().max() > 1e-2
+        change = (model(input_ids=before).logits - model(input_ids=after).logits).abs().amax(dim=(0, 2)).numpy()
+    is_seen = np.arange(TASK.n_positions) == 5 if arch == "mlp-position" else np.arange(TASK.n_positions) >= 5
+    assert (change > 1e-6).tolist() == is_seen.tolist() and change[5] > 1e-2
     scored = torch.tensor([0, 4, 10])
     with torch.no_grad():
         whole = model(input_ids=tokens()).logits
@@ -81,16 +81,17 @@ def test_tables_windows_and_predictions_do_not_depend_on_length_or_batch():
         assert torch.equal(short(input_ids=tokens()).logits, before)
 
 
-def test_weights_come_from_the_generator_alone():
+@pytest.mark.parametrize("arch", ["gpt-neox", "mamba", "mixtral"])
+def test_weights_come_from_the_generator_alone(arch):
     torch.manual_seed(0)
-    first = fresh(Network()).state_dict()
+    first = fresh(Network(arch=arch)).state_dict()
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    second, other = fresh(Network()).state_dict(), fresh(Network(), seed=1).state_dict()
+    second, other = (fresh(Network(arch=arch), seed).state_dict() for seed in (0, 1))
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(first[name], second[name]) for name in first)
-    matrices = [name for name, value in first.items() if value.ndim == 2]
-    assert matrices and not any(torch.equal(first[name], other[name]) for name in matrices)
+    drawn = [name for name, value in first.items() if (value.ndim > 1 and "A_log" not in name) or "dt_proj" in name]
+    assert drawn and not any(torch.equal(first[name], other[name]) for name in drawn)
 
 
 def test_architectures_can_be_built_share_heads_and_have_windows():
@@ -155,13 +156,10 @@ def test_a_network_survives_its_card(network):
         ({"arch": "gpt"}, "there is no architecture of this name"),
         ({"n_heads": 3}, "3 heads do not divide d_model = 64 into even parts"),
         ({"n_heads": 64}, "64 heads do not divide d_model = 64 into even parts"),
-        ({"n_layers": 0}, "n_layers = 0"),
-        ({"d_mlp": -1}, "d_mlp = -1"),
         ({"n_kv_heads": 2}, "gpt-neox has no grouped heads"),
         ({"arch": "llama", "n_kv_heads": 3}, "3 key-value heads do not divide 4 heads"),
         ({"arch": "llama", "window": 4}, "llama has no window"),
         ({"arch": "mistral", "window": 0}, "window = 0"),
-        ({"init_std": 0.0}, "init_std = 0.0"),
     ],
 )
 def test_impossible_sizes_are_refused_in_words(sizes, words):
@@ -173,16 +171,12 @@ def test_impossible_sizes_are_refused_in_words(sizes, words):
 SMALL = Network(arch="mixtral", n_layers=2, d_model=32, d_mlp=24)
 
 
-def made(seed=0):
-    return build(SMALL, Mixture(), torch.Generator().manual_seed(seed))
+def made():
+    return build(SMALL, Mixture(), torch.Generator().manual_seed(0))
 
 
-def test_experts_and_routers_start_at_their_spread_and_come_from_the_generator_alone():
-    one, torch_state = made(), torch.manual_seed(99)
-    other = made()
-    assert torch_state is not None
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    spread = {name: p.std().item() for name, p in one.named_parameters() if "mlp" in name}
+def test_experts_and_routers_start_at_their_spread():
+    spread = {name: p.std().item() for name, p in made().named_parameters() if "mlp" in name}
     assert len(spread) == 6
     for name, std in spread.items():
         expected = SMALL.init_std * (SMALL.residual_scale if name.endswith("down_proj") else 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from interp.wind_tunnels.networks.weights import weights_fingerprint
+from interp.wind_tunnels.plans.settings import read_settings
 from interp.wind_tunnels.plans.train_tunnel import make_plan, train_tunnel, train_tunnels
 from interp.wind_tunnels.studies.over_seeds import plans_over_seeds
 from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
@@ -59,9 +60,8 @@ def test_seeds_are_named_once():
 
 @pytest.mark.slow
 def test_two_trainings_of_one_tunnel_leave_one_folder(tmp_path):
-    words = ["coin", "--set", "n_tosses=3", "--set", "n_steps=20", "--set", "batch=4", "--set", "n_warmup=1",
-             "--set", "d_model=8", "--set", "n_heads=2", "--set", "n_layers=1"]  # fmt: skip
-    call = [sys.executable, "-m", "interp", "tunnel", "train", *words, "--out", str(tmp_path)]
+    words = ["coin", *(word for setting in QUICK for word in ("--set", setting)), "--out", str(tmp_path)]
+    call = [sys.executable, "-m", "interp", "tunnel", "train", *words]
     both = [subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
@@ -69,22 +69,10 @@ def test_two_trainings_of_one_tunnel_leave_one_folder(tmp_path):
     assert (folder / "model.safetensors").is_file() and (folder / "tunnel.json").is_file()
 
 
-SETTINGS = {
-    "n_tosses": 3,
-    "n_steps": 4,
-    "batch": 4,
-    "n_copies": 2,
-    "n_warmup": 1,
-    "d_model": 8,
-    "n_heads": 2,
-    "n_layers": 1,
-}
-
-
 @pytest.fixture
 def plan(monkeypatch):
     monkeypatch.setattr("interp.wind_tunnels.evaluation.checkpoint.N_EVAL", 20)
-    return make_plan(Coin, SETTINGS, keep=(0, 2))
+    return make_plan(Coin, read_settings(QUICK) | {"n_steps": 4, "n_copies": 2}, keep=(0, 2))
 
 
 def weights(folder: Path) -> dict[str, str]:

@@ -31,30 +31,13 @@ def roles(tmp_path_factory):
 
 
 def test_the_posterior_for_another_key_is_that_of_all_bijections_which_agree():
-    rng = np.random.default_rng(3)
-    n_symbols, keys, values = 4, [], []
-    for _ in range(6):
-        drawn, order = rng.integers(n_symbols, size=5), rng.permutation(n_symbols)
-        keys.append(drawn)
-        values.append(order[drawn])
-    keys, values = np.array(keys), np.array(values)
-    cues = np.roll(keys, 1, axis=0)
-    found = exact_posterior(keys, values, n_symbols, cues)[0]
-    for row in range(len(keys)):
-        for i in range(keys.shape[1]):
-            agree = [
-                p for p in permutations(range(n_symbols))
-                if all(p[k] == v for k, v in zip(keys[row, :i], values[row, :i], strict=True))
-            ]  # fmt: skip
-            counts = np.bincount([p[cues[row, i]] for p in agree], minlength=n_symbols)
-            assert found[row, i] == pytest.approx(counts / len(agree))
-
-
-def test_for_its_own_keys_it_is_the_tasks_posterior():
-    task = open_tunnel(TUNNEL).task
-    drawn = task.sample(np.random.default_rng(0), 30)
-    keys, values = drawn.tokens[:, 0::2], np.pad(drawn.tokens[:, 1::2] - task.V, ((0, 0), (0, 1)), constant_values=-1)
-    assert exact_posterior(keys, values, task.V)[0] == pytest.approx(drawn.posterior)
+    rng, every = np.random.default_rng(3), np.array([*permutations(range(4))])
+    keys, cues = rng.integers(4, size=(2, 6, 5))
+    values = np.take_along_axis(every[rng.integers(24, size=6)], keys, axis=1)
+    found = exact_posterior(keys, values, 4, cues)[0]
+    for row, i in np.ndindex(6, 5):
+        agree = every[(every[:, keys[row, :i]] == values[row, :i]).all(axis=1)]
+        assert found[row, i] == pytest.approx(np.bincount(agree[:, cues[row, i]], minlength=4) / len(agree))
 
 
 @pytest.mark.slow

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.plans.settings import read_settings
 from interp.wind_tunnels.plans.train_tunnel import make_plan, plan_from_card
-from interp.wind_tunnels.studies.depth_profiles import NEEDED_RATIO, PROFILES, TRENDS, DepthProfiles, depth_scalars
+from interp.wind_tunnels.studies.depth_profiles import NEEDED_RATIO, PROFILES, DepthProfiles, profile
 from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
 
 import interp
-from interp.findings import Findings, Scalar
+from interp.findings import Findings
 from interp.ledger.claims import load_claims
-from interp.ledger.rules import Rule, judge
 from interp.records.tunnel_card import read_card
 from interp.table import Table
 
@@ -41,13 +40,17 @@ def test_the_table_of_every_layer_gives_trends_ends_and_smallest(studied):
         if by_seed[0] != pytest.approx(by_seed[1]):
             interval = stats.t.interval(0.95, 1, np.mean(by_seed), stats.sem(by_seed))
             assert found[name].interval == pytest.approx(interval), name
+            assert found[name].p == pytest.approx(stats.ttest_1samp(by_seed, 0).pvalue), name
+        assert found[name].underpowered == (found[name].interval is None), name
         assert found[name].n == 2 and found[name].n_unit == "seed"
     each = [layers.where(layers["seed"] == seed) for seed in SEEDS]
     falls = [1 - rows["attention_entropy_bits"][-1] / rows["attention_entropy_bits"][0] for rows in each]
     assert found["attention_reduction"].value == pytest.approx(np.mean(falls))
     assert found["bypass_ratio_min"].value == pytest.approx(stats.gmean([min(rows["bypass_ratio"]) for rows in each]))
     shares = [np.mean(rows["bypass_ratio"] >= NEEDED_RATIO) for rows in each]
-    assert found["layers_needed"].value == pytest.approx(np.mean(shares))
+    assert found["layers_needed"].value == pytest.approx(np.mean(shares)) and not found["layers_needed"].underpowered
+    cards = [read_card(studied[1] / f"bijection-gpt-neox-seed{seed}") for seed in SEEDS]
+    assert found["kl_bits"].value == pytest.approx(np.mean([card.figures["kl_bits"].value for card in cards]))
 
 
 def test_a_profile_is_what_the_probe_says_of_that_network(studied):
@@ -63,38 +66,10 @@ def test_a_profile_is_what_the_probe_says_of_that_network(studied):
     assert layers["attention_entropy_bits"] == pytest.approx(scored, rel=1e-4)
 
 
-def planted(trend: float, ratios: list[float]) -> dict[str, Findings]:
-    """A network whose every trend is `trend`, and whose layers cost these ratios."""
-
-    def number(value: float) -> Scalar:
-        return Scalar.of(value, "1", "planted", "planted")
-
-    found: dict[str, dict[str, Scalar]] = {"attention_entropy": {"reduction": number(trend)}}
-    for probe, field, _ in TRENDS.values():
-        found.setdefault(probe, {})[field] = number(trend)
-    units = {"part": "label", "layer": "layer", "ratio": "1"}
-    parts = np.repeat(["layer bypassed", "attention off"], len(ratios))
-    columns = {"part": parts, "layer": np.tile(np.arange(len(ratios)), 2), "ratio": np.array([*ratios, *ratios])}
-    columns["ratio"][len(ratios) :] = 0.5  # another part of the layers, not to be taken
-    tables = {"heads": {"by_layer": Table(columns, units)}}
-    return {
-        name: Findings(name, found.get(name, {}), tables.get(name, {}))
-        for name in ("attention_entropy", "qk_alignment", "components", "heads")
-    }
-
-
-def test_networks_come_out_as_they_were_planted():
-    networks = [planted(0.2, [40.0, 12.0]), planted(0.4, [8.0, 30.0]), planted(0.9, [20.0, 10.0])]
-    found = depth_scalars(networks, [0.01, 0.02, 0.03])
-    assert found["cosine_trend"].value == pytest.approx(0.5)
-    assert found["cosine_trend"].p == pytest.approx(stats.ttest_1samp([0.2, 0.4, 0.9], 0).pvalue)
-    assert found["layers_needed"].value == pytest.approx((1 + 0.5 + 1) / 3)
-    assert found["bypass_ratio_min"].value == pytest.approx((12 * 8 * 10) ** (1 / 3))
-    assert found["kl_bits"].value == pytest.approx(0.02)
-    found = depth_scalars([planted(1.0, [20.0, 30.0])] * 3, [0.01] * 3)
-    assert found["cosine_trend"].underpowered and found["cosine_trend"].interval is None
-    rule = Rule("at_least", low=1.0, null=False)  # but a share of all layers in all networks is what is claimed
-    assert judge(rule, [found["layers_needed"]], None).outcome == "supported"
+def test_of_all_that_is_done_to_a_layer_its_bypass_is_taken():
+    columns = {"part": np.array(["layer bypassed", "attention off"] * 2), "ratio": np.array([40.0, 0.5, 12.0, 0.5])}
+    found = Findings("heads", {}, {"by_layer": Table(columns, {"part": "label", "ratio": "1"})})
+    assert profile("bypass_ratio", {"heads": found}).tolist() == [40, 12]
 
 
 def test_the_shipped_deep_tunnel_is_one_of_the_networks_of_the_ledger():

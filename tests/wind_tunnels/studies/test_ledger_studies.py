@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.baselines import by_predictor
 from interp.wind_tunnels.evaluation.checkpoint import evaluate_longer, evaluate_model
 from interp.wind_tunnels.networks.networks import count_parameters, predict
 from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
@@ -49,10 +50,7 @@ def test_an_evaluation_has_the_figures_of_the_cards_own(evaluated, opened):
         assert found.value == pytest.approx(figure.value, rel=1e-3), name
         assert found.interval == pytest.approx((figure.low, figure.high), rel=1e-2, abs=1e-9), name
         assert found.n == N and found.n_unit == "sequence"
-    blind = {
-        str(row): float(kl) for row, kl in zip(plain.baselines["predictor"], plain.baselines["kl_bits"], strict=True)
-    }
-    assert evaluated["kl_bits"].null.value == pytest.approx(blind["uniform"])
+    assert evaluated["kl_bits"].null.value == pytest.approx(by_predictor(plain.baselines)["uniform"]["kl_bits"])
 
 
 def predictions(opened):
@@ -183,13 +181,8 @@ def test_primitives_hold_filtering_against_the_best_window_reader(tmp_path):
 
 def test_a_shipped_filter_is_held_against_the_best_window_reader(tmp_path):
     found = TunnelEvaluation(tunnel="hmm-fixed-gpt-neox", n=N).measure(tmp_path, nothing)
-    table = found.tables["baselines"]
-    blind = {
-        str(name): float(kl)
-        for part, name, kl in zip(table["slice"], table["predictor"], table["kl_bits"], strict=True)
-        if part == "state"
-    }
-    best = min(blind[f"window-{w}"] for w in (1, 2, 3))
+    blind = by_predictor(found.tables["baselines"])
+    best = min(blind[f"window-{w}"]["kl_bits"] for w in (1, 2, 3))
     scalar = found["kl_bits_beyond_window"]
     assert scalar.value == pytest.approx(found["kl_bits"].value - best) and scalar.null.value == 0
     assert scalar.interval[0] < scalar.value < scalar.interval[1] < 0

@@ -16,6 +16,7 @@ from interp.wind_tunnels.studies.sticky_chain.process import StickyChain
 from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_values, head_logits, losses
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 from scipy import stats
+from scipy.linalg import circulant
 
 from interp.running.study import run_study
 from tests.progress import nothing
@@ -43,14 +44,9 @@ def test_both_chains_stay_as_named_with_the_entropy_that_is_known():
 def test_transitions_follow_their_definition_and_the_chain_is_uniform(n_symbols, normalised):
     chain = StickyChain(n_symbols, 0.3, normalised)
     matrix = chain.transition
-    by_hand = np.zeros_like(matrix)
-    for i in range(n_symbols):
-        for j in range(n_symbols):
-            steps = abs(i - j)
-            by_hand[i, j] = (0.3 if normalised == "published" else 0.0) if i == j else 1 / min(steps, n_symbols - steps)
-        by_hand[i] = by_hand[i] / by_hand[i].sum() * 0.7
-        by_hand[i, i] += 0.3
-    assert matrix == pytest.approx(by_hand)
+    steps = np.arange(1, n_symbols)
+    row = np.r_[0.3 if normalised == "published" else 0.0, 1 / np.minimum(steps, n_symbols - steps)]
+    assert matrix == pytest.approx(circulant(0.7 * row / row.sum()) + 0.3 * np.eye(n_symbols))
     assert matrix.sum(axis=0) == pytest.approx(np.ones(n_symbols))
     entropy = -(np.full((n_symbols, 1), 1 / n_symbols) * matrix * np.log2(matrix)).sum()
     assert chain.next_entropy_bits == pytest.approx(entropy)
@@ -88,38 +84,11 @@ def logits_by_definition(x, w):
     return scores.masked_fill(later, -torch.inf).softmax(dim=-1) @ (x @ w["w_v"]) @ w["w_o"]
 
 
-@pytest.mark.parametrize("n_pos, spread", [(1, 0.5), (64, 0.1), (150, 0.5), (150, 2.0)])
-def test_logits_and_gradients_are_those_of_the_definition(n_pos, spread):
-    x, y, w = random_heads(n_pos, spread)
-    found = []
-    for logits_of in (logits_by_definition, head_logits):
-        leaves = {name: weight.clone().requires_grad_() for name, weight in w.items()}
-        logits = logits_of(x, leaves)
-        found.append((logits.detach(), *torch.autograd.grad(losses(logits, y).sum(), list(leaves.values()))))
-    for exact, ours in zip(*found, strict=True):
-        assert float((ours - exact).abs().max()) <= 1e-10 * max(float(exact.abs().max()), 1e-3)
-
-
 def test_predictions_are_those_of_the_definition_even_where_scores_are_large():
     x, y, w = random_heads(100, 2.0)
     assert ((x @ w["w_q"]) @ (x @ w["w_k"]).mT).max() / 10**0.5 > 89  # beyond exp in float32
     found = losses(head_logits(x.float(), {name: weight.float() for name, weight in w.items()}), y)
     assert torch.allclose(found.double(), losses(logits_by_definition(x, w), y), rtol=1e-3)
-
-
-def test_the_m_step_never_raises_the_loss_and_ends_at_the_best_values():
-    def steepness(w):
-        values = w["w_v"].clone().requires_grad_()
-        return float(torch.autograd.grad(losses(head_logits(x, w | {"w_v": values}), y).sum(), values)[0].abs().max())
-
-    x, y, w = random_heads(150, 0.3)
-    first, found = steepness(w), []
-    for _ in range(150):
-        found.append(losses(head_logits(x, w), y))
-        w["w_v"] = best_values(x, y, w)
-    falls = torch.stack(found).diff(dim=0)
-    assert float(falls.max()) <= 1e-12 and float(falls[0].max()) < -0.01
-    assert steepness(w) < 0.01 * first
 
 
 def test_the_m_step_minimises_its_bound_and_the_bound_is_one():
@@ -135,6 +104,7 @@ def test_the_m_step_minimises_its_bound_and_the_bound_is_one():
         return (moved * error).sum(dim=(1, 2)) + 0.5 * (moved @ bound * moved).sum(dim=-1).mean(dim=-1)
 
     best, before = above(step), losses(head_logits(x, w), y)
+    assert (best < 0).all()
     gen = torch.Generator().manual_seed(1)
     for size in (0.01, 0.1, 1.0):
         other = step + size * torch.randn(step.shape, dtype=torch.float64, generator=gen)

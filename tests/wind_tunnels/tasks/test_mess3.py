@@ -15,13 +15,12 @@ SOURCE = np.array(
 )
 
 
-def test_matrices_are_those_of_the_source_and_serve_longer_tasks():
+def test_matrices_are_those_of_the_source():
     task = Mess3()
     labelled = task.transition[None] * task.emission.T[:, None, :]
     np.testing.assert_allclose(labelled, SOURCE, atol=1e-15)
     np.testing.assert_allclose(task.transition.sum(axis=1), 1.0, atol=1e-15)
     np.testing.assert_allclose(np.full(3, 1 / 3) @ task.transition, 1 / 3, atol=1e-15)
-    assert Mess3().lengthened(40) == Mess3(K=40)
 
 
 def test_predictive_equals_the_products_of_the_source_for_every_sequence():
@@ -52,13 +51,8 @@ def test_window_readers_and_orbits_follow_the_stationary_process():
             short = Mess3(K=window + 1).encode(every[:, step - window : step + 1])
             np.testing.assert_allclose(sequences.windows[window][:, step], short.posterior[:, -1], atol=1e-14)
     assert sorted(map(tuple, RELABELLINGS.tolist())) == list(permutations(range(3)))
-    for n_copies, times in ((3, 1), (6, 2)):
-        sequences = Mess3().sample_orbits(np.random.default_rng(0), 4 * n_copies, n_copies)
-        answers = np.sort(sequences.targets.reshape(4, n_copies, -1), axis=1)
-        assert (answers == np.repeat(np.arange(3), times)[None, :, None]).all()
-        entropy = sequences.columns["bayes_entropy_bits"].reshape(4, n_copies, -1)
-        np.testing.assert_allclose(entropy, np.broadcast_to(entropy[:, :1], entropy.shape), atol=1e-12)
-    assert len(Mess3().sample_orbits(np.random.default_rng(0), 10, 100)) == 10
+    answers = Mess3().sample_orbits(np.random.default_rng(0), 12, 3).targets.reshape(4, 3, -1)
+    assert (np.sort(answers, axis=1) == np.arange(3)[None, :, None]).all()
 
 
 def test_tokens_are_a_start_and_the_symbols_and_each_is_the_answer_one_token_before_it():
@@ -73,16 +67,8 @@ def test_tokens_are_a_start_and_the_symbols_and_each_is_the_answer_one_token_bef
     assert sequences.slices == () and (sequences.domain == "mess3").all()
 
 
-def test_beliefs_lie_in_the_triangle_and_tell_histories_apart():
+def test_beliefs_are_of_the_state_behind_the_last_symbol():
     task = Mess3()
     sequences = task.sample(np.random.default_rng(0), 300)
-    np.testing.assert_allclose(sequences.belief.sum(axis=-1), 1.0, atol=1e-14)
-    assert sequences.belief.min() > 0
     np.testing.assert_allclose(sequences.belief @ task.transition @ task.emission, sequences.posterior, atol=1e-14)
-    belief = Mess3(K=10).encode(np.zeros((1, 10), dtype=np.int64)).belief[0, :, 0]
-    assert (np.diff(belief) > 0).all()
-    np.testing.assert_allclose(belief[[0, 1]], [1 / 3, 0.85], atol=1e-12)
-    assert belief[-1] > 0.98
-    sequences = Mess3(K=7).encode(np.array(list(product(range(3), repeat=7))))
-    last = np.unique(sequences.belief[:, -1].round(12), axis=0)
-    assert len(last) == 3**6
+    np.testing.assert_allclose(Mess3(K=2).encode(np.zeros((1, 2), int)).belief[0, :, 0], [1 / 3, 0.85], atol=1e-12)

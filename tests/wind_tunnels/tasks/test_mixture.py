@@ -120,19 +120,6 @@ def test_different_geometry_collapses_into_regression_and_spreads_into_the_coin(
     assert coin < 0 and found.p[0, 0] > 0.5
 
 
-def test_the_sign_of_different_is_that_of_whole_distributions():
-    """Without drawing equal sets: the coin's nine directions are alike, and the mixture lies between."""
-    drawn = Mixture("different").sample(np.random.default_rng(0), 8000)
-    cloud = drawn.posterior[:, 1:].reshape(-1, drawn.posterior.shape[2])
-    domain = np.repeat(drawn.domain, drawn.posterior.shape[1] - 1)
-    shares = {}
-    for name, rows in {"mixed": cloud, **{d: cloud[domain == d] for d in ("coin", "regression")}}.items():
-        spectrum = np.sort(np.linalg.eigvalsh(np.cov(rows.T)))[::-1]
-        shares[name] = spectrum[:2].sum() / spectrum.sum()
-    assert shares["coin"] == pytest.approx(2 / 9, abs=0.03)
-    assert shares["coin"] + 0.1 < shares["mixed"] < shares["regression"] - 0.1
-
-
 @pytest.mark.slow
 def test_the_same_geometry_collapses_only_over_disjoint_symbols():
     # Over 12 draws p is not small more often than it should be, and the changes have no common sign.

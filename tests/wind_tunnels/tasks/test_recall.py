@@ -68,23 +68,7 @@ def test_cues_are_corrupted_as_the_channel_says_and_leave_doubt():
     np.testing.assert_allclose(moved, [0.7, 0.1, 0.1, 0.1], atol=5 * np.sqrt(0.7 * 0.3 / 30_000))
     task = Recall(n_pairs=3, n_keys=5, n_values=4, n_queries=2, noise=0.4)
     drawn = task.encode(np.array([[0, 1, 2]]), np.array([[3, 0, 1]]), np.array([[1, 1]]), np.array([[1, 4]]))
-    # stored: 0.6 against 0.1 and 0.1; never stored: a third each
-    np.testing.assert_allclose(drawn.posterior[0, 0], [0.75, 0.125, 0.0, 0.125], atol=1e-15)
-    np.testing.assert_allclose(drawn.posterior[0, 1], [1 / 3, 1 / 3, 0.0, 1 / 3], atol=1e-15)
     assert drawn.columns["is_stored"].tolist() == [[True, False]]
     assert drawn.columns["bayes_entropy_bits"][0, 1] == pytest.approx(np.log2(3))
     sequences = Recall(n_pairs=4, n_keys=9, n_values=8, score="all").sample(np.random.default_rng(0), 5)
-    bits = sequences.columns["bayes_entropy_bits"]
-    np.testing.assert_allclose(bits[:, :4], np.tile(np.log2([8, 7, 6, 5]), (5, 1)), atol=1e-12)
-    assert (bits[:, 4:] == 0).all()
     assert sequences.columns["evidence"][0].tolist() == [0, 1, 2, 3] + [4] * 8
-
-
-def test_orbits_are_shifts_of_the_values_with_every_answer_equally_often():
-    task = Recall(n_pairs=3, n_keys=6, n_values=5, n_queries=2, noise=0.2)
-    sequences = task.sample_orbits(np.random.default_rng(0), 20, 7)
-    tokens = sequences.tokens.reshape(4, 5, -1)
-    assert (tokens[:, :, [0, 2, 4, 6, 7]] == tokens[:, :1, [0, 2, 4, 6, 7]]).all()
-    answers = np.sort(sequences.targets.reshape(4, 5, -1), axis=1)
-    assert (answers == sequences.slice_ids[None, :, None]).all()
-    assert len(task.sample_orbits(np.random.default_rng(0), 13, 5)) == 13

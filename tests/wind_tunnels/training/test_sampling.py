@@ -81,8 +81,3 @@ def test_nothing_seen_still_says_how_rare_it_must_be():
     )
     assert (found.value, found.low) == (0.0, 0.0)
     assert found.high == pytest.approx(1 - 0.025 ** (1 / 300))
-
-
-def test_fixed_sets_that_make_no_sense_are_refused():
-    with pytest.raises(UsageError, match="n_distinct = 0"):
-        Recipe(n_distinct=0)
