@@ -1,11 +1,12 @@
 """Every file that `interp` reads and did not necessarily write, whole in a folder, and ways to spoil it.
 
-A reader gives what it read, or an error of ours in words; `check` says whether it kept to that. The hypothesis tests
-and the fuzzer (tests/stress/test_fuzzed_readers.py) share this table.
+A reader gives what it read, or an error of ours in words; `check` says whether it kept to that, `n_refused` of many
+spoilt files.
 """
 
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -70,6 +71,29 @@ def check(reader: Reader, folder: Path, content: bytes) -> InterpError | None:
         str(error).encode("utf-8", "surrogatepass")
         return error
     return None
+
+
+def n_refused(reader: Reader, n: int, folder: Path, seconds: int = 20) -> int:
+    """How many of `n` spoilt copies of a file are refused, the same each time; of JSON every second has spoilt entries.
+
+    Whatever is no error of ours comes through, `TimeoutError` where one takes longer than `seconds` too, and the file
+    that did it is left in the folder.
+    """
+    reader.make(folder)
+    whole, found = (folder / reader.file).read_bytes(), 0
+    signal.signal(signal.SIGALRM, _too_long)
+    try:
+        for i in range(n):
+            spoil = spoilt_json if i % 2 and reader.file.endswith(".json") else spoilt_bytes
+            signal.alarm(seconds)
+            found += check(reader, folder, spoil(Random(f"{reader.file} {i}"), whole)) is not None
+    finally:
+        signal.alarm(0)
+    return found
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError("a file took too long")
 
 
 # --- spoiling ---------------------------------------------------------------------------------------------------------

@@ -145,5 +145,3 @@ READERS = {
     **(_GGUF if find_spec("gguf") else {}),
 }  # fmt: skip
 """By name; adapters and GGUF files where the libraries that read them are installed."""
-
-JSON_READERS = tuple(name for name, reader in READERS.items() if reader.file.endswith(".json"))

@@ -1,4 +1,4 @@
-"""Every kind of writer on a disk that fails at each call in turn: told in words, the earlier file whole, no draft left.
+"""Every kind of writer on a disk that fails, or is cut off, at each call: told in words, the earlier file whole.
 
 Here a writer meets the errors in turn at twenty of its calls; in `make stress` it meets each at every call, or at a
 hundred where it makes more, and a whole training all of them in turn.
@@ -11,8 +11,10 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +36,8 @@ from interp.prompt import Prompt, PromptSet
 from interp.records.capture_files import open_capture
 from interp.records.record import open_run
 from interp.records.unfinished import PARTIAL, Unfinished
-from tests.faulty_disk import Disk
-from tests.interp.records.test_power_cuts import full_record
+from tests.faulty_disk import Died, Disk
+from tests.interp.records.test_record import full_record
 from tests.quick import quick
 from tests.tiny_models import fresh_model
 
@@ -120,7 +122,12 @@ def digest_of_capture(folder: Path) -> str | None:
 
 
 def read_run(folder: Path) -> str | None:
-    return open_run(folder / "runs" / "r").to_frame().to_json() if (folder / "runs" / "r").exists() else None
+    home = folder / "runs" / "r"
+    if not home.exists():
+        return None
+    record = open_run(home)
+    arrays = {name: {key: array.tolist() for key, array in f.arrays.items()} for name, f in record.findings.items()}
+    return f"{record.to_frame().to_json()} {arrays} {(home / 'edits.json').read_text(encoding='utf-8')}"
 
 
 WRITERS = {
@@ -192,6 +199,32 @@ def test_a_writer_tells_of_a_fault_at_any_call_and_loses_nothing(tmp_path, name)
 def test_a_writer_tells_of_each_error_at_any_call(tmp_path, name, number):
     at_most = 10_000 if number == errno.ENOSPC else 100  # a capture makes four hundred calls, most of them writes
     assert {"fsync", "replace"} & failures(WRITERS[name], tmp_path, (number,), at_most)
+
+
+@pytest.mark.parametrize("name", ["record with tables", "unfinished run"])
+def test_what_is_written_survives_kills_and_power_cuts_at_any_call(tmp_path, name):
+    writer, seen = WRITERS[name], set()
+    contents = (1, 2) if writer.replaces else (2,)
+    (tmp_path / "whole").mkdir()
+    wanted = [writer.read(tmp_path / "whole")]
+    for n in contents:
+        writer.write(tmp_path / "whole", n)
+        wanted.append(writer.read(tmp_path / "whole"))
+    for step in count():
+        n_written, folder = 0, tmp_path / f"disk{step}"
+        folder.mkdir()
+        with Disk(folder, die_at=step) as disk, warnings.catch_warnings():
+            warnings.simplefilter("error")  # damaged work is left aside with a warning
+            with suppress(Died):
+                for n in contents:
+                    writer.write(folder, n)
+                    n_written += 1
+            found = [wanted.index(writer.read(state)) for state in disk.states(tmp_path / "state")]
+        assert {*found} <= {n_written, n_written + 1}, disk.steps[-1]
+        seen |= {*found}
+        if not disk.is_dead:
+            break
+    assert step > 8 and seen == {*range(len(wanted))}
 
 
 @pytest.mark.stress

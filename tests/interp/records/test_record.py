@@ -1,14 +1,16 @@
-"""Records: written whole or not at all, read back equal, rejected with a message when damaged."""
+"""Records: read back equal, rejected with a message when damaged; the newest is found whatever the clock says."""
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from interp.errors import RecordError
 from interp.findings import Control, Findings, Null, Scalar
-from interp.records.record import RunRecord, open_run
+from interp.records import record as record_files
+from interp.records.record import RunRecord, finished_record, open_run, written
 from interp.table import Table
 
 
@@ -35,6 +37,13 @@ def small_record() -> RunRecord:
         model={"name": "m"}, prompts={"n": 75}, environment={}, selfcheck=({"name": "eager", "value": 1e-7},),
         timings={"load": 0.5}, findings={"manifold": findings}, parameters={"manifold": {"layer": -1}},
     )  # fmt: skip
+
+
+def full_record() -> RunRecord:
+    """One with arrays of numbers and the edits of its run."""
+    record = small_record()
+    found = {name: replace(f, arrays={"a": np.arange(3.0)}) for name, f in record.findings.items()}
+    return replace(record, findings=found, spec={**record.spec, "edits": [{"kind": "bypass", "layer": 0}]})
 
 
 def test_a_record_reads_back_as_it_was_written(tmp_path):
@@ -105,3 +114,19 @@ def test_findings_and_tables_that_lack_something_are_refused():
         Table({"a": np.arange(3)}, {})
     with pytest.raises(ValueError, match="different lengths"):
         Table({"a": np.arange(3), "b": np.arange(2)}, {"a": "1", "b": "1"})
+
+
+def test_a_finished_record_is_found_after_the_clock_was_set_back(tmp_path, monkeypatch):
+    class Clock(record_files.datetime):
+        year_now = 2030
+
+        @classmethod
+        def now(cls, zone=None):
+            return cls(cls.year_now, 1, 1, tzinfo=zone)
+
+    monkeypatch.setattr(record_files, "datetime", Clock)
+    found = []
+    for Clock.year_now in (2030, 2030, 1970, 2030):
+        found.append(written(full_record(), tmp_path, "model").path)
+        assert finished_record("0" * 16, tmp_path) is not None
+    assert len({*found}) == 4 == len(list(tmp_path.glob("[!.]*/run.json")))
