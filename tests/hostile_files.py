@@ -36,6 +36,7 @@ from interp.records.tunnel_card import CARD_NAME
 from interp.running.spec import RunSpec
 from tests.interp.records.test_record import small_record
 from tests.named_prompts import resolve_prompts
+from tests.tiny_models import tiny_config
 
 RECORDS = Path(__file__).parent / "records"
 CERTIFICATES = Path(__file__).parent.parent / "examples" / "certificates"
@@ -219,13 +220,7 @@ def _card(folder: Path) -> None:
 
 
 def _config(folder: Path) -> None:
-    content = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 48, "intermediate_size": 96,
-        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 101, "head_dim": 12,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "attention_dropout": 0.0,
-        "tie_word_embeddings": False, "bos_token_id": 1, "dtype": "float32",
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(content))
+    tiny_config("llama", architectures=["LlamaForCausalLM"]).save_pretrained(folder)
 
 
 def _index(folder: Path) -> None:

@@ -36,8 +36,9 @@ from interp.prompt import Prompt, PromptSet
 from interp.records.capture_files import open_capture
 from interp.records.record import open_run
 from interp.records.unfinished import PARTIAL, Unfinished
+from interp.system.whole_files import make_folder, move, telling
 from tests.faulty_disk import Died, Disk
-from tests.interp.records.test_record import full_record
+from tests.hostile_files import whole_record
 from tests.quick import quick
 from tests.tiny_models import fresh_model
 
@@ -79,7 +80,7 @@ def read_ledger_file(folder: Path) -> object:
 
 
 def export_record(folder: Path, n: int) -> None:
-    export(full_record(), folder / "paper", figures=(), tables=("csv", "latex")[:n])
+    export(whole_record(), folder / "paper", figures=(), tables=("csv", "latex")[:n])
 
 
 def stage_in(folder: Path):
@@ -130,8 +131,18 @@ def read_run(folder: Path) -> str | None:
     return f"{record.to_frame().to_json()} {arrays} {(home / 'edits.json').read_text(encoding='utf-8')}"
 
 
+def move_folder(folder: Path, n: int) -> None:
+    """As a training, which is moved from unfinished work to its place."""
+    work = folder / "runs" / PARTIAL / "work"
+    with telling("moving"):
+        make_folder(work / "steps")
+        for name in ("card", "steps/1"):
+            (work / name).write_bytes(b"new" * 100)
+        move(work, folder / "runs" / "tunnel")
+
+
 WRITERS = {
-    "record with tables": Writer(lambda at, n: full_record().write(at / "runs" / "r"), read_run, replaces=False),
+    "record with tables": Writer(lambda at, n: whole_record().write(at / "runs" / "r"), read_run, replaces=False),
     "capture": Writer(lambda at, n: small_capture().save(at / "c"), digest_of_capture, replaces=False),
     "tables for a paper": Writer(export_record, texts),
     "page": Writer(lambda at, n: write_page(at / "deep" / "report.html", GENERATOR + f"page {n}" * 5000), texts),
@@ -139,6 +150,7 @@ WRITERS = {
     "program with noise": Writer(
         lambda at, n: write_noisy("chain", Noise(rotate=True, seed=n), at / "program"), program_of, replaces=False
     ),
+    "moved folder": Writer(move_folder, lambda at: texts(at / "runs" / "tunnel"), replaces=False),
     "sweep": Writer(lambda at, n: write_sweep(f"task {n}", [], at), texts),
     "state of a training": Writer(save_state, state_of_training),
     "unfinished run": Writer(
@@ -201,7 +213,7 @@ def test_a_writer_tells_of_each_error_at_any_call(tmp_path, name, number):
     assert {"fsync", "replace"} & failures(WRITERS[name], tmp_path, (number,), at_most)
 
 
-@pytest.mark.parametrize("name", ["record with tables", "unfinished run"])
+@pytest.mark.parametrize("name", ["record with tables", "unfinished run", "ledger", "moved folder"])
 def test_what_is_written_survives_kills_and_power_cuts_at_any_call(tmp_path, name):
     writer, seen = WRITERS[name], set()
     contents = (1, 2) if writer.replaces else (2,)

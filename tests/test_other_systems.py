@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_layering import MODULES
+from tests.test_layering import MODULES, packages_imported
 
 UNIX_ONLY = {
     "fork", "forkpty", "forkserver", "preexec_fn", "posix_spawn", "getuid", "geteuid", "getgid", "setsid", "killpg",
@@ -77,17 +77,11 @@ def names_used(source: str) -> set[str]:
     return {name for name in found if isinstance(name, str)}
 
 
-def imported_at_the_top(path: Path) -> set[str]:
-    """The modules that are imported whenever the file is."""
-    statements = ast.parse(path.read_text(encoding="utf-8")).body
-    plain = {alias.name for each in statements if isinstance(each, ast.Import) for alias in each.names}
-    return plain | {each.module or "" for each in statements if isinstance(each, ast.ImportFrom)}
-
-
 @pytest.mark.slow
 def test_nothing_forks_or_needs_what_windows_lacks():
-    used = {name: UNIX_ONLY & names_used(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
-    at_the_top = {name: imported_at_the_top(path) & {*MISSING} for name, path in MODULES.items()}
+    sources = {name: path.read_text(encoding="utf-8") for name, path in MODULES.items()}
+    used = {name: UNIX_ONLY & names_used(source) for name, source in sources.items()}
+    at_the_top = {name: packages_imported(source) & {*MISSING} for name, source in sources.items()}
     assert len(used) > 200 and not any(used.values()) and not any(at_the_top.values()), (used, at_the_top)
     assert names_used("import os\nos.fork()\nPopen(preexec_fn=f)") & UNIX_ONLY == {"fork", "preexec_fn"}
 

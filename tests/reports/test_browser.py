@@ -13,6 +13,7 @@ from interp.reports.page.render import render
 from interp.reports.page.tabulate import N_ROWS
 
 from interp.records.record import open_run
+from tests.hub_server import serving
 from tests.paths import ROOT
 from tests.reports.everything import small_run
 from tests.reports.pictures import N_LAYERS, N_POINTS, made_findings, made_record
@@ -314,19 +315,19 @@ SMUGGLED = """async (address) => {
 
 
 @pytest.mark.slow
-def test_the_policy_stops_what_should_not_run(look, report, tmp_path, listening):
+def test_the_policy_stops_what_should_not_run(look, report, tmp_path):
     """Even if something slipped into the page: no inline script runs and nothing reaches a server."""
-    seen = look(report)
-    assert seen.page.evaluate(SMUGGLED, listening.address) == [None, False]
-    assert any("Content Security Policy" in trouble for trouble in seen.troubles)
-    seen.troubles.clear()
-    assert listening.asked == []
-    # The same page without its policy: the test can fail.
-    bare = tmp_path / "bare.html"
+    bare = tmp_path / "bare.html"  # the same page without its policy: the test can fail
     bare.write_text(report.read_text().replace("Content-Security-Policy", "x-none", 1))
-    seen = look(bare)
-    assert seen.page.evaluate(SMUGGLED, listening.address) == [1, True]
-    assert sorted(listening.asked) == ["/data", "/image"]
+    with serving({}) as server:
+        seen = look(report)
+        assert seen.page.evaluate(SMUGGLED, server.url) == [None, False]
+        assert any("Content Security Policy" in trouble for trouble in seen.troubles) and server.asked == []
+        seen.troubles.clear()
+        seen = look(bare)
+        assert seen.page.evaluate(SMUGGLED, server.url) == [1, True]
+        assert sorted(server.asked) == ["GET /data", "GET /image"]
+        seen.troubles.clear()  # neither is there
 
 
 @pytest.mark.slow

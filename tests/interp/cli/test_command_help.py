@@ -12,7 +12,6 @@ from interp.running.choose_probes import GROUPS
 from tests.command_lines import all_commands, parsed
 from tests.interp.cli.test_cli import is_within
 from tests.one_process import in_one_process
-from tests.tiny_models import fresh_model
 
 COMMANDS = all_commands()
 
@@ -87,27 +86,18 @@ def test_a_completion_takes_less_than_a_second():
     assert is_within(1.0, "-c", code + "try: main()\nexcept SystemExit: pass")
 
 
-@pytest.fixture
-def folder_model(tmp_path, word_tokenizer):
-    """A random language model of a known family in a folder, as it comes from a hub."""
-    folder = tmp_path / "model"
-    fresh_model("llama").module.save_pretrained(folder)
-    word_tokenizer.save_pretrained(folder)
-    return folder
-
-
 @pytest.mark.parametrize("command", ["interp run", "interp check"])
 def test_the_help_says_what_is_risked(command):
     said = {option.opts[0]: option.help for option in COMMANDS[command].params}
     assert "can run code" in said["--allow-pickle"] and "your rights" in said["--trust-remote-code"]
 
 
-def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, capsys, folder_model, tmp_path):
+def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, capsys, tiny_folders, tmp_path):
     def never(*_, **__):
         raise AssertionError("the prompts were read")
 
     monkeypatch.setattr("interp.editing.conditions.capture", never)
-    words = ["run", "--model", str(folder_model), "--probe", "sula", "--n-pool", "10", "--out", str(tmp_path)]
+    words = ["run", "--model", str(tiny_folders["llama"]), "--probe", "sula", "--n-pool", "10", "--out", str(tmp_path)]
     code, error = refusal(monkeypatch, capsys, *words)
     assert code == 2 and "2 problems" in error and "--n-pool" in error
     with pytest.raises(AssertionError, match="were read"):

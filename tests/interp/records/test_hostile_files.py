@@ -87,6 +87,8 @@ WRONG = [
         ("spec", "probes", 5), ("spec", "probes", [["a"]]), ("spec", "edits", "x"), ("model", "n_layers", "many"),
         ("prompts", "n", "all"), ("prompts", "draw", 3), ("environment", "packages", True),
     )),
+    ("ledger", "note", "x", "note: extra inputs"), ("record", "status", "fine", "status"),
+    ("record", "more", 1, "more"), ("record", "findings.manifold.scalars.share.null", None, "null_reason"),
     *(("token strips", f"strips.0.{entry}", value, words) for entry, value, words in (
         ("tokens", ["a", "b"], "2 tokens have"), ("weights", "AAAA", "`weights` has 3 bytes"), ("sink", "é", "strips"),
         ("more", 1, "more"), ("belief", [0.0], "one entropy for each"),

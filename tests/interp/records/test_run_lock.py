@@ -40,19 +40,14 @@ STUDY = ["study", "tunnel_training", "--set", "settings=n_steps=20,d_model=8,n_h
 CERTIFICATE = ["certify", "orthogonality", "--scale", "smoke"]
 
 
-def start(words: list[str], out: Path) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "interp", *words, "--out", str(out)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def start(words: list[str], out: Path, *launcher: object) -> subprocess.Popen:
+    call = [sys.executable, *map(str, launcher or ("-m", "interp")), *words, "--out", str(out)]
+    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def start_slow(words: list[str], tmp_path: Path) -> subprocess.Popen:
     """A process that has measured and holds its record back until `go` is there."""
-    call = [sys.executable, "-c", SLOW, str(tmp_path / "begun"), str(tmp_path / "go"), *words]
-    process = subprocess.Popen(
-        [*call, "--out", str(tmp_path / "runs")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = start(words, tmp_path / "runs", "-c", SLOW, tmp_path / "begun", tmp_path / "go")
     while not (tmp_path / "begun").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)

@@ -157,20 +157,6 @@ def test_what_fails_is_told_and_stops_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_that_is_repeated_ends_with_the_records_of_one_that_was_not(tmp_path):
-    def stop(outcome):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "a", heard=stop, quiet=True)
-    run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "a", quiet=True)
-    run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "b", quiet=True)
-    one, other = by_model(tmp_path / "a"), by_model(tmp_path / "b")
-    assert {name: one[name] for name in MODELS[:2]} == {name: other[name] for name in MODELS[:2]}
-    assert one.keys() == other.keys() == {*MODELS[:2], "comparison"}
-
-
-@pytest.mark.slow
 def test_the_command_line_says_what_became_of_each_and_exits_with_1(tmp_path):
     broken = tmp_path / "broken"
     broken.mkdir()

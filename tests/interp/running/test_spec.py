@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from interp import registry
-from interp.errors import InterpError, UnknownName, UsageError
+from interp.errors import InterpError, UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Probe
@@ -65,13 +65,6 @@ def test_texts_become_values_of_the_field():
 def test_values_that_do_not_fit_are_refused(key, value):
     with pytest.raises(UsageError, match=f"toy.{key}"):
         make_probe("toy", {key: value})
-
-
-def test_unknown_names_suggest_the_nearest():
-    with pytest.raises(UnknownName, match="Did you mean count"):
-        make_probe("toy", {"counts": "7"})
-    with pytest.raises(UnknownName, match="Did you mean manifold"):
-        make_probe("manifolt", {})
 
 
 def test_a_spec_reads_back_and_settings_are_split_by_probe():
