@@ -39,6 +39,7 @@ from interp.records.unfinished import PARTIAL, Unfinished
 from interp.system.whole_files import make_folder, move, telling
 from tests.faulty_disk import Died, Disk
 from tests.hostile_files import whole_record
+from tests.interp.cli.test_habits import answer
 from tests.quick import quick
 from tests.tiny_models import fresh_model
 
@@ -298,13 +299,8 @@ COMMANDS = (
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words).replace(LONG, "LONG"))
 def test_a_name_that_is_too_long_is_told_in_words(tmp_path, monkeypatch, capsys, words):
-    from interp import cli
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["interp", *words])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code in (1, 2)
-    assert capsys.readouterr().err
+    code, said = answer(monkeypatch, capsys, " ".join(words))
+    assert code in (1, 2) and said
     left = [*tmp_path.rglob("*")]
     assert not (left if "--variant" in words else [path for path in left if not path.is_dir()])

@@ -9,6 +9,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
+from interp.plotting import Chart
 from interp.probe import Figure, Probe, Readout
 from interp.records.record import RunRecord
 from interp.table import Table
@@ -89,22 +90,11 @@ def _cloud(points: Table, layers: Table) -> Figure:
 
 
 def _profile(layers: Table) -> Figure:
-    import plotly.graph_objects as go
-
-    x = layers["layer"]
-    both = np.concatenate([x, x[::-1]])
-    band = np.concatenate([layers["share_high"], layers["share_low"][::-1]])
-    figure = go.Figure(
-        [
-            go.Scatter(
-                x=both, y=band, fill="toself", mode="none", fillcolor="rgba(0,114,178,0.2)", name="95 % interval"
-            ),
-            go.Scatter(x=x, y=layers["share"], mode="lines+markers", name="PC1+PC2"),
-            go.Scatter(x=x, y=layers["null"], mode="lines", line={"dash": "dot", "color": "#888888"}, name="null"),
-        ]
-    )
-    figure.update_layout(xaxis_title="layer", yaxis_title="share of variance")
-    return Figure("depth", "Share by depth", "Above the dotted line is more than a Gaussian gives.", figure, "by_layer")
+    chart = Chart(layers, "layer", "layer", "share of variance")
+    chart.curve("share", "PC1+PC2")
+    chart.line("null", "null", "dot")
+    reading = "Above the dotted line is more than a Gaussian gives."
+    return Figure("depth", "Share by depth", reading, chart.plot, "by_layer")
 
 
 def _matrix() -> Figure:
@@ -253,13 +243,8 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "model": "pythia-410m",
             "probes": parameters,
             "prompts": "mixed",
-            "revision": None,
-            "dtype": None,
             "n_pool": 400,
-            "per_quintile": 15,
-            "window": None,
             "seed": 7,
-            "text_column": "text",
             "command": "interp run --model pythia-410m --probe pictures --prompts mixed --n-pool 400 --seed 7",
         },
         spec_hash="0123456789abcdef",
@@ -279,10 +264,6 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "attention_kernel": "sdpa",
             "revision": "main",
             "fingerprint": "9fb1c1f4a2d04c7e",
-            "n_rotary": 16,
-            "window": None,
-            "parallel_blocks": True,
-            "max_positions": 2048,
         },
         prompts={
             "name": "mixed",
@@ -291,7 +272,6 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "n": 400,
             "hash": "ab" * 32,
             "draw": {"per_quintile": 15, "n_drawn": 75, "note": ""},
-            "seed": None,
             "window": 64,
             "n_truncated": 3,
         },
@@ -299,10 +279,7 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "python": "3.11.2",
             "platform": "Linux x86_64",
             "packages": {"interp": "0.1.0", "torch": "2.13.0"},
-            "threads": 2,
-            "gpus": [],
             "code": {"revision": "0123456789abcdef0123", "dirty": True},
-            "byte_order": "little",
         },
         selfcheck=checks,
         timings={"load": 3.2, "capture": 41.0, "probe pictures": 2.31},

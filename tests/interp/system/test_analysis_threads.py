@@ -23,7 +23,7 @@ from interp.system.threads import (
     side_by_side,
     threads_by_work,
 )
-from interp.testing import Shape, synthetic_capture
+from interp.testing import Shape, same_findings, synthetic_capture
 from tests.quick import quick
 
 
@@ -105,12 +105,7 @@ def test_findings_do_not_depend_on_the_number_of_threads(name):
     for n in (1, 2):
         with threads_of_torch(n), one_thread():
             found.append(chosen.probe.analyse(capture, {}))
-    one, two = found
-    assert repr(one.scalars) == repr(two.scalars) and list(one.tables) == list(two.tables)
-    for table, other in zip(one.tables.values(), two.tables.values(), strict=True):
-        assert list(table.columns) == list(other.columns)
-        for column, same in zip(table.columns.values(), other.columns.values(), strict=True):
-            np.testing.assert_array_equal(column, same)
+    assert same_findings(*found)
 
 
 def threads_in(n_operations):
