@@ -51,24 +51,13 @@ def imported_without(extra: str, tmp_path: Path) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.slow
-def test_every_module_imports_where_unix_modules_are_missing(tmp_path):
-    done = imported_without("", tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) > 200
-
-
-@pytest.mark.slow
-def test_a_module_that_needs_one_is_found(tmp_path):
-    done = imported_without("import resource", tmp_path)
-    assert done.returncode == 1 and "No module named 'resource'" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_run_works_where_unix_modules_are_missing(tmp_path):
+def test_every_module_imports_and_a_run_works_where_unix_modules_are_missing(tmp_path):
     run = "interp.run(n_pool=20, out='runs', quiet=True, settings={'manifold': {'n_null': 20, 'n_permutations': 20}})"
     done = imported_without(run, tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert len(list((tmp_path / "runs").glob("*/run.json"))) == 1
+    assert int(done.stdout) > 200 and len(list((tmp_path / "runs").glob("*/run.json"))) == 1
+    done = imported_without("import resource", tmp_path)  # the test can fail
+    assert done.returncode == 1 and "No module named 'resource'" in done.stderr
 
 
 def names_used(source: str) -> set[str]:

@@ -220,22 +220,8 @@ def _scalars() -> dict[str, Scalar]:
 def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
     """A finished run of the probe `pictures`."""
     parameters = {"pictures": {"kind": "flat"}}
-    checks = (
-        {
-            "name": "eager",
-            "meaning": "logits with our attention function equal eager attention",
-            "passed": True,
-            "value": 3.1e-7,
-            "bound": 1e-4,
-        },
-        {
-            "name": "restored",
-            "meaning": "leaving restores the model bit for bit",
-            "passed": True,
-            "value": 0.0,
-            "bound": 0.0,
-        },
-    )
+    meaning = "logits with our attention function equal eager attention"
+    checks = ({"name": "eager", "meaning": meaning, "passed": True, "value": 3.1e-7, "bound": 1e-4},)
     record = RunRecord(
         status="done",
         created="2026-03-04T05:06:07+00:00",
@@ -253,15 +239,9 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "source": "EleutherAI/pythia-410m",
             "family": "gpt_neox",
             "n_layers": 24,
-            "n_heads": 16,
-            "n_kv_heads": 16,
-            "d_head": 64,
-            "d_model": 1024,
-            "vocab_size": 50304,
             "n_parameters": 405_334_016,
             "dtype": "float32",
             "device": "cpu",
-            "attention_kernel": "sdpa",
             "revision": "main",
             "fingerprint": "9fb1c1f4a2d04c7e",
         },
@@ -277,7 +257,6 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
         },
         environment={
             "python": "3.11.2",
-            "platform": "Linux x86_64",
             "packages": {"interp": "0.1.0", "torch": "2.13.0"},
             "code": {"revision": "0123456789abcdef0123", "dirty": True},
         },

@@ -1,4 +1,4 @@
-"""Two real processes on one run, study, ledger or capture in one folder: one record, nothing mixed, no traceback."""
+"""Two real processes on one run, study or ledger in one folder: one record, nothing mixed, no traceback."""
 
 import json
 import subprocess
@@ -126,28 +126,6 @@ def test_a_run_again_is_a_record_of_its_own_and_other_runs_do_not_wait(tmp_path)
     assert again.returncode == 0 and "waiting" not in complained
     assert len([*(tmp_path / "runs").glob("[!.]*/run.json")]) == 3
     first.communicate()
-
-
-@pytest.mark.slow
-def test_two_processes_that_stream_a_capture_to_one_folder_leave_one_whole(tmp_path):
-    script = """
-import sys
-import interp
-model = interp.load("tunnel:bijection-gpt-neox")
-try:
-    interp.collect(model, interp.sampled_prompts(model.task, 40), ["v"], to=sys.argv[1])
-except interp.InterpError as error:
-    sys.exit(str(error))
-"""
-    call = [sys.executable, "-c", script, str(tmp_path / "capture")]
-    both = [subprocess.Popen(call, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=120)[1] for process in both]
-    refused = [words for words, process in zip(said, both, strict=True) if process.returncode]
-    assert len(refused) == 1 and "a file or folder of this name exists" in refused[0] and "Traceback" not in refused[0]
-    from interp.records.capture_files import open_capture
-
-    assert open_capture(tmp_path / "capture")["v"].shape[1] > 0
-    assert [path.name for path in tmp_path.iterdir()] == ["capture"]
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from interp.errors import PromptError, RecordError, UnknownName, UsageError
 from interp.need import Need
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
+from interp.running.collect import _streamed
 from interp.system.array_files import ArrayFile, read_array, write_array
 from tests.captures import assert_captures_agree
 from tests.paths import ROOT
@@ -137,6 +138,17 @@ def test_what_depends_on_all_prompts_is_not_streamed(tunnel, sequences, tmp_path
     (tmp_path / "c").mkdir()
     with pytest.raises(RecordError, match="exists"):
         interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c")
+
+
+def test_a_folder_that_another_process_made_meanwhile_is_left_alone(tunnel, sequences, tmp_path, monkeypatch):
+    def streamed(*given):
+        (tmp_path / "c").mkdir()
+        return _streamed(*given)
+
+    monkeypatch.setattr("interp.running.collect._streamed", streamed)
+    with pytest.raises(RecordError, match="a file or folder of this name exists"):
+        interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "c"]
 
 
 def test_axes_by_name_in_xarray(captured, texts_read):

@@ -1,7 +1,6 @@
 """Models whose weights lie in main memory or on disk until they are needed are read like any other."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +9,8 @@ from accelerate import cpu_offload, disk_offload
 
 import interp
 from interp.editing.conditions import read_conditions
-from interp.errors import ModelError, UsageError
+from interp.errors import UsageError
 from interp.loading.placement import choose_placement
-from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.options import RunOptions
 from interp.reading.batches import BatchRows, make_batch, row_index
@@ -90,13 +88,6 @@ def test_blocks_may_lie_on_several_devices(monkeypatch):
     elsewhere = real(rows, torch.device("meta"))
     assert elsewhere.item.is_meta and elsewhere.padded.is_meta and elsewhere.row is rows.row
     assert real(rows, CPU) is rows
-
-
-def test_the_untrained_twin_of_a_spread_model_is_refused_in_words():
-    model = fresh_model("llama")
-    spread = replace(model, info=replace(model.info, device="cpu, cuda:0"))
-    with pytest.raises(ModelError, match="needs one"):
-        untrained_twin(spread)
 
 
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):
