@@ -9,7 +9,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
-from interp.plotting import Chart
+from interp.plotting import Chart, scale_of
 from interp.probe import Figure, Probe, Readout
 from interp.records.record import RunRecord
 from interp.table import Table
@@ -49,31 +49,13 @@ def _cloud(points: Table, layers: Table) -> Figure:
     import plotly.graph_objects as go
 
     def trace(layer: int) -> go.Scatter:
-        here = points.where(points["layer"] == layer)
-        return go.Scatter(
-            x=here["pc1"],
-            y=here["pc2"],
-            mode="markers",
-            name="prompts",
-            customdata=here["text"],
-            hovertemplate="%{customdata}<br><b>%{marker.color:.2f} bits</b><extra></extra>",
-            marker={
-                "color": here["entropy_bits"],
-                "size": 9,
-                "colorbar": {"title": {"text": "entropy, bits"}},
-                "showscale": True,
-            },
-        )
+        chart = Chart(points.where(points["layer"] == layer), "pc1", "PC1", "PC2")
+        chart.points("pc2", "prompts", scale_of(chart.table["entropy_bits"], "entropy", "bits"), 9)
+        return chart.plot.data[0]
 
-    rng = np.random.default_rng(3)
-    null = go.Scatter(
-        x=rng.normal(size=75),
-        y=rng.normal(size=75),
-        mode="markers",
-        name="null",
-        hoverinfo="skip",
-        marker={"color": "rgba(128,128,128,0.35)", "size": 6},
-    )
+    x, y = np.random.default_rng(3).normal(size=(2, 75))
+    grey = {"color": "rgba(128,128,128,0.35)", "size": 6}
+    null = go.Scatter(x=x, y=y, mode="markers", name="null", hoverinfo="skip", marker=grey)
     n = len(layers["layer"])
     figure = go.Figure(
         [null, trace(n - 1)], frames=[go.Frame(name=str(i), data=[trace(i)], traces=[1]) for i in range(n)]
