@@ -98,9 +98,3 @@ def test_help_of_a_run_and_a_list_alone_say_what_there_is():
     assert "--trust-remote-code" in every and "--gguf" in every and "--set" in every
     assert by_word == few
     assert "probes [NAME]" in CliRunner().invoke(app, ["list"]).stdout
-
-
-def test_a_run_by_position_and_the_report_of_the_folder_that_holds_it(tmp_path):
-    asked = ["run", TUNNEL, "--probes", "orthogonality", "--n-pool", "20", "-o", str(tmp_path), "-q"]
-    page = CliRunner().invoke(app, asked).stdout.strip()
-    assert CliRunner().invoke(app, ["report", str(tmp_path)]).stdout.strip() == page != ""

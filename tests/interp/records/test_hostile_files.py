@@ -87,6 +87,8 @@ WRONG = [
         ("spec", "probes", 5), ("spec", "probes", [["a"]]), ("spec", "edits", "x"), ("model", "n_layers", "many"),
         ("prompts", "n", "all"), ("prompts", "draw", 3), ("environment", "packages", True),
     )),
+    *((name, "format", number, "which does not exist")
+      for name in ("record", "ledger", "card") for number in (0, -1, 1.0, True, "1", None, [1])),
     ("ledger", "note", "x", "note: extra inputs"), ("record", "status", "fine", "status"),
     ("record", "more", 1, "more"), ("record", "findings.manifold.scalars.share.null", None, "null_reason"),
     *(("token strips", f"strips.0.{entry}", value, words) for entry, value, words in (

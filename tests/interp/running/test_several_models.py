@@ -19,12 +19,10 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import UsageError
-from interp.findings import Findings
-from interp.need import Need
-from interp.probe import Probe
 from interp.prompting.pools import part_of, parts
 from interp.running.several_models import run_many
 from tests.interp.running.test_checkpoints import Follower
+from tests.plain_probe import PlainProbe
 from tests.reports.everything import SETTINGS
 
 MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
@@ -34,22 +32,17 @@ WORDS = ["--n-pool", "25", *(f"--set=manifold.{name}={value}" for name, value in
 
 
 @dataclass(frozen=True)
-class Exploding(Probe):
+class Exploding(PlainProbe):
     """Fails on networks of one task, after everything was read."""
 
     task: str = "recall"
 
     name: ClassVar[str] = "exploding"
-    question: ClassVar[str] = "Does it stop the others?"
-
-    @property
-    def needs(self):
-        return (Need("next_log_prob"),)
 
     def analyse(self, base, under):
         if self.task in base.model.name:
             raise RuntimeError("out of luck")
-        return Findings(self.name)
+        return super().analyse(base, under)
 
 
 def networks() -> set[int]:

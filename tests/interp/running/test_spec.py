@@ -10,17 +10,14 @@ import pytest
 
 from interp import registry
 from interp.errors import InterpError, UsageError
-from interp.findings import Findings
-from interp.need import Need
-from interp.probe import Probe
 from interp.running.spec import RunSpec, make_probe
 from interp.settings import split_settings
+from tests.plain_probe import PlainProbe
 
 
 @dataclass(frozen=True)
-class Toy(Probe):
+class Toy(PlainProbe):
     name = "toy"
-    question = "Does it read its settings?"
 
     count: int = 3
     level: float = 0.5
@@ -31,13 +28,6 @@ class Toy(Probe):
     levels: tuple[float, ...] = (0.5, 1.0)
     ways: tuple[Literal["a", "b"], ...] = ("a",)
     sets: tuple[tuple[int | Literal["all"], ...], ...] = (("all",),)
-
-    @property
-    def needs(self):
-        return (Need("v"),)
-
-    def analyse(self, base, under):
-        return Findings(self.name)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import interp
 from interp.findings import Findings, Scalar
-from interp.need import Need
-from interp.probe import Probe
 from interp.running.choose_probes import choose_probes
 from interp.system.threads import (
     AT_ONCE,
@@ -24,6 +21,7 @@ from interp.system.threads import (
     threads_by_work,
 )
 from interp.testing import Shape, same_findings, synthetic_capture
+from tests.plain_probe import PlainProbe
 from tests.quick import quick
 
 
@@ -31,14 +29,8 @@ def n_threads():
     return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
 
 
-@dataclass(frozen=True)
-class Counting(Probe):
+class Counting(PlainProbe):
     name = "counting"
-    question = "On how many threads is this analysed?"
-
-    @property
-    def needs(self):
-        return (Need("v"),)
 
     def analyse(self, base, under):
         n = Scalar(float(n_threads()), "threads", interval_reason="a count", null_reason="a count", meaning="threads")
