@@ -64,7 +64,8 @@ class Writer:
 
 
 def texts(folder: Path) -> dict[str, bytes]:
-    found = [path for path in folder.rglob("[!.]*") if path.is_file()]
+    """What lies there, but for drafts that could not be removed, which are nobody's."""
+    found = [path for path in folder.rglob("[!.]*") if path.is_file() and ".writing/" not in path.as_posix()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 

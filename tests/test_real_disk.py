@@ -45,24 +45,12 @@ def disk() -> Iterator[Path]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def read(writer: Writer, folder: Path) -> object:
-    """What is there; drafts that could not be removed are nobody's."""
-    found = writer.read(folder)
-    if isinstance(found, dict):
-        return {name: x for name, x in found.items() if not is_draft(name)}
-    return [name for name in found if not is_draft(name)] if isinstance(found, list) else found
-
-
-def is_draft(name: str) -> bool:
-    return any(part.endswith(".writing") for part in Path(name).parts)
-
-
 def write_again(writer: Writer, folder: Path, words: str, whole: object) -> bool:
     """Write the second content, the `whole`, on a faulty disk: what is there is whole where it fails, in these words.
 
     Of several files each is whole by itself. Whether it failed.
     """
-    before = read(writer, folder)
+    before = writer.read(folder)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -73,7 +61,7 @@ def write_again(writer: Writer, folder: Path, words: str, whole: object) -> bool
             assert error.asked and error.fix
     assert writer.in_passing or not warned
     if told:
-        found = read(writer, folder)
+        found = writer.read(folder)
         files = found.items() <= {*before.items(), *whole.items()} if isinstance(whole, dict) else False
         assert words in told and (found in (before, whole) or files), told
     return bool(told)
@@ -83,7 +71,7 @@ def content(writer: Writer, folder: Path) -> object:
     """What the second content reads as, where nothing is wrong."""
     for n in (1, 2) if writer.replaces else (2,):
         writer.write(folder, n)
-    return read(writer, folder)
+    return writer.read(folder)
 
 
 def fill(disk: Path, left: int) -> Path:
@@ -110,7 +98,7 @@ def test_a_disk_that_is_full_is_told_and_loses_nothing(disk, tmp_path, name):
         filler.unlink()
         if told:
             writer.write(folder, 2)
-        assert read(writer, folder) == whole
+        assert writer.read(folder) == whole
     assert n_told
 
 
@@ -151,4 +139,4 @@ def test_a_disk_that_takes_no_more_is_told_and_loses_nothing(disk, tmp_path, nam
     with fault(disk):
         assert write_again(writer, disk, os.strerror(number), whole)
     writer.write(disk, 2)
-    assert read(writer, disk) == whole
+    assert writer.read(disk) == whole

@@ -91,7 +91,7 @@ def test_findings_and_tables_that_lack_something_are_refused():
         Table({"a": np.arange(3), "b": np.arange(2)}, {"a": "1", "b": "1"})
 
 
-def test_a_finished_record_is_found_after_the_clock_was_set_back(tmp_path, monkeypatch):
+def test_the_newest_whole_record_is_found_after_the_clock_was_set_back(tmp_path, monkeypatch):
     class Clock(record_files.datetime):
         year_now = 2030
 
@@ -105,6 +105,10 @@ def test_a_finished_record_is_found_after_the_clock_was_set_back(tmp_path, monke
         found.append(written(small_record(), tmp_path, "model").path)
         assert finished_record("0" * 16, tmp_path) is not None
     assert len({*found}) == 4 == len(list(tmp_path.glob("[!.]*/run.json")))
+    newest = finished_record("0" * 16, tmp_path).path
+    (table,) = (newest / "tables").iterdir()
+    table.write_bytes(table.read_bytes()[:40])
+    assert finished_record("0" * 16, tmp_path).path in {*found} - {newest}
 
 
 def test_what_was_measured_is_kept_elsewhere_with_the_rights_of_its_files(tmp_path, monkeypatch):

@@ -94,15 +94,6 @@ def test_progress_says_which_run_and_inside_it_which_stage_and_prompts(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_damaged_or_unfinished_record_is_no_finished_one(tmp_path):
-    (first,) = run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True).records
-    table = next((first.path / "tables").iterdir())
-    table.write_bytes(table.read_bytes()[:40])
-    (second,) = (run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True)).outcomes
-    assert second.is_new and contents(second.record.path)["run.json"] == contents(first.path)["run.json"]
-
-
-@pytest.mark.slow
 def test_weights_or_prompts_that_changed_under_their_name_are_measured_again(tmp_path, tiny_folders):
     folder, texts = tmp_path / "model", tmp_path / "texts.jsonl"
     shutil.copytree(tiny_folders["llama"], folder)
