@@ -121,11 +121,8 @@ CELLS = Table(
 
 def record_of(model: str, one: Scalar, two: Scalar) -> RunRecord:
     findings = Findings("manifold", {"one": one, "two": two}, {"cells": CELLS})
-    return RunRecord(
-        status="done", created="2030-01-01T00:00:00+00:00", spec={"command": "interp run"}, spec_hash="0" * 16,
-        model={"name": model, "fingerprint": "abcdef"}, prompts={"unit": "prompt"}, environment={}, selfcheck=(),
-        timings={}, findings={"manifold": findings}, parameters={"manifold": {}},
-    )  # fmt: skip
+    about = {"name": model, "fingerprint": "abcdef"}, {"unit": "prompt"}
+    return RunRecord({}, "0" * 16, {}, {"manifold": findings}, {"manifold": {}}, *about, environment={})
 
 
 def evidence(claims: Claims, **ones: tuple[Scalar, Scalar]) -> dict[tuple[str, str], Evidence]:

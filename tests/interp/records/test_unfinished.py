@@ -264,6 +264,8 @@ def test_a_run_that_is_stopped_and_repeated_leaves_the_record_of_one_that_was_no
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="cannot be written"):  # as the system itself says
+        refuse_unwritable(Path("/proc/runs"))
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UsageError, match="is a file"):
         run("tunnel:bijection-gpt-neox", out=tmp_path / "file" / "runs")
@@ -277,11 +279,6 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
         with pytest.raises(UsageError, match=r"cannot be written \(as the system says\)"):
             run("tunnel:bijection-gpt-neox", out=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
-
-
-def test_the_system_itself_refuses_a_place_that_is_not_for_files():
-    with pytest.raises(UsageError, match="cannot be written"):
-        refuse_unwritable(Path("/proc/runs"))
 
 
 TAKING_TURNS = """
