@@ -1,11 +1,12 @@
 """Every file that `interp` reads and did not necessarily write, whole in a folder, and ways to spoil it.
 
-A reader gives what it read, or an error of ours in words; `check` says whether it kept to that. The hypothesis tests
-and the fuzzer (tests/stress/test_fuzzed_readers.py) share this table.
+A reader gives what it read, or an error of ours in words; `check` says whether it kept to that, `n_refused` of many
+spoilt files.
 """
 
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ from interp.records.tunnel_card import CARD_NAME
 from interp.running.spec import RunSpec
 from tests.interp.records.test_record import small_record
 from tests.named_prompts import resolve_prompts
+from tests.tiny_models import tiny_config
 
 RECORDS = Path(__file__).parent / "records"
 CERTIFICATES = Path(__file__).parent.parent / "examples" / "certificates"
@@ -70,6 +72,29 @@ def check(reader: Reader, folder: Path, content: bytes) -> InterpError | None:
         str(error).encode("utf-8", "surrogatepass")
         return error
     return None
+
+
+def n_refused(reader: Reader, n: int, folder: Path, seconds: int = 20) -> int:
+    """How many of `n` spoilt copies of a file are refused, the same each time; of JSON every second has spoilt entries.
+
+    Whatever is no error of ours comes through, `TimeoutError` where one takes longer than `seconds` too, and the file
+    that did it is left in the folder.
+    """
+    reader.make(folder)
+    whole, found = (folder / reader.file).read_bytes(), 0
+    signal.signal(signal.SIGALRM, _too_long)
+    try:
+        for i in range(n):
+            spoil = spoilt_json if i % 2 and reader.file.endswith(".json") else spoilt_bytes
+            signal.alarm(seconds)
+            found += check(reader, folder, spoil(Random(f"{reader.file} {i}"), whole)) is not None
+    finally:
+        signal.alarm(0)
+    return found
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError("a file took too long")
 
 
 # --- spoiling ---------------------------------------------------------------------------------------------------------
@@ -195,13 +220,7 @@ def _card(folder: Path) -> None:
 
 
 def _config(folder: Path) -> None:
-    content = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 48, "intermediate_size": 96,
-        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 101, "head_dim": 12,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "attention_dropout": 0.0,
-        "tie_word_embeddings": False, "bos_token_id": 1, "dtype": "float32",
-    }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(content))
+    tiny_config("llama", architectures=["LlamaForCausalLM"]).save_pretrained(folder)
 
 
 def _index(folder: Path) -> None:

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import torch
 from safetensors.numpy import save_file
 
 import interp
@@ -25,6 +24,7 @@ from interp.system.array_files import digest_of_file
 from interp.system.digest import digest_of
 from tests import hostile_files
 from tests.hostile_files import Reader
+from tests.tiny_models import tiny_model
 
 ARRAY, FOLDER = "0-next_log_prob.rows.safetensors", "capture"
 
@@ -73,13 +73,6 @@ def _read_features(folder: Path) -> object:
     return features, features.place
 
 
-@cache
-def _base() -> torch.nn.Module:
-    from tests.tiny_models import fresh_model
-
-    return fresh_model("llama").module
-
-
 def _adapter(folder: Path) -> None:
     import peft
 
@@ -87,11 +80,11 @@ def _adapter(folder: Path) -> None:
         return
     config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
     with quiet_libraries():
-        peft.get_peft_model(copy.deepcopy(_base()), config).save_pretrained(folder)
+        peft.get_peft_model(copy.deepcopy(tiny_model("llama").module), config).save_pretrained(folder)
 
 
 def _read_adapter(folder: Path) -> object:
-    return merge_adapter(copy.deepcopy(_base()), "base", str(folder), locate_adapter(str(folder)))[1]
+    return merge_adapter(copy.deepcopy(tiny_model("llama").module), "base", str(folder), locate_adapter(str(folder)))[1]
 
 
 def _gguf(folder: Path) -> None:
@@ -145,5 +138,3 @@ READERS = {
     **(_GGUF if find_spec("gguf") else {}),
 }  # fmt: skip
 """By name; adapters and GGUF files where the libraries that read them are installed."""
-
-JSON_READERS = tuple(name for name, reader in READERS.items() if reader.file.endswith(".json"))

@@ -1,4 +1,4 @@
-"""Every kind of writer on a disk that fails at each call in turn: told in words, the earlier file whole, no draft left.
+"""Every kind of writer on a disk that fails, or is cut off, at each call: told in words, the earlier file whole.
 
 Here a writer meets the errors in turn at twenty of its calls; in `make stress` it meets each at every call, or at a
 hundred where it makes more, and a whole training all of them in turn.
@@ -11,8 +11,10 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +36,10 @@ from interp.prompt import Prompt, PromptSet
 from interp.records.capture_files import open_capture
 from interp.records.record import open_run
 from interp.records.unfinished import PARTIAL, Unfinished
-from tests.faulty_disk import Disk
-from tests.interp.records.test_power_cuts import full_record
+from interp.system.whole_files import make_folder, move, telling
+from tests.faulty_disk import Died, Disk
+from tests.hostile_files import whole_record
+from tests.interp.cli.test_habits import answer
 from tests.quick import quick
 from tests.tiny_models import fresh_model
 
@@ -60,7 +64,8 @@ class Writer:
 
 
 def texts(folder: Path) -> dict[str, bytes]:
-    found = [path for path in folder.rglob("[!.]*") if path.is_file()]
+    """What lies there, but for drafts that could not be removed, which are nobody's."""
+    found = [path for path in folder.rglob("[!.]*") if path.is_file() and ".writing/" not in path.as_posix()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
@@ -77,7 +82,7 @@ def read_ledger_file(folder: Path) -> object:
 
 
 def export_record(folder: Path, n: int) -> None:
-    export(full_record(), folder / "paper", figures=(), tables=("csv", "latex")[:n])
+    export(whole_record(), folder / "paper", figures=(), tables=("csv", "latex")[:n])
 
 
 def stage_in(folder: Path):
@@ -120,11 +125,26 @@ def digest_of_capture(folder: Path) -> str | None:
 
 
 def read_run(folder: Path) -> str | None:
-    return open_run(folder / "runs" / "r").to_frame().to_json() if (folder / "runs" / "r").exists() else None
+    home = folder / "runs" / "r"
+    if not home.exists():
+        return None
+    record = open_run(home)
+    arrays = {name: {key: array.tolist() for key, array in f.arrays.items()} for name, f in record.findings.items()}
+    return f"{record.to_frame().to_json()} {arrays} {(home / 'edits.json').read_text(encoding='utf-8')}"
+
+
+def move_folder(folder: Path, n: int) -> None:
+    """As a training, which is moved from unfinished work to its place."""
+    work = folder / "runs" / PARTIAL / "work"
+    with telling("moving"):
+        make_folder(work / "steps")
+        for name in ("card", "steps/1"):
+            (work / name).write_bytes(b"new" * 100)
+        move(work, folder / "runs" / "tunnel")
 
 
 WRITERS = {
-    "record with tables": Writer(lambda at, n: full_record().write(at / "runs" / "r"), read_run, replaces=False),
+    "record with tables": Writer(lambda at, n: whole_record().write(at / "runs" / "r"), read_run, replaces=False),
     "capture": Writer(lambda at, n: small_capture().save(at / "c"), digest_of_capture, replaces=False),
     "tables for a paper": Writer(export_record, texts),
     "page": Writer(lambda at, n: write_page(at / "deep" / "report.html", GENERATOR + f"page {n}" * 5000), texts),
@@ -132,6 +152,7 @@ WRITERS = {
     "program with noise": Writer(
         lambda at, n: write_noisy("chain", Noise(rotate=True, seed=n), at / "program"), program_of, replaces=False
     ),
+    "moved folder": Writer(move_folder, lambda at: texts(at / "runs" / "tunnel"), replaces=False),
     "sweep": Writer(lambda at, n: write_sweep(f"task {n}", [], at), texts),
     "state of a training": Writer(save_state, state_of_training),
     "unfinished run": Writer(
@@ -194,6 +215,32 @@ def test_a_writer_tells_of_each_error_at_any_call(tmp_path, name, number):
     assert {"fsync", "replace"} & failures(WRITERS[name], tmp_path, (number,), at_most)
 
 
+@pytest.mark.parametrize("name", ["record with tables", "unfinished run", "ledger", "moved folder"])
+def test_what_is_written_survives_kills_and_power_cuts_at_any_call(tmp_path, name):
+    writer, seen = WRITERS[name], set()
+    contents = (1, 2) if writer.replaces else (2,)
+    (tmp_path / "whole").mkdir()
+    wanted = [writer.read(tmp_path / "whole")]
+    for n in contents:
+        writer.write(tmp_path / "whole", n)
+        wanted.append(writer.read(tmp_path / "whole"))
+    for step in count():
+        n_written, folder = 0, tmp_path / f"disk{step}"
+        folder.mkdir()
+        with Disk(folder, die_at=step) as disk, warnings.catch_warnings():
+            warnings.simplefilter("error")  # damaged work is left aside with a warning
+            with suppress(Died):
+                for n in contents:
+                    writer.write(folder, n)
+                    n_written += 1
+            found = [wanted.index(writer.read(state)) for state in disk.states(tmp_path / "state")]
+        assert {*found} <= {n_written, n_written + 1}, disk.steps[-1]
+        seen |= {*found}
+        if not disk.is_dead:
+            break
+    assert step > 8 and seen == {*range(len(wanted))}
+
+
 @pytest.mark.stress
 def test_a_training_tells_of_errors_at_every_call_and_resumes(tmp_path, monkeypatch):
     monkeypatch.setattr("interp.wind_tunnels.evaluation.checkpoint.N_EVAL", 20)
@@ -253,13 +300,8 @@ COMMANDS = (
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words).replace(LONG, "LONG"))
 def test_a_name_that_is_too_long_is_told_in_words(tmp_path, monkeypatch, capsys, words):
-    from interp import cli
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["interp", *words])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code in (1, 2)
-    assert capsys.readouterr().err
+    code, said = answer(monkeypatch, capsys, " ".join(words))
+    assert code in (1, 2) and said
     left = [*tmp_path.rglob("*")]
     assert not (left if "--variant" in words else [path for path in left if not path.is_dir()])

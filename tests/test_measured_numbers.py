@@ -4,7 +4,6 @@ import csv
 import importlib
 import json
 import re
-import sys
 import tomllib
 
 import pytest
@@ -66,15 +65,11 @@ def test_prose_about_the_shipped_tunnel_is_what_its_page_measured(probe, sentenc
     assert sentence in " ".join((REFERENCE / "probes" / f"{probe}.md").read_text().split())
 
 
-@pytest.fixture(scope="module")
-def measured():
+@pytest.fixture
+def measured(monkeypatch):
     """The tables of the site, made as `mkdocs` makes them."""
-    hooks = str(ROOT / "docs" / "_hooks")
-    sys.path.insert(0, hooks)
-    try:
-        yield importlib.import_module("measured")
-    finally:
-        sys.path.remove(hooks)
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_hooks"))
+    return importlib.import_module("measured")
 
 
 def test_every_shipped_tunnel_and_every_architecture_has_a_row(measured):

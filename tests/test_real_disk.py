@@ -4,6 +4,7 @@ The faults of `test_disk_errors.py` are simulated over `os`; these reach pyarrow
 """
 
 import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -32,25 +34,15 @@ def mount(*words: object) -> None:
 
 
 @pytest.fixture
-def disk(tmp_path) -> Iterator[Path]:
-    """A disk of a few megabytes."""
-    if sys.platform != "linux":
-        pytest.skip("`mount -t tmpfs` is of Linux")
-    mount("-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", tmp_path)
-    yield tmp_path
-    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
-
-
-def read(writer: Writer, folder: Path) -> object:
-    """What is there; drafts that could not be removed are nobody's."""
-    found = writer.read(folder)
-    if isinstance(found, dict):
-        return {name: x for name, x in found.items() if not is_draft(name)}
-    return [name for name in found if not is_draft(name)] if isinstance(found, list) else found
-
-
-def is_draft(name: str) -> bool:
-    return any(part.endswith(".writing") for part in Path(name).parts)
+def disk() -> Iterator[Path]:
+    """A disk of a few megabytes that every user reaches; pytest's own folders lie in one that is its owner's alone."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("`mount -t tmpfs` is of Linux, and of the superuser")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        mount("-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", folder)
+        yield Path(folder)
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def write_again(writer: Writer, folder: Path, words: str, whole: object) -> bool:
@@ -58,7 +50,7 @@ def write_again(writer: Writer, folder: Path, words: str, whole: object) -> bool
 
     Of several files each is whole by itself. Whether it failed.
     """
-    before = read(writer, folder)
+    before = writer.read(folder)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -69,7 +61,7 @@ def write_again(writer: Writer, folder: Path, words: str, whole: object) -> bool
             assert error.asked and error.fix
     assert writer.in_passing or not warned
     if told:
-        found = read(writer, folder)
+        found = writer.read(folder)
         files = found.items() <= {*before.items(), *whole.items()} if isinstance(whole, dict) else False
         assert words in told and (found in (before, whole) or files), told
     return bool(told)
@@ -79,7 +71,7 @@ def content(writer: Writer, folder: Path) -> object:
     """What the second content reads as, where nothing is wrong."""
     for n in (1, 2) if writer.replaces else (2,):
         writer.write(folder, n)
-    return read(writer, folder)
+    return writer.read(folder)
 
 
 def fill(disk: Path, left: int) -> Path:
@@ -91,82 +83,60 @@ def fill(disk: Path, left: int) -> Path:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_disk_that_is_full_is_told_and_loses_nothing(disk, tmp_path_factory, name):
+def test_a_disk_that_is_full_is_told_and_loses_nothing(disk, tmp_path, name):
     writer, n_told = WRITERS[name], 0
-    whole = content(writer, tmp_path_factory.mktemp("whole"))
+    whole = content(writer, tmp_path)
     for pages in (0, 1, 2, 5, 12, 40):
         folder = disk / f"at{pages}"
         folder.mkdir()
         if writer.replaces:
             writer.write(folder, 1)
         filler = fill(disk, pages * os.sysconf("SC_PAGESIZE"))
-        told = write_again(writer, folder, os.strerror(28), whole)
+        told = write_again(writer, folder, os.strerror(errno.ENOSPC), whole)
         n_told += told
         assert not [path for path in folder.rglob("*") if path.suffix == ".writing"]
         filler.unlink()
         if told:
             writer.write(folder, 2)
-        assert read(writer, folder) == whole
+        assert writer.read(folder) == whole
     assert n_told
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_disk_that_turns_read_only_is_told_and_loses_nothing(disk, tmp_path_factory, name):
-    writer = WRITERS[name]
-    whole = content(writer, tmp_path_factory.mktemp("whole"))
-    if writer.replaces:
-        writer.write(disk, 1)
+@contextmanager
+def read_only(disk: Path) -> Iterator[None]:
     mount("-o", "remount,ro", disk)
-    assert write_again(writer, disk, os.strerror(30), whole)
+    yield
     mount("-o", "remount,rw", disk)
-    writer.write(disk, 2)
-    assert read(writer, disk) == whole
 
 
 @contextmanager
-def as_nobody() -> Iterator[None]:
-    """Files are reached with the rights of a user who owns none."""
-    kernel = ctypes.CDLL(None)
-    kernel.setfsuid(_NOBODY)
-    try:
-        yield
-    finally:
-        kernel.setfsuid(0)
-
-
-@pytest.fixture
-def open_to_all() -> Iterator[Path]:
-    """A folder that every user reaches; pytest's own lie in one that is its owner's alone."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_folder_that_is_closed_in_the_middle_is_told_and_loses_nothing(open_to_all, monkeypatch, name):
-    """The draft is written; when it is to take its place, the folder takes no new names any more."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        pytest.skip("only the superuser can write as another user")
-    writer, disk = WRITERS[name], open_to_all / "disk"
-    for folder in (disk, open_to_all / "elsewhere"):
-        folder.mkdir()
-    whole = content(writer, open_to_all / "elsewhere")  # what it imports lies where nobody else may look
-    if writer.replaces:
-        writer.write(disk, 1)
+def closed_in_the_middle(disk: Path) -> Iterator[None]:
+    """For a user who owns its files, but whose draft, once written, lies in a folder that takes no names any more."""
     for path in (disk, *disk.rglob("*")):
         os.chown(path, _NOBODY, _NOBODY)
-    brought, closed = whole_files.bring_to_disk, []
+    brought, closed, kernel = whole_files.bring_to_disk, [], ctypes.CDLL(None)
 
     def close(path: Path) -> None:
         brought(path)
         path.parent.chmod(0o555)
         closed.append(path.parent)
 
-    monkeypatch.setattr(whole_files, "bring_to_disk", close)
-    with as_nobody():
-        assert write_again(writer, disk, os.strerror(13), whole)
-    monkeypatch.undo()
+    kernel.setfsuid(_NOBODY)
+    with patch.object(whole_files, "bring_to_disk", close):
+        yield
+    kernel.setfsuid(0)
     for path in closed:
         path.chmod(0o755)
+
+
+@pytest.mark.parametrize(("fault", "number"), [(read_only, errno.EROFS), (closed_in_the_middle, errno.EACCES)])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_that_takes_no_more_is_told_and_loses_nothing(disk, tmp_path, name, fault, number):
+    writer = WRITERS[name]
+    whole = content(writer, tmp_path)  # what it imports lies where nobody else may look
+    if writer.replaces:
+        writer.write(disk, 1)
+    with fault(disk):
+        assert write_again(writer, disk, os.strerror(number), whole)
     writer.write(disk, 2)
-    assert read(writer, disk) == whole
+    assert writer.read(disk) == whole

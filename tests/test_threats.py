@@ -50,44 +50,31 @@ def listing(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*") if "__pycache__" not in path.parts and ".git" not in path.parts}
 
 
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory):
-    """A run of the shipped model in a process that can reach nothing, with a home, a cwd and a TMPDIR of its own."""
-    places = {name: tmp_path_factory.mktemp(name) for name in ("home", "work", "temporary")}
+@pytest.mark.slow
+def test_a_run_asks_nobody_starts_git_alone_and_writes_under_out_and_the_caches(tmp_path):
+    """In a process that can reach nothing, with a home, a cwd and a TMPDIR of its own."""
+    home, work, temporary = (tmp_path / name for name in ("home", "work", "temporary"))
+    for place in (home, work, temporary):
+        place.mkdir()
     shipped = {name: listing(ROOT / name) for name in ("interp", "probes", "prompts", "wind_tunnels", "reports")}
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "XDG_", "PYTEST", "TORCH"))}
-    told = {
-        "HOME": str(places["home"]), "TMPDIR": str(places["temporary"]), "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
-    }  # fmt: skip
+    told = {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", WATCHED + RUN], cwd=places["work"], env=kept | told, capture_output=True, text=True
+        [sys.executable, "-c", WATCHED + RUN], cwd=work, env=kept | told, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    for name, before in shipped.items():
-        assert listing(ROOT / name) == before, f"the run left something in {name}/"
-    return json.loads(done.stdout.splitlines()[-1]), places
-
-
-@pytest.mark.slow
-def test_a_run_asks_the_network_for_nothing_and_starts_no_program_but_git(watched):
-    seen, _ = watched
-    assert seen["asked"] == [] and seen["page"] > 100_000
-    assert set(seen["started"]) <= {"git"}
-
-
-@pytest.mark.slow
-def test_a_run_writes_under_out_and_the_caches_alone(watched):
-    seen, places = watched
-    runs, caches = places["work"] / "runs", places["home"] / ".cache"
-    assert {path.name for path in places["work"].iterdir()} == {"runs"}
-    assert {path.name for path in places["home"].iterdir()} <= {".cache"}
-    left = {path.name for path in places["temporary"].iterdir()}
+    assert {name: listing(ROOT / name) for name in shipped} == shipped
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["asked"] == [] and seen["page"] > 100_000 and set(seen["started"]) <= {"git"}
+    assert {path.name for path in work.iterdir()} == {"runs"}
+    assert {path.name for path in home.iterdir()} <= {".cache"}
+    left = {path.name for path in temporary.iterdir()}
     assert {name for name in left if not name.startswith("torchinductor_")} == set()  # an empty cache of torch's
-    allowed = (str(runs), str(caches), str(places["temporary"]), os.devnull)
+    allowed = (str(work / "runs"), str(home / ".cache"), str(temporary), os.devnull)
     others = [path for path in seen["written"] if not path.startswith(allowed)]
-    assert set(others) <= {str(places["work"])}  # which is there: a folder is made with those above it
-    assert any(path.startswith(str(runs)) for path in seen["written"])
+    assert set(others) <= {str(work)}  # which is there: a folder is made with those above it
+    assert any(path.startswith(str(work / "runs")) for path in seen["written"])
 
 
 @pytest.mark.slow

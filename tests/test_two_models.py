@@ -1,7 +1,7 @@
 """The page on two real models: its figures are drawn from what is shipped, and it quotes what was measured."""
 
 import csv
-import sys
+import importlib
 
 import numpy as np
 import pytest
@@ -15,18 +15,10 @@ PAGE = (ROOT / "docs" / "gallery" / "two-models.md").read_text(encoding="utf-8")
 FINDINGS = interp.open_run(ROOT / "examples" / "two-models" / "comparison").findings["comparison"]
 
 
-@pytest.fixture(scope="module")
-def hook():
-    pytest.importorskip("plotly")
-    sys.path.insert(0, str(ROOT / "docs" / "_hooks"))
-    import two_models
-
-    yield two_models
-    sys.path.remove(str(ROOT / "docs" / "_hooks"))
-
-
 @pytest.mark.parametrize("name", quick(["windows"], ["pair", "lengths", "windows"]))
-def test_every_figure_of_the_page_is_drawn(hook, name):
+def test_every_figure_of_the_page_is_drawn(monkeypatch, name):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_hooks"))
+    hook = importlib.import_module("two_models")
     assert f"[[two models: {name}]]" in PAGE
     figure = hook.FIGURES[name]()
     assert undrawable(figure.plot) is None and len(figure.plot.data) > 3

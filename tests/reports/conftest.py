@@ -1,10 +1,7 @@
-"""An installed probe for the pages, and a server that pages must not reach."""
+"""An installed probe for the pages."""
 
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -23,33 +20,3 @@ def installed_probe(tmp_path_factory, monkeypatch) -> Iterator[None]:
     registry.entries.cache_clear()
     yield
     registry.entries.cache_clear()
-
-
-@dataclass
-class Server:
-    """A server on this machine that remembers what it was asked for."""
-
-    address: str
-    asked: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def listening() -> Iterator[Server]:
-    """A server that a page could reach if its policy let it."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield Server(f"http://127.0.0.1:{server.server_port}", asked)
-        server.shutdown()
-        thread.join()

@@ -9,6 +9,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
+from interp.plotting import Chart, scale_of
 from interp.probe import Figure, Probe, Readout
 from interp.records.record import RunRecord
 from interp.table import Table
@@ -48,31 +49,13 @@ def _cloud(points: Table, layers: Table) -> Figure:
     import plotly.graph_objects as go
 
     def trace(layer: int) -> go.Scatter:
-        here = points.where(points["layer"] == layer)
-        return go.Scatter(
-            x=here["pc1"],
-            y=here["pc2"],
-            mode="markers",
-            name="prompts",
-            customdata=here["text"],
-            hovertemplate="%{customdata}<br><b>%{marker.color:.2f} bits</b><extra></extra>",
-            marker={
-                "color": here["entropy_bits"],
-                "size": 9,
-                "colorbar": {"title": {"text": "entropy, bits"}},
-                "showscale": True,
-            },
-        )
+        chart = Chart(points.where(points["layer"] == layer), "pc1", "PC1", "PC2")
+        chart.points("pc2", "prompts", scale_of(chart.table["entropy_bits"], "entropy", "bits"), 9)
+        return chart.plot.data[0]
 
-    rng = np.random.default_rng(3)
-    null = go.Scatter(
-        x=rng.normal(size=75),
-        y=rng.normal(size=75),
-        mode="markers",
-        name="null",
-        hoverinfo="skip",
-        marker={"color": "rgba(128,128,128,0.35)", "size": 6},
-    )
+    x, y = np.random.default_rng(3).normal(size=(2, 75))
+    grey = {"color": "rgba(128,128,128,0.35)", "size": 6}
+    null = go.Scatter(x=x, y=y, mode="markers", name="null", hoverinfo="skip", marker=grey)
     n = len(layers["layer"])
     figure = go.Figure(
         [null, trace(n - 1)], frames=[go.Frame(name=str(i), data=[trace(i)], traces=[1]) for i in range(n)]
@@ -89,22 +72,11 @@ def _cloud(points: Table, layers: Table) -> Figure:
 
 
 def _profile(layers: Table) -> Figure:
-    import plotly.graph_objects as go
-
-    x = layers["layer"]
-    both = np.concatenate([x, x[::-1]])
-    band = np.concatenate([layers["share_high"], layers["share_low"][::-1]])
-    figure = go.Figure(
-        [
-            go.Scatter(
-                x=both, y=band, fill="toself", mode="none", fillcolor="rgba(0,114,178,0.2)", name="95 % interval"
-            ),
-            go.Scatter(x=x, y=layers["share"], mode="lines+markers", name="PC1+PC2"),
-            go.Scatter(x=x, y=layers["null"], mode="lines", line={"dash": "dot", "color": "#888888"}, name="null"),
-        ]
-    )
-    figure.update_layout(xaxis_title="layer", yaxis_title="share of variance")
-    return Figure("depth", "Share by depth", "Above the dotted line is more than a Gaussian gives.", figure, "by_layer")
+    chart = Chart(layers, "layer", "layer", "share of variance")
+    chart.curve("share", "PC1+PC2")
+    chart.line("null", "null", "dot")
+    reading = "Above the dotted line is more than a Gaussian gives."
+    return Figure("depth", "Share by depth", reading, chart.plot, "by_layer")
 
 
 def _matrix() -> Figure:
@@ -230,22 +202,8 @@ def _scalars() -> dict[str, Scalar]:
 def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
     """A finished run of the probe `pictures`."""
     parameters = {"pictures": {"kind": "flat"}}
-    checks = (
-        {
-            "name": "eager",
-            "meaning": "logits with our attention function equal eager attention",
-            "passed": True,
-            "value": 3.1e-7,
-            "bound": 1e-4,
-        },
-        {
-            "name": "restored",
-            "meaning": "leaving restores the model bit for bit",
-            "passed": True,
-            "value": 0.0,
-            "bound": 0.0,
-        },
-    )
+    meaning = "logits with our attention function equal eager attention"
+    checks = ({"name": "eager", "meaning": meaning, "passed": True, "value": 3.1e-7, "bound": 1e-4},)
     record = RunRecord(
         status="done",
         created="2026-03-04T05:06:07+00:00",
@@ -253,13 +211,8 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "model": "pythia-410m",
             "probes": parameters,
             "prompts": "mixed",
-            "revision": None,
-            "dtype": None,
             "n_pool": 400,
-            "per_quintile": 15,
-            "window": None,
             "seed": 7,
-            "text_column": "text",
             "command": "interp run --model pythia-410m --probe pictures --prompts mixed --n-pool 400 --seed 7",
         },
         spec_hash="0123456789abcdef",
@@ -268,21 +221,11 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "source": "EleutherAI/pythia-410m",
             "family": "gpt_neox",
             "n_layers": 24,
-            "n_heads": 16,
-            "n_kv_heads": 16,
-            "d_head": 64,
-            "d_model": 1024,
-            "vocab_size": 50304,
             "n_parameters": 405_334_016,
             "dtype": "float32",
             "device": "cpu",
-            "attention_kernel": "sdpa",
             "revision": "main",
             "fingerprint": "9fb1c1f4a2d04c7e",
-            "n_rotary": 16,
-            "window": None,
-            "parallel_blocks": True,
-            "max_positions": 2048,
         },
         prompts={
             "name": "mixed",
@@ -291,18 +234,13 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "n": 400,
             "hash": "ab" * 32,
             "draw": {"per_quintile": 15, "n_drawn": 75, "note": ""},
-            "seed": None,
             "window": 64,
             "n_truncated": 3,
         },
         environment={
             "python": "3.11.2",
-            "platform": "Linux x86_64",
             "packages": {"interp": "0.1.0", "torch": "2.13.0"},
-            "threads": 2,
-            "gpus": [],
             "code": {"revision": "0123456789abcdef0123", "dirty": True},
-            "byte_order": "little",
         },
         selfcheck=checks,
         timings={"load": 3.2, "capture": 41.0, "probe pictures": 2.31},

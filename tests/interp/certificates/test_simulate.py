@@ -8,27 +8,18 @@ import pytest
 from interp.certificates.simulate import Seen, planned, run_simulations, shown
 from interp.certificates.simulations import Simulation, nothing, shrunk_fields
 from interp.findings import Findings, Interval, Null, Scalar
-from interp.need import Need
-from interp.probe import Probe
 from interp.records.unfinished import NOT_KEPT, Unfinished
 from interp.system.signals import Stopped
+from tests.plain_probe import PlainProbe
 
 
 @dataclass(frozen=True)
-class Coin(Probe):
+class Coin(PlainProbe):
     """Calls an effect where a draw says so."""
 
     n_permutations: int = 500
     seed: int = 0
     name: ClassVar[str] = "coin"
-    question: ClassVar[str] = "heads?"
-
-    @property
-    def needs(self):
-        return (Need("v"),)
-
-    def analyse(self, base, under):
-        raise NotImplementedError
 
 
 def toss(probe, rng, seed, size):

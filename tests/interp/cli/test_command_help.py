@@ -1,27 +1,18 @@
 """Help with examples that work, names that are nearly right, the shell's completion, and what must be trusted."""
 
-import sys
-
 import pytest
 from typer.testing import CliRunner
 
 from interp.cli import completion as completing
-from interp.cli.app import app, main
+from interp.cli.app import app
 from interp.registry import entries
 from interp.running.choose_probes import GROUPS
 from tests.command_lines import all_commands, parsed
 from tests.interp.cli.test_cli import is_within
+from tests.interp.cli.test_habits import answer
 from tests.one_process import in_one_process
-from tests.tiny_models import fresh_model
 
 COMMANDS = all_commands()
-
-
-def refusal(monkeypatch, capsys, *words):
-    monkeypatch.setattr(sys, "argv", ["interp", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code, " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_examples_are_walked_and_wrong_options_seen():
@@ -87,28 +78,19 @@ def test_a_completion_takes_less_than_a_second():
     assert is_within(1.0, "-c", code + "try: main()\nexcept SystemExit: pass")
 
 
-@pytest.fixture
-def folder_model(tmp_path, word_tokenizer):
-    """A random language model of a known family in a folder, as it comes from a hub."""
-    folder = tmp_path / "model"
-    fresh_model("llama").module.save_pretrained(folder)
-    word_tokenizer.save_pretrained(folder)
-    return folder
-
-
 @pytest.mark.parametrize("command", ["interp run", "interp check"])
 def test_the_help_says_what_is_risked(command):
     said = {option.opts[0]: option.help for option in COMMANDS[command].params}
     assert "can run code" in said["--allow-pickle"] and "your rights" in said["--trust-remote-code"]
 
 
-def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, capsys, folder_model, tmp_path):
+def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, capsys, tiny_folders, tmp_path):
     def never(*_, **__):
         raise AssertionError("the prompts were read")
 
     monkeypatch.setattr("interp.editing.conditions.capture", never)
-    words = ["run", "--model", str(folder_model), "--probe", "sula", "--n-pool", "10", "--out", str(tmp_path)]
-    code, error = refusal(monkeypatch, capsys, *words)
-    assert code == 2 and "2 problems" in error and "--n-pool" in error
+    words = f"run --model {tiny_folders['llama']} --probe sula --out {tmp_path} --n-pool"
+    code, said = answer(monkeypatch, capsys, f"{words} 10")
+    assert code == 2 and "2 problems" in said and "--n-pool" in said
     with pytest.raises(AssertionError, match="were read"):
-        refusal(monkeypatch, capsys, *words[:-3], "70", *words[-2:])
+        answer(monkeypatch, capsys, f"{words} 70")

@@ -1,8 +1,5 @@
 """Wrong words are refused before torch is imported."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.one_process import in_one_process
@@ -43,13 +40,3 @@ def test_a_wrong_word_is_refused_before_torch_is_imported(said, what, command):
     done = said[what, command]
     assert done.code in (1, 2) and WRONG[what][1] in done.err, done.err
     assert done.out == "" and not {"torch", "transformers"} & {*done.imported}
-
-
-def test_the_version_is_told_at_once():
-    from importlib.metadata import version
-
-    called = [sys.executable, "-m", "interp", "--version"]
-    assert subprocess.run(called, capture_output=True, text=True, timeout=60).stdout.split() == [
-        "interp",
-        version("interp"),
-    ]

@@ -121,11 +121,8 @@ CELLS = Table(
 
 def record_of(model: str, one: Scalar, two: Scalar) -> RunRecord:
     findings = Findings("manifold", {"one": one, "two": two}, {"cells": CELLS})
-    return RunRecord(
-        status="done", created="2030-01-01T00:00:00+00:00", spec={"command": "interp run"}, spec_hash="0" * 16,
-        model={"name": model, "fingerprint": "abcdef"}, prompts={"unit": "prompt"}, environment={}, selfcheck=(),
-        timings={}, findings={"manifold": findings}, parameters={"manifold": {}},
-    )  # fmt: skip
+    about = {"name": model, "fingerprint": "abcdef"}, {"unit": "prompt"}
+    return RunRecord({}, "0" * 16, {}, {"manifold": findings}, {"manifold": {}}, *about, environment={})
 
 
 def evidence(claims: Claims, **ones: tuple[Scalar, Scalar]) -> dict[tuple[str, str], Evidence]:
@@ -428,18 +425,8 @@ def test_one_row_is_judged_again_and_the_page_drawn_from_the_file_alone(tiny):
     assert content_of(tiny) == before
 
 
-@pytest.mark.parametrize("change, words", [
-    (lambda raw: raw | {"format": 2}, "it has format 2"),
-    (lambda raw: {k: v for k, v in raw.items() if k != "scale"}, "scale: field required"),
-    (lambda raw: raw | {"note": "x"}, "note: extra inputs"),
-    (lambda raw: None, "cannot be read"),
-])  # fmt: skip
-def test_an_edited_newer_damaged_or_missing_ledger_is_refused(tiny, tmp_path, change, words):
+def test_a_missing_ledger_is_refused(tmp_path):
     with pytest.raises(RecordError, match=r"there is no ledger\.json"):
-        read_ledger(tmp_path)
-    changed = change(json.loads((tiny / LEDGER_NAME).read_text(encoding="utf-8")))
-    (tmp_path / LEDGER_NAME).write_text(json.dumps(changed) if changed else "{", encoding="utf-8")
-    with pytest.raises(RecordError, match=words):
         read_ledger(tmp_path)
 
 

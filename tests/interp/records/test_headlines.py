@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.reports.page.render import html
+from scipy import stats
 
 from interp.findings import Control, Findings, Null, Scalar
 from interp.records.headlines import contradictions, corrected, headlines, tried
@@ -27,9 +28,8 @@ def findings(probe: str, *, fact: str = "", **scalars: Scalar) -> Findings:
 
 def test_numbers_are_corrected_for_how_many_there_are():
     p = np.random.default_rng(0).random(12) ** 3
-    ranks = p.argsort().argsort() + 1
-    by_hand = [min(1.0, min(q * len(p) / k for q, k in zip(p, ranks, strict=True) if q >= mine)) for mine in p]
-    assert corrected([*p[:5], None, *p[5:]]) == pytest.approx([*by_hand[:5], None, *by_hand[5:]])
+    expected = stats.false_discovery_control(p)
+    assert corrected([*p[:5], None, *p[5:]]) == pytest.approx([*expected[:5], None, *expected[5:]])
     assert corrected([None]) == [None] and corrected([]) == []
     alone = {"a": findings("a", x=scalar(p=0.03))}
     assert headlines(alone)[0].standing == "above"

@@ -4,18 +4,17 @@ import functools
 import json
 import operator
 import shutil
-from random import Random
+import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from interp.errors import InterpError
 from interp.records.index import list_records
-from tests.hostile_files import check, spoilt_bytes, spoilt_json
-from tests.hostile_model_files import ARRAY, JSON_READERS, READERS
+from tests.hostile_files import Reader, check, n_refused
+from tests.hostile_model_files import ARRAY, READERS
 
-QUICK = 25
-FUZZ = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
+N_OF_ALL = 20_000
+"""Spoilt files over all readers in `make stress`."""
 
 
 def folder_for(name, tmp_path):
@@ -24,29 +23,12 @@ def folder_for(name, tmp_path):
     return reader, (tmp_path / reader.file).read_bytes()
 
 
-def fuzz(name, tmp_path, spoil):
-    """Put spoilt copies of a whole file before its reader; both outcomes have to be seen over enough of them."""
+@pytest.mark.parametrize("n", [40, pytest.param(-(-N_OF_ALL // len(READERS)), marks=pytest.mark.stress)])
+@pytest.mark.parametrize("name", READERS)
+def test_whole_files_are_read_and_spoilt_ones_give_what_was_read_or_our_own_error(name, n, tmp_path):
     reader, whole = folder_for(name, tmp_path)
     assert check(reader, tmp_path, whole) is None
-    seen = set()
-
-    @settings(max_examples=QUICK, derandomize=True, **FUZZ)
-    @given(rng=st.randoms(use_true_random=False))
-    def run(rng: Random) -> None:
-        seen.add(check(reader, tmp_path, spoil(rng, whole)) is None)
-
-    run()
-    assert False in seen, "nothing was refused: the files were not spoilt"
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_bytes_that_are_changed_give_what_was_read_or_our_own_error(name, tmp_path):
-    fuzz(name, tmp_path, spoilt_bytes)
-
-
-@pytest.mark.parametrize("name", JSON_READERS)
-def test_entries_that_are_changed_give_what_was_read_or_our_own_error(name, tmp_path):
-    fuzz(name, tmp_path, spoilt_json)
+    assert n_refused(reader, n, tmp_path) > 0
 
 
 OTHER_CONTENTS = (
@@ -67,8 +49,6 @@ def test_a_file_of_something_else_altogether_is_refused(name, tmp_path):
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_folder_in_the_place_of_the_file_and_no_file_at_all_are_refused(name, tmp_path):
-    from interp.errors import InterpError
-
     reader, _ = folder_for(name, tmp_path)
     (tmp_path / reader.file).unlink()
     optional = {
@@ -107,6 +87,10 @@ WRONG = [
         ("spec", "probes", 5), ("spec", "probes", [["a"]]), ("spec", "edits", "x"), ("model", "n_layers", "many"),
         ("prompts", "n", "all"), ("prompts", "draw", 3), ("environment", "packages", True),
     )),
+    *((name, "format", number, "which does not exist")
+      for name in ("record", "ledger", "card") for number in (0, -1, 1.0, True, "1", None, [1])),
+    ("ledger", "note", "x", "note: extra inputs"), ("record", "status", "fine", "status"),
+    ("record", "more", 1, "more"), ("record", "findings.manifold.scalars.share.null", None, "null_reason"),
     *(("token strips", f"strips.0.{entry}", value, words) for entry, value, words in (
         ("tokens", ["a", "b"], "2 tokens have"), ("weights", "AAAA", "`weights` has 3 bytes"), ("sink", "é", "strips"),
         ("more", 1, "more"), ("belief", [0.0], "one entropy for each"),
@@ -124,10 +108,15 @@ def test_a_file_with_a_part_of_another_kind_or_name_is_refused_and_says_which(na
     assert refused is not None and words in str(refused) and len(str(refused)) < 1000
 
 
-def test_the_check_can_fail(tmp_path):
-    """An exception that is none of ours comes through."""
-    from tests.hostile_files import Reader
-
-    plain = Reader("a.json", lambda folder: None, lambda folder: json.loads((folder / "a.json").read_text()))
-    with pytest.raises(json.JSONDecodeError):
-        check(plain, tmp_path, b"{")
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        (lambda folder: json.loads((folder / "a.json").read_bytes()), ValueError),
+        (lambda _: time.sleep(9), TimeoutError),
+    ],
+    ids=["another error", "hangs"],
+)
+def test_a_reader_that_raises_another_error_or_hangs_is_found(read, error, tmp_path):
+    made = Reader("a.json", lambda folder: (folder / "a.json").write_text("[1]"), read)
+    with pytest.raises(error):
+        n_refused(made, 50, tmp_path, seconds=1)

@@ -94,17 +94,6 @@ READ = {"run": (open_run, "run.json", RecordError), "ledger": (read_ledger, LEDG
         "tunnel": (read_card, CARD_NAME, ModelError)}  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [0, -1, 1.0, True, "1", None, [1]], ids=repr)
-@pytest.mark.parametrize("kind", READ)
-def test_a_format_that_is_no_whole_number_from_one_on_is_refused(laid_out, kind, number):
-    read, file, error = READ[kind]
-    folder = laid_out(f"{kind}-{NEWEST[kind]}")
-    content = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps(content | {"format": number}))
-    with pytest.raises(error, match="which does not exist"):
-        read(folder)
-
-
 @pytest.mark.parametrize("kind", READ)
 def test_one_that_is_newer_cut_off_or_without_a_field_is_refused(laid_out, kind):
     # A field that has a default may be left out where a file is older than the field; no other.

@@ -1,4 +1,4 @@
-"""Two real processes on one run, study, ledger or capture in one folder: one record, nothing mixed, no traceback."""
+"""Two real processes on one run, study or ledger in one folder: one record, nothing mixed, no traceback."""
 
 import json
 import subprocess
@@ -40,19 +40,14 @@ STUDY = ["study", "tunnel_training", "--set", "settings=n_steps=20,d_model=8,n_h
 CERTIFICATE = ["certify", "orthogonality", "--scale", "smoke"]
 
 
-def start(words: list[str], out: Path) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "interp", *words, "--out", str(out)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def start(words: list[str], out: Path, *launcher: object) -> subprocess.Popen:
+    call = [sys.executable, *map(str, launcher or ("-m", "interp")), *words, "--out", str(out)]
+    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def start_slow(words: list[str], tmp_path: Path) -> subprocess.Popen:
     """A process that has measured and holds its record back until `go` is there."""
-    call = [sys.executable, "-c", SLOW, str(tmp_path / "begun"), str(tmp_path / "go"), *words]
-    process = subprocess.Popen(
-        [*call, "--out", str(tmp_path / "runs")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = start(words, tmp_path / "runs", "-c", SLOW, tmp_path / "begun", tmp_path / "go")
     while not (tmp_path / "begun").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
@@ -131,28 +126,6 @@ def test_a_run_again_is_a_record_of_its_own_and_other_runs_do_not_wait(tmp_path)
     assert again.returncode == 0 and "waiting" not in complained
     assert len([*(tmp_path / "runs").glob("[!.]*/run.json")]) == 3
     first.communicate()
-
-
-@pytest.mark.slow
-def test_two_processes_that_stream_a_capture_to_one_folder_leave_one_whole(tmp_path):
-    script = """
-import sys
-import interp
-model = interp.load("tunnel:bijection-gpt-neox")
-try:
-    interp.collect(model, interp.sampled_prompts(model.task, 40), ["v"], to=sys.argv[1])
-except interp.InterpError as error:
-    sys.exit(str(error))
-"""
-    call = [sys.executable, "-c", script, str(tmp_path / "capture")]
-    both = [subprocess.Popen(call, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=120)[1] for process in both]
-    refused = [words for words, process in zip(said, both, strict=True) if process.returncode]
-    assert len(refused) == 1 and "a file or folder of this name exists" in refused[0] and "Traceback" not in refused[0]
-    from interp.records.capture_files import open_capture
-
-    assert open_capture(tmp_path / "capture")["v"].shape[1] > 0
-    assert [path.name for path in tmp_path.iterdir()] == ["capture"]
 
 
 @pytest.mark.slow

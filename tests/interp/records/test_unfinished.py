@@ -75,18 +75,6 @@ def stop_in(monkeypatch):
     return stop_in
 
 
-def with_other_weights(model):
-    module = copy.deepcopy(model.module)
-    with torch.no_grad():
-        next(module.parameters())[0, 0] += 1.0
-    return replace(model, module=module)
-
-
-def in_half_precision(model):
-    module = copy.deepcopy(model.module).to(torch.bfloat16)
-    return replace(model, module=module, info=replace(model.info, dtype="bfloat16"))
-
-
 def of(folder: Path, **more) -> Unfinished:
     return Unfinished(folder / PARTIAL / "spec", "spec", **more)
 
@@ -160,13 +148,15 @@ def test_what_was_kept_of_something_else_is_left_aside(tmp_path, stop_in, monkey
     with pytest.raises(Stopped):
         capture(model, prompts, ids, needs, tokens_per_batch=tokens, unfinished=of(tmp_path), name="c")
     stop_in(10**6)
+    module = copy.deepcopy(model.module)
     match change.split()[-1]:
         case "weights":
-            model = with_other_weights(model)
+            next(module.parameters()).data[0, 0] += 1.0
+            model = replace(model, module=module)
         case "tokens":
             prompts, ids = sequences(40, seed=1)
         case "precision":
-            model = in_half_precision(model)
+            model = replace(model, module=module.to(torch.bfloat16), info=replace(model.info, dtype="bfloat16"))
         case ".*versions":
             monkeypatch.setattr(unfinished, "_versions", lambda: {"versions": {"torch": "0"}})
         case ".*needs":
@@ -274,6 +264,8 @@ def test_a_run_that_is_stopped_and_repeated_leaves_the_record_of_one_that_was_no
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match="cannot be written"):  # as the system itself says
+        refuse_unwritable(Path("/proc/runs"))
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UsageError, match="is a file"):
         run("tunnel:bijection-gpt-neox", out=tmp_path / "file" / "runs")
@@ -287,11 +279,6 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
         with pytest.raises(UsageError, match=r"cannot be written \(as the system says\)"):
             run("tunnel:bijection-gpt-neox", out=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
-
-
-def test_the_system_itself_refuses_a_place_that_is_not_for_files():
-    with pytest.raises(UsageError, match="cannot be written"):
-        refuse_unwritable(Path("/proc/runs"))
 
 
 TAKING_TURNS = """

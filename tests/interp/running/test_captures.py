@@ -19,6 +19,7 @@ from interp.errors import PromptError, RecordError, UnknownName, UsageError
 from interp.need import Need
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
+from interp.running.collect import _streamed
 from interp.system.array_files import ArrayFile, read_array, write_array
 from tests.captures import assert_captures_agree
 from tests.paths import ROOT
@@ -139,6 +140,17 @@ def test_what_depends_on_all_prompts_is_not_streamed(tunnel, sequences, tmp_path
         interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c")
 
 
+def test_a_folder_that_another_process_made_meanwhile_is_left_alone(tunnel, sequences, tmp_path, monkeypatch):
+    def streamed(*given):
+        (tmp_path / "c").mkdir()
+        return _streamed(*given)
+
+    monkeypatch.setattr("interp.running.collect._streamed", streamed)
+    with pytest.raises(RecordError, match="a file or folder of this name exists"):
+        interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "c"]
+
+
 def test_axes_by_name_in_xarray(captured, texts_read):
     pytest.importorskip("xarray", reason="the extra xarray is not installed")
     data = captured.to_xarray()
@@ -152,35 +164,16 @@ def test_axes_by_name_in_xarray(captured, texts_read):
     assert texts_read[1].to_xarray()["resid"].sel(depth=1).shape == texts_read[1]["resid"].shape[1:]
 
 
-def of_hooks(model, texts):
-    """Values and logits as anybody reads them with a hook of his own, one text at a time."""
-    values, logits, ids = [], [], []
-    for text in texts:
-        tokens = torch.tensor([model.tokenizer(text)["input_ids"]])
-        heard = {}
-
-        def hook(module, args, out, heard=heard):
-            heard[module] = out[0, -1]
-
-        hooks = [layer.self_attn.v_proj.register_forward_hook(hook) for layer in model.module.model.layers]
-        with torch.no_grad():
-            logits.append(model.module(tokens).logits[0, -1].numpy())
-        for each in hooks:
-            each.remove()
-        info = model.info
-        values.append(np.stack([x.view(info.n_kv_heads, info.d_head).numpy() for x in heard.values()]))
-        ids.append(tokens[0].tolist())
-    return np.stack(values), np.stack(logits), ids  # [prompt, layer, kv_head, d_head], [prompt, vocab]
-
-
-def test_arrays_of_hooks_are_the_capture_that_we_take(tiny_text_model, texts_read, tmp_path):
+def test_arrays_of_another_tool_are_the_capture_that_we_take(tiny_text_model, texts_read, tmp_path):
     texts, ours = texts_read
-    values, logits, ids = of_hooks(tiny_text_model, texts)
+    ids = [tiny_text_model.tokenizer(text)["input_ids"] for text in texts]
+    with torch.no_grad():
+        logits = np.stack([tiny_text_model.module(torch.tensor([x])).logits[0, -1].numpy() for x in ids])
     theirs = interp.capture_from_arrays(
-        {"v": ("row layer kv_head d_head", values)}, texts, ids, tool="hooks of my own", model="mine", logits=logits,
-        tokenizer=tiny_text_model.tokenizer,
+        {"v": ("row layer kv_head d_head", ours["v"].swapaxes(0, 1))}, texts, ids, tool="hooks of my own",
+        model="mine", logits=logits, tokenizer=tiny_text_model.tokenizer,
     )  # fmt: skip
-    np.testing.assert_allclose(theirs["v"], ours["v"], atol=1e-5)
+    np.testing.assert_array_equal(theirs["v"], ours["v"])
     for name, column in ours.rows.columns.items():
         if column.dtype.kind == "f":
             np.testing.assert_allclose(theirs.rows[name], column, atol=1e-4)

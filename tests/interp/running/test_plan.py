@@ -51,16 +51,8 @@ def untimed(*probes, **options) -> Plan:
 @pytest.mark.parametrize(("probe", "fields", "found"), [
     ("manifold", {"layer": 3}, "layers 0 to 2"),
     ("manifold", {"n_null": 5}, "too few"),
-    ("value_axis", {"layer": -4}, "layers 0 to 2"),
     ("value_axis", {"sites": ("resid",), "layer": 4}, "layers 0 to 3"),
-    ("belief", {"n_bootstrap": 5}, "too few"),
-    ("sula", {"layer": 3}, "layers 0 to 2"),
-    ("orthogonality", {"layer": 3}, "layers 0 to 2"),
-    ("components", {"n_permutations": 5}, "too few"),
     ("causal", {"layers": "7"}, "layers 0 to 2"),
-    ("heads", {"n_random": 0}, "too few"),
-    ("depth_use", {"copies": 0}, "too few"),
-    ("dynamics", {"layer": 3}, "layers 0 to 2"),
 ])  # fmt: skip
 def test_fields_that_do_not_serve_are_refused_before_a_prompt_is_read(probe, fields, found):
     """A plan has no weights to read prompts with, and asks what the run asks."""

@@ -3,11 +3,9 @@
 Several processes are in test_ranks, a run repeated from its record in test_runner and test_cli.
 """
 
-import json
 import os
 import subprocess
 import sys
-from functools import cache
 
 import numpy as np
 import pytest
@@ -15,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
+import interp
 from interp.need import Need
-from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
 from interp.reductions import Mean
 from interp.registry import load_entry
-from interp.testing import Shape, synthetic_capture
+from interp.testing import Shape, same_findings, synthetic_capture
+from tests.interp.hooks.test_ropes import prompts_of
+from tests.interp.system.test_processes import sequences
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model
 
@@ -29,15 +29,8 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 """Another batch is another shape of the same products: float32 rounds elsewhere."""
 
 
-@cache
-def sequences(seed: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return [rng.integers(0, VOCAB, size=int(rng.integers(2, 12))) for _ in range(9)]
-
-
 def captured(family: str, ids: list[np.ndarray], tokens_per_batch: int = 10_000):
-    prompts = [Prompt(token_ids=tuple(int(t) for t in x), scored=(len(x) - 1,)) for x in ids]
-    return capture(tiny_model(family), PromptSet("sequences", prompts), ids, NEEDS, tokens_per_batch=tokens_per_batch)
+    return capture(tiny_model(family), prompts_of(*ids), ids, NEEDS, tokens_per_batch=tokens_per_batch)
 
 
 @settings(max_examples=20, deadline=None)
@@ -48,7 +41,7 @@ def captured(family: str, ids: list[np.ndarray], tokens_per_batch: int = 10_000)
     longer=st.sampled_from([0, 13, 40]),
 )
 def test_no_number_depends_on_the_cut_into_batches_or_on_a_longer_prompt_beside_it(family, seed, cut, longer):
-    ids = sequences(seed)
+    _, ids = sequences(9, seed)
     whole = captured(family, [*ids, *([np.arange(longer) % VOCAB] if longer else [])])
     parts = captured(family, ids, cut)
     for need in NEEDS[:3]:
@@ -61,7 +54,7 @@ def test_no_number_depends_on_the_cut_into_batches_or_on_a_longer_prompt_beside_
 @settings(max_examples=12, deadline=None)
 @given(family=st.sampled_from(FAMILIES), seed=st.integers(0, 3), order=st.permutations(range(9)))
 def test_the_order_of_the_prompts_is_the_order_of_the_rows_and_nothing_else(family, seed, order):
-    ids = sequences(seed)
+    _, ids = sequences(9, seed)
     as_given, reordered = captured(family, ids), captured(family, [ids[i] for i in order], 30)
     for need in NEEDS[:3]:
         np.testing.assert_allclose(reordered[need], as_given[need][:, list(order)], **CLOSE)
@@ -109,37 +102,19 @@ def test_centred_geometry_and_ridge_axes_do_not_know_the_basis_of_the_values(see
                 assert again[number].interval == pytest.approx(found[number].interval, rel=1e-5, abs=1e-8), number
 
 
-def run_once(folder, threads: int) -> dict:
+def run_once(folder, threads: int) -> interp.RunRecord:
     words = ["run", "-q", "--probe", "manifold,attention_entropy", "--n-pool", "40", "--out", str(folder)]
     fast = ["--set", "manifold.n_permutations=50", "--set", "manifold.n_null=20"]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    done = subprocess.run(
-        [sys.executable, "-m", "interp", *words, *fast], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
+    subprocess.run([sys.executable, "-m", "interp", *words, *fast], check=True, env=environment)
     (found,) = folder.iterdir()
-    return json.loads((found / "run.json").read_text())["findings"]
-
-
-def numbers_of(findings: dict) -> dict[str, float]:
-    return {
-        f"{probe}.{name}.{place}": value
-        for probe, found in findings.items()
-        for name, scalar in found["scalars"].items()
-        for place, value in (
-            ("value", scalar["value"]),
-            *zip(("low", "high"), scalar["interval"] or (), strict=False),
-            ("p", scalar["p"]),
-        )
-        if value is not None
-    }
+    return interp.open_run(found)
 
 
 @pytest.mark.slow
 def test_the_same_command_gives_the_same_numbers_and_threads_change_them_by_less_than_1e_5(tmp_path):
     one, again, two = (run_once(tmp_path / name, n) for name, n in (("one", 1), ("again", 1), ("two", 2)))
-    assert one == again
-    first, second = numbers_of(one), numbers_of(two)
-    assert first.keys() == second.keys() and len(first) > 100
-    for name, value in first.items():
-        assert second[name] == pytest.approx(value, rel=1e-5, abs=1e-5, nan_ok=True), name
+    assert one.findings.keys() == again.findings.keys()
+    assert all(same_findings(one[name], again[name]) for name in one.findings)
+    assert len(one.metrics()) > 100
+    assert two.metrics() == pytest.approx(one.metrics(), rel=1e-5, abs=1e-5)

@@ -54,13 +54,6 @@ def test_one_forward_pass_a_prompt_serves_all_probes(tunnel):
     assert sum(read) == 60 and all(record.findings[name].headline for name in every)
 
 
-def test_prompts_of_another_kind_of_model_are_refused_in_words(tunnel, tiny_text_model):
-    with pytest.raises(UsageError, match="a wind tunnel has no text"):
-        run(tunnel, prompts="mixed", out=None, quiet=True)
-    with pytest.raises(UsageError, match="mean nothing to a language model"):
-        run(tiny_text_model, prompts=interp.sampled_prompts(tunnel.task, 5), out=None, quiet=True)
-
-
 @pytest.mark.parametrize("names", [["sula"], ["belief"], ["manifold", "sula", "belief"]])
 def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tiny_text_model, monkeypatch, names):
     def read(*_, **__):
@@ -141,11 +134,14 @@ def test_one_pass_serves_where_many_are_drawn_or_nobody_asks_or_the_run_is_edite
 
 
 def test_prompts_that_cannot_be_measured_and_no_probe_are_refused(tiny_text_model, tunnel):
-    with pytest.raises(PromptError):
-        run(tiny_text_model, prompts=["only one text"], out=None, quiet=True)
-    with pytest.raises(PromptError, match="same"):
-        run(tiny_text_model, prompts=["the same text"] * 30, out=None, quiet=True)
-    with pytest.raises(PromptError, match=str(tiny_text_model.info.max_positions)):
-        run(tiny_text_model, prompts=["word " * 5000, "another text"], out=None, quiet=True)
+    for model, prompts, error, words in (
+        (tunnel, "mixed", UsageError, "a wind tunnel has no text"),
+        (tiny_text_model, interp.sampled_prompts(tunnel.task, 5), UsageError, "mean nothing to a language model"),
+        (tiny_text_model, ["only one text"], PromptError, "."),
+        (tiny_text_model, ["the same text"] * 30, PromptError, "same"),
+        (tiny_text_model, ["word " * 5000, "another text"], PromptError, str(tiny_text_model.info.max_positions)),
+    ):
+        with pytest.raises(error, match=words):
+            run(model, prompts=prompts, out=None, quiet=True)
     with pytest.raises(UsageError, match="no probe"):
         run(tunnel, probes=[], out=None, quiet=True)

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 import interp
-from interp.errors import UsageError
+from interp.errors import ModelError, UsageError
 from interp.hooks.window import windowed
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
@@ -46,25 +46,20 @@ def test_a_window_on_any_model_equals_the_float64_formula_of_a_windowed_one():
     assert np.abs(got[needs[0]] - ours[needs[0]]).max() < 1e-5
 
 
-def test_the_untrained_twin_has_the_shape_but_not_the_weights():
+def test_the_untrained_twin_is_a_model_of_its_own_with_the_shape_and_not_the_weights_and_stands_in_no_training():
     model = interp.load(TUNNEL)
     twin, label = untrained_twin(model, seed=3)
-    assert "initialisation of gpt_neox, seed 3" in label
-    assert twin.fingerprint != model.fingerprint
-    assert twin.info.n_parameters == model.info.n_parameters
-    again, _ = untrained_twin(model, seed=3)
-    assert again.fingerprint == twin.fingerprint
-    assert all(c.passed for c in twin.checks)
-
-
-def test_an_untrained_twin_is_a_model_of_its_own_that_stands_in_no_training():
-    twin, _ = untrained_twin(interp.load(TUNNEL))
+    assert "initialisation of gpt_neox, seed 3" in label and all(c.passed for c in twin.checks)
+    assert twin.fingerprint != model.fingerprint and twin.info.n_parameters == model.info.n_parameters
+    assert untrained_twin(model, seed=3)[0].fingerprint == twin.fingerprint
     assert not has_checkpoints(twin)
     record = run(twin, settings=FAST, n_pool=40, out=None, quiet=True)
     assert record.model["name"] == "memory:tunnel:bijection-gpt-neox untrained" and "card" not in record.model
     with pytest.raises(UsageError, match="no checkpoint of it can be found"):
         run(twin, probes=["dynamics"], n_pool=40, out=None, quiet=True)
     assert untrained_twin(twin, seed=1)[0].name == "memory:tunnel:bijection-gpt-neox untrained untrained"
+    with pytest.raises(ModelError, match="needs one"):
+        untrained_twin(replace(model, info=replace(model.info, device="cpu, cuda:0")))
 
 
 ASKED = {"settings": FAST, "n_pool": 40, "out": None, "quiet": True}

@@ -19,12 +19,10 @@ from typer.testing import CliRunner
 import interp
 from interp.cli.app import app
 from interp.errors import UsageError
-from interp.findings import Findings
-from interp.need import Need
-from interp.probe import Probe
 from interp.prompting.pools import part_of, parts
 from interp.running.several_models import run_many
 from tests.interp.running.test_checkpoints import Follower
+from tests.plain_probe import PlainProbe
 from tests.reports.everything import SETTINGS
 
 MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
@@ -34,22 +32,17 @@ WORDS = ["--n-pool", "25", *(f"--set=manifold.{name}={value}" for name, value in
 
 
 @dataclass(frozen=True)
-class Exploding(Probe):
+class Exploding(PlainProbe):
     """Fails on networks of one task, after everything was read."""
 
     task: str = "recall"
 
     name: ClassVar[str] = "exploding"
-    question: ClassVar[str] = "Does it stop the others?"
-
-    @property
-    def needs(self):
-        return (Need("next_log_prob"),)
 
     def analyse(self, base, under):
         if self.task in base.model.name:
             raise RuntimeError("out of luck")
-        return Findings(self.name)
+        return super().analyse(base, under)
 
 
 def networks() -> set[int]:
@@ -101,15 +94,6 @@ def test_progress_says_which_run_and_inside_it_which_stage_and_prompts(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_damaged_or_unfinished_record_is_no_finished_one(tmp_path):
-    (first,) = run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True).records
-    table = next((first.path / "tables").iterdir())
-    table.write_bytes(table.read_bytes()[:40])
-    (second,) = (run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True)).outcomes
-    assert second.is_new and contents(second.record.path)["run.json"] == contents(first.path)["run.json"]
-
-
-@pytest.mark.slow
 def test_weights_or_prompts_that_changed_under_their_name_are_measured_again(tmp_path, tiny_folders):
     folder, texts = tmp_path / "model", tmp_path / "texts.jsonl"
     shutil.copytree(tiny_folders["llama"], folder)
@@ -154,20 +138,6 @@ def test_what_fails_is_told_and_stops_nothing(tmp_path):
     assert "Traceback" in unforeseen.failure and "RuntimeError: out of luck" in unforeseen.failure
     assert refused.failure.startswith("model 'nonsense': there is no model of this name")
     assert fine.record is not None and many.comparison is None and many.failures == (unforeseen, refused)
-
-
-@pytest.mark.slow
-def test_an_interrupted_sweep_that_is_repeated_ends_with_the_records_of_one_that_was_not(tmp_path):
-    def stop(outcome):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "a", heard=stop, quiet=True)
-    run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "a", quiet=True)
-    run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "b", quiet=True)
-    one, other = by_model(tmp_path / "a"), by_model(tmp_path / "b")
-    assert {name: one[name] for name in MODELS[:2]} == {name: other[name] for name in MODELS[:2]}
-    assert one.keys() == other.keys() == {*MODELS[:2], "comparison"}
 
 
 @pytest.mark.slow

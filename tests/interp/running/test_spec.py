@@ -9,18 +9,15 @@ from typing import Literal
 import pytest
 
 from interp import registry
-from interp.errors import InterpError, UnknownName, UsageError
-from interp.findings import Findings
-from interp.need import Need
-from interp.probe import Probe
+from interp.errors import InterpError, UsageError
 from interp.running.spec import RunSpec, make_probe
 from interp.settings import split_settings
+from tests.plain_probe import PlainProbe
 
 
 @dataclass(frozen=True)
-class Toy(Probe):
+class Toy(PlainProbe):
     name = "toy"
-    question = "Does it read its settings?"
 
     count: int = 3
     level: float = 0.5
@@ -31,13 +28,6 @@ class Toy(Probe):
     levels: tuple[float, ...] = (0.5, 1.0)
     ways: tuple[Literal["a", "b"], ...] = ("a",)
     sets: tuple[tuple[int | Literal["all"], ...], ...] = (("all",),)
-
-    @property
-    def needs(self):
-        return (Need("v"),)
-
-    def analyse(self, base, under):
-        return Findings(self.name)
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +55,6 @@ def test_texts_become_values_of_the_field():
 def test_values_that_do_not_fit_are_refused(key, value):
     with pytest.raises(UsageError, match=f"toy.{key}"):
         make_probe("toy", {key: value})
-
-
-def test_unknown_names_suggest_the_nearest():
-    with pytest.raises(UnknownName, match="Did you mean count"):
-        make_probe("toy", {"counts": "7"})
-    with pytest.raises(UnknownName, match="Did you mean manifold"):
-        make_probe("manifolt", {})
 
 
 def test_a_spec_reads_back_and_settings_are_split_by_probe():

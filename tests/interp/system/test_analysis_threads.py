@@ -2,7 +2,6 @@
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import interp
 from interp.findings import Findings, Scalar
-from interp.need import Need
-from interp.probe import Probe
 from interp.running.choose_probes import choose_probes
 from interp.system.threads import (
     AT_ONCE,
@@ -23,7 +20,8 @@ from interp.system.threads import (
     side_by_side,
     threads_by_work,
 )
-from interp.testing import Shape, synthetic_capture
+from interp.testing import Shape, same_findings, synthetic_capture
+from tests.plain_probe import PlainProbe
 from tests.quick import quick
 
 
@@ -31,14 +29,8 @@ def n_threads():
     return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
 
 
-@dataclass(frozen=True)
-class Counting(Probe):
+class Counting(PlainProbe):
     name = "counting"
-    question = "On how many threads is this analysed?"
-
-    @property
-    def needs(self):
-        return (Need("v"),)
 
     def analyse(self, base, under):
         n = Scalar(float(n_threads()), "threads", interval_reason="a count", null_reason="a count", meaning="threads")
@@ -105,12 +97,7 @@ def test_findings_do_not_depend_on_the_number_of_threads(name):
     for n in (1, 2):
         with threads_of_torch(n), one_thread():
             found.append(chosen.probe.analyse(capture, {}))
-    one, two = found
-    assert repr(one.scalars) == repr(two.scalars) and list(one.tables) == list(two.tables)
-    for table, other in zip(one.tables.values(), two.tables.values(), strict=True):
-        assert list(table.columns) == list(other.columns)
-        for column, same in zip(table.columns.values(), other.columns.values(), strict=True):
-            np.testing.assert_array_equal(column, same)
+    assert same_findings(*found)
 
 
 def threads_in(n_operations):

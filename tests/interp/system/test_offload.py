@@ -1,7 +1,6 @@
 """Models whose weights lie in main memory or on disk until they are needed are read like any other."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,17 +8,15 @@ import torch
 from accelerate import cpu_offload, disk_offload
 
 import interp
-from interp.editing.conditions import Run, read_conditions
-from interp.edits import AblateHeads, FeedForwardOff, RemoveAxis
-from interp.errors import ModelError, UsageError
+from interp.editing.conditions import read_conditions
+from interp.errors import UsageError
 from interp.loading.placement import choose_placement
-from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.options import RunOptions
-from interp.probe import Condition
 from interp.reading.batches import BatchRows, make_batch, row_index
 from interp.reading.forward import capture
 from interp.system.offload import brought_in, device_of
+from tests.interp.editing.test_conditions import many, token_run
 from tests.interp.system.test_processes import sequences
 from tests.tiny_models import FAMILIES, fresh_model, tiny_config
 
@@ -59,22 +56,14 @@ def test_an_offloaded_model_is_proved_and_read_like_the_whole_one(family, to, tm
 
 def test_edits_of_an_offloaded_model_do_what_they_do_to_the_whole_one(tmp_path):
     whole, model = fresh_model("llama"), interp.load(offloaded("llama", "memory", tmp_path), check=False)
-    axis = np.random.default_rng(0).normal(size=48)
-    edits = {
-        "axis": (RemoveAxis(layer=2, site="resid", axis=axis),),
-        "heads": (AblateHeads(layer=1, heads=(0,), by="mean"),),
-        "off": (FeedForwardOff(layer=1),),
-    }
-    conditions = [
-        Condition(name, edit, (Need("next_kl"),), lambda c: {"kl": c[Need("next_kl")]}) for name, edit in edits.items()
-    ]
-    run = Run(*sequences(5))
+    run, conditions = token_run(), many(24)
     theirs, checks = read_conditions(whole, run, conditions), []
     ours = read_conditions(model, run, conditions, checks=checks)
     assert checks and all(check.passed for check in checks)
     for name, readout in theirs.items():
-        np.testing.assert_array_equal(ours[name]["kl"], readout["kl"])
-        assert (readout["kl"] > 0).any()
+        for what, array in readout.items():
+            np.testing.assert_array_equal(ours[name][what], array, err_msg=f"{name} {what}")
+    assert (theirs["bypass"]["next_kl"] > 0).any()
 
 
 def test_weights_are_brought_in_and_sent_away_again(tmp_path):
@@ -99,13 +88,6 @@ def test_blocks_may_lie_on_several_devices(monkeypatch):
     elsewhere = real(rows, torch.device("meta"))
     assert elsewhere.item.is_meta and elsewhere.padded.is_meta and elsewhere.row is rows.row
     assert real(rows, CPU) is rows
-
-
-def test_the_untrained_twin_of_a_spread_model_is_refused_in_words():
-    model = fresh_model("llama")
-    spread = replace(model, info=replace(model.info, device="cpu, cuda:0"))
-    with pytest.raises(ModelError, match="needs one"):
-        untrained_twin(spread)
 
 
 def test_every_process_has_a_gpu_of_its_own(monkeypatch):

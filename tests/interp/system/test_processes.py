@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 
 import interp
-from interp.editing.conditions import Run, capture_edited, read_conditions
-from interp.edits import AblateHeads, RemoveAxis
+from interp.editing.conditions import capture_edited, read_conditions
+from interp.edits import AblateHeads
 from interp.errors import UsageError
 from interp.need import Need
-from interp.probe import Condition
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import PromptSet
 from interp.reading.batches import cut
 from interp.reading.forward import capture
 from interp.reductions import Mean, Moments, PromptMean
 from interp.system.processes import ALONE, Ranks, here
+from tests.captures import assert_captures_agree
+from tests.interp.editing.test_conditions import many, token_run
+from tests.interp.hooks.test_ropes import prompts_of
 from tests.interp.system.thread_ranks import in_ranks
 from tests.paths import ROOT
 from tests.quick import quick
@@ -31,7 +33,6 @@ NEEDS = (
     Need("next_log_prob"), Need("lens_kl"), Need("next_loss", at="followed"), Need("W_Q"),
     Need("v", Moments(), "all"), Need("k", Mean(), "all"), Need("q", PromptMean(), "all"),
 )  # fmt: skip
-EXACT = [need for need in NEEDS if not isinstance(need.reduction, Moments | Mean)]
 
 
 def sequences(n: int, seed: int = 0, repeated: bool = False) -> tuple[PromptSet, list[np.ndarray]]:
@@ -39,21 +40,7 @@ def sequences(n: int, seed: int = 0, repeated: bool = False) -> tuple[PromptSet,
     ids = [rng.integers(0, VOCAB, size=int(rng.integers(2, 12))) for _ in range(n)]
     if repeated:
         ids = [ids[i % 3] for i in range(n)]
-    prompts = [Prompt(token_ids=tuple(int(t) for t in x), scored=(len(x) - 1,)) for x in ids]
-    return PromptSet("sequences", prompts), ids
-
-
-def assert_same(whole, parts, exact=EXACT):
-    assert list(whole.arrays) == list(parts.arrays)
-    for need, reduced in whole.arrays.items():
-        for name, array in reduced.items():
-            if need in exact:
-                np.testing.assert_array_equal(parts.reduced(need)[name], array, err_msg=f"{need} {name}")
-            else:
-                np.testing.assert_allclose(parts.reduced(need)[name], array, rtol=1e-12, atol=1e-12)
-    for at, table in whole.tables.items():
-        for name, column in table.columns.items():
-            np.testing.assert_array_equal(parts.tables[at].columns[name], column)
+    return prompts_of(*ids), ids
 
 
 @pytest.mark.parametrize("size, n, repeated", [(2, 11, False), (3, 7, True), (4, 2, False)])
@@ -64,7 +51,7 @@ def test_ranks_capture_together_what_one_process_captures(size, n, repeated):
     models = [fresh_model("llama") for _ in range(size)]
     everybodys = in_ranks(size, lambda ranks: capture(models[ranks.rank], prompts, ids, NEEDS, tokens_per_batch=24))
     for parts in everybodys:
-        assert_same(whole, parts)
+        assert_captures_agree(whole, parts, rtol=1e-12, atol=1e-12)  # of float32 the same bits
 
 
 def test_every_rank_runs_its_own_batches_and_no_other():
@@ -83,41 +70,19 @@ def test_every_rank_runs_its_own_batches_and_no_other():
     assert lent == 2 and n_batches > 3
 
 
-def conditions(model):
-    rng = np.random.default_rng(0)
-    width = model.info.n_kv_heads * model.info.d_head
-    needs = (Need("next_kl"), Need("resid"), Need("edit_size"))
-
-    def read(capture):
-        return {"kl": capture[Need("next_kl")], "size": capture[Need("edit_size")], "at": capture[Need("resid")][-1]}
-
-    removed = [
-        Condition(f"remove {i}", (RemoveAxis(layer=i % 3, axis=rng.normal(size=width)),), needs, read) for i in range(5)
-    ]
-    ablated = [
-        Condition(f"{by}", (AblateHeads(layer=1, heads=(0, 2), by=by),), needs, read) for by in ("mean", "resample")
-    ]
-    base = Condition("base", (), (Need("resid"),), lambda capture: {"at": capture[Need("resid")][-1]})
-    return [base, *removed, *ablated]
-
-
-CHOSEN = [(2, slice(None)), (3, slice(0, 3)), (3, slice(6, 8))]
+CHOSEN = [(2, slice(None)), (3, slice(0, 3)), (3, slice(8, 10))]
 
 
 @pytest.mark.parametrize("size, chosen", quick(CHOSEN[1:2], CHOSEN))
 def test_ranks_read_conditions_as_one_process_does(size, chosen):
     """Many conditions are dealt out, few are shared batch by batch; both give the same bits."""
-    prompts, ids = sequences(9)
-    models = [fresh_model("llama") for _ in range(size)]
-    run = Run(prompts, ids)
-    whole = read_conditions(models[0], run, conditions(models[0])[chosen], tokens_per_pass=30, checks=[])
-    everybodys = in_ranks(
-        size,
-        lambda r: read_conditions(
-            models[r.rank], run, conditions(models[r.rank])[chosen], tokens_per_pass=30, checks=[]
-        ),
-    )
-    for found in everybodys:
+    models, run = [fresh_model("llama") for _ in range(size)], token_run((9, 6, 9, 4, 7, 8))
+
+    def read(model):
+        return read_conditions(model, run, many(24)[chosen], tokens_per_pass=30, checks=[])
+
+    whole = read(models[0])
+    for found in in_ranks(size, lambda ranks: read(models[ranks.rank])):
         assert list(found) == list(whole)
         for name, readout in whole.items():
             for key, array in readout.items():
@@ -125,15 +90,14 @@ def test_ranks_read_conditions_as_one_process_does(size, chosen):
 
 
 def test_ranks_capture_an_edited_model_together():
-    prompts, ids = sequences(40, seed=3)
-    ids = [np.resize(x, 90) for x in ids]
-    prompts = PromptSet("long", [Prompt(token_ids=tuple(int(t) for t in x), scored=(89,)) for x in ids])
+    ids = [np.resize(x, 90) for x in sequences(40, seed=3)[1]]
+    prompts = prompts_of(*ids)
     models = [fresh_model("llama") for _ in range(2)]
     edits = (AblateHeads(layer=1, heads=(1,), by="mean"),)
     needs = [Need("v"), Need("pattern_entropy_null"), Need("edit_size"), Need("next_kl")]
     whole = capture_edited(models[0], prompts, ids, needs, edits)
     for parts in in_ranks(2, lambda r: capture_edited(models[r.rank], prompts, ids, needs, edits)):
-        assert_same(whole, parts, exact=needs)
+        assert_captures_agree(whole, parts)
 
 
 def test_shares_are_even_and_ranks_that_differ_refused():

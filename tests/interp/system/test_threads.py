@@ -29,18 +29,9 @@ IDS = torch.arange(12).view(2, 6) % VOCAB
 
 def in_another_thread(act):
     """What `act()` gives in a thread of its own: its result, or the error it ended with."""
-    found = []
-
-    def run():
-        try:
-            found.append(act())
-        except Exception as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(act)
+    return done.result() if done.exception() is None else done.exception()
 
 
 class _Meanwhile(Listener):

@@ -1,12 +1,10 @@
-"""Files and folders that are there whole or not at all: after a fault, a kill at any call, and a power cut."""
+"""Files and folders that are there whole or not at all; faults and power cuts are in `tests/test_disk_errors.py`."""
 
 import errno
 import os
-import subprocess
 import sys
 import time
 import types
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,9 +12,7 @@ import pytest
 from interp.system import whole_files
 from interp.system.locks import one_at_a_time
 from interp.system.whole_files import file_names, hidden_folder, is_hidden, make_folder, move, shortened, writing
-from tests.faulty_disk import Died, Disk
-
-FAULTS = (errno.ENOSPC, errno.EACCES, errno.EIO)
+from tests.faulty_disk import Disk
 
 
 @pytest.mark.parametrize("fault", [OSError, KeyboardInterrupt, FileNotFoundError])
@@ -85,11 +81,6 @@ def test_names_as_long_as_a_file_system_takes_are_cut_between_letters(tmp_path):
     assert shortened("日本語", 7) == "日本" and shortened("abc", 2) == "ab" and shortened("abc") == "abc"
 
 
-def whole_file(folder: Path) -> None:
-    with writing(folder / "deep" / "er" / "a.json") as draft:
-        draft.write_bytes(b"new" * 100)
-
-
 def whole_folder(folder: Path) -> None:
     with writing(folder / "runs" / "run") as draft:
         (draft / "tables").mkdir(parents=True)
@@ -97,52 +88,9 @@ def whole_folder(folder: Path) -> None:
             (draft / name).write_bytes(b"new" * 100)
 
 
-def moved_folder(folder: Path) -> None:
-    make_folder(folder / "runs" / ".partial")
-    whole_files.make_folder(folder / "runs" / ".partial" / "work" / "steps")
-    for name in ("card", "steps/1"):
-        (folder / "runs" / ".partial" / "work" / name).write_bytes(b"new" * 100)
-    move(folder / "runs" / ".partial" / "work", folder / "runs" / "tunnel")
-
-
-WRITES = {
-    whole_file: ["deep/er/a.json"],
-    whole_folder: [f"runs/run/{name}" for name in ("run.json", "tables/a", "tables/b")],
-    moved_folder: ["runs/tunnel/card", "runs/tunnel/steps/1"],
-}
-
-
-def contents(folder: Path, files: list[str]) -> list[bytes | None]:
-    return [(folder / file).read_bytes() if (folder / file).exists() else None for file in files]
-
-
-def disk_with(tmp_path: Path, write, **faults: int) -> Disk:
-    folder = tmp_path / f"disk{len(list(tmp_path.iterdir()))}"
-    folder.mkdir()
-    if write is whole_file:
-        (folder / "deep" / "er").mkdir(parents=True)
-        (folder / "deep" / "er" / "a.json").write_bytes(b"old")
-    return Disk(folder, **faults)
-
-
-@pytest.mark.parametrize("write", WRITES)
-def test_a_kill_or_a_power_cut_at_any_call_leaves_the_old_or_the_new(tmp_path, write):
-    after = [b"new" * 100] * len(WRITES[write])
-    before = [b"old"] if write is whole_file else [None] * len(after)
-    step, n_states, seen = -1, 0, []
-    while True:
-        step += 1
-        with disk_with(tmp_path, write, die_at=step) as disk:
-            with suppress(Died):
-                write(disk.folder)
-            found = [contents(state, WRITES[write]) for state in disk.states(tmp_path / "state")]
-        if not disk.is_dead:  # what is done survives every power cut
-            assert found and all(state == after for state in found)
-            break
-        n_states += len(found)
-        assert all(state in (before, after) for state in found), (disk.steps[-1], found)
-        seen += found
-    assert step >= 4 and n_states > step and before in seen and after in seen
+def is_whole(folder: Path) -> bool:
+    files = [folder / "runs" / "run" / name for name in ("run.json", "tables/a", "tables/b")]
+    return all(file.exists() and file.read_bytes() == b"new" * 100 for file in files)
 
 
 @pytest.mark.parametrize("without", ["of a file", "of a folder", "of names above"])
@@ -157,34 +105,10 @@ def test_the_disk_finds_a_write_that_is_not_synced(tmp_path, monkeypatch, withou
             real(path)
 
     monkeypatch.setattr(whole_files, "_sync", careless)
-    with disk_with(tmp_path, whole_folder) as disk:
+    (tmp_path / "disk").mkdir()
+    with Disk(tmp_path / "disk") as disk:
         whole_folder(disk.folder)
-        found = [contents(state, WRITES[whole_folder]) for state in disk.states(tmp_path / "state")]
-    assert any(state != [b"new" * 100] * 3 for state in found)
-
-
-@pytest.mark.parametrize("number", FAULTS, ids=errno.errorcode.get)
-@pytest.mark.parametrize("write", WRITES)
-def test_a_disk_that_fails_at_any_call_loses_nothing(tmp_path, write, number):
-    step, n_told = -1, 0
-    while True:
-        step += 1
-        with disk_with(tmp_path, write, fail_at=step, error=number) as disk:
-            before = contents(disk.folder, WRITES[write])
-            try:
-                write(disk.folder)
-                is_done = True
-            except OSError as error:
-                assert error.errno == number
-                n_told, is_done = n_told + 1, False
-        found = contents(disk.folder, WRITES[write])
-        after = [b"new" * 100] * len(WRITES[write])
-        assert found == after if is_done else found in (before, after)
-        is_left = any(is_hidden(path) for path in disk.folder.rglob("*"))
-        assert not is_left or disk.steps[step].startswith(("unlink", "rmdir")), disk.steps[step]
-        if len(disk.steps) <= step:
-            break
-    assert n_told >= step // 2
+        assert not all(map(is_whole, disk.states(tmp_path / "state")))
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
@@ -194,7 +118,7 @@ def test_a_file_system_that_cannot_sync_is_written_all_the_same(tmp_path, monkey
 
     monkeypatch.setattr(os, "fsync", refuse)
     whole_folder(tmp_path)
-    assert contents(tmp_path, WRITES[whole_folder]) == [b"new" * 100] * 3
+    assert is_whole(tmp_path)
 
 
 def test_macos_empties_the_cache_of_the_drive_where_it_can_and_windows_syncs_no_folder(tmp_path, monkeypatch):
@@ -217,35 +141,6 @@ def test_macos_empties_the_cache_of_the_drive_where_it_can_and_windows_syncs_no_
         windows.setattr(whole_files.os, "name", "nt")
         whole_files._sync(tmp_path / ""), whole_files._sync(file := tmp_path / "a")
     assert asked[3:] == [(file, os.O_RDWR)]
-
-
-ALONE = """
-import sys, time
-from pathlib import Path
-from interp.system.locks import one_at_a_time
-with one_at_a_time(Path(sys.argv[1]), "counting"):
-    print("in", flush=True)
-    time.sleep(float(sys.argv[2]))
-    print("out", flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_one_process_waits_for_the_other_and_takes_over_from_one_that_was_killed(tmp_path):
-    def begin(seconds):
-        call = [sys.executable, "-W", "default", "-c", ALONE, str(tmp_path / "work.lock"), str(seconds)]
-        return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    first = begin(60)
-    assert first.stdout.readline() == "in\n"
-    second = begin(0)
-    with pytest.raises(subprocess.TimeoutExpired):
-        second.wait(timeout=3)
-    first.kill()
-    first.communicate()
-    said, warned = second.communicate(timeout=30)
-    assert said == "in\nout\n" and "another process is counting" in warned
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_lock_whose_file_is_removed_while_it_is_taken_is_taken_again(tmp_path, monkeypatch):

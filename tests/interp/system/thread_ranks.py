@@ -5,6 +5,7 @@ Whatever one hands to the others is pickled and read again, as between processes
 
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,23 +33,19 @@ class ThreadRanks(Ranks):
 def in_ranks(size: int, act) -> list[Any]:
     """What `act(ranks)` returns on each of `size` ranks; the first error of any is raised."""
     meeting = _Meeting(size)
-    found: list[Any] = [None] * size
-    errors: list[BaseException] = []
 
-    def run(rank: int) -> None:
+    def run(rank: int) -> Any:
         ranks = ThreadRanks(rank, size, None, meeting)
         _HERE.set(ranks)
         try:
-            found[rank] = act(ranks)
-        except BaseException as error:
-            errors.append(error)
+            return act(ranks)
+        except BaseException:
             meeting.barrier.abort()
+            raise
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(size) as pool:
+        done = [pool.submit(run, rank) for rank in range(size)]
+    errors = [error for each in done if (error := each.exception())]
     if errors:
         raise next((e for e in errors if not isinstance(e, threading.BrokenBarrierError)), errors[0])
-    return found
+    return [each.result() for each in done]

@@ -229,15 +229,9 @@ def test_of_a_path_only_the_end_is_shown(model, shown):
 @pytest.mark.browser
 @pytest.mark.parametrize("width", quick([400], [400, 1300]))
 @pytest.mark.parametrize("scheme", quick(["dark"], ["light", "dark"]))
-def test_the_page_fits_its_window_and_says_nothing_on_the_console(tmp_path, chromium, width, scheme):
+def test_the_page_fits_its_window_and_says_nothing_on_the_console(tmp_path, look, width, scheme):
     made = ledger(ALL_OUTCOMES, paper(row(7, cell(model="a"), cell(model="b")), models=["a", "b"], name="paper8"))
-    page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(render(made, tmp_path).as_uri())
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.locator("#theme").click()
-    assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if scheme == "light" else "light")
-    assert said == []
-    page.close()
+    seen = look(render(made, tmp_path), width, scheme)
+    assert seen.overflow() <= 0
+    seen.page.locator("#theme").click()
+    assert seen.page.evaluate("document.documentElement.dataset.theme") == ("dark" if scheme == "light" else "light")
