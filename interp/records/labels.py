@@ -54,11 +54,11 @@ def value_in_words(probe: str, name: str, value: float) -> str:
     return f"{verb[1 + (value < 0)]} by {short(100 * abs(value))} %" if verb else short(value)
 
 
-def change_in_words(probe: str, name: str, difference: float, low: float = 0.0, high: float = 0.0) -> tuple[str, str]:
+def change_in_words(probe: str, name: str, difference: float, low: float, high: float) -> tuple[str, str]:
     """A difference of such values and its interval; of shares with a verb in percentage points, more of a rise."""
     if not _verb(probe, name):
         return short(difference), f"{short(low)} to {short(high)}"
-    return f"{short(-100 * difference)} percentage points", f"{short(-100 * high)} to {short(-100 * low)}"
+    return f"{short(-100 * difference)} points", f"{short(-100 * high)} to {short(-100 * low)}"
 
 
 def _of_verb(probe: str, name: str) -> str | None:

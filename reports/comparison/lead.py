@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import EVERYWHERE, NO_FIRST, change_in_words, in_both, value_in_words, with_first
+from interp.records.labels import EVERYWHERE, NO_FIRST, change_in_words, in_both, in_row, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -38,13 +38,14 @@ JUDGED = ("moved", "within")
 _COMPARED = (*JUDGED, "same")
 _BEST_LAYER = "best_layer_"
 _VARIANTS = {
-    EVERYWHERE: "at every position, not only where the prediction is read",
+    EVERYWHERE: "averaged over all positions",
     "_dropped": "without the dimensions of largest variance",
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
 _IN_A_VARIANT = {UNSURE: "gone", RESIZED: "much larger or smaller", REVERSED: "reversed"}
 _NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
+_NAMED = 4  # differences that the answer names
 _FEW = 2  # ways of measuring whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
@@ -92,7 +93,6 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 
 def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
     """`Yes, in 1 of 22 measurements on the same prompts: …`, then what the others show."""
-    apart = [group for group, against in compared.against.items() if against and group not in groups]
     of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
     for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):
         of_kind[kind].append(row)
@@ -102,22 +102,21 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     none = "Not clearly: in none" if any(n_of[kind] for kind in (*_IN_A_VARIANT, HARDLY)) else "No sign of it: in none"
     said = [f"{f'Yes, in {n}' if n else none} of {n_all} measurements{same}"]
     rows = {KEY(row): row for row in tables["differences"].rows()}
+    if n:
+        how = {"confirmed by variants of the measurement": CONFIRMED, "without a variant to check": UNCHECKED}
+        said[0] += ": " + ", ".join(f"{n_of[kind]} {words}" for words, kind in how.items() if n_of[kind])
     notes = dict(zip(rows, (note for _, note in found), strict=True))
-    for kind, how in (
-        (CONFIRMED, "confirmed by a variant of the measurement"),
-        (UNCHECKED, "without a variant to check"),
-    ):
+    for words, kind in (("Confirmed", CONFIRMED), ("Without a variant", UNCHECKED)):
         if of := answering_first(of_kind[kind], tables):
-            such = f"{'One is' if len(of) == 1 else f'{len(of)} are'} {how}{', for example' * (len(of) > 1)}"
-            said.append(f"{such}: {_said_of(of[0], rows[of[0]['probe'], of[0]['name'], of[0]['against']])}")
+            said.append(f"{words}: {_said_of(of[0], rows[_reference(of[0])])}")
             said += [f"This {notes[KEY(of[0])].partition('; ')[0]}"] * (kind == CONFIRMED)
+            also = [_briefly(row, rows[_reference(row)], is_one=len(groups) == 1) for row in of[1:_NAMED]]
+            said += [f"Also{', for example,' * (len(of) > _NAMED)} {about.listed(also)}"] * bool(also)
     said += _not_counted(of_kind, rows)
     said += [f"No difference was found in {n_of[ALIKE]}, which does not show that there is none"] * bool(n_of[ALIKE])
     if n_of[CHANCE]:
         one = "One" if n_of[CHANCE] == 1 else n_of[CHANCE]
         said.append(f"{one} cannot be judged: in one model the value is no more than chance gives")
-    if apart:
-        said.append(f"Not compared, as they read other prompts: {about.listed(apart)}")
     return ". ".join(said) + "."
 
 
@@ -126,7 +125,8 @@ def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]
     left, ways = [], [f"{what} in {len(of_kind[kind])}" for kind, what in _IN_A_VARIANT.items() if of_kind[kind]]
     if ways:
         n = sum(len(of_kind[kind]) for kind in _IN_A_VARIANT)
-        left.append(f"{n} that do not hold in a variant ({', '.join(ways)})")
+        n_all = n + len(of_kind[CONFIRMED])
+        left.append(f"{n} of the {n_all} that have variants, as one does not confirm them ({', '.join(ways)})")
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
         left.append(f"{len(hardly)} that score answers to which {by} gives almost no probability")
@@ -148,7 +148,22 @@ def goes_with_null(row: _Row, reference: _Row) -> bool:
 
 def _said_of(row: _Row, reference: _Row) -> str:
     both = ((each["group"], each["value"]) for each in (row, reference))
-    return in_both(row["probe"], row["name"], row["meaning"], *both)
+    ends = (row[column] for column in ("difference", "difference_low", "difference_high"))
+    difference, interval = change_in_words(row["probe"], row["name"], *ends)
+    said = in_both(row["probe"], row["name"], row["meaning"], *both)
+    return f"{said} (difference {difference}, 95 % interval {interval})"
+
+
+def _briefly(row: _Row, reference: _Row, *, is_one: bool) -> str:
+    """`attention to the first position (0.0454 and 0.411)`: a measurement with both values."""
+    here, there = (value_in_words(row["probe"], row["name"], each["value"]) for each in (row, reference))
+    of = "" if is_one else f" in {row['group']}"
+    return f"{in_row(row['probe'], row['name'], row['meaning'], '')}{of} ({here} and {there})"
+
+
+def _reference(row: _Row) -> tuple[Any, Any, Any]:
+    """The key of the row that one is compared with."""
+    return row["probe"], row["name"], row["against"]
 
 
 def _is_tested(row: _Row, groups: Sequence[str]) -> bool:
@@ -203,15 +218,14 @@ class _Judge:
             kind, how = REVERSED, "reversed"
         elif 1 / _AS_LARGE <= times <= _AS_LARGE:
             kind, how = CONFIRMED, "holds"
-        change, _ = change_in_words(row["probe"], row["name"], difference)
-        return kind, words, f"{how} {words}: {values}, difference {change}"
+        return kind, words, f"{how} {words}: {values}, {short(times, 2)} times the difference"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
         """The variant with its null subtracted from each value, where the nulls make at least half of a difference.
 
         A null can depend on the size of a model: fewer dimensions have fewer directions whatever it has learnt.
         """
-        reference = self._reference(row)
+        reference = self.rows[_reference(row)]
         if not goes_with_null(row, reference):
             return []
         shift = row["null"] - reference["null"]
@@ -221,11 +235,8 @@ class _Judge:
         return [self._tried(row, "with each model's baseline subtracted", values, left)]
 
     def _values(self, row: _Row) -> str:
-        here, there = (value_in_words(e["probe"], e["name"], e["value"]) for e in (row, self._reference(row)))
+        here, there = (value_in_words(e["probe"], e["name"], e["value"]) for e in (row, self.rows[_reference(row)]))
         return f"{here} and {there}"
-
-    def _reference(self, row: _Row) -> _Row:
-        return self.rows[row["probe"], row["name"], row["against"]]
 
     def side(self, row: _Row) -> int:
         """1 or −1 as a number is higher or lower than the reference's by more than chance, else 0."""
@@ -246,7 +257,7 @@ class _Judge:
         Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number
         that is within its null says nothing.
         """
-        pair = [self._reference(row), row]
+        pair = [self.rows[_reference(row)], row]
         there, here = (KEY(each) in self.shown for each in pair)
         was, now = (abs(each["value"] - each["null"]) for each in pair)
         if (here or there) and (here == there or (now > was) == here):

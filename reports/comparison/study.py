@@ -6,6 +6,7 @@ group) are pooled: mean and t interval over them. It describes: where runs diffe
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -64,7 +65,7 @@ class Comparison(Study):
             probe=self.name,
             scalars={"n_moved": moved},
             tables={name: table for name, table in found.items() if table.n_rows},
-            notes=tuple(_notes(compared, found["differences"])),
+            notes=tuple(_notes(compared, found["differences"], groups)),
             headline=("n_moved",),
             facts={"n_moved": in_words(compared, found, groups, shown)},
         )
@@ -96,8 +97,9 @@ def n_moved(found: Found) -> Scalar:
     )  # fmt: skip
 
 
-def _notes(compared: Compared, differences: Table) -> list[str]:
-    notes = []
+def _notes(compared: Compared, differences: Table, groups: Sequence[str]) -> list[str]:
+    apart = [group for group, against in compared.against.items() if against and group not in groups]
+    notes = [f"Not compared in the answer, as they read other prompts: {', '.join(apart)}."] * bool(apart)
     if compared.is_pooled:
         counts = Counter(run.group for run in compared.runs)
         notes.append(

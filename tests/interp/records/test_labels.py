@@ -28,7 +28,7 @@ def test_a_verb_says_the_sign_of_a_share():
     of = "attention entropy from the first to the last layer, without the first position"
     assert in_both(*name, "", ("a", 0.217), ("b", -0.567)) == f"{of}, falls by 21.7 % in a and rises by 56.7 % in b"
     assert in_row(*name, "", "1") == of and value_in_words(*name, -0.567) == "rises by 56.7 %"
-    assert change_in_words(*name, -0.784, -0.899, 0.1) == ("78.4 percentage points", "−10 to 89.9"), "more of a rise"
+    assert change_in_words(*name, -0.784, -0.899, 0.1) == ("78.4 points", "−10 to 89.9"), "more of a rise"
     assert value_in_words("attention_entropy", "reduction_no_first_all_positions", -0.5) == "rises by 50 %"
     assert in_row("mine", "r2", "", "bits") == "r2 (bits)" and value_in_words("mine", "r2", 0.217) == "0.217"
     assert change_in_words("mine", "r2", 0.784, 0.7, 0.8) == ("0.784", "0.7 to 0.8")
