@@ -109,7 +109,9 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     for words, kind in (("Confirmed", CONFIRMED), ("Without a variant", UNCHECKED)):
         if of := answering_first(of_kind[kind], tables):
             said.append(f"{words}: {_said_of(of[0], rows[_reference(of[0])])}")
-            said += [f"This {notes[KEY(of[0])].partition('; ')[0]}"] * (kind == CONFIRMED)
+            if kind == CONFIRMED:
+                said[-1] += f", {_size(of[0])}"
+                said.append(f"This {notes[KEY(of[0])].partition('; ')[0]}")
             also = [_briefly(row, rows[_reference(row)], is_one=len(groups) == 1) for row in of[1:_NAMED]]
             said += [f"Also{', for example,' * (len(of) > _NAMED)} {about.listed(also)}"] * bool(also)
     said += _not_counted(of_kind, rows)
@@ -148,10 +150,13 @@ def goes_with_null(row: _Row, reference: _Row) -> bool:
 
 def _said_of(row: _Row, reference: _Row) -> str:
     both = ((each["group"], each["value"]) for each in (row, reference))
+    return in_both(row["probe"], row["name"], row["meaning"], *both)
+
+
+def _size(row: _Row) -> str:
     ends = (row[column] for column in ("difference", "difference_low", "difference_high"))
     difference, interval = change_in_words(row["probe"], row["name"], *ends)
-    said = in_both(row["probe"], row["name"], row["meaning"], *both)
-    return f"{said} (difference {difference}, 95 % interval {interval})"
+    return f"a difference of {difference} (95 % interval {interval})"
 
 
 def _briefly(row: _Row, reference: _Row, *, is_one: bool) -> str:
