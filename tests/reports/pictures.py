@@ -221,6 +221,7 @@ def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
             "source": "EleutherAI/pythia-410m",
             "family": "gpt_neox",
             "n_layers": 24,
+            "d_model": 1024,
             "n_parameters": 405_334_016,
             "dtype": "float32",
             "device": "cpu",
