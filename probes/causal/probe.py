@@ -111,7 +111,7 @@ class Causal(Probe):
     question: ClassVar[str] = "Does the model use the entropy axis: what changes downstream when it is removed?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            30, "Does {model} use the direction that predicts {target} in {place}?", ("kl_beyond_controls",),
+            30, "Does {model} use the direction in {place} that predicts {target}?", ("kl_beyond_controls",),
             "Removing it changes the prediction (KL) by {kl}, more than removals of the same size along matched "
             "directions (fitted in the same way to permuted values of {target}): {controls} on average." + _LEFT,
             "Removing it changes the prediction (KL) by {kl}, {no_more} than removals of the same size along matched "
@@ -121,7 +121,7 @@ class Causal(Probe):
             "directions, which carry no information about {target}, change it by more, {controls} on average "
             "({controls_band} for 95 % of them). Along random directions the change is {beside[kl_beyond_random]}. "
             "Matched and random directions carry other content that the model may use, so a smaller effect than theirs "
-            "is no sign of use. Nor does it show that the direction is unused." + _LEFT + _LAYER,
+            "is no sign of use; whether the direction is used stays open." + _LEFT + _LAYER,
             limit="In other layers it may matter more or less.",
         ),
     )  # fmt: skip

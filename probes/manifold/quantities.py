@@ -18,8 +18,9 @@ _DROPPED = " Measured without the {n_dropped} columns of largest variance."
 _EXCHANGED = "domain labels permuted within entropy and length"
 
 _CONTROLS = {
-    "within_token": ("at equal last token", True), "within_position": ("at equal position", True),
-    "drawn": ("on the small subsample", False), "dropped": ("without the dimensions of largest variance", False),
+    "within_token": ("among prompts with the same last token", True), "within_position": ("at equal position", True),
+    "drawn": ("on the prompts of the subsample", False),
+    "dropped": ("without the dimensions of largest variance", False),
 }  # fmt: skip
 """Endings of the names of controls, their words, and whether a headline needs their agreement."""
 

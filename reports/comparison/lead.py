@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import EVERYWHERE, NO_FIRST, change_in_words, in_both, in_row, value_in_words, with_first
+from interp.records.labels import EVERYWHERE, NO_FIRST, change_in_words, in_both, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -22,6 +22,7 @@ from ..page.sections import (
     ALIKE,
     CHANCE,
     CONFIRMED,
+    COUNTED,
     FOUND,
     HARDLY,
     KEY,
@@ -43,7 +44,12 @@ _VARIANTS = {
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
-_IN_A_VARIANT = {UNSURE: "gone", RESIZED: "much larger or smaller", REVERSED: "reversed"}
+_SAID = {
+    CONFIRMED: ("confirmed by variants of the measurement", "Confirmed"),
+    RESIZED: ("of a size that depends on the variant", "Of uncertain size"),
+    UNCHECKED: ("without a variant to check", "Without a variant"),
+}
+_IN_A_VARIANT = {UNSURE: "gone", REVERSED: "reversed"}
 _NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
 _NAMED = 4  # differences that the answer names
 _FEW = 2  # ways of measuring whose values a note gives
@@ -97,22 +103,21 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):
         of_kind[kind].append(row)
     n_of = {kind: len(of) for kind, of in of_kind.items()}
-    n, n_all = n_of[CONFIRMED] + n_of[UNCHECKED], sum(n_of[kind] for kind in FOUND)
+    n, n_all = sum(n_of[kind] for kind in COUNTED), sum(n_of[kind] for kind in FOUND)
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
     none = "Not clearly: in none" if any(n_of[kind] for kind in (*_IN_A_VARIANT, HARDLY)) else "No sign of it: in none"
     said = [f"{f'Yes, in {n}' if n else none} of {n_all} measurements{same}"]
     rows = {KEY(row): row for row in tables["differences"].rows()}
     if n:
-        how = {"confirmed by variants of the measurement": CONFIRMED, "without a variant to check": UNCHECKED}
-        said[0] += ": " + ", ".join(f"{n_of[kind]} {words}" for words, kind in how.items() if n_of[kind])
+        said[0] += ": " + ", ".join(f"{n_of[kind]} {how}" for kind, (how, _) in _SAID.items() if n_of[kind])
     notes = dict(zip(rows, (note for _, note in found), strict=True))
-    for words, kind in (("Confirmed", CONFIRMED), ("Without a variant", UNCHECKED)):
+    for kind, (_, words) in _SAID.items():
         if of := answering_first(of_kind[kind], tables):
             said.append(f"{words}: {_said_of(of[0], rows[_reference(of[0])])}")
-            if kind == CONFIRMED:
+            if kind != UNCHECKED:
                 said[-1] += f", {_size(of[0])}"
-                said.append(f"This {notes[KEY(of[0])].partition('; ')[0]}")
-            also = [_briefly(row, rows[_reference(row)], is_one=len(groups) == 1) for row in of[1:_NAMED]]
+                said.append(f"This {'is ' * (kind == RESIZED)}{notes[KEY(of[0])].partition('; ')[0]}")
+            also = [_said_of(row, rows[_reference(row)]) for row in of[1:_NAMED]]
             said += [f"Also{', for example,' * (len(of) > _NAMED)} {about.listed(also)}"] * bool(also)
     said += _not_counted(of_kind, rows)
     said += [f"No difference was found in {n_of[ALIKE]}, which does not show that there is none"] * bool(n_of[ALIKE])
@@ -124,15 +129,15 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
 
 def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]) -> list[str]:
     """What differs and yet does not count, in a sentence; none where there is nothing of that sort."""
-    left, ways = [], [f"{what} in {len(of_kind[kind])}" for kind, what in _IN_A_VARIANT.items() if of_kind[kind]]
+    ways, said = [f"{what} in {len(of_kind[kind])}" for kind, what in _IN_A_VARIANT.items() if of_kind[kind]], []
     if ways:
         n = sum(len(of_kind[kind]) for kind in _IN_A_VARIANT)
-        n_all = n + len(of_kind[CONFIRMED])
-        left.append(f"{n} of the {n_all} that have variants, as one does not confirm them ({', '.join(ways)})")
+        are = "other differences, which a variant does" if n > 1 else "other difference, which a variant does"
+        said.append(f"Not counted: {n} {are} not confirm ({', '.join(ways)})")
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
-        left.append(f"{len(hardly)} that score answers to which {by} gives almost no probability")
-    return [f"Not counted: {' and '.join(left)}"] * bool(left)
+        said.append(f"Not counted: {len(hardly)} in scores of answers to which {by} gives almost no probability")
+    return said
 
 
 def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, float]]:
@@ -157,13 +162,6 @@ def _size(row: _Row) -> str:
     ends = (row[column] for column in ("difference", "difference_low", "difference_high"))
     difference, interval = change_in_words(row["probe"], row["name"], *ends)
     return f"a difference of {difference} (95 % interval {interval})"
-
-
-def _briefly(row: _Row, reference: _Row, *, is_one: bool) -> str:
-    """`attention to the first position (0.0454 and 0.411)`: a measurement with both values."""
-    here, there = (value_in_words(row["probe"], row["name"], each["value"]) for each in (row, reference))
-    of = "" if is_one else f" in {row['group']}"
-    return f"{in_row(row['probe'], row['name'], row['meaning'], '')}{of} ({here} and {there})"
 
 
 def _reference(row: _Row) -> tuple[Any, Any, Any]:
@@ -223,7 +221,8 @@ class _Judge:
             kind, how = REVERSED, "reversed"
         elif 1 / _AS_LARGE <= times <= _AS_LARGE:
             kind, how = CONFIRMED, "holds"
-        return kind, words, f"{how} {words}: {values}, {short(times, 2)} times the difference"
+        size = f" ({short(times, 2)} times as large)" * (round(times, 1) != 1)
+        return kind, words, f"{how} {words}{size}: {values}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
         """The variant with its null subtracted from each value, where the nulls make at least half of a difference.

@@ -20,7 +20,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..page.sections import CONFIRMED, KEY, UNCHECKED
+from ..page.sections import COUNTED, KEY
 from .lead import Found, comparable, findings_of, goes_with_null, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
@@ -88,12 +88,12 @@ def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
     null = Null("the number found in 95 % of comparisons if the models do not differ", 0.0, (0.0, 0.0))
-    n_clear = sum(kind in (CONFIRMED, UNCHECKED) for kind, _ in found)
+    n_clear = sum(kind in COUNTED for kind, _ in found)
     return Scalar.of(
         float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",
         meaning="measurements that differ from the reference (on the same prompts, if there is one) after correction "
-        "for the number of differences, and do so in every way in which they were measured",
+        "for the number of differences, in the same direction in every variant",
     )  # fmt: skip
 
 
