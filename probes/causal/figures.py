@@ -74,8 +74,8 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     chart.plot.update_xaxes(range=[min(ends) - 2 * size, max(ends) + 2 * size])
     reading = (
         f"Grey is the null: removals of the same size along matched directions ({matched}). A line to the right of "
-        "nearly all of them is a sign of use; to the left of them, nothing is decided. For scale: the ten directions of "
-        "largest variance, all changed together by as much."
+        "nearly all of them is a sign of use; to the left of them, nothing is decided. For scale: the ten directions "
+        "of largest variance, all changed together by as much."
         + (f" Off this scale, far to the right: {' and '.join(beyond)}." if beyond else "")
     )
     title = "Removing the direction, compared with matched ones"

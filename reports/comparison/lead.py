@@ -221,7 +221,7 @@ class _Judge:
             kind, how = REVERSED, "reversed"
         elif 1 / _AS_LARGE <= times <= _AS_LARGE:
             kind, how = CONFIRMED, "holds"
-        size = f" ({short(times, 2)} times as large)" * (round(times, 1) != 1)
+        size = f" ({short(times, 2)} times as large)" * (not 0.9 < times < 1.1)
         return kind, words, f"{how} {words}{size}: {values}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
