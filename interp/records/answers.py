@@ -86,7 +86,8 @@ class Answer:
         is_beyond = _is_beyond(self.headline)
         of = "Difference from matched directions " * is_beyond
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
-        baseline = f"baseline {_null(s)}, {s.null.name}{_kept(s)}" if s.null else f"no baseline: {s.null_reason}"
+        by = "" if is_beyond or s.null is None else f", {s.null.name}{_kept(s)}"
+        baseline = f"baseline {_null(s)}{by}" if s.null else f"no baseline: {s.null_reason}"
         least = f", the smallest {_of_draws(s)}" if s.is_p_least else ""
         how = "after correction" if s.is_p_least else "corrected"
         corrected = f" {how} for the other results" if p != s.p else ""

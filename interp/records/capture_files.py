@@ -117,6 +117,8 @@ def open_capture(path: str | Path) -> Capture:
 
 
 def _refuse_changed(folder: Path, content: CaptureFile, asked: str) -> None:
+    if "scored" not in content.tables:
+        raise _spoilt(asked, "capture.json has no table of the scored positions")
     named = {"prompts.parquet", *(kept.file_of(at) for at, kept in content.tables.items())}
     named |= {f"{name}.safetensors" for name in content.exact} | {f for n in content.needs for f in n.arrays.values()}
     for name in sorted(named | set(content.files)):

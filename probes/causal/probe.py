@@ -119,9 +119,9 @@ class Causal(Probe):
             "80 % of the time." + _LEFT + _LAYER,
             "Removing it changes the prediction (KL) by {kl}{own_interval}. Removals of the same size along matched "
             "directions, which carry no information about {target}, change it by more, {controls} on average "
-            "({controls_band} for 95 % of them). Along random directions the change is {beside[kl_beyond_random]}. "
-            "Matched and random directions carry other content that the model may use, so a smaller effect than theirs "
-            "is no sign of use; whether the direction is used stays open." + _LEFT + _LAYER,
+            "({controls_band} for 95 % of them). Random directions change it by {beside[kl_beyond_random]}. "
+            "A smaller effect than theirs is no sign of use, as they carry other content that the model may use; it "
+            "does not show that the direction is unused." + _LEFT + _LAYER,
             limit="In other layers it may matter more or less.",
         ),
     )  # fmt: skip

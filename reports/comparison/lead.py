@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import EVERYWHERE, NO_FIRST, change_in_words, in_both, value_in_words, with_first
+from interp.records.labels import EVERYWHERE, NO_FIRST, in_both, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -46,10 +46,9 @@ _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
 _SAID = {
     CONFIRMED: ("confirmed by variants of the measurement", "Confirmed"),
-    RESIZED: ("of a size that depends on the variant", "Of uncertain size"),
     UNCHECKED: ("without a variant to check", "Without a variant"),
 }
-_IN_A_VARIANT = {UNSURE: "gone", REVERSED: "reversed"}
+_IN_A_VARIANT = {UNSURE: "gone", RESIZED: "much larger or smaller", REVERSED: "reversed"}
 _NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
 _NAMED = 4  # differences that the answer names
 _FEW = 2  # ways of measuring whose values a note gives
@@ -113,12 +112,10 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
     notes = dict(zip(rows, (note for _, note in found), strict=True))
     for kind, (_, words) in _SAID.items():
         if of := answering_first(of_kind[kind], tables):
-            said.append(f"{words}: {_said_of(of[0], rows[_reference(of[0])])}")
-            if kind != UNCHECKED:
-                said[-1] += f", {_size(of[0])}"
-                said.append(f"This {'is ' * (kind == RESIZED)}{notes[KEY(of[0])].partition('; ')[0]}")
-            also = [_said_of(row, rows[_reference(row)]) for row in of[1:_NAMED]]
-            said += [f"Also{', for example,' * (len(of) > _NAMED)} {about.listed(also)}"] * bool(also)
+            each = [_said_of(row, rows[_reference(row)]) for row in of[:_NAMED]]
+            said.append(f"{words}{', for example' * (len(of) > _NAMED)}: {'; '.join(each)}")
+            if kind == CONFIRMED and len(of) == 1:
+                said.append(f"This {notes[KEY(of[0])].partition('; ')[0]}")
     said += _not_counted(of_kind, rows)
     said += [f"No difference was found in {n_of[ALIKE]}, which does not show that there is none"] * bool(n_of[ALIKE])
     if n_of[CHANCE]:
@@ -129,15 +126,14 @@ def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str],
 
 def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]) -> list[str]:
     """What differs and yet does not count, in a sentence; none where there is nothing of that sort."""
-    ways, said = [f"{what} in {len(of_kind[kind])}" for kind, what in _IN_A_VARIANT.items() if of_kind[kind]], []
+    ways, left = [f"{what} in {len(of_kind[kind])}" for kind, what in _IN_A_VARIANT.items() if of_kind[kind]], []
     if ways:
         n = sum(len(of_kind[kind]) for kind in _IN_A_VARIANT)
-        are = "other differences, which a variant does" if n > 1 else "other difference, which a variant does"
-        said.append(f"Not counted: {n} {are} not confirm ({', '.join(ways)})")
+        left.append(f"{n} that a variant does not confirm ({', '.join(ways)})")
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
-        said.append(f"Not counted: {len(hardly)} in scores of answers to which {by} gives almost no probability")
-    return said
+        left.append(f"{len(hardly)} that score answers to which {by} gives almost no probability")
+    return [f"Not counted: {', and '.join(left)}"] * bool(left)
 
 
 def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, float]]:
@@ -156,12 +152,6 @@ def goes_with_null(row: _Row, reference: _Row) -> bool:
 def _said_of(row: _Row, reference: _Row) -> str:
     both = ((each["group"], each["value"]) for each in (row, reference))
     return in_both(row["probe"], row["name"], row["meaning"], *both)
-
-
-def _size(row: _Row) -> str:
-    ends = (row[column] for column in ("difference", "difference_low", "difference_high"))
-    difference, interval = change_in_words(row["probe"], row["name"], *ends)
-    return f"a difference of {difference} (95 % interval {interval})"
 
 
 def _reference(row: _Row) -> tuple[Any, Any, Any]:
@@ -221,8 +211,7 @@ class _Judge:
             kind, how = REVERSED, "reversed"
         elif 1 / _AS_LARGE <= times <= _AS_LARGE:
             kind, how = CONFIRMED, "holds"
-        size = f" ({short(times, 2)} times as large)" * (not 0.9 < times < 1.1)
-        return kind, words, f"{how} {words}{size}: {values}"
+        return kind, words, f"{how} {words}: {values}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
         """The variant with its null subtracted from each value, where the nulls make at least half of a difference.

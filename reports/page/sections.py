@@ -119,19 +119,18 @@ class Difference:
     note: str
 
 
-DIFFERS, CONFIRMED, RESIZED, UNCHECKED, UNSURE, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
+DIFFERS, CONFIRMED, UNCHECKED, RESIZED, UNSURE, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ",  # in records of earlier versions
     "Differ, confirmed by variants of the measurement",
-    "Differ, much more or less in a variant of the measurement",
     "Differ, without a variant to check",
+    "Not counted: much larger or smaller in a variant",
     "Not counted: gone in a variant",
     "Not counted: reversed in a variant",
     "Not counted: scores of answers that one of the two models hardly ever gives",
     "Cannot be judged: in one model the value is no more than chance gives",
     "No difference found, which does not show that there is none",
 )
-COUNTED = (CONFIRMED, RESIZED, UNCHECKED)
-"""What counts as a difference: it has one sign in all variants."""
+COUNTED = (CONFIRMED, UNCHECKED)
 
 
 def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:

@@ -31,6 +31,12 @@ def test_whole_files_are_read_and_spoilt_ones_give_what_was_read_or_our_own_erro
     assert n_refused(reader, n, tmp_path) > 0
 
 
+def test_a_capture_without_scored_positions_is_refused(tmp_path):
+    reader, whole = folder_for("capture", tmp_path)
+    refused = check(reader, tmp_path, whole.replace(b'"scored": {', b'"score": {', 1))
+    assert refused is not None and "no table of the scored positions" in str(refused)
+
+
 OTHER_CONTENTS = (
     b"", b"\0", b"\xff\xfe\x00", b"null", b"[]", b"{}", b'"x"', b"1e999", b"NaN", b"\xef\xbb\xbf{}", b'{"format": 99}',
     b'{"format": true}', b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000, b"[" * 500 + b"]" * 500,

@@ -263,10 +263,10 @@ def with_null(name, value, null):
     ("null", "kind", "note"),
     [
         (0.9, UNCHECKED, ""),
-        (1.0, CONFIRMED, "holds with each model's baseline subtracted (0.5 times as large): 2 and 1"),
-        (1.5, RESIZED, "much smaller with each model's baseline subtracted (0.25 times as large): 1.5 and 1"),
+        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1"),
+        (1.5, RESIZED, "much smaller with each model's baseline subtracted: 1.5 and 1"),
         (1.95, UNSURE, "no difference with each model's baseline subtracted: 1.05 and 1"),
-        (2.5, REVERSED, "reversed with each model's baseline subtracted (−0.25 times as large): 0.5 and 1"),
+        (2.5, REVERSED, "reversed with each model's baseline subtracted: 0.5 and 1"),
     ],
 )
 def test_a_difference_that_its_nulls_can_make_is_checked_without_them(tmp_path, null, kind, note):
@@ -375,8 +375,8 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
         "Yes, in 2 of 3 measurements on the same prompts: 2 without a variant to check. Without a variant: "
-        "share is higher in b (3) than in a (1). Also share is lower in d "
-        "(0.2) than in a (1). No difference was found in 1, which does not show that there is none."
+        "share is higher in b (3) than in a (1); share is lower in d (0.2) than in a (1). No difference was found "
+        "in 1, which does not show that there is none."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [UNCHECKED, ALIKE, UNCHECKED]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
@@ -460,8 +460,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         (0.3, "reversed", REVERSED),
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
-        size = f" ({short((twin - 1) / 2, 2)} times as large)" * (kind != UNSURE)
-        note = f"{side} without the first position{size}: {short(twin)} and 1"
+        note = f"{side} without the first position: {short(twin)} and 1"
         assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
 
@@ -474,7 +473,7 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (REVERSED, "reversed without the first position (−0.5 times as large): 0.5 and 1.5")
+    turned = (REVERSED, "reversed without the first position: 0.5 and 1.5")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
         kind, note = found(record)["share"]
@@ -516,7 +515,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
             "holds with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
         ),
         "sink": (UNCHECKED, ""),
-        "sharpening_no_first": (CONFIRMED, "holds with the first position (0.5 times as large): 0.6 and 0.5"),
+        "sharpening_no_first": (CONFIRMED, "holds with the first position: 0.6 and 0.5"),
     }
     counted = record.findings["comparison"]["n_moved"]
     assert (counted.value, counted.n) == (2, 3)
@@ -524,7 +523,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     assert turned == {
         "entropy_correlation": (ALIKE, "differs at the layer that is best for each: 0.3 and 0.1"),
         "sink": (ALIKE, ""),
-        "sharpening_no_first": (REVERSED, "reversed with the first position (−1.5 times as large): 0.2 and 0.5"),
+        "sharpening_no_first": (REVERSED, "reversed with the first position: 0.2 and 0.5"),
     }
 
 
@@ -626,7 +625,7 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     shown = Counter(kind for kind, _ in found(record).values())
     of_kind = [shown[kind] for kind in (CONFIRMED, UNSURE, REVERSED, ALIKE, CHANCE)]
     counted = re.fullmatch(
-        r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) other differences, .* \(gone in (\d+), reversed in (\d+)\)\. "
+        r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) that .* \(gone in (\d+), reversed in (\d+)\)\. "
         r"No difference was found in (\d+), which .* none\. (\d+) cannot be judged.*", said
     )  # fmt: skip
     assert counted, said
