@@ -39,7 +39,7 @@ def in_both(probe: str, name: str, meaning: str, one: tuple[str, float], other: 
     of = label(probe, name, meaning)
     lower, higher, scale = _names()["comparatives"].get(f"{probe}.{name}", (f"{of} is lower", f"{of} is higher", ""))
     (here, mine), (there, theirs) = one, other
-    than = f"than in {there} ({short(theirs)}{scale and f'; {scale}'})"
+    than = f"than in {there} ({short(theirs)}){scale and f', where {scale}'}"
     return f"{lower if mine < theirs else higher} in {here} ({short(mine)}) {than}"
 
 

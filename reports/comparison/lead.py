@@ -211,7 +211,8 @@ class _Judge:
             kind, how = REVERSED, "reversed"
         elif 1 / _AS_LARGE <= times <= _AS_LARGE:
             kind, how = CONFIRMED, "holds"
-        return kind, words, f"{how} {words}: {values}"
+        size = f" ({short(times, 2)} times as large)" * (not 0.9 < times < 1.1)
+        return kind, words, f"{how} {words}: {values}{size}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
         """The variant with its null subtracted from each value, where the nulls make at least half of a difference.
