@@ -96,7 +96,7 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
     return [*found.values()]
 
 
-def in_words(compared: Compared, tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
+def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
     """`Yes, in 1 of 22 measurements on the same prompts: …`, then what the others show."""
     of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
     for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):

@@ -67,7 +67,7 @@ class Comparison(Study):
             tables={name: table for name, table in found.items() if table.n_rows},
             notes=tuple(_notes(compared, found["differences"], groups)),
             headline=("n_moved",),
-            facts={"n_moved": in_words(compared, found, groups, shown)},
+            facts={"n_moved": in_words(found, groups, shown)},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
