@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import EVERYWHERE, NO_FIRST, in_both, value_in_words, with_first
+from interp.records.labels import EVERYWHERE, NO_FIRST, in_both, label, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -50,7 +50,7 @@ _SAID = {
 }
 _IN_A_VARIANT = {UNSURE: "gone", RESIZED: "much larger or smaller", REVERSED: "reversed"}
 _NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
-_NAMED = 4  # differences that the answer names
+_NAMED, _NAMED_ALIKE = 4, 3  # measurements that the answer names, of those that differ and of the others
 _FEW = 2  # ways of measuring whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
@@ -117,7 +117,10 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
             if kind == CONFIRMED and len(of) == 1:
                 said.append(f"This {notes[KEY(of[0])].partition('; ')[0]}")
     said += _not_counted(of_kind, rows)
-    said += [f"No difference was found in {n_of[ALIKE]}, which does not show that there is none"] * bool(n_of[ALIKE])
+    if of := answering_first(of_kind[ALIKE], tables):
+        some = about.listed([label(row["probe"], row["name"], row["meaning"]) for row in of[:_NAMED_ALIKE]])
+        such = f" (such as {some})" if len(of) > 1 else ""
+        said.append(f"No difference was found in {len(of)}{such}, which does not show that there is none")
     if n_of[CHANCE]:
         one = "One" if n_of[CHANCE] == 1 else n_of[CHANCE]
         said.append(f"{one} cannot be judged: in one model the value is no more than chance gives")
@@ -211,7 +214,7 @@ class _Judge:
             kind, how = REVERSED, "reversed"
         elif 1 / _AS_LARGE <= times <= _AS_LARGE:
             kind, how = CONFIRMED, "holds"
-        size = f" ({short(times, 2)} times as large)" * (not 0.9 < times < 1.1)
+        size = f" (a difference {short(times, 2)} times as large)" * (not 0.9 < times < 1.1)
         return kind, words, f"{how} {words}: {values}{size}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:

@@ -263,10 +263,18 @@ def with_null(name, value, null):
     ("null", "kind", "note"),
     [
         (0.9, UNCHECKED, ""),
-        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (0.5 times as large)"),
-        (1.5, RESIZED, "much smaller with each model's baseline subtracted: 1.5 and 1 (0.25 times as large)"),
+        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (a difference 0.5 times as large)"),
+        (
+            1.5,
+            RESIZED,
+            "much smaller with each model's baseline subtracted: 1.5 and 1 (a difference 0.25 times as large)",
+        ),
         (1.95, UNSURE, "no difference with each model's baseline subtracted: 1.05 and 1"),
-        (2.5, REVERSED, "reversed with each model's baseline subtracted: 0.5 and 1 (−0.25 times as large)"),
+        (
+            2.5,
+            REVERSED,
+            "reversed with each model's baseline subtracted: 0.5 and 1 (a difference −0.25 times as large)",
+        ),
     ],
 )
 def test_a_difference_that_its_nulls_can_make_is_checked_without_them(tmp_path, null, kind, note):
@@ -461,7 +469,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         note = f"{side} without the first position: {short(twin)} and 1"
-        note += f" ({short((twin - 1) / 2, 2)} times as large)" * (kind != UNSURE)
+        note += f" (a difference {short((twin - 1) / 2, 2)} times as large)" * (kind != UNSURE)
         assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
 
@@ -474,7 +482,7 @@ def test_a_number_that_a_control_turns_stands_apart_wherever_chance_is(tmp_path)
         return replace(made(name, 1.0), findings={"manifold": findings})
 
     far, within = (run("b", 3.0, 0.5), run("b", 3.0, 3.0))
-    turned = (REVERSED, "reversed without the first position: 0.5 and 1.5 (−0.5 times as large)")
+    turned = (REVERSED, "reversed without the first position: 0.5 and 1.5 (a difference −0.5 times as large)")
     for name, b in (("far", far), ("within", within)):
         record = compared(tmp_path / name, [run("a", 1.0, 0.0), b])
         kind, note = found(record)["share"]
@@ -516,7 +524,10 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
             "holds with the axis fitted on half of the prompts and read on the others: 0.29 and 0.1",
         ),
         "sink": (UNCHECKED, ""),
-        "sharpening_no_first": (CONFIRMED, "holds with the first position: 0.6 and 0.5 (0.5 times as large)"),
+        "sharpening_no_first": (
+            CONFIRMED,
+            "holds with the first position: 0.6 and 0.5 (a difference 0.5 times as large)",
+        ),
     }
     counted = record.findings["comparison"]["n_moved"]
     assert (counted.value, counted.n) == (2, 3)
@@ -524,7 +535,10 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     assert turned == {
         "entropy_correlation": (ALIKE, "differs at the layer that is best for each: 0.3 and 0.1"),
         "sink": (ALIKE, ""),
-        "sharpening_no_first": (REVERSED, "reversed with the first position: 0.2 and 0.5 (−1.5 times as large)"),
+        "sharpening_no_first": (
+            REVERSED,
+            "reversed with the first position: 0.2 and 0.5 (a difference −1.5 times as large)",
+        ),
     }
 
 
@@ -627,7 +641,7 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     of_kind = [shown[kind] for kind in (CONFIRMED, UNSURE, REVERSED, ALIKE, CHANCE)]
     counted = re.fullmatch(
         r"Yes, in (\d+) of (\d+) .* Not counted: (\d+) that .* \(gone in (\d+), reversed in (\d+)\)\. "
-        r"No difference was found in (\d+), which .* none\. (\d+) cannot be judged.*", said
+        r"No difference was found in (\d+) .* none\. (\d+) cannot be judged.*", said
     )  # fmt: skip
     assert counted, said
     plain, in_all, caveats, *rest = map(int, counted.groups())
