@@ -42,7 +42,10 @@ def read_edits(path: str | Path) -> tuple[Edit, ...]:
     """The edits of a JSON file, in order. `UsageError` with the number of the edit for whatever cannot be used."""
     path = plain_path(path)
     asked = f"the edits of {path}"
-    fix = "Give the path of a JSON file, and look in it for a missing or a surplus comma or quote."
+    if not path.is_file():
+        found = "it is a folder" if path.is_dir() else "No such file"
+        raise UsageError(asked=asked, found=found, fix="Give the path of a JSON file.")
+    fix = "Look there for a missing or a surplus comma or quote."
     with readable(asked, fix, found="it is not JSON", error=UsageError):
         content = read_json(path)
     if isinstance(content, dict):

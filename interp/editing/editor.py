@@ -38,6 +38,13 @@ HEARD = frozenset({"q", "k", "v", "z"})
 """Sites of the attention hook; all others have forward hooks."""
 
 
+class _Entered(threading.local):
+    """What entered each bypassed layer, in the pass of a thread; it ends with the thread."""
+
+    def __init__(self) -> None:
+        self.layers: dict[int, torch.Tensor] = {}
+
+
 class Editor(Listener):
     """Applies steps, for variants of the edits whose rows follow one another in every batch.
 
@@ -66,8 +73,7 @@ class Editor(Listener):
         }
         self._batch: Batch | None = None
         self._edited_rows: Mapping[int, EditedRows] = {}
-        self._entered: dict[tuple[int, int], torch.Tensor] = {}
-        """What entered each bypassed layer, in the pass of a thread."""
+        self._entered = _Entered()
         self._calls = CallsOfTexts(WeakKeyDictionary())
         self.observers: Sequence[Callable[[SeenStep], None]] = ()
 
@@ -109,7 +115,7 @@ class Editor(Listener):
     def _heard(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor | None:
         edited = self._apply(place, layer, x) if (place, layer) in self._steps else None
         if place == "resid" and ("block", layer) in self._steps:
-            self._entered[threading.get_ident(), layer] = x if edited is None else edited
+            self._entered.layers[layer] = x if edited is None else edited
         return edited
 
     def _apply(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor:
@@ -135,7 +141,7 @@ class Editor(Listener):
     def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""
         if isinstance(step.edit, BypassLayer):
-            entered, last = self._entered[threading.get_ident(), step.layer], self.model.info.n_layers - 1
+            entered, last = self._entered.layers[step.layer], self.model.info.n_layers - 1
             lens = self.model.lens if step.edit.lens and step.layer == last else None
             return entered if lens is None else lens.carried(entered, min(step.edit.layers(self.model.info)))
         if step.index in self._donors:

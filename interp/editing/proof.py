@@ -181,7 +181,8 @@ def _read_back(s: SeenStep) -> float:
     change = after - before
     numbers = {name: value.to(whole) for name, value in step.numbers.items()}
     if "covectors" not in numbers:
-        put = step.edited(whole, rows, s.others)[:, mask]
+        others = None if s.others is None else double(s.others)
+        put = step.edited(whole, rows, others)[:, mask]
         error = after - (before + dose * (put - before))
     else:
         covectors, displacements = numbers["covectors"], numbers["displacements"]

@@ -93,10 +93,8 @@ class EditStep:
 
     def edited(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
         """The edited tensor at dose 1, for `x` `[variant, prompt, pos, feature]` in float32 or better."""
-        n, flat = (
-            {name: value.to(x) for name, value in self.numbers.items()},
-            x.flatten(1, 2),
-        )  # [variant, row, feature]
+        n = {name: value.to(x) for name, value in self.numbers.items()}
+        flat = x.flatten(1, 2)  # [variant, row, feature]
         if "ablated" in n:
             put = n.get("mean", others)
             return torch.where(n["ablated"].bool(), 0.0 if put is None else put.to(flat), flat).view(x.shape)

@@ -143,6 +143,8 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
         >>> with interp.listening(model, interp.Listener()):
         ...     logits = model.module(torch.tensor([[1, 2, 3]])).logits
     """
+    if not listeners:
+        raise ValueError("nobody to listen")
     modules, ours = model.family.attention_by_layer(model.module), ours or this_thread()
     with claimed(model):
         with _ENTERING:

@@ -366,4 +366,4 @@ def row_table(
     if at == "scored":
         for name in prompts.prompts[0].scored_columns:
             columns[name] = np.concatenate([np.asarray(p.scored_columns[name]) for p in prompts])
-    return Table(columns, {name: ROW_UNITS.get(name) or prompts.units[name] for name in columns})
+    return Table(columns, {name: prompts.units.get(name) or ROW_UNITS[name] for name in columns})

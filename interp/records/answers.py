@@ -66,7 +66,7 @@ class Answer:
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
         if self.verdict in ("no", "opposite") and _is_beyond(self.headline):
-            return "No sign of it."  # an effect can be too small to be found
+            return "No sign of it."  # a use can be too small to be found, or below that of what controls take out
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property

@@ -35,10 +35,11 @@ def in_both(probe: str, name: str, meaning: str, one: tuple[str, float], other: 
     """`attention to the first position is lower in a (0.0454) than in b (0.411)`, of two models and their values."""
     if (of := _of_verb(probe, name)) is not None:
         said = (f"{value_in_words(probe, name, value)} in {model}" for model, value in (one, other))
-        return f"{of}{',' * (NO_FIRST in name)} {' and '.join(said)}"
+        return f"{of}{',' * (', ' in of)} {' and '.join(said)}"
     of = label(probe, name, meaning)
-    lower, higher, scale = _names()["comparatives"].get(f"{probe}.{name}", (f"{of} is lower", f"{of} is higher", ""))
     (here, mine), (there, theirs) = one, other
+    words = (f"{of} is lower", f"{of} is higher", "")
+    lower, higher, scale = _names()["comparatives"].get(f"{probe}.{name}", words) if min(mine, theirs) < 0 else words
     than = f"than in {there} ({short(theirs)}){scale and f', where {scale}'}"
     return f"{lower if mine < theirs else higher} in {here} ({short(mine)}) {than}"
 
@@ -63,7 +64,10 @@ def change_in_words(probe: str, name: str, difference: float, low: float, high: 
 
 def _of_verb(probe: str, name: str) -> str | None:
     verb = _verb(probe, name)
-    return f"{verb[0]}{', without the first position' * (NO_FIRST in name)}" if verb else None
+    if verb is None:
+        return None
+    everywhere = ", averaged over all positions" * name.endswith(EVERYWHERE)
+    return f"{verb[0]}{', without the first position' * (NO_FIRST in name)}{everywhere}"
 
 
 def _verb(probe: str, name: str) -> Sequence[str] | None:

@@ -135,7 +135,8 @@ def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]
         left.append(f"{n} that a variant does not confirm ({', '.join(ways)})")
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
-        left.append(f"{len(hardly)} that score answers to which {by} gives almost no probability")
+        score = "scores" if len(hardly) == 1 else "score"
+        left.append(f"{len(hardly)} that {score} answers with almost no probability in {by}")
     return [f"Not counted: {', and '.join(left)}"] * bool(left)
 
 
@@ -214,7 +215,7 @@ class _Judge:
             kind, how = REVERSED, "reversed"
         elif 1 / _AS_LARGE <= times <= _AS_LARGE:
             kind, how = CONFIRMED, "holds"
-        size = f" (a difference {short(times, 2)} times as large)" * (not 0.9 < times < 1.1)
+        size = f" (a difference {short(times, 2)} times as large)" * (times > 0 and not 0.9 < times < 1.1)
         return kind, words, f"{how} {words}: {values}{size}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:

@@ -56,13 +56,13 @@ def read_on(record: RunRecord) -> list[str]:
 
 
 def briefly(record: RunRecord) -> str:
-    """`llama, 30 layers, 135M parameters, 1,008 prompts of “mixed”`: a run beside others."""
+    """`llama, 30 layers of width 576, 135M parameters, 1,008 prompts of “mixed”`: a run beside others."""
     sets = [each for each in (record.prompts, *record.prompts.get("others", ())) if each.get("n")]
     return ", ".join([*filter(None, [_sizes(record)]), *map(_of_set, sets)])
 
 
 def _sizes(record: RunRecord) -> str:
-    """`llama, 30 layers, 135M parameters`, as far as they are known."""
+    """`llama, 30 layers of width 576, 135M parameters`, as far as they are known."""
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     width = f" of width {model['d_model']}" if model.get("d_model") else ""

@@ -37,6 +37,7 @@ def test_a_verb_says_the_sign_of_a_share():
 def test_a_comparison_says_which_of_two_models_has_more():
     assert in_both("mine", "r2", "", ("a", 0.217), ("b", 0.5)) == "r2 is lower in a (0.217) than in b (0.5)"
     said = in_both("components", "lens_kl_trend", "", ("a", 0.5), ("b", -0.9))
+    assert "is higher in a (0.5) than in b (0.4)" in in_both("components", "lens_kl_trend", "", ("a", 0.5), ("b", 0.4))
     less = "with depth, the prediction nears its final form less steadily"
     assert said == f"{less} in a (0.5) than in b (−0.9), where −1 is nearer at every layer and 0 no trend"
 
