@@ -65,7 +65,7 @@ def _run(func, args, kwargs):
     there = any(isinstance(x, OnDevice) for x in given)
     if func.overloadpacket in _COPIES:
         if torch.float64 in flat and any(isinstance(x, OnDevice) for x in given):
-            raise TypeError("this device cannot convert to float64, not on the way to another device either")
+            raise TypeError("this device has no torch.float64, not on the way to another device either")
         there = isinstance(given[-1 if func is torch.ops.aten.to.other else 0], OnDevice)
     elif there and any(not isinstance(x, OnDevice) and x.ndim for x in _of_one_place(func, given)):
         raise RuntimeError(f"{func}: expected all tensors on one device, found the device and the CPU")
