@@ -7,11 +7,13 @@ import pytest
 import torch
 
 import interp
-from interp.edits import AblateHeads
+from interp.editing.conditions import capture_edited
+from interp.edits import AblateHeads, AttentionOff, BypassLayer, RemoveAxis
 from interp.hooks.layer_gradients import ScoredSequence, in_float64, layer_gradients, loss_bits
+from interp.need import Need
 from interp.self_check.selfcheck import check_model
 from tests.pretended_device import DEVICE, pretended_device
-from tests.tiny_models import fresh_model
+from tests.tiny_models import fresh_model, prompts_of
 
 TUNNEL = "tunnel:bijection-gpt-neox"
 
@@ -39,6 +41,18 @@ def test_the_self_check_reads_and_edits_there_and_gradients_are_taken_on_the_cpu
     assert (copy.info.device, copy.info.dtype, moved.module.device.type) == ("cpu", "float64", DEVICE)
     np.testing.assert_array_equal(layer_gradients(copy, 1, text).d_scores, expected.d_scores)
     assert float(loss_bits(moved, text).detach()) == pytest.approx(expected.loss_bits, abs=1e-4)
+
+
+@pytest.mark.parametrize("edit", [
+    BypassLayer(layer=1), AttentionOff(layer=0), RemoveAxis(layer=1, axis=np.ones(24)),
+    *(AblateHeads(layer=1, heads=(0,), by=by) for by in ("mean", "resample")),
+])  # fmt: skip
+def test_edits_are_proved_and_give_what_they_give_on_the_cpu(there, edit):
+    ids, checks, need = [np.arange(3, n) for n in (9, 12, 10)], [], Need("resid")
+    here, found = (capture_edited(m, prompts_of(*ids), ids, [need], [edit], checks=checks)[need]
+                   for m in (fresh_model("llama"), there(fresh_model("llama"))))  # fmt: skip
+    assert "edit read-back" in {each.name for each in checks} and all(each.passed for each in checks)
+    np.testing.assert_allclose(found, here, atol=1e-4)
 
 
 @pytest.mark.parametrize(
