@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config, GptOssConfig, MambaConfig
+from transformers import AutoModelForCausalLM, Gemma2Config, GptOssConfig, Lfm2Config, MambaConfig
 
 import interp
 from interp.errors import ModelError, UsageError
@@ -156,3 +156,15 @@ def test_what_has_no_such_gradients_is_refused():
         in_float64(replace(tiny, info=replace(tiny.info, n_parameters=5 * 10**12)), n_copies=2)
     with pytest.raises(UsageError, match="layers 0 to 2"):
         layer_gradients(in_float64(tiny), 3, text())
+    lfm2 = Lfm2Config(**_SMALL, layer_types=["conv", "full_attention"])
+    hybrid = in_float64(interp.load(AutoModelForCausalLM.from_config(lfm2).eval(), check=False))
+    for read in (layer_gradients, queries_and_keys):
+        with pytest.raises(UsageError, match=r"layer 0 of .* has no attention"):
+            read(hybrid, 0, text())
+
+
+def test_a_layer_can_be_counted_from_the_end():
+    model = in_float64(tiny_model("llama"))
+    values = torch.zeros_like(layer_gradients(model, 2, text()).v)
+    assert loss_with_values(model, -1, text(), values) == loss_with_values(model, 2, text(), values)
+    assert torch.equal(queries_and_keys(model, -1, text())[0], queries_and_keys(model, 2, text())[0])
