@@ -25,7 +25,7 @@ SITES = [interp.Need(site) for site in ("lens_entropy", "lens_kl", "lens_log_pro
 
 @pytest.fixture(scope="module")
 def lens(tunnel):
-    return interp.fit_lens(tunnel, interp.sampled_prompts(tunnel.task, 20), "tuned", seconds=2.0, quiet=True)
+    return interp.fit_lens(tunnel, interp.sampled_prompts(tunnel.task, 20), "tuned", seconds=None, quiet=True)
 
 
 def test_a_capture_decodes_and_attributes_through_the_lens(tunnel, lens):
