@@ -48,7 +48,7 @@ class Option:
     read: Callable[[Any], Any] = lambda value: value
     write: Callable[[Any], Iterable[str]] = lambda value: (str(value),)
     recorded: Literal["hashed", "beside", "never"] = "hashed"
-    take: Literal["dtype_name", "device_name", "path"] | None = None
+    take: Literal["whole_pool", "dtype_name", "device_name", "path"] | None = None
 
     def words(self, value: Any) -> list[str]:
         """The words of a command that ask for this value."""
@@ -107,7 +107,7 @@ class RunOptions:
         Option(
             "--draw",
             "Prompts drawn from each fifth of next-token entropy; 0 (None in Python): the whole pool.",
-            kind=int, least=0, write=lambda n: (str(n or 0),),
+            kind=int, least=0, take="whole_pool", write=lambda n: (str(n or 0),),
         ),
     ] = 15  # fmt: skip
     splits: Annotated[

@@ -54,8 +54,8 @@ def resolve_prompts(asked: RunOptions, tokenizer: "PreTrainedTokenizerBase | Non
         column = asked.text_column
         held = _table_of_file(prompts, column) if isinstance(prompts, str | Path) else _in_memory(prompts, column)
         found = held if isinstance(held, PromptSet) else prompts_of_table(held, tokenizer)
-        order = np.random.default_rng(seed).permutation(len(found))
-        found = found.draw(n_pool, seed, "", lambda n: np.sort(order[:n]))
+        n_all, rng = len(found), np.random.default_rng(seed)
+        found = found.draw(n_pool, seed, "", lambda n: np.sort(rng.permutation(n_all)[:n]))
     return as_chat(found, tokenizer) if asked.chat else found
 
 

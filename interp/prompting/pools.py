@@ -176,7 +176,7 @@ def part_of(prompts: PromptSet, part: str, seed: int) -> PromptSet:
 
 def most_drawn(prompts: PromptSet, per_quintile: int | None) -> int:
     """How many prompts `draw` marks at most."""
-    return len(prompts) if not per_quintile or not prompts.is_text else min(5 * per_quintile, len(prompts))
+    return len(prompts) if per_quintile is None or not prompts.is_text else min(5 * per_quintile, len(prompts))
 
 
 def read_apart(probes: Sequence[Probe], prompts: PromptSet, options: RunOptions) -> tuple[Probe, ...]:
@@ -190,7 +190,7 @@ def read_apart(probes: Sequence[Probe], prompts: PromptSet, options: RunOptions)
 
 def draw(base: Capture, per_quintile: int | None) -> tuple[Capture, dict[str, Any] | None]:
     """Mark the drawn rows: prompts from every fifth of the model's own next-token entropies, after the capture."""
-    if not per_quintile or not base.prompts.is_text:
+    if per_quintile is None or not base.prompts.is_text:
         return base, None
     entropy = base.rows["next_entropy_bits"]
     drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(base.seed), clusters_of(base.rows))

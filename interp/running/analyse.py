@@ -14,6 +14,7 @@ from interp.records.record import RunRecord, written
 from interp.running.attention_alone import analysed, reads_attention_alone
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.system.digest import digest_of
+from interp.system.plain_numbers import whole_pool
 
 
 def analyse(
@@ -65,6 +66,7 @@ def analyse(
         probe.refuse_fields(capture.model.n_layers)
         probe.refuse(capture.prompts)
     began = time.monotonic()  # not the clock, which may be set back
+    per_quintile = whole_pool(per_quintile)
     base, drawn = draw(capture, per_quintile)
     findings = {probe.name: analysed(probe, base, {}) for probe in chosen}
     pool, provenance = capture.prompts, dict(capture.provenance)
@@ -72,7 +74,7 @@ def analyse(
     parameters = {probe.name: probe.parameters() for probe in chosen}
     spec = {
         "capture_of": capture.model.name, "probes": parameters, "prompts": pool.name, "prompts_hash": pool.content_hash,
-        "per_quintile": per_quintile or None, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
+        "per_quintile": per_quintile, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
     }  # fmt: skip
     is_checked = isinstance(checks, Sequence) and not isinstance(checks, str)
     record = RunRecord(
@@ -95,9 +97,10 @@ def analyse(
 
 def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
     kept = []
-    for probe, is_named in ((each.probe, each.is_named) for each in chosen):
+    there = ", ".join(dict.fromkeys(need.site for need in capture.arrays))
+    for each in chosen:
+        probe = each.probe
         missing = ", ".join(dict.fromkeys(need.site for need in probe.needs if need not in capture.arrays))
-        there = ", ".join(dict.fromkeys(need.site for need in capture.arrays))
         found, fix = "", ""
         if probe.edits_model or probe.follows_checkpoints:
             found, fix = "it makes passes of its own, and a capture is no model", "Run it on the model: interp.run."
@@ -106,7 +109,7 @@ def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...
             fix = f"Capture every need in interp.registry.load_entry('probe', {probe.name!r})().needs."
         if not found:
             kept.append(probe)
-        elif is_named:
+        elif each.is_named:
             asked = f"the probe {probe.name} on the capture of {capture.model.name}"
             raise UsageError(asked=asked, found=found, fix=fix)
     if not kept:

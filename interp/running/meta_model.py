@@ -75,10 +75,11 @@ def meta_model(options: RunOptions, *, or_known: bool = False) -> MetaModel:
             found="it is loaded already",
             fix="Give the name or the folder of a model.",
         )
-    not_asked = ""
+    not_asked, words = "", None
     try:
         source = source_of(options)
         config = read_config(source.files)
+        words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
     except ModelError as error:
         alias = ALIASES.get(str(options.model).partition("@")[0])
         if not or_known or alias is None or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
@@ -96,7 +97,6 @@ def meta_model(options: RunOptions, *, or_known: bool = False) -> MetaModel:
         info_from_config(config), name=source.name, source=source.origin, revision=source.files.revision,
         n_parameters=n_parameters, dtype=placement.dtype, device=placement.device,
     )  # fmt: skip
-    words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
     model = Model(module, words, info, family_in(module), task=source.task, card=source.card)
     try:
         paths = [source.files.folder / name for name in weight_files(source.files)]

@@ -198,7 +198,7 @@ def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPoo
         "probes": tuple(p.name for p in probes),
         "settings": {p.name: p.parameters() for p in probes},
         "prompts": prompts,
-        "per_quintile": (options.per_quintile or None) if first.is_text else None,
+        "per_quintile": options.per_quintile if first.is_text else None,
         "edits": tuple(edit.to_json() for edit in resolve_edits(options.edits)),
         "lens": name_of_lens(options.lens),
         "checkpoints": tuple(c.name for c in checkpoints_of(model, probes, options.checkpoints)),

@@ -126,7 +126,7 @@ def run_many(
         clear_device_cache(garbage_collection=True)  # before the next is loaded: modules are cycles
         if heard is not None:
             heard(outcomes[-1])
-    done = [(record, *of) for record, *of in zip((o.record for o in outcomes), named, sets, strict=True) if record]
+    done = [(o.record, model, each) for o, model, each in zip(outcomes, named, sets, strict=True) if o.record]
     return ManyRuns(tuple(outcomes), _compared(done, Path(out), quiet) if len(done) > 1 else None)
 
 
@@ -161,7 +161,7 @@ def _outcome(name: str, asked: RunOptions) -> RunOutcome:
         return RunOutcome(name, None, False, traceback.format_exc())
 
 
-def _compared(done: Sequence[tuple[Any, ...]], out: Path, quiet: bool) -> RunRecord:
+def _compared(done: Sequence[tuple[RunRecord, str, str]], out: Path, quiet: bool) -> RunRecord:
     """Several runs side by side; those of one model on several sets are repetitions of one thing."""
     records, models, sets = zip(*done, strict=True)
     if len({*sets}) < 2:

@@ -94,6 +94,11 @@ def device_name(given: Any) -> str:
     return name
 
 
+def whole_pool(given: Any) -> int | None:
+    """How many are drawn; 0 and None are the whole pool."""
+    return (whole_number(given) or None) if given is not None else None
+
+
 def path(given: str | Path) -> Path:
     """A path; `~` is the user's folder."""
     return Path(given).expanduser()

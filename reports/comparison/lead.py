@@ -1,8 +1,8 @@
 """What a comparison finds of every measurement, and its answer in a sentence.
 
 One measurement can have several numbers: without the first position and with it, at a layer set beforehand and at the
-best one. The first of them decides, and has the row; if another one does not differ, or does so the other way round,
-that is a caveat.
+best one. The first of them decides, and has the row; the others, its controls and itself without each model's null are
+its variants, and one of them that does not confirm a difference keeps it from being counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ from ..page.sections import (
     FOUND,
     HARDLY,
     KEY,
+    REFERENCE,
     RESIZED,
     REVERSED,
     UNCHECKED,
@@ -51,7 +52,7 @@ _SAID = {
 _IN_A_VARIANT = {UNSURE: "gone", RESIZED: "much larger or smaller", REVERSED: "reversed"}
 _NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
 _NAMED, _NAMED_ALIKE = 4, 3  # measurements that the answer names, of those that differ and of the others
-_FEW = 2  # ways of measuring whose values a note gives
+_FEW = 2  # variants that hold whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
 """Numbers of two probes that measure one thing."""
@@ -98,21 +99,21 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 
 def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
     """`Yes, in 1 of 22 measurements on the same prompts: …`, then what the others show."""
+    rows = {KEY(row): row for row in tables["differences"].rows()}
+    notes = dict(zip(rows, (note for _, note in found), strict=True))
     of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
-    for row, (kind, _) in zip(tables["differences"].rows(), found, strict=True):
+    for row, (kind, _) in zip(rows.values(), found, strict=True):
         of_kind[kind].append(row)
     n_of = {kind: len(of) for kind, of in of_kind.items()}
     n, n_all = sum(n_of[kind] for kind in COUNTED), sum(n_of[kind] for kind in FOUND)
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
     none = "Not clearly: in none" if any(n_of[kind] for kind in (*_IN_A_VARIANT, HARDLY)) else "No sign of it: in none"
     said = [f"{f'Yes, in {n}' if n else none} of {n_all} measurements{same}"]
-    rows = {KEY(row): row for row in tables["differences"].rows()}
     if n:
         said[0] += ": " + ", ".join(f"{n_of[kind]} {how}" for kind, (how, _) in _SAID.items() if n_of[kind])
-    notes = dict(zip(rows, (note for _, note in found), strict=True))
     for kind, (_, words) in _SAID.items():
         if of := answering_first(of_kind[kind], tables):
-            each = [_said_of(row, rows[_reference(row)]) for row in of[:_NAMED]]
+            each = [_said_of(row, rows[REFERENCE(row)]) for row in of[:_NAMED]]
             said.append(f"{words}{', for example' * (len(of) > _NAMED)}: {'; '.join(each)}")
             if kind == CONFIRMED and len(of) == 1:
                 said.append(f"This {notes[KEY(of[0])].partition('; ')[0]}")
@@ -156,11 +157,6 @@ def goes_with_null(row: _Row, reference: _Row) -> bool:
 def _said_of(row: _Row, reference: _Row) -> str:
     both = ((each["group"], each["value"]) for each in (row, reference))
     return in_both(row["probe"], row["name"], row["meaning"], *both)
-
-
-def _reference(row: _Row) -> tuple[Any, Any, Any]:
-    """The key of the row that one is compared with."""
-    return row["probe"], row["name"], row["against"]
 
 
 def _is_tested(row: _Row, groups: Sequence[str]) -> bool:
@@ -223,7 +219,7 @@ class _Judge:
 
         A null can depend on the size of a model: fewer dimensions have fewer directions whatever it has learnt.
         """
-        reference = self.rows[_reference(row)]
+        reference = self.rows[REFERENCE(row)]
         if not goes_with_null(row, reference):
             return []
         shift = row["null"] - reference["null"]
@@ -233,7 +229,7 @@ class _Judge:
         return [self._tried(row, "with each model's baseline subtracted", values, left)]
 
     def _values(self, row: _Row) -> str:
-        here, there = (value_in_words(e["probe"], e["name"], e["value"]) for e in (row, self.rows[_reference(row)]))
+        here, there = (value_in_words(e["probe"], e["name"], e["value"]) for e in (row, self.rows[REFERENCE(row)]))
         return f"{here} and {there}"
 
     def side(self, row: _Row) -> int:
@@ -255,7 +251,7 @@ class _Judge:
         Where one of the two alone is beyond its null, it has to be further from it than the other: a larger number
         that is within its null says nothing.
         """
-        pair = [self.rows[_reference(row)], row]
+        pair = [self.rows[REFERENCE(row)], row]
         there, here = (KEY(each) in self.shown for each in pair)
         was, now = (abs(each["value"] - each["null"]) for each in pair)
         if (here or there) and (here == there or (now > was) == here):

@@ -20,7 +20,7 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
-from ..page.sections import COUNTED, KEY
+from ..page.sections import COUNTED, KEY, REFERENCE
 from .lead import Found, comparable, findings_of, goes_with_null, in_words
 from .runs import Compared, open_compared
 from .tables import MIN_MODELS, n_models, tables
@@ -163,5 +163,5 @@ def _with_their_nulls(differences: Table) -> list[str]:
     return [
         f"{row['name']} ({row['group']})" for row in rows.values()
         if row["is_headline"] and row["verdict"] == "moved"
-        and goes_with_null(row, rows[row["probe"], row["name"], row["against"]])
+        and goes_with_null(row, rows[REFERENCE(row)])
     ]  # fmt: skip

@@ -139,7 +139,7 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[
     found: dict[tuple[str, str], list[tuple[str, list[Difference]]]] = {}
     for row in answering_first(rows.values(), findings["comparison"].tables) if rows else ():
         in_early_records = {"moved": DIFFERS, "within": ALIKE}.get(row["verdict"], "")
-        kind, reference = row.get("found", in_early_records), rows.get((*KEY(row)[:2], row["against"]))
+        kind, reference = row.get("found", in_early_records), rows.get(REFERENCE(row))
         if kind and reference:
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
             if kind not in dict(parts):  # in the words of another version
@@ -183,7 +183,8 @@ class Cell:
 
 
 _Key = tuple[str, str, str]
-KEY = itemgetter("probe", "name", "group")
+KEY, REFERENCE = itemgetter("probe", "name", "group"), itemgetter("probe", "name", "against")
+"""Where a row of a comparison stands, and where the row that it is compared with stands."""
 Rows = tuple[tuple[str, tuple[tuple[str, tuple[Cell, ...]], ...]], ...]
 """Questions with the numbers that answer them by name, a cell for each group."""
 

@@ -213,7 +213,7 @@ def test_paths_streams_options_and_signatures_take_what_people_give():
     asked = RunOptions(
         device=torch.device("cuda", 1), seed=np.int32(4), n_pool=torch.tensor(7), per_quintile=np.int64(0), out="~/runs"
     )
-    assert (asked.device, asked.seed, asked.n_pool, asked.per_quintile) == ("cuda:1", 4, 7, 0)
+    assert (asked.device, asked.seed, asked.n_pool, asked.per_quintile) == ("cuda:1", 4, 7, None)
     assert type(asked.seed) is int and asked.out == Path.home() / "runs" and RunOptions(device=1).device == "cuda:1"
 
 

@@ -107,7 +107,7 @@ def build(network: Network, task: Task, generator: torch.Generator) -> PreTraine
             network.arch
         ].keeps:  # the others are drawn below, whatever transformers draws from the global generator
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        attention = "sdpa" if family_of(config).has_attention else None
+        attention = attention_implementation(config)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention)
     _initialise(model, network, generator)
     switch_off_attention(model, network)
@@ -174,6 +174,11 @@ def count_parameters(network: Network, task: Task) -> int:
     """How many numbers the network for this task will have; no weights are made."""
     with torch.device("meta"), quiet_libraries():
         return AutoModelForCausalLM.from_config(config_of(network, task)).num_parameters()
+
+
+def attention_implementation(config: PreTrainedConfig) -> str | None:
+    """What `transformers` is to compute attention with; None of a network without it."""
+    return "sdpa" if family_of(config).has_attention else None
 
 
 BUILDERS: Mapping[str, ModelBuilder] = {

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from interp.errors import ModelError, UsageError
-from interp.families import families, family_of
+from interp.families import families
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import TUNNEL, locate
 from interp.records.tunnel_card import refuse_changed, tunnel_name
@@ -20,6 +20,7 @@ from interp.system.fingerprint import fingerprint
 from interp.tunnel import Task
 
 from .architectures import Network
+from .networks import attention_implementation
 from .selective_scan import scan_quickly
 
 WEIGHTS_NAME = "model.safetensors"
@@ -93,7 +94,7 @@ def load_weights(folder: Path) -> PreTrainedModel:
     with quiet_libraries():
         families()  # so that transformers knows the networks that other packages bring
         config = AutoConfig.from_pretrained(folder)
-        attention = "sdpa" if family_of(config).has_attention else None
+        attention = attention_implementation(config)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
     scan_quickly(model)
     return model.eval()

@@ -15,7 +15,7 @@ Source: arXiv 2607.19379.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -89,7 +89,7 @@ class Selection(ShippedTask):
             shown[np.arange(n), k + 1 :, keys[:, k]] = values[:, [k]]
         tried = np.repeat(shown[:, :L, None], V, axis=2)  # and the next key sent to every symbol
         np.put_along_axis(tried, keys[:, :, None, None], np.arange(V)[:, None], axis=3)
-        counts, unseen = [CLASSES[name][0] for name in (self.first, self.second)], np.full((1, V), -1)
+        counts, unseen = [CLASSES[name].count for name in (self.first, self.second)], np.full((1, V), -1)
         of_class = np.stack([count(shown) / count(unseen) for count in counts], axis=-1)
         of_value = np.sum([count(tried) / count(unseen) for count in counts], axis=0)
         tokens, belief = np.empty((n, 2 * L), dtype=np.int64), of_class / of_class.sum(axis=-1, keepdims=True)
@@ -108,7 +108,7 @@ class Selection(ShippedTask):
 
     def _draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
         is_first = rng.random(n) < 0.5
-        first, second = (CLASSES[name][1](rng, n, self.V) for name in (self.first, self.second))
+        first, second = (CLASSES[name].draw(rng, n, self.V) for name in (self.first, self.second))
         keys = random_permutations(rng, n, self.V)[:, : self.L]
         return keys, np.take_along_axis(np.where(is_first[:, None], first, second), keys, axis=1), is_first
 
@@ -176,8 +176,11 @@ def _cycles(rng: np.random.Generator, n: int, n_symbols: int, period: int) -> In
     return images
 
 
-Maps = tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]
-"""A class of maps: how many agree with what is known, and uniform draws of so many maps of so many symbols."""
+class Maps(NamedTuple):
+    """A class of maps: how many agree with what is known, and uniform draws of so many maps of so many symbols."""
+
+    count: Callable[[Images], Float[np.ndarray, "*any"]]
+    draw: Callable[[np.random.Generator, int, int], Int[np.ndarray, "map symbol"]]
 
 
 def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
@@ -185,13 +188,13 @@ def _few(members: Callable[[int], Int[np.ndarray, "map symbol"]]) -> Maps:
         agreeing = [((images < 0) | (images == each)).all(axis=-1) for each in members(images.shape[-1])]
         return np.array(agreeing).sum(axis=0, dtype=np.float64)
 
-    return count, lambda rng, n, V: rng.choice(members(V), n)
+    return Maps(count, lambda rng, n, V: rng.choice(members(V), n))
 
 
 CLASSES: Mapping[str, Maps] = {
-    "bijections": (count_bijections, random_permutations),
-    "involutions": (count_involutions, lambda rng, n, V: _cycles(rng, n, V, 2)),
-    "3-cycles": (count_three_cycles, lambda rng, n, V: _cycles(rng, n, V, 3)),
+    "bijections": Maps(count_bijections, random_permutations),
+    "involutions": Maps(count_involutions, lambda rng, n, V: _cycles(rng, n, V, 2)),
+    "3-cycles": Maps(count_three_cycles, lambda rng, n, V: _cycles(rng, n, V, 3)),
     "rotations": _few(rotations),
     "multiplications": _few(multiplications),
 }

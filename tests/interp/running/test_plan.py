@@ -8,20 +8,24 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import LlamaConfig
+from transformers import AutoConfig, LlamaConfig
 from typer.testing import CliRunner
 
 from interp.cli.app import app
 from interp.editing.conditions import Run, read_conditions
 from interp.editing.restart import first_layer
-from interp.errors import InterpError, UsageError
+from interp.errors import InterpError, ModelError, UsageError
+from interp.loading.aliases import ALIASES
+from interp.loading.hub_files import ModelFiles
 from interp.loading.load import load
+from interp.loading.sources import ModelSource
 from interp.options import RunOptions
 from interp.probe import AnalysisCost
 from interp.prompting.pools import pools_for
@@ -275,6 +279,26 @@ def test_plan_against_the_run(name, n_pool, tmp_path, hub_cache, stories):
     assert 0.75 < told["peak"] / measured["peak"] < 1.25
     assert 0.75 < told["disk"] / measured["disk"] < 1.25
     assert 1 / 1.5 < middle / seconds < 1.5
+
+
+def test_an_alias_whose_tokenizer_is_not_given_out_is_planned_by_its_known_shape(monkeypatch):
+    def refuse(files):
+        raise ModelError(asked="the tokenizer", found="the hub does not answer", fix="Wait.")
+
+    config = AutoConfig.for_model("gpt_neox", **ALIASES["pythia-70m"].shape)
+    files = ModelFiles(Path(), frozenset())
+    for name, given in (
+        ("source_of", lambda asked: ModelSource("pythia-70m", "the hub", files)),
+        ("read_config", lambda files: config),
+        ("has_tokenizer", lambda files: True),
+        ("read_tokenizer", refuse),
+    ):
+        monkeypatch.setattr(f"interp.running.meta_model.{name}", given)
+    with pytest.raises(ModelError, match="does not answer"):
+        meta_model(RunOptions(model="pythia-70m"))
+    known = meta_model(RunOptions(model="pythia-70m"), or_known=True)
+    assert "the hub does not answer: shapes are those that are known" in known.not_asked
+    assert known.model.info.n_layers == 6 and known.model.tokenizer is None
 
 
 @pytest.mark.parametrize("name", ["pythia-410m", "mistral-7b"])

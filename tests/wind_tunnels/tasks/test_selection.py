@@ -72,7 +72,7 @@ def test_posterior_counts_all_maps_that_agree_with_the_pairs(task):
 @pytest.mark.parametrize("name", CLASSES)
 def test_draws_are_uniform_over_the_class(name):
     V = {"multiplications": 5}.get(name, 6)
-    drawn = CLASSES[name][1](np.random.default_rng(0), 60_000, V)
+    drawn = CLASSES[name].draw(np.random.default_rng(0), 60_000, V)
     found, counts = np.unique(drawn, axis=0, return_counts=True)
     assert {tuple(f) for f in found.tolist()} == set(members(name, V))
     expected = 60_000 / len(found)
