@@ -27,8 +27,6 @@ from ..page.sections import (
     HARDLY,
     KEY,
     REFERENCE,
-    RESIZED,
-    REVERSED,
     UNCHECKED,
     UNSURE,
     answering_first,
@@ -45,13 +43,8 @@ _VARIANTS = {
 }
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
-_SAID = {
-    CONFIRMED: ("confirmed by variants of the measurement", "Confirmed"),
-    UNCHECKED: ("without a variant to check", "Without a variant"),
-}
-_IN_A_VARIANT = {UNSURE: "gone", RESIZED: "much larger or smaller", REVERSED: "reversed"}
 _NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
-_NAMED, _NAMED_ALIKE = 4, 3  # measurements that the answer names, of those that differ and of the others
+_NAMED = 4  # measurements that differ and that the answer names
 _FEW = 2  # variants that hold whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
 _SAME = {("value_axis", "pc1_correlation"): ("manifold", "entropy_correlation")}
@@ -98,42 +91,42 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 
 
 def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
-    """`Yes, in 1 of 22 measurements on the same prompts: …`, then what the others show."""
+    """`Yes: 1 of 22 measurements on the same prompts differs. …`: which those are, then what the others show."""
     rows = {KEY(row): row for row in tables["differences"].rows()}
     notes = dict(zip(rows, (note for _, note in found), strict=True))
     of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
     for row, (kind, _) in zip(rows.values(), found, strict=True):
         of_kind[kind].append(row)
-    n_of = {kind: len(of) for kind, of in of_kind.items()}
-    n, n_all = sum(n_of[kind] for kind in COUNTED), sum(n_of[kind] for kind in FOUND)
+    of_kind = {kind: answering_first(of, tables) for kind, of in of_kind.items()}
+    n, n_all = (sum(len(of_kind[kind]) for kind in kinds) for kinds in (COUNTED, FOUND))
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
-    none = "Not clearly: in none" if any(n_of[kind] for kind in (*_IN_A_VARIANT, HARDLY)) else "No sign of it: in none"
-    said = [f"{f'Yes, in {n}' if n else none} of {n_all} measurements{same}"]
-    if n:
-        said[0] += ": " + ", ".join(f"{n_of[kind]} {how}" for kind, (how, _) in _SAID.items() if n_of[kind])
-    for kind, (_, words) in _SAID.items():
-        if of := answering_first(of_kind[kind], tables):
-            each = [_said_of(row, rows[REFERENCE(row)]) for row in of[:_NAMED]]
-            said.append(f"{words}{', for example' * (len(of) > _NAMED)}: {'; '.join(each)}")
-            if kind == CONFIRMED and len(of) == 1:
-                said.append(f"This {notes[KEY(of[0])].partition('; ')[0]}")
+    none = "Not clearly" if of_kind[UNSURE] or of_kind[HARDLY] else "No sign of it"
+    said = [f"{'Yes' if n else none}: {n or 'none'} of {n_all} measurements{same} differ{'s' * (n < 2)}"]
+    if of := of_kind[CONFIRMED]:
+        also = f"; it {notes[KEY(of[0])].partition('; ')[0]}" if len(of) == 1 else ""
+        said.append(f"Confirmed by variants of the measurement: {_named(of, rows)}{also}")
+    if of := of_kind[UNCHECKED]:
+        said.append(f"Without a variant that could confirm it: {_named(of, rows)}")
     said += _not_counted(of_kind, rows)
-    if of := answering_first(of_kind[ALIKE], tables):
-        some = about.listed([label(row["probe"], row["name"], row["meaning"]) for row in of[:_NAMED_ALIKE]])
-        such = f" (such as {some})" if len(of) > 1 else ""
-        said.append(f"No difference was found in {len(of)}{such}, which does not show that there is none")
-    if n_of[CHANCE]:
-        one = "One" if n_of[CHANCE] == 1 else n_of[CHANCE]
+    if of := of_kind[ALIKE]:
+        such = f" (for example in {label(of[0]['probe'], of[0]['name'], of[0]['meaning'])})" if len(of) > 1 else ""
+        said.append(f"In {len(of)} no difference was found{such}, which does not show that there is none")
+    if n_chance := len(of_kind[CHANCE]):
+        one = "One" if n_chance == 1 else n_chance
         said.append(f"{one} cannot be judged: in one model the value is no more than chance gives")
     return ". ".join(said) + "."
 
 
+def _named(of: Sequence[_Row], rows: Mapping[Any, _Row]) -> str:
+    each = "; ".join(_said_of(row, rows[REFERENCE(row)]) for row in of[:_NAMED])
+    return f"{each}{f'; and {len(of) - _NAMED} more' * (len(of) > _NAMED)}"
+
+
 def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]) -> list[str]:
     """What differs and yet does not count, in a sentence; none where there is nothing of that sort."""
-    ways, left = [f"{what} in {len(of_kind[kind])}" for kind, what in _IN_A_VARIANT.items() if of_kind[kind]], []
-    if ways:
-        n = sum(len(of_kind[kind]) for kind in _IN_A_VARIANT)
-        left.append(f"{n} that a variant does not confirm ({', '.join(ways)})")
+    left = []
+    if n := len(of_kind[UNSURE]):
+        left.append(f"{n} whose difference depends on how it is measured")
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
         score = "scores" if len(hardly) == 1 else "score"
@@ -197,21 +190,18 @@ class _Judge:
         notes = [f"{who} gives all possible answers together a probability of {short(mass)}" for who, mass in hardly]
         notes += [note for kind, _, note in tried if kind != CONFIRMED or len(holding) <= _FEW]
         notes += [f"holds {about.listed(holding)}"] * (len(holding) > _FEW)
-        worst = next((kind for kind in (REVERSED, UNSURE) if kind in kinds), HARDLY if hardly else "")
-        left = next((kind for kind in (RESIZED, CONFIRMED) if kind in kinds), UNCHECKED)
-        return worst or left, "; ".join(notes)
+        kind = UNSURE if UNSURE in kinds else HARDLY if hardly else CONFIRMED if kinds else UNCHECKED
+        return kind, "; ".join(notes)
 
     def _tried(self, row: _Row, words: str, values: str, difference: float) -> tuple[str, str, str]:
         """What a variant finds of a difference, its words, and a note; its own `difference` is 0 if it finds none."""
         if not difference:
             return UNSURE, words, f"no difference {words}: {values}"
         times = difference / row["difference"]
-        kind, how = RESIZED, f"much {'larger' if times > 1 else 'smaller'}"
-        if times < 0:
-            kind, how = REVERSED, "reversed"
-        elif 1 / _AS_LARGE <= times <= _AS_LARGE:
-            kind, how = CONFIRMED, "holds"
-        size = f" (a difference {short(times, 2)} times as large)" * (times > 0 and not 0.9 < times < 1.1)
+        is_as_large = 1 / _AS_LARGE <= times <= _AS_LARGE
+        kind = CONFIRMED if is_as_large else UNSURE
+        how = "holds" if is_as_large else "reversed" if times < 0 else "much larger" if times > 1 else "much smaller"
+        size = f" (a difference {short(times, 2)} times as large)" * (times > 0 and not 0.6 < times < 1.7)
         return kind, words, f"{how} {words}: {values}{size}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:

@@ -119,13 +119,11 @@ class Difference:
     note: str
 
 
-DIFFERS, CONFIRMED, UNCHECKED, RESIZED, UNSURE, REVERSED, HARDLY, CHANCE, ALIKE = FOUND = (
+DIFFERS, CONFIRMED, UNCHECKED, UNSURE, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ",  # in records of earlier versions
-    "Differ, confirmed by variants of the measurement",
+    "Differ, in every variant of the measurement",
     "Differ, without a variant to check",
-    "Not counted: much larger or smaller in a variant",
-    "Not counted: gone in a variant",
-    "Not counted: reversed in a variant",
+    "Not counted: the difference depends on how it is measured",
     "Not counted: scores of answers that one of the two models hardly ever gives",
     "Cannot be judged: in one model the value is no more than chance gives",
     "No difference found, which does not show that there is none",
