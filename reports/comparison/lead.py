@@ -2,7 +2,7 @@
 
 One measurement can have several numbers: without the first position and with it, at a layer set beforehand and at the
 best one. The first of them decides, and has the row; the others, its controls and itself without each model's null are
-its variants, and one of them that does not confirm a difference keeps it from being counted.
+its variants (other ways of measuring it), and one that does not confirm a difference keeps it from being counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,9 +104,9 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
     said = [f"{'Yes' if n else none}: {n or 'none'} of {n_all} measurements{same} differ{'s' * (n < 2)}"]
     if of := of_kind[CONFIRMED]:
         also = f"; it {notes[KEY(of[0])].partition('; ')[0]}" if len(of) == 1 else ""
-        said.append(f"Confirmed by variants of the measurement: {_named(of, rows)}{also}")
+        said.append(f"Confirmed in every way of measuring: {_named(of, rows)}{also}")
     if of := of_kind[UNCHECKED]:
-        said.append(f"Without a variant that could confirm it: {_named(of, rows)}")
+        said.append(f"Measured in one way only: {_named(of, rows)}")
     said += _not_counted(of_kind, rows)
     if of := of_kind[ALIKE]:
         such = f" (for example in {label(of[0]['probe'], of[0]['name'], of[0]['meaning'])})" if len(of) > 1 else ""
@@ -126,7 +126,7 @@ def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]
     """What differs and yet does not count, in a sentence; none where there is nothing of that sort."""
     left = []
     if n := len(of_kind[UNSURE]):
-        left.append(f"{n} whose difference depends on how it is measured")
+        left.append(f"{n} that depend{'s' * (n == 1)} on the way of measuring")
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
         score = "scores" if len(hardly) == 1 else "score"
@@ -201,7 +201,7 @@ class _Judge:
         is_as_large = 1 / _AS_LARGE <= times <= _AS_LARGE
         kind = CONFIRMED if is_as_large else UNSURE
         how = "holds" if is_as_large else "reversed" if times < 0 else "much larger" if times > 1 else "much smaller"
-        size = f" (a difference {short(times, 2)} times as large)" * (times > 0 and not 0.6 < times < 1.7)
+        size = f" ({short(times, 2)} times the difference)" * (times > 0 and not 0.6 < times < 1.7)
         return kind, words, f"{how} {words}: {values}{size}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:

@@ -93,7 +93,7 @@ def n_moved(found: Found) -> Scalar:
         float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="compared measurement",
         meaning="measurements that differ from the reference (on the same prompts, if there is one) after correction "
-        "for the number of differences; one that has variants counts if all of them confirm it",
+        "for the number of differences; one that is measured in several ways counts if all of them find it",
     )  # fmt: skip
 
 

@@ -121,9 +121,9 @@ class Difference:
 
 DIFFERS, CONFIRMED, UNCHECKED, UNSURE, HARDLY, CHANCE, ALIKE = FOUND = (
     "Differ",  # in records of earlier versions
-    "Differ, in every variant of the measurement",
-    "Differ, without a variant to check",
-    "Not counted: the difference depends on how it is measured",
+    "Differ, in every way of measuring",
+    "Differ, measured in one way only",
+    "Not counted: the difference depends on the way of measuring",
     "Not counted: scores of answers that one of the two models hardly ever gives",
     "Cannot be judged: in one model the value is no more than chance gives",
     "No difference found, which does not show that there is none",

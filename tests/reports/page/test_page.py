@@ -89,7 +89,8 @@ def test_every_explained_term_can_stand_on_a_page():
     texts += [
         "tunnel:x",
         "“mixed” and “sula”",
-        "left after the embedding; without the first position; without the dimensions of largest variance; a variant",
+        "left after the embedding; without the first position; without the dimensions of largest variance",
+        "in one way only",
         "p = 0.1; baseline, refitted on posteriors permuted between sequences",
         "the attention value vectors of, than if another prompt's keys stood in place; controls: 0.2",
         "the model's next-token entropy; layer 0 head 1 (zero ablation)",
