@@ -101,14 +101,11 @@ class Cut:
     displacement: Float[np.ndarray, "axis feature"]
     dose: float = 1.0
 
-    def first(self) -> dict[str, Any]:
-        """Its first dimension, as fields of an edit."""
-        return {"axis": self.frame[:1], **_along(self.frame[:1], self.displacement[:1])}
-
-
-def _along(frame: np.ndarray, displacement: np.ndarray) -> dict[str, Any]:
-    """How coordinates move, as fields of an edit, where it is not along the vectors that read them."""
-    return {} if np.array_equal(frame, displacement) else {"metric": "z-scored", "displacement": displacement}
+    def fields(self, n_axes: int | None = None) -> dict[str, Any]:
+        """Its first dimensions (None: all), as fields of an edit; along others where these do not read them too."""
+        frame, displacement = self.frame[:n_axes], self.displacement[:n_axes]
+        is_one = np.array_equal(frame, displacement)
+        return {"axis": frame} | ({} if is_one else {"metric": "z-scored", "displacement": displacement})
 
 
 @dataclass(frozen=True)
@@ -153,12 +150,15 @@ class Intervention:
     def layers(self) -> tuple[int, ...]:
         return tuple(place.layer for place in self.places)
 
+    @property
+    def n_controls(self) -> int:
+        return len(self.places[0].matched.frames)
+
     @cached_property
     def cuts(self) -> dict[str, list[Cut]]:
         """What every subject takes out, one cut a place."""
         found = {"axis": [Cut(p.axis.covector[None], p.axis.displacement[None]) for p in self.places]}
-        for subject, matched in self._matched().items():
-            i = int(subject.split()[1])
+        for subject, i, matched in self._matched():
             found[subject] = [Cut(m.frames[i], m.displacements[i], float(m.dose[i])) for m in matched]
         frames = {f"principal {i + 1}": [_principal(p, i + 1)[i : i + 1] for p in self.places]
                   for i in range(N_PRINCIPAL)}  # fmt: skip
@@ -171,21 +171,21 @@ class Intervention:
             ]
         return found | {name: [Cut(f, f) for f in of] for name, of in frames.items() if all(map(len, of))}
 
-    def _matched(self) -> dict[str, list[Matched]]:
-        """The controls of all places, and the random ones beside fitted ones, by their names."""
-        kinds = {"control": [p.matched for p in self.places]}
-        kinds["random"] = [p.random for p in self.places if p.random is not None]
-        return {f"{kind} {i}": of for kind, of in kinds.items() if of for i in range(len(of[0].frames))}
+    def _matched(self) -> Iterator[tuple[str, int, list[Matched]]]:
+        """The controls of all places, and the random ones beside fitted ones: name, number among them, all of these."""
+        random = [p.random for p in self.places if p.random is not None]
+        for kind, of in (("control", [p.matched for p in self.places]), ("random", random)):
+            yield from ((f"{kind} {i}", i, of) for i in range(len(of[0].frames) if of else 0))
 
-    def conditions(self, doses: Sequence[float], n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+    def conditions(self, doses: Sequence[float]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
         """Every condition of this intervention on the prompts of the run."""
         for dose in doses:
             yield self.removed("axis", dose)
         yield from self._kept_and_shifted("axis")
-        yield from self.compared(n_controls)
+        yield from self.compared()
         if "matched_top" in self.cuts:
             yield self.removed("matched_top")
-        for i in range(min(N_CLOUD, n_controls)):
+        for i in range(min(N_CLOUD, self.n_controls)):
             for dose in doses:
                 if dose != 1:
                     yield self.removed(f"control {i}", dose)
@@ -194,9 +194,9 @@ class Intervention:
             if subject.split()[0] in ("random", "principal", "gaussian"):
                 yield self.removed(subject)
 
-    def compared(self, n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+    def compared(self) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
         """What every set of prompts is run with: controls at dose 1 and positive controls."""
-        for i in range(n_controls):
+        for i in range(self.n_controls):
             yield self.removed(f"control {i}")
         if "top" in self.cuts:
             yield self.removed("top")
@@ -208,8 +208,7 @@ class Intervention:
     def facts(self) -> dict[str, dict[str, np.ndarray]]:
         """What is known of a subject before it is run: how a control was matched, how near others are to the axis."""
         found: dict[str, dict[str, np.ndarray]] = {}
-        for subject, matched in self._matched().items():
-            i = int(subject.split()[1])
+        for subject, i, matched in self._matched():
             found[subject] = {
                 "ratio": np.array([m.ratio[i] for m in matched]), "dose": np.array([m.dose[i] for m in matched]),
                 "matching": np.array(
@@ -226,8 +225,7 @@ class Intervention:
         """Coordinates are put to their mean, or to 0."""
         edits: list[Edit] = []
         for place, cut in zip(self.places, self.cuts[subject], strict=True):
-            where: dict[str, Any] = {**self._at(place), "axis": cut.frame, "dose": float(dose * cut.dose)}
-            where |= _along(cut.frame, cut.displacement)
+            where = {**self._at(place), **cut.fields(), "dose": float(dose * cut.dose)}
             edits.append(
                 RemoveAxis(**where)
                 if self.fill == "zero"
@@ -244,7 +242,7 @@ class Intervention:
 
     def _kept(self, place: EditedLayer, cut: Cut) -> Iterator[Edit]:
         """All else is put to its mean (or to 0): keep the part along the axis, then add what the mean has beside it."""
-        yield KeepAxis(**self._at(place), **cut.first())
+        yield KeepAxis(**self._at(place), **cut.fields(1))
         if self.fill == "mean":
             mean = place.edited.mean
             rest = mean - (mean @ cut.frame[0]) * cut.displacement[0]
@@ -256,7 +254,7 @@ class Intervention:
         axis = place.axis
         ratio = float(np.linalg.norm(axis.displacement) / np.linalg.norm(cut.displacement[0]))
         far = float((place.rows @ axis.covector).std()) * ratio
-        return ShiftAxis(**self._at(place), **cut.first(), deviations=deviations, score_sigma=far)
+        return ShiftAxis(**self._at(place), **cut.fields(1), deviations=deviations, score_sigma=far)
 
     def _at(self, place: EditedLayer) -> dict[str, Any]:
         return {"layer": place.layer, "site": self.site, "at": self.at}

@@ -149,7 +149,7 @@ def edited(source, before, fill, axis, n=20):
     need = Need("v", at="all")
     conditions = [
         Condition(str(name), edits, (need,), lambda under: {"v": under[need][1].reshape(72, -1)})
-        for name, edits in intervention.conditions((0.0, 0.5, 1.0), n)
+        for name, edits in intervention.conditions((0.0, 0.5, 1.0))
     ]
     found = read_conditions(tiny_model("llama"), source, conditions)
     return place, {key: read["v"] for key, read in found.items()}
@@ -198,7 +198,7 @@ def test_axes_and_prompts_are_those_of_the_definition():
     cloud = Cloud.of(synthetic_capture((Need("v"),), Shape(n_prompts=24)), Need("v"))
     split = Split.of(cloud, 9, 0)
     a = rng(1).normal(size=cloud.points.shape[2])
-    errors, totals = held_out(cloud, split, 1, Axis(a, a, 0.0))
+    errors, totals = held_out(split.points(1), split, Axis(a, a, 0.0))
     x, y = (cloud.points[1].astype(np.float64) @ a)[:, None], np.asarray(cloud.entropy_bits, np.float64)
     line = LinearRegression().fit(x[split.fitting], y[split.fitting])
     np.testing.assert_allclose(errors, np.square(y[split.run_rows] - line.predict(x[split.run_rows])), rtol=1e-6)
@@ -244,7 +244,7 @@ def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_head
     refits = [Axis(u, u, 0.0) for u in np.linalg.qr(rng(7).normal(size=(n_controls, 12, 12)))[0][:, 0]]
     refits = refits if is_refitted else []
     place = EditedLayer.of(0, Axis(a, a, 0.0), rows, rows, refits, "mean", n_controls, 0)
-    made = list(Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2).conditions(doses, n_controls))
+    made = list(Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2).conditions(doses))
     assert len(made) == n_conditions(doses, n_controls, has_heads, is_refitted) == len({str(name) for name, _ in made})
     assert sum(name.is_compared for name, _ in made) == n_whole(n_controls, has_heads, is_refitted)
 
