@@ -212,7 +212,7 @@ class Intervention:
             found[subject] = {
                 "ratio": np.array([m.ratio[i] for m in matched]), "dose": np.array([m.dose[i] for m in matched]),
                 "matching": np.array(
-                    [[HOW.index(m.how), m.n_axes, m.alike, m.n_rejected] for m in matched], np.float64
+                    [[HOW.index(m.how), m.frames.shape[1], m.alike, m.n_rejected] for m in matched], np.float64
                 ),
             }  # fmt: skip
         for subject, cuts in self.cuts.items():

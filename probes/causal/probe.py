@@ -312,7 +312,7 @@ class Causal(Probe):
         return {
             "effects": target.named_in(effects_table(effects)), "doses": doses_table(under, weights),
             "conditions": conditions_table(under, weights), **({"later_layers": later} if later else {}),
-            "matching": matching_table(under, target), "controls": controls_table(effects),
+            "matching": matching_table(under, effects, target), "controls": controls_table(effects),
         }  # fmt: skip
 
     @property

@@ -102,9 +102,14 @@ class Reader:
             found |= by_prompt(followed, {"loss": under[LOSS]}, int(prompt.max()) + 1)
         if self.later is not None:
             found |= self.later.read(under)
-        log_p, ends = under[LOG_P], ((under.rows.n_rows - 1, N_ROWS), (under.model.vocab_size - 1, N_TOKENS))
-        few = (np.unique(np.linspace(0, last, n).round().astype(int)) for last, n in ends)  # spread evenly
-        return found | {"log_p": log_p[np.ix_(*few)], **sizes(under), **resampled(under), **self.facts}
+        log_p, n_tokens = under[LOG_P], under.model.vocab_size
+        sample = log_p[np.ix_(_spread(len(log_p), N_ROWS), _spread(n_tokens, N_TOKENS))]
+        return found | {"log_p": sample, "cluster": _clusters(under), **sizes(under), **self.facts}
+
+
+def _spread(n: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """So many of n numbers at most, at equal distances."""
+    return np.unique(np.linspace(0, n - 1, most).round().astype(int))
 
 
 def read_labels(under: Capture) -> Readout:
@@ -126,20 +131,16 @@ def read_labels(under: Capture) -> Readout:
 
 def read_text(under: Capture) -> Readout:
     """Surprise at ordinary text."""
-    loss = under.rows_at(LOSS.at)
-    n = len(np.unique(under.rows["prompt"]))
-    return (
-        by_prompt(np.asarray(loss["prompt"]), {"loss": under[LOSS]}, n)
-        | by_prompt(np.asarray(under.rows["prompt"]), {"kl": under[KL]})
-        | sizes(under)
-        | resampled(under)
-    )
+    clusters = _clusters(under)
+    loss = by_prompt(np.asarray(under.rows_at(LOSS.at)["prompt"]), {"loss": under[LOSS]}, len(clusters))
+    kl = by_prompt(np.asarray(under.rows["prompt"]), {"kl": under[KL]})
+    return loss | kl | sizes(under) | {"cluster": clusters}
 
 
-def resampled(under: Capture) -> dict[str, np.ndarray]:
+def _clusters(under: Capture) -> Int[np.ndarray, " prompt"]:
     """The cluster of every prompt."""
     first = np.unique(under.rows["prompt"], return_index=True)[1]
-    return {"cluster": clusters_of(under.rows)[first]}
+    return clusters_of(under.rows)[first]
 
 
 def by_prompt(prompt: np.ndarray, values: dict[str, np.ndarray], n: int = 0) -> dict[str, np.ndarray]:

@@ -60,7 +60,7 @@ def test_controls_change_as_much_as_the_axis_and_lie_beside_it(spectrum, along, 
     axis = axis_along(*rng(3).normal(size=(2, D))) if along == "oblique" else axis_along(turn[along])
     edited = Edited.of(rows, fill)
     matched = random_controls(edited, axis, 30, rng(2))
-    assert (matched.how, matched.n_axes) == (how, n_axes)
+    assert (matched.how, matched.frames.shape[1]) == (how, n_axes)
     centred = rows - (rows.mean(axis=0) if fill == "mean" else 0)
     target = np.square(np.outer(centred @ axis.covector, axis.displacement)).sum(axis=1).mean()
     assert edited.removed(axis) == pytest.approx(target)
