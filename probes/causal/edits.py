@@ -15,7 +15,7 @@ Removal puts a coordinate to its mean over the edited positions (`fill="mean"`: 
 to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched in mean square).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -76,21 +76,34 @@ _COMPARED = {BASELINE, "axis", "control", "random", "top", "matched_top", "resam
 """First words of the subjects of which every readout is shown; of others the change of the prediction alone."""
 
 
-def n_compared(n_controls: int, has_heads: bool) -> int:
-    """How many conditions `Intervention.compared` has, where nothing is left out."""
-    return n_controls + 1 + has_heads
+KEPT, SHIFTS = "kept", {"+1 sd": 1.0, "−1 sd": -1.0}
 
 
-def n_whole(n_controls: int, has_heads: bool, is_refitted: bool) -> int:
-    """How many conditions of an intervention are compared on every readout: the axis, controls, principal axes."""
-    return 2 + n_compared(n_controls, has_heads) + is_refitted * min(n_controls, N_RANDOM)
+def compared(layers: tuple[int, ...], n_controls: int, has_heads: bool) -> Iterator[Name]:
+    """What every set of prompts is run with beside the axis: controls at dose 1 and positive controls."""
+    subjects = [*(f"control {i}" for i in range(n_controls)), "top", *["resample"] * has_heads]
+    return (Name(layers, subject) for subject in subjects)
 
 
-def n_conditions(doses: Sequence[float], n_controls: int, has_heads: bool, is_refitted: bool) -> int:
-    """How many conditions `Intervention.conditions` has, where nothing is left out."""
-    of_control = sum(dose != 1 for dose in doses) + 3
-    others = N_PRINCIPAL + min(n_controls, N_GAUSSIAN) + len(doses) - 1 + 3
-    return n_whole(n_controls, has_heads, is_refitted) + min(N_CLOUD, n_controls) * of_control + others
+def on_the_run(
+    layers: tuple[int, ...], doses: Sequence[float], n_controls: int, has_heads: bool, is_refitted: bool
+) -> Iterator[Name]:
+    """Every condition on the prompts of the run; `Intervention.named` leaves out what cannot be had there."""
+
+    def moved(subject: str) -> Iterator[Name]:
+        return (Name(layers, subject, how) for how in (KEPT, *SHIFTS))
+
+    yield from (Name(layers, "axis", dose=dose) for dose in doses)
+    yield from moved("axis")
+    yield from compared(layers, n_controls, has_heads)
+    yield Name(layers, "matched_top")
+    for i in range(min(N_CLOUD, n_controls)):
+        yield from (Name(layers, f"control {i}", dose=dose) for dose in doses if dose != 1)
+        yield from moved(f"control {i}")
+    others = {"random": N_RANDOM * is_refitted, "principal": N_PRINCIPAL, "gaussian": N_GAUSSIAN}
+    for kind, most in others.items():
+        numbers = range(1, most + 1) if kind == "principal" else range(min(most, n_controls))
+        yield from (Name(layers, f"{kind} {i}") for i in numbers)
 
 
 @dataclass(frozen=True)
@@ -150,10 +163,6 @@ class Intervention:
     def layers(self) -> tuple[int, ...]:
         return tuple(place.layer for place in self.places)
 
-    @property
-    def n_controls(self) -> int:
-        return len(self.places[0].matched.frames)
-
     @cached_property
     def cuts(self) -> dict[str, list[Cut]]:
         """What every subject takes out, one cut a place."""
@@ -177,33 +186,15 @@ class Intervention:
         for kind, of in (("control", [p.matched for p in self.places]), ("random", random)):
             yield from ((f"{kind} {i}", i, of) for i in range(len(of[0].frames) if of else 0))
 
-    def conditions(self, doses: Sequence[float]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        """Every condition of this intervention on the prompts of the run."""
-        for dose in doses:
-            yield self.removed("axis", dose)
-        yield from self._kept_and_shifted("axis")
-        yield from self.compared()
-        if "matched_top" in self.cuts:
-            yield self.removed("matched_top")
-        for i in range(min(N_CLOUD, self.n_controls)):
-            for dose in doses:
-                if dose != 1:
-                    yield self.removed(f"control {i}", dose)
-            yield from self._kept_and_shifted(f"control {i}")
-        for subject in self.cuts:
-            if subject.split()[0] in ("random", "principal", "gaussian"):
-                yield self.removed(subject)
-
-    def compared(self) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        """What every set of prompts is run with: controls at dose 1 and positive controls."""
-        for i in range(self.n_controls):
-            yield self.removed(f"control {i}")
-        if "top" in self.cuts:
-            yield self.removed("top")
-        if self.heads:
-            blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
-            edit = AblateHeads(layer=blocks, heads=self.heads, by="resample", at=self.at)
-            yield Name(self.layers, "resample"), (edit,)
+    def named(self, names: Iterable[Name]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+        """The edits of these conditions, without those of which there is none at some place."""
+        for name in names:
+            if name.subject == "resample":
+                blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
+                yield name, (AblateHeads(layer=blocks, heads=self.heads, by="resample", at=self.at),)
+            elif name.subject in self.cuts:
+                pairs = list(zip(self.places, self.cuts[name.subject], strict=True))
+                yield name, tuple(edit for place, cut in pairs for edit in self._edits(place, cut, name))
 
     def facts(self) -> dict[str, dict[str, np.ndarray]]:
         """What is known of a subject before it is run: how a control was matched, how near others are to the axis."""
@@ -221,24 +212,19 @@ class Intervention:
                 found[subject] = {"overlap": np.concatenate(near)}
         return found
 
-    def removed(self, subject: str, dose: float = 1.0) -> tuple[Name, tuple[Edit, ...]]:
-        """Coordinates are put to their mean, or to 0."""
-        edits: list[Edit] = []
-        for place, cut in zip(self.places, self.cuts[subject], strict=True):
-            where = {**self._at(place), **cut.fields(), "dose": float(dose * cut.dose)}
-            edits.append(
+    def _edits(self, place: EditedLayer, cut: Cut, name: Name) -> Iterator[Edit]:
+        """Coordinates are put to their mean, or to 0; or the first is kept alone, or moved."""
+        if name.how == KEPT:
+            yield from self._kept(place, cut)
+        elif name.how in SHIFTS:
+            yield self._shifted(place, cut, SHIFTS[name.how])
+        else:
+            where = {**self._at(place), **cut.fields(), "dose": float(name.dose * cut.dose)}
+            yield (
                 RemoveAxis(**where)
                 if self.fill == "zero"
                 else ReplaceCoordinates(**where, values=cut.frame @ place.edited.mean)
             )
-        return Name(self.layers, subject, dose=dose), tuple(edits)
-
-    def _kept_and_shifted(self, subject: str) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        """The first dimension of a subject is kept alone, and moved as far as a standard deviation of the axis."""
-        pairs = list(zip(self.places, self.cuts[subject], strict=True))
-        yield Name(self.layers, subject, "kept"), tuple(edit for pair in pairs for edit in self._kept(*pair))
-        for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
-            yield Name(self.layers, subject, how), tuple(self._shifted(*pair, sign) for pair in pairs)
 
     def _kept(self, place: EditedLayer, cut: Cut) -> Iterator[Edit]:
         """All else is put to its mean (or to 0): keep the part along the axis, then add what the mean has beside it."""
@@ -251,6 +237,7 @@ class Intervention:
             yield ShiftAxis(**self._at(place), axis=along, deviations=1.0, score_sigma=length)
 
     def _shifted(self, place: EditedLayer, cut: Cut, deviations: float) -> Edit:
+        """As far as so many standard deviations of the axis."""
         axis = place.axis
         ratio = float(np.linalg.norm(axis.displacement) / np.linalg.norm(cut.displacement[0]))
         far = float((place.rows @ axis.covector).std()) * ratio

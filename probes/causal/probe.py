@@ -43,7 +43,7 @@ from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved, tautology
-from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, n_compared, n_conditions, n_whole
+from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, compared, on_the_run
 from .effects import Effects
 from .estimates import estimates, told
 from .notes import notes
@@ -162,18 +162,18 @@ class Causal(Probe):
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """All edits of every intervention, and on texts the removals and controls again, on SULA."""
         self.refuse_fields(info.n_layers)
-        n = self._n_controls(not is_text)
-        n_here = n_conditions(self._doses, n, info.n_heads > 0, self.axis != "pc1")
-        whole = n_whole(n, info.n_heads > 0, self.axis != "pc1")
+        n, has_heads = self._n_controls(not is_text), info.n_heads > 0
         n_run = min(self.n_prompts, n_prompts // 2)
         text = (LOSS,) if is_text else ()
         if self.site == STREAM.site and self.target != NEXT_ENTROPY:
             yield from planned_swaps(info, n_run)
         for layers in self._sets(n_places(self.site, info.n_layers)):
+            names = list(on_the_run(layers, self._doses, n, has_heads, self.axis != "pc1"))
+            whole = sum(name.is_compared for name in names)
             yield Planned(whole, n_run, min(layers), (KL, SIZE, Need(self.site), *text))
-            yield Planned(n_here - whole, n_run, min(layers), (KL, SIZE))
+            yield Planned(len(names) - whole, n_run, min(layers), (KL, SIZE))
             if is_text and self.n_sula:
-                n_there = 1 + n_compared(n, info.n_heads > 0)
+                n_there = 1 + len(list(compared(layers, n, has_heads)))
                 yield Planned(n_there, self.n_sula, min(layers), (KL, SIZE, OUTCOME), SULA)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
@@ -220,7 +220,9 @@ class Causal(Probe):
         whole = replace(brief, also=also, later=self._later(split, intervention.layers))
         facts = intervention.facts()
         yield Condition(str(Name(intervention.layers, BASELINE)), (), whole.needs, whole, split.run)
-        for name, edits in intervention.conditions(self._doses):
+        n, has_heads = self._n_controls(base.prompts.is_tunnel), base.model.n_heads > 0
+        names = on_the_run(intervention.layers, self._doses, n, has_heads, self.axis != "pc1")
+        for name, edits in intervention.named(names):
             reader = replace(whole if name.is_compared else brief, facts=facts.get(name.subject, {}))
             yield Condition(str(name), edits, reader.needs, reader, split.run)
 
@@ -247,8 +249,9 @@ class Causal(Probe):
             where, need, read, n, n_pool = MIXED, LOSS, read_text, self.n_prompts, self.n_prompts
         if not base.prompts.is_text or n == 0:
             return
-        baseline = Name(intervention.layers, BASELINE), ()
-        for name, edits in (baseline, intervention.removed(AXIS), *intervention.compared()):
+        layers, n_controls = intervention.layers, self._n_controls(base.prompts.is_tunnel)
+        names = Name(layers, AXIS), *compared(layers, n_controls, base.model.n_heads > 0)
+        for name, edits in ((Name(layers, BASELINE), ()), *intervention.named(names)):
             on = str(replace(name, on=where))
             yield Condition(on, edits, (KL, SIZE, need), read, np.arange(n), where, n_pool)
 
