@@ -15,8 +15,9 @@ of the scaled space is a = w/σ and d = σ∘w. Four directions:
 All are turned so that the entropy rises along them. Where another target is named, it stands in the entropy's place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -48,8 +49,9 @@ TAUTOLOGY = (
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to fit on, and the prompts that are run, with their rows in the base capture."""
+    """The rows of a cloud to fit on, and the prompts that are run, with their rows."""
 
+    cloud: Cloud
     fitting: Int[np.ndarray, " fitted"]
     run: Int[np.ndarray, " prompt"]
     run_rows: Int[np.ndarray, " row"]
@@ -66,12 +68,21 @@ class Split:
         first = np.unique(cloud.prompts, return_index=True)[1]
         chosen = chosen_clusters(cloud.units[first], n_prompts, seed, most=cloud.n_units // 2)
         is_run = np.isin(cloud.units, chosen)
-        return cls(np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
+        return cls(cloud, np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
 
-    def clusters(self, cloud: Cloud) -> Num[np.ndarray, " prompt"]:
+    @cached_property
+    def sought(self) -> Float[np.ndarray, " all"]:
+        """The entropy, or what stands in its place, at every row."""
+        return np.asarray(self.cloud.sought, np.float64)
+
+    def points(self, layer: int) -> Float[np.ndarray, "all feature"]:
+        return self.cloud.points[layer].astype(np.float64)
+
+    @property
+    def clusters(self) -> Num[np.ndarray, " prompt"]:
         """What every prompt that is run is resampled with."""
-        first = np.unique(cloud.prompts[self.run_rows], return_index=True)[1]
-        return cloud.units[self.run_rows][first]
+        first = np.unique(self.cloud.prompts[self.run_rows], return_index=True)[1]
+        return self.cloud.units[self.run_rows][first]
 
 
 @dataclass(frozen=True)
@@ -126,15 +137,15 @@ def fit_together(
     return axes
 
 
-def fit_axes(cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scaling: Scaling) -> dict[int, Axis | None]:
+def fit_axes(split: Split, layers: Iterable[int], kind: Kind, scaling: Scaling) -> dict[int, Axis | None]:
     """The axis of every one of these layers."""
-    entropy = np.asarray(cloud.sought, np.float64)[split.fitting]
-    units = cloud.units[split.fitting]
-    return {layer: fit_axis(cloud.points[layer][split.fitting], entropy, units, kind, scaling) for layer in layers}
+    cloud, fitting = split.cloud, split.fitting
+    entropy, units = split.sought[fitting], cloud.units[fitting]
+    return {layer: fit_axis(cloud.points[layer][fitting], entropy, units, kind, scaling) for layer in layers}
 
 
 def refit_axes(
-    cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scaling: Scaling, n: int, seed: int
+    split: Split, layers: Iterable[int], kind: Kind, scaling: Scaling, n: int, seed: int
 ) -> dict[int, list[Axis]]:
     """At every one of these layers `n` axes fitted as the axis was, to entropies permuted between prompts.
 
@@ -143,102 +154,80 @@ def refit_axes(
     """
     if kind == "pc1":
         return {layer: [] for layer in layers}
-    rows = cloud.rows.where(np.isin(np.arange(cloud.rows.n_rows), split.fitting))
-    strata = cloud.levels("domain")
-    domain = (
-        np.unique(rows["domain"], return_inverse=True)[1]
-        if strata and "domain" in rows
-        else np.zeros(rows.n_rows, np.int64)
-    )
-    units = cloud.units[split.fitting]
-    orders = exchange_within(domain, units, n, np.random.default_rng([seed, 4]))
-    exchanged = np.asarray(cloud.sought, np.float64)[split.fitting][orders].T  # [row, control]
-    return {
-        layer: fit_together(cloud.points[layer][split.fitting], exchanged, units, kind, scaling) for layer in layers
-    }
+    cloud, fitting = split.cloud, split.fitting
+    has_domains = "domain" in cloud.rows and cloud.levels("domain")
+    domain = cloud.rows["domain"][fitting] if has_domains else np.zeros(len(fitting))
+    units = cloud.units[fitting]
+    orders = exchange_within(np.unique(domain, return_inverse=True)[1], units, n, np.random.default_rng([seed, 4]))
+    exchanged = split.sought[fitting][orders].T  # [row, control]
+    return {layer: fit_together(cloud.points[layer][fitting], exchanged, units, kind, scaling) for layer in layers}
 
 
 def held_out(
-    cloud: Cloud, split: Split, layer: int, axis: Axis
+    points: Float[np.ndarray, "all feature"], split: Split, axis: Axis | None
 ) -> tuple[Float[np.ndarray, " run"], Float[np.ndarray, " run"]]:
     """Squared errors of the entropy of the run rows told by the axis (a line fitted to the fitting rows), and of its
     mean there: R² = 1 − Σ errors / Σ totals."""
-    return _errors(cloud.points[layer].astype(np.float64), cloud.sought, split, axis)
+    y, truth = split.sought[split.fitting], split.sought[split.run_rows]
+    totals = np.square(truth - y.mean())
+    if axis is None:  # nothing varies
+        return totals, totals
+    coordinate = points @ axis.covector
+    x = coordinate[split.fitting]
+    slope = (x - x.mean()) @ (y - y.mean()) / np.square(x - x.mean()).sum()
+    return np.square(truth - (y.mean() + slope * (coordinate[split.run_rows] - x.mean()))), totals
 
 
 def after_removal(
-    cloud: Cloud, split: Split, layer: int, kind: Kind, scaling: Scaling, seed: int
+    split: Split, layer: int, kind: Kind, scaling: Scaling, seed: int
 ) -> tuple[Float[np.ndarray, " run"], Float[np.ndarray, " run"]]:
     """The same of ridge, fitted after an axis was removed.
 
     Half of the fitting clusters give the axis and the others the readout: what is left where the axis was fitted says
     nothing of other prompts, least of all for `leace`, which leaves nothing there.
     """
-    points, sought = cloud.points[layer].astype(np.float64), np.asarray(cloud.sought, np.float64)
-    units = cloud.units[split.fitting]
-    drawn = np.random.default_rng([seed, 5]).permutation(np.unique(units))
-    is_first = np.isin(units, drawn[: len(drawn) // 2])
-    halves = split.fitting[is_first], split.fitting[~is_first]
-    removed = fit_axis(points[halves[0]], sought[halves[0]], cloud.units[halves[0]], kind, scaling)
+    points, sought, units = split.points(layer), split.sought, split.cloud.units
+    drawn = np.random.default_rng([seed, 5]).permutation(np.unique(units[split.fitting]))
+    is_first = np.isin(units[split.fitting], drawn[: len(drawn) // 2])
+    first, others = split.fitting[is_first], split.fitting[~is_first]
+    removed = fit_axis(points[first], sought[first], units[first], kind, scaling)
     if removed is not None:
         points = points - np.outer(points @ removed.covector, removed.displacement)
-    readout = fit_axis(points[halves[1]], sought[halves[1]], cloud.units[halves[1]], "ridge", scaling)
-    return _errors(points, sought, replace(split, fitting=halves[1]), readout)
+    readout = fit_axis(points[others], sought[others], units[others], "ridge", scaling)
+    return held_out(points, replace(split, fitting=others), readout)
 
 
-def _errors(points: np.ndarray, sought: np.ndarray, split: Split, axis: Axis | None) -> tuple[np.ndarray, np.ndarray]:
-    sought = np.asarray(sought, np.float64)
-    mean, truth = sought[split.fitting].mean(), sought[split.run_rows]
-    if axis is None:  # nothing varies
-        return np.square(truth - mean), np.square(truth - mean)
-    coordinate = points @ axis.covector
-    x, y = coordinate[split.fitting], sought[split.fitting]
-    slope = (x - x.mean()) @ (y - mean) / np.square(x - x.mean()).sum()
-    predicted = mean + slope * (coordinate[split.run_rows] - x.mean())
-    return np.square(truth - predicted), np.square(truth - mean)
-
-
-def tautology(cloud: Cloud, split: Split, layer: int, axis: Axis, place: str, seed: int) -> Table:
+def tautology(split: Split, layer: int, axis: Axis, place: str, seed: int) -> Table:
     """The same-layer correlation before and after cuts, from the edited tensor itself."""
-    x = cloud.points[layer][split.run_rows].astype(np.float64)
-    entropy = np.asarray(cloud.sought, np.float64)[split.run_rows]
+    x, entropy = split.points(layer)[split.run_rows], split.sought[split.run_rows]
     rng = np.random.default_rng([seed, 9])
     random = rng.standard_normal((N_RANDOM, x.shape[1]))
     random /= np.linalg.norm(random, axis=1, keepdims=True)
     right = random - (random @ axis.covector)[:, None] * axis.covector
     right /= np.linalg.norm(right, axis=1, keepdims=True)
-    before = x @ axis.covector
 
-    def after(u: np.ndarray) -> np.ndarray:
-        coordinates = before - (x @ u.T).T * (u @ axis.covector)[:, None]
-        return _correlations(coordinates, entropy)
+    def correlations(u: Float[np.ndarray, "cut feature"]) -> Float[np.ndarray, " cut"]:
+        """Pearson's r of the coordinate with the entropy without u; 0 where one of them never varies."""
+        coordinates = x @ axis.covector - (x @ u.T).T * (u @ axis.covector)[:, None]
+        return unit_length(coordinates) @ unit_length(entropy[None])[0]
 
-    unedited = _correlations(before[None], entropy)
     cases = {
-        "nothing": unedited, "the axis": np.zeros(1), "a direction at right angles": after(right),
-        "a random direction": after(random),
+        "nothing": correlations(np.zeros((1, x.shape[1]))), "the axis": np.zeros(1),
+        "a direction at right angles": correlations(right), "a random direction": correlations(random),
     }  # fmt: skip
     rows = [
-        {"removed": name, "correlation": float(r.mean()), "lowest": float(r.min()), "highest": float(r.max()),
+        {"removed": name, "correlation": r.mean(), "lowest": r.min(), "highest": r.max(),
          "by_algebra": name in ("the axis", "a direction at right angles")}
         for name, r in cases.items()
     ]  # fmt: skip
     units = {"removed": LABEL, "correlation": "1", "lowest": "1", "highest": "1", "by_algebra": LABEL}
-    return Table.from_rows(rows, units, TAUTOLOGY.format(place=place, target=cloud.target.words))
+    return Table.from_rows(rows, units, TAUTOLOGY.format(place=place, target=split.cloud.target.words))
 
 
-def _correlations(coordinates: np.ndarray, entropy: np.ndarray) -> np.ndarray:
-    """Pearson's r of every coordinate with the entropy; 0 where one of them never varies."""
-    return unit_length(coordinates) @ unit_length(entropy[None])[0]
-
-
-def saved(
-    site: str, axes: Mapping[int, Axis | None], kind: str, n_features: int, n_layers: int
-) -> dict[str, np.ndarray]:
+def saved(site: str, axes: Mapping[int, Axis | None], kind: str, cloud: Cloud) -> dict[str, np.ndarray]:
     """Axes by layer in raw coordinates, zero at layers that were not cut."""
-    arrays = {f"{site}.{kind}.{name}": np.zeros((n_layers, n_features)) for name in ("axis", "displacement")}
+    both = np.zeros((2, cloud.n_layers, cloud.points.shape[2]))
     for layer, axis in axes.items():
         if axis is not None:
-            arrays[f"{site}.{kind}.axis"][layer] = axis.covector
-            arrays[f"{site}.{kind}.displacement"][layer] = axis.displacement
-    return arrays
+            both[:, layer] = axis.covector, axis.displacement
+    return {f"{site}.{kind}.axis": both[0], f"{site}.{kind}.displacement": both[1]}

@@ -85,26 +85,26 @@ class Matched:
     alike: float
     n_rejected: int
 
-    @property
-    def n_axes(self) -> int:
-        return self.frames.shape[1]
-
 
 def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> Matched:
     """Axes fitted to permuted entropies, each at the dose at which it takes out what the axis does."""
     target = edited.removed(axis)
     taken = np.array([edited.removed(refit) for refit in refits])
-    if not target > 0 or not taken.min() > _FLOOR * target:
-        raise _unmatched("the axis" if not target > 0 else "an axis fitted to permuted entropies")
+    _refuse_still(target, taken.min(), "an axis fitted to permuted entropies does not vary at the scored positions")
     frames = np.array([refit.covector for refit in refits])[:, None]
     moved = np.array([refit.displacement for refit in refits])[:, None]
     return Matched(frames, moved, np.sqrt(target / taken), np.ones(len(refits)), "refit", alikeness(frames), 0)
 
 
-def _unmatched(what: str) -> PromptError:
-    return PromptError(
+def _refuse_still(target: float, beside: float, found: str) -> None:
+    """Raise `PromptError` where nothing is taken out along the axis, or next to nothing beside it (`found`)."""
+    if not target > 0:
+        found = "the axis does not vary at the scored positions"
+    elif beside > _FLOOR * target:
+        return
+    raise PromptError(
         asked="controls matched to the axis in removed variance",
-        found=f"{what} does not vary at the scored positions" if what else "nothing varies beside it",
+        found=found,
         fix="Choose another layer, or more varied prompts.",
     )
 
@@ -113,8 +113,7 @@ def random_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator
     """`n` random controls for one axis at one layer, at right angles to it."""
     target = edited.removed(axis)
     values, vectors = _complement(edited, axis)
-    if not target > 0 or not values[-1] > _FLOOR * target:
-        raise _unmatched("the axis" if not target > 0 else "")
+    _refuse_still(target, values[-1], "nothing varies beside it")
     for k in range(1, min(MOST_DIMENSIONS, len(values) - 1) + 1):
         if not values[:k].sum() < target < values[-k:].sum():
             continue
@@ -122,17 +121,15 @@ def random_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator
         if len(pilot) < 2 or alikeness(pilot) > ALIKE:
             continue
         coordinates, n_rejected = _drawn(values, target, k, n, rng)
-        if len(coordinates) < n:
-            continue
-        ratio = _captured(coordinates, values) / target
-        frames = coordinates @ vectors.T
-        how = "direction" if k == 1 else "subspace"
-        return Matched(frames, frames, np.ones(n), ratio, how, alikeness(coordinates), n_rejected)
-    coordinates = _frames(np.full(n, 0.5), rng.standard_normal((n, 1, len(values))), values)
-    dose = np.sqrt(target / _captured(coordinates, values))
+        if len(coordinates) == n:
+            how, dose = "direction" if k == 1 else "subspace", np.ones(n)
+            break
+    else:
+        coordinates = _frames(np.full(n, 0.5), rng.standard_normal((n, 1, len(values))), values)
+        how, dose, n_rejected = "dose", np.sqrt(target / _captured(coordinates, values)), 0
     ratio = np.square(dose) * _captured(coordinates, values) / target
     frames = coordinates @ vectors.T
-    return Matched(frames, frames, dose, ratio, "dose", alikeness(coordinates), 0)
+    return Matched(frames, frames, dose, ratio, how, alikeness(coordinates), n_rejected)
 
 
 def gaussian_directions(edited: Edited, n: int, rng: np.random.Generator) -> Float[np.ndarray, "control feature"]:

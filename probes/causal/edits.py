@@ -15,7 +15,7 @@ Removal puts a coordinate to its mean over the edited positions (`fill="mean"`: 
 to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched in mean square).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -76,21 +76,34 @@ _COMPARED = {BASELINE, "axis", "control", "random", "top", "matched_top", "resam
 """First words of the subjects of which every readout is shown; of others the change of the prediction alone."""
 
 
-def n_compared(n_controls: int, has_heads: bool) -> int:
-    """How many conditions `Intervention.compared` has, where nothing is left out."""
-    return n_controls + 1 + has_heads
+KEPT, SHIFTS = "kept", {"+1 sd": 1.0, "−1 sd": -1.0}
 
 
-def n_whole(n_controls: int, has_heads: bool, is_refitted: bool) -> int:
-    """How many conditions of an intervention are compared on every readout: the axis, controls, principal axes."""
-    return 2 + n_compared(n_controls, has_heads) + is_refitted * min(n_controls, N_RANDOM)
+def compared(layers: tuple[int, ...], n_controls: int, has_heads: bool) -> Iterator[Name]:
+    """What every set of prompts is run with beside the axis: controls at dose 1 and positive controls."""
+    subjects = [*(f"control {i}" for i in range(n_controls)), "top", *["resample"] * has_heads]
+    return (Name(layers, subject) for subject in subjects)
 
 
-def n_conditions(doses: Sequence[float], n_controls: int, has_heads: bool, is_refitted: bool) -> int:
-    """How many conditions `Intervention.conditions` has, where nothing is left out."""
-    of_control = sum(dose != 1 for dose in doses) + 3
-    others = N_PRINCIPAL + min(n_controls, N_GAUSSIAN) + len(doses) - 1 + 3
-    return n_whole(n_controls, has_heads, is_refitted) + min(N_CLOUD, n_controls) * of_control + others
+def on_the_run(
+    layers: tuple[int, ...], doses: Sequence[float], n_controls: int, has_heads: bool, is_refitted: bool
+) -> Iterator[Name]:
+    """Every condition on the prompts of the run; `Intervention.named` leaves out what cannot be had there."""
+
+    def moved(subject: str) -> Iterator[Name]:
+        return (Name(layers, subject, how) for how in (KEPT, *SHIFTS))
+
+    yield from (Name(layers, "axis", dose=dose) for dose in doses)
+    yield from moved("axis")
+    yield from compared(layers, n_controls, has_heads)
+    yield Name(layers, "matched_top")
+    for i in range(min(N_CLOUD, n_controls)):
+        yield from (Name(layers, f"control {i}", dose=dose) for dose in doses if dose != 1)
+        yield from moved(f"control {i}")
+    others = {"random": N_RANDOM * is_refitted, "principal": N_PRINCIPAL, "gaussian": N_GAUSSIAN}
+    for kind, most in others.items():
+        numbers = range(1, most + 1) if kind == "principal" else range(min(most, n_controls))
+        yield from (Name(layers, f"{kind} {i}") for i in numbers)
 
 
 @dataclass(frozen=True)
@@ -101,14 +114,11 @@ class Cut:
     displacement: Float[np.ndarray, "axis feature"]
     dose: float = 1.0
 
-    def first(self) -> dict[str, Any]:
-        """Its first dimension, as fields of an edit."""
-        return {"axis": self.frame[:1], **_along(self.frame[:1], self.displacement[:1])}
-
-
-def _along(frame: np.ndarray, displacement: np.ndarray) -> dict[str, Any]:
-    """How coordinates move, as fields of an edit, where it is not along the vectors that read them."""
-    return {} if np.array_equal(frame, displacement) else {"metric": "z-scored", "displacement": displacement}
+    def fields(self, n_axes: int | None = None) -> dict[str, Any]:
+        """Its first dimensions (None: all), as fields of an edit; along others where these do not read them too."""
+        frame, displacement = self.frame[:n_axes], self.displacement[:n_axes]
+        is_one = np.array_equal(frame, displacement)
+        return {"axis": frame} | ({} if is_one else {"metric": "z-scored", "displacement": displacement})
 
 
 @dataclass(frozen=True)
@@ -157,8 +167,7 @@ class Intervention:
     def cuts(self) -> dict[str, list[Cut]]:
         """What every subject takes out, one cut a place."""
         found = {"axis": [Cut(p.axis.covector[None], p.axis.displacement[None]) for p in self.places]}
-        for subject, matched in self._matched().items():
-            i = int(subject.split()[1])
+        for subject, i, matched in self._matched():
             found[subject] = [Cut(m.frames[i], m.displacements[i], float(m.dose[i])) for m in matched]
         frames = {f"principal {i + 1}": [_principal(p, i + 1)[i : i + 1] for p in self.places]
                   for i in range(N_PRINCIPAL)}  # fmt: skip
@@ -171,49 +180,30 @@ class Intervention:
             ]
         return found | {name: [Cut(f, f) for f in of] for name, of in frames.items() if all(map(len, of))}
 
-    def _matched(self) -> dict[str, list[Matched]]:
-        """The controls of all places, and the random ones beside fitted ones, by their names."""
-        kinds = {"control": [p.matched for p in self.places]}
-        kinds["random"] = [p.random for p in self.places if p.random is not None]
-        return {f"{kind} {i}": of for kind, of in kinds.items() if of for i in range(len(of[0].frames))}
+    def _matched(self) -> Iterator[tuple[str, int, list[Matched]]]:
+        """The controls of all places, and the random ones beside fitted ones: name, number among them, all of these."""
+        random = [p.random for p in self.places if p.random is not None]
+        for kind, of in (("control", [p.matched for p in self.places]), ("random", random)):
+            yield from ((f"{kind} {i}", i, of) for i in range(len(of[0].frames) if of else 0))
 
-    def conditions(self, doses: Sequence[float], n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        """Every condition of this intervention on the prompts of the run."""
-        for dose in doses:
-            yield self.removed("axis", dose)
-        yield from self._kept_and_shifted("axis")
-        yield from self.compared(n_controls)
-        if "matched_top" in self.cuts:
-            yield self.removed("matched_top")
-        for i in range(min(N_CLOUD, n_controls)):
-            for dose in doses:
-                if dose != 1:
-                    yield self.removed(f"control {i}", dose)
-            yield from self._kept_and_shifted(f"control {i}")
-        for subject in self.cuts:
-            if subject.split()[0] in ("random", "principal", "gaussian"):
-                yield self.removed(subject)
-
-    def compared(self, n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        """What every set of prompts is run with: controls at dose 1 and positive controls."""
-        for i in range(n_controls):
-            yield self.removed(f"control {i}")
-        if "top" in self.cuts:
-            yield self.removed("top")
-        if self.heads:
-            blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
-            edit = AblateHeads(layer=blocks, heads=self.heads, by="resample", at=self.at)
-            yield Name(self.layers, "resample"), (edit,)
+    def named(self, names: Iterable[Name]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+        """The edits of these conditions, without those of which there is none at some place."""
+        for name in names:
+            if name.subject == "resample":
+                blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
+                yield name, (AblateHeads(layer=blocks, heads=self.heads, by="resample", at=self.at),)
+            elif name.subject in self.cuts:
+                pairs = list(zip(self.places, self.cuts[name.subject], strict=True))
+                yield name, tuple(edit for place, cut in pairs for edit in self._edits(place, cut, name))
 
     def facts(self) -> dict[str, dict[str, np.ndarray]]:
         """What is known of a subject before it is run: how a control was matched, how near others are to the axis."""
         found: dict[str, dict[str, np.ndarray]] = {}
-        for subject, matched in self._matched().items():
-            i = int(subject.split()[1])
+        for subject, i, matched in self._matched():
             found[subject] = {
                 "ratio": np.array([m.ratio[i] for m in matched]), "dose": np.array([m.dose[i] for m in matched]),
                 "matching": np.array(
-                    [[HOW.index(m.how), m.n_axes, m.alike, m.n_rejected] for m in matched], np.float64
+                    [[HOW.index(m.how), m.frames.shape[1], m.alike, m.n_rejected] for m in matched], np.float64
                 ),
             }  # fmt: skip
         for subject, cuts in self.cuts.items():
@@ -222,29 +212,23 @@ class Intervention:
                 found[subject] = {"overlap": np.concatenate(near)}
         return found
 
-    def removed(self, subject: str, dose: float = 1.0) -> tuple[Name, tuple[Edit, ...]]:
-        """Coordinates are put to their mean, or to 0."""
-        edits: list[Edit] = []
-        for place, cut in zip(self.places, self.cuts[subject], strict=True):
-            where: dict[str, Any] = {**self._at(place), "axis": cut.frame, "dose": float(dose * cut.dose)}
-            where |= _along(cut.frame, cut.displacement)
-            edits.append(
+    def _edits(self, place: EditedLayer, cut: Cut, name: Name) -> Iterator[Edit]:
+        """Coordinates are put to their mean, or to 0; or the first is kept alone, or moved."""
+        if name.how == KEPT:
+            yield from self._kept(place, cut)
+        elif name.how in SHIFTS:
+            yield self._shifted(place, cut, SHIFTS[name.how])
+        else:
+            where = {**self._at(place), **cut.fields(), "dose": float(name.dose * cut.dose)}
+            yield (
                 RemoveAxis(**where)
                 if self.fill == "zero"
                 else ReplaceCoordinates(**where, values=cut.frame @ place.edited.mean)
             )
-        return Name(self.layers, subject, dose=dose), tuple(edits)
-
-    def _kept_and_shifted(self, subject: str) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
-        """The first dimension of a subject is kept alone, and moved as far as a standard deviation of the axis."""
-        pairs = list(zip(self.places, self.cuts[subject], strict=True))
-        yield Name(self.layers, subject, "kept"), tuple(edit for pair in pairs for edit in self._kept(*pair))
-        for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
-            yield Name(self.layers, subject, how), tuple(self._shifted(*pair, sign) for pair in pairs)
 
     def _kept(self, place: EditedLayer, cut: Cut) -> Iterator[Edit]:
         """All else is put to its mean (or to 0): keep the part along the axis, then add what the mean has beside it."""
-        yield KeepAxis(**self._at(place), **cut.first())
+        yield KeepAxis(**self._at(place), **cut.fields(1))
         if self.fill == "mean":
             mean = place.edited.mean
             rest = mean - (mean @ cut.frame[0]) * cut.displacement[0]
@@ -253,10 +237,11 @@ class Intervention:
             yield ShiftAxis(**self._at(place), axis=along, deviations=1.0, score_sigma=length)
 
     def _shifted(self, place: EditedLayer, cut: Cut, deviations: float) -> Edit:
+        """As far as so many standard deviations of the axis."""
         axis = place.axis
         ratio = float(np.linalg.norm(axis.displacement) / np.linalg.norm(cut.displacement[0]))
         far = float((place.rows @ axis.covector).std()) * ratio
-        return ShiftAxis(**self._at(place), **cut.first(), deviations=deviations, score_sigma=far)
+        return ShiftAxis(**self._at(place), **cut.fields(1), deviations=deviations, score_sigma=far)
 
     def _at(self, place: EditedLayer) -> dict[str, Any]:
         return {"layer": place.layer, "site": self.site, "at": self.at}

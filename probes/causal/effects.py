@@ -170,7 +170,7 @@ class Effects:
 def _effect(under: Mapping[str, Readout], name: Name, readout: str, weights: np.ndarray) -> Effect:
     others = {subject: str(replace(name, subject=subject)) for subject in ("top", "matched_top", "resample")}
     kinds = {
-        "axis": [str(name)], "control": controls_of(under, name), "random": _numbered(under, name, "random"),
+        "axis": [str(name)], "control": controls_of(under, name), "random": controls_of(under, name, "random"),
         **{subject: [key] * (key in under) for subject, key in others.items()},
     }  # fmt: skip
     names = [baseline_of(name), *(key for keys in kinds.values() for key in keys)]
@@ -186,12 +186,8 @@ def baseline_of(name: Name) -> str:
     return str(Name(name.layers, BASELINE, on=name.on))
 
 
-def controls_of(under: Mapping[str, Readout], name: Name) -> list[str]:
-    """The matched controls of a removal, in order."""
-    return _numbered(under, name, "control")
-
-
-def _numbered(under: Mapping[str, Readout], name: Name, kind: str) -> list[str]:
+def controls_of(under: Mapping[str, Readout], name: Name, kind: str = "control") -> list[str]:
+    """The controls of a removal, in order: matched ones, or the random ones beside these."""
     names = (str(replace(name, subject=f"{kind} {i}")) for i in count())
     return list(takewhile(under.__contains__, names))
 

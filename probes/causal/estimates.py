@@ -66,18 +66,15 @@ def _beside(effect: Effect) -> dict[str, Estimates]:
 def _sizes(effect: Effect, under: Mapping[str, Readout]) -> dict[str, Estimates]:
     """How large the change was, in the edited tensor and in the logits, and how well the controls are matched."""
     name = Name(effect.layers, "axis")
-    axis, *controls = [str(name), *controls_of(under, name)]
+    axis, *controls = keys = [str(name), *controls_of(under, name)]
     sizes = {
-        "change_size": [under[key]["size"].mean() for key in (axis, *controls)],
-        "logit_change": [logit_change(under, key) for key in (axis, *controls)],
+        "change_size": np.array([under[key]["size"].mean() for key in keys]),
+        "logit_change": np.array([logit_change(under, key) for key in keys]),
     }
     ratios = np.array([measured_ratio(under[key], under[axis]).mean() for key in controls])
     words = {"low": f"{ratios.min():.3f}", "high": f"{ratios.max():.3f}"}
     return {
-        **{
-            name: Estimates(np.array([own])).exchanged(np.array(others)[:, None], asks="nothing")
-            for name, (own, *others) in sizes.items()
-        },
+        **{name: Estimates(of[:1]).exchanged(of[1:, None], asks="nothing") for name, of in sizes.items()},
         "control_ratio": Estimates(np.array([ratios.mean()]), words=words),
     }
 

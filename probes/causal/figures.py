@@ -10,6 +10,7 @@ from interp.table import Table
 
 from ..measures.target import Target
 from .quantities import READOUTS
+from .tables import RUN
 
 _WORDS = {
     "kl": "prediction", "entropy_moved": "entropy moved", "entropy_change": "entropy change",
@@ -41,13 +42,12 @@ def causal_figures(findings: Findings) -> tuple[Figure, ...]:
 
 def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     """Histogram of the controls' KL with the axis and the positive controls as lines."""
-    controls = findings.tables["controls"]
-    mine = (controls["layers"] == layers) & (controls["readout"] == "kl") & (controls["on"] == "the run's prompts")
-    effects = controls["effect"][mine]
+    controls, matching = findings.tables["controls"], findings.tables.get("matching")
+    mine = (controls["layers"] == layers) & (controls["readout"] == "kl") & (controls["on"] == RUN)
     scale, unit = (1e6, MILLIONTHS) if is_tiny(findings["kl"].value) else (1.0, "bits")
     axis = f"KL of the prediction from the unedited one ({unit})"
     chart = Chart(controls, "effect", axis, "matched directions")
-    effects = scale * effects
+    effects = scale * controls["effect"][mine]
     low, high = (float(effects.min()), float(effects.max())) if effects.size else (0.0, 1.0)
     size = (high - low) / _N_BINS or 1.0  # equal bins over the controls, however far off a positive control lies
     bins = {"start": low, "end": high + size, "size": size}
@@ -55,9 +55,8 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     lines = {
         "the direction": ("kl", VALUE),
         "ten directions of largest variance": ("matched_top_kl", PALETTE[1]),
+        "head outputs replaced by those of another prompt,": ("resample_kl", PALETTE[2]),
     }
-    lines["head outputs replaced by those of another prompt,"] = ("resample_kl", PALETTE[2])
-    matching = findings.tables.get("matching")
     is_refit = matching is None or matching["matched_by"][0] == "refit"
     matched = f"directions fitted in the same way to shuffled {target.many}" if is_refit else "random directions"
     at = {name: scale * findings[scalar].value for name, (scalar, _) in lines.items() if scalar in findings.scalars}
@@ -101,7 +100,7 @@ def _by_readout(findings: Findings, target: Target) -> Figure:
     chart = Chart(effects, "z", "standard deviations of the controls", "")
     labels = []
     for i in range(effects.n_rows):
-        where = "" if effects["on"][i] == "the run's prompts" else f" on {effects['on'][i]}"
+        where = "" if effects["on"][i] == RUN else f" on {effects['on'][i]}"
         layer = f", layer {effects['layers'][i]}" if len(np.unique(effects["layers"])) > 1 else ""
         labels.append(f"{_WORDS[effects['readout'][i]]}{where}{layer}")
         mine = np.all([controls[name] == effects[name][i] for name in ("layers", "on", "readout")], axis=0)

@@ -1,6 +1,7 @@
 """What has to be said beside the numbers of the causal probe."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def notes(
     """How controls were matched, what dose 0 did, and what could not be read."""
     if effects is None or matching is None:
         return ("The model was not run under edits: there is nothing to say about use.",)
-    said = [_matching(matching, i, targets) for i in range(matching.n_rows)]
+    said = [_matching(row, targets) for row in matching.rows()]
     largest, n = dose_zero(under)
     said.append(f"Dose 0: the largest KL is {largest:g} bits in {n} conditions.")
     if not any(e.readout == "later_r2" for e in effects.found):
@@ -48,9 +49,8 @@ def dose_zero(under: Mapping[str, Readout]) -> tuple[float, int]:
     return max((float(np.abs(read["kl"]).max()) for read in still), default=float("nan")), len(still)
 
 
-def _matching(table: Table, i: int, targets: str) -> str:
-    row = {name: column[i] for name, column in table.columns.items()}
-    how = _MATCHED[str(row["matched_by"])].format(dimensions=row["dimensions"], dose=row["dose"], targets=targets)
+def _matching(row: Mapping[str, Any], targets: str) -> str:
+    how = _MATCHED[row["matched_by"]].format(dimensions=row["dimensions"], dose=row["dose"], targets=targets)
     text = (
         f"Controls at layer {row['layer']} (of {row['layers']}): {how}; variance ratio over all edited positions "
         f"{row['measured_lowest']:.3f} to {row['measured_highest']:.3f}, {row['rejected']} draws rejected."

@@ -24,7 +24,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.edit import Edit
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
@@ -44,7 +43,7 @@ from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
 from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved, tautology
-from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, n_compared, n_conditions, n_whole
+from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, compared, on_the_run
 from .effects import Effects
 from .estimates import estimates, told
 from .notes import notes
@@ -74,7 +73,6 @@ _LAYER = (
     "by {resample_kl}."
 )
 
-Where = Literal["", "sula", "mixed"]
 Layer = int | Literal["middle", "all"]
 
 
@@ -138,72 +136,75 @@ class Causal(Probe):
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """All edits, read on the prompts of the run; removals and controls on other sets too."""
-        cloud, split = self._split(base)
-        n = self._n_controls(base.prompts.is_tunnel)
+        split = self._split(base)
+        cloud = split.cloud
         for layers in self._sets(cloud.n_layers):
-            axes = {layer: axis for layer, axis in self._axes(cloud, split, layers).items() if axis is not None}
+            axes = {layer: axis for layer, axis in self._axes(split, layers).items() if axis is not None}
             if not axes:
                 raise UsageError(
                     asked=f"the axis of {self.site} that predicts {cloud.target.words}, at layer {words(layers)}",
                     found=f"nothing varies there, or {cloud.target.words} is always the same",
                     fix="Choose another layer (--set causal.layers=...), or more varied prompts.",
                 )
-            intervention = self._intervention(base, cloud, split, axes, n)
-            yield from self._on_the_run(base, cloud, split, intervention, n)
-            yield from self._elsewhere(base, intervention, n)
-        swaps = self._swaps(base, cloud.target, split)
+            intervention = self._intervention(base, split, axes)
+            yield from self._on_the_run(base, split, intervention)
+            yield from self._elsewhere(base, intervention)
+        swaps = self._swaps(base, split)
         if swaps is not None and self.site == STREAM.site:
             reading = "ridge" if self.axis == "leace" else self.axis  # swaps move what is read, and nothing beside it
-            axes = fit_axes(cloud, split, swaps.depths(cloud.n_layers), reading, self.scaling)
-            found = {depth: {AXIS: directions_of(axis)} for depth, axis in axes.items() if axis is not None}
+            axes = fit_axes(split, swaps.depths(cloud.n_layers), reading, self.scaling)
+            found = {
+                depth: {AXIS: Directions(axis.covector[None], None if axis.is_orthogonal else axis.displacement[None])}
+                for depth, axis in axes.items() if axis is not None
+            }  # fmt: skip
             yield from swaps.conditions(base, found, self.seed)
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """All edits of every intervention, and on texts the removals and controls again, on SULA."""
         self.refuse_fields(info.n_layers)
-        n = self._n_controls(not is_text)
-        n_here = n_conditions(self._doses, n, info.n_heads > 0, self.axis != "pc1")
-        whole = n_whole(n, info.n_heads > 0, self.axis != "pc1")
+        n, has_heads = self._n_controls(not is_text), info.n_heads > 0
         n_run = min(self.n_prompts, n_prompts // 2)
         text = (LOSS,) if is_text else ()
         if self.site == STREAM.site and self.target != NEXT_ENTROPY:
             yield from planned_swaps(info, n_run)
         for layers in self._sets(n_places(self.site, info.n_layers)):
+            names = list(on_the_run(layers, self._doses, n, has_heads, self.axis != "pc1"))
+            whole = sum(name.is_compared for name in names)
             yield Planned(whole, n_run, min(layers), (KL, SIZE, Need(self.site), *text))
-            yield Planned(n_here - whole, n_run, min(layers), (KL, SIZE))
+            yield Planned(len(names) - whole, n_run, min(layers), (KL, SIZE))
             if is_text and self.n_sula:
-                n_there = 1 + n_compared(n, info.n_heads > 0)
+                n_there = 1 + len(list(compared(layers, n, has_heads)))
                 yield Planned(n_there, self.n_sula, min(layers), (KL, SIZE, OUTCOME), SULA)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
-        cloud, split = self._split(base)
-        target = cloud.target
+        split = self._split(base)
+        cloud, target = split.cloud, split.cloud.target
         quantities = QUANTITIES.filled(**target.slots)
-        of_swaps, by_program = self._by_program(base, under, target, split)
+        of_swaps, by_program = self._by_program(base, under, split)
         under = {name: read for name, read in under.items() if not is_swap(name)}
         sets = self._sets(cloud.n_layers)
-        axes = self._axes(cloud, split, sorted({layer for layers in sets for layer in layers}))
-        clusters = split.clusters(cloud)
+        axes = self._axes(split, sorted({layer for layers in sets for layer in layers}))
+        clusters = split.clusters
         is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
         weights = bootstrap_weights(clusters, None, self.n_bootstrap, np.random.default_rng([self.seed, 2]))
         about = counted(np.arange(len(clusters)), clusters, cloud.unit) | {"underpowered": is_small}
         effects = Effects.of(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         if effects is None:
             why = "the model was not run under edits"
-            found, tables = {"kl": Estimates(np.array([np.nan]), why=why, about=about | {"n": 0})}, {}
+            found, tables = {"kl": Estimates.undefined(why, about=about | {"n": 0})}, {}
         else:
             found = estimates(effects, under, is_small, len(split.run_rows), cloud.unit)
             tables = self._tables(effects, under, weights, target)
         edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
-        found |= {name: told(of, about) for name, of in self._explained(cloud, split, edited, weights).items()}
+        found |= {name: told(of, about) for name, of in self._explained(split, edited, weights).items()}
         tables |= of_swaps
         for layer, axis in list(edited.items())[:1]:
-            tables["tautology"] = tautology(cloud, split, layer, axis, f"layer {layer} of {self.site}", self.seed)
+            tables["tautology"] = tautology(split, layer, axis, f"layer {layer} of {self.site}", self.seed)
         return quantities.findings(
             self.name, quantities.scalars(found) | by_program, tables,
-            arrays=saved(self.site, axes, self.axis, cloud.points.shape[2], cloud.n_layers) | {"run": split.run},
-            notes=(*target.notes, *self._notes(cloud, split, sets[0]),
+            arrays=saved(self.site, axes, self.axis, cloud) | {"run": split.run},
+            notes=(*target.notes, *self._notes(split, sets[0]),
                    *notes(effects, under, tables.get("matching"), target.many)),
         )  # fmt: skip
 
@@ -212,117 +213,98 @@ class Causal(Probe):
 
         return causal_figures(findings)
 
-    def _on_the_run(
-        self, base: Capture, cloud: Cloud, split: Split, intervention: Intervention, n: int
-    ) -> Iterable[Condition]:
+    def _on_the_run(self, base: Capture, split: Split, intervention: Intervention) -> Iterable[Condition]:
         """Every condition, on the prompts that the axis was not fitted on."""
-        reader = Reader(
-            entropy=np.asarray(base.rows[NEXT_ENTROPY], np.float64)[split.run_rows],
-            has_posterior=base.posterior is not None,
-            has_loss=base.posterior is None,
-            later=self._later(cloud, split, intervention.layers),
-            vocab_size=base.model.vocab_size,
-        )
+        brief = Reader(np.asarray(base.rows[NEXT_ENTROPY], np.float64)[split.run_rows])
+        also = (LOSS,) if base.posterior is None else (OUTCOME,)
+        whole = replace(brief, also=also, later=self._later(split, intervention.layers))
         facts = intervention.facts()
-        yield Condition(str(Name(intervention.layers, BASELINE)), (), reader.needs, reader, split.run)
-        for name, edits in intervention.conditions(self._doses, n):
-            own = reader if name.is_compared else reader.of_the_prediction
-            yield Condition(str(name), edits, own.needs, _Beside(own, facts.get(name.subject, {})), split.run)
+        yield Condition(str(Name(intervention.layers, BASELINE)), (), whole.needs, whole, split.run)
+        n, has_heads = self._n_controls(base.prompts.is_tunnel), base.model.n_heads > 0
+        names = on_the_run(intervention.layers, self._doses, n, has_heads, self.axis != "pc1")
+        for name, edits in intervention.named(names):
+            reader = replace(whole if name.is_compared else brief, facts=facts.get(name.subject, {}))
+            yield Condition(str(name), edits, reader.needs, reader, split.run)
 
-    def _swaps(self, base: Capture, target: Target, split: Split) -> Swaps | None:
+    def _swaps(self, base: Capture, split: Split) -> Swaps | None:
+        target = split.cloud.target
         return None if target.is_entropy else Swaps.of(base, target, split.run, self.seed)
 
     def _by_program(
-        self, base: Capture, under: Mapping[str, Readout], target: Target, split: Split
+        self, base: Capture, under: Mapping[str, Readout], split: Split
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
         """What swaps of the axis did, compared with the program; nothing where the model is none."""
+        target = split.cloud.target
         if base.mechanism is None or target.is_entropy:
             return {}, {}
         if self.site != STREAM.site:
             return {}, undefined_swap("directions are swapped in the residual stream: --set causal.site=resid")
-        swaps = self._swaps(base, target, split)
-        return program_findings(base, under, swaps, {AXIS: "interchange_accuracy"}, target, self.n_bootstrap)
+        names = {AXIS: "interchange_accuracy"}
+        return program_findings(base, under, self._swaps(base, split), names, target, self.n_bootstrap)
 
-    def _elsewhere(self, base: Capture, intervention: Intervention, n: int) -> Iterable[Condition]:
+    def _elsewhere(self, base: Capture, intervention: Intervention) -> Iterable[Condition]:
         """Calibration on evidence about a label, of language models; ordinary text where the run's own is none."""
-        if not base.prompts.is_text:
+        where, need, read, n, n_pool = SULA, OUTCOME, read_labels, self.n_sula, self.n_sula * N_CONDITIONS
+        if base.posterior is not None:
+            where, need, read, n, n_pool = MIXED, LOSS, read_text, self.n_prompts, self.n_prompts
+        if not base.prompts.is_text or n == 0:
             return
-        where: Where = MIXED if base.posterior is not None else SULA
-        n_prompts = self.n_sula if where == SULA else self.n_prompts
-        if n_prompts == 0:
-            return
-        needs = (KL, SIZE, OUTCOME) if where == SULA else (KL, SIZE, LOSS)
-        n_pool = n_prompts * (N_CONDITIONS if where == SULA else 1)
-        read = read_labels if where == SULA else read_text
+        layers, n_controls = intervention.layers, self._n_controls(base.prompts.is_tunnel)
+        names = Name(layers, AXIS), *compared(layers, n_controls, base.model.n_heads > 0)
+        for name, edits in ((Name(layers, BASELINE), ()), *intervention.named(names)):
+            on = str(replace(name, on=where))
+            yield Condition(on, edits, (KL, SIZE, need), read, np.arange(n), where, n_pool)
 
-        def condition(name: Name, edits: tuple[Edit, ...]) -> Condition:
-            chosen = np.arange(n_prompts)
-            return Condition(str(replace(name, on=where)), edits, needs, read, chosen, where, n_pool)
-
-        yield condition(Name(intervention.layers, BASELINE), ())
-        for name, edits in (intervention.removed("axis"), *intervention.compared(n)):
-            yield condition(name, edits)
-
-    def _intervention(
-        self, base: Capture, cloud: Cloud, split: Split, axes: Mapping[int, Axis], n: int
-    ) -> Intervention:
-        reduced = base.reduced(self._edited)
-        refits = refit_axes(cloud, split, tuple(axes), self.axis, self.scaling, n, self.seed)
+    def _intervention(self, base: Capture, split: Split, axes: Mapping[int, Axis]) -> Intervention:
+        reduced, n = base.reduced(self._edited), self._n_controls(base.prompts.is_tunnel)
+        refits = refit_axes(split, axes, self.axis, self.scaling, n, self.seed)
         places = []
         for layer, axis in axes.items():
             rows = rows_of(reduced, layer, split.run)
-            scored = rows if self.at == "last" else cloud.points[layer][split.run_rows].astype(np.float64)
+            scored = rows if self.at == "last" else split.points(layer)[split.run_rows]
             places.append(EditedLayer.of(layer, axis, rows, scored, refits[layer], self.fill, n, self.seed))
         return Intervention(
             places, self.site, self.at, self.fill, tuple(range(base.model.n_heads)), base.model.n_layers
         )
 
-    def _later(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> Later | None:
+    def _later(self, split: Split, layers: tuple[int, ...]) -> Later | None:
         """The layers behind the last edited one; None where there are none, or nothing to tell."""
-        sought = np.asarray(cloud.sought, np.float64)[split.run_rows]
-        axes = self._axes(cloud, split, range(max(layers) + 1, cloud.n_layers))
-        kept = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}
-        if not kept or np.ptp(sought) == 0:
+        cloud, sought = split.cloud, split.sought[split.run_rows]
+        axes = self._axes(split, range(max(layers) + 1, cloud.n_layers))
+        penalties = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}
+        if not penalties or np.ptp(sought) == 0:
             return None
         prompt, cluster = (
             np.unique(names[split.run_rows], return_inverse=True)[1] for names in (cloud.prompts, cloud.units)
         )
-        directions = [
-            relative_axis(cloud.points[layer][split.run_rows].astype(np.float64), sought, penalty)
-            for layer, penalty in kept.items()
-        ]
-        penalties = np.array(list(kept.values()))
-        return Later(Need(self.site), tuple(kept), sought, prompt, cluster, penalties, np.array(directions))
+        directions = [relative_axis(split.points(layer)[split.run_rows], sought, x) for layer, x in penalties.items()]
+        return Later(Need(self.site), penalties, sought, prompt, cluster, np.array(directions))
 
-    def _split(self, base: Capture) -> tuple[Cloud, Split]:
-        cloud = Cloud.of(base, Need(self.site), Target(self.target))
-        return cloud, Split.of(cloud, self.n_prompts, self.seed)
+    def _split(self, base: Capture) -> Split:
+        return Split.of(Cloud.of(base, Need(self.site), Target(self.target)), self.n_prompts, self.seed)
 
-    def _axes(self, cloud: Cloud, split: Split, layers: Iterable[int]) -> dict[int, Axis | None]:
-        return fit_axes(cloud, split, tuple(layers), self.axis, self.scaling)
+    def _axes(self, split: Split, layers: Iterable[int]) -> dict[int, Axis | None]:
+        return fit_axes(split, layers, self.axis, self.scaling)
 
     def _n_controls(self, is_tunnel: bool) -> int:
         return N_CONTROLS["tunnel" if is_tunnel else "text"] if self.n_controls is None else self.n_controls
 
-    def _explained(
-        self, cloud: Cloud, split: Split, edited: Mapping[int, Axis], weights: np.ndarray
-    ) -> dict[str, Estimates]:
+    def _explained(self, split: Split, edited: Mapping[int, Axis], weights: np.ndarray) -> dict[str, Estimates]:
         """R² of the axes, and of ridge after a removal, on the run's prompts, over all layers edited together."""
         names = ("axis_r2", "remaining_r2")
         if not edited:
-            why = f"nothing varies at the edited layer, or {cloud.target.words} is always the same"
-            return dict.fromkeys(names, Estimates(np.array([np.nan]), why=why))
-        prompt = np.unique(cloud.prompts[split.run_rows], return_inverse=True)[1]
+            why = f"nothing varies at the edited layer, or {split.cloud.target.words} is always the same"
+            return dict.fromkeys(names, Estimates.undefined(why))
+        prompt = np.unique(split.cloud.prompts[split.run_rows], return_inverse=True)[1]
         read = [
             (
-                held_out(cloud, split, layer, axis),
-                after_removal(cloud, split, layer, self.axis, self.scaling, self.seed),
+                held_out(split.points(layer), split, axis),
+                after_removal(split, layer, self.axis, self.scaling, self.seed),
             )
             for layer, axis in edited.items()
         ]  # [layer, before or after, errors or totals, row]
-        errors, totals = np.apply_along_axis(lambda x: np.bincount(prompt, x), -1, np.sum(read, axis=0)).transpose(
-            1, 2, 0
-        )
+        sums = np.apply_along_axis(lambda x: np.bincount(prompt, x), -1, np.sum(read, axis=0))
+        errors, totals = sums.transpose(1, 2, 0)
         found = Estimates.shares(errors, totals, weights, why="" if totals.any() else "the entropy does not vary")
         return {name: found.at([place]) for place, name in enumerate(names)}
 
@@ -333,7 +315,7 @@ class Causal(Probe):
         return {
             "effects": target.named_in(effects_table(effects)), "doses": doses_table(under, weights),
             "conditions": conditions_table(under, weights), **({"later_layers": later} if later else {}),
-            "matching": matching_table(under, target), "controls": controls_table(effects),
+            "matching": matching_table(under, effects, target), "controls": controls_table(effects),
         }  # fmt: skip
 
     @property
@@ -372,28 +354,13 @@ class Causal(Probe):
         if n_layers is not None:
             self._sets(n_places(self.site, n_layers))
 
-    def _notes(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
+    def _notes(self, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
         what = "depth" if self.site == "resid" else "layer"
-        n_fitted = len(np.unique(cloud.prompts[split.fitting]))
+        n_fitted = len(np.unique(split.cloud.prompts[split.fitting]))
         filled = "their mean over the edited positions" if self.fill == "mean" else "0"
         return (
             f"Primary, named beforehand: KL of the next token when the {self.axis} axis of {self.site} is removed at "
             f"{what} {words(layers)} (positions: {self.at}). Everything else is exploratory, its p over all of it.",
-            f"The axis was fitted on {n_fitted} {cloud.unit}s and removed in {len(split.run)} others; columns "
+            f"The axis was fitted on {n_fitted} {split.cloud.unit}s and removed in {len(split.run)} others; columns "
             f"{self.scaling}. Removed coordinates become {filled}.",
         )
-
-
-def directions_of(axis: Axis) -> Directions:
-    return Directions(axis.covector[None], None if axis.is_orthogonal else axis.displacement[None])
-
-
-@dataclass(frozen=True)
-class _Beside:
-    """A reader, and facts about the edit that are kept beside what it reads."""
-
-    reader: Reader
-    facts: Readout
-
-    def __call__(self, under: Capture) -> Readout:
-        return {**self.reader(under), **self.facts}

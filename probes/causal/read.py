@@ -14,7 +14,8 @@ each prompt, `<name>.of` what it is divided by; `cluster` is what each prompt is
     slope            of the model's log-odds on the exact ones, intercepts of the unedited prompts' word pairs
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -42,79 +43,73 @@ N_ROWS = 200
 
 @dataclass(frozen=True)
 class Later:
-    """Later layers of the site that is edited: where they are, what they are to tell, and the unedited axes there.
+    """Later layers of the site that is edited: which they are, what they are to tell, and the unedited axes there.
 
-    `penalty` is relative, as the fitting prompts chose it in the unedited model; `axes` are those of the run's rows.
-    Rows are judged in folds of whole clusters, and their errors are summed by prompt.
+    The `penalties` of these layers are relative, as the fitting prompts chose them in the unedited model; `axes` are
+    those of the run's rows. Rows are judged in folds of whole clusters, and their errors are summed by prompt.
     """
 
     need: Need
-    layers: tuple[int, ...]
+    penalties: Mapping[int, float]
     entropy: Float[np.ndarray, " row"]
     prompt: Int[np.ndarray, " row"]
     cluster: Int[np.ndarray, " row"]
-    penalty: Float[np.ndarray, " later"]
     axes: Float[np.ndarray, "later feature"]
 
     def read(self, under: Capture) -> Readout:
         points = under[self.need]
         errors, totals, cosines = [], [], []
-        for i, layer in enumerate(self.layers):
+        for (layer, penalty), axis in zip(self.penalties.items(), self.axes, strict=True):
             x = points[layer].reshape(len(self.entropy), -1).astype(np.float64)
-            error, total = crossed(x, self.entropy, self.cluster, float(self.penalty[i]))
+            error, total = crossed(x, self.entropy, self.cluster, penalty)
             errors.append(np.bincount(self.prompt, error))
             totals.append(np.bincount(self.prompt, total))
-            cosines.append(abs(float(relative_axis(x, self.entropy, float(self.penalty[i])) @ self.axes[i])))
-        n = len(errors[0])
+            cosines.append(np.full(len(errors[0]), abs(relative_axis(x, self.entropy, penalty) @ axis)))
         return {
-            "later_layers": np.array(self.layers),
+            "later_layers": np.array([*self.penalties]),
             "later_r2": np.array(errors), "later_r2.of": np.array(totals),
-            "later_axis": np.repeat(np.array(cosines)[:, None], n, axis=1), "later_axis.of": np.ones((len(cosines), n)),
+            "later_axis": np.array(cosines), "later_axis.of": np.ones_like(cosines),
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads one condition on the prompts of the run; `entropy` is the unedited one of its rows."""
+    """Reads one condition on the prompts of the run; `entropy` is the unedited one of its rows.
+
+    How far the prediction moves, `also` the distance from the exact posterior or the loss, and `later` layers. `facts`
+    known of the edit are kept beside what is read.
+    """
 
     entropy: Float[np.ndarray, " row"]
-    has_posterior: bool
-    has_loss: bool
-    later: Later | None
-    vocab_size: int
-
-    @property
-    def of_the_prediction(self) -> "Reader":
-        """One that reads how far the prediction moves, and nothing else."""
-        return replace(self, has_posterior=False, has_loss=False, later=None)
+    also: tuple[Need, ...] = ()
+    later: Later | None = None
+    facts: Readout = field(default_factory=dict)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        exact = (OUTCOME,) if self.has_posterior else ()
-        loss = (LOSS,) if self.has_loss else ()
-        later = (self.later.need,) if self.later is not None else ()
-        return (KL, SIZE, LOG_P, *exact, *loss, *later)
+        return (KL, SIZE, LOG_P, *self.also, *((self.later.need,) if self.later else ()))
 
     def __call__(self, under: Capture) -> Readout:
         prompt = np.asarray(under.rows["prompt"])
         moved = np.asarray(under.rows["next_entropy_bits"], np.float64) - self.entropy
         found = by_prompt(prompt, {"kl": under[KL], "entropy_change": moved, "entropy_moved": np.abs(moved)})
-        if self.has_posterior:
+        if OUTCOME in self.also:
             answers = Answers.of(under, OUTCOME)
             error = np.abs(answers.entropy_model - answers.entropy_exact)
             found |= by_prompt(prompt, {"posterior_kl": answers.kl, "entropy_error": error})
-        if self.has_loss:
+        if LOSS in self.also:
             followed = np.asarray(under.rows_at(LOSS.at)["prompt"])
             found |= by_prompt(followed, {"loss": under[LOSS]}, int(prompt.max()) + 1)
         if self.later is not None:
             found |= self.later.read(under)
-        return found | {"log_p": self._sampled(under[LOG_P])} | sizes(under) | resampled(under)
+        log_p, n_tokens = under[LOG_P], under.model.vocab_size
+        sample = log_p[np.ix_(_spread(len(log_p), N_ROWS), _spread(n_tokens, N_TOKENS))]
+        return found | {"log_p": sample, "cluster": _clusters(under), **sizes(under), **self.facts}
 
-    def _sampled(self, log_p: np.ndarray) -> np.ndarray:
-        """log2 probabilities of a few rows and tokens, spread evenly."""
-        rows = np.unique(np.linspace(0, len(log_p) - 1, N_ROWS).round().astype(int))
-        tokens = np.unique(np.linspace(0, self.vocab_size - 1, N_TOKENS).round().astype(int))
-        return log_p[np.ix_(rows, tokens)]
+
+def _spread(n: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """So many of n numbers at most, at equal distances."""
+    return np.unique(np.linspace(0, n - 1, most).round().astype(int))
 
 
 def read_labels(under: Capture) -> Readout:
@@ -136,20 +131,16 @@ def read_labels(under: Capture) -> Readout:
 
 def read_text(under: Capture) -> Readout:
     """Surprise at ordinary text."""
-    loss = under.rows_at(LOSS.at)
-    n = len(np.unique(under.rows["prompt"]))
-    return (
-        by_prompt(np.asarray(loss["prompt"]), {"loss": under[LOSS]}, n)
-        | by_prompt(np.asarray(under.rows["prompt"]), {"kl": under[KL]})
-        | sizes(under)
-        | resampled(under)
-    )
+    clusters = _clusters(under)
+    loss = by_prompt(np.asarray(under.rows_at(LOSS.at)["prompt"]), {"loss": under[LOSS]}, len(clusters))
+    kl = by_prompt(np.asarray(under.rows["prompt"]), {"kl": under[KL]})
+    return loss | kl | sizes(under) | {"cluster": clusters}
 
 
-def resampled(under: Capture) -> dict[str, np.ndarray]:
+def _clusters(under: Capture) -> Int[np.ndarray, " prompt"]:
     """The cluster of every prompt."""
     first = np.unique(under.rows["prompt"], return_index=True)[1]
-    return {"cluster": clusters_of(under.rows)[first]}
+    return clusters_of(under.rows)[first]
 
 
 def by_prompt(prompt: np.ndarray, values: dict[str, np.ndarray], n: int = 0) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """The tables of the causal probe: effects, conditions, doses, controls, later layers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Int
@@ -53,19 +54,15 @@ def effects_table(effects: Effects) -> Table:
         column: np.array([e.by(kind)[0] for e in found])
         for column, kind in {"random": "random", "top_ten": "top", "resample": "resample"}.items()
     }
+    beyond, z = (replace(of, null=None, p=None) for of in (effects.beyond, effects.z))
     columns = {
         **_where(effects), "role": np.where(np.arange(len(found)) == 0, "primary", "exploratory"),
         "unit": np.array([READOUTS[e.readout][0] for e in found]),
         "n_prompts": np.array([len(e.clusters) for e in found]), "unedited": np.array([e.unedited for e in found]),
-        "effect": effects.effect, "beyond": _alone(effects.beyond), "z": _alone(effects.z), "p": effects.p,
+        "effect": effects.effect, "beyond": beyond, "z": z, "p": effects.p,
         "p_family": effects.p_family, **beside,
     }  # fmt: skip
     return QUANTITIES.table(columns, EFFECTS)
-
-
-def _alone(found: Estimates) -> Estimates:
-    """Without null and p, which stand beside the effect."""
-    return Estimates(found.value, found.interval)
 
 
 def _where(effects: Effects) -> dict[str, np.ndarray]:
@@ -109,8 +106,8 @@ _NOT_SHOWN = {BASELINE, "control", "random"}
 def doses_table(under: Mapping[str, Readout], weights: Int[np.ndarray, "resample prompt"]) -> Table:
     """One row for each dose: the axis, and each control that was run at it (rows of `subject` other than axis)."""
     names = [
-        name for name in map(Name.parse, under)
-        if not name.on and name.how == REMOVED and _has_doses(under, name)
+        name for name in map(Name.parse, under) if not name.on and name.how == REMOVED
+        and (name.subject == "axis" or _is_control_with_doses(under, name))
     ]  # fmt: skip
     names.sort(key=lambda name: (words(name.layers), name.subject != "axis", name.subject, name.dose))
     columns = {
@@ -121,10 +118,8 @@ def doses_table(under: Mapping[str, Readout], weights: Int[np.ndarray, "resample
     return QUANTITIES.table(columns, DOSES)
 
 
-def _has_doses(under: Mapping[str, Readout], name: Name) -> bool:
-    """Whether this is the axis, or a control that was run at more than dose 1."""
-    is_control = name.subject.startswith("control ")
-    return name.subject == "axis" or (is_control and str(Name(name.layers, name.subject, dose=0.0)) in under)
+def _is_control_with_doses(under: Mapping[str, Readout], name: Name) -> bool:
+    return name.subject.startswith("control ") and str(replace(name, dose=0.0)) in under
 
 
 def _moved(
@@ -135,12 +130,10 @@ def _moved(
     return {"kl": Estimates.resampled(kl[:, 0], kl[:, 1:].T), "entropy_change": entropy[:, 0]}
 
 
-def matching_table(under: Mapping[str, Readout], target: Target) -> Table:
+def matching_table(under: Mapping[str, Readout], effects: Effects, target: Target) -> Table:
     """One row for each edited layer of each intervention."""
     rows = []
-    for name in (Name.parse(key) for key in under):
-        if name.on or (name.subject, name.how, name.dose) != ("axis", REMOVED, 1.0):
-            continue
+    for name in _interventions(effects, "kl"):
         keys = controls_of(under, name)
         ratios = {
             "drawn": np.array([under[key]["ratio"] for key in keys]),
@@ -159,10 +152,15 @@ def matching_table(under: Mapping[str, Readout], target: Target) -> Table:
     return QUANTITIES.from_rows(rows, list(rows[0]), target.say(MATCHING))
 
 
+def _interventions(effects: Effects, readout: str) -> list[Name]:
+    """The removals under which this was read on the run's prompts."""
+    return [Name(e.layers, "axis") for e in effects.found if e.readout == readout and not e.on]
+
+
 def later_table(under: Mapping[str, Readout], effects: Effects, target: Target) -> Table | None:
     """One row for each later layer of each intervention; None where none has any."""
     parts = []
-    for name in (Name(e.layers, "axis") for e in effects.found if e.readout == "later_r2"):
+    for name in _interventions(effects, "later_r2"):
         keys = controls_of(under, name)
         baseline, axis = under[baseline_of(name)], under[str(name)]
         controls = np.array([_later_r2(under[key]) for key in keys])

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.probe import Readout
+from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import mean_of_units
 
 from .edits import N_DOUBTED, How, Plan
@@ -53,8 +54,8 @@ class Choice:
         if not self.plan.is_screened:
             return np.arange(self.plan.n_all)
         order = np.argsort(-mean_of_units(self.estimates[how]), kind="stable")
-        doubted = [layer * self.plan.n_heads + head for layer in self.doubted for head in range(self.plan.n_heads)]
-        return np.union1d(order[: self.plan.n_screened], np.array(doubted, dtype=np.int64))
+        in_doubt = np.isin(np.arange(self.plan.n_all) // self.plan.n_heads, self.doubted)
+        return np.union1d(order[: self.plan.n_screened], np.flatnonzero(in_doubt))
 
     def measured(self, how: How) -> Int[np.ndarray, " head"]:
         """The heads that are ablated so; the random sample by the primary ablation alone."""
@@ -86,7 +87,7 @@ class Choice:
         found, is_other = np.ones((1 + n_resamples, len(heads))), np.isin(heads, self.passed_over)
         n = int(is_other.sum())
         if n:
-            counts = rng.multinomial(n, np.full(n, 1 / n), size=n_resamples)
+            counts = bootstrap_weights(np.arange(n), None, n_resamples, rng)
             n_others = self.plan.n_all - len(heads) + n
             found[:, is_other] = np.vstack([np.ones(n, dtype=np.int64), counts]) * n_others / n
         return found

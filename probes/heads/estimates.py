@@ -75,7 +75,7 @@ def top_effect(scores: Scores, choice: Choice, found: TopHead, effects: np.ndarr
     top = int(choice.measured(how)[found.top])
     words = {"measure": measure, "how": how, "head": _named(plan, top) + choice.in_words(how)}
     effect = scores.units.estimates(effects[:, found.top], **words)
-    if how != "zero" or not plan.n_random or plan.n_heads < 2:
+    if how != "zero" or plan.n_heads < 2:
         return effect.told(null="random subspaces match zero ablation alone, in layers of several heads")
     layer = top // plan.n_heads
     name = f"removing a random subspace of as many dimensions from layer {layer}'s z (range of {plan.n_random})"

@@ -29,16 +29,15 @@ from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen, Sentences
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
+from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.harm import (
-    CHANGED,
     OUTCOME,
     SIGNED,
-    SIZE,
     Scores,
     choose_prompts,
     chosen_measure,
@@ -179,18 +178,16 @@ class Heads(Probe):
 
         With a screen random subspaces are those of the most harmful head's layer.
         """
-        plan = self._plan(base.model)
-        measure = chosen_measure(self.measure, base.prompts)
-        choice = Choice.of(plan, under, measure)
+        plan, measure = self._plan(base.model), chosen_measure(self.measure, base.prompts)
+        choice, primary = Choice.of(plan, under, measure), plan.how[0]
         heads = [one for how in plan.how for one in plan.heads(how, choice.measured(how))]
         if plan.is_screened:
             yield from self._conditions(base, heads)
             if self.n_sula:
-                how = plan.how[0]
-                yield from self._on_sula(base, plan.heads(how, choice.measured(how), 1))
+                yield from self._on_sula(base, plan.heads(primary, choice.measured(primary), 1))
         if not plan.set_sizes or any(name not in under for name, _ in heads):
             return
-        scores, primary = self._scores(base, under), plan.how[0]
+        scores = self._scores(base, under)
         effects = by_draw(scores, choice, primary, measure).mean(axis=0)
         if plan.is_screened:
             top = int(choice.measured(primary)[mean_of_units(effects).argmax()])
@@ -242,12 +239,10 @@ class Heads(Probe):
         found: dict[str, Estimates] = {}
         plan = choice.plan
         stands_for = choice.stands_for(self.n_bootstrap, np.random.default_rng([self.seed, 10]))
-        asked: list[tuple[How, str, str]] = [
-            (how, primary, "" if i == 0 else f"_{how}") for i, how in enumerate(plan.how)
-        ]
+        asked = {"" if choice.is_primary(how) else f"_{how}": (how, primary) for how in plan.how}
         if error != primary:
-            asked.append((plan.how[0], error, f"_{error}"))
-        for how, measure, suffix in asked:
+            asked[f"_{error}"] = plan.how[0], error
+        for suffix, (how, measure) in asked.items():
             effects = by_draw(scores, choice, how, measure).mean(axis=0)
             top = top_head(effects, scores.units, scores.signs, stands_for if choice.is_primary(how) else 1.0)
             named = top_head_estimates(scores, choice, top, how, measure)
@@ -255,9 +250,8 @@ class Heads(Probe):
             if not suffix:
                 found["top_head_effect"] = top_effect(scores, choice, top, effects, measure)
                 if plan.is_screened:
-                    n = len(plan.sample)
-                    rng = np.random.default_rng([self.seed, 11])
-                    counts = rng.multinomial(n, np.full(n, 1 / n), size=self.n_bootstrap)
+                    sample, rng = np.arange(len(plan.sample)), np.random.default_rng([self.seed, 11])
+                    counts = bootstrap_weights(sample, None, self.n_bootstrap, rng)
                     found["screen_agreement"] = agreement(scores, choice, effects, measure, counts)
                     found["screen_missed"] = missed(choice, effects, measure)
         return found
@@ -269,10 +263,9 @@ class Heads(Probe):
                 found="a wind tunnel reads no texts, and is scored by its own exact posterior",
                 fix="Leave n_sula out.",
             )
-        needs, kept = (OUTCOME, CHANGED, SIZE), np.arange(self.n_sula)
-        n_pool = self.n_sula * N_CONDITIONS
+        kept, n_pool = np.arange(self.n_sula), self.n_sula * N_CONDITIONS
         for name, edit in edits:
-            yield Condition(SULA + name, edit, needs, read_scores, kept, on="sula", n_pool=n_pool)
+            yield Condition(SULA + name, edit, needs_where(True), read_scores, kept, on="sula", n_pool=n_pool)
 
     def _sula_findings(
         self, choice: Choice, under: Mapping[str, Readout]

@@ -81,7 +81,7 @@ def range_of(draws: Float[np.ndarray, " draw"]) -> Float[np.ndarray, " mean_low_
 def _null_columns(scores: Scores, plan: Plan, how: How, measure: str) -> dict[str, np.ndarray]:
     """Of zero ablation, which is the removal of a subspace; of the others there is no such null."""
     bounds = np.full((plan.n_layers, 3), np.nan)
-    if how == "zero" and plan.n_random and plan.n_heads > 1:
+    if how == "zero" and plan.n_heads > 1:
         for layer in (each for each in range(plan.n_layers) if plan.random(each)[0] in scores.under):
             bounds[layer] = range_of(random_effects(scores, plan, layer, measure))
     value, *band = np.repeat(bounds, plan.n_heads, axis=0).T

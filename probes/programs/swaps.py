@@ -117,11 +117,11 @@ class Swaps:
         if base.mechanism is None or variable is None or len(prompts) < 2:
             return None
         order = np.random.default_rng([seed, 11]).permutation(prompts)
-        donor = dict(zip(order.tolist(), np.roll(order, 1).tolist(), strict=True))
-        prompts = np.sort(prompts)
+        by_number = np.argsort(order)
+        prompts, donors = order[by_number], np.roll(order, 1)[by_number]
         first = np.unique(base.rows["prompt"], return_index=True)
         clusters = clusters_of(base.rows)[first[1][np.searchsorted(first[0], prompts)]]
-        return cls(base.mechanism, variable, prompts, np.array([donor[p] for p in prompts.tolist()]), clusters)
+        return cls(base.mechanism, variable, prompts, donors, clusters)
 
     def depths(self, n_depths: int) -> tuple[int, ...]:
         """Where the variable stands and is read later; the first is primary."""
@@ -165,10 +165,6 @@ class Swapped:
     @property
     def accuracy(self) -> float:
         return float(self.by_unit.mean())
-
-    @property
-    def p(self) -> float:
-        return (1 + int((self.random >= self.accuracy).sum())) / (1 + len(self.random))
 
 
 def planned_swaps(info: ModelInfo, n_prompts: int) -> Iterator[Planned]:
@@ -222,7 +218,11 @@ def program_findings(
     base: Capture, under: Mapping[str, Readout], swaps: Swaps | None, names: Mapping[str, str], target: Target,
     n_bootstrap: int,
 ) -> tuple[dict[str, Table], dict[str, Scalar]]:  # fmt: skip
-    """Table and numbers of the swaps; `names` gives the scalar's name for each directions that were found."""
+    """Table and numbers of the swaps; `names` gives the scalar's name for each directions that were found.
+
+    Numbers are those at the primary depth: the accuracy of what was found and of the directions that the card states,
+    and how inert those are that nothing reads.
+    """
     if swaps is None:
         return {}, undefined_swap(f"{target.words} is no variable that the program holds in its residual stream")
     if not swaps.depths(base.model.n_layers + 1):
@@ -230,47 +230,31 @@ def program_findings(
     found = swapped(base, under, swaps)
     if not found:
         return {}, undefined_swap("the model was not run under edits, or no direction could be fitted")
-    made = swap_scalars(found, names, swaps, target, n_bootstrap)
-    return {"program_swaps": swaps_table(found, swaps.clusters, n_bootstrap)}, made
-
-
-def swap_scalars(
-    found: list[Swapped], names: Mapping[str, str], swaps: Swaps, target: Target, n_bootstrap: int
-) -> dict[str, Scalar]:
-    """At the primary depth: the accuracy of what was found (scalar's name by name of directions), of the directions
-    that the card states, and how inert those are that nothing reads."""
-    depth = found[0].depth
-    here = [s for s in found if s.depth == depth]
-    place = {s.directions: i for i, s in enumerate(here)}
-    accuracy = _accuracy(here, swaps.clusters, n_bootstrap)
+    accuracy, depth = _accuracy(found, swaps.clusters, n_bootstrap), found[0].depth
+    place = {s.directions: i for i, s in enumerate(found) if s.depth == depth}
     asked = {name: (FOUND, directions) for directions, name in names.items()}
     asked["interchange_accuracy_stated"] = IS_STATED, STATED
     made = {
         name: quantity.filled(target=target.words).scalar(accuracy, place[directions])
         for name, (quantity, directions) in asked.items() if directions in place
     }  # fmt: skip
-    others = {s.directions: _variable(s.directions) for s in here}
-    inert = [s.kept for s in here if (v := others[s.directions]) and not swaps.mechanism.is_read(v, depth)]
+    others = {i: variable for directions, i in place.items() if (variable := _variable(directions))}
+    inert = [found[i].kept for i, variable in others.items() if not swaps.mechanism.is_read(variable, depth)]
     if inert:
         kept = _mean(np.mean(inert, axis=0)[None], swaps.clusters, n_bootstrap)
         made["inert_kept"] = INERT.filled(depth=str(depth)).scalar(kept)
-    return made
+    columns = {
+        "depth": np.array([s.depth for s in found]), "directions": np.array([s.directions for s in found]),
+        "n_directions": np.array([s.n_directions for s in found]),
+        "should_move": np.array([s.should_move for s in found]),
+        "kept": np.array([s.kept.mean() for s in found]), "accuracy": accuracy,
+    }  # fmt: skip
+    return {"program_swaps": Quantities({"accuracy": FOUND}, _COLUMNS).table(columns, SWAPS)}, made
 
 
 def undefined_swap(reason: str) -> dict[str, Scalar]:
     """The number where nothing could be swapped, and why."""
     return {"interchange_accuracy": NOT_SWAPPED.scalar(Estimates.undefined(reason))}
-
-
-def swaps_table(found: list[Swapped], clusters: Int[np.ndarray, " chosen"], n_bootstrap: int) -> Table:
-    """One row for every depth and every directions but random ones."""
-    columns = {
-        "depth": np.array([s.depth for s in found]), "directions": np.array([s.directions for s in found]),
-        "n_directions": np.array([s.n_directions for s in found]),
-        "should_move": np.array([s.should_move for s in found]),
-        "kept": np.array([s.kept.mean() for s in found]), "accuracy": _accuracy(found, clusters, n_bootstrap),
-    }  # fmt: skip
-    return Quantities({"accuracy": FOUND}, _COLUMNS).table(columns, SWAPS, depth="layer")
 
 
 def _answers(under: Capture) -> Readout:
@@ -299,9 +283,12 @@ def _mean(
 
 def _accuracy(found: list[Swapped], clusters: Int[np.ndarray, " unit"], n_bootstrap: int) -> Estimates:
     """Of every swap, compared with random directions of the same number, where there are such."""
-    nulls = [null_from_draws("", s.random) if len(s.random) else None for s in found]
-    null = np.array([(np.nan,) * 3 if x is None else (x.value, *x.band) for x in nulls]).T
-    p = np.array([s.p if len(s.random) else np.nan for s in found])
+    null, p = np.full((3, len(found)), np.nan), np.full(len(found), np.nan)
+    for i, s in enumerate(found):
+        if len(s.random):
+            by_chance = null_from_draws("", s.random)
+            null[:, i] = by_chance.value, *by_chance.band
+            p[i] = (1 + (s.random >= s.accuracy).sum()) / (1 + len(s.random))
     words = {
         "depth": [str(s.depth) for s in found], "moved": [f"{s.should_move:.0%}" for s in found],
         "n": [f"{s.n_directions} direction{'s' * (s.n_directions > 1)}" for s in found],

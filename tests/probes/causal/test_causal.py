@@ -124,7 +124,7 @@ def test_controls_are_axes_fitted_alike_to_entropies_exchanged_between_prompts()
     base = replace(base, tables={"scored": replace(base.rows, columns=columns, units=units)})
     cloud = Cloud.of(base, Need("v"))
     split = Split.of(cloud, 10, 0)
-    refits = refit_axes(cloud, split, (0, 2), "encoding", "centred", 25, 3)
+    refits = refit_axes(split, (0, 2), "encoding", "centred", 25, 3)
     entropy, units = np.asarray(cloud.entropy_bits, np.float64)[split.fitting], cloud.units[split.fitting]
     mine = np.asarray(cloud.rows["domain"])[split.fitting]
     orders = exchange_within(np.unique(mine, return_inverse=True)[1], units, 25, np.random.default_rng([3, 4]))
@@ -136,7 +136,7 @@ def test_controls_are_axes_fitted_alike_to_entropies_exchanged_between_prompts()
             points = cloud.points[layer][split.fitting]
             alone = fit_axis(points, entropy[order], units, "encoding", "centred")
             np.testing.assert_allclose(refits[layer][i].covector, alone.covector, atol=1e-9)
-    assert refit_axes(cloud, split, (0,), "pc1", "centred", 25, 3) == {0: []}, "nothing to exchange"
+    assert refit_axes(split, (0,), "pc1", "centred", 25, 3) == {0: []}, "nothing to exchange"
 
 
 @pytest.mark.parametrize("scaling", ["centred", "zscored"])
@@ -182,7 +182,7 @@ def test_the_tautology_is_algebra():
     cloud = Cloud.of(base, Need("resid"))
     split = Split.of(cloud, 20, 0)
     axis = fit_axis(x[split.fitting], y[split.fitting], np.arange(20), "pc1", "centred")
-    table = tautology(cloud, split, 1, axis, "here", 0)
+    table = tautology(split, 1, axis, "here", 0)
     r = dict(zip(table["removed"].tolist(), table["correlation"], strict=True))
     ends = zip(table["removed"].tolist(), table["lowest"], table["correlation"], table["highest"], strict=True)
     assert [name for name, low, mean, high in ends if low < mean < high] == ["a random direction"]
@@ -197,7 +197,7 @@ def test_the_tautology_is_algebra():
 
 def test_sums_by_prompt_are_ratios_of_definitions():
     posterior = rng().dirichlet(np.ones(3), 90)
-    reader = Reader(rng(1).random(90), True, True, None, 50)
+    reader = Reader(rng(1).random(90), (OUTCOME, LOSS))
     under = under_of(reader.needs, Shape(n_prompts=30, n_scored=3), posterior=posterior)
     read = reader(under)
     assert reader.needs[:3] == (KL, SIZE, Need("next_log_prob")) and set(reader.needs[3:]) == {OUTCOME, LOSS}
@@ -213,12 +213,13 @@ def test_sums_by_prompt_are_ratios_of_definitions():
     np.testing.assert_allclose(read["loss"] / read["loss.of"], [loss[prompt == i].mean() for i in range(30)])
     np.testing.assert_allclose(read["size"], under[SIZE].mean(axis=1))
     assert read["log_p"].shape == (90, 32)
-    brief = reader.of_the_prediction(under)
+    brief = replace(reader, also=(), facts={"overlap": np.array([0.5])})(under)
+    assert brief.pop("overlap") == 0.5
     assert set(read) - set(brief) == {f"{name}{of}" for name in ("posterior_kl", "entropy_error", "loss") for of in
                                       ("", ".of")}  # fmt: skip
     for name, value in brief.items():
         np.testing.assert_array_equal(value, read[name])
-    assert set(reader.needs) - set(reader.of_the_prediction.needs) == {OUTCOME, LOSS}
+    assert set(reader.needs) - set(replace(reader, also=()).needs) == {OUTCOME, LOSS}
 
 
 @pytest.mark.parametrize(("n", "n_folds"), [(20, 5), (3, 3)])
@@ -262,11 +263,11 @@ def test_prompts_that_are_run_are_resampled_by_their_clusters(sizes):
     cluster = np.repeat(np.arange(len(sizes)), sizes)
     n = len(cluster)
     base = synthetic_capture(PROBE.needs, Shape(n_prompts=n), columns={"cluster": cluster})
-    cloud, split = PROBE._split(base)
-    clusters = split.clusters(cloud)
+    split = PROBE._split(base)
+    clusters = split.clusters
     assert clusters.tolist() == cluster[split.run].tolist()
     assert not {*cluster[split.fitting].tolist()} & {*clusters.tolist()}
-    later = PROBE._later(cloud, split, (0,))
+    later = PROBE._later(split, (0,))
     assert later.prompt.tolist() == [*range(len(split.run))]
     read = later.read(base_of(base, split.run))
     assert read["later_r2"].shape == (2, len(split.run))

@@ -5,7 +5,7 @@ import pytest
 from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
 from interp.probes.causal.controls import Edited, alikeness, gaussian_directions, random_controls
-from interp.probes.causal.edits import EditedLayer, Intervention, Name, n_conditions, n_whole
+from interp.probes.causal.edits import EditedLayer, Intervention, Name, on_the_run
 from interp.probes.causal.effects import Effect, resampled
 from interp.probes.causal.probe import Causal
 from interp.probes.causal.prompt_sample import PromptSample, chosen_clusters, keys, rows_of
@@ -60,7 +60,7 @@ def test_controls_change_as_much_as_the_axis_and_lie_beside_it(spectrum, along, 
     axis = axis_along(*rng(3).normal(size=(2, D))) if along == "oblique" else axis_along(turn[along])
     edited = Edited.of(rows, fill)
     matched = random_controls(edited, axis, 30, rng(2))
-    assert (matched.how, matched.n_axes) == (how, n_axes)
+    assert (matched.how, matched.frames.shape[1]) == (how, n_axes)
     centred = rows - (rows.mean(axis=0) if fill == "mean" else 0)
     target = np.square(np.outer(centred @ axis.covector, axis.displacement)).sum(axis=1).mean()
     assert edited.removed(axis) == pytest.approx(target)
@@ -149,7 +149,7 @@ def edited(source, before, fill, axis, n=20):
     need = Need("v", at="all")
     conditions = [
         Condition(str(name), edits, (need,), lambda under: {"v": under[need][1].reshape(72, -1)})
-        for name, edits in intervention.conditions((0.0, 0.5, 1.0), n)
+        for name, edits in intervention.named(on_the_run((1,), (0.0, 0.5, 1.0), n, True, False))
     ]
     found = read_conditions(tiny_model("llama"), source, conditions)
     return place, {key: read["v"] for key, read in found.items()}
@@ -198,7 +198,7 @@ def test_axes_and_prompts_are_those_of_the_definition():
     cloud = Cloud.of(synthetic_capture((Need("v"),), Shape(n_prompts=24)), Need("v"))
     split = Split.of(cloud, 9, 0)
     a = rng(1).normal(size=cloud.points.shape[2])
-    errors, totals = held_out(cloud, split, 1, Axis(a, a, 0.0))
+    errors, totals = held_out(split.points(1), split, Axis(a, a, 0.0))
     x, y = (cloud.points[1].astype(np.float64) @ a)[:, None], np.asarray(cloud.entropy_bits, np.float64)
     line = LinearRegression().fit(x[split.fitting], y[split.fitting])
     np.testing.assert_allclose(errors, np.square(y[split.run_rows] - line.predict(x[split.run_rows])), rtol=1e-6)
@@ -244,9 +244,14 @@ def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_head
     refits = [Axis(u, u, 0.0) for u in np.linalg.qr(rng(7).normal(size=(n_controls, 12, 12)))[0][:, 0]]
     refits = refits if is_refitted else []
     place = EditedLayer.of(0, Axis(a, a, 0.0), rows, rows, refits, "mean", n_controls, 0)
-    made = list(Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2).conditions(doses, n_controls))
-    assert len(made) == n_conditions(doses, n_controls, has_heads, is_refitted) == len({str(name) for name, _ in made})
-    assert sum(name.is_compared for name, _ in made) == n_whole(n_controls, has_heads, is_refitted)
+    intervention = Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2)
+    names = list(on_the_run((0,), doses, n_controls, has_heads, is_refitted))
+    assert [name for name, _ in intervention.named(names)] == names and len({*map(str, names)}) == len(names)
+    assert {*intervention.cuts} | ({"resample"} if has_heads else set()) == {name.subject for name in names}
+    of_controls = min(n_controls, 20) * (sum(dose != 1 for dose in doses) + 3)
+    n_whole = 1 + n_controls + 2 + has_heads + is_refitted * min(n_controls, 40)
+    assert sum(name.is_compared for name in names) == n_whole
+    assert len(names) == n_whole + of_controls + len(doses) - 1 + 3 + 5 + min(n_controls, 20)
 
 
 def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run():
