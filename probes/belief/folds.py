@@ -125,10 +125,8 @@ class Fit:
         if self._is_cheaper_by_products(len(coordinates), targets.shape[1] // n_groups):
             found = self._errors_by_products(coordinates, targets, n_groups)
         else:
-            found = np.empty((len(PENALTIES), n_groups))
-            for i, penalty in enumerate(PENALTIES):
-                by_target = _squares(targets - coordinates @ self.coefficients(penalty))
-                found[i] = by_target.reshape(n_groups, -1).sum(axis=1)
+            left = (targets - coordinates @ self.coefficients(penalty) for penalty in PENALTIES)
+            found = np.array([_squares(each).reshape(n_groups, -1).sum(axis=1) for each in left])
         return found + held.beyond.reshape(n_groups, -1).sum(axis=1)
 
     def _is_cheaper_by_products(self, n_rows: int, width: int) -> bool:

@@ -15,7 +15,15 @@ from interp.probes.belief.estimates import (
 from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, SUBSPACES, make_pairs, outcomes, turned_bits
 from interp.probes.belief.probe import Belief
-from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
+from interp.probes.belief.readout import (
+    N_CONTROLS,
+    Reading,
+    Shares,
+    beyond_token,
+    make_setting,
+    random_subspace_r2,
+    read_belief,
+)
 from interp.probes.belief.scores import MIXED_IN, Scores, decoded, output_distance, scores
 from interp.probes.belief.tables import components_table, decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
@@ -30,7 +38,6 @@ from interp.information import kl_bits, restricted
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
-from interp.statistics.estimates import Estimates
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
@@ -486,7 +493,9 @@ def test_baselines_are_the_shares_that_position_and_token_hold(of_position, of_t
     belief = of_position * parts[0] + of_token * parts[1] + parts[2]  # noise has a variance of one, too
     _, setting = setting_of(parts[2], belief, n_scored=per, n_permutations=5, length=np.full(n * per, 9), token=token)
     of_all = of_position + of_token + 1
-    by_position, by_token = (baseline_estimate(each, setting) for each in (setting.position, setting.token))
+    reading, (_, by_token) = read_belief(parts[2], setting, rng), beyond_token(parts[2], setting)
+    by_position = baseline_estimate(setting.position, reading.by_position, reading.by_mean, setting)
+    by_token = baseline_estimate(setting.token, by_token, reading.by_mean, setting)
     assert by_position.value == pytest.approx(of_position / of_all, abs=0.03)
     assert by_token.value == pytest.approx((of_position + of_token) / of_all, abs=0.03)
     assert [name.split(" (")[0] for name in setting.token.names] == ["position", "last token"]
@@ -498,7 +507,7 @@ def test_a_baseline_of_nothing_that_varies_says_so():
     rng = np.random.default_rng(0)
     columns = {"length": np.full(40, 9), "position": np.full(40, 8), "token": np.full(40, 2)}
     _, setting = setting_of(rng.standard_normal((40, 3)), rng.dirichlet(np.ones(3), 40), **columns)
-    found = baseline_estimate(setting.token, setting)
+    found = baseline_estimate(setting.token, setting.belief.values, setting.belief.values, setting)
     assert np.isnan(found.value).all() and found.at(0).why == "neither position nor last token varies"
 
 
@@ -648,11 +657,15 @@ def test_random_subspaces_are_smaller_than_the_whole_and_than_half_the_rows_fitt
 
 
 def test_the_table_of_components_names_them():
-    r2 = Estimates(np.array([0.3, 0.4]), np.array([[0.2, 0.3], [0.4, 0.5]]), np.full((3, 2), 0.1), np.full(2, 0.05))
-    belief = replace(exact([[0.2, 0.8], [0.4, 0.6]]), names=("x", "y"))
-    row = {name: column[1] for name, column in components_table(belief, r2).columns.items()}
-    assert row == {"component": 1, "mean": pytest.approx(0.7), "r2": 0.4, "r2_low": 0.3, "r2_high": 0.5, "r2_null": 0.1,
-                   "r2_null_low": 0.1, "r2_null_high": 0.1, "r2_p": 0.05, "value": "y"}  # fmt: skip
+    belief, rng = np.random.default_rng(0).dirichlet(np.ones(2), 30), np.random.default_rng(1)
+    _, setting = setting_of(rng.standard_normal((30, 3)), belief)
+    setting = replace(setting, belief=replace(setting.belief, names=("x", "y")))
+    errors, totals = rng.uniform(0.1, 1, (30, 2)), rng.uniform(1, 2, (30, 2))
+    shares = Shares(np.zeros(3), np.array([[0.9, 0.9], [0.1, 0.1], [0.3, 0.3]]), errors, totals)
+    row = {name: column[1] for name, column in components_table(setting, shares).columns.items()}
+    assert (row["component"], row["value"], row["mean"]) == (1, "y", pytest.approx(belief[:, 1].mean()))
+    assert row["r2"] == pytest.approx(1 - errors[:, 1].sum() / totals[:, 1].sum()) and row["r2_p"] == 1 / 3
+    assert row["r2_null"] == pytest.approx(0.2) and row["r2_low"] < row["r2"] < row["r2_high"]
 
 
 # --- interchange -----------------------------------------------------------------------------------------------------
