@@ -48,19 +48,15 @@ def baseline_estimate(
 
 def selectivity_estimates(readings: Sequence[Reading], setting: Setting) -> Estimates:
     """R² of the belief − mean R² of its control tasks. The null puts each control task in the belief's place."""
-    value, replicates, others, why = [], [], [], []
-    for reading in readings:
-        task, controls = reading.kept.r2[0], reading.control_r2
-        errors = np.column_stack([reading.kept.errors.sum(axis=1), reading.control_errors])
-        totals = np.column_stack([reading.kept.totals.sum(axis=1), reading.control_totals])
-        left = ratio(setting.weights @ errors, setting.weights @ totals)
-        value.append(task - controls.mean())
-        replicates.append(left[:, 1:].mean(axis=1) - left[:, 0])
-        others.append(controls - (controls.sum() - controls) / (len(controls) - 1))
-        why.append(still(setting.belief) if np.isnan(task) else "a control task is the same at every row")
+    task, controls = np.array([r.kept.r2[0] for r in readings]), np.array([r.control_r2 for r in readings])
+    errors = np.array([np.column_stack([r.kept.errors.sum(axis=1), r.control_errors]) for r in readings])
+    totals = np.array([np.column_stack([r.kept.totals.sum(axis=1), r.control_totals]) for r in readings])
+    left = ratio(setting.weights @ errors, setting.weights @ totals)  # [place, resample, task and controls]
+    value, replicates = task - controls.mean(axis=1), left[..., 1:].mean(axis=-1) - left[..., 0]
+    others = (controls.sum(axis=1, keepdims=True) - controls) / (controls.shape[1] - 1)
+    why = np.where(np.isnan(task), still(setting.belief), "a control task is the same at every row")
     why = np.where(np.isnan(value), why, "").tolist()
-    found = Estimates.resampled(np.array(value), np.array(replicates).T, PLAIN, why=why)
-    return found.drawn(np.array(others).T)
+    return Estimates.resampled(value, replicates.T, PLAIN, why=why).drawn((controls - others).T)
 
 
 def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str) -> Estimates:

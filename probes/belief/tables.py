@@ -71,9 +71,7 @@ def decoded_table(
     counts = np.bincount(setting.code)
     order = rng.permutation(len(counts))
     rows = np.flatnonzero(np.isin(setting.code, order[: max(1, int((np.cumsum(counts[order]) <= MAX_DRAWN).sum()))]))
-    on_simplex = belief.kind == "distribution"
-    shown = nearest_on_simplex(predicted) if on_simplex else predicted
-    exact, found = _in_a_plane(belief, shown)
+    exact, found = _in_a_plane(belief, nearest_on_simplex(predicted) if belief.kind == "distribution" else predicted)
     columns = {
         **{name: pool.rows[name][rows] for name in ("prompt", "position")}, "state": belief.most_likely[rows],
         "exact_x": exact[rows, 0], "exact_y": exact[rows, 1],

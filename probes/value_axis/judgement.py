@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import FISHER, UNEXPLAINED
+from interp.statistics.ratio import ratio
 
 from ..measures.halves import Halving
 from ..measures.layers import Counted
@@ -135,7 +136,11 @@ def predicted_by_nuisances(
     labels: Float[np.ndarray, "row label"], design: Design, halvings: Sequence[Halving], counted: Counted
 ) -> Estimates:
     """Held-out R² of the first of the labels, the others being exchanged ones, by the nuisances alone."""
-    r2, why = np.array([_told(labels, halving, design) for halving in halvings]), ""
+    r2, why = np.empty((len(halvings), labels.shape[1])), ""
+    for of_half, halving in zip(r2, halvings, strict=True):
+        (_, whole), with_design = halving.apply(labels), Halving.of(halving.fitting, halving.judged, design.values)
+        (_, left) = with_design.apply(labels)
+        of_half[:] = 1 - ratio(np.square(left).sum(axis=0), np.square(whole).sum(axis=0))
     if not design.names:
         why = "no nuisance varies"
     elif np.ptp(labels[:, 0]) == 0:
@@ -149,11 +154,3 @@ def predicted_by_nuisances(
     return Estimates.halved(
         r2[:, :1], UNEXPLAINED, exchanged=exchanged, why=why, about=counted.about(), words=words
     )  # fmt: skip
-
-
-def _told(labels: Float[np.ndarray, "row label"], halving: Halving, design: Design) -> Float[np.ndarray, " label"]:
-    """R² of every label by the design, fitted on one half and tested on the other."""
-    with_design = Halving.of(halving.fitting, halving.judged, design.values)
-    (_, left), (_, whole) = with_design.apply(labels), halving.apply(labels)
-    total = np.square(whole).sum(axis=0)
-    return 1 - np.divide(np.square(left).sum(axis=0), total, out=np.full(len(total), np.nan), where=total > 0)

@@ -12,7 +12,7 @@ from interp.probes.belief.estimates import (
     silhouette_estimates,
     subspace_estimates,
 )
-from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
+from interp.probes.belief.folds import cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, SUBSPACES, make_pairs, outcomes, turned_bits
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import (
@@ -229,27 +229,6 @@ def test_folds_hold_whole_sequences_in_equal_number():
     assert all(len(set(folds.code[units == u])) == 1 for u in range(23))
     assert np.ptp(np.bincount(folds.code[::4])) <= 1 and folds.n == 5
     assert deal(np.arange(3), np.random.default_rng(0)).n == 3
-
-
-def test_errors_by_products_are_the_errors():
-    rng = np.random.default_rng(2)
-    parts = [
-        Pressed(np.ones((40, 1)), rng.standard_normal((40, 4)), rng.standard_normal((40, 60)), rng.random(60))
-        for _ in range(2)
-    ]
-    fit = Fit.to(parts[:1])
-    coordinates, targets = fit.left(parts[1])
-    direct = [
-        np.square(targets - coordinates @ fit.coefficients(a)).sum(axis=0).reshape(6, 10).sum(axis=1)
-        for a in PENALTIES
-    ]  # fmt: skip
-    assert fit._is_cheaper_by_products(40, 10) and not fit._is_cheaper_by_products(1, 1)
-    np.testing.assert_allclose(fit._errors_by_products(coordinates, targets, 6), direct, rtol=1e-9)
-    beyond = parts[1].beyond.reshape(6, 10).sum(axis=1)
-    np.testing.assert_allclose(fit.errors(parts[1], 6), np.array(direct) + beyond, rtol=1e-9)
-    narrow = fit.errors(parts[1], 60)
-    assert narrow.shape == (len(PENALTIES), 60)
-    np.testing.assert_allclose(narrow.reshape(-1, 6, 10).sum(axis=2), fit.errors(parts[1], 6), rtol=1e-9)
 
 
 def test_exchanged_beliefs_are_other_sequences_at_the_same_position():
