@@ -137,7 +137,15 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
             found[treatment, axis].append(_scores(form, mine, axis))
             void[treatment, axis] |= form is None and mine.halving.is_usable
     read = {key: Read(*np.stack(scores, axis=1), is_void=void[key]) for key, scores in found.items()}
-    return _with_axes(read, first, splits[KEPT][0], rows)
+    split = splits[KEPT][0]
+    if first is None:
+        return PlaceRead(read, {}, np.full(len(split.halving.judged), np.nan), np.nan, np.nan, np.empty(0))
+    kept = {axis: _coefficients(first, axis, split.parts[0], split) for axis in AXES}
+    directions = {axis: first.direction(of[:, 0], rows, split.halving) for axis, (of, _, _) in kept.items()}
+    ridge, penalty = kept["ridge"][0][:, 0], float(kept["ridge"][2][0])
+    cosine = float(ratio(np.abs(ridge[0]), np.linalg.norm(ridge)))
+    predicted = first.judged[:, : len(ridge)] @ ridge
+    return PlaceRead(read, directions, predicted, cosine, penalty, np.square(first.axes.singular))
 
 
 def _scores(form: HalfForm | None, split: Split, axis: str) -> Float[np.ndarray, "score label"]:
@@ -209,16 +217,3 @@ def _left_out(
         for kept in (*shrink, np.zeros(shrink.shape[1]))
     )
     return np.array(error), of_none
-
-
-def _with_axes(
-    read: Mapping[tuple[str, str], Read], form: HalfForm | None, split: Split, rows: ScaledRows
-) -> PlaceRead:
-    if form is None:
-        return PlaceRead(read, {}, np.full(len(split.halving.judged), np.nan), np.nan, np.nan, np.empty(0))
-    found = {axis: _coefficients(form, axis, split.parts[0], split) for axis in AXES}
-    directions = {axis: form.direction(of[:, 0], rows, split.halving) for axis, (of, _, _) in found.items()}
-    ridge, penalty = found["ridge"][0][:, 0], float(found["ridge"][2][0])
-    cosine = float(ratio(np.abs(ridge[0]), np.linalg.norm(ridge)))
-    predicted = form.judged[:, : len(ridge)] @ ridge
-    return PlaceRead(read, directions, predicted, cosine, penalty, np.square(form.axes.singular))

@@ -70,15 +70,19 @@ def planted(n=300, noise=0.3, seed=0, n_components=3):
     return belief @ image + noise * rng.standard_normal((n, D)), belief, np.trace(explained) / np.trace(covariance)
 
 
-def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns):
+def capture_of(points, n_scored=1, **given):
     shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=0, d_model=points.shape[1])
-    need = Need("resid")
-    capture = synthetic_capture(
-        (need,), shape, planted={"resid": points[None]}, posterior=belief, columns=columns, seed=seed
-    )
-    pool = Cloud.of(capture, need)
-    exact = ExactBelief.of(capture)
-    return pool, make_setting(pool, exact, n_permutations, 50, np.random.default_rng(seed))
+    return synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, **given)
+
+
+def pool_of(points, n_scored=1):
+    return Cloud.of(capture_of(points, n_scored), Need("resid"))
+
+
+def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns):
+    capture = capture_of(points, n_scored, posterior=belief, columns=columns, seed=seed)
+    pool = Cloud.of(capture, Need("resid"))
+    return pool, make_setting(pool, ExactBelief.of(capture), n_permutations, 50, np.random.default_rng(seed))
 
 
 # --- conformance -----------------------------------------------------------------------------------------------------
@@ -154,12 +158,11 @@ def test_the_read_out_saved_is_the_one_that_judged_the_held_out_prompts():
     held = found.arrays["held_out"]
     centred = points[held] - found.arrays["resid.origin"][1]
     told = found.arrays["belief_mean"] + centred @ found.arrays["resid.readout"][1].T
-    exact = belief @ np.array([[0, 0], [1, 0], [0.5, 3**0.5 / 2]])
+    corners = np.array([[0, 0], [1, 0], [0.5, 3**0.5 / 2]])
     table = found.tables["decoded"]
     mine = np.isin(table["prompt"], held)
-    corners = np.array([[0, 0], [1, 0], [0.5, 3**0.5 / 2]])
     assert (nearest_on_simplex(told) @ corners)[:, 0] == pytest.approx(table["decoded_x"][mine], abs=1e-5)
-    assert exact[held, 1] == pytest.approx(table["exact_y"][mine])
+    assert (belief @ corners)[held, 1] == pytest.approx(table["exact_y"][mine])
     assert len(held) == pytest.approx(len(belief) / setting.folds.n, abs=1)
 
 
@@ -522,7 +525,7 @@ def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_gr
 def test_silhouettes_are_of_the_rows_with_a_state_with_and_without_some_sequences():
     rng = np.random.default_rng(4)
     n, per = 130, 2
-    pool, _ = setting_of(rng.standard_normal((n * per, 5)), rng.dirichlet(np.ones(3), n * per), n_scored=per)
+    pool = pool_of(rng.standard_normal((n * per, 5)), n_scored=per)
     states = rng.integers(-1, 3, n * per)
     states[7] = 3  # a row alone in its state counts as 0
     clusters = make_clusters(pool, states, 19, rng)
@@ -542,12 +545,6 @@ def test_silhouettes_are_of_the_rows_with_a_state_with_and_without_some_sequence
 
 def exact(values, kind="distribution"):
     return ExactBelief(np.asarray(values, dtype=np.float64), kind, "made up")
-
-
-def pool_of(points, n_scored=1, **columns):
-    shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=0, d_model=points.shape[1])
-    capture = synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, columns=columns)
-    return Cloud.of(capture, Need("resid"))
 
 
 def test_beliefs_have_a_most_likely_component_a_rank_and_a_kind():
@@ -720,7 +717,7 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     assert bits["encoding"] == pytest.approx([1.5] * 4)
     assert bits["readout"] == pytest.approx([0.25, 1.25, 2.25, 3.25])
     assert bits["principal"] == pytest.approx([0.0] * 4), "nearer to both alike is no redirection"
-    pool, _ = setting_of(np.random.default_rng(0).standard_normal((8, 3)), np.eye(2)[np.arange(8) % 2], n_scored=2)
+    pool = pool_of(np.random.default_rng(0).standard_normal((8, 3)), n_scored=2)
     found = outcomes(under, pairs, pool, 20)[2, "encoding"]["redirected_bits"]
     assert found.value[0] == 1.5 and found.p[0] == 1 / 20, "no random subspace is above .9"
     assert found.null[0, 0] == pytest.approx(0.05 * np.arange(19).mean())
@@ -755,9 +752,7 @@ def test_both_sides_of_the_simplex_have_one_scale_that_holds_every_point():
 def test_the_plane_of_many_components_is_the_principal_one():
     points, belief, _ = planted(n=80, n_components=5)
     pool, setting = setting_of(points, belief)
-    shape = Shape(n_prompts=len(points), n_scored=1, n_layers=0, d_model=points.shape[1])
-    capture = synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, posterior=belief)
-    table = decoded_table(pool, setting, belief, capture, np.random.default_rng(0))
+    table = decoded_table(pool, setting, belief, capture_of(points, posterior=belief), np.random.default_rng(0))
     values = belief - belief.mean(axis=0)
     expected = np.linalg.svd(values, compute_uv=False)[:2]
     assert np.linalg.norm(table["exact_x"]) == pytest.approx(expected[0])
