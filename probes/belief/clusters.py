@@ -25,7 +25,6 @@ MAX_ROWS = 1000
 """Rows of whole sequences, chosen at random, beyond which distances are not taken."""
 
 MIN_ROWS = 20
-_SHARES = (0.90, 0.95)
 
 
 @dataclass(frozen=True)
@@ -108,5 +107,5 @@ def dimensions_for(points: np.ndarray) -> tuple[int, int]:
     if spectrum.sum() <= 0:
         return 0, 0
     share = np.cumsum(spectrum) / spectrum.sum()
-    first, second = (int(np.searchsorted(share, wanted - 1e-12) + 1) for wanted in _SHARES)
-    return first, second
+    first, second = 1 + np.searchsorted(share, np.array([0.90, 0.95]) - 1e-12)
+    return int(first), int(second)

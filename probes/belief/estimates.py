@@ -1,6 +1,6 @@
 """How well the belief is read, at every place (a site and a layer) at once: intervals, nulls, or why there is none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -23,54 +23,40 @@ def still(belief: ExactBelief) -> str:
     return f"{belief.slots['belief']} does not vary"
 
 
-def _reasons(values: Iterable[float], why: str) -> list[str]:
-    return [why if np.isnan(value) else "" for value in values]
-
-
 def share_estimates(shares: Sequence[Shares], setting: Setting, why: str) -> Estimates:
     """R² at every place, p one-sided over all places."""
     errors, totals = (np.array([getattr(s, name).sum(axis=1) for s in shares]).T for name in ("errors", "totals"))
     r2 = np.array([share.r2 for share in shares]).T  # [belief and exchanges, place]
-    return Estimates.shares(errors, totals, setting.weights, exchanged=r2[1:], why=_reasons(r2[0], why))
+    return Estimates.shares(
+        errors, totals, setting.weights, exchanged=r2[1:], why=np.where(np.isnan(r2[0]), why, "").tolist()
+    )
 
 
-def component_estimates(share: Shares, setting: Setting) -> Estimates:
-    """R² of every component at one place, p over components."""
-    return Estimates.shares(share.errors, share.totals, setting.weights, exchanged=share.by_component[1:])
-
-
-def baseline_estimate(design: Design, setting: Setting) -> Estimates:
-    """R² of least squares on position, or on position and token, alone: a baseline that every place shares."""
-    folds, truth = setting.folds, setting.belief.values
-    errors, totals = np.empty((2, len(truth)))
-    for fold in range(folds.n):
-        held, fitted = folds.rows(fold), np.flatnonzero(folds.code != fold)
-        told = design.values[held] @ np.linalg.pinv(design.values[fitted]) @ truth[fitted]
-        errors[held] = np.square(truth[held] - told).sum(axis=1)
-        totals[held] = np.square(truth[held] - truth[fitted].mean(axis=0)).sum(axis=1)
+def baseline_estimate(
+    design: Design, told: Float[np.ndarray, "row component"], by_mean: Float[np.ndarray, "row component"],
+    setting: Setting,
+) -> Estimates:  # fmt: skip
+    """R² of what position, or position and token, alone have told: a baseline that every place shares."""
     words = {"positions": ", ".join(design.names)}
     if not design.names or not setting.belief.varies.any():
         why = still(setting.belief) if design.names else "neither position nor last token varies"
         return Estimates(np.array([np.nan]), why=why, words=words)
-    errors, totals = (np.bincount(setting.code, each)[:, None] for each in (errors, totals))
+    left = (np.square(setting.belief.values - each).sum(axis=1) for each in (told, by_mean))
+    errors, totals = (np.bincount(setting.code, each)[:, None] for each in left)
     return Estimates.shares(errors, totals, setting.weights, words=words)
 
 
 def selectivity_estimates(readings: Sequence[Reading], setting: Setting) -> Estimates:
     """R² of the belief − mean R² of its control tasks. The null puts each control task in the belief's place."""
-    value, replicates, others, why = [], [], [], []
-    for reading in readings:
-        task, controls = reading.kept.r2[0], reading.control_r2
-        errors = np.column_stack([reading.kept.errors.sum(axis=1), reading.control_errors])
-        totals = np.column_stack([reading.kept.totals.sum(axis=1), reading.control_totals])
-        left = ratio(setting.weights @ errors, setting.weights @ totals)
-        value.append(task - controls.mean())
-        replicates.append(left[:, 1:].mean(axis=1) - left[:, 0])
-        others.append(controls - (controls.sum() - controls) / (len(controls) - 1))
-        why.append(still(setting.belief) if np.isnan(task) else "a control task is the same at every row")
-    reasons = [mine if np.isnan(x) else "" for x, mine in zip(value, why, strict=True)]
-    found = Estimates.resampled(np.array(value), np.array(replicates).T, PLAIN, why=reasons)
-    return found.drawn(np.array(others).T)
+    task, controls = np.array([r.kept.r2[0] for r in readings]), np.array([r.control_r2 for r in readings])
+    errors = np.array([np.column_stack([r.kept.errors.sum(axis=1), r.control_errors]) for r in readings])
+    totals = np.array([np.column_stack([r.kept.totals.sum(axis=1), r.control_totals]) for r in readings])
+    left = ratio(setting.weights @ errors, setting.weights @ totals)  # [place, resample, task and controls]
+    value, replicates = task - controls.mean(axis=1), left[..., 1:].mean(axis=-1) - left[..., 0]
+    others = (controls.sum(axis=1, keepdims=True) - controls) / (controls.shape[1] - 1)
+    why = np.where(np.isnan(task), still(setting.belief), "a control task is the same at every row")
+    why = np.where(np.isnan(value), why, "").tolist()
+    return Estimates.resampled(value, replicates.T, PLAIN, why=why).drawn((controls - others).T)
 
 
 def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str) -> Estimates:
@@ -84,7 +70,8 @@ def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str)
     half = np.array([float(t_half_width(of)) if len(of) else np.nan for of in draws])
     half[half == 0] = np.nan
     words = {"rank": str(rank), "n_subspaces": str(N_SUBSPACES)}
-    return Estimates(value, np.stack([value - half, value + half]), why=_reasons(value, why), words=words)
+    why = np.where(np.isnan(value), why, "").tolist()
+    return Estimates(value, np.stack([value - half, value + half]), why=why, words=words)
 
 
 def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
@@ -100,7 +87,8 @@ def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
         "position": [f"{s.by_position.mean():.3g}" for s in scores], "right": ROWS if setting.belief.names else SET,
     }  # fmt: skip
     value = by_row.mean(axis=0)
-    found = Estimates.resampled(value, replicates, PLAIN, why=_reasons(value, why), words=words)
+    why = np.where(np.isnan(value), why, "").tolist()
+    found = Estimates.resampled(value, replicates, PLAIN, why=why, words=words)
     return found.exchanged(exchanged, asks="nothing")
 
 
@@ -111,7 +99,8 @@ def silhouette_estimates(gathered: Float[np.ndarray, "place labelling"], cluster
     if len(without):
         error = standard_error(without, clusters.n_units, clusters.n_deleted)
         half = np.where(np.ptp(without, axis=0) > 0, t_quantile(len(without)) * error, np.nan)
-    why = _reasons(values[0], clusters.reason or "nothing varies in these activations")
+    reason = clusters.reason or "nothing varies in these activations"
+    why = np.where(np.isnan(values[0]), reason, "").tolist()
     found = Estimates(
         values[0], np.stack([values[0] - half, values[0] + half]), why=why, about={counts: clusters.n_units},
         words={"n_groups": str(len(without))},

@@ -14,7 +14,6 @@ what makes refits on hundreds of permuted beliefs cheap.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,9 +23,6 @@ from interp.statistics.ridge import PENALTIES, PrincipalForm
 N_FOLDS = 5
 
 _NOTHING = 1e-10
-
-_PRODUCTS = 8
-"""How much longer an operation on products of axes takes than one of a matrix product: measured at 16 to 577 axes."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +100,11 @@ class Fit:
             form = PrincipalForm(np.zeros((len(points), 0)), np.zeros(0), np.zeros((0, points.shape[1])))
         return cls(design_points, design_targets, form, form.left.T @ (targets - design @ design_targets))
 
-    @cached_property
-    def scale(self) -> float:
-        """Penalties are relative to the mean squared singular value."""
-        return float(np.square(self.form.singular).mean()) if len(self.form.singular) else 1.0
-
     def coefficients(self, penalty: Float[np.ndarray, " target"] | float) -> Float[np.ndarray, "axis target"]:
-        """On the principal axes, at penalties relative to `scale`."""
+        """On the principal axes, at penalties relative to the mean squared singular value."""
         singular = self.form.singular[:, None]
-        return singular / (np.square(singular) + penalty * self.scale) * self.loads
+        squared = np.square(singular)
+        return singular / (squared + penalty * squared.sum() / max(1, len(squared))) * self.loads
 
     def left(self, held: Pressed) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates of held-out points on the axes, and their targets; the design's part is out of both."""
@@ -122,32 +114,8 @@ class Fit:
     def errors(self, held: Pressed, n_groups: int) -> Float[np.ndarray, "penalty group"]:
         """Squared error over held-out rows at every penalty, summed over the targets of each group."""
         coordinates, targets = self.left(held)
-        if self._is_cheaper_by_products(len(coordinates), targets.shape[1] // n_groups):
-            found = self._errors_by_products(coordinates, targets, n_groups)
-        else:
-            found = np.empty((len(PENALTIES), n_groups))
-            for i, penalty in enumerate(PENALTIES):
-                by_target = _squares(targets - coordinates @ self.coefficients(penalty))
-                found[i] = by_target.reshape(n_groups, -1).sum(axis=1)
-        return found + held.beyond.reshape(n_groups, -1).sum(axis=1)
-
-    def _is_cheaper_by_products(self, n_rows: int, width: int) -> bool:
-        n_axes = len(self.form.singular)
-        return _PRODUCTS * n_axes * (width + len(PENALTIES)) < len(PENALTIES) * n_rows * width
-
-    def _errors_by_products(
-        self, coordinates: np.ndarray, targets: np.ndarray, n_groups: int
-    ) -> Float[np.ndarray, "penalty group"]:
-        """The same as ‖y‖² − 2 s·(l ∘ Xᵀy) + sᵀ(XᵀX ∘ llᵀ)s, where s(α) shrinks the loads l axis by axis."""
-        by_group = (n_groups, targets.shape[1] // n_groups)
-        loads = np.moveaxis(self.loads.reshape(-1, *by_group), 1, 0)
-        agreed = (self.loads * (coordinates.T @ targets)).reshape(-1, *by_group).sum(axis=2)
-        outer = (loads @ np.swapaxes(loads, 1, 2)) * (coordinates.T @ coordinates)
-        singular = self.form.singular
-        shrink = singular / (np.square(singular) + PENALTIES[:, None] * self.scale)
-        pairs = (shrink[:, :, None] * shrink[:, None, :]).reshape(len(PENALTIES), -1)
-        length = _squares(targets).reshape(by_group).sum(axis=1)
-        return length - 2 * shrink @ agreed + pairs @ outer.reshape(n_groups, -1).T
+        left = (targets - coordinates @ self.coefficients(penalty) for penalty in PENALTIES)
+        return np.array([(_squares(each) + held.beyond).reshape(n_groups, -1).sum(axis=1) for each in left])
 
 
 @dataclass(frozen=True)

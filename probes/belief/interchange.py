@@ -14,8 +14,9 @@ Null: random subspaces.
 Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, takewhile
 from typing import Any
 
@@ -87,8 +88,7 @@ def swaps(
 ) -> Iterator[Condition]:
     """The baseline, then every subspace at every depth; `bases` are orthonormal rows by depth and name."""
     assert base.posterior is not None, "a belief comes with a posterior"
-    donor = np.asarray(base.posterior, np.float64)[pairs.donor_rows]
-    read = _reader(donor)
+    read = partial(_read, np.asarray(base.posterior, np.float64)[pairs.donor_rows])
     yield Condition(BASELINE, (), (OUTPUT,), read, pairs.prompts)
     stream = base[Need("resid")]
     for depth, of_depth in bases.items():
@@ -112,16 +112,12 @@ def _name(depth: int, subspace: str) -> str:
     return f"interchange at {depth}: {subspace}"
 
 
-def _reader(donor: Float[np.ndarray, "row outcome"]) -> Callable[[Capture], Readout]:
-    def read(under: Capture) -> Readout:
-        assert under.posterior is not None
-        log_q = restricted(under[OUTPUT])
-        return {
-            f"{name}_kl": cross_entropy_bits(p, log_q) - entropy_bits(p)
-            for name, p in (("donor", donor), ("own", np.asarray(under.posterior, np.float64)))
-        }
-
-    return read
+def _read(donor: Float[np.ndarray, "row outcome"], under: Capture) -> Readout:
+    assert under.posterior is not None
+    log_q, own = restricted(under[OUTPUT]), np.asarray(under.posterior, np.float64)
+    return {
+        f"{name}_kl": cross_entropy_bits(p, log_q) - entropy_bits(p) for name, p in (("donor", donor), ("own", own))
+    }
 
 
 def turned_bits(before: Readout, after: Readout, code: Int[np.ndarray, " row"]) -> Float[np.ndarray, " unit"]:

@@ -42,7 +42,6 @@ from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_f
 from .clusters import gather, make_clusters
 from .estimates import (
     baseline_estimate,
-    component_estimates,
     score_estimates,
     selectivity_estimates,
     share_estimates,
@@ -55,6 +54,7 @@ from .interchange import (
     INTERCHANGE,
     N_ELSEWHERE,
     N_RANDOM,
+    OUTPUT,
     SUBSPACES,
     Pairs,
     make_pairs,
@@ -69,8 +69,6 @@ from .tables import by_layer_table, components_table, decoded_table
 from .target import ExactBelief
 
 Site = Literal["resid", "v", "z"]
-OUTPUT = Need("outcome_log_prob")
-
 FEW_DEPTHS = 6
 """Residual depths up to which each is swapped; of more, this many at equal distances."""
 
@@ -196,18 +194,21 @@ class Belief(Probe):
         by_place = self._by_place(places, readings, pool, setting)
         by_place |= {name: score_estimates([s[name] for s in scored], setting) for name in scored[0]}
         by_place = {name: replace(of, about={**counted.everywhere, **of.about}) for name, of in by_place.items()}
-        alone = {"position_r2": baseline_estimate(setting.position, setting)}
-        alone["token_r2"] = baseline_estimate(setting.token, setting)
+        mine, (beyond, by_token) = readings[primary], beyond_token(places[primary].points, setting)
         left = f"position and the last token predict {belief.slots['belief']} exactly"
         left = left if belief.rank else still(belief)
-        alone["r2_beyond_token"] = share_estimates([beyond_token(places[primary].points, setting)], setting, left)
+        alone = {
+            "position_r2": baseline_estimate(setting.position, mine.by_position, mine.by_mean, setting),
+            "token_r2": baseline_estimate(setting.token, by_token, mine.by_mean, setting),
+            "r2_beyond_token": share_estimates([beyond], setting, left),
+        }
         if self.target is None:
-            alone["output_tvd"] = self._output(base, setting)
+            assert base.posterior is not None, "a belief comes with a posterior"
+            score = output_distance(base[OUTPUT], np.asarray(base.posterior, np.float64), setting.orders)
+            alone["output_tvd"] = score_estimates([score], setting)
         alone = {name: replace(of, about=counted.about()) for name, of in alone.items()}
-        components = component_estimates(readings[primary].kept, setting)
         quantities = QUANTITIES.filled(unit=counted.unit, **belief.slots)
-        swapped = self._interchange if self.target is None else self._by_program
-        tables, of_swaps = swapped(base, under, setting, pool, quantities)
+        tables, of_swaps = self._swapped(base, under, setting, pool, quantities)
         by_layer = by_layer_table(places, by_place, readings, scored, belief)
         scalars = {
             **quantities.scalars(by_place, primary),
@@ -219,8 +220,8 @@ class Belief(Probe):
             self.name, scalars,
             {
                 "by_layer": (self._column or OWN_ENTROPY).named_in(by_layer),
-                "components": components_table(belief, components),
-                "decoded": decoded_table(pool, setting, readings[primary].predicted, base, self._rng(2)),
+                "components": components_table(setting, mine.kept),
+                "decoded": decoded_table(pool, setting, mine.predicted, base, self._rng(2)),
                 **tables,
             },
             arrays=_arrays(places, readings, setting) | {"primary_layer": np.array(own)},
@@ -252,11 +253,6 @@ class Belief(Probe):
             "silhouette": silhouette_estimates(gathered, clusters, "n" if pool.clusters is None else "n_clusters"),
         }
 
-    def _output(self, base: Capture, setting: Setting) -> Estimates:
-        assert base.posterior is not None, "a belief comes with a posterior"
-        score = output_distance(base[OUTPUT], np.asarray(base.posterior, np.float64), setting.orders)
-        return score_estimates([score], setting)
-
     def _unswapped(self) -> str:
         """Why nothing was interchanged: it was switched off, has no stream to swap in, or found nothing to swap."""
         if not self.interchange:
@@ -274,10 +270,17 @@ class Belief(Probe):
         assert base.outcomes is not None, "a belief comes with a posterior"
         return make_pairs(pool.prompts, base.outcomes, setting.held_out, self._rng(5))
 
-    def _interchange(
+    def _swapped(
         self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud, quantities: Quantities
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
-        """What the swaps did, where they were run; in scalars, at the middle depth of those that were swapped."""
+        """What the swaps did, where they were run; in scalars, at the middle depth of those that were swapped.
+
+        Swaps of a column are compared with the program; there is nothing where the model is none.
+        """
+        if self._column is not None and base.mechanism is not None:
+            swaps = Swaps.of(base, self._column, setting.held_out, self.seed)
+            names = {"readout": "interchange_accuracy", "encoding": "interchange_accuracy_by_encoding"}
+            return program_findings(base, under, swaps, names, self._column, self.n_bootstrap)
         if BASELINE not in under:
             return {}, {}
         found = outcomes(under, self._pairs(base, pool, setting), pool, self.n_bootstrap)
@@ -287,17 +290,6 @@ class Belief(Probe):
         named = {"redirected": turned["encoding"], "redirected_by_readout": turned["readout"]}
         scalars = quantities.scalars({name: replace(of, words=words) for name, of in named.items()})
         return {"interchange": QUANTITIES.stacked([*found.values()], INTERCHANGE, depth="layer")}, scalars
-
-    def _by_program(
-        self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud, quantities: Quantities
-    ) -> tuple[dict[str, Table], dict[str, Scalar]]:
-        """What the swaps did, compared with the program; nothing where the model is none."""
-        assert self._column is not None
-        if base.mechanism is None:
-            return {}, {}
-        swaps = Swaps.of(base, self._column, setting.held_out, self.seed)
-        names = {"readout": "interchange_accuracy", "encoding": "interchange_accuracy_by_encoding"}
-        return program_findings(base, under, swaps, names, self._column, self.n_bootstrap)
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int, is_swapped: bool) -> tuple[str, ...]:
         belief, n_components, many = setting.belief, setting.n_components, setting.belief.slots["beliefs"]

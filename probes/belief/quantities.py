@@ -14,15 +14,20 @@ from ..programs.swaps import FOUND
 _FIXED = "bootstrap over {unit}s, fits held fixed"
 _R2_METHOD = f"{_FIXED}, scale of log(1 − R²), at least the scatter of permuted {{beliefs}}"
 _STILL = "no resample differs"
-_BASELINE = "a baseline for r2; the mean, fitted on other rows, has 0"
 _PERMUTED = "{beliefs} permuted between {unit}s, predictions kept"
 _PLACES = "layers and sites"
 _BEYOND = "r2_beyond_token"
 
 
-def _r2(meaning: str, **marks: Any) -> Quantity:
+def _r2(meaning: str, p_over: str = _PLACES, **marks: Any) -> Quantity:
     null = "refitted after permuting {belief} between {unit}s"
-    return Quantity("fraction", meaning, null, _R2_METHOD, _STILL, p_over=_PLACES, **marks)
+    return Quantity("fraction", meaning, null, _R2_METHOD, _STILL, p_over=p_over, **marks)
+
+
+def _baseline(rest: str) -> Quantity:
+    meaning = f"Share of the variance of {{belief}} that {{positions}} alone {rest}"
+    null = "a baseline for r2; the mean, fitted on other rows, has 0"
+    return Quantity("fraction", meaning, null, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing")
 
 
 def _score(unit: str, meaning: str, asks: Asks, is_headline: bool = False) -> Quantity:
@@ -83,21 +88,11 @@ QUANTITIES = Quantities(
             "and mixed with 1 % of what position predicts; position alone: {position} bits.", "below",
         ),
         **{f"{site}_{name}": _r2(meaning) for site in ("v", "z", "resid") for name, meaning in _R2.items()},
-        "position_r2": Quantity(
-            "fraction",
-            "Share of the variance of {belief} that {positions} alone predicts: what a readout reaches without "
-            "evidence.", _BASELINE, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing",
-        ),
-        "token_r2": Quantity(
-            "fraction",
-            "Share of the variance of {belief} that {positions} alone predict: what a readout reaches from the last "
-            "token, without those before it.", _BASELINE, f"{_FIXED}, scale of log(1 − R²)", _STILL, asks="nothing",
-        ),
-        _BEYOND: Quantity(
-            "fraction",
+        "position_r2": _baseline("predicts: what a readout reaches without evidence."),
+        "token_r2": _baseline("predict: what a readout reaches from the last token, without those before it."),
+        _BEYOND: _r2(
             "Share of the variance of {belief} that a linear readout predicts in held-out {unit}s beyond position and "
-            "the last token, which are removed from both.",
-            "refitted after permuting {belief} between {unit}s", _R2_METHOD, _STILL,
+            "the last token, which are removed from both.", p_over="",
         ),
         "output_tvd": _score(
             "fraction",

@@ -176,13 +176,17 @@ def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng:
     )
 
 
-def beyond_token(points: Float[np.ndarray, "row feature"], setting: Setting) -> Shares:
-    """What a readout explains of what position and the last token leave, taken out of activations and beliefs."""
+def beyond_token(
+    points: Float[np.ndarray, "row feature"], setting: Setting
+) -> tuple[Shares, Float[np.ndarray, "row component"]]:
+    """What a readout explains of what position and the last token leave, taken out of activations and beliefs; and
+    what these two alone predict.
+    """
     points, _ = _narrowed(points - points.mean(axis=0, dtype=np.float64))
     design = setting.token.values
     parts = press(setting.folds, design, points, setting.targets)
     found = cross_validate(setting.folds, parts, design, points, setting.n_groups, 1)
-    return _shares(setting, found, *_by_unit(setting, found, 1))
+    return _shares(setting, found, *_by_unit(setting, found, 1)), found.by_design
 
 
 def _narrowed(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

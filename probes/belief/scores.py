@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.information import entropy_bits, kl_bits, restricted, total_variation
+from interp.information import cross_entropy_bits, entropy_bits, kl_bits, restricted, total_variation
 
 from .readout import Reading, Setting
 from .target import ExactBelief, nearest_on_simplex
@@ -43,36 +43,28 @@ def scores(setting: Setting, reading: Reading) -> Mapping[str, Scores]:
     if belief.kind == "vector":
         return {}
     mine, position = decoded(belief, reading.predicted), decoded(belief, reading.by_position)
-    if belief.kind == "set":
-        return {"accuracy": _scores(setting, mine, position, _share_right)}
-    if belief.kind == "category":
-        return {"accuracy": _scores(setting, mine, position, _is_right)}
+    if belief.kind in ("set", "category"):
+        over = np.mean if belief.kind == "set" else np.all
+
+        def is_right(truth: np.ndarray, answer: np.ndarray) -> np.ndarray:
+            return over(truth == answer, axis=1).astype(np.float64)
+
+        return {"accuracy": _scores(belief.values, mine, position, is_right, setting.orders)}
     mixed, position_mixed = ((1 - MIXED_IN) * q + MIXED_IN * reading.by_mean for q in (mine, position))
-    kl = Scores(kl_bits(belief.values, mixed), kl_bits(belief.values, position_mixed), _exchanged_kl(setting, mixed))
-    return {"tvd": _scores(setting, mine, position, total_variation), "kl_bits": kl}
+    with np.errstate(divide="ignore"):
+        log_q = np.log2(mixed)
+    # the own entropies of permuted beliefs only change places
+    crossed = np.array([cross_entropy_bits(belief.values[order], log_q).mean() for order in setting.orders])
+    exchanged = crossed - entropy_bits(belief.values).mean()
+    return {
+        "tvd": _scores(belief.values, mine, position, total_variation, setting.orders),
+        "kl_bits": Scores(kl_bits(belief.values, mixed), kl_bits(belief.values, position_mixed), exchanged),
+    }
 
 
-def _scores(setting: Setting, mine: np.ndarray, position: np.ndarray, score) -> Scores:
-    truth = setting.belief.values
-    exchanged = np.array([score(truth[order], mine).mean() for order in setting.orders])
+def _scores(truth: np.ndarray, mine: np.ndarray, position: np.ndarray, score, orders: np.ndarray) -> Scores:
+    exchanged = np.array([score(truth[order], mine).mean() for order in orders])
     return Scores(score(truth, mine), score(truth, position), exchanged)
-
-
-def _share_right(truth: np.ndarray, answer: np.ndarray) -> np.ndarray:
-    return (truth == answer).mean(axis=1)
-
-
-def _is_right(truth: np.ndarray, answer: np.ndarray) -> np.ndarray:
-    return (truth == answer).all(axis=1).astype(np.float64)
-
-
-def _exchanged_kl(setting: Setting, q: np.ndarray) -> np.ndarray:
-    """Mean KL of permuted beliefs, infinite as `kl_bits` is; their own entropies only change places."""
-    p, impossible = setting.belief.values, q == 0
-    log_q = np.log2(q, out=np.zeros_like(q), where=~impossible)
-    means = np.array([np.sum(p[order] * log_q) / len(p) for order in setting.orders])
-    is_excluded = np.array([bool((p[order][impossible] > 0).any()) for order in setting.orders])
-    return np.where(is_excluded, np.inf, -entropy_bits(p).mean() - means)
 
 
 def output_distance(
@@ -81,6 +73,4 @@ def output_distance(
 ) -> Scores:  # fmt: skip
     """Total variation of the model's own prediction (log2), restricted to the outcomes, from the exact posterior."""
     q = np.exp2(restricted(log_q))
-    by_row = total_variation(posterior, q)
-    exchanged = np.array([total_variation(posterior[order], q).mean() for order in orders])
-    return Scores(by_row, np.full(len(by_row), np.nan), exchanged)
+    return _scores(posterior, q, np.full_like(q, np.nan), total_variation, orders)

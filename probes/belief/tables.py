@@ -13,12 +13,11 @@ from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
 from .clusters import dimensions_for
 from .quantities import QUANTITIES
-from .readout import Reading, Setting
+from .readout import Reading, Setting, Shares
 from .scores import Scores
 from .target import ExactBelief, nearest_on_simplex
 
 MAX_DRAWN = 1000
-_ROOT_3 = 3**0.5
 
 BY_LAYER = (
     "The linear readout of {belief} at every site and layer (in `resid`, depth), cross-validated over whole "
@@ -54,9 +53,11 @@ def by_layer_table(
     return QUANTITIES.table(columns, BY_LAYER.format_map(belief.slots))
 
 
-def components_table(belief: ExactBelief, r2: Estimates) -> Table:
-    """One row for every component."""
-    columns = {"component": np.arange(len(r2.value)), "mean": belief.values.mean(axis=0), "r2": r2}
+def components_table(setting: Setting, share: Shares) -> Table:
+    """One row for every component, p over them."""
+    belief = setting.belief
+    r2 = Estimates.shares(share.errors, share.totals, setting.weights, exchanged=share.by_component[1:])
+    columns = {"component": np.arange(setting.n_components), "mean": belief.values.mean(axis=0), "r2": r2}
     if belief.names:
         columns["value"] = np.array(belief.names)
     return QUANTITIES.table(columns, COMPONENTS.format_map(belief.slots))
@@ -70,9 +71,7 @@ def decoded_table(
     counts = np.bincount(setting.code)
     order = rng.permutation(len(counts))
     rows = np.flatnonzero(np.isin(setting.code, order[: max(1, int((np.cumsum(counts[order]) <= MAX_DRAWN).sum()))]))
-    on_simplex = belief.kind == "distribution"
-    shown = nearest_on_simplex(predicted) if on_simplex else predicted
-    exact, found = _in_a_plane(belief, shown)
+    exact, found = _in_a_plane(belief, nearest_on_simplex(predicted) if belief.kind == "distribution" else predicted)
     columns = {
         **{name: pool.rows[name][rows] for name in ("prompt", "position")}, "state": belief.most_likely[rows],
         "exact_x": exact[rows, 0], "exact_y": exact[rows, 1],
@@ -87,7 +86,7 @@ def decoded_table(
 def _in_a_plane(belief: ExactBelief, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Barycentric coordinates of three probabilities; else the first two principal axes of the exact beliefs."""
     if belief.kind == "distribution" and belief.values.shape[1] == 3:
-        corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, _ROOT_3 / 2]])
+        corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 3**0.5 / 2]])
         return belief.values @ corners, shown @ corners
     centre = belief.values.mean(axis=0)
     _, _, axes = np.linalg.svd(belief.values - centre, full_matrices=False)

@@ -29,14 +29,13 @@ def token_matrix(
         means = np.zeros((n, keys.shape[1]))
         np.add.at(means, sets.token[mine], keys[sets.row[mine]])
         held = np.bincount(sets.token[mine], minlength=n) > 0
-        sums += np.where(np.outer(held, held), _cosines(means[None])[0], 0.0)
+        sums += np.where(np.outer(held, held), _cosines(means), 0.0)
         n_pairs += np.outer(held, held)
-    mean = ratio(sums, n_pairs)
     names = np.zeros(n, dtype=int)
     names[sets.token] = tokens[sets.row]
     columns = {
         "layer": np.full(n * n, layer), "token": np.repeat(names, n), "other": np.tile(names, n),
-        "cos": mean.ravel(), "cos_null": _cosines(random[None])[0].ravel(),
+        "cos": ratio(sums, n_pairs).ravel(), "cos_null": _cosines(random).ravel(),
     }  # fmt: skip
     caption = "Cosine of the keys of two tokens, heads concatenated, mean over positions; cos_null: random directions."
     return QUANTITIES.table(columns, caption, other="index")
@@ -59,7 +58,7 @@ def head_matrix(keys: Num[np.ndarray, "layer row kv_head feature"], seed: int) -
     return QUANTITIES.table(columns, caption, other="head")
 
 
-def _cosines(vectors: Num[np.ndarray, "set vector feature"]) -> Float[np.ndarray, "set vector vector"]:
+def _cosines(vectors: Num[np.ndarray, "*set vector feature"]) -> Float[np.ndarray, "*set vector vector"]:
     """All cosines within each set; 0 for a vector without length."""
     vectors = np.asarray(vectors, dtype=np.float64)
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)

@@ -29,6 +29,7 @@ from interp.table import Table
 from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few
 from ..measures.finite import finite
+from ..measures.geometry import count_distinct
 from ..measures.key_cosines import (
     column_measures,
     gaussian_references,
@@ -188,11 +189,12 @@ class Orthogonality(Probe):
         if n_heads < 2:
             return self._undefined("head_keys", "each layer has a single KV head")
         cloud, rotated = Cloud.of(drawn, Need("k_pre")), Cloud.of(drawn, Need("k"))
+        heads, turned = (each.points.reshape(*each.points.shape[:2], n_heads, -1) for each in (cloud, rotated))
         units = Units.of(cloud.rows, cloud.unit, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         by_layer, overall = head_keys(cloud, n_heads, units, self.n_null, self.seed)
-        distinct = [len(np.unique(layer, axis=0)) for layer in cloud.points]
+        distinct = count_distinct(cloud)
         caption = "Keys of the KV heads of one layer at one row, before rotary embedding, layer by layer."
-        after = _after_rotary(rotated, n_heads)
+        after = np.array([cosine_measures(layer)[:, :2].mean(axis=0) for layer in turned])
         more = {"abs_after_rotary": after[:, 0], "signed_after_rotary": after[:, 1]}
         before = np.stack([by_layer["abs"].value, by_layer["signed"].value], axis=1)
         about = {"underpowered": min(distinct) < FEW_POINTS, "n_distinct_rows": min(distinct)}
@@ -201,7 +203,7 @@ class Orthogonality(Probe):
             QUANTITIES.scalars({name: replace(of, about={**of.about, **about}) for name, of in found.items()}),
             {
                 "head_keys": _by_layer_table(by_layer | more, distinct, caption),
-                "head_key_matrix": head_matrix(cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1), self.seed),
+                "head_key_matrix": head_matrix(heads, self.seed),
             },
             notes=(
                 f"head_keys: {n_heads} KV heads of {base.model.d_head} dimensions, where random directions have mean "
@@ -261,9 +263,3 @@ def _token_table(measured: Float[np.ndarray, "layer kv_head measure"], reference
     }
     where = head_columns(measured.shape[0], measured.shape[1], "kv_head")
     return QUANTITIES.table(where | columns, "Keys of different tokens at equal positions, one KV head at a time.")
-
-
-def _after_rotary(cloud: Cloud, n_heads: int) -> np.ndarray:
-    """Mean |cos| and mean cos between the heads' keys as attention compares them, layer by layer."""
-    keys = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
-    return np.array([cosine_measures(layer)[:, :2].mean(axis=0) for layer in keys])

@@ -58,22 +58,12 @@ def spectral(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*
     """`SPECTRAL` of singular values; NaN where all are zero."""
     squares = np.square(singular)
     total = squares.sum(axis=-1)
-    alive = total > 0
-    sums = singular.sum(axis=-1, keepdims=True)
-    share = np.divide(singular, sums, out=np.zeros_like(singular), where=alive[..., None])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = [
-            np.exp2(entropy_bits(share)),
-            np.square(total) / np.square(squares).sum(axis=-1),
-            squares.max(axis=-1) / total,
-        ]
-    return np.where(alive[..., None], np.stack(found, axis=-1), np.nan)
-
-
-def squared_shares(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch axis"]:
-    """σ² / Σσ²; NaN where all are zero."""
-    squares = np.square(singular)
-    return ratio(squares, squares.sum(axis=-1, keepdims=True))
+    found = [
+        np.exp2(entropy_bits(ratio(singular, singular.sum(axis=-1, keepdims=True)))),
+        ratio(np.square(total), np.square(squares).sum(axis=-1)),
+        ratio(squares.max(axis=-1), total),
+    ]
+    return np.stack(found, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -116,7 +106,8 @@ class QueryKey:
 
     def spectrum_table(self) -> Table:
         """Shares σ² / Σσ² along the spectrum: mean over the heads of each layer, their extremes, and the null."""
-        shares, null = squared_shares(self.singular), squared_shares(self.null)
+        squares = [np.square(singular) for singular in (self.singular, self.null)]
+        shares, null = (ratio(each, each.sum(axis=-1, keepdims=True)) for each in squares)
         n_layers, _, n_axes = shares.shape
         share = Estimates(shares.mean(axis=1).ravel()).exchanged(np.tile(null, n_layers), asks="nothing")
         columns = {

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import FISHER, UNEXPLAINED
+from interp.statistics.ratio import ratio
 
 from ..measures.halves import Halving
 from ..measures.layers import Counted
@@ -39,7 +40,7 @@ class Judgement:
         is_nothing = np.isnan(found.value) & np.array([read.is_void for read in self.reads])
         if self.treatment != WITHIN_TOKEN or not is_nothing.any():
             return found
-        why = [VOID if nothing else mine for nothing, mine in zip(is_nothing, found.why, strict=True)]
+        why = np.where(is_nothing, VOID, found.why).tolist()
         return replace(found, value=np.where(is_nothing, 0.0, found.value), why=why)
 
     @property
@@ -56,26 +57,27 @@ class Judgement:
             by_halving[..., 0].T, scale, exchanged=means[:, 1:].T, why=why, about=self.counted.everywhere
         )
 
-    def best_layer(self, among: Sequence[int], layers: Sequence[int]) -> Estimates:
-        """R² at the place that the fitting half expects most of, chosen anew in every halving and exchange."""
+    def best_layer(self, n_layers: int) -> Estimates:
+        """R² at that of the first layers which the fitting half expects most of, chosen anew in every halving and
+        exchange.
+        """
         at = self.labels.of_target(self.target)
-        r2 = np.array([self.reads[i].r2[:, at] for i in among])  # [place, half split, label]
-        best = self._best(among)
+        r2 = np.array([read.r2[:, at] for read in self.reads[:n_layers]])  # [layer, half split, label]
+        best, layer = self._best(n_layers), self.most_chosen(n_layers)
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
-        layer = layers[among.index(self.most_chosen(among))]
-        share = float(np.mean([layers[i] == layer for i in best[:, 0]]))
+        share = float(np.mean(best[:, 0] == layer))
         return Estimates.halved(
             chosen[:, :1], UNEXPLAINED, exchanged=chosen.mean(axis=0)[1:, None], why=self.reason or FEW_RECUR,
             about=self.counted.about(), words={"layer": str(layer), "share": f"{share:.0%}"},
         )  # fmt: skip
 
-    def most_chosen(self, among: Sequence[int]) -> int:
-        """The place that most halvings expect most of."""
-        return among[int(np.bincount(self._best(among)[:, 0]).argmax())]
+    def most_chosen(self, n_layers: int) -> int:
+        """The layer that most halvings expect most of."""
+        return int(np.bincount(self._best(n_layers)[:, 0]).argmax())
 
-    def _best(self, among: Sequence[int]) -> Int[np.ndarray, "halving label"]:
+    def _best(self, n_layers: int) -> Int[np.ndarray, "halving label"]:
         at = self.labels.of_target(self.target)
-        return np.nan_to_num(np.array([self.reads[i].fit[:, at] for i in among]), nan=-np.inf).argmax(axis=0)
+        return np.nan_to_num(np.array([read.fit[:, at] for read in self.reads[:n_layers]]), nan=-np.inf).argmax(axis=0)
 
     def why_undefined(self, place: int) -> str:
         if self.reason:
@@ -96,23 +98,21 @@ def axis_columns(
     """
     everywhere = ridge.counted.everywhere
     why = [ridge.why_undefined(i) for i in range(len(found))]
-    cosine = np.array([place.axes["ridge"].cosine if place.axes else np.nan for place in found])
+    cosine = np.array([place.cosine for place in found])
     stable = Estimates(split_cosines.mean(axis=1), np.full((2, len(found)), np.nan), about=everywhere)
     stable = stable.exchanged(draws.T, asks="nothing")
     selective, control_r2 = selectivity(ridge)
     return {
-        "cosine": Estimates.bare(cosine, why=_where_nan(cosine, why), about=everywhere | {"underpowered": True}),
+        "cosine": Estimates.bare(
+            cosine, why=np.where(np.isnan(cosine), why, "").tolist(), about=everywhere | {"underpowered": True}
+        ),
         "selectivity": selective,
         "control_r2": control_r2,
-        "stability": replace(stable, why=_where_nan(stable.value, why)),
+        "stability": replace(stable, why=np.where(np.isnan(stable.value), why, "").tolist()),
         "stability_lowest": split_cosines.min(axis=1),
         "stability_highest": split_cosines.max(axis=1),
         "penalty": np.array([place.penalty for place in found]),
     }
-
-
-def _where_nan(values: Float[np.ndarray, " place"], why: Sequence[str]) -> list[str]:
-    return [words if np.isnan(value) else "" for value, words in zip(values, why, strict=True)]
 
 
 def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"]]:
@@ -128,16 +128,19 @@ def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"
     one_type = "every judged token is of one type: there is no control task"
     found = Estimates.halved(task - controls.mean(axis=2).T, about=ridge.counted.everywhere)
     why = [ridge.why_undefined(i) if np.isnan(mine).any() else one_type for i, mine in enumerate(task.T)]
-    return replace(found, why=_where_nan(found.value, why)).drawn((of_tasks - others).T, known=0.0), of_tasks.mean(
-        axis=1
-    )
+    found = replace(found, why=np.where(np.isnan(found.value), why, "").tolist())
+    return found.drawn((of_tasks - others).T, known=0.0), of_tasks.mean(axis=1)
 
 
 def predicted_by_nuisances(
     labels: Float[np.ndarray, "row label"], design: Design, halvings: Sequence[Halving], counted: Counted
 ) -> Estimates:
     """Held-out R² of the first of the labels, the others being exchanged ones, by the nuisances alone."""
-    r2, why = np.array([_told(labels, halving, design) for halving in halvings]), ""
+    r2, why = np.empty((len(halvings), labels.shape[1])), ""
+    for of_half, halving in zip(r2, halvings, strict=True):
+        (_, whole), with_design = halving.apply(labels), Halving.of(halving.fitting, halving.judged, design.values)
+        (_, left) = with_design.apply(labels)
+        of_half[:] = 1 - ratio(np.square(left).sum(axis=0), np.square(whole).sum(axis=0))
     if not design.names:
         why = "no nuisance varies"
     elif np.ptp(labels[:, 0]) == 0:
@@ -151,11 +154,3 @@ def predicted_by_nuisances(
     return Estimates.halved(
         r2[:, :1], UNEXPLAINED, exchanged=exchanged, why=why, about=counted.about(), words=words
     )  # fmt: skip
-
-
-def _told(labels: Float[np.ndarray, "row label"], halving: Halving, design: Design) -> Float[np.ndarray, " label"]:
-    """R² of every label by the design, fitted on one half and tested on the other."""
-    with_design = Halving.of(halving.fitting, halving.judged, design.values)
-    (_, left), (_, whole) = with_design.apply(labels), halving.apply(labels)
-    total = np.square(whole).sum(axis=0)
-    return 1 - np.divide(np.square(left).sum(axis=0), total, out=np.full(len(total), np.nan), where=total > 0)

@@ -42,9 +42,9 @@ from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .judgement import FEW_RECUR, FEW_TOGETHER, Judgement, axis_columns, predicted_by_nuisances
-from .quantities import KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
+from .quantities import ENDINGS, KEPT, PREVIOUS, QUANTITIES, WITHIN_CLUSTERS, WITHIN_TOKEN
 from .readout import AXES, Labels, PlaceRead, Split, read_place
-from .setting import ENDINGS, SURPRISAL, Setting, counted_in, labels_of, left_by, occurrences, previous_of, surprisal_of
+from .setting import SURPRISAL, Setting, counted_in, labels_of, left_by, previous_of, surprisal_of
 from .tables import BY_AXIS, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
@@ -124,15 +124,13 @@ class ValueAxis(Probe):
         judged = _judgements(found, setting)
         ridge, within = (judged[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
         axis = axis_columns(ridge, found, cosines, draws)
-        first_site = [i for i, place in enumerate(places) if place.site == places[0].site]
-        layers = [places[i].layer for i in first_site]
         numbers = _at_primary(places, primary, judged, axis)
         numbers |= {
-            "best_layer_r2": ridge.best_layer(first_site, layers),
-            "best_layer_r2_beyond_token": within.best_layer(first_site, layers),
+            "best_layer_r2": ridge.best_layer(pool.n_layers),
+            "best_layer_r2_beyond_token": within.best_layer(pool.n_layers),
             **self._beside(places[primary], clouds, setting),
             "depth_0_r2_beyond_token": _self_test(places, within, clouds),
-            **self._controls(places, primary, ridge.most_chosen(first_site), previous_of(base), setting),
+            **self._controls(places, primary, ridge.most_chosen(pool.n_layers), previous_of(base), setting),
         }
         quantities = QUANTITIES.filled(**pool.slots, within=_within(pool), n_splits=str(self.n_splits))
         return quantities.findings(
@@ -140,7 +138,7 @@ class ValueAxis(Probe):
             {
                 "by_layer": by_layer_table(places, judged),
                 "axes": QUANTITIES.table(layer_columns(places) | axis, BY_AXIS),
-                "held_out": held_out_table(pool, halvings[0], found[primary].axes.get("ridge"), base),
+                "held_out": held_out_table(pool, halvings[0], found[primary].predicted, base),
             },
             arrays=_arrays(places, found) | {"primary_layer": np.array(own)},
             notes=(*target.notes, *self._notes(pool, setting, own)),
@@ -162,11 +160,10 @@ class ValueAxis(Probe):
         orders = shuffles(pool.units, self.n_permutations, rng)
         within = exchanges_within(pool, tokens, self.n_permutations, rng)
         nuisances = nuisance_design(pool.rows, pool.levels("domain"), surprisal, 2 * MIN_LEVEL)
-        everything = np.arange(pool.rows.n_rows)
-        whole = Halving.of(everything, everything, nuisances.values, tokens)
+        left = left_by(nuisances.values, tokens, targets)
         labels = {
             KEPT: labels_of(targets, controls, targets, orders),
-            WITHIN_TOKEN: labels_of(targets, controls[:, :0], left_by(whole, targets), within),
+            WITHIN_TOKEN: labels_of(targets, controls[:, :0], left, within),
         }
         by_treatment = {
             KEPT: halvings,
@@ -194,8 +191,9 @@ class ValueAxis(Probe):
         def read(i: int) -> PlaceRead:
             rows = places[i].scaled
             found = read_place(rows, setting.splits)
-            if found.axes and np.ptp(pool.sought) > 0:
-                cosines[i] = ridge_split_cosines(rows, pool.sought, found.penalty * found.scale, splits)
+            if found.directions and np.ptp(pool.sought) > 0:
+                penalty = found.penalty * float(found.spectrum.mean())
+                cosines[i] = ridge_split_cosines(rows, pool.sought, penalty, splits)
             return found
 
         found = side_by_side(read, range(len(places)))
@@ -206,7 +204,8 @@ class ValueAxis(Probe):
     def _beside(self, place: Layer, clouds: Mapping[str, Cloud], setting: Setting) -> dict[str, Estimates]:
         """What nuisances alone tell, and the weaker control by embeddings."""
         pool, first = setting.pool, setting.labels[KEPT]
-        numbers = {**setting.surprisal, "token frequency": np.log2(occurrences(pool.rows["token"]))}
+        _, token, n_rows = np.unique(pool.rows["token"], return_inverse=True, return_counts=True)
+        numbers = {**setting.surprisal, "token frequency": np.log2(n_rows[token])}
         design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
         labels = np.column_stack([pool.sought, first.exchanged[:, : self.n_permutations].astype(np.float64)])
         told = predicted_by_nuisances(labels, design, setting.halvings, setting.counted[KEPT])
@@ -234,13 +233,13 @@ class ValueAxis(Probe):
         for name, column in previous.items():
             rows = rows.with_column(name, column, "index")
         design = nuisance_design(rows, (*pool.levels("domain"), *previous), setting.surprisal, 2 * MIN_LEVEL).values
-        everything = np.arange(rows.n_rows)
         targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
-        left = left_by(Halving.of(everything, everything, design, tokens), targets)
         orders = exchanges_within(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
-        labels = labels_of(targets, np.empty((rows.n_rows, 0)), left, orders)
+        labels = labels_of(targets, np.empty((rows.n_rows, 0)), left_by(design, tokens, targets), orders)
         halvings = [Halving.of(h.fitting, h.judged, design, tokens) for h in setting.halvings]
-        return _read_alone(place, at, labels, halvings, WITHIN_TOKEN, setting.counted[WITHIN_TOKEN], pool)
+        counted = setting.counted[WITHIN_TOKEN]
+        counted = replace(counted, underpowered=[counted.underpowered[at]])
+        return _read_alone(place, labels, halvings, WITHIN_TOKEN, counted, pool)
 
     def _within_clusters(self, place: Layer, setting: Setting) -> Estimates:
         """The ridge axis at one place, labels and activations measured from the mean of their cluster."""
@@ -252,7 +251,7 @@ class ValueAxis(Probe):
         n_clusters = counts["n_clusters"] or 0
         counted = Counted.of([place], pool, n_clusters < FEW_HALVED, FEW_HALVED if n_clusters else None, **counts)
         labels = labels_of(targets, nothing, targets, orders)
-        return _read_alone(place, 0, labels, halvings, KEPT, counted, pool)
+        return _read_alone(place, labels, halvings, KEPT, counted, pool)
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
         first = setting.halvings[0]
@@ -277,22 +276,22 @@ class ValueAxis(Probe):
 
 
 def _read_alone(
-    place: Layer, at: int, labels: Labels, halvings: Sequence[Halving], treatment: str, counted: Counted, pool: Cloud
+    place: Layer, labels: Labels, halvings: Sequence[Halving], treatment: str, counted: Counted, pool: Cloud
 ) -> Estimates:
-    """R² of the ridge axis at one place, which is number `at` of those that are counted."""
+    """R² of the ridge axis at one place."""
     splits = [Split.of(halving, labels, pool.clusters) for halving in halvings]
     few = FEW_RECUR if treatment == WITHIN_TOKEN else FEW_TOGETHER
     reason = "" if all(halving.is_usable for halving in halvings) else few
-    counted = replace(counted, underpowered=[counted.underpowered[at]])
     read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
     return Judgement(pool.target.name, treatment, labels, [read], counted, reason).r2
 
 
 def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str, str, str], Judgement]:
+    few = "" if all(split.halving.is_usable for split in setting.splits[WITHIN_TOKEN]) else FEW_RECUR
     return {
         (treatment, axis, target): Judgement(
             target, treatment, labels, [place.read[treatment, axis] for place in found],
-            setting.counted[treatment], setting.reason if treatment == WITHIN_TOKEN else "",
+            setting.counted[treatment], few if treatment == WITHIN_TOKEN else "",
         )
         for treatment, labels in setting.labels.items() for axis in AXES for target in labels.targets
     }  # fmt: skip
@@ -366,7 +365,7 @@ def _arrays(places: Sequence[Layer], found: Sequence[PlaceRead]) -> dict[str, np
     for place, read in zip(places, found, strict=True):
         kept: dict[str, np.ndarray] = {"mean": place.scale.mean, "sigma": place.scale.sigma}
         for name in AXES:
-            axis = read.axes[name].direction if read.axes else np.zeros(len(place.scale.mean))
+            axis = read.directions.get(name, np.zeros(len(place.scale.mean)))
             kept[f"{name}.axis"] = place.scale.readout(axis)
             kept[f"{name}.displacement"] = place.scale.displacement(axis)
         directions = np.array([kept[f"{name}.axis"] for name in AXES])

@@ -15,6 +15,9 @@ from ..measures.target import EXACT_ENTROPY, Target
 KEPT, WITHIN_TOKEN = "kept", "token"
 """The two treatments: nothing is taken out but the mean; all that the last token determines, and other nuisances."""
 
+ENDINGS = {KEPT: "", WITHIN_TOKEN: "_beyond_token"}
+"""What names of numbers end in."""
+
 PREVIOUS = "r2_beyond_previous"
 WITHIN_CLUSTERS = "r2_within_clusters"
 _EXCHANGED = {KEPT: "{targets} permuted between {drawn}s", WITHIN_TOKEN: "{within}"}
@@ -60,37 +63,30 @@ def _best(treatment: str, **marks: Any) -> Quantity:
     return _share(f"{meaning} Layer {{layer}} in {{share}} of the half splits.", null, **marks)
 
 
-def _controls(words: str, name: str) -> tuple[Control, ...]:
-    return (Control(words, name),)
-
-
 _LAST, _BEFORE = "beyond the last token and position", "beyond the last three tokens and position"
 _EMBEDDING = Control("beyond the embedding of the last token", "r2_beyond_embedding", essential=False)
 _WITHIN = Control("within clusters", WITHIN_CLUSTERS, essential=False)
 _OF_TARGET = {
-    "r2": _r2(is_headline=True, controls=(*_controls(_LAST, "r2_beyond_token"), _EMBEDDING, _WITHIN)),
-    "r2_beyond_token": _r2(WITHIN_TOKEN, is_headline=True, controls=_controls(_BEFORE, PREVIOUS)),
-    "best_layer_r2": _best(KEPT, is_headline=True, controls=_controls(_LAST, "best_layer_r2_beyond_token")),
-    "best_layer_r2_beyond_token": _best(WITHIN_TOKEN, controls=_controls(_BEFORE, f"best_layer_{PREVIOUS}")),
+    "r2": _r2(is_headline=True, controls=(Control(_LAST, "r2_beyond_token"), _EMBEDDING, _WITHIN)),
+    "r2_beyond_token": _r2(WITHIN_TOKEN, is_headline=True, controls=(Control(_BEFORE, PREVIOUS),)),
+    "best_layer_r2": _best(KEPT, is_headline=True, controls=(Control(_LAST, "best_layer_r2_beyond_token"),)),
+    "best_layer_r2_beyond_token": _best(WITHIN_TOKEN, controls=(Control(_BEFORE, f"best_layer_{PREVIOUS}"),)),
     "correlation": _correlation(),
     "correlation_beyond_token": _correlation(WITHIN_TOKEN),
     "pc1_correlation": _correlation(
         KEPT, "pc1_", is_headline=True, fact="the first principal component follows {target}",
-        controls=_controls("within the last token", "pc1_correlation_beyond_token"),
+        controls=(Control("within the last token", "pc1_correlation_beyond_token"),),
     ),
     "pc1_correlation_beyond_token": _correlation(WITHIN_TOKEN, "pc1_"),
-    "pc1_r2": _r2(KEPT, "pc1_", controls=_controls("within the last token", "pc1_r2_beyond_token")),
+    "pc1_r2": _r2(KEPT, "pc1_", controls=(Control("within the last token", "pc1_r2_beyond_token"),)),
     "pc1_r2_beyond_token": _r2(WITHIN_TOKEN, "pc1_"),
 }  # fmt: skip
 _OF_EXACT = {
     f"bayes_{axis}{kind}{end}": of(treatment, axis).filled(target=Target(EXACT_ENTROPY).words)
     for axis in _READERS for kind, of in (("r2", _r2), ("correlation", _correlation))
-    for end, treatment in (("", KEPT), ("_beyond_token", WITHIN_TOKEN))
+    for treatment, end in ENDINGS.items()
 }  # fmt: skip
-_OF_SITES = {
-    f"{site}_r2{end}": _r2(treatment)
-    for site in ("v", "z", "resid") for end, treatment in (("", KEPT), ("_beyond_token", WITHIN_TOKEN))
-}  # fmt: skip
+_OF_SITES = {f"{site}_r2{end}": _r2(treatment) for site in ("v", "z", "resid") for treatment, end in ENDINGS.items()}
 _PREVIOUS = _share(
     f"S{_UNSEEN}a ridge readout explains beyond the last token and the classes of the two tokens before it "
     "(each that ten prompts share, the others together), length, position, domain and surprisal.",

@@ -39,13 +39,9 @@ class Labels:
     true: Float[np.ndarray, "row label"]
     exchanged: Float[np.ndarray, "row exchange"]
 
-    @property
-    def n_permutations(self) -> int:
-        return self.exchanged.shape[1] // len(self.targets)
-
     def of_target(self, target: str) -> np.ndarray:
         """The columns of a target among all of `read`: the true one, then the exchanged ones."""
-        i, n_true, n = self.targets.index(target), self.true.shape[1], self.n_permutations
+        i, n_true, n = self.targets.index(target), self.true.shape[1], self.exchanged.shape[1] // len(self.targets)
         return np.r_[i, n_true + i * n : n_true + (i + 1) * n]
 
     @property
@@ -64,10 +60,6 @@ class Part:
     def squares(self) -> tuple[Float[np.ndarray, " label"], Float[np.ndarray, " label"]]:
         """Sums of squares at fitting and at judged rows."""
         return np.square(self.fitted).sum(axis=0), np.square(self.judged).sum(axis=0)
-
-    @cached_property
-    def judged_sum(self) -> Float[np.ndarray, " label"]:
-        return self.judged.sum(axis=0)
 
     @cached_property
     def judged_ranks(self) -> Float[np.ndarray, "label judged"]:
@@ -112,29 +104,19 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Axis:
-    """An axis of the first half split, nothing taken out but the mean, at the first target.
-
-    `direction` is in scaled coordinates, of length one; `predicted` are the judged rows; `cosine` is |cos| with the
-    first principal axis.
-    """
-
-    direction: Float[np.ndarray, " feature"]
-    predicted: Float[np.ndarray, " judged"]
-    cosine: float
-
-
-@dataclass(frozen=True)
 class PlaceRead:
     """What was read at one place, by treatment and axis, and the axes to keep; none where nothing varies.
 
-    The ridge axis has its `penalty`, relative to `scale`, the mean of the squared singular values in `spectrum`.
+    The axes are those of the first half split, nothing taken out but the mean, at the first target: `directions` in
+    scaled coordinates, of length one. Of ridge also what it says of the judged rows (`predicted`), its |cos| with the
+    first principal axis, and its `penalty`, relative to the mean of the squared singular values in `spectrum`.
     """
 
     read: Mapping[tuple[str, str], Read]
-    axes: Mapping[str, Axis]
+    directions: Mapping[str, Float[np.ndarray, " feature"]]
+    predicted: Float[np.ndarray, " judged"]
+    cosine: float
     penalty: float
-    scale: float
     spectrum: Float[np.ndarray, " axis"]
 
 
@@ -155,7 +137,15 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
             found[treatment, axis].append(_scores(form, mine, axis))
             void[treatment, axis] |= form is None and mine.halving.is_usable
     read = {key: Read(*np.stack(scores, axis=1), is_void=void[key]) for key, scores in found.items()}
-    return _with_axes(read, first, splits[KEPT][0], rows)
+    split = splits[KEPT][0]
+    if first is None:
+        return PlaceRead(read, {}, np.full(len(split.halving.judged), np.nan), np.nan, np.nan, np.empty(0))
+    kept = {axis: _coefficients(first, axis, split.parts[0], split) for axis in AXES}
+    directions = {axis: first.direction(of[:, 0], rows, split.halving) for axis, (of, _, _) in kept.items()}
+    ridge, penalty = kept["ridge"][0][:, 0], float(kept["ridge"][2][0])
+    cosine = float(ratio(np.abs(ridge[0]), np.linalg.norm(ridge)))
+    predicted = first.judged[:, : len(ridge)] @ ridge
+    return PlaceRead(read, directions, predicted, cosine, penalty, np.square(first.axes.singular))
 
 
 def _scores(form: HalfForm | None, split: Split, axis: str) -> Float[np.ndarray, "score label"]:
@@ -172,7 +162,7 @@ def _score(form: HalfForm, part: Part, axis: str, split: Split) -> tuple[np.ndar
     products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.judged, predicted))
     total, n = part.squares[1].astype(np.float64), len(predicted)
     r2 = 1 - ratio(total - 2 * products + squares, total)
-    mean, label_mean = predicted.mean(axis=0, dtype=np.float64), part.judged_sum / n
+    mean, label_mean = predicted.mean(axis=0, dtype=np.float64), part.judged.mean(axis=0)
     spread = (squares - n * np.square(mean)).clip(0) * (total - n * np.square(label_mean)).clip(0)
     correlation = ratio(products - n * mean * label_mean, np.sqrt(spread))
     if axis == "pc1":
@@ -182,20 +172,16 @@ def _score(form: HalfForm, part: Part, axis: str, split: Split) -> tuple[np.ndar
 
 
 def _coefficients(form: HalfForm, axis: str, part: Part, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Coefficients on the first few axes, the R² that is expected of them, and the penalties."""
+    """Coefficients on the first few axes, the R² that is expected of them, and the penalties.
+
+    Of the first axis alone the slope, by which no layer is chosen; of ridge those at the penalty of least
+    cross-validation error of every label.
+    """
     axes = RowAxes(form.axes.left.astype(part.fitted.dtype), form.axes.singular)
-    return _first(axes, part) if axis == "pc1" else _ridge(axes, part, split)
-
-
-def _first(axes: RowAxes, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The slope on the first axis alone; no layer is chosen by it."""
-    loads = axes.left[:, :1].T @ part.fitted
-    nothing = np.full(loads.shape[1], np.nan)
-    return loads / axes.singular[0], nothing, nothing
-
-
-def _ridge(axes: RowAxes, part: Part, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ridge with the penalty of least cross-validation error of every label, and the R² that it makes expect."""
+    if axis == "pc1":
+        loads = axes.left[:, :1].T @ part.fitted
+        nothing = np.full(loads.shape[1], np.nan)
+        return loads / axes.singular[0], nothing, nothing
     squared, loads = np.square(axes.singular), axes.left.T @ part.fitted
     shrink = squared / (squared + PENALTIES[:, None] * squared.mean())  # [penalty, axis]
     error, of_none = (_left_out if split.members else _generalised)(axes, loads, shrink, part, split)
@@ -231,20 +217,3 @@ def _left_out(
         for kept in (*shrink, np.zeros(shrink.shape[1]))
     )
     return np.array(error), of_none
-
-
-def _with_axes(
-    read: Mapping[tuple[str, str], Read], form: HalfForm | None, split: Split, rows: ScaledRows
-) -> PlaceRead:
-    if form is None:
-        return PlaceRead(read, {}, np.nan, 0.0, np.empty(0))
-    true = split.parts[0]
-    axes, penalty = {}, {}
-    for axis in AXES:
-        found, _, penalty[axis] = _coefficients(form, axis, true, split)
-        mine = found[:, 0]
-        predicted = form.judged[:, : len(mine)] @ mine
-        cosine = float(ratio(np.abs(mine[:1]), np.linalg.norm(mine)).item())
-        axes[axis] = Axis(form.direction(mine, rows, split.halving), predicted, cosine)
-    squared = np.square(form.axes.singular)
-    return PlaceRead(read, axes, float(penalty["ridge"][0]), float(squared.mean()), squared)

@@ -14,12 +14,9 @@ from ..measures.finite import finite
 from ..measures.halves import Halving
 from ..measures.layers import Counted
 from ..measures.nuisances import Design
-from .judgement import FEW_RECUR
-from .quantities import KEPT, WITHIN_TOKEN
 from .readout import Labels, Split
 
 SURPRISAL = Need("next_loss", at="before_last")
-ENDINGS = {KEPT: "", WITHIN_TOKEN: "_beyond_token"}
 
 
 @dataclass(frozen=True)
@@ -33,11 +30,6 @@ class Setting:
     labels: Mapping[str, Labels]
     splits: Mapping[str, Sequence[Split]]
     counted: Mapping[str, Counted]
-
-    @property
-    def reason(self) -> str:
-        """Why nothing can be read within tokens; empty where it can."""
-        return "" if all(split.halving.is_usable for split in self.splits[WITHIN_TOKEN]) else FEW_RECUR
 
 
 def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
@@ -81,9 +73,10 @@ def labels_of(
     )
 
 
-def left_by(whole: Halving, targets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def left_by(nuisances: np.ndarray, tokens: np.ndarray, targets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What token and nuisances leave of labels over all rows: what is exchanged. 0 where a token does not recur."""
-    found = {}
+    everything, found = np.arange(len(tokens)), {}
+    whole = Halving.of(everything, everything, nuisances, tokens)
     for name, values in targets.items():
         found[name] = np.zeros(len(values))
         if whole.is_usable:
@@ -99,8 +92,3 @@ def counted_in(pool: Cloud, halvings: Sequence[Halving]) -> dict[str, int | None
         for names in (pool.rows["prompt"], pool.units)
     )
     return {"n": n, "n_clusters": None if pool.counted["n_clusters"] is None else n_clusters}
-
-
-def occurrences(tokens: np.ndarray) -> np.ndarray:
-    _, code, counts = np.unique(tokens, return_inverse=True, return_counts=True)
-    return counts[code]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.table import LABEL, Table
@@ -13,7 +14,6 @@ from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
 from .judgement import Judgement
 from .quantities import QUANTITIES
-from .readout import Axis
 
 BY_LAYER = (
     "Axes fitted on one half of the prompts and tested on the other, at every site and layer (in `resid`, depth): "
@@ -43,10 +43,9 @@ def by_layer_table(places: Sequence[Layer], judgements: Mapping[tuple[str, str, 
     return QUANTITIES.stacked(parts, BY_LAYER)
 
 
-def held_out_table(pool: Cloud, halving: Halving, axis: Axis | None, capture: Capture) -> Table:
+def held_out_table(pool: Cloud, halving: Halving, predicted: Float[np.ndarray, " judged"], capture: Capture) -> Table:
     """What is sought and its prediction at the judged rows of a half split; of text also the end of it."""
     rows, target = pool.rows.where(halving.judged), pool.target
-    predicted = np.full(rows.n_rows, np.nan) if axis is None else axis.predicted
     names = ("prompt", "position", target.name, *(("domain",) if "domain" in rows else ()))
     columns = {name: rows[name] for name in names}
     columns[target.predicted] = predicted + float(pool.sought[halving.fitting].mean())

@@ -12,10 +12,18 @@ from interp.probes.belief.estimates import (
     silhouette_estimates,
     subspace_estimates,
 )
-from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
+from interp.probes.belief.folds import cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, SUBSPACES, make_pairs, outcomes, turned_bits
 from interp.probes.belief.probe import Belief
-from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
+from interp.probes.belief.readout import (
+    N_CONTROLS,
+    Reading,
+    Shares,
+    beyond_token,
+    make_setting,
+    random_subspace_r2,
+    read_belief,
+)
 from interp.probes.belief.scores import MIXED_IN, Scores, decoded, output_distance, scores
 from interp.probes.belief.tables import components_table, decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
@@ -30,7 +38,6 @@ from interp.information import kl_bits, restricted
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
-from interp.statistics.estimates import Estimates
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
@@ -63,15 +70,19 @@ def planted(n=300, noise=0.3, seed=0, n_components=3):
     return belief @ image + noise * rng.standard_normal((n, D)), belief, np.trace(explained) / np.trace(covariance)
 
 
-def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns):
+def capture_of(points, n_scored=1, **given):
     shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=0, d_model=points.shape[1])
-    need = Need("resid")
-    capture = synthetic_capture(
-        (need,), shape, planted={"resid": points[None]}, posterior=belief, columns=columns, seed=seed
-    )
-    pool = Cloud.of(capture, need)
-    exact = ExactBelief.of(capture)
-    return pool, make_setting(pool, exact, n_permutations, 50, np.random.default_rng(seed))
+    return synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, **given)
+
+
+def pool_of(points, n_scored=1):
+    return Cloud.of(capture_of(points, n_scored), Need("resid"))
+
+
+def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns):
+    capture = capture_of(points, n_scored, posterior=belief, columns=columns, seed=seed)
+    pool = Cloud.of(capture, Need("resid"))
+    return pool, make_setting(pool, ExactBelief.of(capture), n_permutations, 50, np.random.default_rng(seed))
 
 
 # --- conformance -----------------------------------------------------------------------------------------------------
@@ -147,12 +158,11 @@ def test_the_read_out_saved_is_the_one_that_judged_the_held_out_prompts():
     held = found.arrays["held_out"]
     centred = points[held] - found.arrays["resid.origin"][1]
     told = found.arrays["belief_mean"] + centred @ found.arrays["resid.readout"][1].T
-    exact = belief @ np.array([[0, 0], [1, 0], [0.5, 3**0.5 / 2]])
+    corners = np.array([[0, 0], [1, 0], [0.5, 3**0.5 / 2]])
     table = found.tables["decoded"]
     mine = np.isin(table["prompt"], held)
-    corners = np.array([[0, 0], [1, 0], [0.5, 3**0.5 / 2]])
     assert (nearest_on_simplex(told) @ corners)[:, 0] == pytest.approx(table["decoded_x"][mine], abs=1e-5)
-    assert exact[held, 1] == pytest.approx(table["exact_y"][mine])
+    assert (belief @ corners)[held, 1] == pytest.approx(table["exact_y"][mine])
     assert len(held) == pytest.approx(len(belief) / setting.folds.n, abs=1)
 
 
@@ -222,27 +232,6 @@ def test_folds_hold_whole_sequences_in_equal_number():
     assert all(len(set(folds.code[units == u])) == 1 for u in range(23))
     assert np.ptp(np.bincount(folds.code[::4])) <= 1 and folds.n == 5
     assert deal(np.arange(3), np.random.default_rng(0)).n == 3
-
-
-def test_errors_by_products_are_the_errors():
-    rng = np.random.default_rng(2)
-    parts = [
-        Pressed(np.ones((40, 1)), rng.standard_normal((40, 4)), rng.standard_normal((40, 60)), rng.random(60))
-        for _ in range(2)
-    ]
-    fit = Fit.to(parts[:1])
-    coordinates, targets = fit.left(parts[1])
-    direct = [
-        np.square(targets - coordinates @ fit.coefficients(a)).sum(axis=0).reshape(6, 10).sum(axis=1)
-        for a in PENALTIES
-    ]  # fmt: skip
-    assert fit._is_cheaper_by_products(40, 10) and not fit._is_cheaper_by_products(1, 1)
-    np.testing.assert_allclose(fit._errors_by_products(coordinates, targets, 6), direct, rtol=1e-9)
-    beyond = parts[1].beyond.reshape(6, 10).sum(axis=1)
-    np.testing.assert_allclose(fit.errors(parts[1], 6), np.array(direct) + beyond, rtol=1e-9)
-    narrow = fit.errors(parts[1], 60)
-    assert narrow.shape == (len(PENALTIES), 60)
-    np.testing.assert_allclose(narrow.reshape(-1, 6, 10).sum(axis=2), fit.errors(parts[1], 6), rtol=1e-9)
 
 
 def test_exchanged_beliefs_are_other_sequences_at_the_same_position():
@@ -486,7 +475,9 @@ def test_baselines_are_the_shares_that_position_and_token_hold(of_position, of_t
     belief = of_position * parts[0] + of_token * parts[1] + parts[2]  # noise has a variance of one, too
     _, setting = setting_of(parts[2], belief, n_scored=per, n_permutations=5, length=np.full(n * per, 9), token=token)
     of_all = of_position + of_token + 1
-    by_position, by_token = (baseline_estimate(each, setting) for each in (setting.position, setting.token))
+    reading, (_, by_token) = read_belief(parts[2], setting, rng), beyond_token(parts[2], setting)
+    by_position = baseline_estimate(setting.position, reading.by_position, reading.by_mean, setting)
+    by_token = baseline_estimate(setting.token, by_token, reading.by_mean, setting)
     assert by_position.value == pytest.approx(of_position / of_all, abs=0.03)
     assert by_token.value == pytest.approx((of_position + of_token) / of_all, abs=0.03)
     assert [name.split(" (")[0] for name in setting.token.names] == ["position", "last token"]
@@ -498,7 +489,7 @@ def test_a_baseline_of_nothing_that_varies_says_so():
     rng = np.random.default_rng(0)
     columns = {"length": np.full(40, 9), "position": np.full(40, 8), "token": np.full(40, 2)}
     _, setting = setting_of(rng.standard_normal((40, 3)), rng.dirichlet(np.ones(3), 40), **columns)
-    found = baseline_estimate(setting.token, setting)
+    found = baseline_estimate(setting.token, setting.belief.values, setting.belief.values, setting)
     assert np.isnan(found.value).all() and found.at(0).why == "neither position nor last token varies"
 
 
@@ -534,7 +525,7 @@ def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_gr
 def test_silhouettes_are_of_the_rows_with_a_state_with_and_without_some_sequences():
     rng = np.random.default_rng(4)
     n, per = 130, 2
-    pool, _ = setting_of(rng.standard_normal((n * per, 5)), rng.dirichlet(np.ones(3), n * per), n_scored=per)
+    pool = pool_of(rng.standard_normal((n * per, 5)), n_scored=per)
     states = rng.integers(-1, 3, n * per)
     states[7] = 3  # a row alone in its state counts as 0
     clusters = make_clusters(pool, states, 19, rng)
@@ -554,12 +545,6 @@ def test_silhouettes_are_of_the_rows_with_a_state_with_and_without_some_sequence
 
 def exact(values, kind="distribution"):
     return ExactBelief(np.asarray(values, dtype=np.float64), kind, "made up")
-
-
-def pool_of(points, n_scored=1, **columns):
-    shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=0, d_model=points.shape[1])
-    capture = synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, columns=columns)
-    return Cloud.of(capture, Need("resid"))
 
 
 def test_beliefs_have_a_most_likely_component_a_rank_and_a_kind():
@@ -648,11 +633,15 @@ def test_random_subspaces_are_smaller_than_the_whole_and_than_half_the_rows_fitt
 
 
 def test_the_table_of_components_names_them():
-    r2 = Estimates(np.array([0.3, 0.4]), np.array([[0.2, 0.3], [0.4, 0.5]]), np.full((3, 2), 0.1), np.full(2, 0.05))
-    belief = replace(exact([[0.2, 0.8], [0.4, 0.6]]), names=("x", "y"))
-    row = {name: column[1] for name, column in components_table(belief, r2).columns.items()}
-    assert row == {"component": 1, "mean": pytest.approx(0.7), "r2": 0.4, "r2_low": 0.3, "r2_high": 0.5, "r2_null": 0.1,
-                   "r2_null_low": 0.1, "r2_null_high": 0.1, "r2_p": 0.05, "value": "y"}  # fmt: skip
+    belief, rng = np.random.default_rng(0).dirichlet(np.ones(2), 30), np.random.default_rng(1)
+    _, setting = setting_of(rng.standard_normal((30, 3)), belief)
+    setting = replace(setting, belief=replace(setting.belief, names=("x", "y")))
+    errors, totals = rng.uniform(0.1, 1, (30, 2)), rng.uniform(1, 2, (30, 2))
+    shares = Shares(np.zeros(3), np.array([[0.9, 0.9], [0.1, 0.1], [0.3, 0.3]]), errors, totals)
+    row = {name: column[1] for name, column in components_table(setting, shares).columns.items()}
+    assert (row["component"], row["value"], row["mean"]) == (1, "y", pytest.approx(belief[:, 1].mean()))
+    assert row["r2"] == pytest.approx(1 - errors[:, 1].sum() / totals[:, 1].sum()) and row["r2_p"] == 1 / 3
+    assert row["r2_null"] == pytest.approx(0.2) and row["r2_low"] < row["r2"] < row["r2_high"]
 
 
 # --- interchange -----------------------------------------------------------------------------------------------------
@@ -728,7 +717,7 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     assert bits["encoding"] == pytest.approx([1.5] * 4)
     assert bits["readout"] == pytest.approx([0.25, 1.25, 2.25, 3.25])
     assert bits["principal"] == pytest.approx([0.0] * 4), "nearer to both alike is no redirection"
-    pool, _ = setting_of(np.random.default_rng(0).standard_normal((8, 3)), np.eye(2)[np.arange(8) % 2], n_scored=2)
+    pool = pool_of(np.random.default_rng(0).standard_normal((8, 3)), n_scored=2)
     found = outcomes(under, pairs, pool, 20)[2, "encoding"]["redirected_bits"]
     assert found.value[0] == 1.5 and found.p[0] == 1 / 20, "no random subspace is above .9"
     assert found.null[0, 0] == pytest.approx(0.05 * np.arange(19).mean())
@@ -763,9 +752,7 @@ def test_both_sides_of_the_simplex_have_one_scale_that_holds_every_point():
 def test_the_plane_of_many_components_is_the_principal_one():
     points, belief, _ = planted(n=80, n_components=5)
     pool, setting = setting_of(points, belief)
-    shape = Shape(n_prompts=len(points), n_scored=1, n_layers=0, d_model=points.shape[1])
-    capture = synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, posterior=belief)
-    table = decoded_table(pool, setting, belief, capture, np.random.default_rng(0))
+    table = decoded_table(pool, setting, belief, capture_of(points, posterior=belief), np.random.default_rng(0))
     values = belief - belief.mean(axis=0)
     expected = np.linalg.svd(values, compute_uv=False)[:2]
     assert np.linalg.norm(table["exact_x"]) == pytest.approx(expected[0])

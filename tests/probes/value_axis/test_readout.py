@@ -82,17 +82,17 @@ def test_where_prompts_come_in_clusters_the_penalty_errs_least_on_clusters_left_
     split = Split.of(Halving.of(fitting, judged, np.empty((N, 0))), labels, clusters)
     found = read_place(ScaledRows.of(rows), {KEPT: [split]})
     x, y = rows[fitting], label[fitting]
-    penalties = 10.0 ** np.arange(-6, 4)
+    penalties, scale = 10.0 ** np.arange(-6, 4), found.spectrum.mean()
     errors, of_none = np.zeros(len(penalties)), 0.0
     for cluster in np.unique(clusters[fitting]):
         out = clusters[fitting] == cluster
         of_none += np.square(y[out] - y[~out].mean()).sum()
         for i, penalty in enumerate(penalties):
-            fit = Ridge(alpha=penalty * found.scale).fit(x[~out], y[~out])
+            fit = Ridge(alpha=penalty * scale).fit(x[~out], y[~out])
             errors[i] += np.square(y[out] - fit.predict(x[out])).sum()
     best = errors.argmin()
     assert found.penalty == penalties[best]
-    fit = Ridge(alpha=found.penalty * found.scale).fit(x, y)
+    fit = Ridge(alpha=found.penalty * scale).fit(x, y)
     r2 = 1 - np.square(label[judged] - fit.predict(rows[judged])).sum() / np.square(label[judged] - y.mean()).sum()
     read = found.read[KEPT, "ridge"]
     assert read.r2[0, 0] == pytest.approx(r2, abs=1e-4)
@@ -116,8 +116,8 @@ def test_the_first_axis_is_that_of_the_fitting_rows_and_reads_by_its_slope_alone
             expected = judged_by(predicted, truth)[0], stats.spearmanr(predicted, truth)[0]
             read = place.read[KEPT if split is kept else WITHIN_TOKEN, "pc1"]
             assert (read.r2[h, 0], read.correlation[h, 0]) == pytest.approx(expected)
-    assert abs(place.axes["pc1"].direction @ np.linalg.svd(splits[KEPT][0].halving.apply(rows)[0])[2][0]) > 1 - 1e-9
-    assert place.axes["pc1"].cosine == pytest.approx(1)
+    assert abs(place.directions["pc1"] @ np.linalg.svd(splits[KEPT][0].halving.apply(rows)[0])[2][0]) > 1 - 1e-9
+    assert place.cosine == pytest.approx(abs(place.directions["pc1"] @ place.directions["ridge"]))
 
 
 def test_axes_are_of_the_first_halving_and_turned_so_that_entropy_rises():
@@ -126,10 +126,10 @@ def test_axes_are_of_the_first_halving_and_turned_so_that_entropy_rises():
     place = read_place(ScaledRows.of(rows), splits)
     first = splits[KEPT][0]
     x, judged = first.halving.apply(rows)
-    explicit = Ridge(alpha=place.penalty * place.scale, fit_intercept=False).fit(x, first.parts[0].fitted[:, 0])
-    axis = place.axes["ridge"]
-    assert axis.direction == pytest.approx(explicit.coef_ / np.linalg.norm(explicit.coef_))
-    assert axis.predicted == pytest.approx(explicit.predict(judged))
+    alpha = place.penalty * place.spectrum.mean()
+    explicit = Ridge(alpha=alpha, fit_intercept=False).fit(x, first.parts[0].fitted[:, 0])
+    assert place.directions["ridge"] == pytest.approx(explicit.coef_ / np.linalg.norm(explicit.coef_))
+    assert place.predicted == pytest.approx(explicit.predict(judged))
     assert place.spectrum == pytest.approx(np.square(np.linalg.svd(x, compute_uv=False)))
 
 
@@ -141,7 +141,7 @@ def test_rows_that_the_token_determines_are_void_within_it():
     assert np.isnan(place.read[WITHIN_TOKEN, "ridge"].r2).all()
     assert not place.read[KEPT, "ridge"].is_void
     still = read_place(ScaledRows.of(np.zeros((N, 5))), splits_of(label, tokens))
-    assert still.read[KEPT, "ridge"].is_void and still.axes == {}
+    assert still.read[KEPT, "ridge"].is_void and still.directions == {} and np.isnan(still.predicted).all()
 
 
 def test_halvings_without_recurring_tokens_and_columns_of_a_target():
@@ -149,7 +149,7 @@ def test_halvings_without_recurring_tokens_and_columns_of_a_target():
     read = read_place(ScaledRows.of(rows), splits_of(label, np.arange(N))).read[WITHIN_TOKEN, "ridge"]
     assert np.isnan(read.r2).all() and not read.is_void
     labels = Labels(("a", "b"), np.zeros((4, 2 + 3)), np.zeros((4, 2 * 6), np.float32))
-    assert labels.n_permutations == 6 and labels.controls == slice(2, 5)
+    assert labels.controls == slice(2, 5)
     assert labels.of_target("b").tolist() == [1, 11, 12, 13, 14, 15, 16]
     assert replace(labels, true=np.zeros((4, 2))).of_target("a").tolist() == [0, 2, 3, 4, 5, 6, 7]
 
@@ -162,8 +162,7 @@ def test_inner_products_read_the_same_as_the_rows_themselves():
     for key, read in by_rows.read.items():
         for name in ("r2", "correlation", "fit"):
             np.testing.assert_allclose(getattr(by_products.read[key], name), getattr(read, name), atol=1e-6)
-    for axis, found in by_rows.axes.items():
-        mine = by_products.axes[axis]
-        sign = np.sign(found.direction @ mine.direction)
-        np.testing.assert_allclose(sign * mine.direction, found.direction, atol=1e-6)
-        np.testing.assert_allclose(mine.cosine, found.cosine, atol=1e-6)
+    for axis, found in by_rows.directions.items():
+        mine = by_products.directions[axis]
+        np.testing.assert_allclose(np.sign(found @ mine) * mine, found, atol=1e-6)
+    assert by_products.cosine == pytest.approx(by_rows.cosine, abs=1e-6)

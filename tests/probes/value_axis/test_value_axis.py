@@ -371,10 +371,10 @@ def test_what_was_taken_out_is_said_and_only_then(name):
 def test_the_best_layer_and_depth_0_say_what_they_read():
     judgement, r2 = made_judgement()
     better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), False)
-    best = replace(judgement, reads=[*judgement.reads, better]).best_layer([0, 1, 2], [3, 4, 5])
+    best = replace(judgement, reads=[*judgement.reads, better]).best_layer(3)
     found = QUANTITIES.scalar("best_layer_r2", best)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
-    assert "Layer 5 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
+    assert "Layer 2 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
     table = np.random.default_rng(1).standard_normal((12, 10, 32)).astype(np.float32)
     plain = depth_world(lambda token, length: table[token, 0])
     assert plain["depth_0_r2_beyond_token"].value == 0.0 and np.isfinite(plain["r2_beyond_embedding"].value)
