@@ -23,14 +23,13 @@ from interp.statistics.cosines import (
     random_rotations,
 )
 from interp.statistics.estimates import Estimates
+from interp.statistics.ratio import ratio
 from interp.statistics.units import Units, mean_of_units
 
 from .cloud import Cloud
 
 _ROUNDING = 1e-5
 """Length, relative to what it was, below which a centred key is rounding: activations are float32."""
-
-_NO_DIRECTION = "undefined: keys without length have no direction"
 
 _NULL_ROWS = 400
 """Rows that the null of `head_keys` is drawn from."""
@@ -97,19 +96,17 @@ def head_keys(
     mean, resampled = mean_of_units(by_unit), units.resampled(by_unit)
     by_layer, over = {}, {}
     for i, measure in enumerate(MEASURES):
-        by_layer[measure] = _turned(units, mean[:, i], resampled[..., i], draws[..., i])
-        defined = np.isfinite(mean[:, i])
-        pooled = (
-            x[..., defined].mean(axis=-1, keepdims=True) if defined.any() else np.full((*x.shape[:-1], 1), np.nan)
-            for x in (mean[:, i], resampled[..., i], draws[..., i])
-        )
+        parts = mean[:, i], resampled[..., i], draws[..., i]
+        by_layer[measure] = _turned(units, *parts)
+        defined = np.isfinite(parts[0])
+        pooled = (ratio(x[..., defined].sum(axis=-1, keepdims=True), defined.sum()) for x in parts)
         over[measure] = _turned(units, *pooled)
     return by_layer, over
 
 
 def _turned(units: Units, value: np.ndarray, resampled: np.ndarray, draws: np.ndarray) -> Estimates:
     is_known = np.isfinite(value) & np.isfinite(draws).all(axis=0)
-    why = np.where(is_known, "", _NO_DIRECTION).tolist()
+    why = np.where(is_known, "", "undefined: keys without length have no direction").tolist()
     found = units.about(Estimates.resampled(value, resampled, why=why))
     return found.exchanged(np.where(is_known, draws, np.nan), largest_deviation_p(value, draws))
 
