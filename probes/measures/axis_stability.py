@@ -8,7 +8,7 @@ labels that mean nothing have. (Independent pairs gave a band that noise left in
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,10 +29,11 @@ Split = tuple[np.ndarray, np.ndarray]
 class RandomPairs:
     """`n_draws` times as many pairs of standard Gaussian vectors as splits, the same ones for every cloud.
 
-    `overlap` holds the correlations of all first halves, then all second ones.
+    `root` makes independent vectors of all first halves, then all second ones, overlap: a square root of their
+    correlations.
     """
 
-    overlap: Float[np.ndarray, "half half"]
+    root: Float[np.ndarray, "half half"]
     n_draws: int
     seed: int
 
@@ -43,13 +44,8 @@ class RandomPairs:
         n_rows = 1 + max(int(half.max()) for half in halves)
         member = np.array([np.bincount(half, minlength=n_rows) for half in halves], dtype=np.float64)
         size = np.sqrt(member.sum(axis=1))
-        return cls(member @ member.T / np.outer(size, size), n_draws, seed)
-
-    @cached_property
-    def _root(self) -> Float[np.ndarray, "half half"]:
-        """What makes independent vectors overlap: a square root of the correlations."""
-        values, vectors = np.linalg.eigh(self.overlap)
-        return vectors * np.sqrt(values.clip(0.0))
+        values, vectors = np.linalg.eigh(member @ member.T / np.outer(size, size))
+        return cls(vectors * np.sqrt(values.clip(0.0)), n_draws, seed)
 
     def mean_abs_cosine(self, spectrum: Float[np.ndarray, " axis"]) -> Float[np.ndarray, " draw"]:
         """Mean |cos| over the pairs of each draw, of directions with this covariance spectrum."""
@@ -59,9 +55,9 @@ class RandomPairs:
     @lru_cache(maxsize=2)  # noqa: B019 (frozen, small, and asked at every place)
     def _products(self, n_axes: int) -> np.ndarray:
         """Squares of both vectors of every pair, and their product, axis by axis."""
-        n_halves = len(self.overlap)
-        independent = np.random.default_rng(self.seed).standard_normal((self.n_draws, n_halves, n_axes), np.float32)
-        first, second = np.split(self._root @ independent.astype(np.float64), 2, axis=1)
+        size = self.n_draws, len(self.root), n_axes
+        independent = np.random.default_rng(self.seed).standard_normal(size, np.float32)
+        first, second = np.split(self.root @ independent.astype(np.float64), 2, axis=1)
         return np.stack([np.square(first), np.square(second), first * second])
 
 

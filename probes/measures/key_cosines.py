@@ -89,7 +89,9 @@ def head_keys(
     over all rows is taken off its keys, so that what remains is what the prompt changes.
     """
     keys = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
-    by_unit = units.means(np.array([_head_measures(layer) for layer in keys]))
+    # centred on each head's mean over the rows, not on the mean over heads
+    measured = [np.hstack([cosine_measures(x)[:, :2] for x in (layer, centred_heads(layer))]) for layer in keys]
+    by_unit = units.means(np.array(measured))
     rotations = random_rotations(keys.shape[-1], n_null * n_heads, np.random.default_rng(seed))
     kept = np.linspace(0, keys.shape[1] - 1, min(keys.shape[1], _NULL_ROWS)).astype(int)
     draws = _rotated_heads(keys[:, kept], rotations.reshape(n_null, n_heads, *rotations.shape[1:]))
@@ -109,11 +111,6 @@ def _turned(units: Units, value: np.ndarray, resampled: np.ndarray, draws: np.nd
     why = np.where(is_known, "", "undefined: keys without length have no direction").tolist()
     found = units.about(Estimates.resampled(value, resampled, why=why))
     return found.exchanged(np.where(is_known, draws, np.nan), largest_deviation_p(value, draws))
-
-
-def _head_measures(keys: Num[np.ndarray, "row head d_head"]) -> Float[np.ndarray, "row measure"]:
-    """`MEASURES` at every row; centred on each head's mean over the rows, not on the mean over heads."""
-    return np.concatenate([cosine_measures(keys)[:, :2], cosine_measures(centred_heads(keys))[:, :2]], axis=1)
 
 
 def centred_heads(keys: Num[np.ndarray, "*layer row head d_head"]) -> Float[np.ndarray, "*layer row head d_head"]:

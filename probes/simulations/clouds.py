@@ -93,31 +93,28 @@ def _axes(text: Text, model: int, size: float) -> Mapping[str, float]:
     """What ridge readouts of half of such prompts explain of very many, of all and beyond token and length."""
     many = _many(text, _AXIS, 240, model, size)
     fitted = [draw(text, _AXIS, 240, np.random.default_rng([12, model, i]), model, size) for i in range(_N_FITS)]
-    halves = [_half(drawn, np.random.default_rng([13, model, i])) for i, drawn in enumerate(fitted)]
-    r2 = _explained([(points, entropy) for _, points, entropy in halves], (many.points, many.entropy))
+    halves = [(drawn, _half(drawn, np.random.default_rng([13, model, i]))) for i, drawn in enumerate(fitted)]
+    r2 = _explained([(drawn.points[kept], drawn.entropy[kept]) for drawn, kept in halves], (many.points, many.entropy))
     rho = abs(float(stats.spearmanr(_first(many), many.entropy)[0]))
     found = {"r2": r2, "best_layer_r2": r2, "pc1_correlation": rho}
     if text.previous_tells:  # it is beyond the last token, and taken out by the control alone
         return found
-    beyond = _explained([_beyond(*half) for half in halves], _beyond(many.columns, many.points, many.entropy))
+    beyond = _explained([_beyond(*half) for half in halves], _beyond(many, np.full(len(many.points), True)))
     return found | {"r2_beyond_token": beyond}
 
 
-def _half(drawn: Drawn, rng: np.random.Generator) -> tuple[Mapping[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Columns, points and entropies of half of the clusters."""
+def _half(drawn: Drawn, rng: np.random.Generator) -> np.ndarray:
+    """Which rows are of a half of the clusters."""
     clusters = np.unique(drawn.columns["cluster"])
-    kept = np.isin(drawn.columns["cluster"], rng.permutation(clusters)[: len(clusters) // 2])
-    return {name: column[kept] for name, column in drawn.columns.items()}, drawn.points[kept], drawn.entropy[kept]
+    return np.isin(drawn.columns["cluster"], rng.permutation(clusters)[: len(clusters) // 2])
 
 
-def _beyond(
-    columns: Mapping[str, np.ndarray], points: np.ndarray, entropy: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """What token and length leave of points and entropies."""
-    long = columns["length"][:, None] / 40.0
+def _beyond(drawn: Drawn, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What token and length leave of points and entropies of some rows."""
+    tokens, long = drawn.columns["token"][kept], drawn.columns["length"][kept, None] / 40.0
     nuisances = np.hstack([long, long**2, long**3, np.abs(long - long.mean())])
-    both = np.column_stack([nuisances, points, entropy])
-    of_token = columns["token"][:, None] == np.unique(columns["token"])
+    both = np.column_stack([nuisances, drawn.points[kept], drawn.entropy[kept]])
+    of_token = tokens[:, None] == np.unique(tokens)
     both -= of_token @ (of_token.T @ both / of_token.sum(axis=0)[:, None])
     nuisances, both = both[:, :4], both[:, 4:]
     both -= nuisances @ np.linalg.lstsq(nuisances, both, rcond=None)[0]
