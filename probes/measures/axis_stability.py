@@ -8,7 +8,7 @@ labels that mean nothing have. (Independent pairs gave a band that noise left in
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,10 +29,11 @@ Split = tuple[np.ndarray, np.ndarray]
 class RandomPairs:
     """`n_draws` times as many pairs of standard Gaussian vectors as splits, the same ones for every cloud.
 
-    `overlap` holds the correlations of all first halves, then all second ones.
+    `root` makes independent vectors of all first halves, then all second ones, overlap: a square root of their
+    correlations.
     """
 
-    overlap: Float[np.ndarray, "half half"]
+    root: Float[np.ndarray, "half half"]
     n_draws: int
     seed: int
 
@@ -43,13 +44,8 @@ class RandomPairs:
         n_rows = 1 + max(int(half.max()) for half in halves)
         member = np.array([np.bincount(half, minlength=n_rows) for half in halves], dtype=np.float64)
         size = np.sqrt(member.sum(axis=1))
-        return cls(member @ member.T / np.outer(size, size), n_draws, seed)
-
-    @cached_property
-    def _root(self) -> Float[np.ndarray, "half half"]:
-        """What makes independent vectors overlap: a square root of the correlations."""
-        values, vectors = np.linalg.eigh(self.overlap)
-        return vectors * np.sqrt(values.clip(0.0))
+        values, vectors = np.linalg.eigh(member @ member.T / np.outer(size, size))
+        return cls(vectors * np.sqrt(values.clip(0.0)), n_draws, seed)
 
     def mean_abs_cosine(self, spectrum: Float[np.ndarray, " axis"]) -> Float[np.ndarray, " draw"]:
         """Mean |cos| over the pairs of each draw, of directions with this covariance spectrum."""
@@ -59,9 +55,9 @@ class RandomPairs:
     @lru_cache(maxsize=2)  # noqa: B019 (frozen, small, and asked at every place)
     def _products(self, n_axes: int) -> np.ndarray:
         """Squares of both vectors of every pair, and their product, axis by axis."""
-        n_halves = len(self.overlap)
-        independent = np.random.default_rng(self.seed).standard_normal((self.n_draws, n_halves, n_axes), np.float32)
-        first, second = np.split(self._root @ independent.astype(np.float64), 2, axis=1)
+        size = self.n_draws, len(self.root), n_axes
+        independent = np.random.default_rng(self.seed).standard_normal(size, np.float32)
+        first, second = np.split(self.root @ independent.astype(np.float64), 2, axis=1)
         return np.stack([np.square(first), np.square(second), first * second])
 
 
@@ -73,34 +69,18 @@ def split_cosines(splits: Sequence[Split], direction: Direction) -> Float[np.nda
 def ridge_split_cosines(
     rows: ScaledRows, label: Float[np.ndarray, " row"], penalty: float, splits: Sequence[Split]
 ) -> Float[np.ndarray, " split"]:
-    """`split_cosines` of ridge axes at one penalty α; from the products of the rows where they are known."""
+    """`split_cosines` of ridge axes at one penalty α; from the products of the rows where they are known.
+
+    About the mean of a half its products are K, and its axis is Xᵀc with (K + α) c = y.
+    """
     points, products = rows.points, rows.products
     if products is None:
         return split_cosines(splits, lambda half: ridge_axis(points[half], label[half], penalty))
-    weights = subset_weights(products, label, penalty, [half for pair in zip(*splits, strict=True) for half in pair])
-    first, second = weights[: len(splits)], weights[len(splits) :]
-    seen = second @ products
-    inner, squared = np.einsum("sr,sr->s", first, seen), np.einsum("sr,sr->s", second, seen)
-    scale = np.sqrt(np.clip(np.einsum("sr,sr->s", first, first @ products) * squared, 0.0, None))
-    return np.divide(np.abs(inner), scale, out=np.zeros(len(splits)), where=scale > 0)
 
+    def weights(kernel: np.ndarray, half: np.ndarray) -> np.ndarray:
+        return solve_positive(kernel + penalty * np.eye(len(half)), label[half] - label[half].mean())
 
-def subset_weights(
-    products: Float[np.ndarray, "row row"], label: Float[np.ndarray, " row"], penalty: float,
-    subsets: Sequence[np.ndarray],
-) -> Float[np.ndarray, "subset row"]:  # fmt: skip
-    """Weights c of all rows for which Xᵀc is the ridge axis of each subset h at the penalty α, not yet of length one.
-
-    From the products K = XXᵀ, and without centring: (K + α) c = y + μ on h, with μ such that Σc = 0; zero outside h.
-    """
-    weights = np.zeros((len(subsets), len(label)))
-    for mine, rows in zip(weights, subsets, strict=True):
-        shifted = products.take(rows, axis=0).take(rows, axis=1)
-        shifted[np.diag_indices_from(shifted)] += penalty
-        sides = np.column_stack([label[rows] - label[rows].mean(), np.ones(len(rows))])
-        solved, ones = solve_positive(shifted, sides).T
-        mine[rows] = solved - ones * (solved.sum() / ones.sum())
-    return weights
+    return _weights_cosines(products, splits, weights)
 
 
 def first_axis_cosines(
@@ -108,29 +88,27 @@ def first_axis_cosines(
 ) -> Float[np.ndarray, " split"]:
     """`split_cosines` of first principal axes; where features outnumber rows, from one matrix of products."""
     if len(points) > points.shape[1]:
-        return split_cosines(splits, lambda rows: _first_axis(points[rows]))
+        return split_cosines(
+            splits, lambda half: principal_axes(points[half] - points[half].mean(axis=0), 1).directions[0]
+        )
     products = np.asarray(points @ points.T, dtype=np.float64)
-    first, second = (_first_weights(products, [split[half] for split in splits]) for half in (0, 1))
-    return np.abs(np.einsum("sr,sr->s", first @ products, second))
+    return _weights_cosines(products, splits, lambda kernel, half: leading_vectors(kernel, 1)[:, 0])
 
 
-def _first_axis(rows: np.ndarray) -> np.ndarray:
-    return principal_axes(rows - rows.mean(axis=0), 1).directions[0]
+def _weights_cosines(
+    products: Float[np.ndarray, "row row"], splits: Sequence[Split],
+    weights: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Float[np.ndarray, " split"]:  # fmt: skip
+    """`split_cosines` of axes Xᵀc; `weights` gives the c of a half from its products about its mean.
 
-
-def _first_weights(products: np.ndarray, halves: Sequence[np.ndarray]) -> np.ndarray:
-    """Weights of all rows for which Xᵀc is the first axis of each half: c = u / √λ, zero outside it and zero in sum.
-
-    With u the leading eigenvector of the half's centred products; all zero where nothing varies.
+    Zero where nothing varies.
     """
-    weights = np.zeros((len(halves), len(products)))
-    sizes = np.array([len(half) for half in halves])
-    for size in np.unique(sizes):
-        mine = np.flatnonzero(sizes == size)
-        rows = np.array([halves[int(i)] for i in mine])
-        kernels = centred_gram(products[rows[:, :, None], rows[:, None, :]])
-        u = leading_vectors(kernels, 1)[..., 0]
-        length = np.sqrt(np.einsum("sr,sr->s", u, (kernels @ u[..., None])[..., 0]).clip(0.0))[:, None]
-        u = np.divide(u - u.mean(axis=1, keepdims=True), length, out=np.zeros_like(u), where=length > 0)
-        weights[mine[:, None], rows] = u
-    return weights
+    first, second = np.zeros((2, len(splits), len(products)))
+    for i, split in enumerate(splits):
+        for side, half in zip((first, second), split, strict=True):
+            kernel = centred_gram(products[half][:, half])
+            c = weights(kernel, half)
+            length = np.sqrt(max(0.0, c @ kernel @ c))
+            if length > 0:
+                side[i, half] = (c - c.mean()) / length
+    return np.abs(np.einsum("sr,sr->s", first @ products, second))

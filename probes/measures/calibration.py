@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from interp.information import entropy_bits
+from interp.information import cross_entropy_bits, entropy_bits, kl_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Asks, Quantity
@@ -30,14 +30,13 @@ from .answers import Answers
 from .exchanges import exchange_within
 from .target import steady
 
-_PERCENTILE = "percentile bootstrap over {unit}s"
 _OF_SKILL = "log(1 − skill) bootstrap over {unit}s"
-_EXCHANGED = "posteriors permuted between {unit}s with as much evidence"
 
 
 def _number(
-    unit: str, asks: Asks, meaning: str, null: str = _EXCHANGED, *, method: str = _PERCENTILE, is_headline: bool = False
-) -> Quantity:
+    unit: str, asks: Asks, meaning: str, null: str = "posteriors permuted between {unit}s with as much evidence",
+    *, method: str = "percentile bootstrap over {unit}s", is_headline: bool = False,
+) -> Quantity:  # fmt: skip
     return Quantity(unit, meaning, null, method, "no resample differs", asks, is_headline=is_headline)
 
 
@@ -131,8 +130,8 @@ def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict
         "entropy_correlation": _resampled(rho, of_rho, "one of the two entropies never varies"),
     }
     errors = np.array([np.abs(model - exact[order]).mean() for order in orders])
-    crossed = np.array([_expected(answers.posterior[order], answers.log_restricted) for order in orders])
-    divergence = -entropy_bits(answers.posterior).mean() - crossed
+    crossed = [cross_entropy_bits(answers.posterior[order], answers.log_restricted).mean() for order in orders]
+    divergence = np.array(crossed) - entropy_bits(answers.posterior).mean()
     exchanged = {
         "entropy_error": errors, "skill": 1 - ratio(errors, constant.mean()),
         "kl": divergence, "kl_skill": 1 - ratio(divergence, best.mean()),
@@ -169,8 +168,7 @@ class Slopes:
 
     def intercept(self, weights: np.ndarray) -> Float[np.ndarray, " resample"]:
         """The model's log-odds at even evidence, of one pair of outcomes."""
-        total = weights.sum(axis=1)
-        return (weights @ self.y - self.resampled(weights) * (weights @ self.x)) / total
+        return (weights @ self.y - self.resampled(weights) * (weights @ self.x)) / weights.sum(axis=1)
 
     @property
     def is_one_pair(self) -> bool:
@@ -195,14 +193,8 @@ def kl_of_best_single(answers: Answers) -> Float[np.ndarray, " row"]:
     for group in np.unique(answers.groups):
         mine = answers.groups == group
         p = answers.posterior[mine]
-        mean = np.broadcast_to(p.mean(axis=0), p.shape)
-        log_mean = np.log2(mean, out=np.zeros_like(p), where=p > 0)
-        found[mine] = -entropy_bits(p) - np.sum(p * log_mean, axis=1)
+        found[mine] = kl_bits(p, np.broadcast_to(p.mean(axis=0), p.shape))
     return found
-
-
-def _expected(p: Float[np.ndarray, "row outcome"], log_q: Float[np.ndarray, "row outcome"]) -> float:
-    return float(np.sum(p * log_q, where=p > 0) / len(p))
 
 
 def _from_row_mean(log: np.ndarray, possible: np.ndarray) -> np.ndarray:

@@ -64,7 +64,6 @@ class WithinToken:
 
     coordinates: Float[np.ndarray, "layer row"]
     cloud: Cloud
-    tokens: Int[np.ndarray, " row"]
     enough: int | None
 
     @classmethod
@@ -73,18 +72,16 @@ class WithinToken:
         mine = cloud.where(again)
         few = FEW_FITTED * cloud.n_units
         enough = -(-few // mine.n_units) if 0 < mine.n_units < FEW_FITTED else None
-        tokens = mine.rows["token"]
-        residual, ranked = within_groups(coordinates[:, again], mine.target.name, mine, tokens)
-        return cls(residual, ranked, tokens, enough)
+        residual, ranked = within_groups(coordinates[:, again], mine.target.name, mine, mine.rows["token"])
+        return cls(residual, ranked, enough)
 
     def estimates(self, n_permutations: int, n_bootstrap: int, seed: int) -> Estimates:
         """`correlation_estimates` of the ranks; exchanged within tokens, of sequences whole ones."""
         if self.cloud.n_units < MIN_CLOUD:
             return self._undefined(len(self.coordinates))
-        weights = Resampled.of(self.cloud, 1, n_bootstrap, seed).weights
-        resampled = Resampled(self._orders(n_permutations, seed), weights)
-        found = correlation_estimates(self.coordinates, self.cloud.target.name, self.cloud, resampled)
-        return self._counted(found)
+        orders = self._orders(n_permutations, seed)
+        resampled = replace(Resampled.of(self.cloud, 1, n_bootstrap, seed), orders=orders)
+        return self._counted(correlation_estimates(self.coordinates, self.cloud.target.name, self.cloud, resampled))
 
     def best_layer(self, n_permutations: int, seed: int) -> Estimates:
         if self.cloud.n_units < MIN_CLOUD:
@@ -93,7 +90,7 @@ class WithinToken:
         return self._counted(best_layer(self.coordinates, self.cloud.sought, self.cloud, orders, seed))
 
     def _orders(self, n: int, seed: int) -> Int[np.ndarray, "permutation row"]:
-        return exchanges_within(self.cloud, self.tokens, n, np.random.default_rng([seed, 7]))
+        return exchanges_within(self.cloud, self.cloud.rows["token"], n, np.random.default_rng([seed, 7]))
 
     def _undefined(self, n: int) -> Estimates:
         why = f"fewer than {MIN_CLOUD} {self.cloud.unit}s share their last token with another one"
@@ -119,7 +116,8 @@ def best_layer(
     rng = np.random.default_rng([seed, 8])
     found, chosen = [], []
     for _ in range(N_HALVINGS if cloud.n_units >= MIN_HALVES else 0):
-        choosing, judging = (_half_correlations(x[:, r], together[:, r]) for r in split_rows(cloud.units, rng))
+        # [order, layer]; 0 where either never varies in a half
+        choosing, judging = (unit_length(together[:, r]) @ unit_length(x[:, r]).T for r in split_rows(cloud.units, rng))
         best = np.abs(choosing).argmax(axis=1)[:, None]
         sign = np.sign(np.take_along_axis(choosing, best, axis=1))
         found.append((sign * np.take_along_axis(judging, best, axis=1))[:, 0])
@@ -132,10 +130,3 @@ def best_layer(
     words |= {"layer": str(layer), "share": f"{np.mean(np.array(chosen) == layer):.0%}"}
     exchanged = by_halving.mean(axis=0)[1:, None]
     return Estimates.halved(by_halving[:, :1], FISHER, exchanged=exchanged, about=cloud.counted, words=words)
-
-
-def _half_correlations(
-    x: Float[np.ndarray, "layer row"], y: Float[np.ndarray, "order row"]
-) -> Float[np.ndarray, "order layer"]:
-    """Pearson's correlation of every order with every layer on some rows; 0 where either never varies there."""
-    return unit_length(y) @ unit_length(x).T

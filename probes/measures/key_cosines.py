@@ -23,14 +23,13 @@ from interp.statistics.cosines import (
     random_rotations,
 )
 from interp.statistics.estimates import Estimates
+from interp.statistics.ratio import ratio
 from interp.statistics.units import Units, mean_of_units
 
 from .cloud import Cloud
 
 _ROUNDING = 1e-5
 """Length, relative to what it was, below which a centred key is rounding: activations are float32."""
-
-_NO_DIRECTION = "undefined: keys without length have no direction"
 
 _NULL_ROWS = 400
 """Rows that the null of `head_keys` is drawn from."""
@@ -90,33 +89,28 @@ def head_keys(
     over all rows is taken off its keys, so that what remains is what the prompt changes.
     """
     keys = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
-    by_unit = units.means(np.array([_head_measures(layer) for layer in keys]))
+    # centred on each head's mean over the rows, not on the mean over heads
+    measured = [np.hstack([cosine_measures(x)[:, :2] for x in (layer, centred_heads(layer))]) for layer in keys]
+    by_unit = units.means(np.array(measured))
     rotations = random_rotations(keys.shape[-1], n_null * n_heads, np.random.default_rng(seed))
     kept = np.linspace(0, keys.shape[1] - 1, min(keys.shape[1], _NULL_ROWS)).astype(int)
     draws = _rotated_heads(keys[:, kept], rotations.reshape(n_null, n_heads, *rotations.shape[1:]))
     mean, resampled = mean_of_units(by_unit), units.resampled(by_unit)
     by_layer, over = {}, {}
     for i, measure in enumerate(MEASURES):
-        by_layer[measure] = _turned(units, mean[:, i], resampled[..., i], draws[..., i])
-        defined = np.isfinite(mean[:, i])
-        pooled = (
-            x[..., defined].mean(axis=-1, keepdims=True) if defined.any() else np.full((*x.shape[:-1], 1), np.nan)
-            for x in (mean[:, i], resampled[..., i], draws[..., i])
-        )
+        parts = mean[:, i], resampled[..., i], draws[..., i]
+        by_layer[measure] = _turned(units, *parts)
+        defined = np.isfinite(parts[0])
+        pooled = (ratio(x[..., defined].sum(axis=-1, keepdims=True), defined.sum()) for x in parts)
         over[measure] = _turned(units, *pooled)
     return by_layer, over
 
 
 def _turned(units: Units, value: np.ndarray, resampled: np.ndarray, draws: np.ndarray) -> Estimates:
     is_known = np.isfinite(value) & np.isfinite(draws).all(axis=0)
-    why = np.where(is_known, "", _NO_DIRECTION).tolist()
+    why = np.where(is_known, "", "undefined: keys without length have no direction").tolist()
     found = units.about(Estimates.resampled(value, resampled, why=why))
     return found.exchanged(np.where(is_known, draws, np.nan), largest_deviation_p(value, draws))
-
-
-def _head_measures(keys: Num[np.ndarray, "row head d_head"]) -> Float[np.ndarray, "row measure"]:
-    """`MEASURES` at every row; centred on each head's mean over the rows, not on the mean over heads."""
-    return np.concatenate([cosine_measures(keys)[:, :2], cosine_measures(centred_heads(keys))[:, :2]], axis=1)
 
 
 def centred_heads(keys: Num[np.ndarray, "*layer row head d_head"]) -> Float[np.ndarray, "*layer row head d_head"]:

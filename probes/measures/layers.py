@@ -101,10 +101,9 @@ class Counted:
         few = [is_small or place.n_distinct_rows < FEW_POINTS for place in places]
         return cls({**cloud.counted, **counts}, cloud.resampled, is_small, few, enough if is_small else None)
 
-    def about(self, place: int | None = None) -> dict[str, Any]:
-        """The fields of a scalar of one place, or of all together."""
-        few = self.is_small if place is None else self.underpowered[place]
-        return {**self.counts, "underpowered": few, "enough": self.enough}
+    def about(self) -> dict[str, Any]:
+        """The fields of a scalar of all places together."""
+        return {**self.counts, "underpowered": self.is_small, "enough": self.enough}
 
     @property
     def everywhere(self) -> dict[str, Any]:

@@ -19,13 +19,6 @@ MAX_POINTS = 1000
 _SNIPPET = 60
 _TOKENS = 8
 
-POINTS_CAPTION = (
-    "Coordinates of the rows on the first principal axes, layer by layer; the sign of an axis is arbitrary."
-)
-NULL_CAPTION = (
-    "The same coordinates of one Gaussian cloud of the same size at the primary layer, for comparison by eye."
-)
-
 
 def cloud_axes(cloud: Cloud, scaling: Scaling, n_axes: int = N_AXES) -> list[Axes]:
     """The leading axes of every layer."""
@@ -39,7 +32,8 @@ def points_table(cloud: Cloud, axes: Sequence[Axes], capture: Capture) -> Table:
     columns = {"layer": np.repeat(np.arange(n_layers), n_rows), **{f"pc{i + 1}": x for i, x in enumerate(scores)}}
     rows = _described(cloud, capture, EXACT_ENTROPY)
     columns |= {name: np.tile(column, n_layers) for name, column in rows.columns.items()}
-    return Table(columns, {**dict.fromkeys(columns, "activation"), "layer": "layer", **rows.units}, POINTS_CAPTION)
+    caption = "Coordinates of the rows on the first principal axes, layer by layer; the sign of an axis is arbitrary."
+    return Table(columns, {**dict.fromkeys(columns, "activation"), "layer": "layer", **rows.units}, caption)
 
 
 def _described(cloud: Cloud, capture: Capture, *more: str) -> Table:
@@ -69,7 +63,8 @@ def null_points_table(points: np.ndarray, scaling: Scaling, seed: int) -> Table:
     loud = np.std(points, axis=0, dtype=np.float64) if scaling == "centred" else ~constant_columns(points)
     cloud = np.random.default_rng(seed).standard_normal(points.shape) * loud
     columns = {f"pc{i + 1}": x for i, x in enumerate(principal_axes(scaled(cloud, scaling), 2).scores.T)}
-    return Table(columns, dict.fromkeys(columns, "activation"), NULL_CAPTION)
+    caption = "The same coordinates of one Gaussian cloud of the same size at the primary layer, for comparison by eye."
+    return Table(columns, dict.fromkeys(columns, "activation"), caption)
 
 
 def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, capture: Capture) -> Table:

@@ -23,7 +23,6 @@ what a sink hides or lends is a tenth of the row; a planted excess of a half tur
 """
 
 _MOST_NAMED = 12
-_WITHOUT = ", without the first position"
 
 
 def twin_of(name: str, suffix: str = "") -> str:
@@ -36,8 +35,9 @@ def twins(declared: Mapping[str, Quantity], suffix: str = "") -> dict[str, Quant
     found = {}
     for name, quantity in declared.items():
         twin = twin_of(name, suffix)
-        bare = replace(quantity, meaning=f"{quantity.meaning}{_WITHOUT}", is_headline=False, fact="")
-        found |= {name: replace(quantity, controls=(Control("without the first position", twin),)), twin: bare}
+        without = "without the first position"
+        bare = replace(quantity, meaning=f"{quantity.meaning}, {without}", is_headline=False, fact="")
+        found |= {name: replace(quantity, controls=(Control(without, twin),)), twin: bare}
     return found
 
 

@@ -24,8 +24,6 @@ from .sample_sizes import FEW_POINTS
 _ROUNDING = 1e-6
 """Half-width below which an interval is rounding: activations are float32."""
 
-_NO_PAIR = "no position holds two different tokens"
-
 
 @dataclass(frozen=True)
 class TokenSets:
@@ -91,7 +89,8 @@ def token_cosines(
         "n": len(names), "n_unit": cloud.unit, "n_distinct_rows": sets.n_tokens,
         "underpowered": sets.n_tokens < FEW_POINTS and cloud.unit == "prompt",
     }  # fmt: skip
-    why, words = np.where(np.isnan(value), _NO_PAIR, ""), {"unit": cloud.unit, "size": str(size)}
+    why = np.where(np.isnan(value), "no position holds two different tokens", "")
+    words = {"unit": cloud.unit, "size": str(size)}
     return {
         measure: references[measure].compared(
             Estimates(v, np.array([v - h, v + h]), why=w.tolist(), about=about, words=words), 1

@@ -82,11 +82,6 @@ HEADS: Mapping[str, Heads] = {
 }  # fmt: skip
 
 
-_BY_POSITION = "its head selects by position alone"
-_BY_CONTENT = "its second layer selects keys by content"
-_RECALL = "an answer can only be found by the content of a key"
-
-
 def attention_entropy() -> Trials:
     return _trials("attention_entropy", "content_sharpening", {"positions": "scored"})
 
@@ -97,9 +92,9 @@ def qk_alignment() -> Trials:
 
 def _trials(probe: str, number: str, more: Mapping[str, Any]) -> Trials:
     known = (
-        Known("program:shift_by_one", number, ("within",), _BY_POSITION),
-        Known("program:lookup", number, ("above",), _BY_CONTENT),
-        Known("tunnel:recall-gpt-neox", number, ("above",), _RECALL),
+        Known("program:shift_by_one", number, ("within",), "its head selects by position alone"),
+        Known("program:lookup", number, ("above",), "its second layer selects keys by content"),
+        Known("tunnel:recall-gpt-neox", number, ("above",), "an answer can only be found by the content of a key"),
     )
     planted = tuple(f"queries hold {_STEP * k:g} of a key" for k in (1, 2, 3))
     simulations = (

@@ -27,7 +27,10 @@ def causal() -> Trials:
     small = {"n_bootstrap": 40, "doses": (1.0,)}
     tunnel = small | {"n_prompts": 24, "n_controls": 19}
     feature = small | {"site": "z", "layers": (("middle",),), "n_controls": 39}
-    alone, fives, threes = (feature | {"n_prompts": n} for n in (40, 110, 90))
+    kinds: tuple[tuple[str, Grouping, int], ...] = (
+        ("one feature tells", "alone", 40), ("five near-copies of each prompt", "fives", 110),
+        ("templates of unequal size", "templates", 90),
+    )  # fmt: skip
     effects = tuple(f"fitted to {0.3 * k:.1f} of the model's own entropies" for k in (1, 2, 3))
     simulations = []
     for axis in ("leace", "ridge", "encoding"):
@@ -36,15 +39,10 @@ def causal() -> Trials:
             Simulation("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel, "alone"), read_outs, read_outs,
                   (), "24 sequences", tunnel | {"axis": axis})
         )  # fmt: skip
-        if axis == "encoding":  # where one feature tells, it moves what leace moves
-            break
         simulations += [
-            Simulation("causal", f"{fitted}, one feature tells", partial(_axis, _one_feature, "alone"), read_outs[:2],
-                  (), effects, "40 prompts", alone | {"axis": axis}),
-            Simulation("causal", f"{fitted}, five near-copies of each prompt", partial(_axis, _one_feature, "fives"),
-                  read_outs[:2], (), effects, "110 prompts", fives | {"axis": axis}),
-            Simulation("causal", f"{fitted}, templates of unequal size", partial(_axis, _one_feature, "templates"),
-                  read_outs[:2], (), effects, "90 prompts", threes | {"axis": axis}),
+            Simulation("causal", f"{fitted}, {name}", partial(_axis, _one_feature, clusters), read_outs[:2], (),
+                  effects, f"{n} prompts", feature | {"n_prompts": n, "axis": axis})
+            for name, clusters, n in kinds if axis != "encoding"  # where one feature tells, it moves what leace moves
         ]  # fmt: skip
     return Trials(tuple(simulations))
 

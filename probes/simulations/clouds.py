@@ -1,6 +1,6 @@
 """Simulations of texts for `value_axis` and `manifold`: what tokens and lengths tell is no finding."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -24,30 +24,27 @@ _N_FITS, _PENALTIES = 12, np.logspace(0, 4, 7)
 """Readouts whose mean is the truth, and the penalties among which they choose."""
 
 _CERTAIN = "answers of a program are certain: there is no uncertainty to be told"
-_TUNNEL = "the network predicts the exact posterior, whose entropy varies"
-_UNSEEN = "among keys not shown before, exact entropy falls with every pair shown"
-_GRADED = "the network predicts the exact posterior, whose entropy is graded: noisy evidence for every sequence"
 
 
 def value_axis() -> Trials:
     small = {"n_permutations": 99, "n_splits": 10, "n_null": 60, "sites": ("v",)}
     simulations = tuple(
         Simulation("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _told_apart(text),
-              effects=effects(_AXIS), n=f"{text.n_of(240)} prompts", small=small, truth=partial(_true_axes, text))
+              effects=effects(_AXIS), n=f"{text.n_of(240)} prompts", small=small, truth=partial(_of_model, _axes, text))
         for name, text in TEXTS.items()
     )  # fmt: skip
     evidence = Known(
         "program:evidence", "r2_beyond_token", ("above",), "its last layer writes the variable evidence_1, the target",
         {"target": "evidence_1", "sites": ("resid",)}, 300,
     )  # fmt: skip
-    graded = [
-        Known(f"tunnel:{name}-gpt-neox", "r2_beyond_token", ("above",), _GRADED) for name in ("hmm-fixed", "mess3")
-    ]
-    bijection = "tunnel:bijection-gpt-neox"
+    why = "the network predicts the exact posterior, whose entropy is graded: noisy evidence for every sequence"
+    graded = [Known(f"tunnel:{name}-gpt-neox", "r2_beyond_token", ("above",), why) for name in ("hmm-fixed", "mess3")]
+    bijection, varies = "tunnel:bijection-gpt-neox", "the network predicts the exact posterior, whose entropy varies"
+    falls = "among keys not shown before, exact entropy falls with every pair shown"
     return Trials(
         simulations, (
-            Known(bijection, "r2_beyond_token", ("above",), _TUNNEL), *graded,
-            Known(bijection, "r2", ("above",), _UNSEEN, prompts=_unseen_keys, on="unseen keys"),
+            Known(bijection, "r2_beyond_token", ("above",), varies), *graded,
+            Known(bijection, "r2", ("above",), falls, prompts=_unseen_keys, on="unseen keys"),
             evidence, Known("program:lookup", "best_layer_r2", ("within",), _CERTAIN),
         )
     )  # fmt: skip
@@ -85,8 +82,10 @@ def _many(text: Text, step: float, n: int, model: int, size: float) -> Drawn:
     return draw(alone, step, 100 * n, np.random.default_rng([11, model]), model, size)
 
 
-def _true_axes(text: Text, seed: int, size: float) -> Mapping[str, float]:
-    return _axes(text, seed % N_MODELS, size)
+def _of_model(
+    truth: Callable[[Text, int, float], Mapping[str, float]], text: Text, seed: int, size: float
+) -> Mapping[str, float]:
+    return truth(text, seed % N_MODELS, size)
 
 
 @cache
@@ -94,31 +93,28 @@ def _axes(text: Text, model: int, size: float) -> Mapping[str, float]:
     """What ridge readouts of half of such prompts explain of very many, of all and beyond token and length."""
     many = _many(text, _AXIS, 240, model, size)
     fitted = [draw(text, _AXIS, 240, np.random.default_rng([12, model, i]), model, size) for i in range(_N_FITS)]
-    halves = [_half(drawn, np.random.default_rng([13, model, i])) for i, drawn in enumerate(fitted)]
-    r2 = _explained([(points, entropy) for _, points, entropy in halves], (many.points, many.entropy))
+    halves = [(drawn, _half(drawn, np.random.default_rng([13, model, i]))) for i, drawn in enumerate(fitted)]
+    r2 = _explained([(drawn.points[kept], drawn.entropy[kept]) for drawn, kept in halves], (many.points, many.entropy))
     rho = abs(float(stats.spearmanr(_first(many), many.entropy)[0]))
     found = {"r2": r2, "best_layer_r2": r2, "pc1_correlation": rho}
     if text.previous_tells:  # it is beyond the last token, and taken out by the control alone
         return found
-    beyond = _explained([_beyond(*half) for half in halves], _beyond(many.columns, many.points, many.entropy))
+    beyond = _explained([_beyond(*half) for half in halves], _beyond(many, np.full(len(many.points), True)))
     return found | {"r2_beyond_token": beyond}
 
 
-def _half(drawn: Drawn, rng: np.random.Generator) -> tuple[Mapping[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Columns, points and entropies of half of the clusters."""
+def _half(drawn: Drawn, rng: np.random.Generator) -> np.ndarray:
+    """Which rows are of a half of the clusters."""
     clusters = np.unique(drawn.columns["cluster"])
-    kept = np.isin(drawn.columns["cluster"], rng.permutation(clusters)[: len(clusters) // 2])
-    return {name: column[kept] for name, column in drawn.columns.items()}, drawn.points[kept], drawn.entropy[kept]
+    return np.isin(drawn.columns["cluster"], rng.permutation(clusters)[: len(clusters) // 2])
 
 
-def _beyond(
-    columns: Mapping[str, np.ndarray], points: np.ndarray, entropy: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """What token and length leave of points and entropies."""
-    long = columns["length"][:, None] / 40.0
+def _beyond(drawn: Drawn, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What token and length leave of points and entropies of some rows."""
+    tokens, long = drawn.columns["token"][kept], drawn.columns["length"][kept, None] / 40.0
     nuisances = np.hstack([long, long**2, long**3, np.abs(long - long.mean())])
-    both = np.column_stack([nuisances, points, entropy])
-    of_token = columns["token"][:, None] == np.unique(columns["token"])
+    both = np.column_stack([nuisances, drawn.points[kept], drawn.entropy[kept]])
+    of_token = tokens[:, None] == np.unique(tokens)
     both -= of_token @ (of_token.T @ both / of_token.sum(axis=0)[:, None])
     nuisances, both = both[:, :4], both[:, 4:]
     both -= nuisances @ np.linalg.lstsq(nuisances, both, rcond=None)[0]
@@ -139,10 +135,6 @@ def _first(many: Drawn) -> np.ndarray:
     return centred @ np.linalg.eigh(centred.T @ centred)[1][:, -1]
 
 
-def _true_planes(text: Text, seed: int, size: float) -> Mapping[str, float]:
-    return _planes(text, seed % N_MODELS, size)
-
-
 @cache
 def _planes(text: Text, model: int, size: float) -> Mapping[str, float]:
     """How very many entropies follow the first axis, and how much a domain is narrower than all: not at all."""
@@ -157,7 +149,7 @@ def manifold() -> Trials:
     simulations = tuple(
         Simulation("manifold", name, partial(found_in_texts, text, _PLANE, 150),
               numbers if text.unequal else (*numbers, "collapse"),  # small domains are not compared
-              ("collapse",), effects(_PLANE), f"{text.n_of(150)} prompts", small, partial(_true_planes, text))
+              ("collapse",), effects(_PLANE), f"{text.n_of(150)} prompts", small, partial(_of_model, _planes, text))
         for name, text in TEXTS.items()
     )  # fmt: skip
     wide = tuple(f"one domain {1 + 0.6 * k:.1f} times as wide" for k in (1, 2, 3))

@@ -35,24 +35,16 @@ def heads() -> Trials:
     effects = tuple(f"one head harms by {0.02 * k:.2f} bits more than the next" for k in (1, 2, 3))
     lead = tuple(
         Simulation("heads", f"two heads harm, {name}", partial(_read_outs, kind, 0.0, _two_harm), ("top_head_ratio",),
-              (), effects, "60 sequences or clusters", small, _no_lead)
+              (), effects, "60 sequences or clusters", small, lambda seed, size: {"top_head_ratio": 1 + 0.2 * size})
         for name, kind in KINDS.items()
     )  # fmt: skip
     return Trials((*alike.simulations, *lead))
 
 
-def _no_lead(seed: int, size: float) -> Mapping[str, float]:
-    """The ratio of two that harm by a tenth of a bit, the one by a fiftieth more for each step."""
-    return {"top_head_ratio": 1 + 0.2 * size}
-
-
 def _two_harm(edit: Edit, size: float) -> float:
+    """A tenth of a bit each, the second a fiftieth more for each step."""
     harm = [0.1, 0.1 + 0.02 * size]
     return float(sum(bits for bits, head in zip(harm, TIED, strict=True) if _removes(edit, *head)))
-
-
-def _all_harm(edit: Edit, size: float) -> float:
-    return 0.01 * size
 
 
 def _removes(edit: Edit, layer: int, head: int) -> bool:
@@ -61,11 +53,7 @@ def _removes(edit: Edit, layer: int, head: int) -> bool:
 
 def depth_use() -> Trials:
     small = {"n_permutations": 199, "n_bootstrap": 199}
-    return _edited("depth_use", ("last_layer",), small, _last_layer)
-
-
-def _last_layer(seed: int, size: float) -> Mapping[str, float]:
-    return {"last_layer": 0.01 * size}
+    return _edited("depth_use", ("last_layer",), small, lambda seed, size: {"last_layer": 0.01 * size})
 
 
 def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], truth: Truth) -> Trials:
@@ -73,7 +61,7 @@ def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], trut
     effects = tuple(f"each edit harms by {0.01 * k:.2f} bits" for k in (1, 2, 3))
     kinds = [*((name, kind, 0.0) for name, kind in KINDS.items()), ("edits of a prompt alike, .8", Prompts(), 0.8)]
     simulations = (
-        Simulation(probe, name, partial(_read_outs, kind, alike, _all_harm), numbers, (), effects,
+        Simulation(probe, name, partial(_read_outs, kind, alike, lambda edit, size: 0.01 * size), numbers, (), effects,
               "60 sequences or clusters", small, truth)
         for name, kind, alike in kinds
     )  # fmt: skip

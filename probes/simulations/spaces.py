@@ -1,6 +1,5 @@
 """Simulations of `workspace`: a stream that tells what survives and how uncertain that is, and a J-space beside it."""
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -21,17 +20,14 @@ def workspace() -> Trials:
     kinds = [*((name, kind, False) for name, kind in KINDS.items()),
              ("J-space and loud directions along coordinates", Prompts(), True)]  # fmt: skip
     numbers = ("overlap", "survivors_accuracy", "uncertainty_r2", "axis_share")
+    of_random = {"overlap": _RANK / _WIDTH}
     effects = tuple(f"the J-space leans by {_LEAN * k:.1f} towards the hypotheses" for k in (1, 2, 3))
     return Trials(tuple(
         Simulation("workspace", name, partial(_read, kind, by_coordinate), numbers, (), effects,
               f"{_N} prompts or clusters", {"n_null": 39},
-              _share_of_random if not (kind.heavy or by_coordinate) else nothing())
+              nothing() if kind.heavy or by_coordinate else lambda seed, size: {} if size else of_random)
         for name, kind, by_coordinate in kinds
     ))  # fmt: skip
-
-
-def _share_of_random(seed: int, size: float) -> Mapping[str, float]:
-    return {} if size else {"overlap": _RANK / _WIDTH}
 
 
 def _read(

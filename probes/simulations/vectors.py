@@ -17,11 +17,12 @@ from .prompts import KINDS, Prompts, noise_of
 
 def components() -> Trials:
     effects = tuple(f"attention writes {0.2 * k:.1f} of the noise in one direction" for k in (1, 2, 3))
+    equal_shares = {"attention_share": 6 / 13}  # thirteen parts that are drawn alike, six of them of attention
     walks, loud = "sizes walk over layers", "attention writes one loud dimension"
     simulations = tuple(
         Simulation("components", name, partial(_updates, kind, name == walks, name == loud), ("attention_share",),
               effects=effects, n="60 prompts or clusters", small={"n_permutations": 99, "n_bootstrap": 299},
-              truth=_equal_shares if name in KINDS else nothing())
+              truth=(lambda seed, size: {} if size else equal_shares) if name in KINDS else nothing())
         for name, kind in {**KINDS, walks: Prompts(), loud: Prompts()}.items()
     )  # fmt: skip
     divided = tuple(f"experts follow the domain by {k} of the noise" for k in (2, 4, 8))
@@ -33,11 +34,6 @@ def components() -> Trials:
         for name, kind in followed.items()
     )  # fmt: skip
     return Trials((*simulations, *routed))
-
-
-def _equal_shares(seed: int, size: float) -> Mapping[str, float]:
-    """Thirteen parts that are drawn alike, six of them of attention."""
-    return {} if size else {"attention_share": 6 / 13}
 
 
 _BEYOND = "expert_domain_information_beyond_token"

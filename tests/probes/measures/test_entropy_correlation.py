@@ -101,7 +101,7 @@ def test_within_the_token_ranks_of_recurring_rows_are_exchanged_within_it():
     assert first.value == pytest.approx(abs(stats.spearmanr(ranks[0][mine], ranks[1][mine])[0]))
     assert first.n == 28 and first.underpowered and first.enough == -(-100 * 30 // 28)
     assert first.null.name == "entropies permuted within tokens"
-    assert (within.tokens[within._orders(99, 0)] == within.tokens).all()
+    assert (token[mine][within._orders(99, 0)] == token[mine]).all()
     whole = scalars(correlation_estimates(coordinates, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 40, 0)))[0]
     assert whole.p == 0.01 and first.p > 0.05  # what the two share is the token's
 
