@@ -37,10 +37,10 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.layers import Scale
-from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
+from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, snippets, umap_table
 from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .domains import Settings, restriction
+from .domains import restriction
 from .explained import explained_table
 from .quantities import QUANTITIES
 from .robustness import dropped_estimates, dropped_table, influence, stability_estimates, without_loudest
@@ -119,9 +119,10 @@ class Manifold(Probe):
         pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
         first = _first(pool_axes)
         of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud, _first(axes))
-        comparison = Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
         at_layer: list[Callable[[], Any]] = [
-            lambda: restriction(pool, layer, comparison),
+            lambda: restriction(
+                pool, layer, self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed
+            ),
             lambda: influence(small, layer, self.scaling, self.seed),
             lambda: dropped_table(small, layer, self.scaling, self.seed),
             lambda: self._best_layers(pool, first),
@@ -129,19 +130,19 @@ class Manifold(Probe):
         restricted, influenced, dropped, best_layers = side_by_side(lambda part: part(), at_layer)
         quantities = QUANTITIES.filled(**pool.slots, n_dropped=str(self.n_dropped))
         where = {"layer": np.arange(cloud.n_layers), "n_distinct_rows": np.array(distinct)}
-        shown = np.isin(cloud.units, small.units)
+        shown, texts = np.isin(cloud.units, small.units), snippets(small.rows, base)
         tables = {
             "by_layer": target.named_in(quantities.table(where | of_layers, target.say(BY_LAYER))),
-            "points": points_table(small, [replace(a, scores=a.scores[shown]) for a in axes], base),
+            "points": points_table(small, [replace(a, scores=a.scores[shown]) for a in axes], texts),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
-            "explained": explained_table(first, pool),
+            "explained": explained_table(first, pool.rows, target),
             "dropped": dropped,
             **influenced.tables,
             **restricted.tables,
         }
         if self.umap == "on":
-            tables["umap"] = umap_table(small, layer, self.scaling, self.seed, base)
+            tables["umap"] = umap_table(small, layer, self.scaling, self.seed, texts)
         n_pool = len(distinct_rows(pool.points[layer]))
         scalars = {
             name: _counted(scalar, n_pool if scalar.n == pool.counted["n"] else distinct[layer])
