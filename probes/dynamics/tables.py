@@ -133,12 +133,11 @@ def attention_table(training: Training, final: Capture) -> Table:
         "key": np.tile(np.arange(n_keys), n_steps * n_rows),
         "weight": maps.ravel(),
     }
-    seen = ~np.isnan(columns["weight"])
     caption = (
         "Attention weights of the first sequence at its scored positions, in the head of the primary layer that ends "
         "sharpest."
         if is_sequence
         else "Attention weights of the last token of the first text, one row a layer, mean over heads."
     )
-    seen_columns = {name: column[seen] for name, column in columns.items()}
-    return QUANTITIES.table(seen_columns, caption, row="tokens" if is_sequence else "layer")
+    table = QUANTITIES.table(columns, caption, row="tokens" if is_sequence else "layer")
+    return table.where(~np.isnan(table["weight"]))

@@ -164,16 +164,12 @@ class Manifold(Probe):
 
     def _of_layers(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
         """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
-
-        def dropped() -> Mapping[str, Estimates]:
-            left = without_loudest(cloud, self.n_dropped)
-            found = {} if left is None else dropped_estimates(left[0], self.scaling, self.seed)
-            return {f"{name}_dropped": of for name, of in found.items()}
-
+        left = without_loudest(cloud, self.n_dropped)
+        dropped = [] if left is None else [lambda: dropped_estimates(left[0], self.scaling, self.seed, "_dropped")]
         return _joined([
             lambda: spectral_estimates(cloud, self.scaling, clouds),
             lambda: {"intrinsic_dimension": dimension_estimates(small, self.scaling, self.seed)},
-            dropped,
+            *dropped,
             lambda: {"axis_stability": stability_estimates(small, self.scaling, self.n_splits, self.seed)},
         ])  # fmt: skip
 
