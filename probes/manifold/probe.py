@@ -153,7 +153,7 @@ class Manifold(Probe):
             self.name,
             scalars | quantities.scalars(best_layers) | restricted.scalars,
             tables,
-            arrays=_directions(pool, pool_axes, self.scaling) | {"primary_layer": np.array(own)},
+            arrays=_directions(pool.points, pool_axes, self.scaling) | {"primary_layer": np.array(own)},
             notes=(*target.notes, *self._notes(cloud, small, pool, own), *restricted.notes),
         )
 
@@ -178,7 +178,7 @@ class Manifold(Probe):
     ) -> dict[str, Estimates]:
         """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls."""
         part = pool.thinned(MAX_POINTS, np.random.default_rng(self.seed))
-        curve, order = self._curve(part), f"{pool.target.prefix}_correlation"
+        curve, order = self._curve(part.points), f"{pool.target.prefix}_correlation"
         parts: list[Callable[[], Mapping[str, Estimates]]] = [
             lambda: self._along_axis(pool, first, order),
             lambda: {"curve_order": self._correlation(curve, part)},
@@ -189,7 +189,7 @@ class Manifold(Probe):
                 f"{order}_dropped": self._correlation(_first(cloud_axes(left[0], self.scaling, 1)), pool)
             })  # fmt: skip
         if pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows:
-            drawn = self._curve(cloud)
+            drawn = self._curve(cloud.points)
             parts += [
                 lambda: {"entropy_correlation_drawn": self._correlation(first_drawn, cloud)},
                 lambda: {"curve_order_drawn": self._correlation(drawn, cloud)},
@@ -203,8 +203,8 @@ class Manifold(Probe):
     def _within_token(self, coordinates: np.ndarray, cloud: Cloud) -> Estimates:
         return WithinToken.of(cloud, coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
 
-    def _curve(self, cloud: Cloud) -> np.ndarray:
-        return np.array(side_by_side(lambda points: curve_position(scaled(points, self.scaling)), cloud.points))
+    def _curve(self, points: np.ndarray) -> np.ndarray:
+        return np.array(side_by_side(lambda of_layer: curve_position(scaled(of_layer, self.scaling)), points))
 
     def _along_axis(self, pool: Cloud, first: np.ndarray, order: str) -> dict[str, Estimates]:
         """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""
@@ -289,7 +289,7 @@ def _joined(parts: list[Callable[[], Mapping[str, Estimates]]]) -> dict[str, Est
     return {name: found for part in side_by_side(lambda part: part(), parts) for name, found in part.items()}
 
 
-def _directions(cloud: Cloud, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:
+def _directions(points: np.ndarray, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:
     """PC1 of every layer as a unit vector in raw coordinates, and the mean it is measured from."""
-    first = [Scale.of(points, scaling).readout(a.directions[0]) for points, a in zip(cloud.points, axes, strict=True)]
-    return {"pc1_axis": np.array(first), "mean": cloud.points.mean(axis=1, dtype=np.float64)}
+    first = [Scale.of(x, scaling).readout(a.directions[0]) for x, a in zip(points, axes, strict=True)]
+    return {"pc1_axis": np.array(first), "mean": points.mean(axis=1, dtype=np.float64)}
