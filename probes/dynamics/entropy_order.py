@@ -62,8 +62,7 @@ def ordered_statistics(
     names, code = np.unique(units, return_inverse=True)
     size, members = equal_groups(len(names))
     group = np.full(len(names), len(members))
-    for g, member in enumerate(members):
-        group[member] = g
+    group[members] = np.arange(len(members))[:, None]
     sums = _sums(points, order.bin, order.n_bins, group[code], len(members) + 1)
     whole = sums.sum(axis=0)
     value = _statistics(whole[None], whole, order.certain)[0]

@@ -27,9 +27,6 @@ from interp.table import Table
 from ..measures.sign_flips import flip_p, flipped_means
 from .quantities import QUANTITIES
 
-PARTS = ("excess", "patterns", "network", "lead")
-NUMBERS = ("exchange_lead", "patterns_share", "network_share")
-
 
 @dataclass(frozen=True)
 class Exchange:
@@ -42,27 +39,21 @@ class Exchange:
     end: Float[np.ndarray, " prompt"]
     units: Units
 
-    def part(self, name: str) -> Float[np.ndarray, "checkpoint prompt"]:
-        """One of `PARTS`, by checkpoint and prompt."""
-        if name == "lead":
-            return self.of_network - self.with_patterns
-        return {"excess": self.own, "patterns": self.with_patterns, "network": self.of_network}[name] - self.end
-
     @property
-    def told_at(self) -> int | None:
-        """Which checkpoint stands for the training: the last whose excess is clear of 0; None where there is none."""
-        low = band(self.units.resampled(self.part("excess").T))[0]
-        clear = np.flatnonzero(low > 0)
-        return int(clear[-1]) if len(clear) else None
+    def parts(self) -> dict[str, Float[np.ndarray, "checkpoint prompt"]]:
+        """What follows from them: excess, patterns, network and lead."""
+        errors = {"excess": self.own, "patterns": self.with_patterns, "network": self.of_network}
+        return {name: of - self.end for name, of in errors.items()} | {"lead": self.of_network - self.with_patterns}
 
 
 def exchange_numbers(exchange: Exchange, n_flips: int, rng: np.random.Generator) -> dict[str, Estimates]:
     """The lead at the step that stands for the training, and the two shares of the excess."""
-    at, units = exchange.told_at, exchange.units
-    if at is None:
+    units, parts = exchange.units, exchange.parts
+    clear = np.flatnonzero(band(units.resampled(parts["excess"].T))[0] > 0)
+    if not len(clear):
         return unexchanged("no checkpoint is clearly worse than the end: there is nothing to compare", units)
-    step = str(int(exchange.steps[at]))
-    parts = {name: exchange.part(name)[at] for name in PARTS}
+    step = str(int(exchange.steps[clear[-1]]))
+    parts = {name: of[clear[-1]] for name, of in parts.items()}
     lead, signs = parts["lead"][:, None], units.signs(n_flips, rng)
     low, high = band(flipped_means(lead, signs)[:, 0])
     found = units.estimates(lead, step=step).against(np.array([[0.0], [low], [high]]), flip_p(lead, signs))
@@ -78,14 +69,15 @@ def exchange_numbers(exchange: Exchange, n_flips: int, rng: np.random.Generator)
 
 def unexchanged(reason: str, units: Units) -> dict[str, Estimates]:
     """The numbers where nothing was exchanged, or nothing is missing."""
-    return dict.fromkeys(NUMBERS, Estimates.undefined(reason, about=units.counted, words={"step": "t"}))
+    nothing = Estimates.undefined(reason, about=units.counted, words={"step": "t"})
+    return dict.fromkeys(("exchange_lead", "patterns_share", "network_share"), nothing)
 
 
 def exchange_table(exchange: Exchange, error: str) -> Table:
     """One row a checkpoint: the three errors, and what follows from them, each with its interval over prompts."""
     shown = {
         "own": exchange.own, "final_with_patterns": exchange.with_patterns, "with_final_patterns": exchange.of_network,
-        **{name: exchange.part(name) for name in PARTS},
+        **exchange.parts,
     }  # fmt: skip
     what = "KL(exact posterior || prediction)" if error == "kl" else "loss on the text"
     caption = (

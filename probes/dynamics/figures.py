@@ -141,7 +141,7 @@ def _means(table: Table) -> Table:
 
 
 def _unfurling(points: Table, attention: Table) -> "go.Figure":
-    """Two panels and a frame for every checkpoint; axes stand still, so that what moves is the model."""
+    """Two panels and a frame for every checkpoint, of the same rows; axes stand still: what moves is the model."""
     import plotly.graph_objects as go
 
     steps: list[int] = np.unique(points["step"]).tolist()
@@ -154,8 +154,10 @@ def _unfurling(points: Table, attention: Table) -> "go.Figure":
     chart.points("pc2", colour=scale, size=7, customdata=said, hovertemplate=hover)
     plot.add_trace(_weights(attention, steps[-1]))
     plot.frames = [
-        go.Frame(name=str(step), traces=[0, 1], data=[_moved(points, step), _weights(attention, step)])
-        for step in steps
+        go.Frame(name=str(step), traces=[0, 1], data=[
+            go.Scatter(x=mine["pc1"], y=mine["pc2"], mode="markers", showlegend=False), _weights(attention, step),
+        ])
+        for step, mine in points.groups("step")
     ]  # fmt: skip
     rows = [str(row) for row in np.unique(attention["row"])]
     options = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
@@ -170,14 +172,6 @@ def _unfurling(points: Table, attention: Table) -> "go.Figure":
         sliders=[{"active": len(steps) - 1, "currentvalue": {"prefix": "step "}, "pad": {"t": 40}, "steps": buttons}],
     )  # fmt: skip
     return plot
-
-
-def _moved(points: Table, step: int) -> "go.Scatter":
-    """Where the points are at a step: they are the same rows, so a frame only moves them."""
-    import plotly.graph_objects as go
-
-    mine = points.where(points["step"] == step)
-    return go.Scatter(x=mine["pc1"], y=mine["pc2"], mode="markers", showlegend=False)
 
 
 def _weights(attention: Table, step: int) -> "go.Heatmap":

@@ -61,20 +61,24 @@ def of_another(
 
 def drift(now: Weights, end: Weights) -> Float[np.ndarray, "layer head"]:
     """1 − cos of W_QK with the end's, of every query head; NaN where one of them is nothing."""
-    size = np.sqrt(_inner(now, now, "qk") * _inner(end, end, "qk"))
-    return np.maximum(1 - ratio(_inner(now, end, "qk"), size), 0.0)
+    size = np.sqrt(_inner(now, now) * _inner(end, end))
+    return np.maximum(1 - ratio(_inner(now, end), size), 0.0)
 
 
 def update(now: Weights, before: Weights, matrix: str) -> Float[np.ndarray, " layer"]:
     """‖now − before‖ / ‖before‖ of one of `MATRICES`, Frobenius norms over the heads of a layer."""
-    return np.sqrt(ratio(distance_squared(now, before, matrix), _inner(before, before, matrix).sum(axis=1)))
+    if matrix == "qk":
+        length = _inner(before, before)
+    else:
+        length = np.einsum("lhij,lhij->lh", before[matrix].astype(np.float64), before[matrix])
+    return np.sqrt(ratio(distance_squared(now, before, matrix), length.sum(axis=1)))
 
 
 def distance_squared(now: Weights, other: Weights, matrix: str) -> Float[np.ndarray, " layer"]:
     """‖now − other‖² of one of `MATRICES`, heads of a layer together."""
     if matrix != "qk":
         return np.square(now[matrix].astype(np.float64) - other[matrix]).sum(axis=(1, 2, 3))
-    parts = _inner(now, now, "qk") + _inner(other, other, "qk") - 2 * _inner(now, other, "qk")
+    parts = _inner(now, now) + _inner(other, other) - 2 * _inner(now, other)
     return np.maximum(parts, 0.0).sum(axis=1)
 
 
@@ -83,12 +87,8 @@ def product_of_random(r: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]
     return np.asarray(np.sqrt(2 * np.square(r) + r**4))
 
 
-def _inner(a: Weights, b: Weights, matrix: str) -> Float[np.ndarray, "layer _head"]:
-    """Frobenius inner products, head by head; every query head with the KV head that it reads."""
-    if matrix != "qk":
-        return np.array(
-            [np.einsum("hij,hij->h", x.astype(np.float64), y) for x, y in zip(a[matrix], b[matrix], strict=True)]
-        )
+def _inner(a: Weights, b: Weights) -> Float[np.ndarray, "layer head"]:
+    """Inner products of W_QK, query head by query head, each with the KV head that it reads."""
     found = []
     for layer in zip(a["q"], a["k"], b["q"], b["k"], strict=True):
         qa, ka, qb, kb = (x.astype(np.float64) for x in layer)

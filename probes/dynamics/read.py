@@ -61,7 +61,7 @@ def read_checkpoint(
     capture: Capture, before: Capture | None, final: Capture, layer: int, n_draws: int, seed: int
 ) -> dict[str, np.ndarray]:
     """Everything above of one checkpoint, with `n_draws` of every null and interval that it has of its own."""
-    units = Units.of(final.rows, final.prompts.unit, 0, np.random.default_rng(0))
+    units = _units(final)
     cloud, end = Cloud.of(capture, VALUES), Cloud.of(final, VALUES)
     found = _frame(capture, final, units)
     found["value_distance"] = units.means(_value_distance(cloud, end))
@@ -75,7 +75,7 @@ def read_checkpoint(
 
 def errors(capture: Capture, final: Capture) -> dict[str, Float[np.ndarray, " prompt"]]:
     """`ERRORS` of every prompt, as far as these prompts have them."""
-    units = Units.of(final.rows, final.prompts.unit, 0, np.random.default_rng(0))
+    units = _units(final)
     found: dict[str, np.ndarray] = {}
     if capture.posterior is not None:
         p = np.exp2(capture[OUTCOMES].astype(np.float64))
@@ -94,10 +94,13 @@ def read_exchanged(with_patterns: Capture, of_network: Capture, prompts: np.ndar
     """The error of both exchanges, by prompt, and the numbers of these prompts among those that are followed."""
     found = {"exchange.prompts": prompts}
     for name, capture in {"patterns": with_patterns, "network": of_network}.items():
-        units = Units.of(capture.rows, capture.prompts.unit, 0, np.random.default_rng(0))
-        is_exact = capture.posterior is not None
+        units, is_exact = _units(capture), capture.posterior is not None
         found[f"exchange.{name}"] = units.means(_kl(capture)[None])[:, 0] if is_exact else _losses(capture, units)
     return found
+
+
+def _units(capture: Capture) -> Units:
+    return Units.of(capture.rows, capture.prompts.unit, 0, np.random.default_rng(0))
 
 
 def _kl(capture: Capture) -> Float[np.ndarray, " row"]:
@@ -197,18 +200,16 @@ def _entries(found: np.ndarray | Estimates, n_layers: int) -> Float[np.ndarray, 
     return np.pad(found, ((0, 0), (0, n_layers - found.shape[1])), constant_values=np.nan)
 
 
-def shown_rows(final: Capture) -> np.ndarray:
+def shown_rows(end: Cloud) -> np.ndarray:
     """The rows that are drawn: whole prompts, the same at every checkpoint."""
-    end = Cloud.of(final, VALUES).thinned(MAX_POINTS, np.random.default_rng(0))
-    return np.isin(final.rows["prompt"], end.prompts)
+    return np.isin(end.prompts, end.thinned(MAX_POINTS, np.random.default_rng(0)).prompts)
 
 
 def _coordinates(cloud: Cloud, end: Cloud, layer: int) -> Float[np.ndarray, "point 2"]:
     """Values in the first plane of the end's own, about the end's mean: the frame in which the manifold unfurls."""
     axes = principal_axes(scaled(end.points[layer], "centred"), 2).directions
-    shown = np.isin(end.prompts, end.thinned(MAX_POINTS, np.random.default_rng(0)).prompts)
-    moved = cloud.points[layer][shown].astype(np.float64) - end.points[layer].mean(axis=0, dtype=np.float64)
-    scores = moved @ axes.T
+    points = cloud.points[layer][shown_rows(end)].astype(np.float64)
+    scores = (points - end.points[layer].mean(axis=0, dtype=np.float64)) @ axes.T
     return np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
 
 

@@ -9,12 +9,13 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import band
 from interp.table import Table
 
+from ..measures.cloud import Cloud
 from ..measures.maps import snippets
 from .frame import MATRICES, product_of_random
 from .quantities import QUANTITIES
-from .read import reference_entropy, shown_rows
-from .training import FRAME, Training
-from .training_curves import EPSILONS, interval_of, resampled, settled
+from .read import VALUES, reference_entropy, shown_rows
+from .training import Training
+from .training_curves import EPSILONS, interval_of, settled
 
 Columns = dict[str, np.ndarray | Estimates]
 
@@ -69,18 +70,13 @@ def step_layer_table(training: Training) -> Table:
 
 def settled_table(training: Training, epsilon: float) -> Table:
     """For every course and fraction ε: the step at which it has settled, and between which checkpoints."""
-    courses = training.courses()
-    if training.frame is not None:
-        courses = {FRAME: training.frame, **courses, **training.frame_by_layer()}
     steps, fractions, parts = training.steps, sorted({*EPSILONS, epsilon}, reverse=True), []
-    for name, course in courses.items():
-        curve, resamples = course.distance.mean(axis=0), resampled(course, training.units.weights)
-        step = np.array([float(settled(steps, curve, fraction)) for fraction in fractions])
-        bounds = np.array([band(settled(steps, resamples, fraction)) for fraction in fractions])
-        between = np.array([interval_of(steps, curve, fraction) or (np.nan, np.nan) for fraction in fractions], float)
+    for name, course in training.courses().items():
+        found = np.array([settled(steps, course.distance, fraction) for fraction in fractions])
+        between = np.array([interval_of(steps, course.distance[0], f) or (np.nan, np.nan) for f in fractions], float)
         parts.append({
-            "course": np.full(len(fractions), name), "epsilon": np.array(fractions), "step": Estimates(step, bounds.T),
-            "after": between[:, 0], "until": between[:, 1],
+            "course": np.full(len(fractions), name), "epsilon": np.array(fractions),
+            "step": Estimates(found[:, 0], band(found[:, 1:].T)), "after": between[:, 0], "until": between[:, 1],
         })  # fmt: skip
     return QUANTITIES.stacked(
         parts,
@@ -106,9 +102,8 @@ def updates_table(training: Training) -> Table:
 
 def points_table(training: Training, final: Capture) -> Table:
     """Where the shown rows' values lie in the end's first plane, at every checkpoint."""
-    shown = shown_rows(final)
+    shown, n = shown_rows(Cloud.of(final, VALUES)), len(training.steps)
     coordinates = training.read["coordinates"]
-    n = len(training.steps)
     columns = {
         "step": np.repeat(training.steps, shown.sum()),
         "prompt": np.tile(final.rows["prompt"][shown], n),
@@ -138,12 +133,11 @@ def attention_table(training: Training, final: Capture) -> Table:
         "key": np.tile(np.arange(n_keys), n_steps * n_rows),
         "weight": maps.ravel(),
     }
-    seen = ~np.isnan(columns["weight"])
     caption = (
         "Attention weights of the first sequence at its scored positions, in the head of the primary layer that ends "
         "sharpest."
         if is_sequence
         else "Attention weights of the last token of the first text, one row a layer, mean over heads."
     )
-    seen_columns = {name: column[seen] for name, column in columns.items()}
-    return QUANTITIES.table(seen_columns, caption, row="tokens" if is_sequence else "layer")
+    table = QUANTITIES.table(columns, caption, row="tokens" if is_sequence else "layer")
+    return table.where(~np.isnan(table["weight"]))

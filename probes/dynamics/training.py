@@ -83,30 +83,20 @@ class Training:
         """The error that exchanges are told in."""
         return "kl" if "kl" in self.errors else "loss"
 
-    @property
-    def frame(self) -> Curve | None:
-        """Total variation to the end's attention, mean over layers and heads; None where no rows were kept."""
-        tv = self.read["tv"].mean(axis=(2, 3))
-        what = "total variation of attention to the end's, mean over layers and heads"
-        return None if np.isnan(tv).any() else Curve(tv.T, what)
-
-    def frame_by_layer(self) -> dict[str, Curve]:
-        """The same for each layer; empty where no rows were kept."""
-        if self.frame is None:
-            return {}
-        tv = self.read["tv"].mean(axis=3)
-        return {
-            f"{FRAME}, layer {layer}": Curve(tv[..., layer].T, f"the same at layer {layer}")
-            for layer in range(self.n_layers)
-        }
-
     def courses(self) -> dict[str, Curve]:
-        """What the frame is compared with: the errors, the output and the values."""
-        found = {name: Curve((values - self.end[name]).T, ERRORS[name]) for name, values in self.errors.items()}
-        moved = self.read["value_distance"][..., self.layer]
-        if not np.isnan(moved).any():
-            found[VALUES] = Curve(moved.T, f"distance of the values of layer {self.layer} from the end's")
-        return found
+        """The frame; what it is compared with (errors, output and values); and the frame of each layer.
+
+        Where no rows of attention were kept there is no frame, and so with the values.
+        """
+        tv, values = self.read["tv"], self.read["value_distance"][..., self.layer]
+        what = "total variation of attention to the end's, mean over layers and heads"
+        followed = {FRAME: (tv.mean(axis=(2, 3)), what)}
+        followed |= {name: (of - self.end[name], ERRORS[name]) for name, of in self.errors.items()}
+        followed[VALUES] = values, f"distance of the values of layer {self.layer} from the end's"
+        for layer, of_layer in enumerate(np.moveaxis(tv.mean(axis=3), 2, 0)):
+            followed[f"{FRAME}, layer {layer}"] = of_layer, f"the same at layer {layer}"
+        weights = self.units.weights
+        return {name: Curve.of(of.T, weights, what) for name, (of, what) in followed.items() if not np.isnan(of).any()}
 
 
 def _spread(readout: Readout, n_prompts: int) -> dict[str, np.ndarray]:

@@ -28,10 +28,17 @@ EPSILONS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 
 @dataclass(frozen=True)
 class Curve:
-    """What is followed: its distances from the end for every prompt and checkpoint, and what it is in words."""
+    """What is followed, in words, and its mean distances from the end: of all prompts, then of resamples of them."""
 
-    distance: Float[np.ndarray, "prompt checkpoint"]
+    distance: Float[np.ndarray, "mean_and_resamples checkpoint"]
     what: str
+
+    @classmethod
+    def of(
+        cls, by_prompt: Float[np.ndarray, "prompt checkpoint"], weights: Int[np.ndarray, "resample prompt"], what: str
+    ) -> "Curve":
+        resampled = (weights @ by_prompt) / weights.sum(axis=1, keepdims=True)
+        return cls(np.vstack([by_prompt.mean(axis=0), resampled]), what)
 
 
 def settled(steps: Int[np.ndarray, " checkpoint"], curves: Curves, epsilon: float) -> Float[np.ndarray, "*batch"]:
@@ -69,39 +76,3 @@ def value_at(steps: np.ndarray, curves: Curves, at: Float[np.ndarray, "*batch"])
 def _last_outside(left: Curves, epsilon: float) -> Int[np.ndarray, "*batch"]:
     outside = ~(left <= epsilon)
     return np.asarray(left.shape[-1] - 1 - np.argmax(outside[..., ::-1], axis=-1))
-
-
-def resampled(course: Curve, weights: Int[np.ndarray, "resample prompt"]) -> Float[np.ndarray, "resample checkpoint"]:
-    """The mean course of every resample of the prompts."""
-    return (weights @ course.distance) / weights.sum(axis=1, keepdims=True)
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two courses: the index, what resamples of the prompts give, and where A is at B's step.
-
-    `left` is A's distance, relative to its first, at the step where B has settled; ε where both go together.
-    """
-
-    index: float
-    resampled: Float[np.ndarray, " resample"]
-    left: float
-    left_resampled: Float[np.ndarray, " resample"]
-
-
-def compare(
-    steps: Int[np.ndarray, " checkpoint"],
-    a: Curve,
-    b: Curve,
-    epsilon: float,
-    weights: Int[np.ndarray, "resample prompt"],
-) -> Compared:
-    """Course A against course B on the same prompts."""
-    index, left = _index(steps, a.distance.mean(axis=0), b.distance.mean(axis=0), epsilon)
-    boot = _index(steps, resampled(a, weights), resampled(b, weights), epsilon)
-    return Compared(float(index), boot[0], float(left), boot[1])
-
-
-def _index(steps: np.ndarray, a: Curves, b: Curves, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    first, second = settled(steps, a, epsilon), settled(steps, b, epsilon)
-    return np.asarray(first / second), value_at(steps, a, second)

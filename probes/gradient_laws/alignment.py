@@ -54,16 +54,15 @@ class Aligned:
 
     def random(self, name: str, rng: np.random.Generator) -> Float[np.ndarray, "draw head rank"]:
         """The mean of the same over prompts with the first k of random orthonormal directions in place of U_k."""
-        moment, (n_heads, d_model, rank) = self.second_moment[name] / self.n, self.directions[name].shape
+        moment, (n_heads, d_model, rank) = (
+            self.second_moment[name] / len(self.by_prompt[name]),
+            self.directions[name].shape,
+        )
         drawn = np.empty((_N_DRAWS, n_heads, rank))
         for i in range(_N_DRAWS):
             q = np.linalg.qr(rng.standard_normal((n_heads, d_model, rank)))[0]
             drawn[i] = np.cumsum((q * (moment @ q)).sum(axis=1), axis=1)
         return drawn
-
-    @property
-    def n(self) -> int:
-        return len(next(iter(self.by_prompt.values())))
 
 
 def alignments(

@@ -40,11 +40,8 @@ if TYPE_CHECKING:
     from interp.model import Model
 
 _LEAST = {"n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
-_LENGTH_OF_STEP = (0.0, 0.1)
+_LONGEST_STEP = 0.1
 _N_SHOWN = 1500
-
-Residuals = Sequence[Mapping[str, float]]
-"""Of every sequence the residuals by law."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class GradientLaws(Study):
         self._check_fields()
         model = in_float64(load(self.model), n_copies=2 if self.is_whole else 1)
         layer = self._layer(model)
-        heads = range(model.info.n_heads) if self.head is None else (self.head,)
+        heads = list(range(model.info.n_heads)) if self.head is None else [self.head]
         sequences, unit = self._sequences(model)
         rng = np.random.default_rng([self.seed, 1])
         found: list[LayerGradients] = []
@@ -110,9 +107,9 @@ class GradientLaws(Study):
         n = len(found)
         weights = bootstrap_weights(np.arange(n), None, self.n_bootstrap, rng)
         weights = weights / weights.sum(axis=1, keepdims=True)
-        right, wrong = ([each.residuals() for each in found], [each.residuals_of_wrong_laws() for each in found])
-        laws = _laws_table(right, wrong, f"Layer {layer}: largest residual of each law over {n} {unit}s")
-        numbers = {f"residual_{law}": _residual(right, wrong, law) for law in LAWS}
+        residuals = _residuals([each.residuals() for each in found], [each.residuals_of_wrong_laws() for each in found])
+        laws = _laws_table(residuals, f"Layer {layer}: largest residual of each law over {n} {unit}s")
+        numbers = {f"residual_{law}": residuals.at([i]) for i, law in enumerate(LAWS)}
         ratios, random = np.array(first_order).T[:, :, None]
         numbers["first_order_values"] = _mean(ratios, weights).exchanged(random, asks="nothing")
         for step, by_head in routed.items():
@@ -214,11 +211,9 @@ class GradientLaws(Study):
 
     def _check_fields(self) -> None:
         refuse_too_few(self, _LEAST, "too few for what is made of them")
-        low, high = _LENGTH_OF_STEP
-        if not low < self.step <= high:
-            raise self._refusal(
-                "step", "a law of first order wants a small step", f"Choose one above 0, at most {high}."
-            )
+        if not 0 < self.step <= _LONGEST_STEP:
+            fix = f"Choose one above 0, at most {_LONGEST_STEP}."
+            raise self._refusal("step", "a law of first order wants a small step", fix)
 
     def _refusal(self, field: str, found: str, fix: str) -> UsageError:
         return UsageError(asked=f"gradient_laws.{field} = {getattr(self, field)}", found=found, fix=fix)
@@ -228,11 +223,9 @@ def _as_arrays(tensors: "Mapping[str, torch.Tensor]") -> dict[str, np.ndarray]:
     return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
 
 
-def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: "range | tuple[int, ...]") -> Pairs:
-    mine = list(heads)
-    return Pairs.of(
-        found.advantage[mine].cpu().numpy(), (after - found.alpha)[mine].cpu().numpy(), found.visible[0].cpu().numpy()
-    )
+def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: list[int]) -> Pairs:
+    advantage, change = (x[heads].cpu().numpy() for x in (found.advantage, after - found.alpha))
+    return Pairs.of(advantage, change, found.visible[0].cpu().numpy())
 
 
 def _mean(by_unit: Float[np.ndarray, "unit place"], weights: np.ndarray) -> Estimates:
@@ -240,10 +233,10 @@ def _mean(by_unit: Float[np.ndarray, "unit place"], weights: np.ndarray) -> Esti
     return Estimates.resampled(by_unit.mean(axis=0), weights @ by_unit)
 
 
-def _residual(right: Residuals, wrong: Residuals, law: str) -> Estimates:
-    null = np.array([each[law] for each in wrong])
-    value = np.array([max(each[law] for each in right)])
-    return Estimates(value).against(np.array([[null.mean()], [null.min()], [null.max()]]))
+def _residuals(right: Sequence[Mapping[str, float]], wrong: Sequence[Mapping[str, float]]) -> Estimates:
+    """The largest residual of every law over all sequences, beside those of a law that is nearly right."""
+    value, null = (np.array([[each[law] for each in by_law] for law in LAWS]) for by_law in (right, wrong))
+    return Estimates(value.max(axis=1)).against(np.array([null.mean(axis=1), null.min(axis=1), null.max(axis=1)]))
 
 
 def _agreement(routed: Routed, measure: int, weights: np.ndarray, unit: str) -> Estimates:
@@ -255,19 +248,14 @@ def _agreement(routed: Routed, measure: int, weights: np.ndarray, unit: str) -> 
     return _mean(by_unit, weights).exchanged(flipped, p)
 
 
-def _laws_table(right: Residuals, wrong: Residuals, what: str) -> Table:
-    rows = [
-        {
-            "law": law, "formula": formula, "residual": max(each[law] for each in right),
-            "wrong_law": min(each[law] for each in wrong),
-        }
-        for law, formula in LAWS.items()
-    ]  # fmt: skip
+def _laws_table(residuals: Estimates, what: str) -> Table:
+    assert residuals.null is not None
     caption = (
         f"{what}, relative to the largest gradient, and the smallest one of a law that is nearly right (b not centred; "
         "even attention)."
     )
-    return QUANTITIES.from_rows(rows, list(rows[0]), caption)
+    names = {"law": np.array([*LAWS]), "formula": np.array([*LAWS.values()])}
+    return QUANTITIES.table({**names, "residual": residuals.value, "wrong_law": residuals.null[1]}, caption)
 
 
 def _by_head_table(steps: Mapping[str, Routed], heads: np.ndarray, weights: np.ndarray, what: str) -> Table:

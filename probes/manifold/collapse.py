@@ -11,19 +11,29 @@ and are left out whole.
 Source: Paper III (arXiv 2512.23752), section 4.2 and Table 1, whose sets differ in size and entropy as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy import special
 
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.intervals import CONFIDENCE
-from interp.statistics.jackknife import Deletions, influences, without_each_group, without_each_row
+from interp.statistics.jackknife import (
+    Deletions,
+    influences,
+    spectral_intervals,
+    without_each_group,
+    without_each_row,
+)
 from interp.statistics.resampling import n_before, shuffles
 from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics
+from interp.statistics.units import clusters_of
+from interp.table import Table
+
+from ..measures.target import NEXT_ENTROPY
 
 MIXED = "mixed"
 MIN_PROMPTS = 20
@@ -36,10 +46,6 @@ N_LENGTH_BINS = 3
 
 _TRIES = 10
 """Exchanges of clusters that are drawn for one whose domains are large enough."""
-
-CHANGES = ("pc1_plus_pc2_share", "participation_ratio")
-_COLUMNS = [1, 2]
-"""Where the two stand in `interp.statistics.spectra.SPECTRAL`."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +153,8 @@ class Spectra:
     """Spectral statistics of subsets of one pool of rows; centred subsets are read off one Gram matrix."""
 
     def __init__(self, rows: np.ndarray, scaling: Scaling) -> None:
-        self.scaling: Scaling = scaling
-        self.rows = np.asarray(rows, dtype=np.float64)
-        centred = scaled(rows, "centred")
+        self.rows, self.scaling = np.asarray(rows, dtype=np.float64), scaling
+        centred = scaled(rows, scaling)
         self._gram = centred @ centred.T if scaling == "centred" else None
 
     def statistics(self, members: Int[np.ndarray, "set member"]) -> Float[np.ndarray, "set statistic"]:
@@ -182,58 +187,55 @@ def without_each_unit(
 
 @dataclass(frozen=True)
 class Collapse:
-    """How two statistics change from the mixed set to each domain.
+    """How the spectral statistics change from the mixed set to each domain.
 
-    `changes`, `intervals` and `p` have one row a domain and one column for each of `CHANGES`; `permuted` holds the
-    changes under permuted labels; `p` is over all domains, one-sided (a larger share, a smaller ratio).
-    `statistics` are those of the `sets` themselves, mixed first.
+    `statistics` are those of the sets themselves, mixed first, with their `intervals`. `changes` have the intervals
+    `bounds`; `permuted` holds them under permuted labels; `p` is over all domains, one-sided (larger shares, a smaller
+    ratio). `n_clusters` are those of the poorest set.
     """
 
     pool: Pool
     spectra: Spectra
-    sets: Int[np.ndarray, "set member"]
-    statistics: Float[np.ndarray, "set change"]
-    changes: Float[np.ndarray, "domain change"]
-    intervals: Float[np.ndarray, "domain change bound"]
-    permuted: Float[np.ndarray, "permutation domain change"]
-    p: Float[np.ndarray, "domain change"]
+    n_clusters: int
+    statistics: Float[np.ndarray, "set statistic"]
+    intervals: Float[np.ndarray, "set statistic bound"]
+    changes: Float[np.ndarray, "domain statistic"]
+    bounds: Float[np.ndarray, "bound domain statistic"]
+    permuted: Float[np.ndarray, "permutation domain statistic"]
+    p: Float[np.ndarray, "domain statistic"]
 
 
 def domain_collapse(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.random.Generator) -> Collapse:
     """The collapse of every domain of the pool, jackknifed, against permuted labels."""
-
-    def measured(sets: np.ndarray) -> np.ndarray:
-        return spectra.statistics(sets)[:, _COLUMNS]
-
     sets = pool.sets(pool.labels)
-    statistics = measured(sets)
-    changes = statistics[1:] - statistics[:1]
-    exchanged = np.array([measured(pool.sets(labels)) for labels in pool.exchanges(n_permutations, rng)])
-    permuted = exchanged[:, 1:] - exchanged[:, :1]
-    direction = np.array([1.0, -1.0])
+    statistics = spectra.statistics(sets)
+    exchanged = np.array([spectra.statistics(pool.sets(labels)) for labels in pool.exchanges(n_permutations, rng)])
+    permuted, changes = exchanged[:, 1:] - exchanged[:, :1], statistics[1:] - statistics[:1]
+    direction = np.array([1.0, 1.0, -1.0])
     largest = (permuted * direction).max(axis=1)
     reached = (largest[:, None] >= changes * direction - 1e-12).sum(axis=0)
     p = (1 + reached) / (1 + n_permutations)
-    half = _half_widths(pool, spectra, sets, statistics)
-    intervals = np.stack([changes - half, changes + half], axis=-1)
-    return Collapse(pool, spectra, sets, statistics, changes, intervals, permuted, p)
+    deleted = [spectra.deletions(member, pool.clusters) for member in sets]
+    intervals = np.array([spectral_intervals(*of_set) for of_set in zip(statistics, deleted, strict=True)])
+    n_clusters = min(of_set.n_units for of_set in deleted)
+    # for all domains at once (Bonferroni), since the domain that changes most is chosen by what it shows
+    quantile = special.stdtrit(n_clusters - 1, (1 - CONFIDENCE) / (2 * len(pool.domains)))
+    half = -quantile * _errors(pool, sets, statistics, deleted)
+    bounds = np.array([changes - half, changes + half])
+    return Collapse(pool, spectra, n_clusters, statistics, intervals, changes, bounds, permuted, p)
 
 
-def _half_widths(pool: Pool, spectra: Spectra, sets: np.ndarray, statistics: np.ndarray) -> np.ndarray:
-    """Of the intervals of the differences, jackknifed: deleting a cluster moves every set that it is in.
-
-    They hold for all domains at once (Bonferroni), since the domain that changes most is chosen by what it shows.
-    """
+def _errors(
+    pool: Pool, sets: np.ndarray, statistics: np.ndarray, deleted: Sequence[Deletions]
+) -> Float[np.ndarray, "domain statistic"]:
+    """Jackknife errors of the differences from the mixed set: deleting a cluster moves every set that it is in."""
     names = np.unique(pool.clusters)
-    moved, n_units = np.zeros((len(sets), len(names), 2)), []
-    for i, member in enumerate(sets):
-        left = spectra.deletions(member, pool.clusters)
+    moved = np.zeros((len(sets), len(names), statistics.shape[1]))
+    for i, (member, left) in enumerate(zip(sets, deleted, strict=True)):
         assert left.shares is not None
         inside = np.searchsorted(names, np.unique(pool.clusters[member]))
-        moved[i, inside] = influences(statistics[i], left.statistics[:, _COLUMNS], left.shares)
-        n_units.append(left.n_units)
-    errors = np.sqrt(np.square(moved[1:] - moved[0]).sum(axis=1))
-    return -special.stdtrit(min(n_units) - 1, (1 - CONFIDENCE) / (2 * len(pool.domains))) * errors
+        moved[i, inside] = influences(statistics[i], left.statistics, left.shares)
+    return np.sqrt(np.square(moved[1:] - moved[0]).sum(axis=1))
 
 
 def third_of(positions: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
@@ -244,7 +246,17 @@ def third_of(positions: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
 
 def fifth_of(entropy_bits: Float[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
     """Which fifth of the pool's entropies each is in, by order."""
-    order = np.argsort(entropy_bits, kind="stable")
-    fifths = np.empty(len(order), dtype=np.int64)
-    fifths[order] = np.arange(len(order)) * N_STRATA // len(order)
-    return fifths
+    place = np.argsort(np.argsort(entropy_bits, kind="stable"))
+    return place * N_STRATA // len(place)
+
+
+def pool_of(rows: Table, per_fifth: int, seed: int) -> tuple[Pool, Bool[np.ndarray, " row"]]:
+    """The pool of domains with enough prompts in every fifth, and which rows they are."""
+    labels, fifths, lengths = rows["domain"].astype(str), fifth_of(rows[NEXT_ENTROPY]), third_of(rows["position"])
+    counts = {d: np.bincount(fifths[labels == d], minlength=N_STRATA) for d in np.unique(labels)}
+    kept = ~np.isin(labels, [d for d, count in counts.items() if count.min() < MIN_PER_FIFTH])
+    clusters = clusters_of(rows)[kept]
+    priority = np.random.default_rng(seed).random(len(clusters))
+    drawn = np.argsort(priority)
+    priority[drawn] += n_before(clusters[drawn])  # the second of a cluster comes after the first of all others
+    return Pool(labels[kept], fifths[kept], lengths[kept], clusters, priority, per_fifth), kept

@@ -1,14 +1,12 @@
 """What else the first axis follows: the share of PC1's variance that plain properties of the prompts account for."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.correlation import Explained, explained_by_groups, explained_by_number
+from interp.statistics.correlation import explained_by_groups, explained_by_number
 from interp.table import Table
 
-from ..measures.cloud import Cloud
+from ..measures.target import Target
 from .quantities import QUANTITIES
 
 _GROUPS = {"token": "last token", "domain": "domain"}
@@ -23,22 +21,20 @@ CAPTION = (
 )
 
 
-def explained_table(scores: Float[np.ndarray, "layer row"], cloud: Cloud) -> Table:
+def explained_table(scores: Float[np.ndarray, "layer row"], rows: Table, target: Target) -> Table:
     """One row for every layer and property that varies; `position` is left out where it is the length minus one."""
-    rows = [
-        {"layer": layer, "factor": name, "share": found.share, "chance": found.chance, "n_values": found.n_values}
-        for layer, coordinate in enumerate(scores)
-        for name, found in _factors(coordinate, cloud)
-    ]
-    return QUANTITIES.from_rows(rows, ("layer", "factor", "share", "chance", "n_values"), CAPTION)
-
-
-def _factors(coordinate: np.ndarray, cloud: Cloud) -> Iterator[tuple[str, Explained]]:
-    rows = cloud.rows
-    for column, name in _GROUPS.items():
-        if column in rows and len(np.unique(rows[column])) > 1:
-            yield name, explained_by_groups(coordinate, rows[column])
-    for column in dict.fromkeys((*_NUMBERS, cloud.target.name)):
-        last_position = column == "position" and (rows["position"] == rows["length"] - 1).all()
-        if column in rows and not last_position and np.ptp(rows[column]) > 0:
-            yield _NUMBERS.get(column, cloud.target.words), explained_by_number(coordinate, rows[column])
+    numbers = _NUMBERS | {target.name: _NUMBERS.get(target.name, target.words)}
+    if (rows["position"] == rows["length"] - 1).all():
+        del numbers["position"]
+    factors = [
+        (name, explained_by_groups, rows[column]) for column, name in _GROUPS.items()
+        if column in rows and len(np.unique(rows[column])) > 1
+    ] + [
+        (name, explained_by_number, rows[column]) for column, name in numbers.items()
+        if column in rows and np.ptp(rows[column]) > 0
+    ]  # fmt: skip
+    found = [
+        {"layer": layer, "factor": name, **vars(explained(coordinate, values))}
+        for layer, coordinate in enumerate(scores) for name, explained, values in factors
+    ]  # fmt: skip
+    return QUANTITIES.from_rows(found, ("layer", "factor", "share", "chance", "n_values"), CAPTION)

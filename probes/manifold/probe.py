@@ -37,10 +37,10 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_estimates, spectral_estimates, spectrum_table
 from ..measures.halves import recurs
 from ..measures.layers import Scale
-from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
+from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, snippets, umap_table
 from ..measures.sample_sizes import FEW_HALVED, FEW_POINTS
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
-from .domains import Settings, restriction
+from .domains import restriction
 from .explained import explained_table
 from .quantities import QUANTITIES
 from .robustness import dropped_estimates, dropped_table, influence, stability_estimates, without_loudest
@@ -119,9 +119,10 @@ class Manifold(Probe):
         pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
         first = _first(pool_axes)
         of_layers = self._of_layers(cloud, small, clouds) | self._against_entropy(pool, first, cloud, _first(axes))
-        comparison = Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
         at_layer: list[Callable[[], Any]] = [
-            lambda: restriction(pool, layer, comparison),
+            lambda: restriction(
+                pool, layer, self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed
+            ),
             lambda: influence(small, layer, self.scaling, self.seed),
             lambda: dropped_table(small, layer, self.scaling, self.seed),
             lambda: self._best_layers(pool, first),
@@ -129,19 +130,19 @@ class Manifold(Probe):
         restricted, influenced, dropped, best_layers = side_by_side(lambda part: part(), at_layer)
         quantities = QUANTITIES.filled(**pool.slots, n_dropped=str(self.n_dropped))
         where = {"layer": np.arange(cloud.n_layers), "n_distinct_rows": np.array(distinct)}
-        shown = np.isin(cloud.units, small.units)
+        shown, texts = np.isin(cloud.units, small.units), snippets(small.rows, base)
         tables = {
             "by_layer": target.named_in(quantities.table(where | of_layers, target.say(BY_LAYER))),
-            "points": points_table(small, [replace(a, scores=a.scores[shown]) for a in axes], base),
+            "points": points_table(small, [replace(a, scores=a.scores[shown]) for a in axes], texts),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
-            "explained": explained_table(first, pool),
+            "explained": explained_table(first, pool.rows, target),
             "dropped": dropped,
             **influenced.tables,
             **restricted.tables,
         }
         if self.umap == "on":
-            tables["umap"] = umap_table(small, layer, self.scaling, self.seed, base)
+            tables["umap"] = umap_table(small, layer, self.scaling, self.seed, texts)
         n_pool = len(distinct_rows(pool.points[layer]))
         scalars = {
             name: _counted(scalar, n_pool if scalar.n == pool.counted["n"] else distinct[layer])
@@ -152,7 +153,7 @@ class Manifold(Probe):
             self.name,
             scalars | quantities.scalars(best_layers) | restricted.scalars,
             tables,
-            arrays=_directions(pool, pool_axes, self.scaling) | {"primary_layer": np.array(own)},
+            arrays=_directions(pool.points, pool_axes, self.scaling) | {"primary_layer": np.array(own)},
             notes=(*target.notes, *self._notes(cloud, small, pool, own), *restricted.notes),
         )
 
@@ -163,16 +164,12 @@ class Manifold(Probe):
 
     def _of_layers(self, cloud: Cloud, small: Cloud, clouds: GaussianClouds) -> dict[str, Estimates]:
         """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
-
-        def dropped() -> Mapping[str, Estimates]:
-            left = without_loudest(cloud, self.n_dropped)
-            found = {} if left is None else dropped_estimates(left[0], self.scaling, self.seed)
-            return {f"{name}_dropped": of for name, of in found.items()}
-
+        left = without_loudest(cloud, self.n_dropped)
+        dropped = [] if left is None else [lambda: dropped_estimates(left[0], self.scaling, self.seed, "_dropped")]
         return _joined([
             lambda: spectral_estimates(cloud, self.scaling, clouds),
             lambda: {"intrinsic_dimension": dimension_estimates(small, self.scaling, self.seed)},
-            dropped,
+            *dropped,
             lambda: {"axis_stability": stability_estimates(small, self.scaling, self.n_splits, self.seed)},
         ])  # fmt: skip
 
@@ -181,7 +178,7 @@ class Manifold(Probe):
     ) -> dict[str, Estimates]:
         """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls."""
         part = pool.thinned(MAX_POINTS, np.random.default_rng(self.seed))
-        curve, order = self._curve(part), f"{pool.target.prefix}_correlation"
+        curve, order = self._curve(part.points), f"{pool.target.prefix}_correlation"
         parts: list[Callable[[], Mapping[str, Estimates]]] = [
             lambda: self._along_axis(pool, first, order),
             lambda: {"curve_order": self._correlation(curve, part)},
@@ -192,7 +189,7 @@ class Manifold(Probe):
                 f"{order}_dropped": self._correlation(_first(cloud_axes(left[0], self.scaling, 1)), pool)
             })  # fmt: skip
         if pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows:
-            drawn = self._curve(cloud)
+            drawn = self._curve(cloud.points)
             parts += [
                 lambda: {"entropy_correlation_drawn": self._correlation(first_drawn, cloud)},
                 lambda: {"curve_order_drawn": self._correlation(drawn, cloud)},
@@ -206,8 +203,8 @@ class Manifold(Probe):
     def _within_token(self, coordinates: np.ndarray, cloud: Cloud) -> Estimates:
         return WithinToken.of(cloud, coordinates).estimates(self.n_permutations, self.n_bootstrap, self.seed)
 
-    def _curve(self, cloud: Cloud) -> np.ndarray:
-        return np.array(side_by_side(lambda points: curve_position(scaled(points, self.scaling)), cloud.points))
+    def _curve(self, points: np.ndarray) -> np.ndarray:
+        return np.array(side_by_side(lambda of_layer: curve_position(scaled(of_layer, self.scaling)), points))
 
     def _along_axis(self, pool: Cloud, first: np.ndarray, order: str) -> dict[str, Estimates]:
         """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""
@@ -292,7 +289,7 @@ def _joined(parts: list[Callable[[], Mapping[str, Estimates]]]) -> dict[str, Est
     return {name: found for part in side_by_side(lambda part: part(), parts) for name, found in part.items()}
 
 
-def _directions(cloud: Cloud, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:
+def _directions(points: np.ndarray, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:
     """PC1 of every layer as a unit vector in raw coordinates, and the mean it is measured from."""
-    first = [Scale.of(points, scaling).readout(a.directions[0]) for points, a in zip(cloud.points, axes, strict=True)]
-    return {"pc1_axis": np.array(first), "mean": cloud.points.mean(axis=1, dtype=np.float64)}
+    first = [Scale.of(x, scaling).readout(a.directions[0]) for x, a in zip(points, axes, strict=True)]
+    return {"pc1_axis": np.array(first), "mean": points.mean(axis=1, dtype=np.float64)}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.intervals import band
 from interp.statistics.nulls import GaussianClouds, null_spectra
 from interp.statistics.spectra import spectral_statistics
@@ -53,13 +54,9 @@ def _summary(name: str, n: int, shares: Float[np.ndarray, " draw"]) -> Mapping[s
 
 def _balanced_orders(pool: Pool, name: str, rng: np.random.Generator) -> Int[np.ndarray, "order row"]:
     """Orders of a set's prompts whose every beginning is spread evenly over fifths (and, mixed, over domains)."""
-    if name != MIXED:
-        rows = np.flatnonzero(pool.labels == name)
-        return np.array([_spread(rows, pool.fifths[rows], rng) for _ in range(N_ORDERS)])
-    rows = np.arange(len(pool.labels))
-    codes = np.unique(pool.labels, return_inverse=True)[1]
-    cells = codes * (pool.fifths.max() + 1) + pool.fifths
-    return np.array([_spread(rows, cells, rng) for _ in range(N_ORDERS)])
+    rows = np.flatnonzero((pool.labels == name) | (name == MIXED))
+    cells = np.searchsorted(pool.domains, pool.labels) * N_STRATA + pool.fifths
+    return np.array([_spread(rows, cells[rows], rng) for _ in range(N_ORDERS)])
 
 
 def _spread(rows: np.ndarray, cells: np.ndarray, rng: np.random.Generator) -> np.ndarray:

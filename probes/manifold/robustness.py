@@ -53,10 +53,10 @@ def without_loudest(cloud: Cloud, n_dropped: int) -> tuple[Cloud, Float[np.ndarr
     return replace(cloud, points=points), ratio(gone, variance.sum(axis=1))
 
 
-def dropped_estimates(left: Cloud, scaling: Scaling, seed: int) -> dict[str, Estimates]:
+def dropped_estimates(left: Cloud, scaling: Scaling, seed: int, ending: str = "") -> dict[str, Estimates]:
     """The spectral statistics of every layer without its loudest columns."""
     found = spectral_estimates(left, scaling, left.gaussian(N_NULL, seed))
-    return {name: of for name, of in found.items() if name != "pc1_share"}
+    return {name + ending: of for name, of in found.items() if name != "pc1_share"}
 
 
 def dropped_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:

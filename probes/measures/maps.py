@@ -25,22 +25,22 @@ def cloud_axes(cloud: Cloud, scaling: Scaling, n_axes: int = N_AXES) -> list[Axe
     return side_by_side(lambda points: principal_axes(scaled(points, scaling), n_axes), cloud.points)
 
 
-def points_table(cloud: Cloud, axes: Sequence[Axes], capture: Capture) -> Table:
+def points_table(cloud: Cloud, axes: Sequence[Axes], texts: np.ndarray) -> Table:
     """One row for every layer and row of the cloud."""
     n_layers, n_rows = len(axes), cloud.rows.n_rows
     scores = np.concatenate([a.scores for a in axes]).T
     columns = {"layer": np.repeat(np.arange(n_layers), n_rows), **{f"pc{i + 1}": x for i, x in enumerate(scores)}}
-    rows = _described(cloud, capture, EXACT_ENTROPY)
+    rows = _described(cloud, texts, EXACT_ENTROPY)
     columns |= {name: np.tile(column, n_layers) for name, column in rows.columns.items()}
     caption = "Coordinates of the rows on the first principal axes, layer by layer; the sign of an axis is arbitrary."
     return Table(columns, {**dict.fromkeys(columns, "activation"), "layer": "layer", **rows.units}, caption)
 
 
-def _described(cloud: Cloud, capture: Capture, *more: str) -> Table:
+def _described(cloud: Cloud, texts: np.ndarray, *more: str) -> Table:
     """What each row was."""
     names = dict.fromkeys(("prompt", "position", NEXT_ENTROPY, *more, cloud.target.name, "domain"))
     columns = {name: cloud.rows[name] for name in names if name in cloud.rows}
-    columns["text"] = snippets(cloud.rows, capture)
+    columns["text"] = texts
     return Table(columns, {name: cloud.rows.units.get(name, LABEL) for name in columns})
 
 
@@ -67,7 +67,7 @@ def null_points_table(points: np.ndarray, scaling: Scaling, seed: int) -> Table:
     return Table(columns, dict.fromkeys(columns, "activation"), caption)
 
 
-def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, capture: Capture) -> Table:
+def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, texts: np.ndarray) -> Table:
     """A UMAP embedding of one layer: an illustration, whose distances and gaps are not measurements."""
     with warnings.catch_warnings(), optional_part("umap", "a UMAP embedding"):
         # its optional parametric variant wants Tensorflow, and says so on import
@@ -78,6 +78,6 @@ def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, capture: C
     embedding = umap.UMAP(n_components=2, n_neighbors=n_neighbors, init="random", n_jobs=1, random_state=seed)
     with one_thread():  # numba would leave torch the number of threads that it takes itself
         placed = np.asarray(embedding.fit_transform(scaled(cloud.points[layer], scaling)), dtype=np.float64)
-    rows = _described(cloud, capture)
+    rows = _described(cloud, texts)
     columns = {"umap1": placed[:, 0], "umap2": placed[:, 1], **rows.columns}
     return Table(columns, {"umap1": "1", "umap2": "1", **rows.units}, "UMAP embedding: an illustration.")

@@ -9,7 +9,6 @@ from interp.probes.dynamics.frame import distance_squared, drift, product_of_ran
 from interp.probes.dynamics.training_curves import (
     EPSILONS,
     Curve,
-    compare,
     interval_of,
     settled,
     value_at,
@@ -19,10 +18,6 @@ from scipy.spatial.distance import pdist
 
 STEPS = np.array([0, 9, 99])
 """log(1 + step) is 0, 1 and 2 in units of log 10."""
-
-
-def course(*rows):
-    return Curve(np.array(rows, dtype=np.float64), "x")
 
 
 def test_a_step_is_interpolated_on_the_scale_of_the_logarithm():
@@ -43,26 +38,26 @@ def test_a_step_is_interpolated_on_the_scale_of_the_logarithm():
 
 
 def test_two_courses_are_compared_on_every_resample_of_the_prompts():
-    a, b = course([2, 1, 0], [2, 0, 0]), course([3, 3, 0], [5, 4, 0])
     weights = np.array([[1, 1], [2, 0], [0, 2]])
-    found = compare(STEPS, a, b, 0.3, weights)
-
-    def index(one, other):
-        one, other = (np.array(x, dtype=np.float64) for x in (one, other))
-        at = float(settled(STEPS, other, 0.3))
-        return float(settled(STEPS, one, 0.3)) / at, float(value_at(STEPS, one, np.array(at)))
-
+    a, b = (
+        Curve.of(np.array(rows, dtype=np.float64), weights, "x").distance
+        for rows in ([[2, 1, 0], [2, 0, 0]], [[3, 3, 0], [5, 4, 0]])
+    )
+    np.testing.assert_array_equal(a, [[2, 0.5, 0], [2, 0.5, 0], [2, 1, 0], [2, 0, 0]])
+    np.testing.assert_array_equal(b, [[4, 3.5, 0], [4, 3.5, 0], [3, 3, 0], [5, 4, 0]])
+    at, index = settled(STEPS, b, 0.3), settled(STEPS, a, 0.3) / settled(STEPS, b, 0.3)
     # means (2, .5, 0) and (4, 3.5, 0): settled where log10(1 + step) is (1 − .3) / .75 and 1 + .575 / .875
-    assert found.index == pytest.approx((10 ** (0.7 / 0.75) - 1) / (10 ** (1 + 0.575 / 0.875) - 1))
-    assert (found.index, found.left) == pytest.approx(index([2, 0.5, 0], [4, 3.5, 0]))
-    by_resample = [index([2, 0.5, 0], [4, 3.5, 0]), index([2, 1, 0], [3, 3, 0]), index([2, 0, 0], [5, 4, 0])]
-    np.testing.assert_allclose(np.stack([found.resampled, found.left_resampled], axis=1), by_resample)
+    assert index[0] == pytest.approx((10 ** (0.7 / 0.75) - 1) / (10 ** (1 + 0.575 / 0.875) - 1))
+    one_by_one = [float(settled(STEPS, one, 0.3) / settled(STEPS, other, 0.3)) for one, other in zip(a, b, strict=True)]
+    np.testing.assert_allclose(index, one_by_one)
+    left = [float(value_at(STEPS, one, np.asarray(when))) for one, when in zip(a, at, strict=True)]
+    np.testing.assert_allclose(value_at(STEPS, a, at), left)
 
 
-def test_a_course_that_does_not_settle_has_no_index():
+def test_fractions_fall_and_a_course_can_be_looked_up_where_it_has_not_settled():
     assert tuple(sorted(EPSILONS, reverse=True)) == EPSILONS and all(0 < e < 1 for e in EPSILONS)
-    found = compare(STEPS, course([1, 1, 1]), course([1, 0, 0]), 0.1, np.ones((1, 1), int))
-    assert np.isnan(found.index) and found.left == pytest.approx(1)
+    at = settled(STEPS, np.array([1.0, 0.0, 0.0]), 0.1)
+    assert np.isnan(settled(STEPS, np.ones(3), 0.1)) and value_at(STEPS, np.ones(3), at) == pytest.approx(1)
 
 
 RNG = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from interp.probes.dynamics.frame import (
 )
 from interp.probes.dynamics.probe import Dynamics
 from interp.probes.dynamics.read import MAX_POINTS, NEEDS, sharpest_head, shown_rows
+from interp.probes.measures.cloud import Cloud
 from scipy.spatial.distance import jensenshannon
 
 from interp.errors import UsageError
@@ -364,7 +365,7 @@ def test_a_checkpoint_holds_its_distances_in_weights():
 def test_the_points_that_are_shown_are_whole_prompts_on_the_axes_of_the_end():
     shape = replace(SHAPE, n_prompts=90)  # 450 rows, more than are shown
     capture = synthetic_capture(NEEDS, shape, seed=3)
-    shown, layer = shown_rows(capture), 1
+    shown, layer = shown_rows(Cloud.of(capture, Need("v"))), 1
     prompts = capture.rows["prompt"]
     assert MAX_POINTS - SHAPE.n_scored < shown.sum() <= MAX_POINTS
     assert np.isin(np.bincount(prompts[shown], minlength=90), (0, SHAPE.n_scored)).all()
