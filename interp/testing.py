@@ -28,8 +28,6 @@ from interp.statistics.possible import impossible
 from interp.statistics.units import clusters_of
 from interp.table import LABEL, ROW_UNITS, Table
 
-_DATACLASS_PARAMETERS = "__dataclass_params__"
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -215,23 +213,20 @@ def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
     capture = capture or synthetic_capture(probe.needs, Shape(n_prompts=60))
     findings = _check_pure(probe, capture)
     _check_findings(probe, findings)
-    _check_figures(probe, findings)
     tiny = synthetic_capture(probe.needs, Shape(n_prompts=6))
     _check_findings(probe, probe.analyse(tiny, {}))
-    _check_figures(probe, probe.analyse(tiny, {}))
     if probe.follows_checkpoints:
         for still in (capture, tiny):
             steps = {"0": probe.read_checkpoint(still, None, still)}
             steps |= {step: probe.read_checkpoint(still, still, still) for step in ("1", "10")}
             _check_findings(probe, probe.analyse(still, steps))
-            _check_figures(probe, probe.analyse(still, steps))
     return findings
 
 
 def _check_class(probe: Probe) -> None:
     cls = type(probe)
     assert is_dataclass(cls), f"{cls.__name__} is no dataclass"
-    assert getattr(cls, _DATACLASS_PARAMETERS).frozen, f"{cls.__name__} is not frozen"
+    assert vars(cls)["__dataclass_params__"].frozen, f"{cls.__name__} is not frozen"
     assert "__init__" not in _own_code(cls), f"{cls.__name__} writes its own constructor; fields are its parameters"
     assert not hasattr(cls, "__post_init__"), f"{cls.__name__} does more than store: check the fields in `analyse`"
     for name in ("name", "question"):
@@ -312,9 +307,6 @@ def _check_findings(probe: Probe, findings: Findings) -> None:
         assert set(kinds.values()) <= set("biufU"), f"{probe.name}: {name} has columns of odd types {kinds}"
     for name, array in findings.arrays.items():
         assert np.isfinite(array).all(), f"{probe.name}: the array {name} is not finite"
-
-
-def _check_figures(probe: Probe, findings: Findings) -> None:
     figures = probe.figures(findings)
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names), f"{probe.name} draws two figures of one name: {names}"

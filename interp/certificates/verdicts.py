@@ -58,12 +58,9 @@ class Count:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The exact interval of the share; all shares where nothing was counted."""
-        from scipy.stats import binomtest
+        from interp.statistics.intervals import share_bounds  # scipy, which lists of certificates do without
 
-        if not self.n:
-            return 0.0, 1.0
-        low, high = binomtest(self.k, self.n).proportion_ci(confidence, method="exact")
-        return float(low), float(high)
+        return share_bounds(self.k, self.n, confidence)
 
     def __add__(self, other: "Count") -> "Count":
         return Count(self.k + other.k, self.n + other.n)

@@ -99,12 +99,10 @@ class Estimates:
         Compared with `exchanged` labels as `halved` are.
         """
         permuted = None if exchanged is None else np.nan_to_num(exchanged, nan=0.0)
-        value, bounds = 1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), []
-        for i in range(len(value)):
-            least = 0.0 if permuted is None else chance_half_width(permuted[:, i])
-            is_known = not np.isnan(value[i])
-            bounds.append((is_known and share_interval(errors[:, i], totals[:, i], weights, least)) or _NO_BOUNDS)
-        found = cls(value, np.array(bounds).T, **rest)
+        least = [0.0] * errors.shape[1] if permuted is None else map(chance_half_width, permuted.T)
+        places = zip(errors.T, totals.T, least, strict=True)
+        bounds = [share_interval(e, t, weights, chance) or _NO_BOUNDS for e, t, chance in places]
+        found = cls(1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), np.array(bounds).T, **rest)
         return found if permuted is None else found.exchanged(permuted)
 
     @classmethod
