@@ -28,6 +28,8 @@ from interp.statistics.possible import impossible
 from interp.statistics.units import clusters_of
 from interp.table import LABEL, ROW_UNITS, Table
 
+_DATACLASS_PARAMETERS = "__dataclass_params__"
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -226,7 +228,7 @@ def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
 def _check_class(probe: Probe) -> None:
     cls = type(probe)
     assert is_dataclass(cls), f"{cls.__name__} is no dataclass"
-    assert vars(cls)["__dataclass_params__"].frozen, f"{cls.__name__} is not frozen"
+    assert getattr(cls, _DATACLASS_PARAMETERS).frozen, f"{cls.__name__} is not frozen"
     assert "__init__" not in _own_code(cls), f"{cls.__name__} writes its own constructor; fields are its parameters"
     assert not hasattr(cls, "__post_init__"), f"{cls.__name__} does more than store: check the fields in `analyse`"
     for name in ("name", "question"):
