@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from interp.formatting import quoting
 
-LISTED = ("model", "probe", "prompt", "tunnel")
-"""Kinds of names that `interp list` shows."""
-
 
 class InterpError(Exception):
     """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do).
@@ -58,7 +55,7 @@ class UnknownName(UsageError, KeyError):
         names = sorted(known)
         near = difflib.get_close_matches(name[:200], names, n=3, cutoff=0.5)
         fix = f"{hint} " if hint else f"Did you mean {' or '.join(near)}? " if near else ""
-        is_long = len(names) > 30 and kind in LISTED
+        is_long = len(names) > 30 and kind in ("model", "probe", "prompt", "tunnel")
         fix += f"`interp list {kind}s` shows all {len(names)}." if is_long else f"Known: {', '.join(names)}."
         super().__init__(asked=f"{kind} {name!r}", found=f"there is no {kind} of this name", fix=fix)
         self.name, self.near = name, near

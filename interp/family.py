@@ -38,15 +38,14 @@ class Layout:
 
     def pick(self, out: "torch.Tensor", which: Projection, shape: "HeadShape") -> "torch.Tensor":
         """The heads of one projection from a module's output `[..., out]`: `[..., head, d_head]`."""
+        count = shape.n_heads if which == "q" else shape.n_kv_heads
         if self.kind == "separate":
-            n_heads = shape.n_heads if which == "q" else shape.n_kv_heads
-            heads = out.unflatten(-1, (n_heads, -1))[..., : shape.d_head]  # a gate may stand behind each query
+            heads = out.unflatten(-1, (count, -1))[..., : shape.d_head]  # a gate may stand behind each query
             return heads * shape.key_scale if which == "k" and shape.key_scale != 1.0 else heads
         if self.kind == "per_head":
             groups = out.unflatten(-1, (shape.n_kv_heads, -1, shape.d_head))
             return groups[..., :-2, :].flatten(-3, -2) if which == "q" else groups[..., "kv".index(which) - 2, :]
         starts = {"q": 0, "k": shape.n_heads, "v": shape.n_heads + shape.n_kv_heads}
-        count = shape.n_heads if which == "q" else shape.n_kv_heads
         return out.unflatten(-1, (-1, shape.d_head))[..., starts[which] : starts[which] + count, :]
 
 
@@ -80,19 +79,15 @@ class QkNorm:
 
     def normalised(self, module: "torch.nn.Module", heads: "torch.Tensor") -> "torch.Tensor":
         """What the module makes of `[batch, pos, head, d_head]`, in that order again."""
-        return self.to_heads(module(self.from_heads(heads)), heads.shape[-1])
+        d_head = heads.shape[-1]
+        seen = heads.flatten(-2) if self.order == "flat" else self.to_heads(heads, d_head)  # which undoes itself
+        return self.to_heads(module(seen), d_head)
 
     def to_heads(self, seen: "torch.Tensor", d_head: int) -> "torch.Tensor":
         """What the module sees or gives, as `[batch, pos, head, d_head]`."""
         if self.order == "flat":
             return seen.unflatten(-1, (-1, d_head))
         return seen.transpose(1, 2) if self.order == "head_pos" else seen
-
-    def from_heads(self, heads: "torch.Tensor") -> "torch.Tensor":
-        """The reverse of `to_heads`."""
-        if self.order == "flat":
-            return heads.flatten(-2)
-        return heads.transpose(1, 2) if self.order == "head_pos" else heads
 
 
 @dataclass(frozen=True)

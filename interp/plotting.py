@@ -26,7 +26,6 @@ ENTROPY_SCALE = ((0.0, "#3d6fd6"), (0.5, "#b2549e"), (1.0, "#d67200"))
 """From certain to uncertain: blue to orange, all of it at least 3 to 1 against white and against black."""
 
 LEAST_R2 = -0.5
-BELOW_R2 = f" R² below {short(LEAST_R2)}, far worse than the mean alone, is off the axis."
 
 
 def blank(x: str, y: str) -> "go.Figure":
@@ -71,9 +70,9 @@ class Chart:
         return other
 
     def by(self, column: str) -> "Iterator[tuple[Any, Chart, str]]":
-        """For every value of a column the chart of its rows, and a colour of its own."""
-        for value, rows, colour in coloured(self.table, column):
-            yield value, self.of(rows), colour
+        """Every value of a column with the chart of its rows and a colour of its own, in the order of appearance."""
+        for i, (value, rows) in enumerate(self.table.groups(column)):
+            yield value, self.of(rows), PALETTE[i % len(PALETTE)]
 
     @property
     def across(self) -> np.ndarray:
@@ -159,9 +158,12 @@ class Chart:
 
     def limit_r2(self, *columns: str | np.ndarray) -> str:
         """Cut an axis of R² where something lies far below 0; the sentence that then says so, else nothing."""
-        shown = r2_range(*(self.table[each] if isinstance(each, str) else each for each in columns))
-        self.plot.update_yaxes(range=shown)
-        return BELOW_R2 if shown else ""
+        values = np.concatenate([self.table[each] if isinstance(each, str) else each for each in columns])
+        values = values[np.isfinite(values)]
+        if not (values < LEAST_R2).any():
+            return ""
+        self.plot.update_yaxes(range=[LEAST_R2, float(max(values.max(), 0)) + 0.05])
+        return f" R² below {short(LEAST_R2)}, far worse than the mean alone, is off the axis."
 
 
 def scale_of(values: np.ndarray, title: str, unit: str, whole: np.ndarray | None = None) -> dict[str, Any]:
@@ -194,24 +196,11 @@ def head_map(table: Table, values: np.ndarray, unit: str, top: float | None = No
     return plot
 
 
-def within(table: Table, column: str, low: float = 0.0, high: float = 1.0) -> Table:
+def within(table: Table, column: str) -> Table:
     """The table with the interval of a statistic cut to what it can be: |ρ| is never below 0 nor above 1."""
     for name in (f"{column}_low", f"{column}_high"):
-        table = table.with_column(name, np.clip(table[name], low, high), table.units[name])
+        table = table.with_column(name, np.clip(table[name], 0.0, 1.0), table.units[name])
     return table
-
-
-def r2_range(*columns: np.ndarray) -> list[float] | None:
-    """The range of an axis of R² where something lies below `LEAST_R2`; None where the whole axis can be shown."""
-    values = np.concatenate(columns)
-    values = values[np.isfinite(values)]
-    return [LEAST_R2, float(max(values.max(), 0)) + 0.05] if values.size and values.min() < LEAST_R2 else None
-
-
-def coloured(table: Table, column: str) -> Iterator[tuple[Any, Table, str]]:
-    """Every value of a column with its rows and a colour of its own, in the order of appearance."""
-    for i, (value, rows) in enumerate(table.groups(column)):
-        yield value, rows, PALETTE[i % len(PALETTE)]
 
 
 def places(points: Table) -> list[str]:

@@ -4,6 +4,7 @@ A reduction is a frozen description; its `starter` makes states that rows are ad
 states of the same reduction. Sums run in float64, so the result does not depend on how the stream was cut.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class Rows(Reduction):
     """
 
     def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
-        return _RowsState
+        return partial(_RowsState, self.keeps)
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,6 @@ class NarrowRows(Rows):
     """
 
     max_width: int = 512
-
-    def starter(self, clusters: np.ndarray) -> Callable[[], RunningState]:
-        return partial(_RowsState, self.max_width)
 
     def keeps(self, width: int) -> bool:
         return width <= self.max_width
@@ -128,14 +126,13 @@ class PromptMean(Reduction):
 
 
 class _RowsState(RunningState):
-    def __init__(self, max_width: int | None = None) -> None:
+    def __init__(self, keeps: Callable[[int], bool]) -> None:
         self.parts: list[np.ndarray] = []
-        self.max_width = max_width
+        self.keeps = keeps
 
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
-        is_wide = self.max_width is not None and int(np.prod(rows.shape[1:])) > self.max_width
         # a new array: an empty view would keep the wide one in memory
-        self.parts.append(np.empty((len(rows), 0), rows.dtype) if is_wide else rows)
+        self.parts.append(rows if self.keeps(math.prod(rows.shape[1:])) else np.empty((len(rows), 0), rows.dtype))
 
     def merge(self, other: Any) -> None:
         self.parts.extend(other.parts)
@@ -198,8 +195,8 @@ class _MomentsState(RunningState):
 
 class _PromptMeanState(RunningState):
     def __init__(self) -> None:
-        self.sums: dict[int, np.ndarray] = {}
-        self.counts: dict[int, int] = {}
+        self.seen: dict[int, tuple[Any, int]] = {}
+        """Sum and number of the rows of each prompt."""
 
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
         starts = np.flatnonzero(np.diff(prompts, prepend=-1))  # rows of a prompt stand side by side
@@ -208,33 +205,29 @@ class _PromptMeanState(RunningState):
         sums = np.add.reduceat(rows.astype(np.float64), starts, axis=0)
         counts = np.diff(starts, append=len(prompts)).tolist()
         for prompt, total, count in zip(prompts[starts].tolist(), sums, counts, strict=True):
-            self._take(prompt, np.asarray(total), count)
+            self._take(prompt, total, count)
 
     def merge(self, other: Any) -> None:
-        for prompt, total in other.sums.items():
-            self._take(prompt, total, other.counts[prompt])
+        for prompt, (total, count) in other.seen.items():
+            self._take(prompt, total, count)
 
-    def _take(self, prompt: int, total: np.ndarray, count: int) -> None:
-        self.sums[prompt] = self.sums[prompt] + total if prompt in self.sums else total
-        self.counts[prompt] = self.counts.get(prompt, 0) + count
+    def _take(self, prompt: int, total: Any, count: int) -> None:
+        before, n_before = self.seen.get(prompt, (0.0, 0))
+        self.seen[prompt] = before + total, n_before + count
 
     def result(self) -> dict[str, np.ndarray]:
-        return {"rows": np.stack([self.sums[p] / self.counts[p] for p in sorted(self.sums)])}
+        return {"rows": np.stack([total / count for _, (total, count) in sorted(self.seen.items())])}
 
     def saved(self) -> dict[str, np.ndarray]:
-        if not self.sums:
+        if not self.seen:
             return {}
-        return {
-            "prompts": np.array(list(self.sums)),
-            "counts": np.array([self.counts[prompt] for prompt in self.sums]),
-            "sums": np.stack(list(self.sums.values())),
-        }
+        sums, counts = zip(*self.seen.values(), strict=True)
+        return {"prompts": np.array(list(self.seen)), "counts": np.array(counts), "sums": np.stack(sums)}
 
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
         if saved:
-            prompts = saved["prompts"].tolist()
-            self.sums = dict(zip(prompts, saved["sums"], strict=True))
-            self.counts = dict(zip(prompts, saved["counts"].tolist(), strict=True))
+            each = zip(saved["sums"], saved["counts"].tolist(), strict=True)
+            self.seen = dict(zip(saved["prompts"].tolist(), each, strict=True))
 
 
 REDUCTIONS: dict[str, type[Reduction]] = {each.__name__: each for each in (Rows, NarrowRows, Mean, Moments, PromptMean)}

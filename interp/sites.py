@@ -34,6 +34,11 @@ _OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
 """Sites of attention that the attention hook does not read."""
 
 
+def _row(name: str, meaning: str, unit: str) -> Site:
+    """One number of every head's attention row."""
+    return Site(name, meaning, ("head",), unit, source="pattern")
+
+
 _TABLE = (
     Site("q", "queries after rotary embedding, as attention compares them", ("head", "d_head"), "activation"),
     Site("k", "keys after rotary embedding, as attention compares them", ("kv_head", "d_head"), "activation"),
@@ -49,40 +54,28 @@ _TABLE = (
          source="block"),
     Site("resid", "the residual stream before each block and after the last", ("d_model",), "activation",
          "depth", "block"),
-    Site("pattern_entropy", "entropy of the attention row over the keys; 0 over a single key", ("head",), "bits",
-         source="pattern"),
-    Site("pattern_entropy_normalised", "the same divided by log2 of the visible keys; 0 over a single key", ("head",),
-         "1", source="pattern"),
-    Site("pattern_entropy_no_first", "entropy with the first position removed and the rest renormalised", ("head",),
-         "bits", source="pattern"),
-    Site("pattern_entropy_uniform", "log2 of the visible keys: the entropy of a uniform row", ("head",), "bits",
-         source="pattern"),
-    Site("pattern_entropy_normalised_no_first", "the same divided by log2 of the visible keys but the first", ("head",),
-         "1", source="pattern"),
-    Site("pattern_entropy_uniform_no_first", "log2 of the visible keys but the first", ("head",), "bits",
-         source="pattern"),
-    Site("sink_mass", "attention weight on the first position", ("head",), "fraction", source="pattern"),
-    Site("learnt_sink_mass", "attention weight on the head's learnt sink (gpt-oss), which no key gets; 0 without one",
-         ("head",), "fraction", source="pattern"),
-    Site("pattern_entropy_with_learnt_sink", "entropy of the attention row over the keys and the learnt sink",
-         ("head",), "bits", source="pattern"),
-    Site("mass_self", "attention weight on the position itself", ("head",), "fraction", source="pattern"),
-    Site("mass_self_no_first", "the same with the first position removed and the rest renormalised", ("head",),
-         "fraction", source="pattern"),
-    Site("mass_previous", "attention weight on the position before; 0 at the first", ("head",), "fraction",
-         source="pattern"),
-    Site("mass_previous_no_first", "the same with the first position removed and the rest renormalised", ("head",),
-         "fraction", source="pattern"),
-    Site("pattern_max", "the largest attention weight", ("head",), "fraction", source="pattern"),
-    Site("pattern_max_no_first", "the same with the first position removed and the rest renormalised", ("head",),
-         "fraction", source="pattern"),
-    Site("qk_cosine", "cosine of query and key: attended minus unattended keys", ("head",), "1", source="pattern"),
-    Site("qk_cosine_no_first", "the same chosen among the keys but the first", ("head",), "1", source="pattern"),
-    Site("qk_logit", "log2 weight: attended minus unattended keys", ("head",), "bits", source="pattern"),
-    Site("qk_logit_no_first", "the same chosen among the keys but the first", ("head",), "bits", source="pattern"),
+    _row("pattern_entropy", "entropy of the attention row over the keys; 0 over a single key", "bits"),
+    _row("pattern_entropy_normalised", "the same divided by log2 of the visible keys; 0 over a single key", "1"),
+    _row("pattern_entropy_no_first", "entropy with the first position removed and the rest renormalised", "bits"),
+    _row("pattern_entropy_uniform", "log2 of the visible keys: the entropy of a uniform row", "bits"),
+    _row("pattern_entropy_normalised_no_first", "the same divided by log2 of the visible keys but the first", "1"),
+    _row("pattern_entropy_uniform_no_first", "log2 of the visible keys but the first", "bits"),
+    _row("sink_mass", "attention weight on the first position", "fraction"),
+    _row("learnt_sink_mass", "attention weight on the head's learnt sink (gpt-oss), which no key gets; 0 without one",
+         "fraction"),
+    _row("pattern_entropy_with_learnt_sink", "entropy of the attention row over the keys and the learnt sink", "bits"),
+    _row("mass_self", "attention weight on the position itself", "fraction"),
+    _row("mass_self_no_first", "the same with the first position removed and the rest renormalised", "fraction"),
+    _row("mass_previous", "attention weight on the position before; 0 at the first", "fraction"),
+    _row("mass_previous_no_first", "the same with the first position removed and the rest renormalised", "fraction"),
+    _row("pattern_max", "the largest attention weight", "fraction"),
+    _row("pattern_max_no_first", "the same with the first position removed and the rest renormalised", "fraction"),
+    _row("qk_cosine", "cosine of query and key: attended minus unattended keys", "1"),
+    _row("qk_cosine_no_first", "the same chosen among the keys but the first", "1"),
+    _row("qk_logit", "log2 weight: attended minus unattended keys", "bits"),
+    _row("qk_logit_no_first", "the same chosen among the keys but the first", "bits"),
     *(
-        Site(f"{name}{twin}_null", f"{what}{without} where the keys are another prompt's, of the same length",
-             ("head",), unit, source="pattern")
+        _row(f"{name}{twin}_null", f"{what}{without} where the keys are another prompt's, of the same length", unit)
         for name, what, unit in (
             ("pattern_entropy", "entropy", "bits"), ("pattern_max", "the largest attention weight", "fraction"),
             ("qk_cosine", "cosine of query and key, attended minus unattended,", "1"),

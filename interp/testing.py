@@ -215,16 +215,13 @@ def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
     capture = capture or synthetic_capture(probe.needs, Shape(n_prompts=60))
     findings = _check_pure(probe, capture)
     _check_findings(probe, findings)
-    _check_figures(probe, findings)
     tiny = synthetic_capture(probe.needs, Shape(n_prompts=6))
     _check_findings(probe, probe.analyse(tiny, {}))
-    _check_figures(probe, probe.analyse(tiny, {}))
     if probe.follows_checkpoints:
         for still in (capture, tiny):
             steps = {"0": probe.read_checkpoint(still, None, still)}
             steps |= {step: probe.read_checkpoint(still, still, still) for step in ("1", "10")}
             _check_findings(probe, probe.analyse(still, steps))
-            _check_figures(probe, probe.analyse(still, steps))
     return findings
 
 
@@ -312,9 +309,6 @@ def _check_findings(probe: Probe, findings: Findings) -> None:
         assert set(kinds.values()) <= set("biufU"), f"{probe.name}: {name} has columns of odd types {kinds}"
     for name, array in findings.arrays.items():
         assert np.isfinite(array).all(), f"{probe.name}: the array {name} is not finite"
-
-
-def _check_figures(probe: Probe, findings: Findings) -> None:
     figures = probe.figures(findings)
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names), f"{probe.name} draws two figures of one name: {names}"

@@ -67,7 +67,7 @@ KNOWN_UNITS = dict.fromkeys(("model", "number", "expected", "found", "agrees", "
 
 def doubtful(trials: Trials, seen: Cells) -> set[str]:
     """The kinds of simulations, by name, in which some number looks liberal."""
-    return {kind for kinds in counted(trials, seen).values() for kind in _suspected(kinds)}
+    return {kind for kinds in counted(trials, seen).values() for kind in suspects(_null(kinds))}
 
 
 def findings_of(
@@ -82,8 +82,9 @@ def findings_of(
     rows, scalars = [], {}
     for number, mine in kinds.items():
         every = counts_of(mine, seen, number)
-        fresh = counts_of(_suspected(mine), again, number)["null"]  # of kinds in which the number looked liberal
-        word = judge([counts["null"] for counts in mine.values()], every["power_3"], fresh if fresh.n else None)
+        null = _null(mine)
+        fresh = counts_of(suspects(null), again, number)["null"]  # of kinds in which the number looked liberal
+        word = judge(null, every["power_3"], fresh)
         rows.append(_row(number, word, mine, every, fresh))
         scalars[number] = _scalar(number, word, every["null"])
     words = [row["word"] for row in rows]
@@ -106,8 +107,8 @@ def findings_of(
     )
 
 
-def _suspected(kinds: Mapping[str, Counts]) -> list[str]:
-    return suspects({kind: counts["null"] for kind, counts in kinds.items()})
+def _null(kinds: Mapping[str, Counts]) -> dict[str, Count]:
+    return {kind: counts["null"] for kind, counts in kinds.items()}
 
 
 def _scalar(number: str, word: Word, null: Count) -> Scalar:
@@ -123,7 +124,7 @@ def _scalar(number: str, word: Word, null: Count) -> Scalar:
 
 
 def _row(number: str, word: Word, kinds: Mapping[str, Counts], every: Counts, fresh: Count = NONE) -> dict[str, Any]:
-    tested = {kind: counts["null"] for kind, counts in kinds.items() if counts["null"].n >= LEAST_JUDGED}
+    tested = {kind: count for kind, count in _null(kinds).items() if count.n >= LEAST_JUDGED}
     worst = max(tested, key=lambda kind: tested[kind].share, default="")
     most = tested.get(worst, NONE)
     why = MEANINGS[word] + ("" if every["power_3"].n else "; no effect on it is planted where it is judged")

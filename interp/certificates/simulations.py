@@ -45,13 +45,9 @@ class Simulation:
     truth: Truth = lambda seed, size: {}
 
     def findings(self, probe: Probe, seed: int, size: float) -> Findings:
-        """What the probe finds in the simulation of this seed."""
-        seeded = type(probe)(**probe.parameters() | {"seed": seed}) if "seed" in probe.parameters() else probe
-        return self.make(self.shrunk(seeded), np.random.default_rng([seed, int(size)]), seed, size)
-
-    def shrunk(self, probe: Probe) -> Probe:
-        """The probe with its fields at the sizes of this simulation, but for those that were set to another value."""
-        return replace(probe, **shrunk_fields(probe, self.small))
+        """What the probe finds in the simulation of this seed, its fields at the sizes of the simulation."""
+        changed = shrunk_fields(probe, self.small) | ({"seed": seed} if "seed" in probe.parameters() else {})
+        return self.make(replace(probe, **changed), np.random.default_rng([seed, int(size)]), seed, size)
 
 
 @dataclass(frozen=True)

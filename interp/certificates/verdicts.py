@@ -11,7 +11,7 @@ simulations make wide intervals: a number then holds for want of evidence, and t
 Source: Clopper and Pearson, Biometrika 26 (1934).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,8 +30,6 @@ MEANINGS: dict[Word, str] = {
     "no p": "it has no p, so that nothing is called: read it beside its null",
     "not tested": f"judged in fewer than {LEAST_JUDGED} simulations in which it has nothing to find",
 }
-
-_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -58,15 +56,9 @@ class Count:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The exact interval of the share; all shares where nothing was counted."""
-        from scipy.stats import binomtest
+        from interp.statistics.intervals import share_bounds  # scipy, which lists of certificates do without
 
-        if not self.n:
-            return 0.0, 1.0
-        low, high = binomtest(self.k, self.n).proportion_ci(confidence, method="exact")
-        return float(low), float(high)
-
-    def __add__(self, other: "Count") -> "Count":
-        return Count(self.k + other.k, self.n + other.n)
+        return share_bounds(self.k, self.n, confidence)
 
 
 NONE = Count(0, 0)
@@ -74,36 +66,27 @@ NONE = Count(0, 0)
 
 def total(counts: Iterable[Count]) -> Count:
     """All simulations together."""
-    return sum(counts, start=NONE)
-
-
-def is_liberal(kinds: Sequence[Count]) -> bool:
-    """Whether a number is called too often, in all simulations together or in those of one kind."""
-    return total(kinds).interval()[0] > ALPHA or any(kind.interval(_of_one(kinds))[0] > ALPHA for kind in kinds)
-
-
-def _of_one(kinds: Sequence[Count]) -> float:
-    """The confidence of the interval of one kind, so that all of them hold together."""
-    return 1 - 0.05 / max(1, len(kinds))
+    every = tuple(counts)
+    return Count(sum(one.k for one in every), sum(one.n for one in every))
 
 
 def suspects(kinds: Mapping[str, Count]) -> list[str]:
-    """Where a number that looks liberal is to be tried again: the kinds that are liberal alone, or else all."""
-    every = list(kinds.values())
-    if not is_liberal(every):
-        return []
-    return [name for name, kind in kinds.items() if kind.interval(_of_one(every))[0] > ALPHA] or list(kinds)
+    """Where a number is called too often, to be tried again: kinds alone, or all of them if they are so together."""
+    each = 1 - 0.05 / max(1, len(kinds))  # the confidence with which all of them hold together
+    alone = [name for name, kind in kinds.items() if kind.interval(each)[0] > ALPHA]
+    return alone or (list(kinds) if total(kinds.values()).interval()[0] > ALPHA else [])
 
 
-def judge(null: Sequence[Count], planted: Count, fresh: Count | None = None) -> Word:
+def judge(null: Mapping[str, Count], planted: Count, fresh: Count = NONE) -> Word:
     """The word for a number: how often it is called without an effect in each kind, and at the largest planted one.
 
     `fresh` are the simulations on which a number that looked liberal was tried again.
     """
-    if total(null).n < LEAST_JUDGED:
+    every = total(null.values())
+    if every.n < LEAST_JUDGED:
         return "not tested"
-    if is_liberal(null) and (fresh is None or fresh.interval()[0] > ALPHA):
+    if suspects(null) and (not fresh.n or fresh.interval()[0] > ALPHA):
         return "liberal"
-    if planted.n and planted.interval()[1] < _HALF:
+    if planted.n and planted.interval()[1] < 0.5:
         return "without power"
-    return "conservative" if total(null).interval()[1] < ALPHA else "holds"
+    return "conservative" if every.interval()[1] < ALPHA else "holds"

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int, Num, Shaped
 
+from interp.statistics.intervals import maximum_statistic_p
+from interp.statistics.ratio import ratio
+
 _AT_ONCE = 100
 """Resamples that are ranked together: what they take stays in the processor's cache."""
 
@@ -33,17 +36,11 @@ def rank_test(
     variable: Num[np.ndarray, " row"],
     orders: Int[np.ndarray, "permutation row"],
 ) -> RankTest:
-    """Spearman's ρ of every coordinate with the variable, and p from the largest |ρ| under `orders`.
-
-    p = (1 + #{max |ρ| of a permutation ≥ |ρ|}) / (1 + permutations), never zero.
-    """
+    """Spearman's ρ of every coordinate with the variable, and p from the largest |ρ| under `orders`."""
     x, y = unit_ranks(coordinates), unit_ranks(variable[None])[0]
     rho = np.where(x.any(axis=1) & y.any(), x @ y, np.nan)
     permuted = np.abs(y[orders] @ x.T)
-    largest = permuted.max(axis=1)
-    # equal up to rounding counts as reached, or the identity among few permutations would be missed
-    reached = (largest[:, None] >= np.abs(np.nan_to_num(rho)) - 1e-12).sum(axis=0)
-    return RankTest(rho, np.where(np.isnan(rho), np.nan, (1 + reached) / (1 + len(orders))), permuted)
+    return RankTest(rho, maximum_statistic_p(np.abs(rho), permuted), permuted)
 
 
 def unit_ranks(values: Num[np.ndarray, "variable row"]) -> Float[np.ndarray, "variable row"]:
@@ -163,16 +160,12 @@ def explained_by_groups(y: Float[np.ndarray, " row"], groups: Shaped[np.ndarray,
     """η²: between-group over total sum of squares."""
     _, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
     centred = y - y.mean()
-    between = float((np.square(np.bincount(codes, centred)) / counts).sum())
-    return Explained(_share(between, centred), (len(counts) - 1) / (len(y) - 1), len(counts))
+    between = (np.square(np.bincount(codes, centred)) / counts).sum()
+    return Explained(float(ratio(between, centred @ centred)), (len(counts) - 1) / (len(y) - 1), len(counts))
 
 
 def explained_by_number(y: Float[np.ndarray, " row"], x: Num[np.ndarray, " row"]) -> Explained:
     """R² of the straight line through a numeric factor (the squared Pearson correlation)."""
     centred, direction = y - y.mean(), unit_length(np.asarray(x, dtype=np.float64)[None])[0]
-    return Explained(_share(float((centred @ direction) ** 2), centred), 1 / (len(y) - 1), len(np.unique(x)))
-
-
-def _share(part: float, centred: np.ndarray) -> float:
-    total = float(centred @ centred)
-    return part / total if total > 0 else float("nan")
+    share = float(ratio((centred @ direction) ** 2, centred @ centred))
+    return Explained(share, 1 / (len(y) - 1), len(np.unique(x)))

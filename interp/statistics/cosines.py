@@ -48,7 +48,7 @@ def cosine_measures(
         np.copyto(vectors, 0.0, where=absent)
     n_present = present.sum(axis=-1)[..., None, None]
     products = vectors @ np.swapaxes(vectors, -1, -2)
-    size = np.sqrt(_diagonal(products)).max(axis=-1, keepdims=True, initial=0.0)
+    size = np.sqrt(np.linalg.diagonal(products)).max(axis=-1, keepdims=True, initial=0.0)
     vectors -= vectors.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
     if absent is not None:
         np.copyto(vectors, 0.0, where=absent)
@@ -63,7 +63,7 @@ def _mean_cosines(products: Float[np.ndarray, "*batch vector other"], size: np.n
 
     From all inner products, which are overwritten.
     """
-    length = np.sqrt(_diagonal(products))
+    length = np.sqrt(np.linalg.diagonal(products))
     alive = length > _DEAD * size
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=alive)
     cosine = products
@@ -74,10 +74,6 @@ def _mean_cosines(products: Float[np.ndarray, "*batch vector other"], size: np.n
     sums = np.stack([np.abs(cosine).sum(axis=(-1, -2)), cosine.sum(axis=(-1, -2))], axis=-1) - n_alive[..., None]
     n_pairs = (n_alive * (n_alive - 1))[..., None]
     return np.divide(sums, n_pairs, out=np.full_like(sums, np.nan), where=n_pairs > 0)
-
-
-def _diagonal(products: np.ndarray) -> np.ndarray:
-    return np.diagonal(products, axis1=-2, axis2=-1)
 
 
 def expected_abs_cosine(n_features: int) -> float:
@@ -110,7 +106,7 @@ def random_subspace(n_features: int, n: int, rng: np.random.Generator) -> Float[
 def random_rotations(n_features: int, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n axis feature"]:
     """`n` orthogonal matrices, uniform over all of them (Mezzadri 2007: QR with the signs of R undone)."""
     q, r = np.linalg.qr(rng.standard_normal((n, n_features, n_features)))
-    return q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :]
+    return q * np.sign(np.linalg.diagonal(r))[:, None, :]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from interp.findings import Interval
 from interp.statistics.intervals import t_quantile
 from interp.statistics.jackknife import standard_error
-from interp.statistics.neighbours import Nearest, distances, distinct_rows, nearest
+from interp.statistics.neighbours import distances, distinct_rows, nearest
 from interp.statistics.nulls import cloud_of_same_covariance
 from interp.statistics.spectra import eigenvalues, scaled
 
@@ -54,13 +54,15 @@ def intrinsic_dimension(
         reason = f"{len(kept)} distinct points; TwoNN wants at least {MIN_POINTS}"
         return Dimension(float("nan"), reason, np.empty(0))
     centred = scaled(rows[kept], "centred")
-    near = nearest(distances(centred), 2)
-    value = two_nn(near.distance)
-    groups = _linked(near) if len(np.unique(units)) == len(units) else np.unique(units[kept], return_inverse=True)[1]
+    near, index = nearest(distances(centred), 2)
+    groups = np.unique(units[kept], return_inverse=True)[1]
+    if len(np.unique(units)) == len(units):  # points that are connected through first neighbours
+        links = csr_matrix((np.ones(len(kept)), (np.arange(len(kept)), index[:, 0])), shape=(len(kept), len(kept)))
+        groups = connected_components(links, directed=False)[1].astype(np.int64)
     spectrum = eigenvalues(centred)
     flat = (cloud_of_same_covariance(spectrum, len(centred), rng) for _ in range(n_null))
-    draws = np.array([two_nn(nearest(distances(cloud), 2).distance) for cloud in flat])
-    return Dimension(value, _jackknife(value, near, groups), draws)
+    draws = np.array([two_nn(nearest(distances(cloud), 2)[0]) for cloud in flat])
+    return Dimension(two_nn(near), _jackknife(near, groups), draws)
 
 
 def two_nn(nearest_distances: Float[np.ndarray, "row neighbour"]) -> float:
@@ -74,18 +76,11 @@ def two_nn(nearest_distances: Float[np.ndarray, "row neighbour"]) -> float:
     return float((n_kept - 1) / (ratios[:n_kept].sum() + (len(ratios) - n_kept) * ratios[n_kept - 1]))
 
 
-def _linked(near: Nearest) -> Int[np.ndarray, " row"]:
-    """Groups of points that are connected through first neighbours."""
-    n = len(near.index)
-    links = csr_matrix((np.ones(n), (np.arange(n), near.index[:, 0])), shape=(n, n))
-    return connected_components(links, directed=False)[1].astype(np.int64)
-
-
-def _jackknife(value: float, near: Nearest, groups: Int[np.ndarray, " row"]) -> Interval | str:
+def _jackknife(near: Float[np.ndarray, "row neighbour"], groups: Int[np.ndarray, " row"]) -> Interval | str:
     n_groups = int(groups.max()) + 1
-    half = 0.0
+    value, half = two_nn(near), 0.0
     if n_groups >= MIN_GROUPS:
-        replicates = np.log([two_nn(near.distance[groups != group]) for group in range(n_groups)])
+        replicates = np.log([two_nn(near[groups != group]) for group in range(n_groups)])
         half = t_quantile(n_groups) * float(standard_error(replicates, n_groups, 1))
     bounds = (value * np.exp(-half), value * np.exp(half)) if half > 0 else None
     method = f"jackknife over {n_groups} groups of neighbours, log scale"

@@ -99,12 +99,10 @@ class Estimates:
         Compared with `exchanged` labels as `halved` are.
         """
         permuted = None if exchanged is None else np.nan_to_num(exchanged, nan=0.0)
-        value, bounds = 1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), []
-        for i in range(len(value)):
-            least = 0.0 if permuted is None else chance_half_width(permuted[:, i])
-            is_known = not np.isnan(value[i])
-            bounds.append((is_known and share_interval(errors[:, i], totals[:, i], weights, least)) or _NO_BOUNDS)
-        found = cls(value, np.array(bounds).T, **rest)
+        least = [0.0] * errors.shape[1] if permuted is None else map(chance_half_width, permuted.T)
+        places = zip(errors.T, totals.T, least, strict=True)
+        bounds = [share_interval(e, t, weights, chance) or _NO_BOUNDS for e, t, chance in places]
+        found = cls(1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), np.array(bounds).T, **rest)
         return found if permuted is None else found.exchanged(permuted)
 
     @classmethod
@@ -127,8 +125,7 @@ class Estimates:
         """
         p = self._ranked(permuted, asks) if p is None else p
         mean = permuted.mean(axis=0) if known is None else np.full(permuted.shape[1], known)
-        null = np.vstack([mean, band(permuted)])
-        return replace(self, null=self._where_defined(null), p=p, n_draws=len(permuted))
+        return replace(self.against(np.vstack([mean, band(permuted)]), p), n_draws=len(permuted))
 
     def drawn(
         self, draws: Float[np.ndarray, "draw place"], known: float | None = None, asks: Asks = "nothing"
@@ -151,14 +148,11 @@ class Estimates:
 
     def against(self, null: Float[np.ndarray, "value_low_high place"], p: Places | None = None) -> "Estimates":
         """Compared with a null that is known, with the p that is known."""
-        return replace(self, null=self._where_defined(null), p=p)
+        return replace(self, null=np.where(np.isnan(self.value), np.nan, null), p=p)
 
     def told(self, **words: Any) -> "Estimates":
         """The same with these words too."""
         return replace(self, words={**self.words, **words})
-
-    def _where_defined(self, null: np.ndarray) -> np.ndarray:
-        return np.where(np.isnan(self.value), np.nan, null)
 
     def at(self, places: Any) -> "Estimates":
         """Some of the places, in this order, or one with its own words; p stays corrected over all."""

@@ -29,10 +29,10 @@ def t_quantile(n: int | float) -> float:
     return float(special.stdtrit(n - 1, TAILS[1]))
 
 
-def share_bounds(k: int, n: int) -> Bounds:
+def share_bounds(k: int, n: int, confidence: float = CONFIDENCE) -> Bounds:
     """The interval of a share of which `k` of `n` independent trials were seen (Clopper and Pearson 1934)."""
-    low = float(special.betaincinv(k, n - k + 1, TAILS[0])) if k else 0.0
-    return low, float(special.betaincinv(k + 1, n - k, TAILS[1])) if k < n else 1.0
+    low = float(special.betaincinv(k, n - k + 1, (1 - confidence) / 2)) if k else 0.0
+    return low, float(special.betaincinv(k + 1, n - k, (1 + confidence) / 2)) if k < n else 1.0
 
 
 def count_band(n: int, p: float) -> Bounds:
@@ -102,7 +102,7 @@ def share_interval(
     """The `normal_interval` of R² = 1 − Σ errors / Σ totals by its resamples."""
     total = weights @ totals
     left = ratio(weights @ errors, total)
-    return normal_interval(1 - float(errors.sum()) / float(totals.sum()), 1 - left, UNEXPLAINED, least)
+    return normal_interval(1 - float(ratio(errors.sum(), totals.sum())), 1 - left, UNEXPLAINED, least)
 
 
 def chance_half_width(exchanged: Float[np.ndarray, " exchange"]) -> float:

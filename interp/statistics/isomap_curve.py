@@ -39,10 +39,9 @@ def _neighbour_graph(between: np.ndarray, n_neighbours: int) -> csr_matrix:
     n = len(between)
     # scipy reads a zero as "no edge": equal points are a hair's breadth apart instead
     hair = 1e-12 * between.max()
-    near = nearest(between, n_neighbours)
+    distance, index = nearest(between, n_neighbours)
     from_row = np.repeat(np.arange(n), n_neighbours)
-    lengths = np.maximum(near.distance.ravel(), hair)
-    graph = csr_matrix((lengths, (from_row, near.index.ravel())), shape=(n, n))
+    graph = csr_matrix((np.maximum(distance.ravel(), hair), (from_row, index.ravel())), shape=(n, n))
     if connected_components(graph, directed=False)[0] > 1:
         tree = minimum_spanning_tree(np.maximum(between, hair) - hair * np.eye(n))
         graph = graph.maximum(tree)

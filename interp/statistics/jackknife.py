@@ -156,15 +156,10 @@ def without_each_group(
 
 def _squared_scores(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues (largest first, at least three) and the squared score of every row on every axis."""
-    n_rows, n_features = centred.shape
-    if n_rows <= n_features:
-        values, vectors = np.linalg.eigh(centred @ centred.T)
-        spectrum = np.clip(values[::-1], 0.0, None)
-        loads = np.square(vectors[:, ::-1]) * spectrum
-    else:
-        values, vectors = np.linalg.eigh(centred.T @ centred)
-        spectrum = np.clip(values[::-1], 0.0, None)
-        loads = np.square(centred @ vectors[:, ::-1])
+    is_of_rows = len(centred) <= centred.shape[1]
+    values, vectors = np.linalg.eigh(centred @ centred.T if is_of_rows else centred.T @ centred)
+    spectrum, vectors = np.clip(values[::-1], 0.0, None), vectors[:, ::-1]
+    loads = np.square(vectors) * spectrum if is_of_rows else np.square(centred @ vectors)
     missing = max(0, 3 - len(spectrum))
     return np.pad(spectrum, (0, missing)), np.pad(loads, ((0, 0), (0, missing)))
 

@@ -4,8 +4,6 @@ Rows that differ by rounding alone (the same last token in two batches) count as
 would be the nearest neighbours of each other at a distance of noise.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -68,16 +66,13 @@ def distances(points: Float[np.ndarray, "row axis"]) -> Float[np.ndarray, "row o
     return np.sqrt(squared, out=squared)
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """The nearest other rows of every row, nearest first."""
+def nearest(
+    between: Float[np.ndarray, "row other"], n: int
+) -> tuple[Float[np.ndarray, "row neighbour"], Int[np.ndarray, "row neighbour"]]:
+    """Distances and numbers of the `n` nearest others of every row, nearest first; of others as near, the first.
 
-    distance: Float[np.ndarray, "row neighbour"]
-    index: Int[np.ndarray, "row neighbour"]
-
-
-def nearest(between: Float[np.ndarray, "row other"], n: int) -> Nearest:
-    """The `n` nearest others of every row, from all pairwise distances; of others as near, the first."""
+    From all pairwise distances.
+    """
     left, rows = between.copy(), np.arange(len(between))
     np.fill_diagonal(left, np.inf)
     index, distance = np.empty((len(rows), n), dtype=np.int64), np.empty((len(rows), n))
@@ -85,4 +80,4 @@ def nearest(between: Float[np.ndarray, "row other"], n: int) -> Nearest:
         index[:, i] = left.argmin(axis=1)
         distance[:, i] = left[rows, index[:, i]]
         left[rows, index[:, i]] = np.inf
-    return Nearest(distance, index)
+    return distance, index

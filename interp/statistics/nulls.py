@@ -49,28 +49,19 @@ class GaussianClouds:
     def spectra(self, deviation: Float[np.ndarray, " feature"]) -> Float[np.ndarray, "draw axis"]:
         """Eigenvalues of the centred clouds whose columns have these standard deviations, largest first."""
         n_axes = max(1, min(self.n_rows - 1, self.n_features))
-        return gram_eigenvalues(np.concatenate(list(self._grams(deviation[None]))))[:, :n_axes]
+        return gram_eigenvalues(np.concatenate(list(self.grams(deviation[None]))))[:, :n_axes]
 
-    def statistics(self, deviations: Float[np.ndarray, "layer feature"]) -> Float[np.ndarray, "layer draw statistic"]:
-        """`SPECTRAL` of the same clouds with each layer's deviations."""
-        return np.array([gram_statistics(grams) for grams in self._grams(deviations)]).swapaxes(0, 1)
-
-    def _grams(self, deviations: Float[np.ndarray, "layer feature"]) -> Iterator[Float[np.ndarray, "layer side side"]]:
+    def grams(self, deviations: Float[np.ndarray, "layer feature"]) -> Iterator[Float[np.ndarray, "layer side side"]]:
         """Draw by draw, of every layer: inner products of the centred rows, or of the columns where they are fewer."""
         if self.n_features < self.n_rows:
-            for scatter in self._scatters():
-                yield scatter * (deviations[:, :, None] * deviations[:, None, :])
+            rng = np.random.default_rng(self.seed)
+            for _ in range(self.n_draws):  # Σ y yᵀ of the rows of a standard cloud about their mean
+                (factor,) = gaussian_sets(self.n_features, self.n_rows - 1, 1, rng)
+                yield factor @ factor.T * (deviations[:, :, None] * deviations[:, None, :])
         else:
             for cloud in self.clouds():
                 weighted = (cloud * weight for weight in deviations.astype(np.float32))
                 yield centred_gram(np.array([rows @ rows.T for rows in weighted], dtype=np.float64))
-
-    def _scatters(self) -> Iterator[Float[np.ndarray, "feature feature"]]:
-        """Σ y yᵀ of the rows of standard clouds about their mean."""
-        rng = np.random.default_rng(self.seed)
-        for _ in range(self.n_draws):
-            (factor,) = gaussian_sets(self.n_features, self.n_rows - 1, 1, rng)
-            yield factor @ factor.T
 
     def clouds(self) -> Iterator[Float[np.ndarray, "row feature"]]:
         """The standard clouds, one by one."""
@@ -109,7 +100,8 @@ def layer_null_statistics(
         grams = ([smaller_gram(scaled(cloud, scaling)) for cloud in clouds.like(rows)] for rows in points)
         return np.array([gram_statistics(np.array(of_layer)) for of_layer in grams])
     if scaling == "centred":
-        return clouds.statistics(np.array([_deviation(rows) for rows in points]))
+        grams = clouds.grams(np.array([_deviation(rows) for rows in points]))
+        return np.array([gram_statistics(of_draw) for of_draw in grams]).swapaxes(0, 1)
     return np.array([spectral_statistics(null_spectra(rows, scaling, clouds)) for rows in points])
 
 

@@ -189,8 +189,5 @@ def ridge_axis(
 
 def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The solution for a symmetric positive definite matrix, which is overwritten."""
-    (solve,) = linalg.get_lapack_funcs(("posv",), (matrix, right))
-    _, solution, failed = solve(matrix.T, right, lower=True, overwrite_a=True)  # .T: in the order of LAPACK
-    if failed:
-        raise linalg.LinAlgError("the matrix is not positive definite")
-    return solution.reshape(right.shape)
+    factor = linalg.cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)  # .T: in the order of LAPACK
+    return np.asarray(linalg.cho_solve(factor, right, check_finite=False))

@@ -12,12 +12,14 @@ Source: Paper III (arXiv 2512.23752), section 4.2, which standardises columns; h
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.linalg import get_lapack_funcs
 from scipy.sparse.linalg import eigsh
+
+from interp.statistics.ratio import ratio
 
 Scaling = Literal["centred", "zscored"]
 
@@ -88,10 +90,13 @@ def centred_gram(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray,
 
 def spectral_statistics(spectrum: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch statistic"]:
     """`SPECTRAL` of one or many spectra (largest eigenvalue first); NaN where nothing varies."""
-    total = spectrum.sum(axis=-1)
-    statistics = np.stack([spectrum[..., 0], spectrum[..., :2].sum(axis=-1), np.square(total)], axis=-1)
-    scale = np.stack([total, total, np.square(spectrum).sum(axis=-1)], axis=-1)
-    return np.divide(statistics, scale, out=np.full_like(statistics, np.nan), where=scale > 0)
+    squares = np.square(spectrum).sum(axis=-1)
+    return _statistics(spectrum[..., 0], spectrum[..., :2].sum(axis=-1), spectrum.sum(axis=-1), squares)
+
+
+def _statistics(first: Any, both: Any, total: Any, squares: Any) -> Float[np.ndarray, "*batch statistic"]:
+    """`SPECTRAL` from the largest eigenvalue, the sum of the two largest, of all, and of all squared."""
+    return ratio(np.stack([first, both, np.square(total)], axis=-1), np.stack([total, total, squares], axis=-1))
 
 
 def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Axes:
@@ -143,7 +148,5 @@ def gram_statistics(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarr
     leading = np.array([_last_eigenpairs(one, 2, False)[0] for one in flat]).clip(0.0)
     total = np.trace(flat, axis1=-2, axis2=-1)
     squares = np.einsum("brs,brs->b", flat, flat)
-    statistics = np.stack([leading[:, -1], leading.sum(axis=1), np.square(total)], axis=-1)
-    scale = np.stack([total, total, squares], axis=-1)
-    found = np.divide(statistics, scale, out=np.full_like(statistics, np.nan), where=scale > 0)
+    found = _statistics(leading[:, -1], leading.sum(axis=1), total, squares)
     return found.reshape(*gram.shape[:-2], len(SPECTRAL))

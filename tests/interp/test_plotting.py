@@ -5,7 +5,7 @@ import plotly.colors
 import pytest
 from interp.reports.plotly.theme import SCHEMES
 
-from interp.plotting import ENTROPY_SCALE, LEAST_R2, Chart, faded, r2_range, within
+from interp.plotting import ENTROPY_SCALE, LEAST_R2, Chart, faded, within
 from interp.table import Table
 
 
@@ -16,8 +16,11 @@ def test_charts_are_cut_to_what_can_be_with_profiles_in_faded_colours():
     cut = within(table, "rho")
     assert cut["rho_low"].tolist() == [0.0, 0.8] and cut["rho_high"].tolist() == [0.4, 1.0]
     assert cut["rho"].tolist() == [0.1, 0.9] and table["rho_low"].tolist() == [-0.2, 0.8]
-    assert r2_range(np.array([0.2, -0.4]), np.array([np.nan])) is None and r2_range(np.array([])) is None
-    assert r2_range(np.array([0.6, -5e6]), np.array([np.nan])) == [LEAST_R2, pytest.approx(0.65)]
+    chart = drawn_chart()
+    for values in ([0.2, -0.4, np.nan], [np.nan, -np.inf], []):
+        assert chart.limit_r2(np.array(values)) == "" and chart.plot.layout.yaxis.range is None
+    assert chart.limit_r2(np.array([0.6, -5e6]), np.array([np.nan])).startswith(" R² below −0.5, ")
+    assert chart.plot.layout.yaxis.range == (LEAST_R2, pytest.approx(0.65))
     null_band, null, band, curve = drawn_chart().profile("rho").plot.data
     assert list(null_band.x) == [0, 1, 1, 0] and list(null_band.y) == [0.1, 0.2, 0.0, -0.1]
     assert null_band.showlegend is False and null_band.fill == "toself"

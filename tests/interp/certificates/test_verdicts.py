@@ -5,7 +5,11 @@ import pytest
 from scipy import stats
 
 from interp.certificates.verdicts import NONE as NOTHING_PLANTED
-from interp.certificates.verdicts import Count, is_liberal, judge, suspects, total
+from interp.certificates.verdicts import Count, judge, suspects, total
+
+
+def kinds_of(*counts: Count) -> dict[str, Count]:
+    return {str(i): count for i, count in enumerate(counts)}
 
 
 @pytest.mark.parametrize("k, n", [(0, 20), (3, 40), (20, 20), (57, 400)])
@@ -17,15 +21,15 @@ def test_the_interval_is_the_one_of_clopper_and_pearson(k, n):
 
 
 def test_counts_of_simulations_are_judged():
-    assert Count(6, 60).share == 0.1 and judge([Count(6, 60)], NOTHING_PLANTED) == "holds"
-    assert judge([Count(40, 400)], NOTHING_PLANTED) == "liberal"
-    assert judge([Count(26, 400)], NOTHING_PLANTED) == "holds"
-    assert judge([Count(0, 400)], Count(60, 60)) == "conservative"
-    assert judge([Count(0, 60)], Count(20, 20)) == "holds", "none of sixty may still be 5 %"
-    assert judge([Count(0, 30), Count(0, 29)], Count(20, 20)) == "not tested", "none of 59 says nothing"
-    assert judge([Count(20, 400)], Count(5, 60)) == "without power"
-    assert judge([Count(20, 400)], Count(1, 3)) == "holds", "three simulations cannot say that there is no power"
-    assert judge([], NOTHING_PLANTED) == "not tested"
+    assert Count(6, 60).share == 0.1 and judge(kinds_of(Count(6, 60)), NOTHING_PLANTED) == "holds"
+    assert judge(kinds_of(Count(40, 400)), NOTHING_PLANTED) == "liberal"
+    assert judge(kinds_of(Count(26, 400)), NOTHING_PLANTED) == "holds"
+    assert judge(kinds_of(Count(0, 400)), Count(60, 60)) == "conservative"
+    assert judge(kinds_of(Count(0, 60)), Count(20, 20)) == "holds", "none of sixty may still be 5 %"
+    assert judge(kinds_of(Count(0, 30), Count(0, 29)), Count(20, 20)) == "not tested", "none of 59 says nothing"
+    assert judge(kinds_of(Count(20, 400)), Count(5, 60)) == "without power"
+    assert judge(kinds_of(Count(20, 400)), Count(1, 3)) == "holds", "three cannot say that there is no power"
+    assert judge(kinds_of(), NOTHING_PLANTED) == "not tested"
     assert Count.of([True, None, False, None]) == Count(1, 2)
     assert np.isnan(Count(1, 59).rate) and Count(3, 60).rate == 0.05
     assert total([Count(1, 3), Count(2, 5)]) == Count(3, 8) and np.isnan(total([]).share)
@@ -33,23 +37,21 @@ def test_counts_of_simulations_are_judged():
 
 def test_kinds_are_liberal_alone_together_or_where_fresh_simulations_say_so():
     calm = [Count(1, 50)] * 7
-    assert not is_liberal([Count(7, 50)]) or Count(7, 50).interval()[0] > 0.05
-    assert is_liberal([*calm, Count(12, 50)])
-    assert Count(7, 50).interval()[0] > 0.05 and not is_liberal([*calm, Count(7, 50)])
+    assert not suspects(kinds_of(Count(7, 50))) or Count(7, 50).interval()[0] > 0.05
+    assert suspects(kinds_of(*calm, Count(12, 50)))
+    assert Count(7, 50).interval()[0] > 0.05 and not suspects(kinds_of(*calm, Count(7, 50)))
     kinds = {"a": Count(2, 50), "b": Count(12, 50), "c": Count(1, 50)}
     assert suspects(kinds) == ["b"] and suspects(dict.fromkeys("abc", Count(2, 50))) == []
     eight = dict.fromkeys("abcdefgh", Count(5, 60))
     assert suspects(eight) == list(eight), "no kind alone, all of them together"
-    every = list(kinds.values())
-    assert judge(every, NOTHING_PLANTED) == "liberal"
-    assert judge(every, NOTHING_PLANTED, Count(9, 150)) == "holds"
-    assert judge(every, NOTHING_PLANTED, Count(20, 150)) == "liberal"
+    assert judge(kinds, NOTHING_PLANTED) == "liberal"
+    assert judge(kinds, NOTHING_PLANTED, Count(9, 150)) == "holds"
+    assert judge(kinds, NOTHING_PLANTED, Count(20, 150)) == "liberal"
 
 
 @pytest.mark.slow
 def test_a_p_that_is_right_is_seldom_called_liberal():
     rng = np.random.default_rng(0)
-    wrong = [is_liberal([Count(int(k), 57) for k in rng.binomial(57, 0.05, 7)]) for _ in range(400)]
-    assert np.mean(wrong) < 0.08
-    too_often = [is_liberal([Count(int(k), 57) for k in rng.binomial(57, 0.12, 7)]) for _ in range(100)]
-    assert np.mean(too_often) > 0.9
+    for share, n, least, most in ((0.05, 400, 0.0, 0.08), (0.12, 100, 0.9, 1.0)):
+        drawn = ([Count(int(k), 57) for k in kinds] for kinds in rng.binomial(57, share, (n, 7)))
+        assert least <= np.mean([bool(suspects(kinds_of(*counts))) for counts in drawn]) <= most

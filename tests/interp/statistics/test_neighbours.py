@@ -23,9 +23,9 @@ def test_rows_that_are_equal_or_near_are_told_by_their_distances() -> None:
     assert distinct_rows(np.ones((5, 3))).tolist() == [0]
     rows = np.random.default_rng(1).standard_normal((10, 200))
     np.testing.assert_allclose(distances(principal_coordinates(scaled(rows, "centred"))), distances(rows), atol=1e-9)
-    near = nearest(distances(np.array([[0.0], [1.0], [3.0], [7.0]])), 2)
-    assert near.index.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1]]
-    np.testing.assert_allclose(near.distance, [[1, 3], [1, 2], [2, 3], [4, 6]])
+    near, index = nearest(distances(np.array([[0.0], [1.0], [3.0], [7.0]])), 2)
+    assert index.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1]]
+    np.testing.assert_allclose(near, [[1, 3], [1, 2], [2, 3], [4, 6]])
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-9])
@@ -97,15 +97,15 @@ def test_intervals_of_the_dimension_cover_its_expected_value(d: int) -> None:
 def test_the_interval_of_the_dimension_leaves_out_sequences_or_points_linked_by_first_neighbours(are_sequences) -> None:
     n_rows = 120 if are_sequences else 40
     rows = np.random.default_rng(5).standard_normal((n_rows, 4))
-    near = nearest(distances(rows), 2)
+    near, index = nearest(distances(rows), 2)
     units, group = np.arange(n_rows), np.arange(n_rows)
     if are_sequences:
         units = group = units // 6
     else:
-        for i, j in enumerate(near.index[:, 0]):  # union by relabelling
+        for i, j in enumerate(index[:, 0]):  # union by relabelling
             group[group == group[i]] = group[j]
     n = len(names := np.unique(group))
-    replicates = np.log([two_nn(near.distance[group != name]) for name in names])
+    replicates = np.log([two_nn(near[group != name]) for name in names])
     half = stats.t.ppf(0.975, n - 1) * np.sqrt((n - 1) / n * np.square(replicates - replicates.mean()).sum())
     found = intrinsic_dimension(rows, units, 0, np.random.default_rng(0))
     bounds = (found.interval.low, found.interval.high)
@@ -161,8 +161,8 @@ def test_likelihoods_and_nearest_of_equals_are_by_hand() -> None:
     expected = 8 / (log[:9].sum() + log[8])  # of ten, the largest is censored at the ninth
     assert two_nn(np.stack([np.full(10, 0.5), 0.5 * ratios], axis=1)) == pytest.approx(expected)
     between = distances(np.array([[0.0], [1.0], [-1.0], [2.0]]))
-    near = nearest(between, 3)
-    assert near.index[0].tolist() == [1, 2, 3] and near.distance[0].tolist() == [1.0, 1.0, 2.0]
+    near, index = nearest(between, 3)
+    assert index[0].tolist() == [1, 2, 3] and near[0].tolist() == [1.0, 1.0, 2.0]
     assert between[0].tolist() == [0.0, 1.0, 1.0, 2.0], "the distances that were given stay"
 
 
