@@ -80,14 +80,14 @@ def n_workers() -> int:
     return _OUTSIDE.get() or torch.get_num_threads()
 
 
-def side_by_side(work: Callable[[Item], Found], items: Iterable[Item]) -> list[Found]:
-    """What `work` makes of each item, in their order, by up to `AT_ONCE` of `n_workers` threads of one core each.
+def side_by_side(work: Callable[[Item], Found], items: Iterable[Item], at_once: int = AT_ONCE) -> list[Found]:
+    """What `work` makes of each item, in their order, by up to `at_once` of `n_workers` threads of one core each.
 
     For pieces that share nothing they change and spend their time in numpy or torch, where others run meanwhile.
     Work inside such a piece is not spread any further.
     """
     with one_thread():
-        n = min(AT_ONCE, n_workers())
+        n = min(at_once, n_workers())
         if n == 1:
             return [work(item) for item in items]
         with ThreadPoolExecutor(n, initializer=_alone) as pool:
