@@ -320,12 +320,7 @@ def list_(
             found="only a probe or a study has fields to explain",
             fix=f"`interp list {what}` lists all.",
         )
-    {
-        "models": terminal.print_models,
-        "families": terminal.print_families,
-        "prompts": terminal.print_prompts,
-        "tunnels": terminal.print_tunnels,
-    }[what]()
+    getattr(terminal, f"print_{what}")()
 
 
 @app.command(epilog="Example: interp check --model phi-2 --oracle transformer-lens")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
+from os.path import isfile  # unlike that of `Path`, also for a name too long for the file system
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ def _is_name(prompts: str) -> bool:
     if prompts in entries("prompt") or prompts.startswith(HUB):
         return True
     names_file = not prompts.count(" ") and prompts.lower().endswith(tuple(READERS))
-    return names_file or _is_file(plain_path(prompts))
+    return names_file or isfile(plain_path(prompts))  # noqa: PTH113
 
 
 def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:
@@ -97,7 +98,7 @@ def _table_of_file(prompts: str | Path, text_column: str) -> PromptTable:
     """
     path = plain_path(prompts)
     read = READERS.get(path.suffix.lower())
-    if read is None and isinstance(prompts, str) and not _is_file(path):
+    if read is None and isinstance(prompts, str) and not isfile(path):  # noqa: PTH113
         raise _unknown(prompts)
     if read is None:
         raise PromptError(
@@ -113,13 +114,6 @@ def _table_of_file(prompts: str | Path, text_column: str) -> PromptTable:
         ) from error
     rows = read(path, content, text_column)
     return PromptTable(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}")
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name too long for the file system, or with a NUL in it
-        return False
 
 
 def _unknown(name: str) -> PromptError:

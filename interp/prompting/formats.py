@@ -31,21 +31,21 @@ def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
     """The rows below the header; texts stay as they are, every other column is numbers or names (`_typed`)."""
     text = _decoded(path, content)
     with _any_length(text):
-        cells, lines = _records(path, text, _separator(text, text_column))
-    if not cells:
+        records = _records(path, text, _separator(text, text_column))
+    if not records:
         return []
-    header, *cells = cells
-    first, *lines = lines
+    (first, header), *records = records
     if len(set(header)) < len(header):
         found = f"a column stands in the header twice: {header}"
         raise broken_line(path, first, found, "Give every column its own name.")
-    for row, line in zip(cells, lines, strict=True):
+    for line, row in records:
         if len(row) != len(header):
             found = f"it has {len(row)} cells, the header has {len(header)}"
             raise broken_line(path, line, found, "Put texts that hold a comma or a line break in double quotes.")
+    lines = [line for line, _ in records]
     columns = [
         column if name in (text_column, MESSAGES) else _typed(path, name, column, lines)
-        for name, column in zip(header, zip(*cells, strict=True), strict=bool(cells))
+        for name, column in zip(header, zip(*(row for _, row in records), strict=True), strict=bool(records))
     ]
     return [
         PromptRow(f"line {line}", dict(zip(header, row, strict=True)))
@@ -67,24 +67,22 @@ def _named(line: str) -> bool:
     return re.fullmatch('sep=[^"\n]', line) is not None
 
 
-def _records(path: Path, text: str, separator: str) -> tuple[list[list[str]], list[int]]:
-    """The cells of each row, the header first, without empty rows at the end, and the line that each begins on."""
+def _records(path: Path, text: str, separator: str) -> list[tuple[int, list[str]]]:
+    """The line that each row begins on and its cells, the header first, without empty rows at the end."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    cells: list[list[str]] = []
-    lines: list[int] = []
+    records: list[tuple[int, list[str]]] = []
     start = 1
     try:
         for row in reader:
-            cells.append(row)
-            lines.append(start)
+            records.append((start, row))
             start = reader.line_num + 1
     except csv.Error as error:
         fix = "Close quotes, and double those inside."
         raise broken_line(path, start, f"it is not CSV: {error}", fix) from error
-    while cells and not cells[-1]:
-        cells.pop()
-    first = int(bool(cells) and _named(separator.join(cells[0])))
-    return cells[first:], lines[first : len(cells)]
+    while records and not records[-1][1]:
+        records.pop()
+    is_named = bool(records) and _named(separator.join(records[0][1]))
+    return records[is_named:]
 
 
 @contextmanager

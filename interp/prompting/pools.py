@@ -16,7 +16,7 @@ from interp.prompt import PromptSet, Run
 from interp.prompting.clusters import described, in_words, notes_of, with_clusters
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
-from interp.prompting.tunnel_sequences import N_SEQUENCES, copied_prompts, is_copied, sampled_prompts
+from interp.prompting.tunnel_sequences import COPIED, N_SEQUENCES, copied_prompts, sampled_prompts
 from interp.statistics.entropy_draw import entropy_quintiles
 from interp.statistics.units import clusters_of
 from interp.table import LABEL
@@ -112,7 +112,7 @@ def prompts_for(model: Model, options: RunOptions) -> PromptSet:
     prompts, n, seed = options.prompts, options.n_pool or N_SEQUENCES, options.seed
     if model.task is not None and prompts is None:
         return sampled_prompts(model.task, n, seed)
-    if model.task is not None and isinstance(prompts, str) and is_copied(prompts):
+    if model.task is not None and isinstance(prompts, str) and prompts.startswith(COPIED):
         return copied_prompts(model.task, prompts, n, seed)
     if isinstance(prompts, str) and prompts.startswith("memory:"):
         raise UsageError(

@@ -130,7 +130,13 @@ def _check_value(where: str, column: str, value: object, *, is_text: bool) -> No
             fix="Give a text there, or name another column.",
         )
     if isinstance(value, str):
-        _check_characters(where, column, value)
+        control = _control_character(value)
+        if control is not None:
+            found = f"the control character U+{ord(control):04X} at character {value.index(control)}"
+            fix = "Remove it; tabs and line breaks are the only ones a text can have."
+            raise PromptError(asked=where, found=f"{column!r} holds {found}", fix=fix)
+        if found := half_character(value):
+            raise PromptError(asked=where, found=f"{column!r} holds {found}", fix="Write the whole character.")
         if is_text and not value.strip():
             raise PromptError(asked=where, found="the prompt is empty", fix="Leave it out, or give it a text.")
         return
@@ -143,18 +149,6 @@ def _check_value(where: str, column: str, value: object, *, is_text: bool) -> No
             found=f"the column {column!r} holds {_shown(value)}",
             fix="A column holds one finite number, truth value or text a prompt: fill it, or leave the column out.",
         )
-
-
-def _check_characters(where: str, column: str, value: str) -> None:
-    control = _control_character(value)
-    if control is not None:
-        raise PromptError(
-            asked=where,
-            found=f"{column!r} holds the control character U+{ord(control):04X} at character {value.index(control)}",
-            fix="Remove it; tabs and line breaks are the only ones a text can have.",
-        )
-    if found := half_character(value):
-        raise PromptError(asked=where, found=f"{column!r} holds {found}", fix="Write the whole character.")
 
 
 def _control_character(value: str) -> str | None:

@@ -14,16 +14,12 @@ from interp.table import LABEL
 from interp.tunnel import Sequences, Task
 
 N_SEQUENCES = 500
-_COPIED = re.compile(r"copied:(\d+)x(\d+)")
-
-
-def is_copied(name: str) -> bool:
-    """Whether this names sequences with copied context."""
-    return name.startswith("copied:")
+COPIED = "copied:"
+"""How the names of sequences with copied context begin."""
 
 
 def copied_name(n_shown: int, n_copies: int) -> str:
-    return f"copied:{n_shown}x{n_copies}"
+    return f"{COPIED}{n_shown}x{n_copies}"
 
 
 def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSet:
@@ -49,7 +45,7 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
 
 def copied_prompts(task: Task, name: str, n: int = N_SEQUENCES, seed: int = 0) -> PromptSet:
     """The sequences of `sampled_prompts` with copied context; `UsageError` where the task has no such thing."""
-    found = _COPIED.fullmatch(name)
+    found = re.fullmatch(rf"{COPIED}(\d+)x(\d+)", name)
     if found is None:
         raise UsageError(
             asked=f"the prompts {name!r}",

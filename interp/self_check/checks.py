@@ -85,11 +85,8 @@ def heard_once(seen: Observations) -> CheckResult:
 
 
 def _not_once(heard: list[int], expected: Iterable[int]) -> CheckResult:
-    return (
-        float(sum(heard.count(layer) != 1 for layer in {*heard, *expected})),
-        0.0,
-        "layers not captured exactly once:",
-    )
+    wrong = sum(heard.count(layer) != 1 for layer in {*heard, *expected})
+    return float(wrong), 0.0, "layers not captured exactly once:"
 
 
 def blocks_join(seen: Observations) -> CheckResult:
@@ -208,18 +205,15 @@ def rotary(seen: Observations) -> CheckResult:
             before, after = seen.heard.sites[site, call.layer].float() * scale, after.transpose(1, 2).float()
             if before.shape != after.shape:
                 return float("inf"), seen.bound, "heads counted wrongly: error"
-            worst = max(worst, min(_rotary_error(_scaled(before, seen, factor), after) for factor in factors))
+            worst = max(worst, min(_rotary_error(before, after, seen.model, factor) for factor in factors))
     return worst, seen.bound, "relative error before against after rotary embedding"
 
 
-def _rotary_error(before: torch.Tensor, after: torch.Tensor) -> float:
-    same = relative_error(after[:, 0], before[:, 0])
-    return max(same, relative_error(after.norm(dim=-1), before.norm(dim=-1)))
-
-
-def _scaled(x: torch.Tensor, seen: Observations, factor: float) -> torch.Tensor:
-    n_rotary = seen.model.info.n_rotary or 0
-    return torch.cat([x[..., :n_rotary] * factor, x[..., n_rotary:]], dim=-1)
+def _rotary_error(before: torch.Tensor, after: torch.Tensor, model: Model, factor: float) -> float:
+    n_rotary = model.info.n_rotary or 0
+    scaled = torch.cat([before[..., :n_rotary] * factor, before[..., n_rotary:]], dim=-1)
+    same = relative_error(after[:, 0], scaled[:, 0])
+    return max(same, relative_error(after.norm(dim=-1), scaled.norm(dim=-1)))
 
 
 def _attention_factors(model: Model) -> set[float]:
@@ -237,7 +231,7 @@ def rotates_alike(seen: Observations) -> CheckResult:
     with rotating_afresh(seen.model):
         for rotation in seen.heard.rotations:
             for scale in np.unique(scales):
-                first, *others = (rotation.of_pass(n) for n in lengths[scales == scale].tolist())
+                first, *others = (rotation(n) for n in lengths[scales == scale].tolist())
                 worst = max([worst, *(relative_error(other, first) for other in others)])
     return worst, seen.bound, "relative error of a rotation"
 

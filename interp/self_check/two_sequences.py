@@ -5,10 +5,10 @@ pass takes edited copies of the first sequence along as further rows, and four p
 model, the hooks with their edits, eager attention, and the plain model again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -31,25 +31,16 @@ ValueEdit = tuple[int, float]
 """A layer whose values are multiplied by 1 - dose, and this dose: the simplest edit there is."""
 
 
-@dataclass(frozen=True)
-class Rotation:
-    """A call of a rotary module of the model."""
+def _rotation(module: torch.nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], n: int) -> torch.Tensor:
+    """How position 1 is rotated in a pass of `n` tokens by a rotary module that is called so: cosines and sines."""
 
-    module: torch.nn.Module
-    args: tuple[Any, ...]
-    keywords: Mapping[str, Any]
+    def put(given: Any) -> Any:
+        is_positions = isinstance(given, torch.Tensor) and not given.is_floating_point()
+        return given.new_tensor([1, n - 1]).expand(*given.shape[:-1], 2) if is_positions else given
 
-    def of_pass(self, n: int) -> torch.Tensor:
-        """How position 1 is rotated in a pass of `n` tokens: cosines and sines."""
-
-        def put(given: Any) -> Any:
-            is_positions = isinstance(given, torch.Tensor) and not given.is_floating_point()
-            return given.new_tensor([1, n - 1]).expand(*given.shape[:-1], 2) if is_positions else given
-
-        keywords = {name: put(given) for name, given in self.keywords.items()}
-        turned = self.module(*map(put, self.args), **keywords)
-        pair = turned if isinstance(turned, tuple) else (turned.real, turned.imag)  # Llama 4 gives complex numbers
-        return torch.stack(pair)[..., 0, :]
+    turned = module(*map(put, args), **{name: put(given) for name, given in keywords.items()})
+    pair = turned if isinstance(turned, tuple) else (turned.real, turned.imag)  # Llama 4 gives complex numbers
+    return torch.stack(pair)[..., 0, :]
 
 
 @dataclass
@@ -57,7 +48,8 @@ class HookedPass(Listener):
     """One forward pass with all hooks: everything it gave of the first `n` rows, the two sequences.
 
     `inputs` and `outputs` are those of every attention module, `blocks` what every block returned with its number,
-    `rotations` the calls of rotary modules, `edited` the logits of the first sequence under each edit.
+    `rotations` the calls of rotary modules as functions of the number of tokens in a pass, `edited` the logits of the
+    first sequence under each edit.
     """
 
     n: int
@@ -67,7 +59,7 @@ class HookedPass(Listener):
     inputs: list[torch.Tensor] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
     blocks: list[tuple[int, torch.Tensor]] = field(default_factory=list)
-    rotations: list[Rotation] = field(default_factory=list)
+    rotations: list[Callable[[int], torch.Tensor]] = field(default_factory=list)
     logits: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     edited: Mapping[ValueEdit, torch.Tensor] = field(default_factory=dict)
 
@@ -90,7 +82,7 @@ class HookedPass(Listener):
             self.outputs.append(out[: self.n])
 
         def rotated(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-            self.rotations.append(Rotation(module, args, kwargs))
+            self.rotations.append(partial(_rotation, module, args, kwargs))
 
         with ExitStack() as stack:
             for part in model.module.modules():

@@ -70,7 +70,7 @@ def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
         with _bar(_in_stage(what)) as report:
             yield report
     else:
-        yield _Lines(_in_stage(what), _STAGE.get())
+        yield _lines(_in_stage(what), _STAGE.get())
 
 
 def _in_notebook() -> bool:
@@ -120,22 +120,21 @@ class _Pace:
         return f"about {(now - since) * (1 - share) / (share - before):.0f} s left"
 
 
-class _Lines:
+def _lines(what: str, around: _Stage | None) -> Report:
     """One line at the start, at most one every ten seconds, and one at the end; inside a stage the second alone.
 
     So a log of a thousand short runs has no line for every part of each.
     """
+    began, pace, paced = time.monotonic(), _Pace(), around or _Stage(what, -math.inf)
 
-    def __init__(self, what: str, around: _Stage | None) -> None:
-        self.what, self.began, self.pace = what, time.monotonic(), _Pace()
-        self.around, self.paced = around, around or _Stage(what, -math.inf)
-
-    def __call__(self, done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         now = time.monotonic()
-        left = self.pace.left(done / total)
-        is_end = done >= total and self.around is None
-        if now - self.paced.said < _SECONDS_BETWEEN_LINES and not is_end:
+        left = pace.left(done / total)
+        is_end = done >= total and around is None
+        if now - paced.said < _SECONDS_BETWEEN_LINES and not is_end:
             return
-        self.paced.said = now
-        parts = f"{self.what}: {done} of {total} after {now - self.began:.0f} s", left
+        paced.said = now
+        parts = f"{what}: {done} of {total} after {now - began:.0f} s", left
         print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)
+
+    return report
