@@ -33,38 +33,34 @@ _MEANINGS = {
     "area": "area under the curve of {} over relative depth, relative to its first layer; 1 if it stays constant",
     "largest_drop": "largest decrease of {} from one layer to the next",
 }
-_FACTS = {"reduction": "attention narrows with depth"}
 
 
-def _over_depth(name: str, curve: str, *, is_first: bool) -> Quantity:
+def _over_depth(name: str, curve: str, *, is_headline: bool = False) -> Quantity:
     of = "attention entropy over log2 of the visible keys" if "normalised" in curve else "attention entropy"
     unit = SITES[curve][1] if name == "largest_drop" else "1"
-    is_headline = is_first and name in ("reduction", "correlation")
-    return depth_quantity(
-        name, _MEANINGS[name].format(of), unit, is_headline=is_headline, fact=_FACTS.get(name, "") * is_headline
-    )
-
-
-def declared(where: str, *, is_first: bool) -> dict[str, Quantity]:
-    """The numbers of rows read at one kind of place; those of the first have headlines."""
-    end = SUFFIX[where]
-    whole = {f"{name}{end}": _over_depth(name, "entropy", is_first=is_first) for name in DEPTH}
-    whole[f"content_sharpening{end}"] = gain(
-        "bits",
-        "decrease of attention entropy relative to shuffled keys (another prompt's of equal length), mean over layers "
-        "and heads; 0 if attention depends on position and token alone",
-        is_headline=is_first, fact="attention depends on this prompt's content" * is_first,
-    )  # fmt: skip
-    normalised = {f"{name}_normalised{end}": _over_depth(name, "normalised", is_first=False) for name in DEPTH}
-    mass = Quantity(
-        "fraction", "attention weight on the first position, mean over layers and heads",
-        "a uniform row over as many keys", MEAN_METHOD, "no row has a weight", is_headline=is_first,
-    )  # fmt: skip
-    return twins(whole, end) | twins(normalised, end) | {f"sink_mass{end}": mass}
+    fact = "attention narrows with depth" * (is_headline and name == "reduction")
+    return depth_quantity(name, _MEANINGS[name].format(of), unit, is_headline=is_headline, fact=fact)
 
 
 def quantities(*places: str) -> Quantities:
     """The numbers of rows read at these places, the headlines of the first."""
-    of_places = {name: of for i, where in enumerate(places) for name, of in declared(where, is_first=i == 0).items()}
-    units = {name: unit for name, (_, unit) in SITES.items()} | dict.fromkeys(SHARPENING, "bits")
-    return Quantities(of_places, units)
+    found: dict[str, Quantity] = {}
+    for where in places:
+        end, is_first = SUFFIX[where], where == places[0]
+        whole = {
+            f"{name}{end}": _over_depth(name, "entropy", is_headline=is_first and name in ("reduction", "correlation"))
+            for name in DEPTH
+        }
+        whole[f"content_sharpening{end}"] = gain(
+            "bits",
+            "decrease of attention entropy relative to shuffled keys (another prompt's of equal length), mean over "
+            "layers and heads; 0 if attention depends on position and token alone",
+            is_headline=is_first, fact="attention depends on this prompt's content" * is_first,
+        )  # fmt: skip
+        normalised = {f"{name}_normalised{end}": _over_depth(name, "normalised") for name in DEPTH}
+        found |= twins(whole, end) | twins(normalised, end)
+        found[f"sink_mass{end}"] = Quantity(
+            "fraction", "attention weight on the first position, mean over layers and heads",
+            "a uniform row over as many keys", MEAN_METHOD, "no row has a weight", is_headline=is_first,
+        )  # fmt: skip
+    return Quantities(found, {name: unit for name, (_, unit) in SITES.items()} | dict.fromkeys(SHARPENING, "bits"))

@@ -1,15 +1,13 @@
 """The figures of the components probe, from its findings alone."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from interp.findings import Findings
 from interp.plotting import PALETTE, Chart
 from interp.probe import Figure
 from interp.table import Table
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from .quantities import BLOCKS, EXPERTS
 
 _DEPTHS = {
     "lens_kl": (
@@ -41,14 +39,10 @@ _BLOCKS = {
         "description.",
     ),
 }  # fmt: skip
-_NAMES = {"attn": "attention", "mlp": "feed-forward"}
-_EXPERTS = {
-    "expert_domain_information": "at a given position",
-    "expert_domain_information_beyond_token": "at a given position and token",
-}
+_EXPERTS = {name: f"at a given {by}" for name, by in EXPERTS.items()}
 
 
-def figures(findings: Findings) -> tuple[Figure, ...]:
+def component_figures(findings: Findings) -> tuple[Figure, ...]:
     """The belief by depth where it is known, the lens by depth; attribution, shares and sizes by layer; experts."""
     layers, depths = findings.tables["by_layer"], findings.tables["by_depth"]
     drawn = []
@@ -65,8 +59,8 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
         chart.plot.update_yaxes(rangemode="tozero")
         drawn.append(Figure(name, title, reading, chart.plot, "by_depth"))
     for name, (title, statistic, axis, reading) in _BLOCKS.items():
-        labels = {f"{block}_{statistic}": label for block, label in _NAMES.items()}
-        drawn.append(Figure(name, title, reading, _lines(layers, labels, axis, "random signs"), "by_layer"))
+        labels = {f"{block}_{statistic}": label for block, label in BLOCKS.items()}
+        drawn.append(Figure(name, title, reading, _lines(layers, labels, axis, "random signs").plot, "by_layer"))
     if "experts_by_layer" in findings.tables:
         table = findings.tables["experts_by_layer"]
         undefined = "" if set(_EXPERTS) <= set(table.columns) else " A missing curve is undefined; its number says why."
@@ -75,13 +69,13 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
             "the null: routing permuted between prompts at the same positions (and tokens); its mean is subtracted. "
             f"Experts divide domains where the curve at a given position and token lies above grey.{undefined}"
         )
-        plot = _lines(table, _EXPERTS, "information on the domain (bits)", "routing permuted")
+        chart = _lines(table, _EXPERTS, "information on the domain (bits)", "routing permuted")
         title = "Do the chosen experts depend on the domain?"
-        drawn.append(Figure("experts", title, reading, plot, "experts_by_layer"))
+        drawn.append(Figure("experts", title, reading, chart.plot, "experts_by_layer"))
     return tuple(drawn)
 
 
-def _lines(table: Table, labels: Mapping[str, str], title: str, null: str) -> "go.Figure":
+def _lines(table: Table, labels: Mapping[str, str], title: str, null: str) -> Chart:
     """Those of the columns that there are over the layers, each with its null where it has one."""
     chart = Chart(table, "layer", "layer", title)
     for (column, label), colour, dash in zip(labels.items(), PALETTE, ("dash", "dot"), strict=False):
@@ -89,4 +83,4 @@ def _lines(table: Table, labels: Mapping[str, str], title: str, null: str) -> "g
             chart.null(column, f"null: {null}, {label}", dash)
         if column in table:
             chart.curve(column, label, colour)
-    return chart.plot
+    return chart

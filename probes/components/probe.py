@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import ALPHA, Findings
+from interp.information import cross_entropy_bits, entropy_bits
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout, Sentences
 from interp.reductions import NarrowRows
@@ -27,22 +28,22 @@ from interp.statistics.correlation import unit_ranks
 from interp.statistics.cosines import largest_deviation_p
 from interp.statistics.estimates import Estimates
 from interp.statistics.quantities import Quantities
-from interp.statistics.resampling import random_signs
-from interp.statistics.units import Units
+from interp.statistics.resampling import random_signs, shuffles
+from interp.statistics.units import Units, clusters_of
 
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
 from .experts import ROUTED, experts
-from .posterior import posterior_divergence
+from .figures import component_figures
 from .quantities import BLOCKS, N_DEPTHS, QUANTITIES, QUIET
-from .updates import FinalShares, final_shares, loudest_dimension, sizes
+from .updates import FinalShares, final_shares, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
 
 Rows = Float[np.ndarray, "layer row"]
 
-_SITES = ("resid", "attn_out", "mlp_out", "attn_logit", "mlp_logit", "lens_entropy", "lens_kl")
+_STREAM, _LOGITS, _CURVES = ("resid", "attn_out", "mlp_out"), ("attn_logit", "mlp_logit"), ("lens_entropy", "lens_kl")
 
 BY_LAYER = (
     "Layer by layer, mean over prompts with its 95 % bootstrap band (_low, _high). relative: length over that of the "
@@ -93,7 +94,7 @@ class Components(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return (*(Need(site) for site in _SITES), DECODED, *((ROUTED,) if self.experts else ()))
+        return (*(Need(site) for site in (*_STREAM, *_LOGITS, *_CURVES)), DECODED, *((ROUTED,) if self.experts else ()))
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
@@ -101,16 +102,21 @@ class Components(Probe):
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
         drawn = base.drawn
-        captured = {site: Cloud.of(drawn, Need(site)).points for site in _SITES}
         units = Units.of(drawn.rows, drawn.prompts.unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))
-        stream = (captured["resid"], captured["attn_out"], captured["mlp_out"])
-        signs, loudest = self._signs(len(stream[1])), loudest_dimension(stream[0][-1])
+        resid, attention, feed_forward = (Cloud.of(drawn, Need(site)).points for site in _STREAM)
+        stream = resid, attention, feed_forward
+        rows, curves = (
+            {site: Cloud.of(drawn, Need(site)).points[..., 0].astype(np.float64) for site in sites}
+            for sites in (_LOGITS, _CURVES)
+        )
+        signs_rng = np.random.default_rng([self.seed, 2])
+        signs = random_signs(np.arange(1 + 2 * len(attention)), self.n_permutations, signs_rng)
+        # the dimension that most of the squared length of the final stream lies along
+        loudest = int(np.einsum("rd,rd->d", resid[-1], resid[-1], dtype=np.float64).argmax())
         shares, quiet = final_shares(*stream, signs), final_shares(*stream, signs, loudest)
-        rows = {site: captured[site][..., 0].astype(np.float64) for site in ("attn_logit", "mlp_logit")}
-        curves = {name: captured[name][..., 0].astype(np.float64) for name in ("lens_entropy", "lens_kl")}
         null = {}
         if drawn.posterior is not None and drawn[DECODED].shape[-1]:
-            both = posterior_divergence(drawn, DECODED, self.n_permutations, self.seed)
+            both = posterior_divergence(drawn, self.n_permutations, self.seed)
             curves["posterior_kl"], null["posterior_kl"] = both
         by_depth = _by_depth(curves, null, units)
         found = _summed_shares(shares, units, "") | _summed_shares(quiet, units, QUIET)
@@ -125,7 +131,7 @@ class Components(Probe):
         quantities = QUANTITIES.filled(loudest=str(loudest))
         tables = {
             "by_layer": quantities.table(_by_layer(sizes(*stream), shares, rows, units), BY_LAYER),
-            "by_depth": quantities.table({"depth": np.arange(len(stream[0])), **by_depth}, BY_DEPTH),
+            "by_depth": quantities.table({"depth": np.arange(len(resid)), **by_depth}, BY_DEPTH),
             "embedding": quantities.table({"share": _mean(shares.share[:1], units)}, EMBEDDING),
         }
         layers = range(drawn.model.n_layers)
@@ -135,13 +141,7 @@ class Components(Probe):
         return quantities.findings(self.name, quantities.scalars(found), tables, notes=self._notes(drawn, shares))
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import figures
-
-        return figures(findings)
-
-    def _signs(self, n_layers: int) -> Float[np.ndarray, "draw part"]:
-        rng = np.random.default_rng([self.seed, 2])
-        return random_signs(np.arange(1 + 2 * n_layers), self.n_permutations, rng)
+        return component_figures(findings)
 
     def _notes(self, drawn: Capture, shares: FinalShares) -> tuple[str, ...]:
         notes = [
@@ -177,6 +177,27 @@ class Components(Probe):
                 f"depth; the limit is {NarrowRows().max_width})."
             )
         return tuple(notes)
+
+
+def posterior_divergence(
+    capture: Capture, n_permutations: int, seed: int
+) -> tuple[Float[np.ndarray, "depth row"], Float[np.ndarray, "permutation depth"]]:
+    """KL(posterior ‖ decoded) in bits at every depth and row, and its mean over rows for every exchange of posteriors.
+
+    Over the full vocabulary: mass that the model puts outside the possible outcomes counts against it. Posteriors of
+    whole sequences (clusters of prompts) are exchanged, so that what position alone says about the posterior (how many
+    values are left) stays in the null.
+    """
+    posterior, outcomes = capture.posterior, capture.outcomes
+    assert posterior is not None and outcomes is not None
+    log_q = np.take_along_axis(capture[DECODED], outcomes[None], axis=-1).astype(np.float64)
+    certainty = -entropy_bits(posterior)
+    kl = certainty + cross_entropy_bits(posterior, log_q)
+    orders = shuffles(clusters_of(capture.rows), n_permutations, np.random.default_rng([seed, 4]))
+    flat = log_q.reshape(len(log_q), -1)
+    # the posteriors' own entropies only change places, so their mean stays
+    exchanged = np.array([certainty.mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders])
+    return kl, exchanged
 
 
 def _mean(rows: Float[np.ndarray, "place row"], units: Units) -> Estimates:

@@ -40,13 +40,6 @@ def _shares() -> dict[str, Quantity]:
     return found
 
 
-def _logit(block: str) -> Quantity:
-    return _mean(
-        "logits", f"What {block} of all layers adds to the logit of the predicted token, relative to the mean token.",
-        "an exact decomposition: the parts add up to the logit; none is expected to be 0", asks="nothing",
-    )  # fmt: skip
-
-
 def _trend(meaning: str, **marks: Any) -> Quantity:
     return _mean("1", meaning, ONE_DRAW, asks="nothing", reference=0.0, **marks)
 
@@ -71,7 +64,14 @@ EXPERTS = {"expert_domain_information": "position", "expert_domain_information_b
 QUANTITIES = Quantities(
     {
         **_shares(),
-        **{f"{site}_logit": _logit(block) for site, block in BLOCKS.items()},
+        **{
+            f"{site}_logit": _mean(
+                "logits",
+                f"What {block} of all layers adds to the logit of the predicted token, relative to the mean token.",
+                "an exact decomposition: the parts add up to the logit; none is expected to be 0", asks="nothing",
+            )
+            for site, block in BLOCKS.items()
+        },
         "lens_entropy_trend": _trend(
             "Correlation of the entropy that the residual stream decodes to with depth (−1: it falls at every depth).",
         ),

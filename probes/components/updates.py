@@ -63,22 +63,10 @@ def final_shares(
         share[:, rows] = ratio(np.einsum("prd,rd->pr", parts, final), np.square(final).sum(axis=-1))
         left_out = np.linalg.norm(final - parts.sum(axis=0), axis=-1)
         missing = max(missing, float(np.nanmax(ratio(left_out, np.linalg.norm(final, axis=-1)), initial=0.0)))
-        flipped += _flipped(np.moveaxis(parts, 1, 0), signs)
+        by_row = np.moveaxis(parts, 1, 0)
+        along = signs * (signs @ (by_row @ np.swapaxes(by_row, 1, 2)))
+        flipped += ratio(along, along.sum(axis=-1, keepdims=True)).sum(axis=0)
     return FinalShares(share, flipped / n_rows, missing)
-
-
-def loudest_dimension(final: Num[np.ndarray, "row d_model"]) -> int:
-    """The one that most of the squared length of the final stream lies along."""
-    return int(np.einsum("rd,rd->d", final, final, dtype=np.float64).argmax())
-
-
-def _flipped(
-    parts: Float[np.ndarray, "row part d_model"], signs: Float[np.ndarray, "draw part"]
-) -> Float[np.ndarray, "draw part"]:
-    """Sums over rows of the shares under every draw of signs."""
-    gram = parts @ np.swapaxes(parts, 1, 2)
-    along = signs * (signs @ gram)
-    return ratio(along, along.sum(axis=-1, keepdims=True)).sum(axis=0)
 
 
 def sizes(

@@ -220,13 +220,9 @@ def _columns(
     scores: Scores, copies: int, n_shown: int, n_layers: int, measures: Sequence[str]
 ) -> dict[str, np.ndarray | Estimates]:
     """One row a depth, 0 layers first."""
-    n = n_layers + 1
-    names = [_name(copies, depth) for depth in range(n)]
-    columns: dict[str, np.ndarray | Estimates] = {
-        "copies": np.full(n, copies),
-        "n_shown": np.full(n, n_shown),
-        "depth": np.arange(n),
-    }
+    names = [_name(copies, depth) for depth in range(n_layers + 1)]
+    columns: dict[str, np.ndarray | Estimates] = {"copies": np.array(copies), "n_shown": np.array(n_shown)}
+    columns["depth"] = np.arange(len(names))
     columns |= {m: scores.units.estimates(scores.scores(names, m)) for m in measures}
     errors = scores.scores(names, measures[0])
     gain = harm_estimates(errors[:, :-1] - errors[:, 1:], scores.units, scores.signs).columns("gain")

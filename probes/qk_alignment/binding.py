@@ -13,13 +13,14 @@ renaming called 4 % bound at the 5 % level, and exchanging the tokens between se
 hypotheses is the mean over pairs of group means; without binding these are one vector and it is near 1.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import special
 
 from interp.capture import Capture
-from interp.findings import Scalar
 from interp.need import Need
 from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import maximum_statistic_p, t_quantile
@@ -27,7 +28,6 @@ from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import random_orders
 from interp.statistics.units import FEW_UNITS
-from interp.table import Table
 
 from ..measures.finite import finite, finite_or_absent
 from ..measures.profiles import Part
@@ -39,7 +39,7 @@ MASS_BEFORE = Need("mass_previous", at="tunnel")
 
 @dataclass(frozen=True)
 class BoundKeys:
-    """Key vectors at value positions, the token bound to each (0 .. n_groups − 1), and the sequence of each row.
+    """Key vectors at value positions, the token bound to each, and the sequence of each row, both numbered from 0.
 
     `mass_before` is the attention from the value to the token before it, `[layer, row, head]`.
     """
@@ -50,12 +50,8 @@ class BoundKeys:
     mass_before: Float[np.ndarray, "layer row head"]
 
     @property
-    def n_groups(self) -> int:
-        return int(self.bound.max()) + 1
-
-    @property
     def n_sequences(self) -> int:
-        return len(np.unique(self.sequence))
+        return int(self.sequence.max()) + 1
 
     @property
     def random_cosine(self) -> float:
@@ -65,10 +61,10 @@ class BoundKeys:
 
 @dataclass(frozen=True)
 class Binding:
-    """η² and |cos| by layer, with intervals of η² `[layer, bound]` and both under every exchange of the labels."""
+    """η² and |cos| by layer, with intervals of η² and both under every exchange of the labels."""
 
     explained: Float[np.ndarray, " layer"]
-    interval: Float[np.ndarray, "layer bound"]
+    interval: Float[np.ndarray, "bound layer"]
     n_groups: int
     permuted: Float[np.ndarray, "permutation layer"]
     p: Float[np.ndarray, " layer"]
@@ -82,38 +78,31 @@ def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Gener
     if isinstance(bound, str):
         return Part(notes=(f"binding is undefined: {bound}.",))
     binding = measure_binding(bound, n_permutations, rng)
-    note = (
-        f"Binding is measured at {len(bound.bound)} value positions of {bound.n_sequences} sequences, keys before "
-        "rotary embedding, all heads of a layer together."
-    )
-    return Part(_scalars(bound, binding), {"binding": _table(bound, binding)}, (note,))
-
-
-def _scalars(bound: BoundKeys, binding: Binding) -> dict[str, Scalar]:
-    at = [int(np.nanargmax(binding.explained))]
-    about = {"n": bound.n_sequences, "n_unit": "sequence", "underpowered": bound.n_sequences < FEW_UNITS}
-    words = {"layer": str(at[0]), "n_groups": str(binding.n_groups), "width": str(bound.keys.shape[2]),
-             "random": f"{bound.random_cosine:.3f}"}  # fmt: skip
-    largest = Estimates(binding.explained[at], binding.interval[at].T, about=about, words=words)
-    cosine = Estimates(binding.cosine[at], about=about, words=words)
-    return QUANTITIES.scalars({
-        "binding": largest.exchanged(binding.permuted.max(axis=1)[:, None], binding.p[at]),
-        "binding_cosine": cosine.exchanged(binding.permuted_cosine[:, at], asks="nothing"),
-    })  # fmt: skip
-
-
-def _table(bound: BoundKeys, binding: Binding) -> Table:
+    best, n = [int(np.nanargmax(binding.explained))], bound.n_sequences
+    known = {
+        "about": {"n": n, "n_unit": "sequence", "underpowered": n < FEW_UNITS},
+        "words": {"layer": str(best[0]), "n_groups": str(binding.n_groups), "width": str(bound.keys.shape[2]),
+                  "random": f"{bound.random_cosine:.3f}"},
+    }  # fmt: skip
+    explained = Estimates(binding.explained, binding.interval, **known)
+    cosine = Estimates(binding.cosine, **known).exchanged(binding.permuted_cosine, asks="nothing")
+    largest = explained.at(best).exchanged(binding.permuted.max(axis=1)[:, None], binding.p[best])
     columns = {
         "layer": np.arange(len(binding.explained)),
-        "binding": Estimates(binding.explained, binding.interval.T).exchanged(binding.permuted, binding.p),
-        "binding_cosine": Estimates(binding.cosine).exchanged(binding.permuted_cosine, asks="nothing"),
+        "binding": explained.exchanged(binding.permuted, binding.p),
+        "binding_cosine": cosine,
         "mass_on_bound_token": bound.mass_before.mean(axis=1).max(axis=1),
     }
     caption = (
         "Share of key variance at value positions explained by the previous token, |cos| between the mean keys after "
         f"different tokens (random vectors: {bound.random_cosine:.3f}), and the largest attention of a head on it."
     )
-    return QUANTITIES.table(columns, caption)
+    note = (
+        f"Binding is measured at {len(bound.bound)} value positions of {n} sequences, keys before rotary embedding, "
+        "all heads of a layer together."
+    )
+    scalars = QUANTITIES.scalars({"binding": largest, "binding_cosine": cosine.at(best)})
+    return Part(scalars, {"binding": QUANTITIES.table(columns, caption)}, (note,))
 
 
 def bound_keys(capture: Capture) -> BoundKeys | str:
@@ -122,46 +111,48 @@ def bound_keys(capture: Capture) -> BoundKeys | str:
     if not capture.prompts.is_tunnel or outcomes is None or KEYS not in capture.arrays:
         return "the prompts are no wind tunnel's, so which token is bound to which is not known"
     rows = capture.rows_at("tunnel")
-    is_value = np.isin(rows["token"], outcomes)
     before = np.roll(rows["token"], 1)
-    pair = is_value & (rows["position"] > 0) & ~np.isin(before, outcomes)
+    pair = np.isin(rows["token"], outcomes) & (rows["position"] > 0) & ~np.isin(before, outcomes)
     if not pair.any():
         return "no outcome of the task stands in the context right after another token"
-    _, bound = np.unique(before[pair], return_inverse=True)
-    if bound.max() == 0 or len(np.unique(rows["prompt"][pair])) < 3:
+    bound, sequence = (np.unique(names[pair], return_inverse=True)[1] for names in (before, rows["prompt"]))
+    if bound.max() == 0 or sequence.max() < 2:
         return "binding needs two bound tokens and three sequences at least"
     keys = finite(capture, KEYS)[:, pair]
     return BoundKeys(
-        keys.reshape(*keys.shape[:2], -1).astype(np.float64), bound, rows["prompt"][pair],
+        keys.reshape(*keys.shape[:2], -1).astype(np.float64), bound, sequence,
         finite_or_absent(capture, MASS_BEFORE)[:, pair],
     )  # fmt: skip
 
 
 def measure_binding(bound: BoundKeys, n_permutations: int, rng: np.random.Generator) -> Binding:
     """η² and |cos| of every layer with their permuted labels and a delete-group jackknife over sequences."""
-    keys = bound.keys - bound.keys.mean(axis=1, keepdims=True)
-    mean = bound.keys.mean(axis=1)
-    total = np.square(keys).sum(axis=(1, 2))
-    explained, cosine = _statistics(keys, mean, total, bound.bound)
-    renamed = [_statistics(keys, mean, total, _renamed(bound, rng)) for _ in range(n_permutations)]
-    permuted, permuted_cosine = (np.array(x) for x in zip(*renamed, strict=True))
-    bounds, n_groups = _jackknife(bound, explained)
-    p = maximum_statistic_p(explained, permuted)
-    return Binding(explained, bounds, n_groups, permuted, p, cosine, permuted_cosine)
+    groupings = [bound.bound, *(_renamed(bound, rng) for _ in range(n_permutations))]
+    (explained, *permuted), (cosine, *permuted_cosine) = _statistics(bound.keys, groupings)
+    size, groups = equal_groups(bound.n_sequences)
+    kept = (~np.isin(bound.sequence, group) for group in groups)
+    replicates = np.array([_statistics(bound.keys[:, rows], [bound.bound[rows]])[0, 0] for rows in kept])
+    with np.errstate(invalid="ignore"):
+        half = t_quantile(len(groups)) * standard_error(special.logit(replicates), bound.n_sequences, size)
+        interval = special.expit(special.logit(explained) + np.outer([-1, 1], half))
+    p = maximum_statistic_p(explained, np.array(permuted))
+    return Binding(explained, interval, len(groups), np.array(permuted), p, cosine, np.array(permuted_cosine))
 
 
 def _statistics(
-    centred: Float[np.ndarray, "layer row feature"],
-    mean: Float[np.ndarray, "layer feature"],
-    total: Float[np.ndarray, " layer"],
-    groups: Int[np.ndarray, " row"],
-) -> tuple[np.ndarray, np.ndarray]:
-    """η² and the mean |cos| between group means, by layer."""
-    member = (groups == np.unique(groups)[:, None]).astype(np.float64)
-    n = member.sum(axis=1)
-    means = (member @ centred) / n[:, None]
-    between = (np.square(means).sum(axis=2) * n).sum(axis=1)
-    return ratio(between, total), np.array([mean_cosine(m) for m in means + mean[:, None]])
+    keys: Float[np.ndarray, "layer row feature"], groupings: Iterable[Int[np.ndarray, " row"]]
+) -> Float[np.ndarray, "statistic grouping layer"]:
+    """η² and the mean |cos| between group means, by grouping of the rows and layer."""
+    mean = keys.mean(axis=1, keepdims=True)
+    centred = keys - mean
+    total, found = np.square(centred).sum(axis=(1, 2)), []
+    for groups in groupings:
+        member = (groups == np.unique(groups)[:, None]).astype(np.float64)
+        n = member.sum(axis=1)
+        means = (member @ centred) / n[:, None]
+        between = (np.square(means).sum(axis=2) * n).sum(axis=1)
+        found.append((ratio(between, total), [mean_cosine(of_layer) for of_layer in means + mean]))
+    return np.moveaxis(np.array(found), 1, 0)
 
 
 def mean_cosine(vectors: Float[np.ndarray, "vector feature"]) -> float:
@@ -173,31 +164,6 @@ def mean_cosine(vectors: Float[np.ndarray, "vector feature"]) -> float:
     return float(cosine[np.triu_indices(len(vectors), 1)].mean())
 
 
-def _jackknife(bound: BoundKeys, explained: np.ndarray) -> tuple[Float[np.ndarray, "layer bound"], int]:
-    """Interval of η² on the logit scale, leaving out groups of whole sequences, and how many groups."""
-    _, sequence = np.unique(bound.sequence, return_inverse=True)
-    size, groups = equal_groups(bound.n_sequences)
-    replicates = np.array([_without(bound, np.isin(sequence, group)) for group in groups])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = standard_error(_logit(replicates), bound.n_sequences, size)
-        half = t_quantile(len(groups)) * error
-        ends = np.stack([_logit(explained) - half, _logit(explained) + half], axis=1)
-        return 1 / (1 + np.exp(-ends)), len(groups)
-
-
-def _logit(share: np.ndarray) -> np.ndarray:
-    return np.log(share) - np.log1p(-share)
-
-
-def _without(bound: BoundKeys, left_out: np.ndarray) -> np.ndarray:
-    keys = bound.keys[:, ~left_out]
-    mean = keys.mean(axis=1)
-    centred = keys - mean[:, None]
-    return _statistics(centred, mean, np.square(centred).sum(axis=(1, 2)), bound.bound[~left_out])[0]
-
-
 def _renamed(bound: BoundKeys, rng: np.random.Generator) -> Int[np.ndarray, " row"]:
     """The bound tokens after a random renaming within every sequence."""
-    _, sequence = np.unique(bound.sequence, return_inverse=True)
-    names = random_orders(bound.n_groups, bound.n_sequences, rng)
-    return names[sequence, bound.bound]
+    return random_orders(int(bound.bound.max()) + 1, bound.n_sequences, rng)[bound.sequence, bound.bound]

@@ -12,12 +12,85 @@ The null relabels the items: within each row the weights move on by some number 
 sequence. Source: Paper III (arXiv 2512.23752), section 2 ("attention as posterior"), which gives no formula.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from interp.capture import Capture
+from interp.findings import Scalar
 from interp.information import entropy_bits
+from interp.need import Need
+from interp.statistics.estimates import Estimates
+from interp.statistics.intervals import maximum_statistic_p
+from interp.statistics.ratio import ratio
+from interp.statistics.units import Units, mean_of_units
+from interp.table import Table
+
+from ..measures.profiles import Part, head_columns
+from .quantities import QUANTITIES
+
+WHOLE_ROWS = Need("pattern_log_weight")
+_CAPTION = (
+    "Attention over the items in the context compared with the exact posterior, in rows whose possible outcomes all "
+    "occur in the context: KL(posterior || attention), and the weight on possible outcomes."
+)
+
+
+def item_findings(capture: Capture, n_draws: tuple[int, int], rng: np.random.Generator) -> Part:
+    """The KL and feasible mass by layer and head; `n_draws` are permutations and bootstrap resamples."""
+    stands, posterior = outcomes_in_context(capture), np.asarray(capture.posterior)
+    if not isinstance(stands, str) and len(comparable_rows(stands, posterior)) == 0:
+        stands = "in no row are all possible outcomes, and another one, in the context"
+    if isinstance(stands, str):
+        return Part(notes=(f"posterior_kl and feasible_mass are undefined: {stands}.",))
+    items = attention_over_items(capture[WHOLE_ROWS], stands, posterior)
+    units = Units.of(capture.rows.where(items.row), capture.prompts.unit, n_draws[1], rng)
+    test = compare_with_relabelled(items, units, n_draws[0], rng)
+    note = f"posterior_kl is over the {len(items.row)} of {len(stands)} rows whose hypotheses are items in the context."
+    return Part(_scalars(items, test, units), {"items": _table(items, test, units)}, (note,))
+
+
+def outcomes_in_context(capture: Capture) -> Bool[np.ndarray, "row key outcome"] | str:
+    """Where each outcome stands among the keys that a row sees, or why that cannot be said."""
+    outcomes, log_weight = capture.prompts.outcome_ids, capture[WHOLE_ROWS]
+    if not capture.prompts.is_tunnel or outcomes is None or capture.posterior is None:
+        return "only a wind tunnel knows its hypotheses and their exact posterior"
+    if log_weight.shape[-1] == 0:
+        return "the sequences are too long to keep whole attention rows"
+    if np.isin(capture.rows["token"], outcomes).any():
+        return "questions and outcomes share one vocabulary, so a token can be either"
+    tokens = np.full((capture.rows.n_rows, log_weight.shape[-1]), -1, dtype=np.int64)
+    for row, prompt in enumerate(capture.rows["prompt"]):
+        ids = capture.prompts.prompts[prompt].token_ids or ()
+        tokens[row, : len(ids)] = ids
+    return (tokens[..., None] == outcomes) & _seen(log_weight)[..., None]
+
+
+def _seen(log_weight: Float[np.ndarray, "layer row head key"]) -> Bool[np.ndarray, "row key"]:
+    """Which keys any head of the first layer sees."""
+    return ~np.isnan(log_weight[0, :, 0])
+
+
+def class_masses(capture: Capture) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Attention on earlier outcome tokens and on earlier other tokens, and a uniform row's share of each.
+
+    Name, `[layer, row, head]` twice; nothing where tokens have no classes.
+    """
+    stands = outcomes_in_context(capture)
+    if isinstance(stands, str):
+        return
+    seen, is_value = _seen(capture[WHOLE_ROWS]), stands.any(axis=2)
+    key = np.arange(seen.shape[1])
+    earlier, not_first = seen & (key < capture.rows["position"][:, None]), key > 0
+    weights = np.exp2(np.nan_to_num(capture[WHOLE_ROWS], nan=-np.inf))
+    rest = ratio(weights * not_first, (weights * not_first).sum(axis=-1, keepdims=True))  # NaN over the first key alone
+    for name, mine in (("mass_values", earlier & is_value), ("mass_keys", earlier & ~is_value)):
+        for end, rows, kept in (("", weights, seen), ("_no_first", rest, seen & not_first)):
+            share = ratio((mine & kept).sum(axis=1), kept.sum(axis=1))
+            mass = np.einsum("lrhk,rk->lrh", rows, mine & kept)
+            yield name + end, mass, np.broadcast_to(share[None, :, None], mass.shape)
 
 
 @dataclass(frozen=True)
@@ -35,13 +108,6 @@ class ItemRows:
     n_items: Int[np.ndarray, " comparable"]
     uniform_kl_bits: Float[np.ndarray, " comparable"]
     uniform_mass: Float[np.ndarray, " comparable"]
-
-
-def outcome_positions(
-    tokens: Int[np.ndarray, "row key"], seen: Bool[np.ndarray, "row key"], outcomes: Int[np.ndarray, " outcome"]
-) -> Bool[np.ndarray, "row key outcome"]:
-    """Where each outcome stands among the keys a row sees."""
-    return (tokens[..., None] == outcomes) & seen[..., None]
 
 
 def comparable_rows(
@@ -67,22 +133,18 @@ def attention_over_items(
     n_shifts = int(n_items.max(initial=1))
     shape = (len(row), n_shifts, len(log_weight), log_weight.shape[2])
     kl, mass = np.full(shape, np.nan), np.full(shape, np.nan)
-    for layer, weights in enumerate(log_weight):
-        item = _item_weights(weights[row], where)
-        item = np.take_along_axis(item, order[:, None, :], axis=2)
+    for layer, log_of_layer in enumerate(log_weight):
+        # in float64, where even 2⁻¹⁰⁰⁰ is not yet zero
+        weights = np.exp2(np.nan_to_num(np.asarray(log_of_layer[row], dtype=np.float64), nan=-np.inf))
+        item = np.take_along_axis(weights @ where.astype(np.float64), order[:, None, :], axis=2)
         for shift in range(n_shifts):
             mine = n_items > shift
             turned = _turned(p[mine], n_items[mine], shift)
             kl[mine, shift, layer], mass[mine, shift, layer] = _compare(turned, item[mine])
-    n_seen = (~np.isnan(log_weight[0, row, 0])).sum(axis=1)
-    uniform_mass = np.einsum("rko,ro->r", where, p_by_outcome > 0, dtype=np.float64) / n_seen
+    uniform_mass = np.einsum("rko,ro->r", where, p_by_outcome > 0, dtype=np.float64) / _seen(log_weight)[row].sum(
+        axis=1
+    )
     return ItemRows(row, kl, mass, n_items, np.log2(n_items) - entropy_bits(p), uniform_mass)
-
-
-def _item_weights(log_weight: np.ndarray, where: np.ndarray) -> Float[np.ndarray, "row head outcome"]:
-    """Weight of every outcome in float64, where even 2⁻¹⁰⁰⁰ is not yet zero."""
-    weights = np.exp2(np.nan_to_num(np.asarray(log_weight, dtype=np.float64), nan=-np.inf))
-    return weights @ where.astype(np.float64)
 
 
 def _turned(p: np.ndarray, n_items: np.ndarray, shift: int) -> np.ndarray:
@@ -99,3 +161,67 @@ def _compare(p: np.ndarray, item: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         log_q = np.log2(item, out=np.zeros_like(item), where=possible) - np.log2(item.sum(axis=2, keepdims=True))
     cross = -np.sum(p[:, None] * log_q, axis=2, where=possible)
     return np.maximum(0.0, cross - entropy_bits(p)[:, None]), np.sum(item, axis=2, where=possible)
+
+
+@dataclass(frozen=True)
+class ItemTest:
+    """KL and feasible mass per sequence, layer and head, and their means under every relabelling.
+
+    `p` is for a KL as small in any head (corrected over layers and heads).
+    """
+
+    kl_bits: Float[np.ndarray, "unit layer head"]
+    feasible_mass: Float[np.ndarray, "unit layer head"]
+    relabelled_kl: Float[np.ndarray, "permutation layer head"]
+    relabelled_mass: Float[np.ndarray, "permutation layer head"]
+    p: Float[np.ndarray, "layer head"]
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """Layer and head of the smallest mean KL."""
+        mean = mean_of_units(self.kl_bits)
+        layer, head = np.unravel_index(int(np.nanargmin(mean)), mean.shape)
+        return int(layer), int(head)
+
+
+def compare_with_relabelled(items: ItemRows, units: Units, n: int, rng: np.random.Generator) -> ItemTest:
+    """`n` relabellings; all rows of a sequence move on by the same fraction of their items."""
+    moved = np.floor(rng.random((n, units.n))[:, units.code] * items.n_items).astype(np.int64)
+
+    def by_unit(rows: np.ndarray, shift: np.ndarray | int) -> Float[np.ndarray, "unit layer head"]:
+        return units.means(np.moveaxis(rows[np.arange(len(rows)), shift], 1, 0))
+
+    measured = (items.kl_bits, items.feasible_mass)
+    kl, mass = (by_unit(rows, 0) for rows in measured)
+    relabelled_kl, relabelled_mass = (
+        np.array([mean_of_units(by_unit(rows, shift)) for shift in moved]) for rows in measured
+    )
+    observed = -mean_of_units(kl)
+    p = maximum_statistic_p(observed.ravel(), -relabelled_kl.reshape(n, -1)).reshape(observed.shape)
+    return ItemTest(kl, mass, relabelled_kl, relabelled_mass, p)
+
+
+def _scalars(items: ItemRows, test: ItemTest, units: Units) -> dict[str, Scalar]:
+    layer, head = test.best
+    words = {"layer": str(layer), "head": str(head)}
+    kl, mass = (units.estimates(x[:, layer, head], **words) for x in (test.kl_bits, test.feasible_mass))
+    uniform = units.estimates(units.means(items.uniform_mass[None]))
+    assert uniform.interval is not None
+    smallest = test.relabelled_kl.min(axis=(1, 2))[:, None]
+    return QUANTITIES.scalars({
+        "posterior_kl": kl.exchanged(smallest, test.p[[layer], head]),
+        "feasible_mass": mass.against(np.vstack([uniform.value, uniform.interval])),
+    })  # fmt: skip
+
+
+def _table(items: ItemRows, test: ItemTest, units: Units) -> Table:
+    measured = {
+        "posterior_kl": (test.kl_bits, test.relabelled_kl, items.uniform_kl_bits, test.p.ravel()),
+        "feasible_mass": (test.feasible_mass, test.relabelled_mass, items.uniform_mass, None),
+    }
+    columns: dict[str, np.ndarray | Estimates] = {**head_columns(*test.p.shape)}
+    for name, (values, relabelled, uniform, p) in measured.items():
+        flat = relabelled.reshape(len(relabelled), -1)
+        columns[name] = units.estimates(values).exchanged(flat, p, asks="nothing")
+        columns[f"{name}_uniform"] = np.array(units.means(uniform[None]).mean())
+    return QUANTITIES.table(columns, _CAPTION)

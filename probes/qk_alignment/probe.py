@@ -8,8 +8,8 @@ number; these are ours):
     mass_*                attention on the position itself, the one before, the first, and in wind tunnels on earlier
                           tokens that are outcomes (values) or not (keys); a uniform row's share beside each
     posterior_kl          KL(posterior || attention over the items in context), and the feasible mass, where the
-                          hypotheses are items in the context (`measures.items`)
-    binding               share of key variance at value positions that the bound token explains (`measures.binding`)
+                          hypotheses are items in the context (`items`)
+    binding               share of key variance at value positions that the bound token explains (`binding`)
 
 Attended keys are chosen by their weight, so contrasts are positive for any weights. What counts is the difference to
 the same choice with shuffled keys (another prompt's, at the same positions): the scalars of the first two rows are
@@ -41,13 +41,12 @@ from ..measures.sign_flips import flip_p, gain_estimates
 from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, twin_of
 from .binding import KEYS, MASS_BEFORE, binding_findings
 from .figures import alignment_figures
-from .item_findings import WHOLE_ROWS, class_masses, item_findings
-from .quantities import CONTRASTS, MASSES, QUANTITIES
+from .items import WHOLE_ROWS, class_masses, item_findings
+from .quantities import CONTRASTS, MASSES, QUANTITIES, SIDES
 
 Profile = Float[np.ndarray, "unit layer head"]
 
 UNIFORM = {"": Need("pattern_entropy_uniform"), "_no_first": Need("pattern_entropy_uniform_no_first")}
-_SIDES = {"matching_heads": 1, "avoiding_heads": -1}
 _BANDS = "with 95 % bootstrap bands over prompts; gain: own keys minus shuffled keys"
 
 
@@ -87,7 +86,16 @@ class QKAlignment(Probe):
         found = rows.numbers()
         items = item_findings(drawn, (self.n_permutations, self.n_bootstrap), rng)
         binding = binding_findings(base, self.n_permutations, rng)
-        by_head = rows.by_head()
+        _, n_layers, n_heads = rows.own["logit"].shape
+        caption = f"Means over heads and prompts, {_BANDS}."
+        by_layer = rows.table({"layer": np.arange(n_layers)}, lambda profile: profile.mean(axis=2), caption)
+        turns = turned(*(_by_head(rows.gain(name)) for name in ("logit", twin_of("logit"))))
+        caption = (
+            f"Means over prompts, {_BANDS}; turns: the gain of logit has the other sign without the first position."
+        )
+        by_head = rows.table(head_columns(n_layers, n_heads), _by_head, caption, turns=turns)
+        p, twin_p = (by_head[f"{name}_gain_p"] for name in ("logit", twin_of("logit")))
+        turning = turned_heads_note("logit", turns, p, twin_p, n_heads)
         sink = float(mean_of_units(rows.masses["mass_first"] - rows.uniform["mass_first"]).mean())
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
@@ -97,12 +105,16 @@ class QKAlignment(Probe):
         return read_first(QUANTITIES, sink).findings(
             self.name,
             QUANTITIES.scalars(found) | {**items.scalars, **binding.scalars},
-            {"by_layer": rows.by_layer(), "by_head": by_head, **items.tables, **binding.tables},
-            notes=(note, sink_note(sink), *_turned(by_head), *items.notes, *binding.notes),
+            {"by_layer": by_layer, "by_head": by_head, **items.tables, **binding.tables},
+            notes=(note, sink_note(sink), *turning, *items.notes, *binding.notes),
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         return alignment_figures(findings)
+
+
+def _by_head(profile: Profile) -> Float[np.ndarray, "unit layer_and_head"]:
+    return profile.reshape(len(profile), -1)
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,10 @@ class _HeadRows:
             masses[name], uniform[name] = units.means(mass), units.means(chance)
         return cls(units, signs, own, null, masses, uniform)
 
+    def gain(self, name: str) -> Profile:
+        """What a contrast gains over the keys of another prompt."""
+        return self.own[name] - self.null[name]
+
     def numbers(self) -> dict[str, Estimates]:
         """The contrasts, the heads that stand out, and how contrasts run over depth."""
         found: dict[str, Estimates] = {}
@@ -139,35 +155,20 @@ class _HeadRows:
                 gain, own = self.gain(twin(name)), self.own[twin(name)]
                 found[twin(name)] = gain_estimates(gain.mean(axis=(1, 2)), self.units, self.signs)
                 found[twin(f"{name}_correlation")] = depth_estimates(own.mean(axis=2), self.units)["correlation"]
-            found |= {twin(side): self._heads(sign, twin("logit")) for side, sign in _SIDES.items()}
+            of_heads = _by_head(self.gain(twin("logit")))
+            p, mean = flip_p(of_heads, self.signs), mean_of_units(of_heads)
+            words = {"n_heads": str((~np.isnan(p)).sum())}
+            for side, (_, sign) in SIDES.items():
+                n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)
+                of_side = Estimates(n_found, about=self.units.counted, words=words)
+                found[twin(side)] = of_side.against(np.zeros((3, 1)))
         return found
 
-    def _heads(self, sign: int, name: str) -> Estimates:
-        gain = self.gain(name)
-        p, mean = flip_p(gain.reshape(self.units.n, -1), self.signs), mean_of_units(gain).ravel()
-        n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)
-        words = {"n_heads": str((~np.isnan(p)).sum())}
-        return Estimates(n_found, about=self.units.counted, words=words).against(np.zeros((3, 1)))
-
-    def by_layer(self) -> Table:
-        n_layers = self.own["logit"].shape[1]
-        columns = {"layer": np.arange(n_layers)} | self._columns(lambda profile: profile.mean(axis=2))
-        return self._table(columns, f"Means over heads and prompts, {_BANDS}.")
-
-    def by_head(self) -> Table:
-        _, n_layers, n_heads = self.own["logit"].shape
-        columns = head_columns(n_layers, n_heads) | self._columns(lambda profile: profile.reshape(self.units.n, -1))
-        gain, twin = (self.gain(name).reshape(self.units.n, -1) for name in ("logit", twin_of("logit")))
-        turns = "turns: the gain of logit has the other sign without the first position"
-        columns["turns"] = turned(gain, twin)
-        return self._table(columns, f"Means over prompts, {_BANDS}; {turns}.")
-
-    def gain(self, name: str) -> Profile:
-        """What a contrast gains over the keys of another prompt."""
-        return self.own[name] - self.null[name]
-
-    def _columns(self, shape: Callable[[Profile], np.ndarray]) -> dict[str, np.ndarray | Estimates]:
-        columns: dict[str, np.ndarray | Estimates] = {}
+    def table(
+        self, where: Mapping[str, np.ndarray], shape: Callable[[Profile], np.ndarray], caption: str, **more: np.ndarray
+    ) -> Table:
+        """Means over units of every profile in this shape, whose entries are `where` it says."""
+        columns: dict[str, np.ndarray | Estimates] = {**where}
         for name in self.own:
             gain = shape(self.gain(name))
             columns[name] = self.units.estimates(shape(self.own[name]))
@@ -176,13 +177,5 @@ class _HeadRows:
         for name, mass in self.masses.items():
             columns[name] = self.units.estimates(shape(mass))
             columns[f"{name}_uniform"] = mean_of_units(shape(self.uniform[name]))
-        return columns
-
-    def _table(self, columns: Mapping[str, np.ndarray | Estimates], caption: str) -> Table:
         units = {name + end: "fraction" for name in self.masses for end in ("", "_uniform")}
-        return QUANTITIES.table(columns, caption, **units)
-
-
-def _turned(by_head: Table) -> tuple[str, ...]:
-    p, twin_p = (by_head[f"{name}_gain_p"] for name in ("logit", twin_of("logit")))
-    return turned_heads_note("logit", by_head["turns"], p, twin_p, int(by_head["head"].max()) + 1)
+        return QUANTITIES.table(columns | more, caption, **units)

@@ -23,7 +23,7 @@ MASSES = {
     "mass_self_no_first": "mass_self_no_first",
     "mass_previous_no_first": "mass_previous_no_first",
 }
-_SIDES = {"matching_heads": "exceeds", "avoiding_heads": "falls below"}
+SIDES = {"matching_heads": ("exceeds", 1), "avoiding_heads": ("falls below", -1)}
 _FACTS = {"logit": "attention depends on this prompt's content"}
 _OTHER = "; own keys minus shuffled keys (another prompt of equal length), mean over layers and heads"
 _HELD = ("percentile bootstrap over {drawn}s, the head held fixed", "no row can be compared")
@@ -49,7 +49,7 @@ _ROWS |= {
     )
     for name, (*_, what) in _CONTRASTS.items()
 }
-_ROWS |= {name: _heads(side) for name, side in _SIDES.items()}
+_ROWS |= {name: _heads(side) for name, (side, _) in SIDES.items()}
 QUANTITIES = Quantities(
     {
         **twins(_ROWS),

@@ -24,24 +24,21 @@ _SILENT = 1e-6
 
 def fit_axes(
     points: Float[np.ndarray, "layer row feature"], answers: Answers, fitting: Bool[np.ndarray, " row"]
-) -> tuple[Float[np.ndarray, "axis layer feature"], Float[np.ndarray, "axis layer row"]]:
-    """PC1 and the ridge readout of H_Bayes of the fitting rows alone, as unit vectors, and where all rows lie.
+) -> Float[np.ndarray, "axis layer feature"]:
+    """PC1 and the ridge readout of H_Bayes of the fitting rows alone, as unit vectors along which H_Bayes rises there.
 
-    Coordinates are from the mean of the fitting rows, in their deviations, turned so that H_Bayes rises along the axes
-    there. Zero where nothing varies.
+    Zero where nothing varies.
     """
     halving = _fitted_on(fitting)
 
-    def fit(layer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def fit(layer: np.ndarray) -> np.ndarray:
         rows = _about_mean(layer, fitting)
         form = HalfForm.of(rows, halving)
         if form is None:
-            return np.zeros((len(AXES), layer.shape[1])), np.zeros((len(AXES), len(layer)))
-        found = _coefficients(form, halving, answers)
-        return np.array([form.direction(each, rows, halving) for each in found.T]), form.predicted(found).T
+            return np.zeros((len(AXES), layer.shape[1]))
+        return np.array([form.direction(each, rows, halving) for each in _coefficients(form, halving, answers).T])
 
-    directions, coordinates = zip(*side_by_side(fit, points), strict=True)
-    return np.stack(directions, axis=1), np.stack(coordinates, axis=1)
+    return np.stack(side_by_side(fit, points), axis=1)
 
 
 def _fitted_on(fitting: Bool[np.ndarray, " row"]) -> Halving:
@@ -72,7 +69,10 @@ def _coefficients(form: HalfForm, halving: Halving, answers: Answers) -> Float[n
 
 @dataclass(frozen=True)
 class Halved:
-    """Coordinates of all rows along the axes of every half split, and the rows that these were not fitted to."""
+    """Coordinates of all rows along the axes of every half split, and the rows that these were not fitted to.
+
+    Coordinates are from the mean of the fitting rows, in their deviations; zero where nothing varies.
+    """
 
     coordinates: Float[np.ndarray, "halving axis layer row"]
     judged: Bool[np.ndarray, "halving row"]

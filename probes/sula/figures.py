@@ -7,7 +7,7 @@ from interp.plotting import PALETTE, Chart, scale_of
 from interp.probe import Figure
 from interp.table import Table
 
-_AXES = {"pc1": "first principal axis", "ridge": "ridge readout of the exact entropy"}
+_AXES = {"pc1": ("PC1", "first principal axis"), "ridge": ("trained axis", "ridge readout of the exact entropy")}
 
 
 def sula_figures(findings: Findings) -> tuple[Figure, ...]:
@@ -30,7 +30,8 @@ def _along_evidence(table: Table, y_title: str) -> Chart:
 
 
 def _trajectory(table: Table, axis: str) -> Figure:
-    chart = _along_evidence(table.where(table["axis"] == axis), f"coordinate along the {_AXES[axis]} (deviations)")
+    short, words = _AXES[axis]
+    chart = _along_evidence(table.where(table["axis"] == axis), f"coordinate along the {words} (deviations)")
     for i, (condition, mine, colour) in enumerate(chart.by("condition")):
         if i == 0:
             mine.null_band("coordinate")
@@ -39,8 +40,7 @@ def _trajectory(table: Table, axis: str) -> Figure:
         "Mean coordinate of held-out prompts, with 95 % bands. Inside the grey band, the null, the first condition "
         "does not move. A condition that moves without evidence follows length or format."
     )
-    title = "Values as evidence accumulates: " + ("PC1" if axis == "pc1" else "trained axis")
-    return Figure(f"trajectory_{axis}", title, reading, chart.plot, "trajectories")
+    return Figure(f"trajectory_{axis}", f"Values as evidence accumulates: {short}", reading, chart.plot, "trajectories")
 
 
 def _entropy(table: Table) -> Figure:
@@ -103,7 +103,7 @@ def _by_layer(table: Table, main: str) -> Figure:
     chosen = {"what": "values", "condition": main, "first": "in", "variable": "evidence"}
     table = table.where(np.all([table[name] == value for name, value in chosen.items()], axis=0))
     chart = Chart(table, "layer", "layer", "rank correlation with the amount of evidence")
-    for i, (axis, words) in enumerate(_AXES.items()):
+    for i, (axis, (_, words)) in enumerate(_AXES.items()):
         mine = chart.of(table.where(table["axis"] == axis))
         if i == 0:
             mine.null_band("rho")

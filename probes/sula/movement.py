@@ -14,13 +14,12 @@ contain the scatter of refitting. All are two-sided, over layers and axes togeth
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from interp.statistics.correlation import midranks, ranks_within, resampled_correlations, unit_length
-from interp.statistics.estimates import Estimates
+from interp.statistics.correlation import ranks_within, resampled_correlations, unit_length, unit_ranks
+from interp.statistics.estimates import Estimates, Places
 from interp.statistics.intervals import FISHER, halving_draws
 from interp.statistics.resampling import bootstrap_weights, members_of, random_signs, shuffles
 
@@ -35,10 +34,10 @@ def movement_of_halves(
     halved: Halved, answers: Answers, rows: Bool[np.ndarray, " row"], n_draws: int, rng: np.random.Generator
 ) -> dict[str, Estimates]:
     """The three correlations of every axis and layer with these rows, each the mean over half splits."""
-    found = []
-    for coordinates, judged in zip(halved.coordinates, halved.judged & rows, strict=True):
-        ranked = Ranked.of(coordinates.reshape(-1, len(answers))[:, judged], answers.where(judged))
-        found.append(ranked.correlations())
+    found = [
+        _correlations(coordinates.reshape(-1, len(answers))[:, judged], answers.where(judged))
+        for coordinates, judged in zip(halved.coordinates, halved.judged & rows, strict=True)
+    ]
     by_halving = {name: _told([one[name] for one in found]) for name in VARIABLES}
     return {
         name: Estimates.halved(values, FISHER).exchanged(halving_draws(values, n_draws, rng, FISHER), asks="either")
@@ -53,59 +52,43 @@ def _told(found: Sequence[Float[np.ndarray, " place"]]) -> Float[np.ndarray, "ha
     return told if len(told) > 1 else values
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """What is correlated: ranks of coordinates, and the same at equal amounts, each centred and of length one.
+def _correlations(coordinates: Float[np.ndarray, "place row"], answers: Answers) -> dict[str, Places]:
+    """NaN where the coordinate or the variable never varies."""
+    found = {name: _correlation(x, y) for name, (x, y) in _ranked(coordinates, answers).items()}
+    return found if "evidence" in found else found | {"evidence": _mean_trend(_trends(coordinates, answers)[0])}
 
-    `trends` are the correlations of every unit's own rows with the amount, where a unit has several, and `cluster` the
-    cluster of each.
+
+def _ranked(coordinates: Float[np.ndarray, "place row"], answers: Answers) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Ranks of the coordinates and of the variable that each correlation is of, centred and of length one.
+
+    Of the evidence where every unit has one row; elsewhere there are `_trends`.
     """
+    exact, free = answers.entropy_exact, unit_ranks(coordinates)
+    within = unit_length(np.array([ranks_within(x, answers.stratum) for x in (*coordinates, exact)]))
+    found = {"entropy": (free, unit_ranks(exact[None])[0]), "entropy_within": (within[:-1], within[-1])}
+    if answers.one_row_each:
+        found["evidence"] = free, unit_ranks(answers.evidence[None])[0]
+    return found
 
-    answers: Answers
-    free: Float[np.ndarray, "place row"]
-    within: Float[np.ndarray, "place row"]
-    trends: Float[np.ndarray, "unit place"]
-    cluster: Int[np.ndarray, " unit"]
 
-    @classmethod
-    def of(cls, coordinates: Float[np.ndarray, "place row"], answers: Answers) -> "Ranked":
-        within = np.array([ranks_within(x, answers.stratum) for x in coordinates])
-        members = [] if answers.one_row_each else members_of(answers.unit)
-        trends = [_trends(coordinates[:, rows], answers.evidence[rows]) for rows in members]
-        clusters = [answers.cluster[rows[:, 0]] for rows in members]
-        return cls(
-            answers, unit_length(midranks(coordinates)), unit_length(within),
-            np.concatenate([np.empty((0, len(coordinates))), *trends]),
-            np.concatenate([np.empty(0, dtype=np.int64), *clusters]),
-        )  # fmt: skip
-
-    @property
-    def pairs(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Coordinates and the variable that each correlation is of; of trends there is none."""
-        exact = self.answers.entropy_exact
-        found = {"entropy": (self.free, midranks(exact)), "entropy_within": (self.within, self._inside(exact))}
-        if self.answers.one_row_each:
-            found = {"evidence": (self.free, midranks(self.answers.evidence))} | found
-        return {name: (x, unit_length(y[None])[0]) for name, (x, y) in found.items()}
-
-    def _inside(self, values: np.ndarray) -> np.ndarray:
-        return ranks_within(values, self.answers.stratum)
-
-    def correlations(self) -> dict[str, Float[np.ndarray, " place"]]:
-        """NaN where the coordinate or the variable never varies."""
-        found = {name: np.where(x.any(axis=1) & bool(y.any()), x @ y, np.nan) for name, (x, y) in self.pairs.items()}
-        if "evidence" not in found:
-            found["evidence"] = np.where(self.trends.any(axis=0), self.trends.mean(axis=0), np.nan)
-        return found
+def _correlation(x: Float[np.ndarray, "place row"], y: Float[np.ndarray, " row"]) -> Places:
+    return np.where(x.any(axis=1) & bool(y.any()), x @ y, np.nan)
 
 
 def _trends(
-    coordinates: Float[np.ndarray, "place unit member"], evidence: Float[np.ndarray, "unit member"]
-) -> Float[np.ndarray, "unit place"]:
-    """Spearman's ρ between amount and coordinate inside each unit."""
-    ranks = midranks(coordinates)
-    unit_ranks = unit_length(ranks.reshape(-1, ranks.shape[-1])).reshape(ranks.shape)
-    return np.einsum("pum,um->up", unit_ranks, unit_length(midranks(evidence)))
+    coordinates: Float[np.ndarray, "place row"], answers: Answers
+) -> tuple[Float[np.ndarray, "unit place"], Int[np.ndarray, " unit"]]:
+    """Spearman's ρ between amount and coordinate among the rows of each unit, and the unit's cluster."""
+    trends, clusters = [], []
+    for rows in members_of(answers.unit):
+        ranks = unit_ranks(coordinates[:, rows].reshape(-1, rows.shape[1])).reshape(-1, *rows.shape)
+        trends.append(np.einsum("pum,um->up", ranks, unit_ranks(answers.evidence[rows]), order="C"))
+        clusters.append(answers.cluster[rows[:, 0]])
+    return np.concatenate(trends), np.concatenate(clusters)
+
+
+def _mean_trend(trends: Float[np.ndarray, "unit place"]) -> Places:
+    return np.where(trends.any(axis=0), trends.mean(axis=0), np.nan)
 
 
 def movement(
@@ -119,18 +102,17 @@ def movement(
     free = shuffles(answers.cluster, n_permutations, rng)
     within = exchange_within(answers.stratum, answers.cluster, n_permutations, rng)
     weights = bootstrap_weights(answers.cluster, answers.stratum, n_bootstrap, rng)
-    ranked = Ranked.of(coordinates, answers)
-    rho, found = ranked.correlations(), {}
-    for name, (x, y) in ranked.pairs.items():
+    found = {}
+    for name, (x, y) in _ranked(coordinates, answers).items():
         orders = within if name == "entropy_within" else free
-        found[name] = _moved(rho[name], y[orders] @ x.T, resampled_correlations(x, y, weights).T)
+        found[name] = _moved(_correlation(x, y), y[orders] @ x.T, resampled_correlations(x, y, weights).T)
     if "evidence" not in found:
-        trends, n = ranked.trends, len(ranked.trends)
-        flipped = random_signs(ranked.cluster, n_permutations, rng) @ trends / n
-        chosen = bootstrap_weights(ranked.cluster, None, n_bootstrap, rng)
-        found["evidence"] = _moved(rho["evidence"], flipped, chosen @ trends / chosen.sum(axis=1)[:, None])
+        trends, cluster = _trends(coordinates, answers)
+        flipped = random_signs(cluster, n_permutations, rng) @ trends / len(trends)
+        chosen = bootstrap_weights(cluster, None, n_bootstrap, rng)
+        found["evidence"] = _moved(_mean_trend(trends), flipped, chosen @ trends / chosen.sum(axis=1)[:, None])
     return found
 
 
-def _moved(rho: np.ndarray, permuted: np.ndarray, replicates: Float[np.ndarray, "resample place"]) -> Estimates:
+def _moved(rho: Places, permuted: np.ndarray, replicates: Float[np.ndarray, "resample place"]) -> Estimates:
     return Estimates.resampled(rho, replicates, FISHER).exchanged(permuted, asks="either")

@@ -17,6 +17,7 @@ Source: Paper III (arXiv 2512.23752), sections 4.3 and 5.2.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -38,8 +39,9 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES
 from .axes import AXES, N_HALVINGS, Halved, fit_axes
+from .figures import sula_figures
 from .movement import movement, movement_of_halves
-from .quantities import AFTER_FIRST, QUANTITIES
+from .quantities import AFTER_FIRST, MOVEMENTS, QUANTITIES
 from .tables import (
     along_table,
     answers_table,
@@ -49,11 +51,11 @@ from .tables import (
     trajectory_table,
 )
 
-SAME_LENGTH = "padded"
 Tests = dict[tuple[str, str, str], dict[str, Estimates]]
 """Correlations by what moves (values or attention), condition, and whether rows without evidence are in."""
 
 _STILL = "the coordinate never varies here, or what it is compared with does not"
+_FEW = {"values": FEW_HALVED, "attention": FEW_UNITS}
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
 _BAYES = (0.8, 1.25)
 """What counts as following Bayes' rule, whose slope and skill are 1."""
@@ -107,36 +109,38 @@ class Sula(Probe):
         cloud = Cloud.of(base, values)
         layer = cloud.layer_index(self.layer)
         _refuse_few(answers.n_clusters, answers.resampled)
-        calibrated = {
-            condition: self._calibration(answers.where(answers.condition == condition), i, base.model.vocab_size)
-            for i, condition in enumerate(answers.conditions)
+        n_draws = self.n_permutations, self.n_bootstrap
+        calibrated: dict[str, Mapping[str, Estimates]] = {}
+        for i, condition in enumerate(answers.conditions):
+            mine = answers.where(answers.condition == condition)
+            resamples = Resamples.of(mine, *n_draws, self._rng(1, i))
+            calibrated[condition] = calibration(mine, resamples, base.model.vocab_size)
+        fitting, shown = answers.condition == answers.main, answers.evidence > 0
+        firsts = {"in": np.ones_like(shown)} | ({"out": shown} if shown.any() and not shown.all() else {})
+        halved = {
+            first: Halved.of(cloud.points, answers, kept & fitting, self._rng(2)) for first, kept in firsts.items()
         }
-        fitting = answers.condition == answers.main
-        halved = Halved.of(cloud.points, answers, fitting, np.random.default_rng([self.seed, 2]))
         entropy = finite(base, attention).astype(np.float64).mean(axis=2)
-        tests = self._tests(cloud.points, halved, entropy, answers)
-        found = dict(calibrated[answers.main]) | self._movements(tests, answers, layer, cloud.n_layers)
+        tests = self._tests(firsts, halved, entropy, answers)
+        found = {**calibrated[answers.main], **self._movements(tests, answers, layer, cloud.n_layers)}
         quantities = QUANTITIES.filled(unit=answers.resampled, amount=answers.evidence_name.replace("_", " "))
         scalars = quantities.scalars(found)
-        directions, _ = fit_axes(cloud.points, answers, fitting)
-        judged = halved.judged.sum(axis=0) > 0
-        along = dict(zip(AXES, halved.mean[:, layer, judged], strict=True))
-        trajectories = trajectory_table(
-            along, answers.where(judged), self.n_permutations, self.n_bootstrap, np.random.default_rng([self.seed, 3])
-        )
+        judged = halved["in"].judged.sum(axis=0) > 0
+        along = dict(zip(AXES, halved["in"].mean[:, layer, judged], strict=True))
+        axes = zip(AXES, fit_axes(cloud.points, answers, fitting), strict=True)
         return quantities.findings(
             self.name,
             scalars,
             {
                 "by_condition": by_condition_table(answers, calibrated),
-                "along_evidence": along_table(answers, self.n_bootstrap, np.random.default_rng([self.seed, 4])),
-                "trajectories": trajectories,
+                "along_evidence": along_table(answers, self.n_bootstrap, self._rng(4)),
+                "trajectories": trajectory_table(along, answers.where(judged), *n_draws, self._rng(3)),
                 "movement": movement_table(tests),
-                "attention": attention_table(entropy, answers, self.n_bootstrap, np.random.default_rng([self.seed, 5])),
+                "attention": attention_table(entropy, answers, self.n_bootstrap, self._rng(5)),
                 "answers": answers_table(answers, base),
             },
             arrays={
-                **{f"v.{axis}.axis": of_axis for axis, of_axis in zip(AXES, directions, strict=True)},
+                **{f"v.{axis}.axis": of_axis for axis, of_axis in axes},
                 "v.mean": cloud.points[:, fitting].mean(axis=1, dtype=np.float64),
             },
             notes=self._notes(answers, layer, base),
@@ -150,8 +154,6 @@ class Sula(Probe):
         _refuse_few(len(problems), "problem" if "problem" in prompts.units else prompts.unit)
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from .figures import sula_figures
-
         return sula_figures(findings)
 
     def refuse_fields(self, n_layers: int | None) -> None:
@@ -160,53 +162,37 @@ class Sula(Probe):
         if n_layers is not None:
             refuse_layer(self.layer, n_layers)
 
-    def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Estimates]:
-        rng = np.random.default_rng([self.seed, 1, index])
-        return calibration(answers, Resamples.of(answers, self.n_permutations, self.n_bootstrap, rng), vocab_size)
+    def _rng(self, *key: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *key])
 
-    def _tests(self, points: np.ndarray, halved: Halved, entropy: np.ndarray, answers: Answers) -> Tests:
+    def _tests(
+        self, firsts: Mapping[str, np.ndarray], halved: Mapping[str, Halved], entropy: np.ndarray, answers: Answers
+    ) -> Tests:
         """Values along axes of other clusters, and attention, in every condition; with and without first amounts."""
         tests: Tests = {}
-        shown = answers.evidence > 0
-        firsts = {"in": np.ones(len(answers), dtype=bool)}
-        if shown.any() and not shown.all():
-            firsts["out"] = shown
-        for first, kept in firsts.items():
-            if first == "out":
-                fitting = kept & (answers.condition == answers.main)
-                halved = Halved.of(points, answers, fitting, np.random.default_rng([self.seed, 2]))
-            for condition in answers.conditions:
-                rows = kept & (answers.condition == condition)
-                if len(np.unique(answers.cluster[rows])) < MIN_HALVES:
-                    continue
-                rngs = [np.random.default_rng([self.seed, 6, len(tests) + i]) for i in range(2)]
-                if len(halved.judged):
-                    along = movement_of_halves(halved, answers, rows, self.n_permutations, rngs[0])
-                    tests["values", condition, first] = along
-                here = movement(entropy[:, rows], answers.where(rows), self.n_permutations, self.n_bootstrap, rngs[1])
-                tests["attention", condition, first] = here
+        for (first, kept), condition in product(firsts.items(), answers.conditions):
+            rows = kept & (answers.condition == condition)
+            mine, moved = answers.where(rows), {}
+            if mine.n_clusters < MIN_HALVES:
+                continue
+            rngs = [self._rng(6, len(tests) + i) for i in range(2)]
+            if len(halved[first].judged):
+                moved["values"] = movement_of_halves(halved[first], answers, rows, self.n_permutations, rngs[0])
+            moved["attention"] = movement(entropy[:, rows], mine, self.n_permutations, self.n_bootstrap, rngs[1])
+            for what, found in moved.items():
+                about = mine.counted | {"underpowered": mine.n_clusters < _FEW[what]}
+                tests[what, condition, first] = {n: replace(of, why=_STILL, about=about) for n, of in found.items()}
         return tests
 
     def _movements(self, tests: Tests, answers: Answers, layer: int, n_layers: int) -> dict[str, Estimates]:
         """The primary place of the primary condition and of equally long prompts, with first amounts and without."""
-        on_axis = AXES.index(self.axis) * n_layers + layer
-        asked = {
-            "movement": ("values", answers.main, "evidence", on_axis),
-            "movement_same_length": ("values", SAME_LENGTH, "evidence", on_axis),
-            "entropy_movement": ("values", answers.main, "entropy", on_axis),
-            "entropy_movement_within": ("values", answers.main, "entropy_within", on_axis),
-            "attention_movement": ("attention", answers.main, "evidence", layer),
-            "attention_movement_same_length": ("attention", SAME_LENGTH, "evidence", layer),
-        }
+        places = {"values": AXES.index(self.axis) * n_layers + layer, "attention": layer}
         moved = {}
-        for name, (what, condition, variable, place) in asked.items():
+        for name, (what, condition, variable, _) in MOVEMENTS.items():
             for first, suffix in (("in", ""), ("out", AFTER_FIRST)):
-                test = tests.get((what, condition, first))
+                test = tests.get((what, condition or answers.main, first))
                 if test is not None:
-                    mine = answers.where((answers.condition == condition) & ((first == "in") | (answers.evidence > 0)))
-                    few = FEW_HALVED if what == "values" else FEW_UNITS
-                    about = mine.counted | {"underpowered": mine.n_clusters < few}
-                    moved[name + suffix] = replace(test[variable].at([place]), why=_STILL, about=about)
+                    moved[name + suffix] = test[variable].at([places[what]])
         return moved
 
     def _notes(self, answers: Answers, layer: int, base: Capture) -> tuple[str, ...]:

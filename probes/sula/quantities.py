@@ -17,19 +17,21 @@ _RHO = {"values": "rank correlation of the value coordinate with ",
         "attention": "rank correlation of the attention entropy with "}  # fmt: skip
 _AMOUNT = "the amount of evidence"
 _SAME_LENGTH = "the same among prompts of equal length"
-_MOVEMENTS = {
-    "movement": ("values", _RHO["values"] + _AMOUNT),
-    "movement_same_length": ("values", _SAME_LENGTH),
-    "entropy_movement": ("values", _RHO["values"] + "the entropy of the exact posterior"),
-    "entropy_movement_within": ("values", "the same at equal amounts of evidence"),
-    "attention_movement": ("attention", _RHO["attention"] + _AMOUNT),
-    "attention_movement_same_length": ("attention", _SAME_LENGTH),
+MOVEMENTS = {
+    "movement": ("values", "", "evidence", _RHO["values"] + _AMOUNT),
+    "movement_same_length": ("values", "padded", "evidence", _SAME_LENGTH),
+    "entropy_movement": ("values", "", "entropy", _RHO["values"] + "the entropy of the exact posterior"),
+    "entropy_movement_within": ("values", "", "entropy_within", "the same at equal amounts of evidence"),
+    "attention_movement": ("attention", "", "evidence", _RHO["attention"] + _AMOUNT),
+    "attention_movement_same_length": ("attention", "padded", "evidence", _SAME_LENGTH),
 }
+"""What moves, in which condition (else the main one; `padded`: all equally long), with which variable, and in words."""
+
 _HEADLINES = ("movement", "entropy_movement_within")
 
 
 def _movement(name: str, suffix: str) -> Quantity:
-    what, meaning = _MOVEMENTS[name]
+    what, *_, meaning = MOVEMENTS[name]
     is_fitted = what == "values"
     return Quantity(
         "1", f"{meaning}, {_WITHOUT_FIRST}" if suffix else meaning,
@@ -46,7 +48,7 @@ def _movement(name: str, suffix: str) -> Quantity:
 
 
 QUANTITIES = Quantities(
-    {**CALIBRATION, **{name + s: _movement(name, s) for name, s in product(_MOVEMENTS, ("", AFTER_FIRST))}},
+    {**CALIBRATION, **{name + s: _movement(name, s) for name, s in product(MOVEMENTS, ("", AFTER_FIRST))}},
     columns={
         **dict.fromkeys(("condition", "what", "first", "variable"), "label"),
         **dict.fromkeys(("bayes_entropy", "model_entropy", "attention_entropy", "residual", "error", "kl"), "bits"),

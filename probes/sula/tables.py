@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from interp.capture import Capture
+from interp.information import entropy_bits
 from interp.statistics.estimates import Estimates
 from interp.table import Table
 
@@ -28,7 +29,7 @@ def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Estima
         reverse = mine.kl_reverse if np.isfinite(mine.kl_reverse).all() else np.full(1, np.nan)
         plain = _no_skill(mine, Constants.of(mine)) | {"kl_reverse": reverse, "excluded_mass": mine.excluded_mass}
         parts.append({
-            "condition": np.array([condition]), "n": np.array([mine.n_units]),
+            "condition": np.array(condition), "n": np.array(mine.n_units),
             **{name: replace(number, null=None) for name, number in numbers.items()},
             **_means(plain | _noise_reader(mine)),
         })  # fmt: skip
@@ -42,7 +43,7 @@ def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Estima
 
 
 def _means(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: np.array([float(values.mean())]) for name, values in columns.items()}
+    return {name: np.array(values.mean()) for name, values in columns.items()}
 
 
 def _no_skill(answers: Answers, constants: Constants) -> dict[str, np.ndarray]:
@@ -54,12 +55,8 @@ def _noise_reader(answers: Answers) -> dict[str, np.ndarray]:
     """Entropy error and divergence from who knows that labels are noise; NaN where the prompts do not say."""
     if answers.noise is None:
         return dict.fromkeys(("error_noise_reader", "kl_noise_reader"), np.full(len(answers), np.nan))
-    entropy = -np.sum(answers.noise * np.log2(answers.noise, where=answers.noise > 0, out=np.zeros_like(answers.noise)),
-                      axis=1)  # fmt: skip
-    return {
-        "error_noise_reader": np.abs(answers.entropy_model - entropy),
-        "kl_noise_reader": answers.kl_from(answers.noise),
-    }
+    error = np.abs(answers.entropy_model - entropy_bits(answers.noise))
+    return {"error_noise_reader": error, "kl_noise_reader": answers.kl_from(answers.noise)}
 
 
 def _cells(answers: Answers) -> Iterator[tuple[str, float, Bool[np.ndarray, " row"]]]:
@@ -84,11 +81,11 @@ def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) ->
             **_no_skill(mine, constants),
             **_noise_reader(mine),
         }
-        bounds = mean_bands(np.stack(list(banded.values())), mine.cluster, n_bootstrap, rng)
+        values = np.stack(list(banded.values()))
+        means = Estimates(values.mean(axis=1), mean_bands(values, mine.cluster, n_bootstrap, rng))
         parts.append({
-            "condition": np.array([condition]), "evidence": np.array([amount]), "n": np.array([len(mine)]),
-            **{name: Estimates(np.array([x.mean()]), bounds[:, i, None]) for i, (name, x) in
-               enumerate(banded.items())},
+            "condition": np.array(condition), "evidence": np.array(amount), "n": np.array(len(mine)),
+            **{name: means.at([i]) for i, name in enumerate(banded)},
             **_means(plain),
         })  # fmt: skip
     return QUANTITIES.stacked(
@@ -107,12 +104,12 @@ def movement_table(tests: Mapping[tuple[str, str, str], Mapping[str, Estimates]]
     parts = []
     for ((what, condition, first), correlations), variable in product(tests.items(), VARIABLES):
         moved, axes = correlations[variable], AXES if what == "values" else ("heads",)
-        n, n_layers = len(moved.value), len(moved.value) // len(axes)
+        layers = np.arange(len(moved.value) // len(axes))
+        assert moved.p is not None
         parts.append({
-            "what": np.full(n, what), "condition": np.full(n, condition), "first": np.full(n, first),
-            "axis": np.repeat(axes, n_layers), "layer": np.tile(np.arange(n_layers), len(axes)),
-            "variable": np.full(n, variable),
-            "rho": replace(moved, p=None), "p": np.full(n, np.nan) if moved.p is None else moved.p,
+            "what": np.array(what), "condition": np.array(condition), "first": np.array(first),
+            "axis": np.repeat(axes, len(layers)), "layer": np.tile(layers, len(axes)), "variable": np.array(variable),
+            "rho": replace(moved, p=None), "p": moved.p,
         })  # fmt: skip
     return QUANTITIES.stacked(
         parts,
@@ -126,8 +123,7 @@ def trajectory_table(
     rng: np.random.Generator,
 ) -> Table:  # fmt: skip
     """Mean coordinate by condition and amount, beside amounts permuted between rows of the condition."""
-    parts = []
-    names, values = list(coordinates), np.stack(list(coordinates.values()))
+    parts, values = [], np.stack(list(coordinates.values()))
     for condition in answers.conditions:
         in_condition = answers.condition == condition
         of_condition = answers.where(in_condition)
@@ -136,10 +132,10 @@ def trajectory_table(
             at = of_condition.evidence == amount
             here = values[:, in_condition][:, at]
             bounds = mean_bands(here, of_condition.where(at).cluster, n_bootstrap, rng)
-            null = np.array([values[i, in_condition][shuffled][:, at].mean(axis=1) for i in range(len(names))])
+            null = np.array([of_axis[shuffled][:, at].mean(axis=1) for of_axis in values[:, in_condition]])
             parts.append({
-                "condition": np.full(len(names), condition), "axis": np.array(names),
-                "evidence": np.full(len(names), amount), "n": np.full(len(names), at.sum()),
+                "condition": np.array(condition), "axis": np.array(list(coordinates)),
+                "evidence": np.array(amount), "n": np.array(at.sum()),
                 "coordinate": Estimates(here.mean(axis=1), bounds).exchanged(null.T, asks="nothing"),
             })  # fmt: skip
     return QUANTITIES.stacked(
@@ -154,12 +150,11 @@ def attention_table(
     entropy: Float[np.ndarray, "layer row"], answers: Answers, n_bootstrap: int, rng: np.random.Generator
 ) -> Table:
     """Attention entropy by condition, amount and layer."""
-    parts, n_layers = [], len(entropy)
+    parts = []
     for condition, amount, at in _cells(answers):
         bounds = mean_bands(entropy[:, at], answers.where(at).cluster, n_bootstrap, rng)
         parts.append({
-            "condition": np.full(n_layers, condition), "layer": np.arange(n_layers),
-            "evidence": np.full(n_layers, amount),
+            "condition": np.array(condition), "layer": np.arange(len(entropy)), "evidence": np.array(amount),
             "attention_entropy": Estimates(entropy[:, at].mean(axis=1), bounds),
         })  # fmt: skip
     return QUANTITIES.stacked(

@@ -59,7 +59,7 @@ FRAMES: Mapping[Frame, tuple[str, tuple[Need, ...]]] = {
 RANKS = (4, 8, 16, 32)
 N_RESAMPLES = 500
 _NULL = "random subspaces of the same dimension"
-_HALVES = "corrected resampled t over {n_halvings} half splits"
+_HALVES = ("corrected resampled t over {n_halvings} half splits", "half splits do not differ")
 _NO_OUTCOMES = "the prompts have no exact posterior, whose outcomes would be the hypotheses"
 _NO_VARIANCE = "nothing varies in the residual stream"
 _STILL = "the entropy does not vary"
@@ -73,16 +73,15 @@ QUANTITIES = Quantities(
         ),
         "survivors_accuracy": Quantity(
             "fraction", "balanced accuracy with which the J-space of depth {depth} says which hypotheses survive",
-            _NULL, _HALVES, "half splits do not differ", p_over="depths", is_headline=True,
+            _NULL, *_HALVES, p_over="depths", is_headline=True,
         ),
         "uncertainty_r2": Quantity(
-            "fraction", "held-out R² of the next-token entropy from the J-space of depth {depth}", _NULL, _HALVES,
-            "half splits do not differ", p_over="depths", reference=1.0, is_headline=True,
+            "fraction", "held-out R² of the next-token entropy from the J-space of depth {depth}", _NULL, *_HALVES,
+            p_over="depths", reference=1.0, is_headline=True,
         ),
         "axis_share": Quantity(
             "fraction", "share of the direction that decodes the entropy at depth {depth} that lies in the J-space",
-            "directions that decode shuffled entropies", _HALVES, "half splits do not differ", p_over="depths",
-            is_headline=True,
+            "directions that decode shuffled entropies", *_HALVES, p_over="depths", is_headline=True,
         ),
         "variance_share": Quantity(
             "fraction", "share of the residual stream's variance that lies in the J-space of depth {depth}", _NULL,
@@ -153,7 +152,7 @@ class Workspace(Probe):
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
-        pool, frame = Cloud.of(base, STREAM), _differences(_hypotheses(base, self.frame))
+        pool, frame = Cloud.of(base, STREAM), _differences(base, self.frame)
         spectra = [Spectrum.of(gram) for gram in finite(base, GRAM)]
         setting = _Setting.of(pool, frame, _survivors(base), self.n_null, self.seed)
         width, primary = pool.points.shape[2], pool.layer_index(self.depth)
@@ -161,15 +160,10 @@ class Workspace(Probe):
         spaces = [spectrum.space(rank) for spectrum, rank in zip(spectra, ranks, strict=True)]
         found = side_by_side(lambda at: _Depth.of(*at, setting), zip(pool.points, spaces, strict=True))
         drawn = side_by_side(lambda draw: setting.at_random(draw, ranks), range(self.n_null))
-        words = {
-            "depth": str(primary),
-            "rank": str(ranks[primary]),
-            "width": str(width),
-            "n": str(len(frame)),
-            "frame": FRAMES[self.frame][0],
-            **pool.slots,
-        }
-        quantities = QUANTITIES.filled(**words, n_halvings=str(N_HALVINGS))
+        quantities = QUANTITIES.filled(
+            depth=str(primary), rank=str(ranks[primary]), width=str(width), n=str(len(frame)),
+            frame=FRAMES[self.frame][0], n_halvings=str(N_HALVINGS), **pool.slots,
+        )  # fmt: skip
         numbers = setting.numbers(found, drawn)
         numbers["dimension"] = Estimates(np.array([s.rank for s in spectra], np.float64))
         whole = np.array([each.whole for each in found])  # [depth, r2 and accuracy]
@@ -186,22 +180,20 @@ class Workspace(Probe):
         return workspace_figures(findings)
 
 
-def _hypotheses(base: Capture, frame: Frame) -> Float[np.ndarray, "hypothesis feature"]:
-    """Embeddings e of hypotheses, or what the first layer makes of them: W_K W_Kᵀ e of keys, W_O W_V e of values."""
-    embedding = finite(base, EMBEDDING).astype(np.float64)
+def _differences(base: Capture, frame: Frame) -> Float[np.ndarray, "hypothesis feature"]:
+    """Hypotheses from their mean: what tells them apart; none of a single one.
+
+    Their embeddings e, or what the first layer makes of them: W_K W_Kᵀ e of keys, W_O W_V e of values.
+    """
+    found = finite(base, EMBEDDING).astype(np.float64)
     if frame == "keys":
         keys = finite(base, KEYS)[0]
-        return np.einsum("vd,hdk,hek->ve", embedding, keys, keys, optimize=True)
-    if frame == "values":
+        found = np.einsum("vd,hdk,hek->ve", found, keys, keys, optimize=True)
+    elif frame == "values":
         values, output = finite(base, VALUES)[0], finite(base, OUTPUT)[0]
         values = np.repeat(values, len(output) // len(values), axis=0)
-        return np.einsum("vd,hdk,hke->ve", embedding, values, output, optimize=True)
-    return embedding
-
-
-def _differences(embedding: Float[np.ndarray, "hypothesis feature"]) -> Float[np.ndarray, "hypothesis feature"]:
-    """Hypotheses from their mean: what tells them apart; none of a single one."""
-    return embedding - embedding.mean(axis=0) if len(embedding) > 1 else embedding[:0]
+        found = np.einsum("vd,hdk,hke->ve", found, values, output, optimize=True)
+    return found - found.mean(axis=0) if len(found) > 1 else found[:0]
 
 
 def _survivors(base: Capture) -> Bool[np.ndarray, "row hypothesis"]:

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.components.posterior import posterior_divergence
-from interp.probes.components.probe import DECODED, Components, depth_trend, falling_share
+from interp.probes.components.probe import DECODED, Components, depth_trend, falling_share, posterior_divergence
 from interp.probes.components.updates import final_shares, sizes
 from scipy import stats
 
@@ -136,7 +135,7 @@ def with_posterior(seed, n=40):
 
 def test_divergence_from_the_posterior_equals_its_definition():
     capture, posterior, q = with_posterior(0)
-    found, _ = posterior_divergence(capture, DECODED, 30, 0)
+    found, _ = posterior_divergence(capture, 30, 0)
     full = np.zeros((len(posterior), 5))
     full[:, [1, 3, 4]] = posterior
     np.testing.assert_allclose(found, [kl_bits(full, depth) for depth in q], rtol=1e-9)
@@ -155,7 +154,7 @@ def test_posteriors_of_near_copies_are_exchanged_together(cluster):
         need = (DECODED,)
         shape = Shape(len(of), n_layers=2, vocab_size=8)
         capture = synthetic_capture(need, shape, planted=planted, columns=columns, posterior=posterior[of])
-        return posterior_divergence(capture, DECODED, 200, 0)[1]
+        return posterior_divergence(capture, 200, 0)[1]
 
     alone = exchanged(cluster[first], known=False)
     np.testing.assert_allclose(exchanged(cluster, known=True), alone, atol=1e-6)
@@ -164,7 +163,7 @@ def test_posteriors_of_near_copies_are_exchanged_together(cluster):
 
 def test_exchanged_posteriors_keep_their_positions():
     capture, _posterior, q = with_posterior(1, n=2)
-    found, exchanged = posterior_divergence(capture, DECODED, 200, 0)
+    found, exchanged = posterior_divergence(capture, 200, 0)
     swapped = np.zeros((4, 5))
     swapped[:, [1, 3, 4]] = capture.posterior[[2, 3, 0, 1]]
     expected = {round(float(kl_bits(swapped, q[0]).mean()), 9), round(float(found[0].mean()), 9)}

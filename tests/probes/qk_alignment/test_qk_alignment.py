@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.qk_alignment.item_findings import item_findings
+from interp.probes.qk_alignment.items import item_findings
 from interp.probes.qk_alignment.probe import QKAlignment
 
 import interp

@@ -259,7 +259,9 @@ def test_axes_are_judged_by_other_clusters_in_twenty_halvings(cluster):
     assert len(halved.judged) == 20 and 0 < halved.judged.mean() < 1
     for judged, along in zip(halved.judged, halved.coordinates, strict=True):
         assert not set(cluster[judged]) & set(cluster[~judged])
-        np.testing.assert_allclose(along, fit_axes(points, answers, ~judged)[1])
+        from_mean = points[0] - points[0, ~judged].mean(axis=0)
+        by_hand = from_mean @ fit_axes(points, answers, ~judged)[:, 0].T
+        np.testing.assert_allclose(along[:, 0], (by_hand / by_hand[~judged].std(axis=0)).T)
     unread = replace(halved, coordinates=np.where(halved.judged[:, None, None], halved.coordinates, 9.0))
     everywhere, draws = np.ones(60, dtype=bool), np.random.default_rng
     one, other = (movement_of_halves(each, answers, everywhere, 19, draws(2)) for each in (halved, unread))
@@ -316,10 +318,7 @@ def test_axes_are_the_first_principal_one_and_ridge_with_the_penalty_of_left_out
     expected = np.array([np.linalg.svd(x - x.mean(axis=0))[2][0], best])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     expected *= np.sign(expected @ (x - x.mean(axis=0)).T @ (y - y.mean()))[:, None]
-    directions, coordinates = fit_axes(rows[None], answers, fitting)
-    np.testing.assert_allclose(directions[:, 0], expected, atol=1e-9)
-    along = (rows - x.mean(axis=0)) @ expected.T
-    np.testing.assert_allclose(coordinates[:, 0], (along / along[fitting].std(axis=0)).T, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(fit_axes(rows[None], answers, fitting)[:, 0], expected, atol=1e-9)
 
 
 def test_a_common_trend_of_sequences_is_found():
@@ -479,8 +478,9 @@ def test_layers_that_are_silent_and_values_that_follow_entropy_are_told():
     points = np.random.default_rng(10).standard_normal((2, 12, 4))
     points[0] = 3.0
     answers = pairs(12, seed=11)
-    _, coordinates = fit_axes(points, answers, np.arange(12) < 6)
-    assert not coordinates[:, 0].any() and np.isfinite(coordinates).all()
+    coordinates = Halved.of(points, answers, np.arange(12) < 12, np.random.default_rng(0)).coordinates
+    assert not coordinates[:, :, 0].any() and np.isfinite(coordinates).all() and coordinates[:, :, 1].any()
+    assert not fit_axes(points, answers, np.arange(12) < 6)[:, 0].any()
     flat = lambda columns, rng: features(rng.normal(size=len(columns["k"])), rng)  # noqa: E731
     found = SMALL.analyse(world(bayes, per_k=60, needs=SMALL.needs, values=flat), {})
     for name in ("movement", "movement_after_first", "entropy_movement", "entropy_movement_within"):
