@@ -30,6 +30,7 @@ from interp.cli.options import (
 from interp.errors import InterpError, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
+from interp.system.names import is_file, is_folder
 from interp.system.signals import handling_signals
 
 
@@ -174,7 +175,7 @@ def _run_many(
 
 def _models(given: list[str]) -> list[str]:
     """Models with commas between them; a folder whose name has a comma is one model."""
-    return [part for words in given for part in ([words] if Path(words).is_dir() else split_commas(words))]
+    return [part for words in given for part in ([words] if is_folder(words) else split_commas(words))]
 
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
@@ -370,7 +371,7 @@ def generate(
     from interp.running.generate import generate as go_on
 
     model = load_as_asked(asked)
-    are_built_in = asked.prompts is None or (isinstance(asked.prompts, str) and not Path(asked.prompts).is_file())
+    are_built_in = asked.prompts is None or (isinstance(asked.prompts, str) and not is_file(asked.prompts))
     n_pool = asked.n_pool or (5 if are_built_in else None)
     pool = prompts_for(model, replace(asked, n_pool=n_pool))
     found = go_on(

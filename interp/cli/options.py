@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
@@ -17,6 +16,7 @@ from interp.errors import UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.registry import load_entry
 from interp.settings import split_commas, split_settings
+from interp.system.names import is_file
 
 _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
     "model": completing.models,
@@ -132,7 +132,7 @@ def refuse_wrong_models(names: Iterable[str], asked: RunOptions) -> None:
 def prompt_sets(asked: RunOptions) -> list[str]:
     """The sets of prompts that are named, with commas between them; a file whose name has one is one."""
     named = asked.prompts if isinstance(asked.prompts, str) else ""
-    return [named] if Path(named).is_file() else split_commas(named)
+    return [named] if is_file(named) else split_commas(named)
 
 
 def _piped() -> list[str]:

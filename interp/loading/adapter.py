@@ -13,6 +13,7 @@ from interp.loading.hub_files import ModelFiles, files_on_hub
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
 from interp.system.foreign_files import read_json, readable
+from interp.system.names import is_folder
 from interp.system.rounding import BOUND, relative_error
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _ROUNDED_AGAIN = 3
 def locate_adapter(name: str) -> ModelFiles:
     """The files of an adapter: a folder that PEFT's `save_pretrained` wrote, or a repository of the hub (@revision)."""
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if is_folder(folder):
         files = ModelFiles(folder, frozenset(path.name for path in folder.iterdir()))
     elif name.count("/") == 1 and not name.startswith((".", "/", "~")):
         hub_id, _, revision = name.partition("@")
@@ -129,7 +130,7 @@ def _refuse_unfit(asked: str, base: str, files: ModelFiles) -> None:
     if config.get("megatron_config") is not None:
         found = f"it names a module to import ({config.get('megatron_core')})"
         raise ModelError(asked=asked, found=found, fix="Use an adapter as PEFT saved it.")
-    both_on_hub = all(name.count("/") == 1 and not Path(name).is_dir() for name in (base, trained_on))
+    both_on_hub = all(name.count("/") == 1 and not is_folder(name) for name in (base, trained_on))
     if both_on_hub and base.lower() != trained_on.lower():
         raise ModelError(
             asked=asked,

@@ -14,6 +14,7 @@ from interp.options import RunOptions
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
 from interp.system.foreign_files import read_json, readable
+from interp.system.names import is_file, is_folder
 from interp.tunnel import Task, make_task
 
 TUNNEL = "tunnel:"
@@ -73,7 +74,7 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
             )
         folder = _shipped(text) if is_shipped else Path(text).expanduser()
         if text.endswith(GGUF):
-            if gguf is not None or not folder.is_file():
+            if gguf is not None or not is_file(folder):
                 raise ModelError(
                     asked=f"the model {text}" + (f" with --gguf {gguf}" if gguf else ""),
                     found="two files are given" if gguf else "there is no such file",
@@ -109,7 +110,7 @@ def files_behind(path: str) -> ModelFiles | None:
 
 
 def _is_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or Path(name).is_dir()
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or is_folder(name)
 
 
 def _kept_beside(files: ModelFiles) -> tuple[Any, ...]:

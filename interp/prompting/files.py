@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import signature
-from os.path import isfile  # unlike that of `Path`, also for a name too long for the file system
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from interp.prompting.hub import HUB, hub_prompts
 from interp.prompting.rows import MESSAGES, PromptRow, PromptTable, prompt_set, units_of
 from interp.registry import entries, load_entry
 from interp.system.foreign_files import in_words
+from interp.system.names import is_file
 from interp.system.plain_numbers import path as plain_path
 from interp.system.plain_numbers import plain
 
@@ -71,7 +71,7 @@ def _is_name(prompts: str) -> bool:
     if prompts in entries("prompt") or prompts.startswith(HUB):
         return True
     names_file = not prompts.count(" ") and prompts.lower().endswith(tuple(READERS))
-    return names_file or isfile(plain_path(prompts))  # noqa: PTH113
+    return names_file or is_file(plain_path(prompts))
 
 
 def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:
@@ -98,7 +98,7 @@ def _table_of_file(prompts: str | Path, text_column: str) -> PromptTable:
     """
     path = plain_path(prompts)
     read = READERS.get(path.suffix.lower())
-    if read is None and isinstance(prompts, str) and not isfile(path):  # noqa: PTH113
+    if read is None and isinstance(prompts, str) and not is_file(path):
         raise _unknown(prompts)
     if read is None:
         raise PromptError(
