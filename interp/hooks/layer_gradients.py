@@ -247,7 +247,7 @@ def loss_bits(model: Model, sequence: ScoredSequence) -> torch.Tensor:
     return torch.nn.functional.cross_entropy(chosen, sequence.targets.to(chosen.device)) * BITS_PER_NAT
 
 
-def _with_attention(model: Model, layer: int) -> int:
+def with_attention(model: Model, layer: int) -> int:
     """The layer counted from 0; `UsageError` where there is none, or it has no attention."""
     asked = f"layer {layer} of {model.name}"
     (layer,) = from_0(asked, [layer], model.info.n_layers, "it has the layers")
@@ -257,7 +257,7 @@ def _with_attention(model: Model, layer: int) -> int:
 
 def layer_gradients(model: Model, layer: int, sequence: ScoredSequence) -> LayerGradients:
     """One pass of a float64 model on one sequence and back to the scores, queries, keys and values of a layer."""
-    heard = _Layer(_with_attention(model, layer))
+    heard = _Layer(with_attention(model, layer))
     with torch.enable_grad(), listening(model, heard):
         loss = loss_bits(model, sequence)
     call = heard.call
@@ -278,7 +278,7 @@ def loss_with_values(model: Model, layer: int, sequence: ScoredSequence, v: torc
     def put(call: AttentionCall) -> None:
         call.v = v[None]
 
-    with torch.no_grad(), listening(model, _Layer(_with_attention(model, layer), put)):
+    with torch.no_grad(), listening(model, _Layer(with_attention(model, layer), put)):
         return float(loss_bits(model, sequence))
 
 
@@ -289,7 +289,7 @@ def queries_and_keys(model: Model, layer: int, sequence: ScoredSequence) -> tupl
     def keep(call: AttentionCall) -> None:
         found.extend((call.q[0], call.k[0]))
 
-    with torch.no_grad(), listening(model, _Layer(_with_attention(model, layer), keep)):
+    with torch.no_grad(), listening(model, _Layer(with_attention(model, layer), keep)):
         loss_bits(model, sequence)
     return found[0], found[1]
 

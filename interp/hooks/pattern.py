@@ -54,12 +54,8 @@ class AttentionCall:
 
     def of(self, items: slice) -> "AttentionCall":
         """The call of these items of the batch alone."""
-        mask = None if self.mask is None else _of(self.mask, items)
-        bias = None if self.bias is None else _of(self.bias, items)
-        gate = None if self.gate is None else self.gate[items]
-        lacking = None if self.lacking is None else self.lacking[items]
-        q, k, v = self.q[items], self.k[items], self.v[items]
-        return replace(self, q=q, k=k, v=v, mask=mask, bias=bias, gate=gate, lacking=lacking)
+        tensors = {name: x for name, x in vars(self).items() if isinstance(x, torch.Tensor) and name != "sink"}
+        return replace(self, **{name: _of(x, items) for name, x in tensors.items()})
 
 
 def are_alike(one: AttentionCall, other: AttentionCall) -> bool:
@@ -67,16 +63,11 @@ def are_alike(one: AttentionCall, other: AttentionCall) -> bool:
 
     def form(call: AttentionCall) -> tuple[object, ...]:
         tensors = [None if x is None else (x.shape, x.dtype, x.device) for x in (call.q, call.k, call.sink, call.bias)]
-        return (*tensors, call.scaling, call.softcap)
+        # Layers are given views of one mask.
+        mask = None if call.mask is None else (call.mask.shape, call.mask.stride(), call.mask.data_ptr())
+        return (*tensors, mask, call.scaling, call.softcap)
 
-    return form(one) == form(other) and _is_same(one.mask, other.mask)
-
-
-def _is_same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    """Whether two masks are one: layers are given views of it."""
-    if one is None or other is None:
-        return one is other
-    return one.shape == other.shape and one.stride() == other.stride() and one.data_ptr() == other.data_ptr()
+    return form(one) == form(other)
 
 
 def stacked(calls: Sequence[AttentionCall]) -> AttentionCall:

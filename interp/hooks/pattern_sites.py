@@ -162,8 +162,6 @@ class PatternReader:
         if site in self._widths:
             return self._whole_rows(self._widths[site])
         lacking = self.call.lacking
-        if (site in NULL_SITES) != (lacking is not None):
-            raise ValueError(f"{site} is read {'with' if lacking is None else 'without'} the keys of another prompt")
         name = site.removesuffix("_null")
         reduced = (self._contrast if name in CONTRASTS else self._rows)[name]
         if lacking is not None:

@@ -1,21 +1,23 @@
 """The gradient of the loss at the projections of one attention layer, laid out by head as these weights are."""
 
-from itertools import islice
-
 import torch
 
-from interp.families import iterate_weights
-from interp.hooks.layer_gradients import ScoredSequence, loss_bits
+from interp.hooks.layer_gradients import ScoredSequence, loss_bits, with_attention
 from interp.model import Model
 
 
 def projections(model: Model, layer: int) -> dict[str, torch.Tensor]:
-    """The weights of one layer, each `[head, d_model, d_head]`; of shared keys and values `[kv_head, ...]`."""
-    found = {}
-    for name in ("W_Q", "W_K", "W_V"):
-        weights = iterate_weights(model.module, model.family, name)
-        found[name] = next(islice(weights, layer, None)).detach().clone()
-    return found
+    """The weights of one layer, each `[head, d_model, d_head]`; of shared keys and values `[kv_head, ...]`.
+
+    Raises `UsageError` for a layer without attention, which has none.
+    """
+    attention = model.family.attention_by_layer(model.module)[with_attention(model, layer)]
+    shape, read = model.family.head_shape(model.config), model.family.projection_weight
+    return {
+        "W_Q": read(attention, "q", shape)[0].detach().clone(),
+        "W_K": read(attention, "k", shape)[0].detach().clone(),
+        "W_V": read(attention, "v", shape)[0].detach().clone(),
+    }
 
 
 def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict[str, torch.Tensor]:
@@ -23,7 +25,7 @@ def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict
 
     For a copy of the model that is the caller's own (`in_float64`): its weights are put back.
     """
-    weights = list(model.family.attention_by_layer(model.module)[layer].parameters())
+    weights = list(model.family.attention_by_layer(model.module)[with_attention(model, layer)].parameters())
     for weight in weights:
         weight.requires_grad_(True)
     try:

@@ -202,7 +202,6 @@ def orthogonal(d: int, seed: int) -> torch.Tensor:
 def fit_jacobian(
     model: Model, rounds: list[list[Step]], held: HeldOut, *, valid: Valid, seed: int,
     progress: Report, precision_bits: float = 0.0, seconds: float | None = None, stage: Stage = NOT_KEPT,
-    n_tokens: int = TOKENS_PER_BATCH,
 ) -> tuple[JacobianSums, np.ndarray]:  # fmt: skip
     """Sums of J, and the error by depth that they ended with.
 
@@ -216,7 +215,7 @@ def fit_jacobian(
 
     def advance(group: int, batch: Batch, block: int) -> None:
         cotangents = blocks[block]
-        repeat = max(1, min(BLOCK, n_tokens // batch.ids.numel()))
+        repeat = max(1, min(BLOCK, TOKENS_PER_BATCH // batch.ids.numel()))
         stream, mask = stream_of(model, batch, repeat=repeat), valid.mask(batch)
         rows = pulled_back(stream, mask, cotangents.to(mask.device), repeat, valid.horizon)
         sums.add(group, rows, cotangents, len(batch.prompts))

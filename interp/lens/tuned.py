@@ -56,20 +56,16 @@ class TunedFit:
         return found
 
     @cached_property
-    def _left_out(self) -> list[np.ndarray]:
-        """Rows of each fold that maps are judged by."""
-        return [np.flatnonzero(self.fold == fold)[:_JUDGED_ROWS] for fold in np.unique(self.fold)]
-
-    @cached_property
-    def _final(self) -> list[torch.Tensor]:
-        return [self._predicted(rows) for rows in self._left_out]
+    def _left_out(self) -> list[tuple[np.ndarray, torch.Tensor]]:
+        """Rows of each fold that maps are judged by, and what they end in."""
+        rows = [np.flatnonzero(self.fold == fold)[:_JUDGED_ROWS] for fold in np.unique(self.fold)]
+        return [(each, self._predicted(each)) for each in rows]
 
     def _predicted(self, rows: np.ndarray) -> torch.Tensor:
-        with torch.no_grad():
-            return torch.log_softmax(self.lens.logits(self.stream[-1, torch.from_numpy(rows)]), dim=-1)
+        return torch.log_softmax(self.lens.logits(self.stream[-1, torch.from_numpy(rows)]), dim=-1)
 
     def _judged(self, depth: int, fold: int, carry: Map) -> float:
-        return float(self._loss(depth, self._left_out[fold], self._final[fold], carry))
+        return float(self._loss(depth, *self._left_out[fold], carry))
 
     def _of(self, depth: int, rows: np.ndarray) -> torch.Tensor:
         return self.stream[depth, torch.from_numpy(rows)].float()
@@ -104,10 +100,11 @@ class TunedFit:
         for step in range(1, N_STEPS + 1):
             if until is not None and time.monotonic() > until:
                 break
+            rows = self.rng.choice(kept, min(len(kept), _ROWS_A_STEP), replace=False)
+            final = self._predicted(rows)
             with torch.enable_grad():
                 descent.zero_grad()
-                rows = self.rng.choice(kept, min(len(kept), _ROWS_A_STEP), replace=False)
-                self._loss(depth, rows, self._predicted(rows), mine).backward()
+                self._loss(depth, rows, final, mine).backward()
             descent.step()
             if step % _STEPS_A_LOOK == 0:
                 now = (mine[0].detach().clone(), mine[1].detach().clone())

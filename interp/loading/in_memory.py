@@ -12,12 +12,14 @@ from interp.hooks.attention import claimed
 from interp.model import Check, Model
 
 _BOUND = 1e-3
-_WRAPPERS = "transformer_lens."
+BRIDGE = "transformer_lens.", "TransformerBridge"
+_ADAPTED = "peft.", "BaseTunerLayer"
+"""A layer that PEFT put round one of a model."""
 
 
-def is_bridge(thing: object) -> bool:
-    """Whether this is a `TransformerBridge`; TransformerLens is not imported to find out."""
-    return any(c.__name__ == "TransformerBridge" and c.__module__.startswith(_WRAPPERS) for c in type(thing).__mro__)
+def is_a(thing: object, kind: tuple[str, str]) -> bool:
+    """Whether this is of a class of another package, which is not imported to find out."""
+    return any(c.__module__.startswith(kind[0]) and c.__name__ == kind[1] for c in type(thing).__mro__)
 
 
 def plain_module(bridge: Any) -> PreTrainedModel:
@@ -29,7 +31,7 @@ def plain_module(bridge: Any) -> PreTrainedModel:
 
     def plain(module: Any) -> Any:
         """A copy without wrappers, hooks or shared configuration; parameters and buffers stay the same."""
-        while type(module).__module__.startswith(_WRAPPERS):
+        while type(module).__module__.startswith(BRIDGE[0]):
             module = module.original_component
         twin = copy.copy(module)
         for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
@@ -68,7 +70,7 @@ def not_a_model(thing: Any) -> InterpError:
         fix = "Give a name, a folder, a PreTrainedModel or a TransformerBridge."
     else:
         found = f"it is a wrapper around a {type(inner[1]).__name__} (.{inner[0]})"
-        is_adapted = any(map(_is_adapter, inner[1].modules()))
+        is_adapted = any(is_a(part, _ADAPTED) for part in inner[1].modules())
         fix = _MERGE if is_adapted else f"Give what is inside: `interp.load(given.{inner[0]})`."
     return UsageError(asked=f"loading the {type(thing).__name__}", found=found, fix=fix)
 
@@ -85,7 +87,7 @@ def refuse_unreadable(module: PreTrainedModel) -> None:
         # those that accelerate brings in when they are needed have a hook
         own = {} if hasattr(part, "_hf_hook") else part._parameters
         absent = [key for key, weight in own.items() if weight is not None and weight.is_meta]
-        if _is_adapter(part):
+        if is_a(part, _ADAPTED):
             found, fix = f"an adapter of PEFT lies in it ({name}): `W_Q` and others would be those of its base", _MERGE
         elif type(part).__module__.startswith("torch.ao.nn."):
             kind = type(part).__name__
@@ -97,8 +99,3 @@ def refuse_unreadable(module: PreTrainedModel) -> None:
         else:
             continue
         raise ModelError(asked=f"reading the {type(module).__name__} in memory", found=found, fix=fix)
-
-
-def _is_adapter(part: torch.nn.Module) -> bool:
-    """Whether it is a layer that PEFT put round one of a model; PEFT is not imported to find out."""
-    return any(c.__name__ == "BaseTunerLayer" and c.__module__.startswith("peft.") for c in type(part).__mro__)

@@ -24,7 +24,7 @@ from interp.loading.admission import count_parameters, quantisation, read_config
 from interp.loading.aliases import MEMORY
 from interp.loading.checked_before import checked, files_of
 from interp.loading.hub_files import ModelFiles
-from interp.loading.in_memory import bridge_check, is_bridge, not_a_model, plain_module, refuse_unreadable
+from interp.loading.in_memory import BRIDGE, bridge_check, is_a, not_a_model, plain_module, refuse_unreadable
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate, source_of
 from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
@@ -100,7 +100,7 @@ def load(
         model, check = name_or_object, check and not name_or_object.checks
     elif isinstance(name_or_object, PreTrainedModel):
         model = _wrap(name_or_object, tokenizer, allow_quantised)
-    elif is_bridge(name_or_object):
+    elif is_a(name_or_object, BRIDGE):
         _refuse_changes(name_or_object, adapter=adapter)
         model = _wrap(plain_module(name_or_object), tokenizer, allow_quantised)
         model = replace(model, checks=(bridge_check(name_or_object, model),))

@@ -148,12 +148,10 @@ class Batch:
         once_item, once_position = np.divmod(once, width)
         n_slots = np.bincount(once_item, minlength=len(self.packs))
         slot = np.arange(len(once)) - np.repeat(n_slots.cumsum() - n_slots, n_slots)
-        most = int(np.argmax(n_slots))
-        padded = np.zeros((1, max(1, n_slots[most])), dtype=np.int64)
-        padded[0, : n_slots[most]] = once_position[once_item == most]
-        if not np.array_equal(padded[0, slot], once_position):
-            padded = np.zeros((len(self.packs), padded.shape[1]), dtype=np.int64)
-            padded[once_item, slot] = once_position
+        padded = np.zeros((len(self.packs), max(1, n_slots.max())), dtype=np.int64)
+        padded[once_item, slot] = once_position
+        fullest = padded[[np.argmax(n_slots)]]
+        padded = fullest if np.array_equal(fullest[0, slot], once_position) else padded
         position, slot, padded, item = (
             torch.from_numpy(x).to(self.device) for x in (places[at], slot[of_row], padded, item)
         )

@@ -79,7 +79,6 @@ class Collector:
         self.states: dict[tuple[Need, int], RunningState] = {}
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
-        self.only_donates = False
         self.next_entropy: list[np.ndarray] = []
         self._passing: dict[tuple[Need, int], RunningState] = {}
         self._passing_entropy: list[np.ndarray] = []
@@ -97,7 +96,6 @@ class Collector:
         """Of a need, rows from a start on and a device: layers, and what was read there `[layer, row, ...]`."""
         self._waiting_bytes = 0
         self.items = slice(0)
-        self.followers: dict[str, torch.Tensor] = {}
 
     @property
     def block_sites(self) -> set[str]:
@@ -112,27 +110,21 @@ class Collector:
         """Whether the first prompt of a batch is to meet the keys of the last one of the batch before."""
         return any(need.site in NULL_SITES for need in self.by_source.get("pattern", ()))
 
-    def begin(self, batch: Batch, start: int, only_donates: bool = False) -> None:
-        """Announce the batch of the next pass, whose items lie from `start` on; or of one that only donates keys.
+    def begin(self, batch: Batch, start: int) -> None:
+        """Announce the batch of the next pass, whose items lie from `start` on.
 
         What a pass has reduced that did not come to its `end` is forgotten.
         """
+        self._batch = batch
         self.items = slice(start, start + len(batch.ids))
-        self.only_donates = only_donates
         self._passing, self._passing_entropy, self._calls, self._waiting = {}, [], [], {}
         self._waiting_bytes = 0
         self.donors.begin(self.lengths[batch.prompts], self.clusters[batch.prompts])
-        if only_donates:
-            return
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
-        texts = {need.at for need in self.by_source.get("text", ())}
-        self.followers = {at: batch.followers(self.index[at]) for at in texts}
 
     def end(self) -> None:
         """Keep what the announced pass has reduced."""
         self.donors.end()
-        if self.only_donates:
-            return
         for at, rows in self.rows.items():
             self.order[at].append(rows.row)
         self.next_entropy += self._passing_entropy
@@ -149,9 +141,6 @@ class Collector:
         if call.layer < self.first_layer or not (read or wanted):
             return
         mine = call.of(self.items)
-        if self.only_donates:
-            self.donors.swapped(mine)
-            return
         for need in read:
             rows = self._rows(need.at, z.device)
             by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
@@ -198,7 +187,7 @@ class Collector:
 
     def block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
         """A block site, of the whole batch."""
-        if layer < self.first_layer or self.only_donates:
+        if layer < self.first_layer:
             return
         tensor = tensor[self.items]
         if "lens" in self.by_source:
@@ -216,11 +205,9 @@ class Collector:
         large vocabulary would not fit.
         """
         mine = normed[self.items]
-        if self.only_donates:
-            return mine[:0, 0]
         for need in self.by_source.get("text", ()):
             rows = self._rows(need.at, mine.device)
-            followers = self.followers[need.at].to(mine.device)
+            followers = self._batch.followers(self.index[need.at]).to(mine.device)
             assert self.lens is not None
             surprise = self.lens.surprise(mine[rows.item, rows.position], followers)
             self._reduce(need, [0], surprise[None] * BITS_PER_NAT)

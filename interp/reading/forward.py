@@ -191,19 +191,19 @@ class Share:
         with torch.inference_mode(), collecting(self.model, self.collectors, depth):
             if left and left.start and any(collector.needs_donor for collector in self.collectors):
                 # The donor of the first prompt was read by another process, or by an earlier run.
-                self._pass(self.batches[left.start - 1], only_donates=True)
+                self._pass(self.batches[left.start - 1], [collector.donors.end for collector in self.collectors])
             for n in left:
                 with whole():
-                    self._pass(self.batches[n])
+                    self._pass(self.batches[n], [*(collector.end for collector in self.collectors), *self._ends])
                     self.n_done += 1
                 passed()
         for collector in self.collectors:
             collector.join(self.ranks)
 
-    def _pass(self, batch: Batch, only_donates: bool = False) -> None:
+    def _pass(self, batch: Batch, ends: Sequence[Callable[[], None]]) -> None:
         """The batch, in halves where memory gives out, and later ones cut to what fitted; halves leave the same rows.
 
-        Raises `InterpError` where a single prompt does not fit.
+        Of each that succeeds `ends` are told. Raises `InterpError` where a single prompt does not fit.
         """
         waiting = [batch]
         while waiting:
@@ -211,21 +211,21 @@ class Share:
             if len(part.ids) > 1 and part.ids.numel() > self._tokens_that_fit:
                 waiting[:0] = part.halves()
                 continue
-            why = self._lack_of_memory(part, only_donates)
+            why = self._lack_of_memory(part)
             if why is not None:
                 clear_device_cache(garbage_collection=True)
                 self._make_smaller(part, why)
                 waiting.insert(0, part)
                 continue
-            for end in (*(collector.end for collector in self.collectors), *(() if only_donates else self._ends)):
+            for end in ends:
                 end()
 
-    def _lack_of_memory(self, batch: Batch, only_donates: bool) -> str | None:
+    def _lack_of_memory(self, batch: Batch) -> str | None:
         """What was said where memory gave out in the pass; the error itself would keep the pass in memory."""
         try:
             for begin in self._begins:
                 begin(batch)
-            run_batch(self.model, batch, self.collectors, only_donates)
+            run_batch(self.model, batch, self.collectors)
         except (MemoryError, RuntimeError) as error:
             if not ran_out(error):
                 raise
@@ -287,13 +287,13 @@ def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Ite
         yield
 
 
-def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_donates: bool = False) -> None:
+def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector]) -> None:
     """One forward pass: the batch once for every collector, one after the other along its first axis.
 
     What was read of it counts once the collectors are told that it came to its `end`.
     """
     for n, collector in enumerate(collectors):
-        collector.begin(batch, n * len(batch.ids), only_donates)
+        collector.begin(batch, n * len(batch.ids))
     ids = batch.ids.repeat(len(collectors), 1)
     layout = {name: x.repeat(len(collectors), *[1] * (x.dim() - 1)) for name, x in batch.layout.items()}
     with threads_of_pass(model, ids):
@@ -302,7 +302,7 @@ def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_
         except EnoughRead:
             logits = None
         for n, collector in enumerate(collectors):
-            if logits is not None and not only_donates:
+            if logits is not None:
                 collector.next_token(logits.chunk(len(collectors))[n])
             collector.finish()
 

@@ -19,7 +19,7 @@ from interp.hooks.layer_gradients import (
     relative_error,
     step_all_weights,
 )
-from interp.hooks.weight_gradients import weight_gradients
+from interp.hooks.weight_gradients import projections, weight_gradients
 from interp.model import Model
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model, wrap
 
@@ -158,9 +158,18 @@ def test_what_has_no_such_gradients_is_refused():
         layer_gradients(in_float64(tiny), 3, text())
     lfm2 = Lfm2Config(**_SMALL, layer_types=["conv", "full_attention"])
     hybrid = in_float64(interp.load(AutoModelForCausalLM.from_config(lfm2).eval(), check=False))
-    for read in (layer_gradients, queries_and_keys):
+    for read in (
+        layer_gradients,
+        queries_and_keys,
+        weight_gradients,
+        lambda model, layer, _: projections(model, layer),
+    ):
         with pytest.raises(UsageError, match=r"layer 0 of .* has no attention"):
             read(hybrid, 0, text())
+    values = hybrid.family.attention_by_layer(hybrid.module)[1].v_proj
+    for layer in (1, -1):  # the model's second layer, and the first with attention
+        assert torch.equal(torch.hstack([*projections(hybrid, layer)["W_V"]]), values.weight.mT)
+        assert weight_gradients(hybrid, layer, text())["W_V"].shape == (2, 32, 8)
 
 
 def test_a_layer_can_be_counted_from_the_end():
