@@ -77,6 +77,11 @@ def press(
     ]
 
 
+def pseudo_inverse(design: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "column row"]:
+    """Of a design whose columns depend on one another, as a constant and all levels do: rounding is no direction."""
+    return np.linalg.pinv(design, rcond=_NOTHING)
+
+
 @dataclass(frozen=True)
 class Fit:
     """A regression on some folds: what the design tells, and what the rest of the points adds at each penalty."""
@@ -91,7 +96,7 @@ class Fit:
         design, points, targets = (
             np.vstack([getattr(part, name) for part in parts]) for name in ("design", "points", "targets")
         )
-        inverse = np.linalg.pinv(design)
+        inverse = pseudo_inverse(design)
         design_points, design_targets = inverse @ points, inverse @ targets
         left = points - design @ design_points
         form = PrincipalForm.of(left)

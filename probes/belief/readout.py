@@ -22,7 +22,7 @@ from interp.table import Table
 
 from ..measures.cloud import Cloud
 from ..measures.nuisances import Design, nuisance_design
-from .folds import CrossValidated, Folds, Pressed, cross_validate, deal, press
+from .folds import CrossValidated, Folds, Pressed, cross_validate, deal, press, pseudo_inverse
 from .target import ExactBelief
 
 N_CONTROLS = 5
@@ -152,7 +152,7 @@ def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng:
     parts = press(folds, position, points, setting.targets)
     beyond = cross_validate(folds, parts, position, points, setting.n_groups, 1)
     # the constant is in the span of every design, so that a pressed row knows what its entry is
-    constant = np.linalg.pinv(position) @ setting.mean
+    constant = pseudo_inverse(position) @ setting.mean
     parts = [Pressed(part.design @ constant, part.points, part.targets, part.beyond) for part in parts]
     kept = cross_validate(folds, parts, setting.mean, points, setting.n_groups, n_followed)
     errors, totals = _by_unit(setting, kept, n_followed)
@@ -234,7 +234,7 @@ def random_subspace_r2(
             np.vstack([getattr(parts[other], name) for other in folds.others(fold)])
             for name in ("design", "points", "targets")
         )
-        inverse = np.linalg.pinv(design)
+        inverse = pseudo_inverse(design)
         at, level = inverse @ points, inverse @ targets[:, :width]
         points, targets = points - design @ at, targets[:, :width] - design @ level
         held_points, held_targets = held.points - held.design @ at, held.targets[:, :width] - held.design @ level

@@ -268,15 +268,15 @@ class Causal(Probe):
         )
 
     def _later(self, split: Split, layers: tuple[int, ...]) -> Later | None:
-        """The layers behind the last edited one; None where there are none, or nothing to tell."""
+        """The layers behind the last edited one; None with none, nothing to tell or a single cluster."""
         cloud, sought = split.cloud, split.sought[split.run_rows]
         axes = self._axes(split, range(max(layers) + 1, cloud.n_layers))
         penalties = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}
-        if not penalties or np.ptp(sought) == 0:
-            return None
         prompt, cluster = (
             np.unique(names[split.run_rows], return_inverse=True)[1] for names in (cloud.prompts, cloud.units)
         )
+        if not penalties or np.ptp(sought) == 0 or not cluster.any():
+            return None
         directions = [relative_axis(split.points(layer)[split.run_rows], sought, x) for layer, x in penalties.items()]
         return Later(Need(self.site), penalties, sought, prompt, cluster, np.array(directions))
 

@@ -23,7 +23,7 @@ BY_HEAD = (
 )
 SCREENED = (
     " chosen: by the screen or at random; heads that are not measured have the screen's estimate alone (screened). p "
-    "is  corrected over the measured heads, and from them to all (Šidák)."
+    "is corrected over the measured heads, and from them to all (Šidák)."
 )
 BY_LAYER = (
     "Bits of harm when a layer is bypassed or half of it adds nothing, with 95 % bootstrap bands over prompts; p by "

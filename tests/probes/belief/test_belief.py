@@ -214,7 +214,7 @@ def test_cross_validation_equals_scikit_learn_fold_by_fold(n_units, per, d):
     units = np.repeat(np.arange(n_units), per)
     points = rng.standard_normal((n, d))
     targets = points[:, :2] @ rng.standard_normal((2, 4)) + 2 * rng.standard_normal((n, 4))
-    design = np.eye(per)[np.tile(np.arange(per), n_units)]
+    design = np.hstack([np.ones((n, 1)), np.eye(per)[np.tile(np.arange(per), n_units)]])  # its columns add up
     folds = deal(units, rng)
     parts = press(folds, design, points, [targets[folds.rows(f)] for f in range(folds.n)])
     found = cross_validate(folds, parts, design, points, 2, 1)

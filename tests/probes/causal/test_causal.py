@@ -277,6 +277,12 @@ def test_prompts_that_are_run_are_resampled_by_their_clusters(sizes):
     assert ("clusters that were run" in told.interval_method) == (n > len(sizes))
 
 
+def test_later_layers_are_not_refitted_within_a_single_cluster():
+    base = synthetic_capture(PROBE.needs, Shape(n_prompts=240), columns={"cluster": np.repeat(np.arange(6), 40)})
+    split = PROBE._split(base)
+    assert len(np.unique(split.clusters)) == 1 and PROBE._later(split, (0,)) is None
+
+
 def base_of(base, prompts):
     """The capture of some of its prompts, each with one row."""
     arrays = {need: {"rows": found["rows"][:, prompts]} for need, found in base.arrays.items() if need.at == "scored"}
