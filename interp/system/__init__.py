@@ -13,6 +13,7 @@ __all__ = [
     "habits",
     "heap",
     "locks",
+    "names",
     "offload",
     "plain_numbers",
     "processes",

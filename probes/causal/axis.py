@@ -72,7 +72,7 @@ class Split:
 
     @cached_property
     def sought(self) -> Float[np.ndarray, " all"]:
-        """The entropy, or what stands in its place, at every row."""
+        """The entropy, or the target that was chosen, at every row."""
         return np.asarray(self.cloud.sought, np.float64)
 
     def points(self, layer: int) -> Float[np.ndarray, "all feature"]:

@@ -115,24 +115,24 @@ def collapse(mixture: Mixture, seed: int) -> Collapse:
 def test_different_geometry_collapses_into_regression_and_spreads_into_the_coin(seed):
     found = collapse(Mixture("different"), seed)
     assert found.pool.domains == ["coin", "regression"]
-    (coin, _), (regression, ratio) = found.changes
-    assert regression > 0.1 and ratio < 0 and found.p[1, 0] == pytest.approx(1 / 61)
-    assert coin < 0 and found.p[0, 0] > 0.5
+    (_, coin, _), (_, regression, ratio) = found.changes
+    assert regression > 0.1 and ratio < 0 and found.p[1, 1] == pytest.approx(1 / 61)
+    assert coin < 0 and found.p[0, 1] > 0.5
 
 
 @pytest.mark.slow
 def test_the_same_geometry_collapses_only_over_disjoint_symbols():
     # Over 12 draws p is not small more often than it should be, and the changes have no common sign.
     found = [collapse(Mixture("same"), seed) for seed in range(12)]
-    assert sum(f.p[:, 0].min() <= 0.05 for f in found) <= 3  # more than 3 of 12 come by chance once in 450 times
-    largest = (found[0].permuted * [1, -1]).max(axis=1)[:, None]
-    np.testing.assert_allclose(found[0].p, (1 + (largest >= found[0].changes * [1, -1]).sum(axis=0)) / 61)
-    changes = np.array([f.changes[:, 0] for f in found]).mean(axis=1)
+    assert sum(f.p[:, 1].min() <= 0.05 for f in found) <= 3  # more than 3 of 12 come by chance once in 450 times
+    largest = (found[0].permuted * [1, 1, -1]).max(axis=1)[:, None]
+    np.testing.assert_allclose(found[0].p, (1 + (largest >= found[0].changes * [1, 1, -1]).sum(axis=0)) / 61)
+    changes = np.array([f.changes[:, 1] for f in found]).mean(axis=1)
     assert abs(changes.mean()) < 4 * changes.std() / np.sqrt(12)
     # Two clouds of one shape at right angles: the mixed set has twice the directions of either.
     found = [collapse(Mixture("same", "disjoint"), seed) for seed in range(4)]
-    assert np.mean([f.changes[:, 0] for f in found]) > 0.05
-    assert sum(f.p[:, 0].min() <= 0.05 for f in found) >= 3
+    assert np.mean([f.changes[:, 1] for f in found]) > 0.05
+    assert sum(f.p[:, 1].min() <= 0.05 for f in found) >= 3
 
 
 @pytest.mark.parametrize(
