@@ -44,6 +44,7 @@ _VARIANTS = {
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
 _NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
+_HOW = {CONFIRMED: "confirmed in every way of measuring", UNCHECKED: "measured in one way only"}
 _NAMED = 4  # measurements that differ and that the answer names
 _FEW = 2  # variants that hold whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
@@ -102,11 +103,13 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
     none = "Not clearly" if of_kind[UNSURE] or of_kind[HARDLY] else "No sign of it"
     said = [f"{'Yes' if n else none}: {n or 'none'} of {n_all} measurements{same} differ{'s' * (n < 2)}"]
+    if n:
+        said[0] += ", " + ", ".join(f"{len(of_kind[kind])} {how}" for kind, how in _HOW.items() if of_kind[kind])
     if of := of_kind[CONFIRMED]:
         also = f"; it {notes[KEY(of[0])].partition('; ')[0]}" if len(of) == 1 else ""
-        said.append(f"Confirmed in every way of measuring: {_named(of, rows)}{also}")
+        said.append(f"Confirmed: {_named(of, rows)}{also}")
     if of := of_kind[UNCHECKED]:
-        said.append(f"Measured in one way only: {_named(of, rows)}")
+        said.append(f"In one way only: {_named(of, rows)}")
     said += _not_counted(of_kind, rows)
     if of := of_kind[ALIKE]:
         such = f" (for example in {label(of[0]['probe'], of[0]['name'], of[0]['meaning'])})" if len(of) > 1 else ""
@@ -201,7 +204,7 @@ class _Judge:
         is_as_large = 1 / _AS_LARGE <= times <= _AS_LARGE
         kind = CONFIRMED if is_as_large else UNSURE
         how = "holds" if is_as_large else "reversed" if times < 0 else "much larger" if times > 1 else "much smaller"
-        size = f" ({short(times, 2)} times the difference)" * (times > 0 and not 0.6 < times < 1.7)
+        size = f" (the difference is {short(times, 2)} times as large)" * (times > 0 and not 0.6 < times < 1.7)
         return kind, words, f"{how} {words}: {values}{size}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:

@@ -25,7 +25,7 @@ from interp.system.whole_files import writing
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
 from .calibration import the_tunnel
-from .sections import COUNTED, Section, differences, headline, opening, sections, side_by_side
+from .sections import COUNTED, UNSURE, Section, differences, headline, opening, sections, side_by_side
 from .security import policy, script_json
 from .tabulate import N_ROWS
 from .terms import terms_of
@@ -133,7 +133,7 @@ def _said(record: RunRecord) -> dict[str, Any]:
     shown = [each for answer in found for each in (answer.question, answer.sentence, answer.evidence)]
     differing = differences(record.findings)
     parts = [part for of_group in differing.values() for part in of_group]
-    shown += [f"{each.name} {each.note}" for kind, rows in parts if kind in COUNTED for each in rows]
+    shown += [f"{each.name} {each.note}" for kind, rows in parts if kind in (*COUNTED, UNSURE) for each in rows]
     terms = terms_of([*shown, *about.read_on(record)])
     below = [f"{each.name} {each.note}" for _, rows in parts for each in rows]
     below += [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]

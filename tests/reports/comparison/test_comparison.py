@@ -261,11 +261,11 @@ def with_null(name, value, null):
     ("null", "kind", "note"),
     [
         (0.9, UNCHECKED, ""),
-        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (0.5 times the difference)"),
+        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (the difference is 0.5 times as large)"),
         (
             1.5,
             UNSURE,
-            "much smaller with each model's baseline subtracted: 1.5 and 1 (0.25 times the difference)",
+            "much smaller with each model's baseline subtracted: 1.5 and 1 (the difference is 0.25 times as large)",
         ),
         (1.95, UNSURE, "no difference with each model's baseline subtracted: 1.05 and 1"),
         (2.5, UNSURE, "reversed with each model's baseline subtracted: 0.5 and 1"),
@@ -339,7 +339,7 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
         (math.nan, "No sign of it: none of 0 measurements on the same prompts differs."),
         (
             3.0,
-            "Yes: 1 of 1 measurements on the same prompts differs. Measured in one way only: "
+            "Yes: 1 of 1 measurements on the same prompts differs, 1 measured in one way only. In one way only: "
             "share is higher in b (3) than in a (1).",
         ),
     ],
@@ -376,7 +376,7 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "Yes: 2 of 3 measurements on the same prompts differ. Measured in one way only: "
+        "Yes: 2 of 3 measurements on the same prompts differ, 2 measured in one way only. In one way only: "
         "share is higher in b (3) than in a (1); share is lower in d (0.2) than in a (1). In 1 no difference was "
         "found, which does not show that there is none."
     )
@@ -463,7 +463,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         note = f"{side} without the first position: {short(twin)} and 1"
-        note += f" ({short((twin - 1) / 2, 2)} times the difference)" * (side == "much larger")
+        note += f" (the difference is {short((twin - 1) / 2, 2)} times as large)" * (side == "much larger")
         assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
 
@@ -520,7 +520,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
         "sink": (UNCHECKED, ""),
         "sharpening_no_first": (
             CONFIRMED,
-            "holds with the first position: 0.6 and 0.5 (0.5 times the difference)",
+            "holds with the first position: 0.6 and 0.5 (the difference is 0.5 times as large)",
         ),
     }
     counted = record.findings["comparison"]["n_moved"]
@@ -573,7 +573,7 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "Yes: 1 of 1 measurements on the same prompts differs. Measured in one way only: "
+        "Yes: 1 of 1 measurements on the same prompts differs, 1 measured in one way only. In one way only: "
         "share is higher in b (3) than in a (1)."
     )
 
