@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import EVERYWHERE, NO_FIRST, in_both, label, value_in_words, with_first
+from interp.records.labels import EVERYWHERE, NO_FIRST, change_in_words, in_both, label, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -112,10 +112,10 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
         said.append(f"In one way only: {_named(of, rows)}")
     said += _not_counted(of_kind, rows)
     if of := of_kind[ALIKE]:
-        such = f" (for example in {label(of[0]['probe'], of[0]['name'], of[0]['meaning'])})" if len(of) > 1 else ""
+        such = f" (for example in {_label(of[0])})" if len(of) > 1 else ""
         said.append(f"In {len(of)} no difference was found{such}, which does not show that there is none")
-    if n_chance := len(of_kind[CHANCE]):
-        one = "One" if n_chance == 1 else n_chance
+    if of := of_kind[CHANCE]:
+        one = f"One ({_label(of[0])})" if len(of) == 1 else len(of)
         said.append(f"{one} cannot be judged: in one model the value is no more than chance gives")
     return ". ".join(said) + "."
 
@@ -148,6 +148,14 @@ def hardly_answering(rows: Mapping[Any, _Row], row: _Row) -> list[tuple[str, flo
 def goes_with_null(row: _Row, reference: _Row) -> bool:
     """Whether the nulls of two values differ in the same direction, and by at least half as much."""
     return bool((row["null"] - reference["null"]) / row["difference"] >= _NULLS_SHARE)
+
+
+def _label(row: _Row) -> str:
+    return label(row["probe"], row["name"], row["meaning"])
+
+
+def _change(row: _Row, difference: float) -> str:
+    return change_in_words(row["probe"], row["name"], difference, difference, difference)[0]
 
 
 def _said_of(row: _Row, reference: _Row) -> str:
@@ -204,7 +212,8 @@ class _Judge:
         is_as_large = 1 / _AS_LARGE <= times <= _AS_LARGE
         kind = CONFIRMED if is_as_large else UNSURE
         how = "holds" if is_as_large else "reversed" if times < 0 else "much larger" if times > 1 else "much smaller"
-        size = f" (the difference is {short(times, 2)} times as large)" * (times > 0 and not 0.6 < times < 1.7)
+        is_told = times > 0 and not 0.6 < times < 1.7
+        size = f" (a difference of {_change(row, difference)} in place of {_change(row, row['difference'])})" * is_told
         return kind, words, f"{how} {words}: {values}{size}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:

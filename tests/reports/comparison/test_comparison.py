@@ -261,11 +261,11 @@ def with_null(name, value, null):
     ("null", "kind", "note"),
     [
         (0.9, UNCHECKED, ""),
-        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (the difference is 0.5 times as large)"),
+        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (a difference of 1 in place of 2)"),
         (
             1.5,
             UNSURE,
-            "much smaller with each model's baseline subtracted: 1.5 and 1 (the difference is 0.25 times as large)",
+            "much smaller with each model's baseline subtracted: 1.5 and 1 (a difference of 0.5 in place of 2)",
         ),
         (1.95, UNSURE, "no difference with each model's baseline subtracted: 1.05 and 1"),
         (2.5, UNSURE, "reversed with each model's baseline subtracted: 0.5 and 1"),
@@ -463,7 +463,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         note = f"{side} without the first position: {short(twin)} and 1"
-        note += f" (the difference is {short((twin - 1) / 2, 2)} times as large)" * (side == "much larger")
+        note += f" (a difference of {short(twin - 1)} in place of 2)" * (side == "much larger")
         assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
 
@@ -490,7 +490,7 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
     assert found(record) == {"share": (CHANCE, "b: 3, and chance alone gives −9 to 9")}
     assert answers(record)[0].sentence.endswith(
-        " One cannot be judged: in one model the value is no more than chance gives."
+        " One (share) cannot be judged: in one model the value is no more than chance gives."
     )
     assert "b: 3, and chance alone gives −9 to 9" in (record.path / "report.html").read_text()
 
@@ -520,7 +520,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
         "sink": (UNCHECKED, ""),
         "sharpening_no_first": (
             CONFIRMED,
-            "holds with the first position: 0.6 and 0.5 (the difference is 0.5 times as large)",
+            "holds with the first position: 0.6 and 0.5 (a difference of 0.1 in place of 0.2)",
         ),
     }
     counted = record.findings["comparison"]["n_moved"]
