@@ -175,7 +175,7 @@ def _run_many(
 
 def _models(given: list[str]) -> list[str]:
     """Models with commas between them; a folder whose name has a comma is one model."""
-    return [part for words in given for part in ([words] if is_folder(words) else split_commas(words))]
+    return [part for words in given for part in ([words] if is_folder(words) else split_commas(words) or [words])]
 
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")

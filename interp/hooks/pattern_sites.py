@@ -162,6 +162,7 @@ class PatternReader:
         if site in self._widths:
             return self._whole_rows(self._widths[site])
         lacking = self.call.lacking
+        assert (site in NULL_SITES) == (lacking is not None), f"{site} is read with the keys of another kind"
         name = site.removesuffix("_null")
         reduced = (self._contrast if name in CONTRASTS else self._rows)[name]
         if lacking is not None:

@@ -25,7 +25,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import tqdm
 
 from interp.errors import ModelError
-from interp.system.names import is_file, is_folder
+from interp.system.names import is_folder
 
 SECONDS_TO_ANSWER = 10.0
 _CONFIG = "config.json"
@@ -87,7 +87,7 @@ def files_in_folder(folder: Path, gguf: str | None = None) -> ModelFiles:
     """The files of a local folder; `ModelError` where it does not exist, or has no configuration or GGUF file."""
     asked = f"the model in {folder}"
     if not is_folder(folder):
-        found = "it is a file" if is_file(folder) else "there is no such folder"
+        found = "it is a file" if os.path.lexists(folder) else "there is no such folder"
         raise ModelError(asked=asked, found=found, fix="Give the folder that `save_pretrained` wrote.")
     names = _listing(folder)
     if gguf is not None and gguf not in names:

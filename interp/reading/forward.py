@@ -190,7 +190,7 @@ class Share:
         left = self._mine[self.n_done :]
         with torch.inference_mode(), collecting(self.model, self.collectors, depth):
             if left and left.start and any(collector.needs_donor for collector in self.collectors):
-                # The donor of the first prompt was read by another process, or by an earlier run.
+                # The donor of the first prompt was read by another process, or by an earlier run: once more.
                 self._pass(self.batches[left.start - 1], [collector.donors.end for collector in self.collectors])
             for n in left:
                 with whole():

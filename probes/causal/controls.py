@@ -113,7 +113,7 @@ def random_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator
     """`n` random controls for one axis at one layer, at right angles to it."""
     target = edited.removed(axis)
     values, vectors = _complement(edited, axis)
-    _refuse_still(target, values[-1], "nothing varies beside it")
+    _refuse_still(target, values.max(initial=0.0), "nothing varies beside it")
     for k in range(1, min(MOST_DIMENSIONS, len(values) - 1) + 1):
         if not values[:k].sum() < target < values[-k:].sum():
             continue

@@ -92,7 +92,7 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 
 
 def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
-    """`Yes: 1 of 22 measurements on the same prompts differs. …`: which those are, then what the others show."""
+    """`Yes: 1 of 22 measurements on the same prompts differs, …`: which those are, then what the others show."""
     rows = {KEY(row): row for row in tables["differences"].rows()}
     notes = dict(zip(rows, (note for _, note in found), strict=True))
     of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
@@ -103,20 +103,20 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
     none = "Not clearly" if of_kind[UNSURE] or of_kind[HARDLY] else "No sign of it"
     said = [f"{'Yes' if n else none}: {n or 'none'} of {n_all} measurements{same} differ{'s' * (n < 2)}"]
-    if n:
-        said[0] += ", " + ", ".join(f"{len(of_kind[kind])} {how}" for kind, how in _HOW.items() if of_kind[kind])
+    counts = {how: len(of_kind[kind]) for kind, how in _HOW.items() if of_kind[kind]}
+    said[0] += "".join(f", {f'{count} ' * (len(counts) > 1)}{how}" for how, count in counts.items())
     if of := of_kind[CONFIRMED]:
-        also = f"; it {notes[KEY(of[0])].partition('; ')[0]}" if len(of) == 1 else ""
-        said.append(f"Confirmed: {_named(of, rows)}{also}")
+        said.append(f"Confirmed: {_named(of, rows)}")
+        said += [f"The difference {notes[KEY(of[0])].partition('; ')[0]}"] * (len(of) == 1)
     if of := of_kind[UNCHECKED]:
         said.append(f"In one way only: {_named(of, rows)}")
     said += _not_counted(of_kind, rows)
     if of := of_kind[ALIKE]:
-        such = f" (for example in {_label(of[0])})" if len(of) > 1 else ""
-        said.append(f"In {len(of)} no difference was found{such}, which does not show that there is none")
+        such = f", for example {_label(of[0])}," if len(of) > 1 else f" ({_label(of[0])})"
+        said.append(f"In {len(of)}{such} no difference was found, which does not show that there is none")
     if of := of_kind[CHANCE]:
-        one = f"One ({_label(of[0])})" if len(of) == 1 else len(of)
-        said.append(f"{one} cannot be judged: in one model the value is no more than chance gives")
+        those = f"One cannot be judged, {_label(of[0])}" if len(of) == 1 else f"{len(of)} cannot be judged"
+        said.append(f"{those}: in one model the value is no more than chance gives")
     return ". ".join(said) + "."
 
 
@@ -151,7 +151,9 @@ def goes_with_null(row: _Row, reference: _Row) -> bool:
 
 
 def _label(row: _Row) -> str:
-    return label(row["probe"], row["name"], row["meaning"])
+    """What a number is called within a sentence."""
+    said = label(row["probe"], row["name"], row["meaning"])
+    return said[:1].lower() + said[1:] if said[1:2].islower() else said
 
 
 def _change(row: _Row, difference: float) -> str:
@@ -226,7 +228,8 @@ class _Judge:
             return []
         shift = row["null"] - reference["null"]
         is_left = row["difference_low"] > shift or row["difference_high"] < shift
-        values = " and ".join(short(each["value"] - each["null"]) for each in (row, reference))
+        number = row["probe"], row["name"]
+        values = " and ".join(value_in_words(*number, each["value"] - each["null"]) for each in (row, reference))
         left = (row["difference"] - shift) * is_left
         return [self._tried(row, "with each model's baseline subtracted", values, left)]
 

@@ -129,6 +129,16 @@ DIFFERS, CONFIRMED, UNCHECKED, UNSURE, HARDLY, CHANCE, ALIKE = FOUND = (
     "No difference found, which does not show that there is none",
 )
 COUNTED = (CONFIRMED, UNCHECKED)
+_EARLIER = {
+    "moved": DIFFERS,
+    "within": ALIKE,
+    "Differ, confirmed by variants of the measurement": CONFIRMED,
+    "Differ, without a variant to check": UNCHECKED,
+    "Not counted: gone in a variant": UNSURE,
+    "Not counted: reversed in a variant": UNSURE,
+    "Not counted: much larger or smaller in a variant": UNSURE,
+}
+"""What was found in the words of earlier versions; the first had a verdict alone."""
 
 
 def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:
@@ -136,8 +146,8 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[
     rows = {KEY(row): row for row, _ in _compared(findings)}
     found: dict[tuple[str, str], list[tuple[str, list[Difference]]]] = {}
     for row in answering_first(rows.values(), findings["comparison"].tables) if rows else ():
-        in_early_records = {"moved": DIFFERS, "within": ALIKE}.get(row["verdict"], "")
-        kind, reference = row.get("found", in_early_records), rows.get(REFERENCE(row))
+        said = row.get("found", row["verdict"] if row["verdict"] in _EARLIER else "")
+        kind, reference = _EARLIER.get(said, said), rows.get(REFERENCE(row))
         if kind and reference:
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
             if kind not in dict(parts):  # in the words of another version

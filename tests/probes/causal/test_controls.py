@@ -81,6 +81,8 @@ def test_gaussian_directions_follow_the_data_and_nothing_has_no_control():
         random_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[0]), 20, rng())
     with pytest.raises(PromptError, match="the axis does not vary"):
         random_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[1]), 20, rng())
+    with pytest.raises(PromptError, match="the axis does not vary"):
+        random_controls(Edited.of(np.zeros((20, 1)), "mean"), Axis(np.ones(1), np.ones(1), 0.0), 5, rng())
     rows, _ = cloud(np.r_[9.0, np.full(D - 1, 0.01)])
     u = gaussian_directions(Edited.of(rows, "mean"), 500, rng())
     first = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][0]

@@ -333,13 +333,13 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
     [
         (
             1.01,
-            "No sign of it: none of 1 measurements on the same prompts differs. In 1 no difference was found, "
-            "which does not show that there is none.",
+            "No sign of it: none of 1 measurements on the same prompts differs. In 1 (share) no difference was "
+            "found, which does not show that there is none.",
         ),
         (math.nan, "No sign of it: none of 0 measurements on the same prompts differs."),
         (
             3.0,
-            "Yes: 1 of 1 measurements on the same prompts differs, 1 measured in one way only. In one way only: "
+            "Yes: 1 of 1 measurements on the same prompts differs, measured in one way only. In one way only: "
             "share is higher in b (3) than in a (1).",
         ),
     ],
@@ -376,9 +376,9 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "Yes: 2 of 3 measurements on the same prompts differ, 2 measured in one way only. In one way only: "
-        "share is higher in b (3) than in a (1); share is lower in d (0.2) than in a (1). In 1 no difference was "
-        "found, which does not show that there is none."
+        "Yes: 2 of 3 measurements on the same prompts differ, measured in one way only. In one way only: "
+        "share is higher in b (3) than in a (1); share is lower in d (0.2) than in a (1). In 1 (share) no difference "
+        "was found, which does not show that there is none."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [UNCHECKED, ALIKE, UNCHECKED]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
@@ -490,7 +490,7 @@ def test_a_larger_number_within_its_null_stands_apart(tmp_path):
     record = compared(tmp_path, [made("a", 1.0), within], tmp_path / "out")
     assert found(record) == {"share": (CHANCE, "b: 3, and chance alone gives −9 to 9")}
     assert answers(record)[0].sentence.endswith(
-        " One (share) cannot be judged: in one model the value is no more than chance gives."
+        " One cannot be judged, share: in one model the value is no more than chance gives."
     )
     assert "b: 3, and chance alone gives −9 to 9" in (record.path / "report.html").read_text()
 
@@ -533,6 +533,21 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
     }
 
 
+def test_a_share_that_a_verb_says_is_one_in_every_note(tmp_path):
+    def run(name, value, null):
+        plain = replace(scalar(value, 0.01), null=Null("noise", null, (null - 0.01, null + 0.01)))
+        findings = Findings("attention_entropy", {"reduction": plain}, headline=("reduction",))
+        return replace(made(name, 1.0), findings={"attention_entropy": findings}, parameters={"attention_entropy": {}})
+
+    record = compared(tmp_path, [run("a", 0.1, 0.0), run("b", 0.6, 0.3)])
+    assert record.findings["comparison"].facts["n_moved"] == (
+        "Yes: 1 of 1 measurements on the same prompts differs, confirmed in every way of measuring. Confirmed: "
+        "attention entropy from the first to the last layer falls by 60 % in b and falls by 10 % in a. The difference "
+        "holds with each model's baseline subtracted: falls by 30 % and falls by 10 % (a difference of −20 points in "
+        "place of −50 points)."
+    )
+
+
 @pytest.mark.parametrize(("mass", "kind"), [(0.5, UNCHECKED), (0.001, HARDLY)])
 def test_answers_that_a_model_hardly_gives_are_compared_with_a_caveat(tmp_path, mass, kind):
     def run(name, slope, mass):
@@ -573,7 +588,7 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "Yes: 1 of 1 measurements on the same prompts differs, 1 measured in one way only. In one way only: "
+        "Yes: 1 of 1 measurements on the same prompts differs, measured in one way only. In one way only: "
         "share is higher in b (3) than in a (1)."
     )
 
@@ -632,7 +647,7 @@ def test_the_counts_of_the_answer_are_those_of_the_table(tmp_path):
     of_kind = [shown[kind] for kind in (CONFIRMED, UNSURE, ALIKE, CHANCE)]
     counted = re.fullmatch(
         r"Yes: (\d+) of (\d+) measurements .* Not counted: (\d+) that depend on the way of measuring\. "
-        r"In (\d+) no difference .* none\. (\d+) cannot be judged.*", said
+        r"In (\d+), for example .*, no difference .* none\. (\d+) cannot be judged.*", said
     )  # fmt: skip
     assert counted, said
     plain, in_all, *rest = map(int, counted.groups())
@@ -651,11 +666,12 @@ def test_a_comparison_of_an_earlier_version_keeps_its_numbers_side_by_side(tmp_p
     )
     ((_, parts),) = differences({"comparison": findings}).items()
     assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [(DIFFERS, ["share (bits)"])]
-    once = "Differ, as it was said once"
-    words = np.where(held["found"] == "", "", once)
-    findings = replace(findings, tables={**findings.tables, "differences": held.with_column("found", words, LABEL)})
-    ((_, parts),) = differences({"comparison": findings}).items()
-    assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [(once, ["share (bits)"])]
+    unknown = "Differ, as it was said once"
+    for once, now in (("Not counted: gone in a variant", UNSURE), (unknown, unknown)):
+        words = np.where(held["found"] == "", "", once)
+        findings = replace(findings, tables={**findings.tables, "differences": held.with_column("found", words, LABEL)})
+        ((_, parts),) = differences({"comparison": findings}).items()
+        assert [(kind, [each.name for each in of]) for kind, of in parts if of] == [(now, ["share (bits)"])]
 
 
 def test_a_causal_no_is_a_no_beside_others(tmp_path):
