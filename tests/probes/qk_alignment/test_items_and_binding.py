@@ -1,6 +1,8 @@
 """Attention over the items of a context, and binding, on a few rows: shifts, renamings, and what is reported."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -9,13 +11,17 @@ from interp.probes.qk_alignment.items import (
     _scalars,
     _table,
     attention_over_items,
+    class_masses,
     comparable_rows,
     compare_with_relabelled,
+    outcomes_in_context,
 )
 from scipy import stats
 
+from interp.capture import Capture
 from interp.information import kl_bits
 from interp.statistics.units import Units
+from interp.table import Table
 
 NAN = np.nan
 TOKENS = np.array([[7, 9, 8, 3], [7, 3, 8, 9], [7, 3, 7, 8], [9, 8, 7, 3]])
@@ -39,6 +45,31 @@ def log_weights(w):
 def by_outcome(w):
     """What each outcome is given, wherever it stands among the keys that are seen."""
     return np.einsum("rhk,rko->rho", w, STANDS)
+
+
+def known():
+    """What is read of a capture: four prompts of a tunnel, each with one row, whose token is no outcome."""
+    rows = {"token": np.full(4, 3), "prompt": np.arange(4), "position": np.full(4, 3)}
+    prompts = SimpleNamespace(
+        is_tunnel=True, outcome_ids=OUTCOMES, prompts=[SimpleNamespace(token_ids=tuple(ids)) for ids in TOKENS]
+    )
+    found = MagicMock(
+        spec=Capture, posterior=POSTERIOR, rows=Table(rows, dict.fromkeys(rows, "number")), prompts=prompts
+    )
+    found.__getitem__.return_value = log_weights(weights())
+    return found
+
+
+def test_outcomes_stand_where_they_are_seen():
+    stands = outcomes_in_context(known())
+    assert stands[0].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
+    assert not stands[1, 3].any(), "not seen" and stands[2, :, 0].tolist() == [1, 0, 1, 0]
+    np.testing.assert_array_equal(stands, STANDS)
+    w = weights()
+    masses = {name: (mass[0], uniform[0, :, 0]) for name, mass, uniform in class_masses(known())}
+    values, share = masses["mass_values"]
+    np.testing.assert_allclose(values[0], w[0, :, :3].sum(axis=-1), rtol=1e-6)  # three outcomes come before the row
+    np.testing.assert_allclose(share, [3 / 4, 2 / 3, 2 / 4, 3 / 4])
 
 
 def test_items_are_seen_and_rows_of_a_sequence_move_on_together():
