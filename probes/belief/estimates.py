@@ -1,6 +1,6 @@
 """How well the belief is read, at every place (a site and a layer) at once: intervals, nulls, or why there is none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -23,13 +23,15 @@ def still(belief: ExactBelief) -> str:
     return f"{belief.slots['belief']} does not vary"
 
 
+def _reasons(values: Iterable[float], why: str) -> list[str]:
+    return [why if np.isnan(value) else "" for value in values]
+
+
 def share_estimates(shares: Sequence[Shares], setting: Setting, why: str) -> Estimates:
     """R² at every place, p one-sided over all places."""
     errors, totals = (np.array([getattr(s, name).sum(axis=1) for s in shares]).T for name in ("errors", "totals"))
     r2 = np.array([share.r2 for share in shares]).T  # [belief and exchanges, place]
-    return Estimates.shares(
-        errors, totals, setting.weights, exchanged=r2[1:], why=np.where(np.isnan(r2[0]), why, "").tolist()
-    )
+    return Estimates.shares(errors, totals, setting.weights, exchanged=r2[1:], why=_reasons(r2[0], why))
 
 
 def baseline_estimate(
@@ -70,8 +72,7 @@ def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str)
     half = np.array([float(t_half_width(of)) if len(of) else np.nan for of in draws])
     half[half == 0] = np.nan
     words = {"rank": str(rank), "n_subspaces": str(N_SUBSPACES)}
-    why = np.where(np.isnan(value), why, "").tolist()
-    return Estimates(value, np.stack([value - half, value + half]), why=why, words=words)
+    return Estimates(value, np.stack([value - half, value + half]), why=_reasons(value, why), words=words)
 
 
 def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
@@ -87,8 +88,7 @@ def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
         "position": [f"{s.by_position.mean():.3g}" for s in scores], "right": ROWS if setting.belief.names else SET,
     }  # fmt: skip
     value = by_row.mean(axis=0)
-    why = np.where(np.isnan(value), why, "").tolist()
-    found = Estimates.resampled(value, replicates, PLAIN, why=why, words=words)
+    found = Estimates.resampled(value, replicates, PLAIN, why=_reasons(value, why), words=words)
     return found.exchanged(exchanged, asks="nothing")
 
 
@@ -99,8 +99,7 @@ def silhouette_estimates(gathered: Float[np.ndarray, "place labelling"], cluster
     if len(without):
         error = standard_error(without, clusters.n_units, clusters.n_deleted)
         half = np.where(np.ptp(without, axis=0) > 0, t_quantile(len(without)) * error, np.nan)
-    reason = clusters.reason or "nothing varies in these activations"
-    why = np.where(np.isnan(values[0]), reason, "").tolist()
+    why = _reasons(values[0], clusters.reason or "nothing varies in these activations")
     found = Estimates(
         values[0], np.stack([values[0] - half, values[0] + half]), why=why, about={counts: clusters.n_units},
         words={"n_groups": str(len(without))},

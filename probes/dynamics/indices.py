@@ -25,7 +25,7 @@ def undefined_index(reason: str, unit: str) -> dict[str, Estimates]:
 
 def indices(training: Training, epsilon: float) -> dict[str, Estimates]:
     """Indices, steps, and what of the frame is left when the error has settled."""
-    steps, units, courses = training.steps, training.units, training.courses()
+    steps, units, courses = training.steps, training.units, training.courses
     if FRAME not in courses:
         return undefined_index("no attention rows were kept of these prompts", units.name) | _of_weights(
             training, epsilon

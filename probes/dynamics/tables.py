@@ -71,7 +71,7 @@ def step_layer_table(training: Training) -> Table:
 def settled_table(training: Training, epsilon: float) -> Table:
     """For every course and fraction ε: the step at which it has settled, and between which checkpoints."""
     steps, fractions, parts = training.steps, sorted({*EPSILONS, epsilon}, reverse=True), []
-    for name, course in training.courses().items():
+    for name, course in training.courses.items():
         found = np.array([settled(steps, course.distance, fraction) for fraction in fractions])
         between = np.array([interval_of(steps, course.distance[0], f) or (np.nan, np.nan) for f in fractions], float)
         parts.append({

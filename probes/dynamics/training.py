@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,7 @@ class Training:
         """The error that exchanges are told in."""
         return "kl" if "kl" in self.errors else "loss"
 
+    @cached_property
     def courses(self) -> dict[str, Curve]:
         """The frame; what it is compared with (errors, output and values); and the frame of each layer.
 

@@ -94,11 +94,10 @@ def findings_of(compared: Compared, tables: Mapping[str, Table], groups: Sequenc
 def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> str:
     """`Yes: 1 of 22 measurements on the same prompts differs, …`: which those are, then what the others show."""
     rows = {KEY(row): row for row in tables["differences"].rows()}
-    notes = dict(zip(rows, (note for _, note in found), strict=True))
+    of_row = dict(zip(rows, found, strict=True))
     of_kind: dict[str, list[_Row]] = {kind: [] for kind in ("", *FOUND)}
-    for row, (kind, _) in zip(rows.values(), found, strict=True):
-        of_kind[kind].append(row)
-    of_kind = {kind: answering_first(of, tables) for kind, of in of_kind.items()}
+    for row in answering_first(rows.values(), tables):
+        of_kind[of_row[KEY(row)][0]].append(row)
     n, n_all = (sum(len(of_kind[kind]) for kind in kinds) for kinds in (COUNTED, FOUND))
     same = "" if about.on_other_prompts(tables).intersection(groups) else " on the same prompts"
     none = "Not clearly" if of_kind[UNSURE] or of_kind[HARDLY] else "No sign of it"
@@ -107,7 +106,7 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
     said[0] += "".join(f", {f'{count} ' * (len(counts) > 1)}{how}" for how, count in counts.items())
     if of := of_kind[CONFIRMED]:
         said.append(f"Confirmed: {_named(of, rows)}")
-        said += [f"The difference {notes[KEY(of[0])].partition('; ')[0]}"] * (len(of) == 1)
+        said += [f"The difference {of_row[KEY(of[0])][1].partition('; ')[0]}"] * (len(of) == 1)
     if of := of_kind[UNCHECKED]:
         said.append(f"In one way only: {_named(of, rows)}")
     said += _not_counted(of_kind, rows)
