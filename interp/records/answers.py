@@ -42,13 +42,15 @@ _BEYOND_CONTROLS = "_beyond_controls"  # how a number ends that is the differenc
 _AFFIRMED = ("yes", "partly", "hardly")
 _SMALL_BITS = 1e-2
 _NOTHING = " (practically nothing)"
+_ENDS = re.compile(r"(?<=\.) ")  # of sentences
 
 
 @dataclass(frozen=True)
 class Answer:
     """A question with its answer.
 
-    `evidence` holds interval, baseline, p and n of the number; `change`, what would change the answer or is not shown.
+    `evidence` holds interval, baseline, p and n of the number; `change`, what would change the answer or is not shown;
+    `methods`, how p was counted, the controls and what else was measured.
     """
 
     question: str
@@ -56,6 +58,8 @@ class Answer:
     sentence: str
     change: str
     headline: Headline
+    further: str = ""
+    """What else was measured, in sentences."""
     is_beside: bool = False
     """Whether the number lies outside its baseline on the side that was not asked about: p is then left out."""
     n_read: int = 0
@@ -80,6 +84,11 @@ class Answer:
         return f"{self.opening} {self.sentence}".strip()
 
     @property
+    def sentences(self) -> list[str]:
+        """The sentence one by one, where it is several."""
+        return _ENDS.split(self.sentence)
+
+    @property
     def evidence(self) -> str:
         """`0.3 (95 % interval 0.2 to 0.4); baseline 0.14 (0.13 to 0.15), labels shuffled; p = 0.004; 300 prompts`."""
         s, p = self.headline.scalar, self.headline.p_together
@@ -88,17 +97,22 @@ class Answer:
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         by = "" if is_beyond or s.null is None else f", {s.null.name}{_kept(s)}"
         baseline = f"baseline {_null(s)}{by}" if s.null else f"no baseline: {s.null_reason}"
-        least = f", the smallest {_of_draws(s)}" if s.is_p_least else ""
-        how = "after correction" if s.is_p_least else "corrected"
-        corrected = f" {how} for the other results" if p != s.p else ""
-        likely = "" if p is None or self.is_beside else f"{p_equals(p, s.is_p_least)}{least}{corrected}"
-        tested = [(c, of) for c, of in self.headline.controls if c.essential or of.null is not None]
-        controls = ", ".join(_control(*each) for each in tested)
-        held = f"controls: {controls}" if controls else ""
+        likely = "" if p is None or self.is_beside else p_equals(p, s.is_p_least)
         is_part = s.n is not None and s.n_unit == self.unit and s.n < self.n_read
         counted = f"{s.n:,} of the {self.n_read:,} {self.unit}s" if is_part else s.n_text
         counted += ", not those fitted to" * is_beyond
-        return "; ".join(part for part in (interval, baseline, likely, counted, held) if part)
+        return "; ".join(part for part in (interval, baseline, likely, counted) if part)
+
+    @property
+    def methods(self) -> str:
+        """How p was counted, every control with its own interval and baseline, and what else was measured."""
+        s, p = self.headline.scalar, self.headline.p_together
+        least = [f"the smallest {_of_draws(s)}"] * s.is_p_least
+        how = " and ".join([*least, *["corrected for the other results"] * (p != s.p)])
+        counted = f"p is {how}." if how and p is not None and not self.is_beside else ""
+        tested = [(c, of) for c, of in self.headline.controls if c.essential or of.null is not None]
+        controls = ", ".join(_control(*each) for each in tested)
+        return " ".join(part for part in (counted, f"Controls: {controls}." if controls else "", self.further) if part)
 
 
 def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple[Answer, ...]:
@@ -222,7 +236,8 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
         sentence = f"{_with_twins(said_first, h)} {_filled(more.strip(), values)}".strip()
     change = f"{_outside(said, h)}{_change(said, h, verdict, beside, sentence)}".strip()
     is_beside = _side(h) not in ("", said.expected) or (verdict == "opposite" and _is_beyond(h))
-    return Answer(said.question.format_map(values), verdict, sentence, change, h, is_beside)
+    further = _filled(said.further, values)
+    return Answer(said.question.format_map(values), verdict, sentence, change, h, further, is_beside)
 
 
 def _verdict(said: Sentences, h: Headline) -> Verdict:
@@ -240,14 +255,14 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
     return _degree(said, h.scalar)[0] if h.standing == said.expected else "opposite"
 
 
-def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, str]:
-    """How much of a yes a number is, and where its whole interval lies if it is less: `partly`, `below 0.8`."""
+def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, float | None]:
+    """How much of a yes a number is, and what its interval does not reach if it is less: `partly`, 0.8."""
     full = said.full or (_ALL if _is_share(s) or "correlation" in s.meaning.lower().split(" of ")[0] else None)
     if full is None or s.interval is None or (s.interval[0] <= full[1] and s.interval[1] >= full[0]):
-        return "yes", ""
+        return "yes", None
     if s.interval[1] < _HARDLY:
-        return "hardly", f"below {_HARDLY}"
-    return "partly", f"below {full[0]:g}" if s.interval[1] < full[0] else f"above {full[1]:g}"
+        return "hardly", _HARDLY
+    return "partly", full[0] if s.interval[1] < full[0] else full[1]
 
 
 def _is_beyond(h: Headline) -> bool:
@@ -280,11 +295,11 @@ def _with_twins(sentence: str, h: Headline) -> str:
     for control, s in h.controls:
         if _is_reversed(h, s):
             is_other = s.standing() != "within" and h.standing != "within" and s.value * h.scalar.value < 0
-            words, p = _words(control, s), "" if s.p is None else f", {p_equals(s.p, s.is_p_least)}"
+            words, p = _words(control, s), "" if s.p is None else f" ({p_equals(s.p, s.is_p_least)})"
             tested = f", not significant{p}" * (s.standing() == "within")
-            twins.append(f"but {f'the opposite {words}: {_value(s)}' if is_other else f'{_value(s)} {words}'}{tested}")
+            twins.append(f"{words[:1].upper()}{words[1:]}{', the opposite' * is_other}: {_value(s)}{tested}.")
     first, _, rest = sentence.partition(". ")
-    return f"{first.removesuffix('.')} ({'; '.join(twins)}). {rest}".strip() if twins else sentence
+    return " ".join([f"{first.removesuffix('.')}.", *twins, *[rest] * bool(rest)])
 
 
 def _words(control: Control, s: Scalar) -> str:
@@ -380,9 +395,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
         return ""
     degree, missed = _degree(said, s)
     more = "Partly" if degree == "hardly" else "Yes"
-    missing = f"the whole interval lies {missed}, and that of a “{more}” reaches it"
-    told = f"“{SAID[degree][:-1]}”: beyond the baseline, but {missing}. "
-    return f"{told * bool(missed)}{said.limit}".strip()
+    told = f"“{more}” needs an interval that reaches {missed:g}. " if missed is not None else ""
+    return f"{told}{said.limit}".strip()
 
 
 def _least(said: Sentences, s: Scalar) -> float | None:
@@ -402,7 +416,7 @@ def _found(said: Sentences, s: Scalar, beside: float) -> str:
 
 def _filled(text: str, values: Mapping[str, Any]) -> str:
     """Sentences with their values, without those that lack a number, as an older record can."""
-    said = [sentence.format_map(values) for sentence in re.split(r"(?<=\.) ", text)]
+    said = [sentence.format_map(values) for sentence in _ENDS.split(text)]
     return " ".join(sentence for sentence in said if DASH not in sentence)
 
 

@@ -75,9 +75,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
                 weight = float(clusters.get("n_effective", clusters["n"]))
                 said = sample_size(n, prompts.get("unit", "prompt"), clusters["n"], weight, clusters["by"])
             if said and len(read) > 1:
-                probes = [str(probe).replace("_", " ") for probe in prompts.get("probes", ())]
-                who = f", read by the probe {probes[0]} alone" if len(probes) == 1 else ""
-                said = f"“{prompts.get('name')}”{who}: {said}"
+                said = f"“{prompts.get('name')}”: {said}"
             told.append(said)
         return [*dict.fromkeys(filter(None, told))]
 

@@ -63,9 +63,9 @@ class AttentionEntropy(Probe):
         Sentences(
             60, "Does content narrow attention?",
             tuple(f"content_sharpening{twin}{where}" for where in SUFFIX.values() for twin in ("", "_no_first")),
-            "Attention entropy is {value} lower than if another {unit}'s keys stood in place of its own.",
-            "Attention entropy is no lower than if another {unit}'s keys stood in place of its own.",
-            "Attention entropy is {size} higher than if another {unit}'s keys stood in place of its own.",
+            "Attention entropy is {value} lower than with another {unit}'s keys in place of its own.",
+            "Attention entropy is no lower than with another {unit}'s keys in place of its own.",
+            "Attention entropy is {size} higher than with another {unit}'s keys in place of its own.",
             limit="This is a mean over all layers and heads; single heads can differ.",
         ),
     )  # fmt: skip

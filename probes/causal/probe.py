@@ -64,15 +64,6 @@ _LAYERS = (
 
 AXIS = "axis"
 
-_LEFT = (
-    " Of the variance of {target}, a linear readout explains {axis_r2} before the removal and, refitted, "
-    "{remaining_r2} after it."
-)
-_LAYER = (
-    " Larger effects are possible here: replacing this layer's head outputs by another prompt's changes the prediction "
-    "by {resample_kl}."
-)
-
 Layer = int | Literal["middle", "all"]
 
 
@@ -111,15 +102,18 @@ class Causal(Probe):
         Sentences(
             30, "Does {model} use the direction in {place} that predicts {target}?", ("kl_beyond_controls",),
             "Removing it changes the prediction (KL) by {kl}, more than removals of the same size along matched "
-            "directions (fitted in the same way to permuted values of {target}): {controls} on average." + _LEFT,
+            "directions (fitted in the same way to permuted values of {target}): {controls} on average.",
             "Removing it changes the prediction (KL) by {kl}, {no_more} than removals of the same size along matched "
             "directions: {controls} on average ({controls_band} for 95 % of them). A change by {least} would be found "
-            "80 % of the time." + _LEFT + _LAYER,
-            "Removing it changes the prediction (KL) by {kl}{own_interval}. Removals of the same size along matched "
-            "directions, which carry no information about {target}, change it by more, {controls} on average "
-            "({controls_band} for 95 % of them). Random directions change it by {beside[kl_beyond_random]}. "
-            "A smaller effect than theirs is no sign of use, as they carry other content that the model may use; it "
-            "does not show that the direction is unused." + _LEFT + _LAYER,
+            "80 % of the time.",
+            "Removing it changes the prediction (KL) by {kl}{own_interval}. Removing as much along matched "
+            "directions, which carry no information about {target}, changes it by more: {controls} on average "
+            "({controls_band} for 95 % of them). This does not show that the direction is unused: matched "
+            "directions carry other content that the model may use.",
+            further="Random directions change it by {beside[kl_beyond_random]}. Of the variance of {target}, a linear "
+            "readout explains {axis_r2} before the removal and, refitted, {remaining_r2} after it. Larger effects are "
+            "possible here: replacing this layer's head outputs by another prompt's changes the prediction by "
+            "{resample_kl}.",
             limit="In other layers it may matter more or less.",
         ),
     )  # fmt: skip

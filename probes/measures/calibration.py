@@ -34,7 +34,7 @@ _OF_SKILL = "log(1 − skill) bootstrap over {unit}s"
 
 
 def _number(
-    unit: str, asks: Asks, meaning: str, null: str = "posteriors permuted between {unit}s with as much evidence",
+    unit: str, asks: Asks, meaning: str, null: str = "posteriors permuted between {unit}s of equal evidence",
     *, method: str = "percentile bootstrap over {unit}s", is_headline: bool = False,
 ) -> Quantity:  # fmt: skip
     return Quantity(unit, meaning, null, method, "no resample differs", asks, is_headline=is_headline)

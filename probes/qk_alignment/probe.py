@@ -65,9 +65,9 @@ class QKAlignment(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             70, "Do queries select keys by their content?", ("logit", twin_of("logit")),
-            "Attended keys score {value} higher above other keys than if another {unit}'s keys stood in their place.",
-            "Attended keys score no higher above other keys than if another {unit}'s keys stood in their place.",
-            "Attended keys score {size} less above other keys than if another {unit}'s keys stood in their place.",
+            "The lead of attended keys over other keys is {value} larger than with another {unit}'s keys.",
+            "The lead of attended keys over other keys is no larger than with another {unit}'s keys.",
+            "The lead of attended keys over other keys is {size} smaller than with another {unit}'s keys.",
             limit="This is a mean over all layers and heads; single heads can differ.",
         ),
     )  # fmt: skip

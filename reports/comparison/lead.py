@@ -105,8 +105,8 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
     counts = {how: len(of_kind[kind]) for kind, how in _HOW.items() if of_kind[kind]}
     said[0] += "".join(f", {f'{count} ' * (len(counts) > 1)}{how}" for how, count in counts.items())
     if of := of_kind[CONFIRMED]:
-        said.append(f"Confirmed: {_named(of, rows)}")
-        said += [f"The difference {of_row[KEY(of[0])][1].partition('; ')[0]}"] * (len(of) == 1)
+        how = f"; the difference {of_row[KEY(of[0])][1].partition('; ')[0]}" * (len(of) == 1)
+        said.append(f"Confirmed: {_named(of, rows)}{how}")
     if of := of_kind[UNCHECKED]:
         said.append(f"In one way only: {_named(of, rows)}")
     said += _not_counted(of_kind, rows)

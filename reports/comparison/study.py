@@ -87,7 +87,7 @@ class Comparison(Study):
 def n_moved(found: Found) -> Scalar:
     """How many measurements differ after correction."""
     n = sum(bool(kind) for kind, _ in found)
-    null = Null("as two models that do not differ give 0 in 95 % of comparisons", 0.0, (0.0, 0.0))
+    null = Null("what two models that do not differ give in 95 % of comparisons", 0.0, (0.0, 0.0))
     n_clear = sum(kind in COUNTED for kind, _ in found)
     return Scalar.of(
         float(n_clear), "measurement that differs" if n_clear == 1 else "measurements that differ", "a count",

@@ -28,7 +28,7 @@ from .calibration import the_tunnel
 from .sections import COUNTED, UNSURE, Section, differences, headline, opening, sections, side_by_side
 from .security import policy, script_json
 from .tabulate import N_ROWS
-from .terms import terms_of
+from .terms import explained
 
 RULE = (
     "A number is significant, above or below its null, if its p is at most 0.05 (corrected over the headline numbers "
@@ -130,16 +130,18 @@ def _said(record: RunRecord) -> dict[str, Any]:
     found = answers(record)
     lead, *others = settled(found) or (None,)
     compared = side_by_side(record.findings)
-    shown = [each for answer in found for each in (answer.question, answer.sentence, answer.evidence)]
     differing = differences(record.findings)
     parts = [part for of_group in differing.values() for part in of_group]
-    shown += [f"{each.name} {each.note}" for kind, rows in parts if kind in (*COUNTED, UNSURE) for each in rows]
-    terms = terms_of([*shown, *about.read_on(record)])
+    first = [f"{each.name} {each.note}" for kind, rows in parts if kind in (*COUNTED, UNSURE) for each in rows]
     below = [f"{each.name} {each.note}" for _, rows in parts for each in rows]
     below += [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]
+    shown = [lead, *others[:N_ANSWERS]] if lead else []
+    seen = [[each.question, each.sentence, each.evidence, each.change] for each in shown] or [[]]
+    seen[0] += [*about.read_on(record), *first]
+    terms = explained([*seen, [unclear(found), *below], *([each.methods] for each in shown)])
     return {
-        "lead": lead, "others": others[:N_ANSWERS], "unclear": unclear(found),
-        "terms": terms, "more_terms": tuple(each for each in terms_of(below) if each not in terms),
+        "lead": lead, "others": shown[1:], "unclear": unclear(found),
+        "terms": terms[: len(seen)], "more_terms": terms[len(seen)], "terms_of_methods": terms[len(seen) + 1 :],
         "contradictions": contradictions(record.findings), "compared": compared,
         "differences": differing,
     }  # fmt: skip

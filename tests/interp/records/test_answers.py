@@ -61,20 +61,16 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
 @pytest.mark.parametrize(
     ("twin", "verdict", "words"),
     [
-        (
-            OPPOSITE,
-            "depends",
-            "stood in place of its own (but the opposite without the first position: −1 bits).",
-        ),
-        (NO, "yes", "stood in place of its own."),
-        (scalar(-0.1, 0.8), "depends", "(but −0.1 bits without the first position, not significant, p = 0.8)"),
+        (OPPOSITE, "depends", "in place of its own. Without the first position, the opposite: −1 bits."),
+        (NO, "yes", "in place of its own."),
+        (scalar(-0.1, 0.8), "depends", "Without the first position: −0.1 bits, not significant (p = 0.8)."),
     ],
 )
-def test_a_control_that_turns_the_answer_stands_in_its_sentence_and_every_control_in_the_evidence(twin, verdict, words):
+def test_a_control_that_turns_the_answer_stands_in_its_sentence_and_every_control_in_the_methods(twin, verdict, words):
     (answer,) = answers(record_of(attention(YES, twin)))
     assert answer.verdict == verdict and words in answer.said and answer.said.startswith(SAID[verdict])
     tested = f"{twin.interval_text}; baseline −0.2 to 0.2; p = {twin.p}"
-    assert answer.evidence.endswith(f"; controls: {twin.cells[0]} without the first position ({tested})")
+    assert answer.methods.endswith(f"Controls: {twin.cells[0]} without the first position ({tested}).")
 
 
 @pytest.mark.parametrize(("p", "verdict"), [(0.02, "depends"), (0.03, "no")])
@@ -83,7 +79,7 @@ def test_a_control_turns_a_no_where_its_p_corrected_over_the_controls_is_signifi
     (control,) = findings.controls["content_sharpening"]
     (answer,) = answers(record_of(replace(findings, controls={"content_sharpening": (control, control)})))
     assert answer.verdict == verdict
-    assert ("(but 1 bits without the first position; " in answer.sentence) == (verdict == "depends")
+    assert ("Without the first position: 1 bits." in answer.sentence) == (verdict == "depends")
 
 
 @pytest.mark.parametrize(
@@ -132,18 +128,14 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     found = {"r2": share, "r2_beyond_token": share, "nuisance_r2": replace(share, value=0.25)}
     findings = Findings("value_axis", found, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = f"the activations explain 1 of the variance that these leave (interval {share.interval_text})."
+    rest = f"the activations explain 1 in a separate fit (interval {share.interval_text})."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert (
-        f"; controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
-        in answer.evidence
+        f"Controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
+        in answer.methods
     )
-    assert ("the whole interval lies below 0.8, and that of a “Yes” reaches it." in answer.change) == (
-        verdict == "partly"
-    )
-    assert ("the whole interval lies below 0.1, and that of a “Partly” reaches it." in answer.change) == (
-        verdict == "hardly"
-    )
+    assert ("“Yes” needs an interval that reaches 0.8." in answer.change) == (verdict == "partly")
+    assert ("“Partly” needs an interval that reaches 0.1." in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
 
 
@@ -270,7 +262,7 @@ def test_a_no_of_a_small_edit_says_what_would_have_been_found():
         (answer,) = answers(record_of(Findings("causal", known, headline=("kl_beyond_controls",))))
         assert answer.verdict == "no" and "matched directions: 1.1 bits on average (0.9 to 1.3 for" in answer.sentence
         assert "A change by 1.34 bits or more would be found 80 % of the time" in answer.sentence
-        assert ("a linear readout explains 0.9 bits before the removal and, refitted, 0.2" in answer.sentence) == (
+        assert ("a linear readout explains 0.9 bits before the removal and, refitted, 0.2" in answer.methods) == (
             known is beyond
         )
         assert not answer.change
@@ -283,8 +275,7 @@ def test_a_removal_that_does_less_than_random_ones_is_no_use_either(random, verd
     found = Findings("causal", numbers, headline=("kl_beyond_controls",), controls={"kl_beyond_controls": (control,)})
     (answer,) = answers(record_of(found))
     assert answer.verdict == verdict and answer.opening == {"no": "No sign of it.", "depends": "It depends."}[verdict]
-    first = answer.sentence.partition(". ")[0]
-    assert ("(but 0.9 bits compared with random directions)" in first) == (verdict == "depends")
+    assert answer.sentences[1:2] == ["Compared with random directions: 0.9 bits."] or verdict == "no"
 
 
 def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compared_with():
@@ -303,7 +294,7 @@ def test_a_tiny_effect_is_given_in_millionths_of_a_bit_with_all_that_it_is_compa
             "causal", small, headline=("kl_beyond_controls",), controls={"kl_beyond_controls": (random,)}
         )
         (answer,) = answers(record_of(findings))
-        found[scale] = [answer.sentence, answer.evidence, answer.change]
+        found[scale] = [answer.sentence, answer.evidence, answer.methods, answer.change]
     assert "by 1 millionths of a bit, no more" in found[1e-6][0] and "by 1.34 bits or more" in found[1.0][0]
     said = [text.replace(" (practically nothing)", "").replace("millionths of a bit", "bits") for text in found[1e-6]]
     assert said == found[1.0]
@@ -321,7 +312,7 @@ def test_every_probe_declares_sentences_that_name_what_they_are_given(name):
     declared: tuple[Sentences, ...] = load_entry("probe", name).sentences
     assert declared, f"{name} says nothing in words"
     for said in declared:
-        texts = (said.question, said.yes, said.no, said.opposite, said.rest, said.open)
+        texts = (said.question, said.yes, said.no, said.opposite, said.rest, said.open, said.further)
         assert said.question.endswith("?") and all(t.endswith(".") for t in texts[1:] if t)
         assert all(t.strip()[0] in "{“" or t.strip()[0].isupper() for t in texts if t.strip()), "whatever it follows"
         fields = {field for text in texts for _, field, _, _ in string.Formatter().parse(text) if field}

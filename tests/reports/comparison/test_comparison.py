@@ -542,7 +542,7 @@ def test_a_share_that_a_verb_says_is_one_in_every_note(tmp_path):
     record = compared(tmp_path, [run("a", 0.1, 0.0), run("b", 0.6, 0.3)])
     assert record.findings["comparison"].facts["n_moved"] == (
         "Yes: 1 of 1 measurements on the same prompts differs, confirmed in every way of measuring. Confirmed: "
-        "attention entropy from the first to the last layer falls by 60 % in b and falls by 10 % in a. The difference "
+        "attention entropy from the first to the last layer falls by 60 % in b and falls by 10 % in a; the difference "
         "holds with each model's baseline subtracted: falls by 30 % and falls by 10 % (a difference of −20 points in "
         "place of −50 points)."
     )

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import pytest
 from interp.reports.page.render import html, render
-from interp.reports.page.terms import terms_of
+from interp.reports.page.terms import explained
 
 from interp import registry
 from interp.errors import RecordError
@@ -68,8 +68,10 @@ def test_a_page_opens_with_questions_and_explains_its_terms():
     order = [e.attributes.get("id") for e in page.elements]
     assert order.index("pictures-map") < order.index("numbers") < order.index("pictures-depth")
     assert sum(e.attributes.get("class") == "question" for e in page.elements) == 3
-    shown = terms_of(["A linear readout of the attention value vectors of the last layer explains 0.4; p = 0.01"])
-    assert [term for term, _ in shown] == ["linear readout", "attention value vectors", "p"]
+    parts = [["A linear readout of the attention value vectors explains 0.4; p = 0.01"], ["p = 0.2", "the baseline"]]
+    assert [[*terms] for terms in explained(parts)] == [
+        ["linear readout", "attention value vectors", "p"], ["baseline, null"],
+    ]  # fmt: skip
     text = parse(html(made_record())).text
     said = text[: text.index("Number by number")]
     assert "baseline, null what the same measurement gives" in said and "J-space" not in said
@@ -92,12 +94,12 @@ def test_every_explained_term_can_stand_on_a_page():
         "left after the embedding; without the first position; without the dimensions of largest variance",
         "in one way only",
         "p = 0.1; baseline, refitted on posteriors permuted between sequences",
-        "the attention value vectors of, than if another prompt's keys stood in place; controls: 0.2",
+        "the attention value vectors of, than with another prompt's keys; Controls: 0.2",
         "the model's next-token entropy; layer 0 head 1 (zero ablation)",
         *(label(probe, name, "") for probe, name in _EXPLAINED),
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
-    assert [term for term, _ in terms_of(texts)] == list(known)
+    assert [*explained([texts])[0]] == list(known)
     assert set(registry.entries("tunnel")) <= set(known), "the page of a tunnel says what its task is"
 
 
