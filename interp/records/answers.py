@@ -105,14 +105,14 @@ class Answer:
 
     @property
     def methods(self) -> str:
-        """How p was counted, every control with its own interval and baseline, and what else was measured."""
+        """How p was counted, whether it holds in every control, and what else was measured."""
         s, p = self.headline.scalar, self.headline.p_together
         least = [f"the smallest {_of_draws(s)}"] * s.is_p_least
         how = " and ".join([*least, *["corrected for the other results"] * (p != s.p)])
         counted = f"p is {how}." if how and p is not None and not self.is_beside else ""
-        tested = [(c, of) for c, of in self.headline.controls if c.essential or of.null is not None]
-        controls = ", ".join(_control(*each) for each in tested)
-        return " ".join(part for part in (counted, f"Controls: {controls}." if controls else "", self.further) if part)
+        controls = "; ".join(self.headline.controls_in_words)
+        held = f"{controls[:1].upper()}{controls[1:]}." if controls else ""
+        return " ".join(part for part in (counted, held, self.further) if part)
 
 
 def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple[Answer, ...]:
@@ -307,15 +307,6 @@ def _words(control: Control, s: Scalar) -> str:
     beyond = control.words.removeprefix("beyond ")
     rest = f"of what is left after {beyond}" if _is_share(s) else f"compared with {beyond}"
     return beyond if beyond == control.words else rest
-
-
-def _control(control: Control, s: Scalar) -> str:
-    """`0.2 of what is left after the last token (0.1 to 0.3; baseline −0.01 to 0.01; p = 0.004)`."""
-    band = () if s.null is None else map(short, map(near_zero_as_zero, s.null.band))
-    is_told = s.p is not None and not _is_vague(s)
-    likely = p_equals(s.p or 0.0, s.is_p_least) if is_told else ""
-    parts = (s.interval_text if s.interval else "", f"baseline {' to '.join(band)}" if s.null else "not tested", likely)
-    return f"{_value(s)} {_words(control, s)} ({'; '.join(part for part in parts if part)})"
 
 
 def _is_vague(s: Scalar) -> bool:

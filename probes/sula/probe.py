@@ -90,7 +90,7 @@ class Sula(Probe):
         ),
         Sentences(
             40, "Do the answers of {model} follow the evidence?", ("kl_skill",),
-            "On a scale from the best constant answer (0) to Bayes' rule (1), its answers reach {kl_skill}, measured by KL.",
+            "On a scale from the best constant answer (0) to Bayes' rule (1), its answers reach {kl_skill} (by KL).",
             "Its answers are no closer to the exact posterior than to those of other sequences.",
             "Its answers are further from the exact posterior than from those of other sequences.",
             full=_BAYES,

@@ -69,8 +69,9 @@ def test_the_side_of_its_null_on_which_a_number_lies_is_the_answer(number, verdi
 def test_a_control_that_turns_the_answer_stands_in_its_sentence_and_every_control_in_the_methods(twin, verdict, words):
     (answer,) = answers(record_of(attention(YES, twin)))
     assert answer.verdict == verdict and words in answer.said and answer.said.startswith(SAID[verdict])
-    tested = f"{twin.interval_text}; baseline −0.2 to 0.2; p = {twin.p}"
-    assert answer.methods.endswith(f"Controls: {twin.cells[0]} without the first position ({tested}).")
+    assert answer.methods == (
+        f"Holds without the first position: {'yes' if twin is YES else 'no'} ({twin.cells[0]}, p = {twin.p})."
+    )
 
 
 @pytest.mark.parametrize(("p", "verdict"), [(0.02, "depends"), (0.03, "no")])
@@ -130,10 +131,7 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
     rest = f"the activations explain 1 in a separate fit (interval {share.interval_text})."
     assert answer.verdict == verdict and answer.said.endswith(rest)
-    assert (
-        f"Controls: 1 of what is left after the last token ({share.interval_text}; baseline −0.2 to 0.2; p = 0.001)"
-        in answer.methods
-    )
+    assert "Holds beyond the last token: yes (1" in answer.methods
     assert ("“Yes” needs an interval that reaches 0.8." in answer.change) == (verdict == "partly")
     assert ("“Partly” needs an interval that reaches 0.1." in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
