@@ -14,6 +14,7 @@ from typer._click import exceptions
 from interp.errors import UnknownName, UsageError
 from interp.formatting import printable
 from interp.system.habits import option_of
+from interp.system.values import refuse_half_character
 from interp.system.whole_files import FAULTS, telling
 
 _LONGEST = 200
@@ -44,6 +45,9 @@ def telling_usage() -> Iterator[None]:
         raise
     except exceptions.UsageError as error:
         raise _in_our_words(error) from error
+    except UnicodeEncodeError as error:  # typer asks the system for a file of such a name
+        refuse_half_character("the command line", error.object)
+        raise
 
 
 def _in_our_words(error: exceptions.UsageError) -> UsageError:
