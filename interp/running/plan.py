@@ -232,7 +232,7 @@ LOADED_PER_SECOND = 800e6
 CHECKED_TOKENS = 150
 """The self-check takes as long as so many tokens of a full batch: four passes, each of which reads all weights."""
 
-PAGE_BYTES, FINDINGS_BYTES, HEAD_BYTES, VECTOR_BYTES = 2_100_000, 110_000, 1_100, 32
+PAGE_BYTES, FINDINGS_BYTES, HEAD_BYTES, VECTOR_BYTES = 2_300_000, 110_000, 1_100, 20
 """What a run writes, as measured: a page without probes, which is the drawing library; each probe, whatever the model,
 for each of its heads, and for each feature of a layer."""
 
