@@ -321,7 +321,10 @@ def list_(
             found="only a probe or a study has fields to explain",
             fix=f"`interp list {what}` lists all.",
         )
-    getattr(terminal, f"print_{what}")()
+    {
+        "models": terminal.print_models, "families": terminal.print_families, "prompts": terminal.print_prompts,
+        "tunnels": terminal.print_tunnels,
+    }[what]()  # fmt: skip
 
 
 @app.command(epilog="Example: interp check --model phi-2 --oracle transformer-lens")

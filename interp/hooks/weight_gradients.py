@@ -23,7 +23,8 @@ def projections(model: Model, layer: int) -> dict[str, torch.Tensor]:
 def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict[str, torch.Tensor]:
     """The gradient of one sequence's loss in bits at every projection of a layer, in the shapes of `projections`.
 
-    For a copy of the model that is the caller's own (`in_float64`): its weights are put back.
+    For a copy of the model that is the caller's own (`in_float64`): its weights are put back. Where keys are multiplied
+    by a scale s, W_K is s times the stored weight, and its gradient that of the stored one over s.
     """
     weights = list(model.family.attention_by_layer(model.module)[with_attention(model, layer)].parameters())
     for weight in weights:
@@ -38,7 +39,8 @@ def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict
     for weight, gradient in zip(weights, found, strict=True):
         weight.data = torch.zeros_like(weight) if gradient is None else gradient
     try:
-        return projections(model, layer)
+        read = projections(model, layer)
+        return read | {"W_K": read["W_K"] / model.family.head_shape(model.config).key_scale ** 2}
     finally:
         for weight, kept in zip(weights, own, strict=True):
             weight.data = kept

@@ -150,6 +150,10 @@ class Estimates:
         """Compared with a null that is known, with the p that is known."""
         return replace(self, null=np.where(np.isnan(self.value), np.nan, null), p=p)
 
+    def because(self, why: str | Sequence[str]) -> "Estimates":
+        """The same with this reason, for all places or one each, where there is no value."""
+        return replace(self, why=np.where(np.isnan(self.value), why, "").tolist())
+
     def told(self, **words: Any) -> "Estimates":
         """The same with these words too."""
         return replace(self, words={**self.words, **words})

@@ -1,6 +1,6 @@
 """How well the belief is read, at every place (a site and a layer) at once: intervals, nulls, or why there is none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -23,15 +23,11 @@ def still(belief: ExactBelief) -> str:
     return f"{belief.slots['belief']} does not vary"
 
 
-def _reasons(values: Iterable[float], why: str) -> list[str]:
-    return [why if np.isnan(value) else "" for value in values]
-
-
 def share_estimates(shares: Sequence[Shares], setting: Setting, why: str) -> Estimates:
     """R² at every place, p one-sided over all places."""
     errors, totals = (np.array([getattr(s, name).sum(axis=1) for s in shares]).T for name in ("errors", "totals"))
     r2 = np.array([share.r2 for share in shares]).T  # [belief and exchanges, place]
-    return Estimates.shares(errors, totals, setting.weights, exchanged=r2[1:], why=_reasons(r2[0], why))
+    return Estimates.shares(errors, totals, setting.weights, exchanged=r2[1:]).because(why)
 
 
 def baseline_estimate(
@@ -57,8 +53,7 @@ def selectivity_estimates(readings: Sequence[Reading], setting: Setting) -> Esti
     value, replicates = task - controls.mean(axis=1), left[..., 1:].mean(axis=-1) - left[..., 0]
     others = (controls.sum(axis=1, keepdims=True) - controls) / (controls.shape[1] - 1)
     why = np.where(np.isnan(task), still(setting.belief), "a control task is the same at every row")
-    why = np.where(np.isnan(value), why, "").tolist()
-    return Estimates.resampled(value, replicates.T, PLAIN, why=why).drawn((controls - others).T)
+    return Estimates.resampled(value, replicates.T, PLAIN).because(why.tolist()).drawn((controls - others).T)
 
 
 def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str) -> Estimates:
@@ -72,7 +67,7 @@ def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str)
     half = np.array([float(t_half_width(of)) if len(of) else np.nan for of in draws])
     half[half == 0] = np.nan
     words = {"rank": str(rank), "n_subspaces": str(N_SUBSPACES)}
-    return Estimates(value, np.stack([value - half, value + half]), why=_reasons(value, why), words=words)
+    return Estimates(value, np.stack([value - half, value + half]), words=words).because(why)
 
 
 def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
@@ -88,7 +83,7 @@ def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
         "position": [f"{s.by_position.mean():.3g}" for s in scores], "right": ROWS if setting.belief.names else SET,
     }  # fmt: skip
     value = by_row.mean(axis=0)
-    found = Estimates.resampled(value, replicates, PLAIN, why=_reasons(value, why), words=words)
+    found = Estimates.resampled(value, replicates, PLAIN, words=words).because(why)
     return found.exchanged(exchanged, asks="nothing")
 
 
@@ -99,9 +94,8 @@ def silhouette_estimates(gathered: Float[np.ndarray, "place labelling"], cluster
     if len(without):
         error = standard_error(without, clusters.n_units, clusters.n_deleted)
         half = np.where(np.ptp(without, axis=0) > 0, t_quantile(len(without)) * error, np.nan)
-    why = _reasons(values[0], clusters.reason or "nothing varies in these activations")
     found = Estimates(
-        values[0], np.stack([values[0] - half, values[0] + half]), why=why, about={counts: clusters.n_units},
+        values[0], np.stack([values[0] - half, values[0] + half]), about={counts: clusters.n_units},
         words={"n_groups": str(len(without))},
-    )  # fmt: skip
+    ).because(clusters.reason or "nothing varies in these activations")  # fmt: skip
     return found.exchanged(np.nan_to_num(values[1:], nan=0.0))

@@ -52,8 +52,7 @@ def resampled(rows: Float[np.ndarray, "place value_and_resamples"], why: str = "
 
     `why` says why there is no value where it is NaN.
     """
-    reasons = [why if np.isnan(value) else "" for value in rows[:, 0]]
-    found = Estimates.resampled(rows[:, 0], rows[:, 1:].T, why=reasons)
+    found = Estimates.resampled(rows[:, 0], rows[:, 1:].T).because(why)
     assert found.interval is not None
     is_still = np.isclose(*found.interval, rtol=1e-9, atol=0)
     return replace(found, interval=np.where(is_still, np.nan, found.interval))

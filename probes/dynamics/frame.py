@@ -30,14 +30,12 @@ def row_distances(
 ) -> tuple[Float[np.ndarray, "*row"], Float[np.ndarray, "*row"]]:
     """Total variation and Jensen-Shannon divergence (bits) of rows given as log2 weights, NaN at keys unseen.
 
-    NaN where there are no keys at all: none were kept.
+    NaN where a row has no keys at all: none were kept.
     """
-    if log_a.shape[-1] == 0:
-        nothing = np.full(log_a.shape[:-1], np.nan)
-        return nothing, nothing
+    nothing = np.where(np.isnan(log_a).all(axis=-1) | np.isnan(log_b).all(axis=-1), np.nan, 0.0)
     a, b = (np.exp2(np.nan_to_num(x.astype(np.float64), nan=-np.inf)) for x in (log_a, log_b))
     middle = entropy_bits((a + b) / 2) - (entropy_bits(a) + entropy_bits(b)) / 2
-    return np.abs(a - b).sum(axis=-1) / 2, np.maximum(middle, 0.0)
+    return np.abs(a - b).sum(axis=-1) / 2 + nothing, np.maximum(middle, 0.0) + nothing
 
 
 def frame_distances(

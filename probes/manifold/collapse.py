@@ -154,8 +154,8 @@ class Spectra:
 
     def __init__(self, rows: np.ndarray, scaling: Scaling) -> None:
         self.rows, self.scaling = np.asarray(rows, dtype=np.float64), scaling
-        centred = scaled(rows, scaling)
-        self._gram = centred @ centred.T if scaling == "centred" else None
+        points = scaled(rows, scaling)
+        self._gram = points @ points.T if scaling == "centred" else None
 
     def statistics(self, members: Int[np.ndarray, "set member"]) -> Float[np.ndarray, "set statistic"]:
         """`SPECTRAL` of several subsets of equal size."""

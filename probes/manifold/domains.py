@@ -1,5 +1,7 @@
 """The domain comparison as the manifold probe reports it: who takes part, the scalars, the two tables."""
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -36,8 +38,11 @@ def restriction(
     Of a sequence one scored position takes part, drawn at random: rows of one sequence belong together. Compared are
     the points, then what the last token leaves of them.
     """
-    one_each, rng = cloud.one_of_each(cloud.prompts, np.random.default_rng([seed, 5])), np.random.default_rng(seed)
-    rows, points = one_each.rows, one_each.points[layer]
+    if why := _without_domains(cloud.rows):
+        return Part(notes=(f"No domain comparison: {why}.",))
+    at_layer, rng = replace(cloud, points=cloud.points[layer : layer + 1]), np.random.default_rng(seed)
+    one_each = at_layer.one_of_each(cloud.prompts, np.random.default_rng([seed, 5]))
+    rows, points = one_each.rows, one_each.points[0]
     found = _compared(rows, points, scaling, per_fifth, n_permutations, seed, rng)
     if isinstance(found, str):
         return Part(notes=(f"No domain comparison: {found}.",))
@@ -51,15 +56,20 @@ def restriction(
     return Part({**scalars, **crossed.scalars}, {**tables, **crossed.tables}, (*_notes(cloud, pool), *crossed.notes))
 
 
+def _without_domains(rows: Table) -> str:
+    """Why there are no domains to compare; empty where there are."""
+    if "domain" not in rows:
+        return "the prompts have no column `domain`"
+    return "all prompts are of one domain" if len(np.unique(rows["domain"])) < 2 else ""
+
+
 def _compared(
     rows: Table, points: np.ndarray, scaling: Scaling, per_fifth: int, n_permutations: int, seed: int,
     rng: np.random.Generator,
 ) -> Collapse | str:  # fmt: skip
     """The collapse of some points, or why there is none."""
-    if "domain" not in rows:
-        return "the prompts have no column `domain`"
-    if len(np.unique(rows["domain"])) < 2:
-        return "all prompts are of one domain"
+    if why := _without_domains(rows):
+        return why
     pool, kept = pool_of(rows, per_fifth, seed)
     if len(pool.domains) < 2 or pool.n < MIN_PROMPTS:
         return (

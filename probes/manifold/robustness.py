@@ -115,10 +115,8 @@ def stability_estimates(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int
             values[layer] = first_axis_cosines(rows, splits).mean()
             draws[:, layer] = [first_axis_cosines(drawn, splits).mean() for drawn in clouds.like(rows)]
     why = ALL_ALIKE if splits else f"fewer than {MIN_HALVES} {cloud.unit}s make no halves"
-    found = Estimates.bare(
-        values, why=np.where(np.isnan(values), why, "").tolist(), about=cloud.counted,
-        words=cloud.slots | {"gaussian": NULL_NAMES[scaling], "n_splits": str(len(splits))},
-    ).drawn(draws)  # fmt: skip
+    words = cloud.slots | {"gaussian": NULL_NAMES[scaling], "n_splits": str(len(splits))}
+    found = Estimates.bare(values, about=cloud.counted, words=words).because(why).drawn(draws)
     assert found.null is not None
     # a prediction interval knows no bounds, |cos| does
     return found.against(np.clip(found.null, 0.0, 1.0))

@@ -66,7 +66,7 @@ def depth_estimates(profile: Float[np.ndarray, "unit layer"], units: Units) -> d
         replicates[:, DEPTH.index("largest_drop")] = resampled[:, step] - resampled[:, step + 1]
     values = depth_statistics(curve)
     why = "undefined over a single layer (a correlation: over two), or where a first layer has no value"
-    found = units.about(Estimates.resampled(values, replicates, why=np.where(np.isnan(values), why, "").tolist()))
+    found = units.about(Estimates.resampled(values, replicates).because(why))
     return {name: found.at([i]) for i, name in enumerate(DEPTH)}
 
 

@@ -42,9 +42,9 @@ def correlation_estimates(
     tested = rank_test(coordinates, variable, resampled.orders)
     replicates = resampled_rank_correlations(coordinates, variable, resampled.weights)
     turned = np.copysign(1.0, tested.rho)[:, None] * replicates
-    why = np.where(np.isnan(tested.rho), f"the coordinate or {column} never varies", "").tolist()
     words = cloud.slots | {"among": f"between {cloud.resampled}s"}
-    found = Estimates.resampled(np.abs(tested.rho), turned.T, FISHER, why=why, about=cloud.counted, words=words)
+    found = Estimates.resampled(np.abs(tested.rho), turned.T, FISHER, about=cloud.counted, words=words)
+    found = found.because(f"the coordinate or {column} never varies")
     return found.exchanged(tested.permuted, tested.p)
 
 

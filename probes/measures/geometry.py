@@ -40,10 +40,11 @@ def spectral_estimates(cloud: Cloud, scaling: Scaling, clouds: GaussianClouds) -
         deleted = deletions(cloud.points[layer], scaling, cloud.units)
         bounds[layer], words["jackknife"] = spectral_intervals(found[layer], deleted), deleted.method
     nulls = np.array(list(layer_null_statistics(cloud.points, scaling, clouds)))  # [layer, draw, statistic]
-    why = np.where(np.isnan(found).any(axis=1), ALL_ALIKE, "").tolist()
+    found, bounds = found.T, bounds.transpose(1, 2, 0)  # [statistic, bound, layer]
+    plain = (Estimates(*each, about=cloud.counted, words=words) for each in zip(found, bounds, strict=True))
     return {
-        name: Estimates(found[:, i], bounds[:, i].T, why=why, about=cloud.counted, words=words).drawn(nulls[..., i].T)
-        for i, name in enumerate(SPECTRAL)
+        name: of.because(ALL_ALIKE).drawn(null)
+        for name, of, null in zip(SPECTRAL, plain, nulls.transpose(2, 1, 0), strict=True)
     }
 
 

@@ -69,9 +69,8 @@ def over_heads(
     def means(heads: np.ndarray, n_independent: int) -> dict[str, Estimates]:
         found = {}
         for (name, reference), value in zip(references.items(), heads.mean(axis=1).T, strict=True):
-            why = np.where(np.isnan(value), "undefined: weights of zeros", "").tolist()
-            mine = Estimates(value, why=why, about={"n": heads.shape[1], "n_unit": "head"})
-            found[name] = reference.compared(mine, n_independent)
+            mine = Estimates(value, about={"n": heads.shape[1], "n_unit": "head"})
+            found[name] = reference.compared(mine.because("undefined: weights of zeros"), n_independent)
         return found
 
     n_layers, n_heads, n_entries = measured.shape

@@ -89,13 +89,12 @@ def token_cosines(
         "n": len(names), "n_unit": cloud.unit, "n_distinct_rows": sets.n_tokens,
         "underpowered": sets.n_tokens < FEW_POINTS and cloud.unit == "prompt",
     }  # fmt: skip
-    why = np.where(np.isnan(value), "no position holds two different tokens", "")
-    words = {"unit": cloud.unit, "size": str(size)}
+    why, words = "no position holds two different tokens", {"unit": cloud.unit, "size": str(size)}
     return {
         measure: references[measure].compared(
-            Estimates(v, np.array([v - h, v + h]), why=w.tolist(), about=about, words=words), 1
+            Estimates(v, np.array([v - h, v + h]), about=about, words=words).because(why), 1
         )
-        for measure, v, h, w in zip(MEASURES, value.T, half.T, why.T, strict=True)
+        for measure, v, h in zip(MEASURES, value.T, half.T, strict=True)
     }
 
 

@@ -51,11 +51,9 @@ class Judgement:
         at = self.labels.of_target(self.target)
         by_halving = np.array([getattr(read, kind)[:, at] for read in self.reads])  # [place, half split, label]
         means = by_halving.mean(axis=1)
-        why = [self.why_undefined(i) if undefined else "" for i, undefined in enumerate(np.isnan(means[:, 0]))]
-        scale = UNEXPLAINED if kind == "r2" else FISHER
-        return Estimates.halved(
-            by_halving[..., 0].T, scale, exchanged=means[:, 1:].T, why=why, about=self.counted.everywhere
-        )
+        scale, about = UNEXPLAINED if kind == "r2" else FISHER, self.counted.everywhere
+        found = Estimates.halved(by_halving[..., 0].T, scale, exchanged=means[:, 1:].T, about=about)
+        return found.because([self.why_undefined(i) for i in range(len(means))])
 
     def best_layer(self, n_layers: int) -> Estimates:
         """R² at that of the first layers which the fitting half expects most of, chosen anew in every halving and
@@ -103,12 +101,10 @@ def axis_columns(
     stable = stable.exchanged(draws.T, asks="nothing")
     selective, control_r2 = selectivity(ridge)
     return {
-        "cosine": Estimates.bare(
-            cosine, why=np.where(np.isnan(cosine), why, "").tolist(), about=everywhere | {"underpowered": True}
-        ),
+        "cosine": Estimates.bare(cosine, about=everywhere | {"underpowered": True}).because(why),
         "selectivity": selective,
         "control_r2": control_r2,
-        "stability": replace(stable, why=np.where(np.isnan(stable.value), why, "").tolist()),
+        "stability": stable.because(why),
         "stability_lowest": split_cosines.min(axis=1),
         "stability_highest": split_cosines.max(axis=1),
         "penalty": np.array([place.penalty for place in found]),
@@ -126,9 +122,8 @@ def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"
     of_tasks = controls.mean(axis=1)
     others = (of_tasks.sum(axis=1, keepdims=True) - of_tasks) / (of_tasks.shape[1] - 1)
     one_type = "every judged token is of one type: there is no control task"
-    found = Estimates.halved(task - controls.mean(axis=2).T, about=ridge.counted.everywhere)
     why = [ridge.why_undefined(i) if np.isnan(mine).any() else one_type for i, mine in enumerate(task.T)]
-    found = replace(found, why=np.where(np.isnan(found.value), why, "").tolist())
+    found = Estimates.halved(task - controls.mean(axis=2).T, about=ridge.counted.everywhere).because(why)
     return found.drawn((of_tasks - others).T, known=0.0), of_tasks.mean(axis=1)
 
 

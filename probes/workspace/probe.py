@@ -17,7 +17,7 @@ Source: "The Workspace Survives Where the Circuit Dies" (the authors' note of Ju
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -245,8 +245,7 @@ class _Setting:
 
         def split(own: np.ndarray, null: np.ndarray, why: str, *scale: Any) -> Estimates:
             """Of `[depth, halving]` and `[draw, depth, halving]`."""
-            mine = Estimates.halved(own.T, *scale, about=about)
-            mine = replace(mine, why=[why if np.isnan(value) else "" for value in mine.value])
+            mine = Estimates.halved(own.T, *scale, about=about).because(why)
             return mine.exchanged(np.nan_to_num(null.mean(axis=2))) if np.isfinite(mine.value).any() else mine
 
         still = _STILL if np.ptp(self.entropies[:, 0]) == 0 else ""
@@ -257,9 +256,8 @@ class _Setting:
         inside, whole = (np.array(x) for x in zip(*[(each.own.of_unit, each.of_unit) for each in found], strict=True))
         total = whole.sum(axis=1)
         shares = ratio(inside.sum(axis=1), total)
-        undefined = [_NO_VARIANCE if np.isnan(share) else "" for share in shares]
         resampled = ratio(self.weights @ inside.T, self.weights @ whole.T)
-        variance = Estimates.resampled(shares, resampled, about=about, why=undefined)
+        variance = Estimates.resampled(shares, resampled, about=about).because(_NO_VARIANCE)
         null = np.array([[each.of_unit.sum() for each in draw] for draw in drawn])
         return {
             "overlap": self._overlap(found, drawn),

@@ -89,6 +89,12 @@ def test_what_is_undefined_says_why_and_has_no_null():
     assert (some.value[0], some.at(1).why, some.at(0).about["underpowered"]) == (found.value[2], "flat", True)
 
 
+def test_a_reason_is_given_where_there_is_no_value_and_nowhere_else():
+    found = Estimates(np.array([1.0, np.nan, np.nan]))
+    assert found.because("nothing varies").why == ["", "nothing varies", "nothing varies"]
+    assert found.because(["a", "b", ""]).why == ["", "b", ""]
+
+
 def test_a_table_of_quantities_names_headlines_controls_and_facts_that_were_measured():
     controls = (Control("small", "small"), Control("other", "{prefix}_r2"), Control("gone", "deep"))
     late = replace(R2, unit="bits", is_headline=True, fact="{target} is late", controls=controls)

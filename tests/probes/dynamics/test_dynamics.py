@@ -331,6 +331,8 @@ def test_row_distances_equal_scipy_and_the_sum_by_hand():
     assert (tv[3], js[3]) == pytest.approx((1, 1))
     same_tv, same_js = row_distances(np.log2(a[5:]), np.log2(a[5:]))
     assert same_tv.max() == 0 and same_js.max() < 1e-12
+    a[9] = np.nan  # a row of which nothing was kept is not one that has stayed
+    assert all(np.flatnonzero(np.isnan(x)).tolist() == [4] for x in row_distances(np.log2(a[5:]), np.log2(a[5:])))
 
 
 def test_rows_of_another_sequence_stand_at_the_same_positions():
