@@ -69,8 +69,8 @@ class Answer:
     @property
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
-        if self.verdict in ("no", "opposite") and _is_beyond(self.headline):
-            return "No sign of it."  # a use can be too small to be found, or below that of what controls take out
+        if self.verdict in ("no", "opposite") and _is_beyond(self.headline):  # it can be too small to be found,
+            return "No sign of it." if self.verdict == "no" else "Not shown."  # or below that of what controls remove
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property
@@ -92,6 +92,8 @@ class Answer:
     def evidence(self) -> str:
         """`0.3 (95 % interval 0.2 to 0.4); baseline 0.14 (0.13 to 0.15), labels shuffled; p = 0.004; 300 prompts`."""
         s, p = self.headline.scalar, self.headline.p_together
+        if self.verdict == "counted":
+            return s.n_text
         is_beyond = _is_beyond(self.headline)
         of = "Difference from matched directions " * is_beyond
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
@@ -100,7 +102,7 @@ class Answer:
         likely = "" if p is None or self.is_beside else p_equals(p, s.is_p_least)
         is_part = s.n is not None and s.n_unit == self.unit and s.n < self.n_read
         counted = f"{s.n:,} of the {self.n_read:,} {self.unit}s" if is_part else s.n_text
-        counted += ", not those fitted to" * is_beyond
+        counted += " that the direction was not fitted on" * is_beyond
         return "; ".join(part for part in (interval, baseline, likely, counted) if part)
 
     @property

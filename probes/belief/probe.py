@@ -101,10 +101,11 @@ class Belief(Probe):
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
-            limit="It is expected in the last layers of a model trained to predict it. Decodable does not mean used.",
+            limit="A model trained to predict it, as wind tunnels are, is expected to hold it in its last layers. "
+            "Decodable does not mean used.",
             target="the exact Bayesian posterior",
-            rest=" The last token and its position alone explain {token_r2}; of what they leave, the activations "
-            "explain {r2_beyond_token} in a separate fit (interval {interval[r2_beyond_token]}).",
+            rest=" The last token and its position alone explain {token_r2}; of the variance that they do not "
+            "explain, the activations explain {r2_beyond_token} (interval {interval[r2_beyond_token]}).",
             open=" Whether that is more than the last token and position explain cannot be told: these two alone "
             "explain {token_r2}, and of what they leave, a second readout explains {r2_beyond_token} (interval "
             "{interval[r2_beyond_token]}, too wide to tell).",

@@ -50,7 +50,7 @@ def _ratio(found: TopHead, units: Units) -> Estimates:
     ratio, p = _resampled(found.ratio), np.array([found.p])
     if np.isnan(found.exchanged_ratio).any():
         return replace(ratio.told(exchanged="swapped, one of the two sometimes does no harm"), p=p)
-    named = ratio.told(exchanged=f"the two heads swapped in {units.name}s chosen at random")
+    named = ratio.told(exchanged=f"the two heads swapped in random {units.name}s")
     return named.exchanged(found.exchanged_ratio[:, None], p)
 
 

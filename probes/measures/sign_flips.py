@@ -43,7 +43,7 @@ MEAN_METHOD = "percentile bootstrap over {drawn}s within strata"
 
 def gain(unit: str, meaning: str, **marks: Any) -> Quantity:
     """A mean difference over prompts, declared."""
-    null = "differences with random signs, {drawn} by {drawn}"
+    null = "the difference of each {drawn} with a random sign"
     return Quantity(unit, meaning, null, MEAN_METHOD, asks="either", **marks)
 
 

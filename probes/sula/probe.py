@@ -82,8 +82,8 @@ class Sula(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             40, "Do the answers of {model} follow the evidence?", ("slope",),
-            "Its log-odds change by {slope} bits per bit of evidence (Bayes' rule: 1; evidence ignored: 0). All "
-            "possible answers together have {outcome_mass} of its next-token probability.",
+            "Its log-odds change by {slope} bits per bit of evidence (Bayes' rule: 1; evidence ignored: 0). The "
+            "possible answers together have a probability of {outcome_mass}, other tokens the rest.",
             "Its log-odds follow the evidence no better than that of other problems.",
             "Its log-odds change against the evidence, by {slope} bits per bit.",
             full=_BAYES,

@@ -83,8 +83,8 @@ class ValueAxis(Probe):
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s.",
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s, no more than "
             "by chance.",
-            rest=" The last token and its position alone explain {nuisance_r2}; of what they leave, the activations "
-            "explain {r2_beyond_token} in a separate fit (interval {interval[r2_beyond_token]}).",
+            rest=" The last token and its position alone explain {nuisance_r2}; of the variance that they do not "
+            "explain, the activations explain {r2_beyond_token} (interval {interval[r2_beyond_token]}).",
             open=" {n} {unit}s are too few to tell whether it holds more than the last token and position. These two "
             "alone explain {nuisance_r2} (interval {interval[nuisance_r2]}; 0 or less is no better than predicting the "
             "mean); of what they leave, a second readout explains {r2_beyond_token} (interval "

@@ -44,7 +44,7 @@ _VARIANTS = {
 _SCORED = {("sula", "slope"), ("sula", "skill"), ("sula", "kl_skill")}
 _LEAST_MASS = 0.01  # of the probability that the answers scored should have together
 _NULLS_SHARE = 0.5  # of a difference, from which on its nulls may be all of it
-_HOW = {CONFIRMED: "confirmed in every way of measuring", UNCHECKED: "measured in one way only"}
+_HOW = {CONFIRMED: "confirmed by another way of measuring", UNCHECKED: "measured in one way only"}
 _NAMED = 4  # measurements that differ and that the answer names
 _FEW = 2  # variants that hold whose values a note gives
 _AS_LARGE = 3  # times another difference, or a third of it: of the same size
@@ -106,9 +106,9 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
     said[0] += "".join(f", {f'{count} ' * (len(counts) > 1)}{how}" for how, count in counts.items())
     if of := of_kind[CONFIRMED]:
         how = f"; the difference {of_row[KEY(of[0])][1].partition('; ')[0]}" * (len(of) == 1)
-        said.append(f"Confirmed: {_named(of, rows)}{how}")
+        said += [f"Confirmed: {each}{how}" for each in _named(of, rows)]
     if of := of_kind[UNCHECKED]:
-        said.append(f"In one way only: {_named(of, rows)}")
+        said += [f"Measured in one way only: {each}" for each in _named(of, rows)]
     said += _not_counted(of_kind, rows)
     if of := of_kind[ALIKE]:
         such = f", for example {_label(of[0])}," if len(of) > 1 else f" ({_label(of[0])})"
@@ -119,9 +119,10 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
     return ". ".join(said) + "."
 
 
-def _named(of: Sequence[_Row], rows: Mapping[Any, _Row]) -> str:
-    each = "; ".join(_said_of(row, rows[REFERENCE(row)]) for row in of[:_NAMED])
-    return f"{each}{f'; and {len(of) - _NAMED} more' * (len(of) > _NAMED)}"
+def _named(of: Sequence[_Row], rows: Mapping[Any, _Row]) -> list[str]:
+    return [_said_of(row, rows[REFERENCE(row)]) for row in of[:_NAMED]] + [f"{len(of) - _NAMED} more"] * (
+        len(of) > _NAMED
+    )
 
 
 def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]) -> list[str]:
@@ -132,7 +133,7 @@ def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
         score = "scores" if len(hardly) == 1 else "score"
-        left.append(f"{len(hardly)} that {score} answers with almost no probability in {by}")
+        left.append(f"{len(hardly)} that {score} answers to which {by} gives almost no probability")
     return [f"Not counted: {', and '.join(left)}"] * bool(left)
 
 
@@ -214,7 +215,7 @@ class _Judge:
         kind = CONFIRMED if is_as_large else UNSURE
         how = "holds" if is_as_large else "reversed" if times < 0 else "much larger" if times > 1 else "much smaller"
         is_told = times > 0 and not 0.6 < times < 1.7
-        size = f" (a difference of {_change(row, difference)} in place of {_change(row, row['difference'])})" * is_told
+        size = f" (a difference of {_change(row, difference)} instead of {_change(row, row['difference'])})" * is_told
         return kind, words, f"{how} {words}: {values}{size}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:

@@ -148,7 +148,7 @@ def prompts_in_words(record: RunRecord) -> str:
     if not prompts.get("n"):
         return "no prompts"
     n_drawn = (prompts.get("draw") or {}).get("n_drawn")
-    drawn = f" (some probes: a subsample of at most {n_drawn}, spread over next-token entropy)" if n_drawn else ""
+    drawn = f" (some results: at most {n_drawn} of them)" if n_drawn else ""
     return _of_set(prompts, prompts.get("clusters")) + drawn
 
 

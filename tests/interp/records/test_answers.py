@@ -129,7 +129,7 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     found = {"r2": share, "r2_beyond_token": share, "nuisance_r2": replace(share, value=0.25)}
     findings = Findings("value_axis", found, headline=("r2",), controls={"r2": rest})
     (answer,) = answers(replace(record_of(findings), prompts={"unit": "sequence"}))
-    rest = f"the activations explain 1 in a separate fit (interval {share.interval_text})."
+    rest = f"the activations explain 1 (interval {share.interval_text})."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert "Holds beyond the last token: yes (1" in answer.methods
     assert ("“Yes” needs an interval that reaches 0.8." in answer.change) == (verdict == "partly")

@@ -261,11 +261,11 @@ def with_null(name, value, null):
     ("null", "kind", "note"),
     [
         (0.9, UNCHECKED, ""),
-        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (a difference of 1 in place of 2)"),
+        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (a difference of 1 instead of 2)"),
         (
             1.5,
             UNSURE,
-            "much smaller with each model's baseline subtracted: 1.5 and 1 (a difference of 0.5 in place of 2)",
+            "much smaller with each model's baseline subtracted: 1.5 and 1 (a difference of 0.5 instead of 2)",
         ),
         (1.95, UNSURE, "no difference with each model's baseline subtracted: 1.05 and 1"),
         (2.5, UNSURE, "reversed with each model's baseline subtracted: 0.5 and 1"),
@@ -339,7 +339,7 @@ def test_two_models_stand_side_by_side_under_each_question(tmp_path):
         (math.nan, "No sign of it: none of 0 measurements on the same prompts differs."),
         (
             3.0,
-            "Yes: 1 of 1 measurements on the same prompts differs, measured in one way only. In one way only: "
+            "Yes: 1 of 1 measurements on the same prompts differs, measured in one way only. Measured in one way only: "
             "share is higher in b (3) than in a (1).",
         ),
     ],
@@ -376,9 +376,9 @@ def test_of_more_than_two_every_group_has_dots_in_every_row_and_the_page_says_wh
     assert list(figures) == ["numbers", "curves-manifold"]
     figure = figures["numbers"]
     assert answers(record)[0].sentence == (
-        "Yes: 2 of 3 measurements on the same prompts differ, measured in one way only. In one way only: "
-        "share is higher in b (3) than in a (1); share is lower in d (0.2) than in a (1). In 1 (share) no difference "
-        "was found, which does not show that there is none."
+        "Yes: 2 of 3 measurements on the same prompts differ, measured in one way only. Measured in one way only: "
+        "share is higher in b (3) than in a (1). Measured in one way only: share is lower in d (0.2) than in a (1). "
+        "In 1 (share) no difference was found, which does not show that there is none."
     )
     assert [found(record, group)["share"][0] for group in "bcd"] == [UNCHECKED, ALIKE, UNCHECKED]
     dots = {trace.name: trace for trace in figure.plot.data if trace.name}
@@ -463,7 +463,7 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
         note = f"{side} without the first position: {short(twin)} and 1"
-        note += f" (a difference of {short(twin - 1)} in place of 2)" * (side == "much larger")
+        note += f" (a difference of {short(twin - 1)} instead of 2)" * (side == "much larger")
         assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
 
@@ -520,7 +520,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
         "sink": (UNCHECKED, ""),
         "sharpening_no_first": (
             CONFIRMED,
-            "holds with the first position: 0.6 and 0.5 (a difference of 0.1 in place of 0.2)",
+            "holds with the first position: 0.6 and 0.5 (a difference of 0.1 instead of 0.2)",
         ),
     }
     counted = record.findings["comparison"]["n_moved"]
@@ -541,10 +541,10 @@ def test_a_share_that_a_verb_says_is_one_in_every_note(tmp_path):
 
     record = compared(tmp_path, [run("a", 0.1, 0.0), run("b", 0.6, 0.3)])
     assert record.findings["comparison"].facts["n_moved"] == (
-        "Yes: 1 of 1 measurements on the same prompts differs, confirmed in every way of measuring. Confirmed: "
+        "Yes: 1 of 1 measurements on the same prompts differs, confirmed by another way of measuring. Confirmed: "
         "attention entropy from the first to the last layer falls by 60 % in b and falls by 10 % in a; the difference "
-        "holds with each model's baseline subtracted: falls by 30 % and falls by 10 % (a difference of −20 points in "
-        "place of −50 points)."
+        "holds with each model's baseline subtracted: falls by 30 % and falls by 10 % (a difference of −20 points "
+        "instead of −50 points)."
     )
 
 
@@ -588,7 +588,7 @@ def test_differences_on_the_same_and_on_other_prompts_are_counted_apart(tmp_path
     )
     said = answers(compared(tmp_path, [*texts, tunnel]))[0].sentence
     assert said == (
-        "Yes: 1 of 1 measurements on the same prompts differs, measured in one way only. In one way only: "
+        "Yes: 1 of 1 measurements on the same prompts differs, measured in one way only. Measured in one way only: "
         "share is higher in b (3) than in a (1)."
     )
 

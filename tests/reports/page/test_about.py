@@ -22,12 +22,12 @@ def test_a_question_and_a_line_say_what_was_asked_of_what():
     assert about.asked(record) == "What does the probe pictures find in pythia-410m?"
     assert about.read_on(record) == [
         "gpt_neox, 24 layers of width 1024, 405M parameters",
-        "400 prompts of “mixed” (some probes: a subsample of at most 75, spread over next-token entropy)",
+        "400 prompts of “mixed” (some results: at most 75 of them)",
     ]
     clusters = {"n": 48, "by": "shared wording"}
     in_clusters = replace(record, prompts={**record.prompts, "n": 288, "clusters": clusters})
     assert about.read_on(in_clusters)[1].startswith(
-        "288 prompts in 48 clusters, by shared wording, of “mixed” (some probes: a subsample of at most 75"
+        "288 prompts in 48 clusters, by shared wording, of “mixed” (some results: at most 75 of them"
     )
     assert "288 prompts in 48 clusters, by shared wording" in about.methods(in_clusters)
     many = replace(record, findings=dict.fromkeys("abcde", record.findings["pictures"]))
