@@ -94,7 +94,7 @@ def test_every_explained_term_can_stand_on_a_page():
         "left after the embedding; without the first position; without the dimensions of largest variance",
         "in one way only",
         "p = 0.1; baseline, as this keeps what position predicts",
-        "the attention value vectors of, than with another prompt's keys; holds beyond x",
+        "the attention value vectors of, than with another prompt's keys; Holds beyond x",
         "the model's next-token entropy; layer 0 head 1 (zero ablation)",
         *(label(probe, name, "") for probe, name in _EXPLAINED),
     ]
