@@ -257,14 +257,14 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
     return _degree(said, h.scalar)[0] if h.standing == said.expected else "opposite"
 
 
-def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, float | None]:
-    """How much of a yes a number is, and what its interval does not reach if it is less: `partly`, 0.8."""
+def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, str]:
+    """How much of a yes a number is, and what it lacks of one: `partly`, `upper end reaches 0.8`."""
     full = said.full or (_ALL if _is_share(s) or "correlation" in s.meaning.lower().split(" of ")[0] else None)
     if full is None or s.interval is None or (s.interval[0] <= full[1] and s.interval[1] >= full[0]):
-        return "yes", None
+        return "yes", ""
     if s.interval[1] < _HARDLY:
-        return "hardly", _HARDLY
-    return "partly", full[0] if s.interval[1] < full[0] else full[1]
+        return "hardly", f"upper end reaches {_HARDLY}"
+    return "partly", f"upper end reaches {full[0]:g}" if s.interval[1] < full[0] else f"lower end reaches {full[1]:g}"
 
 
 def _is_beyond(h: Headline) -> bool:
@@ -388,7 +388,7 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
         return ""
     degree, missed = _degree(said, s)
     more = "Partly" if degree == "hardly" else "Yes"
-    told = f"“{more}” needs an interval that reaches {missed:g}. " if missed is not None else ""
+    told = f"“{more}” needs an interval whose {missed}. " if missed else ""
     return f"{told}{said.limit}".strip()
 
 

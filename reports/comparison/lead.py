@@ -14,7 +14,7 @@ import numpy as np
 from interp.findings import ALPHA
 from interp.formatting import short
 from interp.records.headlines import corrected
-from interp.records.labels import EVERYWHERE, NO_FIRST, change_in_words, in_both, label, value_in_words, with_first
+from interp.records.labels import EVERYWHERE, NO_FIRST, in_both, label, value_in_words, with_first
 from interp.table import Table
 
 from ..page import about
@@ -156,10 +156,6 @@ def _label(row: _Row) -> str:
     return said[:1].lower() + said[1:] if said[1:2].islower() else said
 
 
-def _change(row: _Row, difference: float) -> str:
-    return change_in_words(row["probe"], row["name"], difference, difference, difference)[0]
-
-
 def _said_of(row: _Row, reference: _Row) -> str:
     both = ((each["group"], each["value"]) for each in (row, reference))
     return in_both(row["probe"], row["name"], row["meaning"], *both)
@@ -215,8 +211,8 @@ class _Judge:
         kind = CONFIRMED if is_as_large else UNSURE
         how = "holds" if is_as_large else "reversed" if times < 0 else "much larger" if times > 1 else "much smaller"
         is_told = times > 0 and not 0.6 < times < 1.7
-        size = f" (a difference of {_change(row, difference)} instead of {_change(row, row['difference'])})" * is_told
-        return kind, words, f"{how} {words}: {values}{size}"
+        size = f", {times:.2g} times as large," * is_told
+        return kind, words, f"{how}{size} {words}: {values}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:
         """The variant with its null subtracted from each value, where the nulls make at least half of a difference.

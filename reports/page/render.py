@@ -25,7 +25,7 @@ from interp.system.whole_files import writing
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
 from .calibration import the_tunnel
-from .sections import COUNTED, UNSURE, Section, differences, headline, opening, sections, side_by_side
+from .sections import Section, differences, headline, opening, sections, side_by_side
 from .security import policy, script_json
 from .tabulate import N_ROWS
 from .terms import explained
@@ -131,17 +131,18 @@ def _said(record: RunRecord) -> dict[str, Any]:
     lead, *others = settled(found) or (None,)
     compared = side_by_side(record.findings)
     differing = differences(record.findings)
-    parts = [part for of_group in differing.values() for part in of_group]
-    first = [f"{each.name} {each.note}" for kind, rows in parts if kind in (*COUNTED, UNSURE) for each in rows]
-    below = [f"{each.name} {each.note}" for _, rows in parts for each in rows]
-    below += [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]
     shown = [lead, *others[:N_ANSWERS]] if lead else []
-    seen = [[each.question, each.sentence, each.evidence, each.change] for each in shown] or [[]]
-    seen[0] += [*about.read_on(record), *first]
-    terms = explained([*seen, [unclear(found), *below], *([each.methods] for each in shown)])
+    texts: dict[Any, list[str]] = {
+        i: [each.question, each.sentence, each.evidence, each.change] for i, each in enumerate(shown)
+    }
+    texts[0] = [*texts.get(0, []), *about.read_on(record)]
+    for pair, parts in differing.items():
+        texts |= {(*pair, kind): [f"{each.name} {each.note}" for each in rows] for kind, rows in parts}
+    asked = [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]
+    texts["below"] = [unclear(found), *asked]
+    texts |= {f"methods {i}": [each.methods] for i, each in enumerate(shown)}
     return {
-        "lead": lead, "others": shown[1:], "unclear": unclear(found),
-        "terms": terms[: len(seen)], "more_terms": terms[len(seen)], "terms_of_methods": terms[len(seen) + 1 :],
+        "lead": lead, "others": shown[1:], "unclear": unclear(found), "terms": explained(texts),
         "contradictions": contradictions(record.findings), "compared": compared,
         "differences": differing,
     }  # fmt: skip

@@ -132,8 +132,8 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     rest = f"the activations explain 1 (interval {share.interval_text})."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert "Holds beyond the last token: yes (1" in answer.methods
-    assert ("“Yes” needs an interval that reaches 0.8." in answer.change) == (verdict == "partly")
-    assert ("“Partly” needs an interval that reaches 0.1." in answer.change) == (verdict == "hardly")
+    assert ("“Yes” needs an interval whose upper end reaches 0.8." in answer.change) == (verdict == "partly")
+    assert ("“Partly” needs an interval whose upper end reaches 0.1." in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
 
 

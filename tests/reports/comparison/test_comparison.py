@@ -261,11 +261,11 @@ def with_null(name, value, null):
     ("null", "kind", "note"),
     [
         (0.9, UNCHECKED, ""),
-        (1.0, CONFIRMED, "holds with each model's baseline subtracted: 2 and 1 (a difference of 1 instead of 2)"),
+        (1.0, CONFIRMED, "holds, 0.5 times as large, with each model's baseline subtracted: 2 and 1"),
         (
             1.5,
             UNSURE,
-            "much smaller with each model's baseline subtracted: 1.5 and 1 (a difference of 0.5 instead of 2)",
+            "much smaller, 0.25 times as large, with each model's baseline subtracted: 1.5 and 1",
         ),
         (1.95, UNSURE, "no difference with each model's baseline subtracted: 1.05 and 1"),
         (2.5, UNSURE, "reversed with each model's baseline subtracted: 0.5 and 1"),
@@ -462,8 +462,8 @@ def test_a_difference_says_which_control_does_not_move_with_it(tmp_path):
         (0.3, "reversed", UNSURE),
     ):
         record = compared(tmp_path / str(twin), [run("a", 1.0, 1.0), run("b", 3.0, twin)])
-        note = f"{side} without the first position: {short(twin)} and 1"
-        note += f" (a difference of {short(twin - 1)} instead of 2)" * (side == "much larger")
+        size = f", {(twin - 1) / 2:.2g} times as large," * (side == "much larger")
+        note = f"{side}{size} without the first position: {short(twin)} and 1"
         assert found(record) == {"share": (kind, note), "again": (UNCHECKED, "")}
 
 
@@ -520,7 +520,7 @@ def test_one_measurement_has_one_row_however_many_numbers_it_has(tmp_path):
         "sink": (UNCHECKED, ""),
         "sharpening_no_first": (
             CONFIRMED,
-            "holds with the first position: 0.6 and 0.5 (a difference of 0.1 instead of 0.2)",
+            "holds, 0.5 times as large, with the first position: 0.6 and 0.5",
         ),
     }
     counted = record.findings["comparison"]["n_moved"]
@@ -543,8 +543,7 @@ def test_a_share_that_a_verb_says_is_one_in_every_note(tmp_path):
     assert record.findings["comparison"].facts["n_moved"] == (
         "Yes: 1 of 1 measurements on the same prompts differs, confirmed by another way of measuring. Confirmed: "
         "attention entropy from the first to the last layer falls by 60 % in b and falls by 10 % in a; the difference "
-        "holds with each model's baseline subtracted: falls by 30 % and falls by 10 % (a difference of −20 points "
-        "instead of −50 points)."
+        "holds, 0.4 times as large, with each model's baseline subtracted: falls by 30 % and falls by 10 %."
     )
 
 

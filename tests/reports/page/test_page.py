@@ -69,9 +69,9 @@ def test_a_page_opens_with_questions_and_explains_its_terms():
     assert order.index("pictures-map") < order.index("numbers") < order.index("pictures-depth")
     assert sum(e.attributes.get("class") == "question" for e in page.elements) == 3
     parts = [["A linear readout of the attention value vectors explains 0.4; p = 0.01"], ["p = 0.2", "the baseline"]]
-    assert [[*terms] for terms in explained(parts)] == [
-        ["linear readout", "attention value vectors", "p"], ["baseline, null"],
-    ]  # fmt: skip
+    assert {part: [*terms] for part, terms in explained(dict(enumerate(parts))).items()} == {
+        0: ["linear readout", "attention value vectors", "p"], 1: ["baseline, null"],
+    }  # fmt: skip
     text = parse(html(made_record())).text
     said = text[: text.index("Number by number")]
     assert "baseline, null what the same measurement gives" in said and "J-space" not in said
@@ -99,7 +99,7 @@ def test_every_explained_term_can_stand_on_a_page():
         *(label(probe, name, "") for probe, name in _EXPLAINED),
     ]
     known = tomllib.loads(files("interp.reports.page").joinpath("terms.toml").read_text(encoding="utf-8"))
-    assert [*explained([texts])[0]] == list(known)
+    assert [*explained({"page": texts})["page"]] == list(known)
     assert set(registry.entries("tunnel")) <= set(known), "the page of a tunnel says what its task is"
 
 
