@@ -55,12 +55,8 @@ def as_parquet(rows):
     return out.getvalue()
 
 
-def as_txt(rows):
-    return "\n".join(row["text"] for row in rows)
-
-
 FORMATS = {".jsonl": as_jsonl, ".csv": as_csv, ".parquet": as_parquet}
-TEXT_FORMATS = {**FORMATS, ".txt": as_txt}
+TEXT_FORMATS = {**FORMATS, ".txt": lambda rows: "\n".join(row["text"] for row in rows)}
 
 
 def refusal(path, **options):
@@ -438,12 +434,6 @@ def test_what_holds_rows_gives_the_same_prompts(way):
     assert found.units == UNITS
     assert [p.text for p in found] == TEXTS
     assert all(type(p.columns[name]) is type(row[name]) for p, row in zip(found, HELD, strict=True) for name in UNITS)
-
-
-def test_polars_gives_the_same_prompts():
-    polars = pytest.importorskip("polars")
-    assert resolve_prompts(polars.DataFrame(HELD)).content_hash == resolve_prompts(HELD).content_hash
-    assert [p.text for p in resolve_prompts(polars.Series(TEXTS))] == TEXTS
 
 
 @pytest.mark.parametrize(
