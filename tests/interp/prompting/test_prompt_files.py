@@ -16,7 +16,7 @@ from pyarrow import parquet
 from tokenizers import Tokenizer
 
 import interp
-from interp.errors import InterpError, PromptError, UsageError
+from interp.errors import PromptError, UsageError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.registry import load_entry
@@ -516,19 +516,6 @@ def test_token_ids_that_are_no_row_of_whole_numbers_are_refused(ids):
 def test_what_cannot_be_used_is_refused_in_words(given, found):
     with pytest.raises(PromptError, match=found):
         resolve_prompts(given)
-
-
-def test_runs_take_what_collect_takes(tunnel):
-    ids = [np.array(p.token_ids) for p in interp.sampled_prompts(tunnel.task, n=20)]
-    marked = [Prompt(token_ids=x, columns={"s": np.float32(i)}) for i, x in enumerate(ids)]
-    for prompts in (marked, PromptSet("marked", marked, units={"s": "1"})):
-        record = interp.run(tunnel, prompts=prompts, probes="manifold", out=None, quiet=True)
-        assert record.prompts["n"] == 20
-    with pytest.raises(InterpError, match="there is no prompt"):
-        interp.run(tunnel, prompts=[], probes="manifold", out=None, quiet=True)
-    whole = interp.collect(tunnel, [x.tolist() for x in ids], ["resid"])
-    for needs in ("resid", Need("resid"), ("resid",)):
-        assert np.array_equal(interp.collect(tunnel, ids, needs)[Need("resid")], whole[Need("resid")])
 
 
 def test_settings_take_numbers_of_any_library():
