@@ -1,6 +1,5 @@
 """Options of a run: each survives the command, the Python and the record that repeat it, whichever is added later."""
 
-import inspect
 import json
 import shlex
 import shutil
@@ -23,7 +22,6 @@ from interp.records.diff import diff
 from interp.records.record import RunRecord, open_run
 from interp.running.choose_probes import choose_probes
 from interp.running.meta_model import meta_model
-from interp.running.plan import PlanOptions
 from interp.running.run import specify
 from interp.running.spec import RunSpec
 from tests.command_lines import all_commands
@@ -167,23 +165,6 @@ def test_every_recorded_option_is_asked_for():
     assert [name for name in HASHED if getattr(everything, name) == getattr(plain, name)] == []
 
 
-@pytest.mark.slow
-def test_what_is_measured_is_the_same_however_it_is_repeated(place):
-    changes = {
-        "settings": {"manifold": {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}}, "bos": False, "window": 9,
-        "text_column": "backwards", "edits": [BypassLayer(layer=0)], "attention_window": 5, "null": "untrained",
-        "seed": 3, "per_quintile": 3, "revision": "step64",
-    }  # fmt: skip
-    first = interp.run(**PLAIN | changes, out="runs", quiet=True)
-    assert first.path is not None
-    shutil.copyfile(first.path / "edits.json", "edits.json")
-    for repeat in ways_to_repeat(first):
-        repeat()
-    runs = [open_run(file) for file in sorted(Path("runs").glob("*/run.json"))]
-    assert [run.spec_hash for run in runs] == [first.spec_hash] * 4
-    assert len({str(run.findings["manifold"].scalars) for run in runs}) == 1
-
-
 def test_a_record_of_the_first_version_is_repeated(place, calls):
     with pytest.raises(Called):
         CliRunner().invoke(app, ["run", "--from", str(RECORDS / "run-1")], catch_exceptions=False)
@@ -202,11 +183,6 @@ def test_a_record_is_repeated_elsewhere_but_not_otherwise(place, calls):
     for words in (["--n-pool", "7"], ["--no-bos"], ["--model", "phi-2"], ["--set", "layer=3"], ["--revisions", "a,b"]):
         with pytest.raises(UsageError, match="the record already specifies it"):
             CliRunner().invoke(app, [*again, *words], catch_exceptions=False)
-
-
-def test_keywords_are_seen_from_outside():
-    assert list(inspect.signature(interp.run).parameters) == [f.name for f in fields(RunOptions)]
-    assert list(inspect.signature(interp.plan).parameters) == [f.name for f in fields(PlanOptions)]
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "power"])

@@ -12,7 +12,7 @@ from interp.editing.editor import Editor
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.restart import Residuals
 from interp.editing.steps import EditStep
-from interp.editing.tails import Prefixes, tail_starts
+from interp.editing.tails import Prefixes
 from interp.edits import (
     AblateHeads,
     AttentionOff,
@@ -27,7 +27,6 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
-from interp.reading.batches import RowIndex, row_index
 from interp.reading.forward import capture
 from interp.reductions import PromptMean
 from interp.running.run import run
@@ -412,14 +411,3 @@ def test_a_model_whose_ends_do_not_agree_is_read_whole(monkeypatch):
     read = read_conditions(model, source, conditions)
     for name, expected in whole.items():
         np.testing.assert_allclose(read[name]["next_kl"], expected["next_kl"], rtol=1e-3, atol=5e-5)
-
-
-def test_a_tail_starts_at_the_first_edited_position_and_nothing_before_is_read():
-    source = token_run((9, 6), scored=(1, 5))
-    lengths = source.lengths
-    scored, last = (row_index(source.prompts, lengths, at) for at in ("scored", "last"))
-    assert tail_starts([last], [last], lengths).tolist() == [8, 5]
-    assert tail_starts([last], [scored], lengths) is None
-    assert tail_starts([scored], [scored], lengths) is None  # most tokens lie behind
-    middle = RowIndex(np.array([0, 0, 1]), np.array([8, 5, 5]))
-    assert tail_starts([last, middle], [last], lengths).tolist() == [5, 5]

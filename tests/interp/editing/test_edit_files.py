@@ -175,7 +175,6 @@ def test_arrays_of_any_library_are_numpys(given):
         lambda: BypassLayer(layer=1, dose=[1.0, 2.0]),
         lambda: AblateHeads(layer=1, heads=np.array([0.5])),
         lambda: AblateHeads(layer=1, heads=0, seed=1.5),
-        lambda: RemoveAxis(layer=1, axis="v.axis"),
         lambda: RemoveAxis(layer=1, axis=["a", "b"]),
         lambda: RemoveAxis(layer=1, axis=[1 + 2j, 0]),
         lambda: RemoveAxis(layer=1, axis=[[1.0], [1.0, 2.0]]),

@@ -197,9 +197,11 @@ def test_positions_are_edited_and_others_keep_their_bits():
     assert np.array_equal(edited_logits(model, edit)[:2], edited_logits(model, within=listening(model, Listener()))[:2])
 
 
-def every_kind(d):
+def test_dose_0_is_the_unedited_model_bit_for_bit(family):
+    model = tiny_model(family)
+    d = width(model, "v")
     basis = draw(2, d)
-    return [
+    edits = [
         RemoveAxis(layer=0, axis=basis, dose=0.0),
         KeepAxis(layer=0, site="z", axis=draw(48), dose=0.0),
         ShiftAxis(layer=1, axis=draw(d), deviations=1e6, score_sigma=1.0, dose=0.0),
@@ -211,11 +213,6 @@ def every_kind(d):
         AttentionOff(layer=0, dose=0.0),
         FeedForwardOff(layer=2, dose=0.0),
     ]
-
-
-def test_dose_0_is_the_unedited_model_bit_for_bit(family):
-    model = tiny_model(family)
-    edits = every_kind(width(model, "v"))
     assert np.array_equal(edited_logits(model, *edits), edited_logits(model, within=listening(model, Listener())))
 
 

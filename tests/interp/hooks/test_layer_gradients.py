@@ -20,7 +20,6 @@ from interp.hooks.layer_gradients import (
     step_all_weights,
 )
 from interp.hooks.weight_gradients import projections, weight_gradients
-from interp.model import Model
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model, wrap
 
 EXACT = 1e-10
@@ -29,15 +28,6 @@ LAWS = {"scores", "values", "queries", "keys", "rows"}
 
 def text(seed: int = 0, length: int = 17) -> ScoredSequence:
     return ScoredSequence.of_text(torch.from_numpy(np.random.default_rng(seed).integers(0, VOCAB, length)))
-
-
-def of_tunnel(model: Model, n: int = 3) -> list[ScoredSequence]:
-    drawn = model.task.sample(np.random.default_rng(1), n)
-    scored = torch.from_numpy(drawn.scored)
-    return [
-        ScoredSequence(torch.from_numpy(t), scored, torch.from_numpy(y))
-        for t, y in zip(drawn.tokens, drawn.targets, strict=True)
-    ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -53,7 +43,9 @@ def test_laws_hold_in_every_layer_of_every_family(family):
 @pytest.mark.parametrize("name", ["bijection-gpt-neox", "bijection-mistral-short"])
 def test_laws_hold_in_trained_tunnels_at_their_scored_positions(name):
     model = in_float64(interp.load(f"tunnel:{name}", check=False))
-    for sequence in of_tunnel(model):
+    drawn = model.task.sample(np.random.default_rng(1), 3)
+    for tokens, targets in zip(drawn.tokens, drawn.targets, strict=True):
+        sequence = ScoredSequence(*map(torch.from_numpy, (tokens, drawn.scored, targets)))
         for layer in range(model.info.n_layers):
             assert max(layer_gradients(model, layer, sequence).residuals().values()) < EXACT
 

@@ -63,9 +63,3 @@ def test_the_smoke_ledgers_are_done_in_their_time_and_answer_every_part(tmp_path
                     assert cell.why, (row.number, cell.model)
                 for part in cell.parts:
                     assert part.outcome or not part.rule or cell.why, (row.number, part.label)
-
-
-def test_the_names_the_claims_were_checked_with_cover_all_sources():
-    for paper in entries("claims"):
-        for source in load_claims(paper).source:
-            assert {source.study} - {""} <= set(KNOWN) and set(source.probes) <= set(KNOWN), source.name

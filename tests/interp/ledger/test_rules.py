@@ -157,16 +157,6 @@ def test_what_a_claim_allows_is_asked_for_its_null_and_what_it_forbids_is_not(ki
         assert judge(rule, [scalar(far, (far - 1, far + 1), null=(0.0, -20.0, 20.0))], p).outcome == CONTRADICTED
 
 
-@pytest.mark.parametrize(("rule", "low", "high", "p"), [
-    (Rule("at_least", low=2.0), 0.80, 1.74, 0.3), (Rule("at_least", low=2.0), 0.97, 1.11, 0.6),
-    (Rule("at_least", low=0.3), 0.0001, 0.034, 0.2), (Rule("at_most", high=0.1), 1.875, 1.941, None),
-])  # fmt: skip
-def test_intervals_wholly_outside_are_contradicted_whatever_the_null(rule, low, high, p):
-    """Rows 7, 14, 17 and 18 as they were measured, and called no different from the null."""
-    number = scalar((low + high) / 2, (low, high), null=(1.0, 0.0, 3.0), p=p)
-    assert judge(rule, [number], p).outcome == CONTRADICTED
-
-
 def test_designs_intervals_and_nulls_decide_by_their_widths():
     number = scalar(1.0, (0.5, 1.5), null=(0.0, -0.1, 0.1), p=0.25)
     few = replace(number, p_least=0.25)

@@ -37,14 +37,10 @@ def swapped(path: Path) -> None:
     other.replace(path)
 
 
-def appended(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + b" ")
-
-
 CHANGES = {
     "weights in place": ("model/model.safetensors", in_place),
     "weights swapped": ("model/model.safetensors", swapped),
-    "configuration": ("model/config.json", appended),
+    "configuration": ("model/config.json", lambda path: path.write_bytes(path.read_bytes() + b" ")),
     "card": ("model/tunnel.json", lambda path: path.write_text(path.read_text().replace('"seed": ', '"seed": 1'))),
     "step on the way": ("model/steps/4/model.safetensors", in_place),
     "weights of the adapter": ("adapter/adapter_model.safetensors", in_place),

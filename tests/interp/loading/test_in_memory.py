@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from accelerate import cpu_offload
 from torch import nn
 from transformers import TextGenerationPipeline
 
@@ -188,7 +187,6 @@ READABLE = {
     "a harmless hook": lambda m: m.model.layers[1].register_forward_hook(lambda part, args, out: None),
     "a layer removed": lambda m: (m.model.layers.pop(1), setattr(m.config, "num_hidden_layers", 2)),
     "a part of one's own": lambda m: setattr(m.model.layers[1], "mlp", nn.Sequential(nn.Linear(48, 48), nn.Tanh())),
-    "offloaded": lambda m: cpu_offload(m, execution_device="cpu"),
     "tied": lambda m: setattr(m.lm_head, "weight", m.model.embed_tokens.weight),
     "bfloat16": nn.Module.bfloat16,
 }

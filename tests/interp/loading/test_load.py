@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
-from interp.loading.load import load, load_as_asked
+from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.loading.untrained import untrained_twin
-from interp.options import RunOptions
-from interp.running.run import run
 from tests.hub_cache import MODELS, TOKENIZERS, build_hub_cache, lay_out
 from tests.hub_server import serving
 from tests.paths import ROOT
@@ -87,6 +83,7 @@ def test_shards_are_read_together(tiny_folders, tmp_path):
     tiny_model("phi").module.save_pretrained(folder, max_shard_size="100KB")
     assert len(list(folder.glob("model-*.safetensors"))) > 2
     model = load(folder, check=False)
+    assert {check.name for check in model.checks} == {"weights"}
     with torch.no_grad():
         assert torch.equal(model.module(IDS).logits, tiny_model("phi").module(IDS).logits)
 
@@ -151,19 +148,15 @@ def test_a_model_is_fetched_from_the_hub_once_and_then_served_by_the_cache(tiny_
         assert torch.equal(first.module(IDS).logits, tiny_model("phi").module(IDS).logits)
 
 
-@pytest.mark.parametrize("by_folder", [False, True])
-def test_a_tunnel_brings_its_task_and_card_and_no_tokenizer(by_folder):
+def test_tunnels_have_names_steps_tasks_and_cards_by_name_or_folder_and_no_tokenizer():
     folder = ROOT / "wind_tunnels" / "checkpoints" / "bijection-gpt-neox"
-    name = str(folder) if by_folder else "tunnel:bijection-gpt-neox"
-    model, card = load(name), json.loads((folder / "tunnel.json").read_text())
-    assert (model.info.name, model.info.source, model.tokenizer) == (name, name, None)
-    assert model.task is not None and model.task.name == "bijection"
-    assert model.card is not None and model.card["step"] == card["step"]
-    assert model.card["figures"]["kl_bits"]["value"] == card["figures"]["kl_bits"]["value"]
-
-
-def test_tunnels_have_names_and_steps():
-    model, last = (load(f"tunnel:bijection-gpt-neox{step}", check=False) for step in ("@16", ""))
+    card = json.loads((folder / "tunnel.json").read_text())
+    for name in ("tunnel:bijection-gpt-neox", str(folder)):
+        last = load(name)
+        assert (last.info.name, last.info.source, last.tokenizer, last.task.name) == (name, name, None, "bijection")
+        assert last.card["step"] == card["step"]
+        assert last.card["figures"]["kl_bits"]["value"] == card["figures"]["kl_bits"]["value"]
+    model = load("tunnel:bijection-gpt-neox@16", check=False)
     assert model.info.name == "tunnel:bijection-gpt-neox@16" and model.fingerprint != last.fingerprint
     assert model.task is not None
     with pytest.raises(UsageError, match=r"has the steps \['0', '16', '64', '128', '256', '512'\]"):
@@ -262,22 +255,3 @@ def test_real_configurations_load_from_the_cache_by_their_alias_and_pass_the_sel
     assert model.info.revision == snapshot.name and all(c.passed for c in model.checks)
     ids = model.tokenizer("Hello there")["input_ids"]
     assert model.tokenizer.decode(ids, skip_special_tokens=True) == "Hello there"
-
-
-NAMES = {"weights", "finite", "heard", "eager", "causal", "output", "projections", "rotary", "residual", "shared",
-         "edit", "dose 0", "head", "batched", "restored"}  # fmt: skip
-
-
-def test_every_way_to_a_model_checks_it_unless_told_not_to(tiny_folders):
-    folder = str(tiny_folders["llama"])
-    ways = {
-        "a folder": load(folder).checks,
-        "a run": load_as_asked(RunOptions(model=folder)).checks,
-        "its twin": untrained_twin(load(folder, check=False))[0].checks,
-        "a record": run("tunnel:bijection-gpt-neox", probes="orthogonality", n_pool=20, out=None, quiet=True).selfcheck,
-    }
-    for way, checks in ways.items():
-        names = {c["name"] if isinstance(c, Mapping) else c.name for c in checks}
-        assert names >= NAMES - ({"weights"} if way == "its twin" else set()), (way, NAMES - names)
-    for unchecked in (load(folder, check=False), load_as_asked(RunOptions(model=folder), check=False)):
-        assert {c.name for c in unchecked.checks} == {"weights"}

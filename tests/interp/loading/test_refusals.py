@@ -44,12 +44,6 @@ def refusal(name, error=ModelError, **keywords) -> str:
     return str(caught.value)
 
 
-def test_unknown_alias_names_the_nearest():
-    assert refusal("pythia-410", UsageError).startswith(
-        "model 'pythia-410': there is no model of this name\n  Did you mean pythia-410m or pythia-160m or pythia-1b? "
-    )
-
-
 def test_gated_repositories_and_those_without_a_configuration_are_refused(use_hub, tmp_path):
     with serving({"meta-llama/Llama-3.2-1B": GATED}) as hub:
         use_hub(hub.url)

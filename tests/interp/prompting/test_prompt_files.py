@@ -16,7 +16,7 @@ from pyarrow import parquet
 from tokenizers import Tokenizer
 
 import interp
-from interp.errors import InterpError, PromptError, UsageError
+from interp.errors import PromptError, UsageError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.registry import load_entry
@@ -55,12 +55,8 @@ def as_parquet(rows):
     return out.getvalue()
 
 
-def as_txt(rows):
-    return "\n".join(row["text"] for row in rows)
-
-
 FORMATS = {".jsonl": as_jsonl, ".csv": as_csv, ".parquet": as_parquet}
-TEXT_FORMATS = {**FORMATS, ".txt": as_txt}
+TEXT_FORMATS = {**FORMATS, ".txt": lambda rows: "\n".join(row["text"] for row in rows)}
 
 
 def refusal(path, **options):
@@ -440,12 +436,6 @@ def test_what_holds_rows_gives_the_same_prompts(way):
     assert all(type(p.columns[name]) is type(row[name]) for p, row in zip(found, HELD, strict=True) for name in UNITS)
 
 
-def test_polars_gives_the_same_prompts():
-    polars = pytest.importorskip("polars")
-    assert resolve_prompts(polars.DataFrame(HELD)).content_hash == resolve_prompts(HELD).content_hash
-    assert [p.text for p in resolve_prompts(polars.Series(TEXTS))] == TEXTS
-
-
 @pytest.mark.parametrize(
     "made",
     [tuple, iter, np.array, pandas.Series, pandas.Index, pyarrow.array, lambda texts: pyarrow.chunked_array([texts]),
@@ -526,19 +516,6 @@ def test_token_ids_that_are_no_row_of_whole_numbers_are_refused(ids):
 def test_what_cannot_be_used_is_refused_in_words(given, found):
     with pytest.raises(PromptError, match=found):
         resolve_prompts(given)
-
-
-def test_runs_take_what_collect_takes(tunnel):
-    ids = [np.array(p.token_ids) for p in interp.sampled_prompts(tunnel.task, n=20)]
-    marked = [Prompt(token_ids=x, columns={"s": np.float32(i)}) for i, x in enumerate(ids)]
-    for prompts in (marked, PromptSet("marked", marked, units={"s": "1"})):
-        record = interp.run(tunnel, prompts=prompts, probes="manifold", out=None, quiet=True)
-        assert record.prompts["n"] == 20
-    with pytest.raises(InterpError, match="there is no prompt"):
-        interp.run(tunnel, prompts=[], probes="manifold", out=None, quiet=True)
-    whole = interp.collect(tunnel, [x.tolist() for x in ids], ["resid"])
-    for needs in ("resid", Need("resid"), ("resid",)):
-        assert np.array_equal(interp.collect(tunnel, ids, needs)[Need("resid")], whole[Need("resid")])
 
 
 def test_settings_take_numbers_of_any_library():

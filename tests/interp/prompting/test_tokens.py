@@ -229,14 +229,6 @@ def test_a_token_is_called_by_what_it_adds_to_a_text(name):
         assert token_names(tokenizer) == before | {"<new>": len(before)}
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_the_names_of_a_text_are_the_text(name):
-    tokenizer = tokenizer_of(name)
-    text = "The cat is on 1 mat.\n\nIs it? It's so, and (is) here"
-    ids = np.array(tokenizer(text, add_special_tokens=False)["input_ids"])
-    assert "".join(names_of(tokenizer, ids)).removeprefix(" ") == text
-
-
 @pytest.fixture(scope="module")
 def model():
     """A model with the tokenizer of pieces; ids beyond its vocabulary are embedded too, as padded models do."""

@@ -114,10 +114,15 @@ def test_a_number_outside_the_band_of_its_null_that_is_no_different_says_why(num
         (None, "yes"),
     ],
 )
-def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes(interval, verdict):
+def test_a_slope_that_misses_that_of_bayes_is_partly_a_yes_and_a_correlation_by_the_same_rule(interval, verdict):
     slope = replace(YES, interval=interval, interval_reason="" if interval else "one prompt")
     (answer,) = answers(record_of(Findings("sula", {"slope": slope}, headline=("slope",))))
     assert answer.verdict == verdict and answer.said.startswith(SAID[verdict])
+    order = replace(slope, meaning="Rank correlation of the first axis with entropy.")
+    (answer,) = answers(
+        record_of(Findings("manifold", {"entropy_correlation": order}, headline=("entropy_correlation",)))
+    )
+    assert answer.verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -135,15 +140,6 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     assert ("“Yes” needs an interval whose upper end reaches 0.8." in answer.change) == (verdict == "partly")
     assert ("“Partly” needs an interval whose upper end reaches 0.1." in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
-
-
-def test_a_correlation_is_a_whole_yes_by_that_rule_too():
-    for interval, verdict in (((0.3, 0.4), "partly"), ((0.75, 0.85), "yes")):
-        order = replace(YES, interval=interval, meaning="Rank correlation of the first axis with entropy.")
-        (answer,) = answers(
-            record_of(Findings("manifold", {"entropy_correlation": order}, headline=("entropy_correlation",)))
-        )
-        assert answer.verdict == verdict
 
 
 def test_the_evidence_says_why_a_permuted_baseline_is_above_0_and_what_an_undecided_rest_means():

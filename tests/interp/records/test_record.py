@@ -83,10 +83,6 @@ def test_findings_and_tables_that_lack_something_are_refused():
         Scalar(1.0, "1", null_reason="none")
     with pytest.raises(ValueError, match="null_reason"):
         Scalar(1.0, "1", interval_reason="weights only")
-    with pytest.raises(ValueError, match="headline"):
-        Findings("p", headline=("nothing",))
-    with pytest.raises(ValueError, match="units for"):
-        Table({"a": np.arange(3)}, {})
     with pytest.raises(ValueError, match="different lengths"):
         Table({"a": np.arange(3), "b": np.arange(2)}, {"a": "1", "b": "1"})
 

@@ -61,9 +61,6 @@ def followed():
     return run(TUNNEL, probes=["dynamics"], settings=FAST, n_pool=30, out=None, quiet=True)
 
 
-# --- which checkpoints there are -------------------------------------------------------------------------------------
-
-
 def test_a_tunnel_has_the_steps_of_its_folder_in_order_of_training(tunnel):
     kept = list(kept_steps(shipped_tunnels()["bijection-gpt-neox"]))
     found = checkpoints_of(tunnel, [Follower()], ())
@@ -113,9 +110,6 @@ def test_steps_models_and_probes_that_cannot_be_followed_are_refused(tiny_folder
         run(tunnel, probes=["dynamics"], edits=[edit], n_pool=10, out=None, quiet=True)
     with pytest.raises(UsageError, match="the first checkpoint is the untrained model"):
         run(tunnel, probes=["dynamics"], null="untrained", n_pool=10, out=None, quiet=True)
-
-
-# --- a tunnel, from end to end ---------------------------------------------------------------------------------------
 
 
 def test_the_record_says_what_was_read_and_how_to_read_it_again(followed):
@@ -181,9 +175,6 @@ def test_everything_on_a_model_without_checkpoints_is_everything_else():
     assert names == {"tunnel:bijection-llama": ["manifold"], TUNNEL: ["dynamics", "manifold"]}
 
 
-# --- a hub model with revisions --------------------------------------------------------------------------------------
-
-
 TEXTS = tuple(" ".join(f"w{(7 * i + j * j) % 90 + 1}" for j in range(5 + i % 6)) for i in range(24))
 
 
@@ -242,9 +233,6 @@ def test_a_hub_model_without_revisions_or_at_one_is_refused_beyond_it(revisions,
     assert step_of(model) == 64 and step_of(interp.load("pythia-70m", check=False)) is None
     with pytest.raises(UsageError, match="step1000 of pythia-70m@step64"):
         checkpoints_of(model, [Follower()], ("step0", "step1", "step1000"))
-
-
-# --- memory and shape ------------------------------------------------------------------------------------------------
 
 
 def test_one_model_is_in_memory_at_a_time(monkeypatch):

@@ -1,7 +1,4 @@
-"""The same numbers again: of one command, over threads, orders of the prompts, cuts into batches, and bases of values.
-
-Several processes are in test_ranks, a run repeated from its record in test_runner and test_cli.
-"""
+"""The same numbers again: of one command, over threads, orders of prompts, cuts into batches, and bases of values."""
 
 import os
 import subprocess

@@ -6,18 +6,12 @@ import pytest
 import interp
 from interp.errors import PromptError, UsageError
 from interp.options import RunOptions
-from interp.records.record import open_run
 from interp.running.choose_probes import choose_probes
 from interp.running.passes import passes_of
 from interp.running.run import run, specify
 from tests.reports.everything import SETTINGS
 
 FAST = {"manifold": SETTINGS["manifold"]}
-
-
-@pytest.fixture(scope="module")
-def record(tunnel, tmp_path_factory):
-    return run(tunnel, settings=FAST, n_pool=60, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
 def counted(model, **asked):
@@ -30,22 +24,6 @@ def counted(model, **asked):
         return run(model, out=None, quiet=True, **asked), read
     finally:
         handle.remove()
-
-
-def test_a_run_leaves_a_record_that_says_everything_and_a_page(record):
-    assert record.path.parent.name.startswith("runs")
-    assert record.path.name.startswith("tunnel-bijection-gpt-neox-")
-    assert {p.name for p in record.path.iterdir()} >= {"run.json", "report.html", "tables"}
-    assert "<html" in (record.path / "report.html").read_text()
-    read = open_run(record.path)
-    assert read.model["fingerprint"] and read.model["family"] == "gpt_neox"
-    assert read.prompts["n"] == 60 and read.prompts["unit"] == "sequence" and len(read.prompts["hash"]) == 64
-    assert {c["name"] for c in read.selfcheck} >= {"eager", "output", "projections", "restored"}
-    assert all(c["passed"] for c in read.selfcheck)
-    assert {"load", "capture", "probe manifold"} <= set(read.timings)
-    assert read.environment["packages"]["torch"]
-    share = read.findings["manifold"]["pc1_plus_pc2_share"]
-    assert 0 < share.value < 1 and share.interval[0] < share.value < share.interval[1] and share.n == 60
 
 
 def test_one_forward_pass_a_prompt_serves_all_probes(tunnel):

@@ -204,9 +204,6 @@ def test_parts_processes_and_sets_that_do_not_go_together_are_refused(tmp_path, 
         run_many(MODELS[:2], options=OPTIONS, out=tmp_path, quiet=True)
 
 
-# --- several sets of prompts ----------------------------------------------------------------------------------------
-
-
 def test_parts_are_disjoint_make_the_whole_set_and_are_the_same_again():
     whole = interp.sampled_prompts(Bijection(), n=23)
     dealt = [part_of(whole, part, seed=3) for part in parts("4")]

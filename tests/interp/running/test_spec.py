@@ -1,7 +1,6 @@
 """Specifications: settings become typed fields, repeat themselves as a command, and refuse in words."""
 
 import ast
-import shlex
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Literal
@@ -92,17 +91,6 @@ def test_the_command_and_the_code_of_a_spec_repeat_it():
         "prompts": "prompts"
     }
     assert "interp.run(\n    model,  # Mine, the object in memory\n" in spec.python
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"other": None}, {"on": True}, {"levels": ()}, {"levels": (0.25,)}, {"other": "it's, = [x]"}, {"level": 1e-9}],
-)
-def test_the_command_of_a_spec_says_every_kind_of_value(changes):
-    asked = Toy(**changes)
-    words = shlex.split(RunSpec("m", ["toy"], {"toy": asked.parameters()}).command)
-    said = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-    assert len(said) == 1 and make_probe("toy", split_settings(said, ["toy"])["toy"]) == asked
 
 
 @pytest.mark.parametrize(("value", "said"), [("no_such_module:A", "No module named"), ("json:Nothing", "Nothing")])

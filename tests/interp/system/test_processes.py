@@ -123,9 +123,6 @@ def test_one_process_needs_no_distributed_code(monkeypatch):
     assert here() is ALONE and here().union(3) == [3] and here().of_first(4) == 4
 
 
-# --- real processes ---------------------------------------------------------------------------------------------------
-
-
 def environment(**more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     root = str(ROOT)

@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -40,15 +38,6 @@ with stopping.handling_signals():
 """
 
 
-@contextmanager
-def killed_at_the_end(process: subprocess.Popen) -> Iterator[None]:
-    """One that did not end does not hold up the tests."""
-    try:
-        yield
-    finally:
-        process.kill()
-
-
 def stopped_program(busy: str, number: int, kept: str = "", interrupt=signal.SIG_DFL) -> tuple[int, str, float]:
     """Exit code, what was said, and the seconds from the signal to the end.
 
@@ -57,14 +46,17 @@ def stopped_program(busy: str, number: int, kept: str = "", interrupt=signal.SIG
     words = [sys.executable, "-c", CODE.format(kept=kept, busy=busy)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
     start = {"preexec_fn": lambda: signal.signal(signal.SIGINT, interrupt)}
-    with subprocess.Popen(words, text=True, **pipes, **start) as process, killed_at_the_end(process):
-        assert process.stdout.readline() == "ready\n"
-        if "flush" in busy:
-            process.stdout.readline()
-        began = time.monotonic()
-        process.send_signal(number)
-        _, said = process.communicate(timeout=20)
-        return process.returncode, said, time.monotonic() - began
+    with subprocess.Popen(words, text=True, **pipes, **start) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            if "flush" in busy:
+                process.stdout.readline()
+            began = time.monotonic()
+            process.send_signal(number)
+            _, said = process.communicate(timeout=20)
+            return process.returncode, said, time.monotonic() - began
+        finally:
+            process.kill()  # one that did not end does not hold up the tests
 
 
 @pytest.mark.parametrize("where", quick(QUICK, BUSY))
