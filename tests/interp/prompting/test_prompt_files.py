@@ -531,3 +531,9 @@ def test_a_tokenizer_of_the_tokenizers_library_and_a_path_are_taken(stories):
         str(stories), stories, Tokenizer.from_file(str(stories / "tokenizer.json")),
     )]  # fmt: skip
     assert ids[0] == ids[1] == ids[2]
+
+
+def test_polars_gives_the_same_prompts():
+    polars = pytest.importorskip("polars")
+    assert resolve_prompts(polars.DataFrame(HELD)).content_hash == resolve_prompts(HELD).content_hash
+    assert [p.text for p in resolve_prompts(polars.Series(TEXTS))] == TEXTS
