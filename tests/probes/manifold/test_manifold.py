@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from interp.probes.manifold.figures import _add_axis, _loudest
 from interp.probes.manifold.probe import Manifold
 from interp.probes.measures.geometry import N_SHOWN
+from interp.probes.measures.target import Target
 from interp.wind_tunnels.tasks.mixture import Mixture
 from scipy import stats
 
@@ -14,7 +16,7 @@ from interp.capture import Capture
 from interp.errors import ModelError
 from interp.findings import Findings
 from interp.statistics.entropy_draw import entropy_quintiles
-from interp.table import LABEL
+from interp.table import LABEL, Table
 from interp.testing import Shape, same_findings, synthetic_capture
 from tests.captures import planted_curve
 
@@ -246,11 +248,6 @@ def test_figures_are_drawn_from_the_findings_and_escape_what_prompts_say() -> No
 
 def test_the_entropy_axis_of_the_map_points_where_entropy_rises_in_its_plane() -> None:
     """Entropy planted along (3, 4) of the plane: the arrow has that direction, and says how much the plane tells."""
-    from interp.probes.manifold.figures import _add_axis
-    from interp.probes.measures.target import Target
-
-    from interp.table import Table
-
     rng = np.random.default_rng(5)
     pc1, pc2 = rng.normal(size=400) * 5, rng.normal(size=400)
     columns = {"pc1": pc1, "pc2": pc2, "next_entropy_bits": 3 * pc1 + 4 * pc2 + 7}
@@ -266,10 +263,6 @@ def test_the_entropy_axis_of_the_map_points_where_entropy_rises_in_its_plane() -
 
 
 def test_the_map_names_a_prompt_that_is_the_first_axis_by_itself() -> None:
-    from interp.probes.manifold.figures import _loudest
-
-    from interp.table import Table
-
     def words(loud: float) -> str:
         pc1 = np.array([loud, *np.ones(20), *-np.ones(20)])
         columns = {"pc1": pc1, "prompt": np.arange(41), "text": np.array([f"text {i}" for i in range(41)])}

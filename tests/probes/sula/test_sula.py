@@ -386,9 +386,6 @@ def test_the_best_single_answers_are_those_by_hand():
     np.testing.assert_allclose(found, kl_bits(p, means))
 
 
-# --- by hand ----------------------------------------------------------------------------------------------------------
-
-
 def answered(posterior, q, outcomes=None, condition=None, evidence=None, unit=None, cluster=None):
     """Answers of a model that gives these probabilities, half of its mass on the outcomes."""
     p, n = np.asarray(posterior, dtype=np.float64), len(posterior)

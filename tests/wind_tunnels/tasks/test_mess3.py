@@ -15,14 +15,6 @@ SOURCE = np.array(
 )
 
 
-def test_matrices_are_those_of_the_source():
-    task = Mess3()
-    labelled = task.transition[None] * task.emission.T[:, None, :]
-    np.testing.assert_allclose(labelled, SOURCE, atol=1e-15)
-    np.testing.assert_allclose(task.transition.sum(axis=1), 1.0, atol=1e-15)
-    np.testing.assert_allclose(np.full(3, 1 / 3) @ task.transition, 1 / 3, atol=1e-15)
-
-
 def test_predictive_equals_the_products_of_the_source_for_every_sequence():
     task = Mess3(K=5)
     every = np.array(list(product(range(3), repeat=5)))
@@ -53,18 +45,6 @@ def test_window_readers_and_orbits_follow_the_stationary_process():
     assert sorted(map(tuple, RELABELLINGS.tolist())) == list(permutations(range(3)))
     answers = Mess3().sample_orbits(np.random.default_rng(0), 12, 3).targets.reshape(4, 3, -1)
     assert (np.sort(answers, axis=1) == np.arange(3)[None, :, None]).all()
-
-
-def test_tokens_are_a_start_and_the_symbols_and_each_is_the_answer_one_token_before_it():
-    task = Mess3(K=7)
-    sequences = task.sample(np.random.default_rng(0), 40)
-    assert (task.vocab_size, task.n_positions) == (4, 7)
-    assert (sequences.tokens[:, 0] == 3).all() and sequences.tokens[:, 1:].max() == 2
-    assert sequences.scored.tolist() == list(range(7))
-    np.testing.assert_array_equal(sequences.targets[:, :-1], sequences.tokens[:, 1:])
-    assert (sequences.columns["evidence"] == np.arange(7)).all()
-    np.testing.assert_allclose(sequences.posterior[:, 0], 1 / 3, atol=1e-15)
-    assert sequences.slices == () and (sequences.domain == "mess3").all()
 
 
 def test_beliefs_are_of_the_state_behind_the_last_symbol():
