@@ -25,7 +25,7 @@ from interp.probes.belief.readout import (
     read_belief,
 )
 from interp.probes.belief.scores import MIXED_IN, Scores, decoded, output_distance, scores
-from interp.probes.belief.tables import components_table, decoded_table
+from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
 from scipy import stats
@@ -609,18 +609,6 @@ def test_random_subspaces_are_smaller_than_the_whole_and_than_half_the_rows_fitt
     _, setting = setting_of(points, belief)
     parts = press(setting.folds, setting.mean, points, setting.targets)
     assert (len(random_subspace_r2(setting.folds, parts, rank, 2, np.random.default_rng(19))) > 0) == has_draws
-
-
-def test_the_table_of_components_names_them():
-    belief, rng = np.random.default_rng(0).dirichlet(np.ones(2), 30), np.random.default_rng(1)
-    _, setting = setting_of(rng.standard_normal((30, 3)), belief)
-    setting = replace(setting, belief=replace(setting.belief, names=("x", "y")))
-    errors, totals = rng.uniform(0.1, 1, (30, 2)), rng.uniform(1, 2, (30, 2))
-    shares = Shares(np.zeros(3), np.array([[0.9, 0.9], [0.1, 0.1], [0.3, 0.3]]), errors, totals)
-    row = {name: column[1] for name, column in components_table(setting, shares).columns.items()}
-    assert (row["component"], row["value"], row["mean"]) == (1, "y", pytest.approx(belief[:, 1].mean()))
-    assert row["r2"] == pytest.approx(1 - errors[:, 1].sum() / totals[:, 1].sum()) and row["r2_p"] == 1 / 3
-    assert row["r2_null"] == pytest.approx(0.2) and row["r2_low"] < row["r2"] < row["r2_high"]
 
 
 def test_everybody_has_another_donor_of_as_many_rows_asked_about_the_same_outcomes():
