@@ -51,6 +51,20 @@ def test_family_is_a_causal_model_with_parameters_counted_and_logits_at_scored_p
     assert count_parameters(Network(arch=arch), TASK) == model.num_parameters()
 
 
+@pytest.mark.parametrize(
+    ("network", "expected"),
+    [
+        (Network(arch="gpt-neox"), 152_640),
+        (Network(arch="llama"), 150_080),
+        (Network(arch="llama", n_kv_heads=2), 137_792),
+        (Network(arch="mistral", n_kv_heads=2, window=12), 137_792),
+    ],
+    ids=str,
+)
+def test_parameter_counts_match_between_families_at_the_shipped_size(network, expected):
+    assert build(network, Bijection(), torch.Generator().manual_seed(0)).num_parameters() == expected
+
+
 def test_tables_windows_and_predictions_do_not_depend_on_length_or_batch():
     model = fresh(Network())
     sequences = TASK.sample(np.random.default_rng(0), 7)

@@ -113,6 +113,23 @@ def test_papers_layout_has_105_ids_and_a_header_of_53_tokens():
     assert (sequences.columns["position"] == sequences.scored).all()
 
 
+def test_both_questions_are_two_slices_of_one_vocabulary():
+    task = HMM(S=3, O=4, K=5, predict="both")
+    sequences = task.sample(np.random.default_rng(0), 6)
+    assert sequences.slices == ("state", "symbol")
+    first = task.n_positions - 2 * task.K
+    assert sequences.scored.tolist() == list(range(first, task.n_positions))
+    assert sequences.scored_slice.tolist() == ["symbol", "state"] * 5
+    outside = sequences.scored_slice[:, None] != sequences.outcome_slice
+    assert (sequences.posterior[:, outside] == 0).all()
+    np.testing.assert_allclose(sequences.posterior.sum(axis=-1), 1.0, atol=1e-14)
+    states, symbols = sequences.only("state"), sequences.only("symbol")
+    assert (symbols.columns["evidence"] == np.arange(5)).all() and (states.columns["evidence"] == np.arange(1, 6)).all()
+    assert (symbols.targets == sequences.tokens[:, first + 1 :: 2]).all()
+    assert states.slice_ids.min() > sequences.tokens.max()
+    np.testing.assert_array_equal(states.belief, states.posterior)
+
+
 def test_belief_at_a_marker_is_the_state_to_come():
     task = HMM(S=3, O=3, K=6, predict="symbol")
     chains = task._draw(np.random.default_rng(0), 8)
@@ -156,7 +173,16 @@ def test_the_uniform_lacks_what_the_papers_report_and_the_last_symbol_what_the_d
     assert lacks(FixedHMM(stay=0.0, parameters_seed=0)) == pytest.approx(0.020, abs=0.004)
 
 
-def test_parameters_belong_to_the_task_and_its_seed():
+def test_layout_has_no_header_and_parameters_belong_to_the_task():
+    task = FixedHMM(S=3, O=4, K=6)
+    sequences = task.sample(np.random.default_rng(0), 50)
+    assert (task.vocab_size, task.n_positions) == (1 + 4 + 3, 12)
+    assert (sequences.tokens[:, 0::2] == 0).all()
+    assert set(sequences.tokens[:, 1::2].ravel().tolist()) == {1, 2, 3, 4}
+    assert sequences.slices == ("state", "symbol")
+    assert sequences.only("state").slice_ids.tolist() == [5, 6, 7]
+    assert sequences.only("symbol").slice_ids.tolist() == [1, 2, 3, 4]
+    assert sequences.scored.tolist() == list(range(12))
     task = FixedHMM()
     np.testing.assert_array_equal(task.transition, FixedHMM(K=50).transition)
     assert not np.array_equal(task.transition, FixedHMM(parameters_seed=7).transition)

@@ -47,6 +47,18 @@ def test_window_readers_and_orbits_follow_the_stationary_process():
     assert (np.sort(answers, axis=1) == np.arange(3)[None, :, None]).all()
 
 
+def test_tokens_are_a_start_and_the_symbols_and_each_is_the_answer_one_token_before_it():
+    task = Mess3(K=7)
+    sequences = task.sample(np.random.default_rng(0), 40)
+    assert (task.vocab_size, task.n_positions) == (4, 7)
+    assert (sequences.tokens[:, 0] == 3).all() and sequences.tokens[:, 1:].max() == 2
+    assert sequences.scored.tolist() == list(range(7))
+    np.testing.assert_array_equal(sequences.targets[:, :-1], sequences.tokens[:, 1:])
+    assert (sequences.columns["evidence"] == np.arange(7)).all()
+    np.testing.assert_allclose(sequences.posterior[:, 0], 1 / 3, atol=1e-15)
+    assert sequences.slices == () and (sequences.domain == "mess3").all()
+
+
 def test_beliefs_are_of_the_state_behind_the_last_symbol():
     task = Mess3()
     sequences = task.sample(np.random.default_rng(0), 300)
