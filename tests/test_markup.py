@@ -23,6 +23,8 @@ import html5lib
 import numpy as np
 import pandas
 import pytest
+from interp.reports.page.about import bibtex
+from interp.reports.page.render import PLOTLY, static
 from pydantic import BaseModel, ValidationError
 
 import interp
@@ -181,8 +183,6 @@ def pages(both) -> dict[str, tuple[Path, Path]]:
 @cache
 def parsed(page: str | Path):
     """A page, or a text, as a browser reads it; without plotly's script, which is ours and long."""
-    from interp.reports.page.render import PLOTLY, static
-
     text = page.read_text(encoding="utf-8") if isinstance(page, Path) else page
     return html5lib.parse(text.replace(static(PLOTLY), ""), namespaceHTMLElements=False)
 
@@ -215,8 +215,6 @@ def test_a_page_holds_nothing_that_was_not_ours_and_links_to_files_beside_it_or_
 
 def obeyed(text: str) -> list[str]:
     """Control characters of a text, also as JSON escapes them; plotly's script is not read."""
-    from interp.reports.page.render import PLOTLY, static
-
     bare = text.replace(static(PLOTLY), "")
     return [c for c in sorted(set(bare)) if printable(c) != c] + re.findall(r"(?<!\\)\\u00[01789][0-9a-f]", bare)
 
@@ -310,8 +308,6 @@ _OF_LATEX = re.compile(
 
 @pytest.mark.parametrize("mark", [HURT, "}, url = {x", r"\}\input{x}", "a\n}\n@book{b,"])
 def test_a_citation_is_one_entry_whatever_the_record_says(made, mark):
-    from interp.reports.page.about import bibtex
-
     record = open_run(made / "first")
     spoilt = replace(
         record, model=record.model | {"name": mark, "fingerprint": mark}, created=mark, spec_hash=mark,

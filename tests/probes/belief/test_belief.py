@@ -25,7 +25,7 @@ from interp.probes.belief.readout import (
     read_belief,
 )
 from interp.probes.belief.scores import MIXED_IN, Scores, decoded, output_distance, scores
-from interp.probes.belief.tables import components_table, decoded_table
+from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
 from scipy import stats
@@ -85,9 +85,6 @@ def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns)
     return pool, make_setting(pool, ExactBelief.of(capture), n_permutations, 50, np.random.default_rng(seed))
 
 
-# --- conformance -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", quick(["set"], ["distribution", "set", "vector"]))
 def test_conformance_on_sequences(kind):
@@ -101,9 +98,6 @@ def test_conformance_on_sequences(kind):
     probe = replace(PROBE, sites=("resid", "v", "z"), n_permutations=19)
     found = check_probe(probe, synthetic_capture(probe.needs, shape, belief=belief))
     assert ("tvd" in found.scalars, "accuracy" in found.scalars) == (kind == "distribution", kind == "set")
-
-
-# --- planted ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_linear_image_of_the_belief_is_read_as_well_as_can_be():
@@ -178,9 +172,6 @@ def test_the_bases_are_orthonormal_and_span_what_was_planted():
     span = np.linalg.svd(image - image.mean(axis=0))[2][:2]
     for name in ("readout_basis", "encoding_basis"):
         assert np.linalg.svd(span @ arrays[f"resid.{name}"][1].T, compute_uv=False).min() > 0.99, name
-
-
-# --- parts against second formulas -----------------------------------------------------------------------------------
 
 
 def brute_force(points, targets, design, folds):
@@ -346,9 +337,6 @@ def test_the_model_s_own_prediction_is_renormalised_over_the_outcomes():
     assert found.exchanged == pytest.approx([(0.75 + 0.0) / 2])
 
 
-# --- degenerate and bad input ----------------------------------------------------------------------------------------
-
-
 def test_what_cannot_be_read_is_refused_in_words():
     points, belief, _ = planted(n=30)
     capture = replace(synthetic_capture(PROBE.needs, Shape(n_prompts=20)), posterior=None)
@@ -375,7 +363,7 @@ def test_components_that_never_vary_count_for_nothing():
     assert found.arrays["resid.readout_basis"].shape == (2, 2, D)
 
 
-def test_a_belief_that_never_varies_is_undefined_in_words():
+def test_beliefs_and_activations_that_never_vary_are_said_to():
     points, belief, _ = planted(n=40)
     capture = still(points, np.broadcast_to(belief[0], belief.shape).copy())
     found = check_probe(PROBE, capture)
@@ -383,18 +371,15 @@ def test_a_belief_that_never_varies_is_undefined_in_words():
         assert np.isnan(found[name].value), name
     assert found["r2"].null_reason == "the exact posterior does not vary"
     assert list(PROBE.conditions(capture)) == [], "and is not swapped"
+    _, belief, _ = planted(n=40)
+    found = check_probe(PROBE, still(np.ones((40, D)), belief))
+    assert found["r2"].value == pytest.approx(0, abs=1e-9) and found["r2"].underpowered
+    assert np.isnan(found["silhouette"].value)
 
 
 def still(points, belief):
     shape = Shape(n_prompts=len(points), n_layers=1, d_model=D)
     return synthetic_capture(PROBE.needs, shape, planted={"resid": np.stack([points, points])}, posterior=belief)
-
-
-def test_activations_that_never_vary_tell_nothing():
-    _, belief, _ = planted(n=40)
-    found = check_probe(PROBE, still(np.ones((40, D)), belief))
-    assert found["r2"].value == pytest.approx(0, abs=1e-9) and found["r2"].underpowered
-    assert np.isnan(found["silhouette"].value)
 
 
 def test_fewer_sequences_than_features_are_fitted_and_underpowered():
@@ -408,14 +393,11 @@ def test_fewer_sequences_than_features_are_fitted_and_underpowered():
     assert np.abs(told - belief)[found.arrays["held_out"]].max() < 0.1
 
 
-def test_the_input_is_left_as_it_was_and_the_primary_layer_is_the_one_asked_for():
+def test_the_primary_layer_is_the_one_asked_for():
     points, belief, _ = planted(n=60)
     found = world(points, belief, probe=replace(PROBE, layer=0))
     table = found.tables["by_layer"]
     assert found["r2"].value == table["r2"][0] and int(found.arrays["primary_layer"]) == 0
-
-
-# --- scalars ---------------------------------------------------------------------------------------------------------
 
 
 def made_setting():
@@ -540,9 +522,6 @@ def test_silhouettes_are_of_the_rows_with_a_state_with_and_without_some_sequence
         assert without == pytest.approx(silhouette_samples(pool.points[0][left], states[left]).mean())
 
 
-# --- states, decodings and tables of a few rows ----------------------------------------------------------------------
-
-
 def exact(values, kind="distribution"):
     return ExactBelief(np.asarray(values, dtype=np.float64), kind, "made up")
 
@@ -632,22 +611,7 @@ def test_random_subspaces_are_smaller_than_the_whole_and_than_half_the_rows_fitt
     assert (len(random_subspace_r2(setting.folds, parts, rank, 2, np.random.default_rng(19))) > 0) == has_draws
 
 
-def test_the_table_of_components_names_them():
-    belief, rng = np.random.default_rng(0).dirichlet(np.ones(2), 30), np.random.default_rng(1)
-    _, setting = setting_of(rng.standard_normal((30, 3)), belief)
-    setting = replace(setting, belief=replace(setting.belief, names=("x", "y")))
-    errors, totals = rng.uniform(0.1, 1, (30, 2)), rng.uniform(1, 2, (30, 2))
-    shares = Shares(np.zeros(3), np.array([[0.9, 0.9], [0.1, 0.1], [0.3, 0.3]]), errors, totals)
-    row = {name: column[1] for name, column in components_table(setting, shares).columns.items()}
-    assert (row["component"], row["value"], row["mean"]) == (1, "y", pytest.approx(belief[:, 1].mean()))
-    assert row["r2"] == pytest.approx(1 - errors[:, 1].sum() / totals[:, 1].sum()) and row["r2_p"] == 1 / 3
-    assert row["r2_null"] == pytest.approx(0.2) and row["r2_low"] < row["r2"] < row["r2_high"]
-
-
-# --- interchange -----------------------------------------------------------------------------------------------------
-
-
-def test_everybody_has_another_donor_of_as_many_rows():
+def test_everybody_has_another_donor_of_as_many_rows_asked_about_the_same_outcomes():
     units = np.repeat(np.arange(9), [3, 3, 2, 3, 3, 1, 3, 3, 3])
     alike = np.zeros((len(units), 2), dtype=np.int64)
     pairs = make_pairs(units, alike, np.array([0, 1, 2, 3, 4, 5]), np.random.default_rng(0))
@@ -658,9 +622,6 @@ def test_everybody_has_another_donor_of_as_many_rows():
     assert (donors[:, 0] != pairs.prompts).all()
     first = {u: np.flatnonzero(units == u)[0] for u in range(9)}
     assert [r - first[units[r]] for r in pairs.donor_rows] == [0, 1, 2] * 4, "positions stay"
-
-
-def test_donors_are_asked_about_the_same_outcomes():
     units = np.arange(6)
     outcomes = np.array([[1, 2], [3, 4], [1, 2], [3, 4], [2, 1], [1, 2]])
     pairs = make_pairs(units, outcomes, units, np.random.default_rng(0))
@@ -723,9 +684,6 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     assert found.null[0, 0] == pytest.approx(0.05 * np.arange(19).mean())
 
 
-# --- figures ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n_components", [2, 3, 5])
 def test_figures_say_how_to_read_them(n_components):
     points, belief, _ = planted(n=80, n_components=n_components)
@@ -758,9 +716,6 @@ def test_the_plane_of_many_components_is_the_principal_one():
     assert np.linalg.norm(table["exact_x"]) == pytest.approx(expected[0])
     assert np.linalg.norm(table["exact_y"]) == pytest.approx(expected[1])
     np.testing.assert_allclose(table["decoded_x"], table["exact_x"], atol=1e-9)
-
-
-# --- the shipped tunnel ----------------------------------------------------------------------------------------------
 
 
 def run_shipped(out, **options):

@@ -47,9 +47,6 @@ def under_of(needs, shape, **known):
     return replace(made, arrays={**made.arrays, **arrays}, tables={**made.tables, "followed": followed})
 
 
-# --- the axis --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("scaling", ["centred", "zscored"])
 def test_axes_are_what_they_say_in_raw_coordinates(scaling):
     x = rng().normal(size=(80, 6)) * np.array([1, 2, 3, 4, 5, 6]) + 2
@@ -192,9 +189,6 @@ def test_the_tautology_is_algebra():
     assert "Not a finding" in table.caption
 
 
-# --- what is read ----------------------------------------------------------------------------------------------------
-
-
 def test_sums_by_prompt_are_ratios_of_definitions():
     posterior = rng().dirichlet(np.ones(3), 90)
     reader = Reader(rng(1).random(90), (OUTCOME, LOSS))
@@ -289,9 +283,6 @@ def base_of(base, prompts):
     return replace(base, tables={"scored": base.rows.where(prompts)}, arrays=arrays)
 
 
-# --- effects ---------------------------------------------------------------------------------------------------------
-
-
 def made_up(values, n=12, how="refit"):
     """Readouts of an axis and its controls, constant over prompts but for noise."""
     noise = rng(5).normal(size=n)
@@ -376,9 +367,6 @@ def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is
     assert any("later_r2 is left out" in note for note in notes(primary, under, matching("dose", 0.1), "entropies"))
 
 
-# --- fields and contract ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
@@ -447,9 +435,6 @@ def test_the_contract_holds_at_other_fields_and_where_entropy_never_varies():
     assert np.isnan(PROBE.analyse(base, {})["axis_r2"].value)
 
 
-# --- end to end ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
     layers = (("middle",),)
@@ -489,47 +474,6 @@ def test_controls_and_principal_axes_are_changed_as_much_as_the_axis_and_cost_di
     assert table["role"].tolist() == ["primary"] + ["exploratory"] * (table.n_rows - 1)
     row = table.where(table["readout"] == "posterior_kl")
     assert row["unedited"][0] < 0.02
-
-
-def test_tables_say_what_every_row_was_read_on_and_hold_the_scalars(shipped):
-    found = shipped.findings["causal"]
-    table, controls = found.tables["effects"], found.tables["controls"]
-    assert set(table["on"]) == set(controls["on"]) == {"the run's prompts"}
-    primary, beyond = table.where(table["role"] == "primary"), found["kl_beyond_controls"]
-    assert primary["effect"][0] == found["kl"].value and primary["p"][0] == beyond.p
-    assert (primary["effect_low"][0], primary["effect_high"][0]) == found["kl"].interval
-    assert (primary["beyond_low"][0], primary["beyond_high"][0]) == beyond.interval
-    assert found["kl_beyond_random"].value == pytest.approx(found["kl"].value - primary["random"][0])
-    assert (primary["z"][0], primary["beyond"][0]) == (found["kl_z"].value, found["kl_beyond_controls"].value)
-    assert (primary["top_ten"][0], primary["resample"][0]) == (found["top_kl"].value, found["resample_kl"].value)
-    for readout in table["readout"]:
-        mine = controls["effect"][controls["readout"] == readout]
-        row = table.where(table["readout"] == readout)
-        assert len(mine) == 30 and row["effect_null"][0] == pytest.approx(mine.mean())
-        assert row["beyond"][0] == pytest.approx(row["effect"][0] - mine.mean())
-    assert found["kl_of_resample"].value == pytest.approx(found["kl"].value / found["resample_kl"].value)
-
-
-def test_the_dose_curve_holds_the_removal_at_every_dose(shipped):
-    found = shipped.findings["causal"]
-    doses = found.tables["doses"]
-    axis = doses.where(doses["subject"] == "axis")
-    assert axis["dose"].tolist() == [0, 0.5, 1] and axis["kl"][0] == 0
-    assert axis["kl"][2] == pytest.approx(found["kl"].value) and axis["kl"][1] < axis["kl"][2]
-    conditions = found.tables["conditions"]
-    mine = conditions.where(
-        (conditions["subject"] == "axis") & (conditions["dose"] == 1) & (conditions["edit"] == "removed")
-    )
-    assert mine["kl"][0] == pytest.approx(found["kl"].value)
-    assert mine["change_size"][0] == pytest.approx(found["change_size"].value)
-    matching = found.tables["matching"]
-    assert matching["drawn_lowest"][0] <= matching["drawn"][0] <= matching["drawn_highest"][0]
-    assert matching["measured"][0] == pytest.approx(found["control_ratio"].value)
-    later = found.tables["later_layers"]
-    effects = found.tables["effects"]
-    row = effects.where(effects["readout"] == "later_r2")
-    assert later["unedited"].mean() == pytest.approx(row["unedited"][0])
-    assert (later["r2"] - later["unedited"]).mean() == pytest.approx(row["effect"][0])
 
 
 def test_figures_say_how_to_read_them(shipped):

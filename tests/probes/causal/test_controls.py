@@ -191,11 +191,6 @@ def test_every_condition_leaves_what_it_says(source, before, fill, is_oblique):
     near(Name((1,), "resample"), before)
 
 
-def test_names_come_back_as_they_were():
-    for name in (Name((1, 5), "control 3", "kept", 0.25, "sula"), Name((), "baseline")):
-        assert Name.parse(str(name)) == name
-
-
 def test_axes_and_prompts_are_those_of_the_definition():
     cloud = Cloud.of(synthetic_capture((Need("v"),), Shape(n_prompts=24)), Need("v"))
     split = Split.of(cloud, 9, 0)

@@ -104,9 +104,11 @@ def test_the_trend_at_evenly_spaced_depths_leaves_out_those_between():
     assert "4 depths" in analyse()["lens_kl_trend_spaced"].null_reason
 
 
-def test_a_trend_over_two_depths_is_undefined():
+def test_trends_over_two_depths_are_undefined_and_of_flat_curves_zero():
     two = analyse(shape=replace(SHAPE, n_layers=2))["lens_kl_trend"]
     assert np.isnan(two.value) and "2 depths" in two.null_reason
+    assert (depth_trend(np.ones((5, 6))) == 0).all()
+    assert (falling_share(np.ones((5, 6)))[1:] == 0).all()
 
 
 def test_a_share_whose_p_cannot_reach_the_level_says_so():
@@ -114,11 +116,6 @@ def test_a_share_whose_p_cannot_reach_the_level_says_so():
     assert "posterior_kl" not in deep.scalars, "these prompts have no posterior"
     assert not deep["attention_share"].underpowered and shallow["attention_share"].underpowered
     assert any("too few patterns of sign for a p below 0.062" in note for note in shallow.notes)
-
-
-def test_flat_curves_have_no_trend():
-    assert (depth_trend(np.ones((5, 6))) == 0).all()
-    assert (falling_share(np.ones((5, 6)))[1:] == 0).all()
 
 
 def with_posterior(seed, n=40):

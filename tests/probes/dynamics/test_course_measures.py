@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
 from interp.probes.dynamics.frame import distance_squared, drift, product_of_random, update
-from interp.probes.dynamics.training_curves import (
-    EPSILONS,
-    Curve,
-    interval_of,
-    settled,
-    value_at,
-)
+from interp.probes.dynamics.training_curves import Curve, interval_of, settled, value_at
 from scipy import stats
 from scipy.spatial.distance import pdist
 
@@ -52,12 +46,6 @@ def test_two_courses_are_compared_on_every_resample_of_the_prompts():
     np.testing.assert_allclose(index, one_by_one)
     left = [float(value_at(STEPS, one, np.asarray(when))) for one, when in zip(a, at, strict=True)]
     np.testing.assert_allclose(value_at(STEPS, a, at), left)
-
-
-def test_fractions_fall_and_a_course_can_be_looked_up_where_it_has_not_settled():
-    assert tuple(sorted(EPSILONS, reverse=True)) == EPSILONS and all(0 < e < 1 for e in EPSILONS)
-    at = settled(STEPS, np.array([1.0, 0.0, 0.0]), 0.1)
-    assert np.isnan(settled(STEPS, np.ones(3), 0.1)) and value_at(STEPS, np.ones(3), at) == pytest.approx(1)
 
 
 RNG = np.random.default_rng(0)

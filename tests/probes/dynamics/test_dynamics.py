@@ -5,10 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
-from interp.probes.dynamics.frame import (
-    of_another,
-    row_distances,
-)
+from interp.probes.dynamics.frame import of_another, row_distances
 from interp.probes.dynamics.probe import Dynamics
 from interp.probes.dynamics.read import MAX_POINTS, NEEDS, sharpest_head, shown_rows
 from interp.probes.measures.cloud import Cloud
@@ -105,9 +102,6 @@ def crossing(course, epsilon=0.1, steps=STEPS):
     grid = np.linspace(0, np.log1p(steps[-1]), 200_001)
     outside = np.interp(grid, np.log1p(steps), course) > epsilon
     return np.expm1(grid[np.flatnonzero(outside)[-1]])
-
-
-# --- planted trainings -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -287,9 +281,6 @@ def test_a_fraction_of_nothing_is_refused():
         train(replace(PROBE, epsilon=0.0), frame=EARLY, error=LATE, moved=LATE)
 
 
-# --- exchanged attention patterns ------------------------------------------------------------------------------------
-
-
 def test_the_exchange_is_the_paired_difference_of_the_errors_by_their_definition(frame_first):
     table = frame_first.to_frame("exchange")
     assert table.final_with_patterns.to_numpy() == pytest.approx([kl_of(x).mean() for x in EARLY], abs=1e-5)
@@ -314,9 +305,6 @@ def test_attention_that_comes_last_or_tells_nothing_apart_has_no_lead():
     assert "were not exchanged" in found["exchange_lead"].null_reason and "exchange" not in found.tables
     found = train(PROBE, frame=EARLY, error=(0.4,) * 4, moved=LATE)
     assert np.isnan(found["exchange_lead"].value) and "clearly worse" in found["exchange_lead"].null_reason
-
-
-# --- formulas --------------------------------------------------------------------------------------------------------
 
 
 def test_row_distances_equal_scipy_and_the_sum_by_hand():
@@ -346,9 +334,6 @@ def test_rows_of_another_sequence_stand_at_the_same_positions():
     masked[:, 0, :, 1] = np.nan
     assert of_another(masked, np.repeat([0, 1, 2], 2)) is None, "unlike keys"
     assert of_another(rows, np.zeros(6, int)) is None and of_another(rows[..., :0], np.repeat([0, 1, 2], 2)) is None
-
-
-# --- what is kept of a checkpoint, and the numbers made of it ---------------------------------------------------------
 
 
 def test_a_checkpoint_holds_its_distances_in_weights():
@@ -384,6 +369,3 @@ def test_the_sharpest_head_is_the_one_of_least_entropy_at_the_end():
     capture = synthetic_capture(NEEDS, SHAPE, planted={"pattern_entropy": entropy})
     assert sharpest_head(capture, 1) == 2
     assert sharpest_head(capture, 0) == entropy[0].mean(axis=0).argmin()
-
-
-# --- the null and the interval over worlds ---------------------------------------------------------------------------

@@ -9,9 +9,10 @@ import torch
 from interp.probes.heads.choice import Choice
 from interp.probes.heads.edits import LATE, PARTS, UNEDITED, Plan
 from interp.probes.heads.estimates import agreement, missed
+from interp.probes.heads.figures import _map
 from interp.probes.heads.probe import SULA, Heads
 from interp.probes.heads.quantities import QUANTITIES
-from interp.probes.measures.harm import Scores, chosen_measure
+from interp.probes.measures.harm import Scores, choose_prompts, chosen_measure
 from interp.probes.measures.prompt_effects import error_ratio, harm_estimates, top_head
 from interp.wind_tunnels.networks.networks import Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
@@ -23,10 +24,12 @@ from interp.editing.screen import read_screen
 from interp.errors import PromptError, UsageError
 from interp.information import entropy_bits, kl_bits
 from interp.loading.load import load
+from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
 from interp.statistics.units import Units
+from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.read_back import not_in_tables
 from tests.tiny_models import VOCAB, fresh_model, wrap
@@ -57,10 +60,6 @@ def test_conformance_with_read_outs(shape):
 
 
 def test_the_map_marks_heads_above_and_below_their_null_and_only_the_first_map_does():
-    from interp.probes.heads.figures import _map
-
-    from interp.table import Table
-
     n = np.arange(6)
     null = {"null": np.where(n < 3, 1.0, np.nan), "null_low": np.full(6, 0.5), "null_high": np.full(6, 1.5)}
     harm = np.array([2.0, 1.0, 0.1, 9.0, 9.0, 9.0])
@@ -98,9 +97,6 @@ def test_sula_is_read_on_the_main_prompts_of_another_set():
     assert found.scalars["sula_posterior_kl"].n == 12 and found.scalars["sula_posterior_kl"].n_unit == "problem"
     assert found.tables["sula_by_head"].n_rows == 12 and "donor_sd" not in found.tables["sula_by_head"]
     assert [f.name for f in probe.figures(found)][-2:] == ["sula_map_zero", "sula_by_layer"]
-
-
-# --- real networks, with planted heads --------------------------------------------------------------------------------
 
 
 def token_run(model, n=12, length=9, seed=0):
@@ -218,9 +214,6 @@ def test_a_network_without_attention_has_layers_alone():
     assert found.headline == ("bypass_ratio_min",) and any("no attention heads" in note for note in found.notes)
 
 
-# --- statistics -------------------------------------------------------------------------------------------------------
-
-
 def units(n, n_bootstrap=200, seed=0):
     number = np.arange(n)
     weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=n_bootstrap)
@@ -336,30 +329,6 @@ def test_tables_hold_what_they_say():
     assert (sets["joint_least"][1], sets["joint_most"][1]) == pytest.approx((min(joint), max(joint)))
 
 
-def test_scalars_are_those_of_the_tables():
-    base = synthetic_capture(SMALL.needs, Shape(n_prompts=30))
-    found = SMALL.analyse(base, noisy(SMALL, base))
-    sets, compounding = found.tables["sets"], found["compounding"]
-    assert sets["n_heads"].tolist() == [2, 4, 8] and "sets of 8 heads" in compounding.meaning
-    assert compounding.value == pytest.approx(sets["excess"][-1]) and compounding.p == sets["excess_p"][-1]
-    assert compounding.interval == pytest.approx((sets["excess_low"][-1], sets["excess_high"][-1]))
-    harm = column(found, "posterior_kl", layer=None)
-    second, top = np.sort(harm)[-2:]
-    assert found["top_head_ratio"].value == pytest.approx(top / second)
-    assert found["top_head_share"].value == pytest.approx(top / harm[harm > 0].sum())
-    assert found["top_head_layer"].value == harm.argmax() // 4 and found["top_head_effect"].value == pytest.approx(top)
-    layer = int(harm.argmax() // 4)
-    assert found["top_head_effect"].null.value == pytest.approx(column(found, "null", layer=layer)[0])
-    assert found["top_head_share"].null.value == 1 / 12
-    by_layer = found.tables["by_layer"]
-    ratios = by_layer.where(by_layer["part"] == PARTS[0])
-    least = ratios["ratio"].argmin()
-    assert found["bypass_ratio_min"].value == pytest.approx(ratios["ratio"][least])
-    assert found["bypass_ratio_min"].interval == pytest.approx(
-        (ratios["ratio_low"][least], ratios["ratio_high"][least])
-    )
-
-
 @pytest.mark.parametrize(("n", "few"), [(19, True), (20, False)])
 def test_fewer_than_twenty_prompts_are_underpowered(n, few):
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=n))
@@ -367,45 +336,29 @@ def test_fewer_than_twenty_prompts_are_underpowered(n, few):
     assert all(scalar.underpowered == few and scalar.n == n for scalar in found.scalars.values())
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_measure_that_the_prompts_do_not_allow_is_refused():
+def test_measures_prompts_and_sula_that_cannot_be_read_are_refused():
     exact, text = synthetic_capture(SMALL.needs, Shape(n_prompts=4)), text_capture(4)
     assert chosen_measure("auto", exact.prompts) == "posterior_kl" and chosen_measure("auto", text.prompts) == "next_kl"
     with pytest.raises(UsageError, match="carry no exact posterior"):
         list(replace(SMALL, measure="entropy_error").conditions(text))
     with pytest.raises(UsageError, match="auto or one of posterior_kl"):
         list(replace(SMALL, measure="loss").conditions(exact))
-
-
-def test_one_prompt_and_sula_on_a_tunnel_are_refused():
     with pytest.raises(PromptError, match="there is 1 prompt"):
         list(SMALL.conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=1))))
     with pytest.raises(UsageError, match="reads no texts"):
         list(replace(SMALL, n_sula=5).conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=8, n_scored=3))))
-    with pytest.raises(UsageError, match="counts problems"):
-        replace(SMALL, n_sula=-1).refuse_fields(None)
 
 
-def test_conditions_run_on_the_drawn_prompts_alone():
+def test_conditions_run_on_the_drawn_prompts_and_of_sula_on_the_main_ones_alone():
     drawn = np.arange(20) % 2 == 0
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=20), columns={"drawn": drawn})
     assert {tuple(c.prompts) for c in SMALL.conditions(base)} == {tuple(range(0, 20, 2))}
     few = {tuple(c.prompts) for c in replace(SMALL, n_prompts=4).conditions(base)}
     assert len(few) == 1 and len(next(iter(few))) == 4 and set(next(iter(few))) <= set(range(0, 20, 2))
-
-
-def test_of_sula_prompts_the_main_condition_is_tried():
     condition = np.array(["main", "shuffled", "padded"])[np.arange(30) % 3]
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=30), columns={"condition": condition})
     assert {tuple(c.prompts) for c in SMALL.conditions(base)} == {tuple(range(0, 30, 3))}
 
-
-# --- end to end -------------------------------------------------------------------------------------------------------
-
-
-# --- the screen ------------------------------------------------------------------------------------------------------
 
 SCREENED = replace(SMALL, screen="on", n_screened=3, n_sampled=6)
 """Twelve heads: three that the screen ranks highest, and six at random."""
@@ -495,21 +448,7 @@ def test_what_is_planned_is_what_is_asked_for_but_for_heads_that_are_drawn_and_c
         )
 
 
-def test_random_sets_are_measured_and_the_layer_with_subspaces_named():
-    base, harm = synthetic_capture(SMALL.needs, Shape(n_prompts=30)), harms()
-    _, under = rounds(SCREENED, base, harm)
-    plan, found = SCREENED._plan(base.model), SCREENED.analyse(base, under)
-    assert plan.set_sizes == (2, 4) and all(np.isin(s, plan.sample).all() for s in plan.sets(4))
-    summed = np.mean([harm[s].sum() for s in plan.sets(4)])
-    assert found.tables["sets"]["summed"][1] == pytest.approx(summed)
-    assert "among the 6 random ones" in found["compounding"].meaning
-    has_null = np.isfinite(found.tables["by_head"]["null"])
-    layer = int(found["top_head_layer"].value)
-    assert set(found.tables["by_head"]["layer"][has_null]) == {layer} and found["top_head_effect"].null is not None
-    assert f"measured in layer {layer} only" in SCREENED.figures(found)[0].reading
-
-
-def test_findings_say_what_they_are_taken_over():
+def test_findings_say_what_they_are_taken_over_and_name_the_layer_with_subspaces():
     base, harm = synthetic_capture(SMALL.needs, Shape(n_prompts=30)), harms()
     _, under = rounds(SCREENED, base, harm)
     found, plan = SCREENED.analyse(base, under), SCREENED._plan(base.model)
@@ -530,6 +469,14 @@ def test_findings_say_what_they_are_taken_over():
     names = [f.name for f in SCREENED.figures(found)]
     assert names == ["map_zero", "map_mean", "map_resample", "ranked", "screen", "by_layer", "sets"]
     assert "heads were not measured" in SCREENED.figures(found)[0].reading
+    assert plan.set_sizes == (2, 4) and all(np.isin(s, plan.sample).all() for s in plan.sets(4))
+    summed = np.mean([harm[s].sum() for s in plan.sets(4)])
+    assert found.tables["sets"]["summed"][1] == pytest.approx(summed)
+    assert "among the 6 random ones" in found["compounding"].meaning
+    has_null = np.isfinite(found.tables["by_head"]["null"])
+    layer = int(found["top_head_layer"].value)
+    assert set(found.tables["by_head"]["layer"][has_null]) == {layer} and found["top_head_effect"].null is not None
+    assert f"measured in layer {layer} only" in SCREENED.figures(found)[0].reading
 
 
 def test_on_sula_the_heads_of_the_primary_ablation_are_tried():
@@ -645,3 +592,34 @@ def test_a_run_screens_where_it_is_told_to_and_refuses_what_has_no_slope():
         replace(SCREENED, measure="entropy_error").screening(base)
     with pytest.raises(UsageError, match="Draw more heads"):
         list(Heads(n_screened=40, n_sampled=40).conditions(base))
+
+
+NEED = (Need("next_kl"),)
+
+
+def base(cluster):
+    return synthetic_capture(NEED, Shape(len(cluster)), columns={"cluster": cluster})
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [np.arange(200) // 5, np.arange(200) % 40, np.repeat(np.arange(45), np.r_[np.full(5, 24), np.full(40, 2)])],
+    ids=["near-copies", "copies far apart", "unequal"],
+)
+def test_prompts_are_drawn_evenly_over_the_clusters(cluster):
+    """Of every five prompts one is drawn: a cluster of five gives one, one of 24 gives four or five."""
+    capture, times = base(cluster), np.zeros(len(cluster))
+    n = len(cluster) // 5
+    for seed in range(300):
+        chosen = choose_prompts(capture, n, seed)
+        assert len(chosen) == n and (np.diff(chosen) > 0).all()
+        of_cluster = np.bincount(cluster[chosen], minlength=cluster.max() + 1)
+        share = np.bincount(cluster) / 5
+        assert (np.abs(of_cluster - share) < 1).all()
+        times[chosen] += 1
+    assert times.std() < 2 * np.sqrt(300 * 0.2 * 0.8) and times.min() > 25
+
+
+def test_prompts_that_stand_by_themselves_are_drawn_at_random():
+    chosen = choose_prompts(base(np.arange(100)), 30, 7)
+    np.testing.assert_array_equal(chosen, np.sort(np.random.default_rng([7, 3]).choice(100, 30, replace=False)))

@@ -6,7 +6,7 @@ from interp.probes.measures.token_cosines import TokenSets
 from interp.probes.orthogonality.matrices import head_matrix, token_matrix
 from interp.probes.orthogonality.query_key import SPECTRAL, QueryKey, product_singular_values, spectral
 
-from interp.statistics.cosines import Reference
+from interp.statistics.cosines import Reference, expected_abs_cosine
 from interp.statistics.estimates import Estimates
 
 
@@ -90,8 +90,6 @@ def test_cosines_are_of_what_shares_a_position_or_a_row():
 
 
 def test_the_null_has_the_size_of_random_directions_and_repeats_with_its_seed():
-    from interp.statistics.cosines import expected_abs_cosine
-
     d = 64
     keys = np.broadcast_to(np.random.default_rng(3).standard_normal(d), (1, 20, 30, d))  # every head the same
     table = head_matrix(keys, seed=4)

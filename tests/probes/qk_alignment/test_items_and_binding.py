@@ -9,7 +9,6 @@ import pytest
 from interp.probes.qk_alignment.binding import BoundKeys, _renamed, mean_cosine, measure_binding
 from interp.probes.qk_alignment.items import (
     _scalars,
-    _table,
     attention_over_items,
     class_masses,
     comparable_rows,
@@ -153,19 +152,6 @@ def test_scalars_are_of_the_best_head_with_sequences_resampled(n_units, few):
     smallest = test.relabelled_kl.reshape(200, -1).min(axis=1)
     assert found["posterior_kl"].null.value == pytest.approx(smallest.mean())
     assert found["posterior_kl"].p == test.p[0, head]
-
-
-def test_the_table_has_every_head_with_its_own_null():
-    items, units, test = reported()
-    table = _table(items, test, units)
-    assert table["layer"].tolist() == [0, 0] and table["head"].tolist() == [0, 1]
-    np.testing.assert_allclose(table["posterior_kl"], test.kl_bits.mean(axis=0)[0])
-    np.testing.assert_allclose(table["feasible_mass"], test.feasible_mass.mean(axis=0)[0])
-    np.testing.assert_allclose(table["posterior_kl_null"], test.relabelled_kl.mean(axis=0)[0])
-    for name, relabelled in (("posterior_kl", test.relabelled_kl), ("feasible_mass", test.relabelled_mass)):
-        np.testing.assert_allclose(table[f"{name}_null_low"], np.quantile(relabelled[:, 0], 0.025, axis=0))
-        np.testing.assert_allclose(table[f"{name}_null_high"], np.quantile(relabelled[:, 0], 0.975, axis=0))
-        assert (table[f"{name}_low"] <= table[name]).all() and (table[name] <= table[f"{name}_high"]).all()
 
 
 def made_up(n_sequences=6, n_pairs=4, n_keys=3, seed=0):

@@ -229,16 +229,6 @@ def test_four_prompts_are_read_and_three_and_unknown_sites_refused_in_words():
     assert make_probe("value_axis", {"sites": "resid, v"}) == ValueAxis(sites=("resid", "v"))
 
 
-@pytest.mark.slow
-def test_the_primary_layer_of_the_residual_stream_is_its_last_depth():
-    probe = replace(SMALL, sites=("resid", "v"))
-    found = probe.analyse(synthetic_capture(probe.needs, SHAPE), {})
-    table = found.tables["by_layer"]
-    ridge = (table["axis"] == "ridge") & (table["nuisances"] == "kept")
-    assert found["r2"].value == table["r2"][ridge & (table["site"] == "resid") & (table["layer"] == 3)][0]
-    assert found["v_r2"].value == table["r2"][ridge & (table["site"] == "v") & (table["layer"] == 2)][0]
-
-
 def test_every_token_has_one_label_drawn_from_all():
     rng = np.random.default_rng(0)
     types, entropy = rng.integers(0, 5, 50), rng.uniform(0, 8, 50)
@@ -318,8 +308,6 @@ def test_the_shipped_tunnel_knows_its_uncertainty_by_whether_the_key_was_seen(tu
     assert 0.4 < unseen.mean() < 0.8 and whole.value > 0.9
     assert 0 < r2.value < 0.6 and r2.p == 0.01 and r2.interval[1] < whole.interval[0]
 
-
-# --- the scalars, from simulated readings ----------------------------------------------------------------------------
 
 COUNTED = Counted({"n": 60, "n_unit": "prompt"}, "prompt", False, (False, True))
 
@@ -425,8 +413,6 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
     assert nothing.null_reason == "no nuisance varies" and "no nuisance that varies alone predict" in nothing.meaning
 
 
-# --- beyond the last token --------------------------------------------------------------------------------------------
-
 TOKEN_COUNTS = np.repeat(np.arange(40), np.r_[80, 40, 20, [10] * 8, [4] * 29][:40])
 
 
@@ -505,21 +491,15 @@ def depth_world(embedding_of, n=240):
     return probe.analyse(synthetic_capture(probe.needs, Shape(n), planted={"resid": stream}, columns=columns), {})
 
 
-def test_surprisals_are_of_texts_alone_and_in_their_order():
+def test_surprisals_and_tokens_before_the_last_are_of_texts_alone_and_in_their_order():
     needs = ValueAxis().needs
     capture = synthetic_capture(needs, Shape(30))
     assert next(iter(surprisal_of(capture).values())) == pytest.approx(capture[needs[-1]])
-    assert surprisal_of(synthetic_capture(needs, Shape(10, n_scored=4))) == {}
-
-
-def test_tokens_before_the_last_are_known_where_they_stand():
-    needs = ValueAxis().needs
-    capture = synthetic_capture(needs, Shape(30))
     shown = capture.rows_at("before_last").with_column("token_before", np.arange(30), "index")
     found = previous_of(replace(capture, tables={**capture.tables, "before_last": shown.where(np.arange(1, 30))}))
     assert found["second"].tolist() == [-1, *range(1, 30)] and found["previous"].tolist() == [-1, *[0] * 29]
     sequences = synthetic_capture(needs, Shape(10, n_scored=4))
-    assert previous_of(sequences) == {}
+    assert surprisal_of(sequences) == previous_of(sequences) == {}
     prompts = PromptSet("ids", [Prompt(text=text) for text in ("a b c", "a", "b c")])
     ids = [np.array([4, 5, 6]), np.array([7]), np.array([8, 9])]
     rows = row_table(prompts, ids, row_index(prompts, np.array([3, 1, 2]), "before_last"), "before_last", None)

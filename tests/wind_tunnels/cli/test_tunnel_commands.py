@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from interp.wind_tunnels.plans import train_tunnel
+from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import train
 from interp.wind_tunnels.training.state import TrainingState
 from typer.testing import CliRunner
@@ -153,8 +154,6 @@ def test_card_that_names_its_origin_by_the_file_of_weights_still_stands_for_its_
 
 @pytest.mark.slow
 def test_rebuild_starts_from_the_checkpoint_that_the_card_names_and_from_no_other(runs, tmp_path, monkeypatch):
-    from interp.wind_tunnels.tasks.bijection import Bijection
-
     home = shutil.copytree(runs, tmp_path / "home")
     call(*tuned(home / "bijection-gpt-neox", home))
     monkeypatch.setattr(Bijection, "checkpoints", home)
@@ -217,8 +216,6 @@ def test_sweep_prints_a_row_for_each_combination_and_fails_where_one_does(tmp_pa
 
 @pytest.mark.slow
 def test_rebuild_of_a_shipped_tunnel_takes_its_steps_again(runs, monkeypatch, tmp_path):
-    from interp.wind_tunnels.tasks.bijection import Bijection
-
     monkeypatch.setattr(Bijection, "checkpoints", runs)
     result = call("rebuild", "bijection-gpt-neox", "--out", str(tmp_path), "-q")
     assert "bijection-gpt-neox: bit for bit the same weights, " in result.stdout

@@ -162,12 +162,9 @@ def network(cosines, axis, rows) -> dict[str, np.ndarray]:
 BEFORE = network([0.1, 0.2], [1.0, 0.0], [[[[0.5, 0.5, np.nan]]]])
 
 
-def test_what_has_not_moved_is_at_distance_0():
+def test_distances_and_ratios_are_those_planted_and_0_where_nothing_has_moved():
     mirrored = network([0.1, 0.2], [-2.0, 0.0], [[[[0.5, 0.5, np.nan]]]])  # the sign of an axis says nothing
     assert distances(mirrored, BEFORE) == {"orthogonality": 0.0, "axis": 0.0, "frame": 0.0}
-
-
-def test_distances_and_ratios_are_those_planted():
     same = distances(network([0.2, 0.1], [1.0, 1.0], [[[[0.6, 0.4, np.nan]]]]), BEFORE)
     further = distances(network([0.4, 0.1], [0.0, 1.0], [[[[0.9, 0.1, np.nan]]]]), BEFORE)
     assert same == pytest.approx({"orthogonality": 0.1, "axis": 1 - 1 / np.sqrt(2), "frame": 0.1})

@@ -2,14 +2,15 @@
 
 import dataclasses
 import itertools
+from itertools import product
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.tasks.filtering import filter_states, stationary
 from interp.wind_tunnels.tasks.hmm import HMM
 from interp.wind_tunnels.tasks.hmm_fixed import FixedHMM
 
 from interp.information import entropy_bits, kl_bits
-from tests.wind_tunnels.all_paths import by_all_paths
 
 SMALLEST = [
     HMM(S=2, O=2, K=6, floor=0.1, grid=0.1, predict="both"),
@@ -190,3 +191,30 @@ def test_layout_has_no_header_and_parameters_belong_to_the_task():
         np.testing.assert_allclose(matrix * 100, np.rint(matrix * 100), atol=1e-9)
         assert matrix.min() >= 0.05
     assert np.diag(task.transition).mean() > 0.5
+
+
+def test_impossible_symbols_are_refused_and_what_is_stationary_stays():
+    emission = np.array([[[1.0, 0.0], [1.0, 0.0]]])
+    with pytest.raises(ValueError, match="at step 1 a symbol comes that the parameters give no probability"):
+        filter_states(np.array([0.5, 0.5]), np.full((1, 2, 2), 0.5), emission, np.array([[0, 1]]))
+    circle = np.roll(np.eye(3), 1, axis=1)[None]
+    np.testing.assert_allclose(stationary(circle), np.full((1, 3), 1 / 3), atol=1e-15)
+    transition = np.random.default_rng(3).dirichlet(np.ones(4), size=(5, 4))
+    settled = stationary(transition)
+    np.testing.assert_allclose((settled[:, None] @ transition)[:, 0], settled, atol=1e-14)
+    np.testing.assert_allclose(settled.sum(axis=1), 1.0, atol=1e-14)
+
+
+def by_all_paths(initial, transition, emission, symbols) -> tuple[np.ndarray, np.ndarray]:
+    """p(s_t | o_1 .. o_t) and p(o_{t+1} | o_1 .. o_t) for the last t of a short list of symbols; none gives p(o_1)."""
+    n_states, n_symbols = emission.shape
+    state, following = np.zeros(n_states), np.zeros(n_symbols)
+    for path in product(range(n_states), repeat=len(symbols) + 1):
+        weight = initial[path[0]]
+        for step, symbol in enumerate(symbols):
+            weight = weight * emission[path[step], symbol] * transition[path[step], path[step + 1]]
+        if symbols:
+            state[path[len(symbols) - 1]] += weight
+        following += weight * emission[path[-1]]
+    total = following.sum()
+    return state / total, following / total

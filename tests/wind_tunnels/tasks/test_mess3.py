@@ -15,14 +15,6 @@ SOURCE = np.array(
 )
 
 
-def test_matrices_are_those_of_the_source():
-    task = Mess3()
-    labelled = task.transition[None] * task.emission.T[:, None, :]
-    np.testing.assert_allclose(labelled, SOURCE, atol=1e-15)
-    np.testing.assert_allclose(task.transition.sum(axis=1), 1.0, atol=1e-15)
-    np.testing.assert_allclose(np.full(3, 1 / 3) @ task.transition, 1 / 3, atol=1e-15)
-
-
 def test_predictive_equals_the_products_of_the_source_for_every_sequence():
     task = Mess3(K=5)
     every = np.array(list(product(range(3), repeat=5)))
