@@ -19,7 +19,7 @@ import numpy as np
 
 from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Findings
-from interp.formatting import html_table, last_part, sample_size, text_table
+from interp.formatting import html_table, last_part, text_table
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.run_file import FORMAT, FindingsFile, RunFile, TableFile
@@ -69,11 +69,7 @@ class RunRecord(Answering, Mapping[str, Findings]):
         """What whoever reads a number has to know of the prompts: that there are far fewer clusters than prompts."""
         told, read = [], [self.prompts, *self.prompts.get("others", ())]
         for prompts in read:
-            clusters, n = prompts.get("clusters") or {}, prompts.get("n", 0)
-            said = clusters.get("caution", "")
-            if said and clusters.get("n", n) < n:  # told anew: earlier records have it in other words
-                weight = float(clusters.get("n_effective", clusters["n"]))
-                said = sample_size(n, prompts.get("unit", "prompt"), clusters["n"], weight, clusters["by"])
+            said = (prompts.get("clusters") or {}).get("caution", "")
             if said and len(read) > 1:
                 said = f"“{prompts.get('name')}”: {said}"
             told.append(said)

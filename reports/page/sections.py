@@ -129,16 +129,8 @@ DIFFERS, CONFIRMED, UNCHECKED, UNSURE, HARDLY, CHANCE, ALIKE = FOUND = (
     "No difference found, which does not show that there is none",
 )
 COUNTED = (CONFIRMED, UNCHECKED)
-_EARLIER = {
-    "moved": DIFFERS,
-    "within": ALIKE,
-    "Differ, confirmed by variants of the measurement": CONFIRMED,
-    "Differ, without a variant to check": UNCHECKED,
-    "Not counted: gone in a variant": UNSURE,
-    "Not counted: reversed in a variant": UNSURE,
-    "Not counted: much larger or smaller in a variant": UNSURE,
-}
-"""What was found in the words of earlier versions; the first had a verdict alone."""
+_EARLIER = {"moved": DIFFERS, "within": ALIKE}
+"""What was found by the verdict that earlier versions had alone."""
 
 
 def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:
@@ -146,8 +138,7 @@ def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[
     rows = {KEY(row): row for row, _ in _compared(findings)}
     found: dict[tuple[str, str], list[tuple[str, list[Difference]]]] = {}
     for row in answering_first(rows.values(), findings["comparison"].tables) if rows else ():
-        said = row.get("found", row["verdict"] if row["verdict"] in _EARLIER else "")
-        kind, reference = _EARLIER.get(said, said), rows.get(REFERENCE(row))
+        kind, reference = row.get("found", _EARLIER.get(row["verdict"], "")), rows.get(REFERENCE(row))
         if kind and reference:
             parts = found.setdefault((row["group"], row["against"]), [(each, []) for each in FOUND])
             if kind not in dict(parts):  # in the words of another version

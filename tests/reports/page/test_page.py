@@ -239,7 +239,7 @@ def test_few_clusters_are_told_above_the_numbers_and_explained_with_the_prompts_
         {
             "name": "sula",
             "n": 8,
-            "clusters": {"n": 2, "by": "the column problem", "caution": "8 in 2"},
+            "clusters": {"n": 2, "by": "the column problem", "caution": "8 of <2>"},
             "notes": ["a note of the other"],
         }
     ]
@@ -249,8 +249,8 @@ def test_few_clusters_are_told_above_the_numbers_and_explained_with_the_prompts_
     n_warned = [sum(e.attributes.get("class") == "notice warning small" for e in p.all("p")) for p in (page, plain)]
     assert n_warned[0] == n_warned[1] + 2
     for words in (
-        "288 prompts in 48 clusters, by shared <wording>; those",
-        "8 prompts of 2 problems, 4 of each; those",
+        "288 in 48",
+        "“sula”: 8 of <2>",
         "how <they> were found",
         "a note of the other",
     ):
