@@ -49,4 +49,4 @@ def test_methods_name_what_is_resampled(cluster, word):
     signs = np.ones((9, 3))
     said = gain("bits", "a gain").scalar(gain_estimates(np.array([0.1, 0.2, 0.4]), units, signs))
     assert units.drawn == word and said.null is not None
-    assert f"over {word}s" in said.interval_method and f"{word} by {word}" in said.null.name
+    assert f"over {word}s" in said.interval_method and f"of each {word} with" in said.null.name
