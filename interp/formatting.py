@@ -134,7 +134,7 @@ def of_clusters(n: int, unit: str, n_clusters: int, by: str) -> str:
 def sample_size(n: int, unit: str, n_clusters: int, n_effective: float, by: str) -> str:
     """What is counted where there are fewer clusters than prompts, and what they weigh by their sizes if less."""
     each, weight, kind = n / n_clusters, round(n_effective), _kind(by)
-    sizes = f", {'' if each.is_integer() else 'about '}{round(each)} of each" if kind and weight == n_clusters else ""
+    sizes = f", {'' if each.is_integer() else 'about '}{round(each)} each" if kind and weight == n_clusters else ""
     weigh = f", which weigh as much as {weight:,} of one size" if weight < n_clusters else ""
     return (
         f"{of_clusters(n, unit, n_clusters, by)}{sizes}{weigh}; those of one {kind or 'cluster'} are alike, so the "

@@ -101,8 +101,8 @@ class Belief(Probe):
             20, "Can {target} be decoded from the activations of {model}?", ("r2",),
             "A linear readout of {place} explains {r2} of the variance of {target} in held-out {unit}s.",
             "A linear readout of {place} predicts {target} no better than one fitted to shuffled values.",
-            limit="A model trained to predict it, as wind tunnels are, is expected to hold it in its last layers. "
-            "Decodable does not mean used.",
+            limit="A model trained to predict the posterior, as wind tunnels are, is expected to hold it in its last "
+            "layers. Decodable does not mean used.",
             target="the exact Bayesian posterior",
             rest=" The last token and its position alone explain {token_r2}; of the variance that they do not "
             "explain, the activations explain {r2_beyond_token} (interval {interval[r2_beyond_token]}).",

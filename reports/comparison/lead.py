@@ -129,11 +129,10 @@ def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]
     """What differs and yet does not count, in a sentence; none where there is nothing of that sort."""
     left = []
     if n := len(of_kind[UNSURE]):
-        left.append(f"{n} that depend{'s' * (n == 1)} on the way of measuring")
+        left.append(f"{n} found in one way of measuring and not, or reversed, in another")
     if hardly := of_kind[HARDLY]:
         by = about.listed(sorted({group for row in hardly for group, _ in hardly_answering(rows, row)}))
-        score = "scores" if len(hardly) == 1 else "score"
-        left.append(f"{len(hardly)} that {score} answers to which {by} gives almost no probability")
+        left.append(f"{len(hardly)} scored on answers to which {by} gives almost no probability")
     return [f"Not counted: {', and '.join(left)}"] * bool(left)
 
 
