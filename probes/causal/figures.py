@@ -54,7 +54,7 @@ def _among_controls(findings: Findings, layers: str, target: Target) -> Figure:
     chart.plot.add_histogram(x=effects, name="null: matched directions", marker={"color": NULL}, xbins=bins)
     lines = {
         "the direction": ("kl", VALUE),
-        "ten directions of largest variance": ("matched_top_kl", PALETTE[1]),
+        "ten directions of largest variance, together": ("matched_top_kl", PALETTE[1]),
         "head outputs replaced by those of another prompt,": ("resample_kl", PALETTE[2]),
     }
     is_refit = matching is None or matching["matched_by"][0] == "refit"

@@ -72,8 +72,8 @@ def test_a_column_or_the_user_goes_before_the_wording(columns, cluster, by, n) -
 @pytest.mark.parametrize(
     ("column", "cluster", "said"),
     [
-        ([i // 2 for i in range(24)], None, "24 prompts of 12 clusters, 2 of each; those of one cluster are alike, so"),
-        ([i // 6 for i in range(24)], None, "24 prompts of 4 clusters, 6 of each; those"),
+        ([i // 2 for i in range(24)], None, "24 prompts of 12 clusters, 2 each; those of one cluster are alike, so"),
+        ([i // 6 for i in range(24)], None, "24 prompts of 4 clusters, 6 each; those"),
         ([max(i - 15, 0) for i in range(24)], None, "24 prompts of 9 clusters, which weigh as much as 2 of one size"),
         ([max(i - 10, 0) for i in range(24)], None, ""),
         (range(24), None, ""),
