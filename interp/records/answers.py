@@ -70,7 +70,9 @@ class Answer:
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
         if self.verdict in ("no", "opposite") and _is_beyond(self.headline):  # it can be too small to be found,
-            return "No sign of it." if self.verdict == "no" else "Not shown."  # or below that of what controls remove
+            return (
+                "No sign of it." if self.verdict == "no" else "This test cannot tell."
+            )  # or below that of what controls remove
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property
@@ -98,11 +100,15 @@ class Answer:
         of = "Difference from matched directions " * is_beyond
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
         by = "" if is_beyond or s.null is None else f", {s.null.name}{_kept(s)}"
-        baseline = f"baseline {_null(s)}{by}" if s.null else f"no baseline: {s.null_reason}"
+        baseline = (
+            f"{'among matched directions' if is_beyond else 'baseline'} {_null(s)}{by}"
+            if s.null
+            else f"no baseline: {s.null_reason}"
+        )
         likely = "" if p is None or self.is_beside else p_equals(p, s.is_p_least)
         is_part = s.n is not None and s.n_unit == self.unit and s.n < self.n_read
         counted = f"{s.n:,} of the {self.n_read:,} {self.unit}s" if is_part else s.n_text
-        counted += " that the direction was not fitted on" * is_beyond
+        counted += ", on none of which the direction was fitted" * is_beyond
         return "; ".join(part for part in (interval, baseline, likely, counted) if part)
 
     @property
@@ -258,13 +264,13 @@ def _verdict(said: Sentences, h: Headline) -> Verdict:
 
 
 def _degree(said: Sentences, s: Scalar) -> tuple[Verdict, str]:
-    """How much of a yes a number is, and what it lacks of one: `partly`, `upper end reaches 0.8`."""
+    """How much of a yes a number is, and where its whole interval lies if it is less: `partly`, `below 0.8`."""
     full = said.full or (_ALL if _is_share(s) or "correlation" in s.meaning.lower().split(" of ")[0] else None)
     if full is None or s.interval is None or (s.interval[0] <= full[1] and s.interval[1] >= full[0]):
         return "yes", ""
     if s.interval[1] < _HARDLY:
-        return "hardly", f"upper end reaches {_HARDLY}"
-    return "partly", f"upper end reaches {full[0]:g}" if s.interval[1] < full[0] else f"lower end reaches {full[1]:g}"
+        return "hardly", f"below {_HARDLY}"
+    return "partly", f"below {full[0]:g}" if s.interval[1] < full[0] else f"above {full[1]:g}"
 
 
 def _is_beyond(h: Headline) -> bool:
@@ -386,9 +392,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
         return "" if found in sentence else f"A value of {found} would be found 80 % of the time. {more}"
     if verdict not in (*_AFFIRMED, "counted"):
         return ""
-    degree, missed = _degree(said, s)
-    more = "Partly" if degree == "hardly" else "Yes"
-    told = f"“{more}” needs an interval whose {missed}. " if missed else ""
+    degree, where = _degree(said, s)
+    told = f"“{SAID[degree][:-1]}”: the whole interval lies {where}. " if where else ""
     return f"{told}{said.limit}".strip()
 
 

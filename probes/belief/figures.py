@@ -66,12 +66,12 @@ def _decoded(table: Table, said: Said) -> Figure:
     reading = (
         f"Left, exact {said['beliefs']}{shown}; right, what a "
         "linear readout predicts of them in held-out sequences, coloured by the exact most likely state. The same "
-        "shape on both sides means that their geometry is in the activations."
+        "shape on both sides means that the readout keeps how the posteriors lie to one another."
         if is_plane
         else "Each point is a row of a held-out sequence. On the dashed line it is decoded exactly; a level cloud "
         "means that nothing is decoded."
     )
-    reading += " The next figure has the null."
+    reading += " The next figure compares with shuffled posteriors."
     return Figure("simplex", f"What is decoded of {said['belief']}", reading, chart.plot, "decoded")
 
 

@@ -46,9 +46,9 @@ class Comparison(Study):
             10, "Do any of their numbers differ by more than chance?", ("n_moved",),
             "{fact}",
             "{fact}",
-            limit="Corrected for their number: where two models do not differ, 95 % of comparisons find nothing. These "
-            "are single models: anything in which they differ, such as their size or number of layers, may be the "
-            "cause.",
+            limit="Corrected for their number: if two models did not differ, 95 % of such pages would find nothing. "
+            "These are single models: anything in which they differ, such as their size or number of layers, may be "
+            "the cause.",
         ),
     )  # fmt: skip
 

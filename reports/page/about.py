@@ -52,7 +52,8 @@ def read_on(record: RunRecord) -> list[str]:
         read_by = sorted(_runs(record), key=lambda each: each[0] == reference)
         return [f"{run}: {read}" for run, read, _ in read_by if run not in apart]
     others = [_of_set(each, each.get("clusters")) for each in record.prompts.get("others", ())]
-    return [*filter(None, [_sizes(record)]), prompts_in_words(record), *others]
+    read = _of_set(record.prompts, record.prompts.get("clusters"))
+    return [*filter(None, [_sizes(record)]), read, *others]
 
 
 def briefly(record: RunRecord) -> str:
@@ -144,16 +145,15 @@ def _those(groups: list[str]) -> str:
 
 def prompts_in_words(record: RunRecord) -> str:
     """How many prompts, out of which set, and how they were drawn."""
-    prompts = record.prompts
-    if not prompts.get("n"):
-        return "no prompts"
-    n_drawn = (prompts.get("draw") or {}).get("n_drawn")
+    n_drawn = (record.prompts.get("draw") or {}).get("n_drawn")
     drawn = f" (some results: at most {n_drawn} of them)" if n_drawn else ""
-    return _of_set(prompts, prompts.get("clusters")) + drawn
+    return _of_set(record.prompts, record.prompts.get("clusters")) + drawn
 
 
 def _of_set(prompts: Mapping[str, Any], clusters: Mapping[str, Any] | None = None) -> str:
     """`1,750 prompts of 250 problems, of “sula”`; without the clusters `1,750 prompts of “sula”`."""
+    if not prompts.get("n"):
+        return "no prompts"
     n, by = (clusters["n"], clusters["by"]) if clusters else (prompts["n"], "")
     those = of_clusters(prompts["n"], prompts.get("unit", "prompt"), n, by)
     return f"{those}{',' * (n < prompts['n'])} of “{prompts.get('name', 'an unnamed set')}”"

@@ -137,8 +137,8 @@ def test_a_share_of_variance_is_partly_a_yes_by_the_same_rule_which_is_said(inte
     rest = f"the activations explain 1 (interval {share.interval_text})."
     assert answer.verdict == verdict and answer.said.endswith(rest)
     assert "Holds beyond the last token: yes (1" in answer.methods
-    assert ("“Yes” needs an interval whose upper end reaches 0.8." in answer.change) == (verdict == "partly")
-    assert ("“Partly” needs an interval whose upper end reaches 0.1." in answer.change) == (verdict == "hardly")
+    assert ("“Partly”: the whole interval lies below 0.8." in answer.change) == (verdict == "partly")
+    assert ("“Hardly”: the whole interval lies below 0.1." in answer.change) == (verdict == "hardly")
     assert "Decodable does not mean used" in answer.change
 
 
