@@ -66,7 +66,7 @@ def _decoded(table: Table, said: Said) -> Figure:
     reading = (
         f"Left, exact {said['beliefs']}{shown}; right, what a "
         "linear readout predicts of them in held-out sequences, coloured by the exact most likely state. The same "
-        "shape on both sides means that the readout keeps how the posteriors lie to one another."
+        "shape on both sides means that the readout keeps where posteriors lie relative to one another."
         if is_plane
         else "Each point is a row of a held-out sequence. On the dashed line it is decoded exactly; a level cloud "
         "means that nothing is decoded."

@@ -108,8 +108,8 @@ class Causal(Probe):
             "80 % of the time.",
             "Removing it changes the prediction (KL) by {kl}{own_interval}. Removals of the same size along matched "
             "directions, which carry no information about {target}, change it by more: {controls} on average "
-            "({controls_band} for 95 % of them). Matched directions may carry other "
-            "information that the model uses.",
+            "({controls_band} for 95 % of them). A smaller effect shows neither use nor "
+            "the opposite: matched directions may carry other information that the model uses.",
             further="Random directions change it by {beside[kl_beyond_random]}. Of the variance of {target}, a linear "
             "readout explains {axis_r2} before the removal and, refitted, {remaining_r2} after it. Larger effects are "
             "possible here: replacing this layer's head outputs by another prompt's changes the prediction by "
