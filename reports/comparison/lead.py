@@ -120,9 +120,8 @@ def in_words(tables: Mapping[str, Table], groups: list[str], found: Found) -> st
 
 
 def _named(of: Sequence[_Row], rows: Mapping[Any, _Row]) -> list[str]:
-    return [_said_of(row, rows[REFERENCE(row)]) for row in of[:_NAMED]] + [f"{len(of) - _NAMED} more"] * (
-        len(of) > _NAMED
-    )
+    more = [f"{len(of) - _NAMED} more"] * (len(of) > _NAMED)
+    return [*(_said_of(row, rows[REFERENCE(row)]) for row in of[:_NAMED]), *more]
 
 
 def _not_counted(of_kind: Mapping[str, Sequence[_Row]], rows: Mapping[Any, _Row]) -> list[str]:

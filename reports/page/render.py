@@ -132,10 +132,9 @@ def _said(record: RunRecord) -> dict[str, Any]:
     compared = side_by_side(record.findings)
     differing = differences(record.findings)
     shown = [lead, *others[:N_ANSWERS]] if lead else []
-    texts: dict[Any, list[str]] = {
-        i: [each.question, each.sentence, each.evidence, each.change] for i, each in enumerate(shown)
-    }
-    texts[0] = [*texts.get(0, []), *about.read_on(record)]
+    texts: dict[Any, list[str]] = {0: []}
+    texts |= {i: [each.question, each.sentence, each.evidence, each.change] for i, each in enumerate(shown)}
+    texts[0] += about.read_on(record)
     for pair, parts in differing.items():
         texts |= {(*pair, kind): [f"{each.name} {each.note}" for each in rows] for kind, rows in parts}
     asked = [text for question, rows in compared[1] for text in (question, *(name for name, _ in rows))]

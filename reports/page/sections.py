@@ -129,8 +129,7 @@ DIFFERS, CONFIRMED, UNCHECKED, UNSURE, HARDLY, CHANCE, ALIKE = FOUND = (
     "No difference found, which does not show that there is none",
 )
 COUNTED = (CONFIRMED, UNCHECKED)
-_EARLIER = {"moved": DIFFERS, "within": ALIKE}
-"""What was found by the verdict that earlier versions had alone."""
+_EARLIER = {"moved": DIFFERS, "within": ALIKE}  # by the verdict, which earlier versions had alone
 
 
 def differences(findings: Mapping[str, Findings]) -> dict[tuple[str, str], list[tuple[str, list[Difference]]]]:
