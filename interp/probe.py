@@ -147,9 +147,9 @@ class Sentences:
     its null, `opposite` if it lies on the side that was not `expected`, and after a yes `rest`, or `open` where an
     essential control cannot be told. `{least}` is what would be found 80 % of the time, `{interval[NAME]}` the
     interval of a number. A sentence is left out where one of its numbers is not known. `order` is the
-    place among the questions of all probes, `limit` what a yes does not show, and `further` what else was measured, for
-    the small print. Where the whole interval lies outside
-    the band `full` (of a share of variance 0.8 to 1.25), the answer is no more than partly yes, below 0.1 hardly.
+    place among the questions of all probes, `limit` what a yes does not show, and `further` what else was measured,
+    for the small print. Where the whole interval lies outside the band `full` (of a share of variance 0.8 to 1.25),
+    the answer is no more than partly yes, below 0.1 hardly.
 
     >>> interp.Sentences(90, "Are values long?", ("length",), "They are {value} long.", "They are not.").expected
     'above'

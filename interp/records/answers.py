@@ -42,6 +42,7 @@ _BEYOND_CONTROLS = "_beyond_controls"  # how a number ends that is the differenc
 _AFFIRMED = ("yes", "partly", "hardly")
 _SMALL_BITS = 1e-2
 _NOTHING = " (practically nothing)"
+_NO_USE = {"no": "No sign of it.", "opposite": "This test cannot tell."}  # a use can be too small, or below controls'
 _ENDS = re.compile(r"(?<=\.) ")  # of sentences
 
 
@@ -69,10 +70,8 @@ class Answer:
     @property
     def opening(self) -> str:
         """The verdict, and beyond which essential control it is undecided."""
-        if self.verdict in ("no", "opposite") and _is_beyond(self.headline):  # it can be too small to be found,
-            return (
-                "No sign of it." if self.verdict == "no" else "This test cannot tell."
-            )  # or below that of what controls remove
+        if _is_beyond(self.headline) and self.verdict in _NO_USE:
+            return _NO_USE[self.verdict]
         return f"{SAID[self.verdict][:-1]}, but undecided {self.vague[0]}." if self.vague else SAID[self.verdict]
 
     @property
@@ -99,12 +98,11 @@ class Answer:
         is_beyond = _is_beyond(self.headline)
         of = "Difference from matched directions " * is_beyond
         interval = f"{of}{_value(s)} (95 % interval {s.interval_text})" if s.interval else f"{of}{_value(s)}"
-        by = "" if is_beyond or s.null is None else f", {s.null.name}{_kept(s)}"
-        baseline = (
-            f"{'among matched directions' if is_beyond else 'baseline'} {_null(s)}{by}"
-            if s.null
-            else f"no baseline: {s.null_reason}"
-        )
+        if s.null is None:
+            baseline = f"no baseline: {s.null_reason}"
+        else:
+            named = f"baseline {_null(s)}, {s.null.name}{_kept(s)}"
+            baseline = f"among matched directions {_null(s)}" if is_beyond else named
         likely = "" if p is None or self.is_beside else p_equals(p, s.is_p_least)
         is_part = s.n is not None and s.n_unit == self.unit and s.n < self.n_read
         counted = f"{s.n:,} of the {self.n_read:,} {self.unit}s" if is_part else s.n_text
@@ -119,7 +117,7 @@ class Answer:
         how = " and ".join([*least, *["corrected for the other results"] * (p != s.p)])
         counted = f"p is {how}." if how and p is not None and not self.is_beside else ""
         controls = "; ".join(self.headline.controls_in_words)
-        held = f"{controls[:1].upper()}{controls[1:]}." if controls else ""
+        held = f"{_begun(controls)}." if controls else ""
         return " ".join(part for part in (counted, held, self.further) if part)
 
 
@@ -149,7 +147,7 @@ def settled(found: Sequence[Answer]) -> tuple[Answer, ...]:
 
 def unclear(found: Sequence[Answer]) -> str:
     """The questions that cannot be told, each with the reason, in one line; empty where there is none."""
-    open_ones = [f"{a.question} {a.sentence[:1].upper()}{a.sentence[1:]}" for a in found if a.verdict == "unclear"]
+    open_ones = [f"{a.question} {_begun(a.sentence)}" for a in found if a.verdict == "unclear"]
     return f"Cannot tell: {' '.join(open_ones)}" if open_ones else ""
 
 
@@ -305,9 +303,9 @@ def _with_twins(sentence: str, h: Headline) -> str:
             is_other = s.standing() != "within" and h.standing != "within" and s.value * h.scalar.value < 0
             words, p = _words(control, s), "" if s.p is None else f" ({p_equals(s.p, s.is_p_least)})"
             tested = f", not significant{p}" * (s.standing() == "within")
-            twins.append(f"{words[:1].upper()}{words[1:]}{', the opposite' * is_other}: {_value(s)}{tested}.")
-    first, _, rest = sentence.partition(". ")
-    return " ".join([f"{first.removesuffix('.')}.", *twins, *[rest] * bool(rest)])
+            twins.append(f"{_begun(words)}{', the opposite' * is_other}: {_value(s)}{tested}.")
+    first, *rest = _ENDS.split(sentence)
+    return " ".join([first, *twins, *rest])
 
 
 def _words(control: Control, s: Scalar) -> str:
@@ -425,6 +423,11 @@ def _why(s: Scalar) -> str:
 
 def _value(s: Scalar) -> str:
     return with_unit(short(s.value), s.unit)
+
+
+def _begun(text: str) -> str:
+    """With a capital, as a sentence begins."""
+    return text[:1].upper() + text[1:]
 
 
 def _size(s: Scalar) -> str:

@@ -11,11 +11,9 @@ _TERMS = tomllib.loads(Path(__file__).with_name("terms.toml").read_text(encoding
 
 def explained(parts: Mapping[Any, Iterable[str]]) -> dict[Any, dict[str, str]]:
     """The terms that occur in each part of a page and in none before it, with their meanings."""
-    known: set[str] = set()
-    found = {}
+    left, found = dict(_TERMS), {}
     for part, texts in parts.items():
         shown = "\n".join(texts)
-        matching = {term for term, of in _TERMS.items() if re.search(of["pattern"], shown, re.IGNORECASE)}
-        found[part] = {term: of["meaning"] for term, of in _TERMS.items() if term in matching - known}
-        known |= matching
+        first = [term for term, of in left.items() if re.search(of["pattern"], shown, re.IGNORECASE)]
+        found[part] = {term: left.pop(term)["meaning"] for term in first}
     return found
