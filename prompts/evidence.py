@@ -51,8 +51,8 @@ def draw_problems(ks: Sequence[int], per_k: int, reliability: float, rng: np.ran
     k = np.repeat(np.array(ks, dtype=np.int64), per_k)
     role = np.concatenate([(rng.permutation(per_k) + rng.integers(4)) % 4 for _ in ks])
     latent, swapped = role % 2, role >= 2
-    is_told = rng.random((len(k), max([*ks, 1]))) < reliability
-    shown = np.where(is_told, latent[:, None], 1 - latent[:, None])
+    is_right = rng.random((len(k), max([*ks, 1]))) < reliability
+    shown = np.where(is_right, latent[:, None], 1 - latent[:, None])
     return Problems(k, latent, swapped, np.where(np.arange(shown.shape[1]) < k[:, None], shown, -1))
 
 

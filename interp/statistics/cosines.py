@@ -125,7 +125,7 @@ class Reference:
         error = float(self.draws.std(ddof=1)) * (1 / n_averaged + 1 / k) ** 0.5
         null = mean + np.outer([0.0, -1.0, 1.0], np.full(len(found.value), t_quantile(k) * error))
         p = (2 * special.stdtr(k - 1, -ratio(np.abs(found.value - mean), error))).clip(SMALLEST_P, 1)
-        return found.told(reference=self.name).against(null, 1 - (1 - p) ** len(p))
+        return found.with_words(reference=self.name).against(null, 1 - (1 - p) ** len(p))
 
 
 def largest_deviation_p(

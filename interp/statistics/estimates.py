@@ -1,7 +1,7 @@
 """One quantity at every place (layer, layer and head, site and depth): values, intervals, nulls and p in one order.
 
-Made from halvings, from resamples or from bounds that are known; then compared with a null: exchanged labels, draws, or
-signs flipped. Goes as it is into a table, and at one place into a scalar (`interp.statistics.quantities`).
+Made from half splits, from resamples or from known bounds; then compared with a null: permuted labels, draws, or signs
+flipped. Goes as it is into a table, and at one place into a scalar (`interp.statistics.quantities`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from interp.statistics.intervals import (
     band,
     chance_half_width,
     excess,
-    halving_interval,
+    half_split_interval,
     maximum_statistic_p,
     normal_interval,
     null_from_draws,
@@ -53,23 +53,23 @@ class Estimates:
     @classmethod
     def halved(
         cls,
-        by_halving: Float[np.ndarray, "halving place"],
+        by_half_split: Float[np.ndarray, "split place"],
         scale: Scale = PLAIN,
         *,
-        exchanged: Float[np.ndarray, "exchange place"] | None = None,
+        permuted: Float[np.ndarray, "permutation place"] | None = None,
         **rest: Any,
     ) -> "Estimates":
-        """Means over halvings, with the scatter of refitting; compared with `exchanged` labels where they are given.
+        """Means over half splits, with the scatter of refitting; compared with `permuted` labels where they are given.
 
-        A share of variance is at least as uncertain as it scatters over exchanged labels. An exchanged fit without a
+        A share of variance is at least as uncertain as it scatters over permuted labels. A permuted fit without a
         value (a constant prediction) found nothing.
         """
-        permuted = None if exchanged is None else np.nan_to_num(exchanged, nan=0.0)
+        permuted = None if permuted is None else np.nan_to_num(permuted, nan=0.0)
         is_share = permuted is not None and scale is UNEXPLAINED
-        least = [chance_half_width(x) for x in permuted.T] if is_share else [0.0] * by_halving.shape[1]
-        bounds = [halving_interval(x, scale, y) or _NO_BOUNDS for x, y in zip(by_halving.T, least, strict=True)]
-        found = cls(by_halving.mean(axis=0), np.array(bounds).T, **rest)
-        return found if permuted is None else found.exchanged(permuted)
+        least = [chance_half_width(x) for x in permuted.T] if is_share else [0.0] * by_half_split.shape[1]
+        bounds = [half_split_interval(x, scale, y) or _NO_BOUNDS for x, y in zip(by_half_split.T, least, strict=True)]
+        found = cls(by_half_split.mean(axis=0), np.array(bounds).T, **rest)
+        return found if permuted is None else found.permuted(permuted)
 
     @classmethod
     def resampled(
@@ -91,19 +91,19 @@ class Estimates:
         totals: Float[np.ndarray, "unit place"],
         weights: Num[np.ndarray, "resample unit"],
         *,
-        exchanged: Float[np.ndarray, "exchange place"] | None = None,
+        permuted: Float[np.ndarray, "permutation place"] | None = None,
         **rest: Any,
     ) -> "Estimates":
         """Shares of variance 1 − Σ errors / Σ totals, units resampled; NaN where nothing varies.
 
-        Compared with `exchanged` labels as `halved` are.
+        Compared with `permuted` labels as `halved` are.
         """
-        permuted = None if exchanged is None else np.nan_to_num(exchanged, nan=0.0)
+        permuted = None if permuted is None else np.nan_to_num(permuted, nan=0.0)
         least = [0.0] * errors.shape[1] if permuted is None else map(chance_half_width, permuted.T)
         places = zip(errors.T, totals.T, least, strict=True)
         bounds = [share_interval(e, t, weights, chance) or _NO_BOUNDS for e, t, chance in places]
         found = cls(1 - ratio(errors.sum(axis=0), totals.sum(axis=0)), np.array(bounds).T, **rest)
-        return found if permuted is None else found.exchanged(permuted)
+        return found if permuted is None else found.permuted(permuted)
 
     @classmethod
     def bare(cls, value: Places, **rest: Any) -> "Estimates":
@@ -115,11 +115,11 @@ class Estimates:
         """One place without a value, and why."""
         return cls(np.array([np.nan]), why=why, **rest)
 
-    def exchanged(
-        self, permuted: Float[np.ndarray, "exchange place"], p: Places | None = None, *, asks: Asks = "above",
+    def permuted(
+        self, permuted: Float[np.ndarray, "permutation place"], p: Places | None = None, *, asks: Asks = "above",
         known: float | None = None,
     ) -> "Estimates":  # fmt: skip
-        """Compared with the same with labels exchanged; p of the side that `asks` names, corrected over all places.
+        """Compared with the same with labels permuted; p of the side that `asks` names, corrected over all places.
 
         A p that is given takes its place; `known` that of the null's mean, where it is known.
         """
@@ -154,7 +154,7 @@ class Estimates:
         """The same with this reason, for all places or one each, where there is no value."""
         return replace(self, why=np.where(np.isnan(self.value), why, "").tolist())
 
-    def told(self, **words: Any) -> "Estimates":
+    def with_words(self, **words: Any) -> "Estimates":
         """The same with these words too."""
         return replace(self, words={**self.words, **words})
 

@@ -1,6 +1,6 @@
 """From replicates to what a number says of itself: its interval, the band of its null, its p.
 
-The only place that knows of 95 %. Replicates are bootstrap resamples, halvings, repetitions, or draws of a null; what
+The only place that knows of 95 %. Replicates are bootstrap resamples, half splits, repetitions or draws of a null; what
 made them is theirs (`interp.statistics.resampling`, `jackknife`, `nulls`). An interval that can be symmetric on one
 scale only is made there (`Scale`): correlations on Fisher's z, shares of variance by what they leave unexplained.
 """
@@ -105,18 +105,18 @@ def share_interval(
     return normal_interval(1 - float(ratio(errors.sum(), totals.sum())), 1 - left, UNEXPLAINED, least)
 
 
-def chance_half_width(exchanged: Float[np.ndarray, " exchange"]) -> float:
+def chance_half_width(permuted: Float[np.ndarray, " permutation"]) -> float:
     """Half of the 95 % interval that log(1 − R²) has over exchanged labels, refitted.
 
     Where there is nothing to read a fit predicts nearly the mean in most samples and something in a few: one sample by
     itself looks more certain than it is. Refits on exchanged labels show the scatter.
     """
-    unexplained = 1 - exchanged[exchanged < 1]
+    unexplained = 1 - permuted[permuted < 1]
     return NORMAL * float(np.log(unexplained).std(ddof=1)) if len(unexplained) > 1 else 0.0
 
 
-def halving_interval(values: Float[np.ndarray, " halving"], scale: Scale = PLAIN, least: float = 0.0) -> Bounds | None:
-    """The interval of a mean over halvings on a scale, t √(1/R + judged/fitted) s, with as many judged as fitted on.
+def half_split_interval(values: Float[np.ndarray, " split"], scale: Scale = PLAIN, least: float = 0.0) -> Bounds | None:
+    """The interval of a mean over half splits on a scale, t √(1/R + judged/fitted) s, with as many judged as fitted on.
 
     It contains the scatter of refitting: the corrected resampled t (Nadeau and Bengio 2003, doi
     10.1023/A:1024068626366). Never narrower to either side than `least`; None without scatter.
@@ -129,13 +129,13 @@ def halving_interval(values: Float[np.ndarray, " halving"], scale: Scale = PLAIN
     return scale.about(float(values.mean()), max(half, least) if half > 0 else 0.0)
 
 
-def halving_draws(
-    values: Float[np.ndarray, "halving place"], n: int, rng: np.random.Generator, scale: Scale = PLAIN
+def half_split_draws(
+    values: Float[np.ndarray, "split place"], n: int, rng: np.random.Generator, scale: Scale = PLAIN
 ) -> Float[np.ndarray, "draw place"]:
-    """Draws of means over halvings that are 0 but for chance, of all places at once.
+    """Draws of means over half splits that are 0 but for chance, of all places at once.
 
-    What `halving_interval` takes for the error: each draw mixes the deviations of the halvings, so that places which
-    rise and fall together do so in the draws, and every place is t distributed, with the √(1/R + 1) of refitting.
+    What `half_split_interval` takes for the error: each draw mixes the deviations of the half splits, so that places
+    that rise and fall together do so in the draws, and every place is t distributed, with the √(1/R + 1) of refitting.
     """
     moved, r = scale.to(np.asarray(values, dtype=np.float64)), len(values)
     moved = np.where(np.isfinite(moved).all(axis=0), moved, 0.0)  # at a bound, or undefined: without scatter

@@ -62,7 +62,7 @@ class AttentionEntropy(Probe):
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
             60, "Does content narrow attention?",
-            tuple(f"content_sharpening{twin}{where}" for where in SUFFIX.values() for twin in ("", "_no_first")),
+            tuple(f"content_sharpening{variant}{where}" for where in SUFFIX.values() for variant in ("", "_no_first")),
             "Attention entropy is {value} lower than with another {unit}'s keys in place of its own.",
             "Attention entropy is no lower than with another {unit}'s keys in place of its own.",
             "Attention entropy is {size} higher than with another {unit}'s keys in place of its own.",
@@ -101,8 +101,8 @@ class AttentionEntropy(Probe):
         declared = read_first(quantities(*self._places), sinks[0], SUFFIX[self._places[0]])
         heads = declared.stacked(by_head, f"Means over prompts, {_BANDS}. {_TURNS}")
         first = heads.where(heads["positions"] == self._places[0])
-        p, twin_p = (first[f"{name}_p"] for name in SHARPENING)
-        turning = turned_heads_note("content sharpening", first["turns"], p, twin_p, int(first["head"].max()) + 1)
+        p, variant_p = (first[f"{name}_p"] for name in SHARPENING)
+        turning = turned_heads_note("content sharpening", first["turns"], p, variant_p, int(first["head"].max()) + 1)
         return declared.findings(
             self.name,
             declared.scalars(found),

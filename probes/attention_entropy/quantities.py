@@ -4,7 +4,7 @@ from interp.statistics.quantities import Quantities, Quantity
 
 from ..measures.depth_curve import DEPTH, depth_quantity
 from ..measures.sign_flips import MEAN_METHOD, gain
-from ..measures.sinks import twins
+from ..measures.sinks import with_variants
 
 SITES = {
     "entropy": ("pattern_entropy", "bits"),
@@ -58,7 +58,7 @@ def quantities(*places: str) -> Quantities:
             is_headline=is_first, fact="attention depends on this prompt's content" * is_first,
         )  # fmt: skip
         normalised = {f"{name}_normalised{end}": _over_depth(name, "normalised") for name in DEPTH}
-        found |= twins(whole, end) | twins(normalised, end)
+        found |= with_variants(whole, end) | with_variants(normalised, end)
         found[f"sink_mass{end}"] = Quantity(
             "fraction", "attention weight on the first position, mean over layers and heads",
             "a uniform row over as many keys", MEAN_METHOD, "no row has a weight", is_headline=is_first,

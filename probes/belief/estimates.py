@@ -27,11 +27,11 @@ def share_estimates(shares: Sequence[Shares], setting: Setting, why: str) -> Est
     """R² at every place, p one-sided over all places."""
     errors, totals = (np.array([getattr(s, name).sum(axis=1) for s in shares]).T for name in ("errors", "totals"))
     r2 = np.array([share.r2 for share in shares]).T  # [belief and exchanges, place]
-    return Estimates.shares(errors, totals, setting.weights, exchanged=r2[1:]).because(why)
+    return Estimates.shares(errors, totals, setting.weights, permuted=r2[1:]).because(why)
 
 
 def baseline_estimate(
-    design: Design, told: Float[np.ndarray, "row component"], by_mean: Float[np.ndarray, "row component"],
+    design: Design, by_position: Float[np.ndarray, "row component"], by_mean: Float[np.ndarray, "row component"],
     setting: Setting,
 ) -> Estimates:  # fmt: skip
     """R² of what position, or position and token, alone have told: a baseline that every place shares."""
@@ -39,7 +39,7 @@ def baseline_estimate(
     if not design.names or not setting.belief.varies.any():
         why = still(setting.belief) if design.names else "neither position nor last token varies"
         return Estimates(np.array([np.nan]), why=why, words=words)
-    left = (np.square(setting.belief.values - each).sum(axis=1) for each in (told, by_mean))
+    left = (np.square(setting.belief.values - each).sum(axis=1) for each in (by_position, by_mean))
     errors, totals = (np.bincount(setting.code, each)[:, None] for each in left)
     return Estimates.shares(errors, totals, setting.weights, words=words)
 
@@ -73,9 +73,9 @@ def subspace_estimates(readings: Sequence[Reading], setting: Setting, unit: str)
 def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
     """Means over rows with bootstrap intervals; null: exact beliefs permuted, predictions kept."""
     counts = np.bincount(setting.code)
-    is_known = np.array([np.isfinite(s.by_row.mean()) and np.isfinite(s.exchanged).all() for s in scores])
+    is_known = np.array([np.isfinite(s.by_row.mean()) and np.isfinite(s.permuted).all() for s in scores])
     by_row = np.where(is_known, np.array([s.by_row for s in scores]).T, np.nan)
-    exchanged = np.where(is_known, np.array([s.exchanged for s in scores]).T, np.nan)
+    permuted = np.where(is_known, np.array([s.permuted for s in scores]).T, np.nan)
     sums = np.array([np.bincount(setting.code, of_place) for of_place in by_row.T]).T
     replicates = (setting.weights @ sums) / (setting.weights @ counts)[:, None]
     why = "undefined: a state occurs that the sequences fitted on never held, and that was decoded as impossible"
@@ -84,7 +84,7 @@ def score_estimates(scores: Sequence[Scores], setting: Setting) -> Estimates:
     }  # fmt: skip
     value = by_row.mean(axis=0)
     found = Estimates.resampled(value, replicates, PLAIN, words=words).because(why)
-    return found.exchanged(exchanged, asks="nothing")
+    return found.permuted(permuted, asks="nothing")
 
 
 def silhouette_estimates(gathered: Float[np.ndarray, "place labelling"], clusters: Clusters, counts: str) -> Estimates:
@@ -98,4 +98,4 @@ def silhouette_estimates(gathered: Float[np.ndarray, "place labelling"], cluster
         values[0], np.stack([values[0] - half, values[0] + half]), about={counts: clusters.n_units},
         words={"n_groups": str(len(without))},
     ).because(clusters.reason or "nothing varies in these activations")  # fmt: skip
-    return found.exchanged(np.nan_to_num(values[1:], nan=0.0))
+    return found.permuted(np.nan_to_num(values[1:], nan=0.0))

@@ -1,10 +1,10 @@
-"""Interchange: is the belief used where it can be read? Its coordinates are replaced by a donor's.
+"""Interchange: is the belief used where it can be read? Its coordinates are replaced by a source's.
 
-Among the sequences that the bases were not fitted on, each is given the coordinates that another one, its donor, has
+Among the sequences that the bases were not fitted on, each is given the coordinates that another one, its source, has
 in some subspace of the residual stream at one depth, at all scored positions. Then the model's prediction q is held
-against the donor's exact posterior and against the sequence's own:
+against the source's exact posterior and against the sequence's own:
 
-    redirected = ½ mean of [fall of KL(donor's posterior ‖ q) + rise of KL(own posterior ‖ q)]          (bits)
+    redirected = ½ mean of [fall of KL(source's posterior ‖ q) + rise of KL(own posterior ‖ q)]          (bits)
 
 A swap that merely makes the prediction vaguer or better brings it nearer to both, or further from both, and redirects
 nothing. The subspaces: where the belief is read from (`readout`), along which activations move with it (`encoding`),
@@ -44,8 +44,8 @@ BASELINE = "interchange: none"
 SUBSPACES = ("readout", "encoding", "principal", "all")
 
 INTERCHANGE = (
-    "Interchange at each depth of the residual stream: mean KL of the prediction from the donor's exact posterior and "
-    "from the sequence's own, and by how much the swap turned the prediction from its own to the donor's, half the "
+    "Interchange at each depth of the residual stream: mean KL of the prediction from the source's exact posterior and "
+    "from the sequence's own, and by how much the swap turned the prediction from its own to the source's, half the "
     "fall of the first and half the rise of the second (redirected_bits), with its 95 % interval over sequences, "
     "beside random subspaces of the same dimension (null; p one-sided, by rank)."
 )
@@ -53,11 +53,11 @@ INTERCHANGE = (
 
 @dataclass(frozen=True)
 class Pairs:
-    """Prompts and, for each, its donor among them; `rows` and `donor_rows` are theirs in the base capture, in order."""
+    """Prompts and, for each, its source among them; `rows` and `source_rows` are theirs in the base capture."""
 
     prompts: Int[np.ndarray, " chosen"]
     rows: Int[np.ndarray, " row"]
-    donor_rows: Int[np.ndarray, " row"]
+    source_rows: Int[np.ndarray, " row"]
 
 
 def make_pairs(
@@ -66,21 +66,21 @@ def make_pairs(
     held_out: Int[np.ndarray, " held"],
     rng: np.random.Generator,
 ) -> Pairs:
-    """Everybody's donor is somebody else with as many rows and the same outcomes; who has none is left out."""
+    """Everybody's source is somebody else with as many rows and the same outcomes; who has none is left out."""
     by_kind: dict[tuple[int, bytes], list[int]] = {}
     for prompt in held_out.tolist():
         asked = outcomes[units == prompt]
         by_kind.setdefault((len(asked), asked.tobytes()), []).append(prompt)
-    donor: dict[int, int] = {}
+    source: dict[int, int] = {}
     for alike in by_kind.values():
         if len(alike) > 1:
             order = rng.permutation(alike)
-            donor |= dict(zip(order.tolist(), np.roll(order, 1).tolist(), strict=True))
-    chosen = np.array(sorted(donor), dtype=np.int64)
+            source |= dict(zip(order.tolist(), np.roll(order, 1).tolist(), strict=True))
+    chosen = np.array(sorted(source), dtype=np.int64)
     rows = [np.flatnonzero(units == prompt) for prompt in chosen]
-    donors = [np.flatnonzero(units == donor[int(prompt)]) for prompt in chosen]
+    sources = [np.flatnonzero(units == source[int(prompt)]) for prompt in chosen]
     empty = np.empty(0, dtype=np.int64)
-    return Pairs(chosen, np.concatenate([empty, *rows]), np.concatenate([empty, *donors]))
+    return Pairs(chosen, np.concatenate([empty, *rows]), np.concatenate([empty, *sources]))
 
 
 def swaps(
@@ -88,7 +88,7 @@ def swaps(
 ) -> Iterator[Condition]:
     """The baseline, then every subspace at every depth; `bases` are orthonormal rows by depth and name."""
     assert base.posterior is not None, "a belief comes with a posterior"
-    read = partial(_read, np.asarray(base.posterior, np.float64)[pairs.donor_rows])
+    read = partial(_read, np.asarray(base.posterior, np.float64)[pairs.source_rows])
     yield Condition(BASELINE, (), (OUTPUT,), read, pairs.prompts)
     stream = base[Need("resid")]
     for depth, of_depth in bases.items():
@@ -98,7 +98,7 @@ def swaps(
         n_random = N_RANDOM if depth == named_depth(list(bases)) else N_ELSEWHERE
         random = {f"random {i}": random_subspace(points.shape[1], rank, rng).T for i in range(n_random)}
         for name, axes in {**of_depth, "all": np.eye(points.shape[1]), **random}.items():
-            values = points[pairs.donor_rows] @ axes.T
+            values = points[pairs.source_rows] @ axes.T
             edit = ReplaceCoordinates(layer=depth, site="resid", axis=axes, values=values, at="scored")
             yield Condition(_name(depth, name), (edit,), (OUTPUT,), read, pairs.prompts)
 
@@ -112,17 +112,17 @@ def _name(depth: int, subspace: str) -> str:
     return f"interchange at {depth}: {subspace}"
 
 
-def _read(donor: Float[np.ndarray, "row outcome"], under: Capture) -> Readout:
+def _read(source: Float[np.ndarray, "row outcome"], under: Capture) -> Readout:
     assert under.posterior is not None
     log_q, own = restricted(under[OUTPUT]), np.asarray(under.posterior, np.float64)
     return {
-        f"{name}_kl": cross_entropy_bits(p, log_q) - entropy_bits(p) for name, p in (("donor", donor), ("own", own))
+        f"{name}_kl": cross_entropy_bits(p, log_q) - entropy_bits(p) for name, p in (("source", source), ("own", own))
     }
 
 
 def turned_bits(before: Readout, after: Readout, code: Int[np.ndarray, " row"]) -> Float[np.ndarray, " unit"]:
-    """Bits by which a swap turned the prediction to the donor's posterior, in the mean over the rows of each unit."""
-    nearer = before["donor_kl"] - after["donor_kl"]
+    """Bits by which a swap turned the prediction to the source's posterior, in the mean over the rows of each unit."""
+    nearer = before["source_kl"] - after["source_kl"]
     further = after["own_kl"] - before["own_kl"]
     return np.bincount(code, 0.5 * (nearer + further)) / np.bincount(code)
 
@@ -147,6 +147,6 @@ def outcomes(
             found[depth, subspace] = {
                 "depth": np.array([depth]), "subspace": np.array([subspace]),
                 "redirected_bits": turned.drawn(random[:, None], asks="above"),
-                **{name: after[name].mean(keepdims=True) for name in ("donor_kl", "own_kl")},
+                **{name: after[name].mean(keepdims=True) for name in ("source_kl", "own_kl")},
             }  # fmt: skip
     return found

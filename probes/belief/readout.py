@@ -75,15 +75,15 @@ def make_setting(
     names, first, code = np.unique(pool.prompts, return_index=True, return_inverse=True)
     folds = deal(pool.units, rng)
     position, token = nuisance_design(pool.rows, ()), nuisance_design(pool.rows, ("token",))
-    told = position.predicted(belief.values)
+    by_position = position.predicted(belief.values)
     orders = shuffles(pool.units, n_permutations, rng)
     controls = _control_tasks(pool.rows, belief.values, not pool.one_row_each, rng)
     followed = np.concatenate([belief.values[:, None], controls], axis=1).reshape(len(code), -1)
-    left, targets = belief.values - told, []
+    left, targets = belief.values - by_position, []
     for rows in map(folds.rows, range(folds.n)):
         # the beliefs of other units, position's part staying where it is
-        exchanged = np.swapaxes(left[orders[:, rows]], 0, 1) + told[rows, None]
-        targets.append(np.hstack([followed[rows], exchanged.reshape(len(rows), -1)]))
+        permuted = np.swapaxes(left[orders[:, rows]], 0, 1) + by_position[rows, None]
+        targets.append(np.hstack([followed[rows], permuted.reshape(len(rows), -1)]))
     weights = bootstrap_weights(pool.units[first], None, n_bootstrap, rng)
     held_out = names[np.unique(code[folds.code == 0])]
     return Setting(belief, folds, tuple(targets), followed, position, token, orders, code, weights, held_out)

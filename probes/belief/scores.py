@@ -25,7 +25,7 @@ class Scores:
 
     by_row: Float[np.ndarray, " row"]
     by_position: Float[np.ndarray, " row"]
-    exchanged: Float[np.ndarray, " exchange"]
+    permuted: Float[np.ndarray, " permutation"]
 
 
 def decoded(belief: ExactBelief, predicted: Float[np.ndarray, "row component"]) -> Float[np.ndarray, "row component"]:
@@ -55,21 +55,21 @@ def scores(setting: Setting, reading: Reading) -> Mapping[str, Scores]:
         log_q = np.log2(mixed)
     # the own entropies of permuted beliefs only change places
     crossed = np.array([cross_entropy_bits(belief.values[order], log_q).mean() for order in setting.orders])
-    exchanged = crossed - entropy_bits(belief.values).mean()
+    permuted = crossed - entropy_bits(belief.values).mean()
     return {
         "tvd": _scores(belief.values, mine, position, total_variation, setting.orders),
-        "kl_bits": Scores(kl_bits(belief.values, mixed), kl_bits(belief.values, position_mixed), exchanged),
+        "kl_bits": Scores(kl_bits(belief.values, mixed), kl_bits(belief.values, position_mixed), permuted),
     }
 
 
 def _scores(truth: np.ndarray, mine: np.ndarray, position: np.ndarray, score, orders: np.ndarray) -> Scores:
-    exchanged = np.array([score(truth[order], mine).mean() for order in orders])
-    return Scores(score(truth, mine), score(truth, position), exchanged)
+    permuted = np.array([score(truth[order], mine).mean() for order in orders])
+    return Scores(score(truth, mine), score(truth, position), permuted)
 
 
 def output_distance(
     log_q: Float[np.ndarray, "row outcome"], posterior: Float[np.ndarray, "row outcome"],
-    orders: Int[np.ndarray, "exchange row"],
+    orders: Int[np.ndarray, "permutation row"],
 ) -> Scores:  # fmt: skip
     """Total variation of the model's own prediction (log2), restricted to the outcomes, from the exact posterior."""
     q = np.exp2(restricted(log_q))

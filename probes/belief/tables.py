@@ -56,7 +56,7 @@ def by_layer_table(
 def components_table(setting: Setting, share: Shares) -> Table:
     """One row for every component, p over them."""
     belief = setting.belief
-    r2 = Estimates.shares(share.errors, share.totals, setting.weights, exchanged=share.by_component[1:])
+    r2 = Estimates.shares(share.errors, share.totals, setting.weights, permuted=share.by_component[1:])
     columns = {"component": np.arange(setting.n_components), "mean": belief.values.mean(axis=0), "r2": r2}
     if belief.names:
         columns["value"] = np.array(belief.names)

@@ -30,8 +30,8 @@ from interp.statistics.spectra import Scaling
 from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
-from ..measures.exchanges import exchange_within
 from ..measures.layers import Scale
+from ..measures.permutations import permutations_within
 from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import chosen_clusters
 
@@ -158,9 +158,9 @@ def refit_axes(
     has_domains = "domain" in cloud.rows and cloud.levels("domain")
     domain = cloud.rows["domain"][fitting] if has_domains else np.zeros(len(fitting))
     units = cloud.units[fitting]
-    orders = exchange_within(np.unique(domain, return_inverse=True)[1], units, n, np.random.default_rng([seed, 4]))
-    exchanged = split.sought[fitting][orders].T  # [row, control]
-    return {layer: fit_together(cloud.points[layer][fitting], exchanged, units, kind, scaling) for layer in layers}
+    orders = permutations_within(np.unique(domain, return_inverse=True)[1], units, n, np.random.default_rng([seed, 4]))
+    permuted = split.sought[fitting][orders].T  # [row, control]
+    return {layer: fit_together(cloud.points[layer][fitting], permuted, units, kind, scaling) for layer in layers}
 
 
 def held_out(

@@ -135,19 +135,19 @@ class Effects:
     def effect(self) -> Estimates:
         """The effects as they are, beside what the controls do."""
         made = resampled(np.array([e.by("axis") for e in self.found]), UNVARIED)
-        return made.exchanged(self.controls, asks="nothing")
+        return made.permuted(self.controls, asks="nothing")
 
     @cached_property
     def beyond(self) -> Estimates:
         """How far they go beyond what controls do on average: p of the primary one, and of all others together."""
         made = resampled(np.array([e.beyond("control") for e in self.found]), UNVARIED)
         others = np.array([among_others(e.controls) for e in self.found]).T
-        return made.exchanged(others, np.r_[self.p[:1], self.p_family[1:]], known=0.0)
+        return made.permuted(others, np.r_[self.p[:1], self.p_family[1:]], known=0.0)
 
     @cached_property
     def z(self) -> Estimates:
         made = resampled(np.array([e.z for e in self.found]), "all controls do the same")
-        return made.exchanged(np.array([e.control_z for e in self.found]).T, asks="nothing")
+        return made.permuted(np.array([e.control_z for e in self.found]).T, asks="nothing")
 
     @cached_property
     def p(self) -> Float[np.ndarray, " place"]:
@@ -162,7 +162,7 @@ class Effects:
     def _ranked(self, places: Sequence[int]) -> Float[np.ndarray, " place"]:
         if not self.is_refitted or not len(places):
             return np.full(len(places), np.nan)
-        ranked = Estimates(self.effect.value[places]).exchanged(self.controls[:, places], asks="either")
+        ranked = Estimates(self.effect.value[places]).permuted(self.controls[:, places], asks="either")
         return np.asarray(ranked.p)
 
 

@@ -33,7 +33,7 @@ def estimates(
             mine |= {"kl_z": effects.z.at([0])} | _beside(effect) | _sizes(effect, under)
         is_few = is_small or (effect.readout.startswith("later") and n_rows < FEW_ROWS)
         about = about_run(effect.clusters, unit, is_few)
-        found |= {name: told(of, about, n=str(len(effect.controls))) for name, of in mine.items()}
+        found |= {name: described(of, about, n=str(len(effect.controls))) for name, of in mine.items()}
     return found
 
 
@@ -43,7 +43,7 @@ def about_run(clusters: Int[np.ndarray, " prompt"], unit: str, is_small: bool) -
     return counted(np.arange(len(clusters)), clusters, unit) | {"underpowered": is_small or few}
 
 
-def told(found: Estimates, about: Mapping[str, Any], **words: str) -> Estimates:
+def described(found: Estimates, about: Mapping[str, Any], **words: str) -> Estimates:
     """With what is counted and resampled."""
     return replace(found, about=about, words={"drawn": resampled_unit(about), **words, **found.words})
 
@@ -58,7 +58,7 @@ def _beside(effect: Effect) -> dict[str, Estimates]:
     found = {name: resampled(row[None]) for name, row in rows.items() if np.isfinite(row[0])}
     if "kl_beyond_random" in found:
         random = effect.moved["random"][:, 0]
-        among = found["kl_beyond_random"].exchanged(among_others(random)[:, None], asks="nothing", known=0.0)
+        among = found["kl_beyond_random"].permuted(among_others(random)[:, None], asks="nothing", known=0.0)
         found["kl_beyond_random"] = replace(among, words={"n": str(len(random))})
     return found
 
@@ -74,7 +74,7 @@ def _sizes(effect: Effect, under: Mapping[str, Readout]) -> dict[str, Estimates]
     ratios = np.array([measured_ratio(under[key], under[axis]).mean() for key in controls])
     words = {"low": f"{ratios.min():.3f}", "high": f"{ratios.max():.3f}"}
     return {
-        **{name: Estimates(of[:1]).exchanged(of[1:, None], asks="nothing") for name, of in sizes.items()},
+        **{name: Estimates(of[:1]).permuted(of[1:, None], asks="nothing") for name, of in sizes.items()},
         "control_ratio": Estimates(np.array([ratios.mean()]), words=words),
     }
 

@@ -45,7 +45,7 @@ from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, 
 from .axis import Axis, Kind, Split, after_removal, fit_axes, held_out, refit_axes, saved, tautology
 from .edits import BASELINE, EditedLayer, Fill, Intervention, Name, compared, on_the_run
 from .effects import Effects
-from .estimates import estimates, told
+from .estimates import described, estimates
 from .notes import notes
 from .prompt_sample import PromptSample, rows_of
 from .quantities import QUANTITIES
@@ -191,7 +191,7 @@ class Causal(Probe):
             found = estimates(effects, under, is_small, len(split.run_rows), cloud.unit)
             tables = self._tables(effects, under, weights, target)
         edited = {layer: axis for layer in sets[0] if (axis := axes[layer]) is not None}
-        found |= {name: told(of, about) for name, of in self._explained(split, edited, weights).items()}
+        found |= {name: described(of, about) for name, of in self._explained(split, edited, weights).items()}
         tables |= of_swaps
         for layer, axis in list(edited.items())[:1]:
             tables["tautology"] = tautology(split, layer, axis, f"layer {layer} of {self.site}", self.seed)

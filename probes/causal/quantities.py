@@ -41,8 +41,8 @@ def _number(unit: str, meaning: str, null: str, **marks: Any) -> Quantity:
 
 def _effect(readout: str) -> Quantity:
     unit, meaning = READOUTS[readout]
-    judged = f"removing any direction does something: {readout}_beyond_controls is tested"
-    return _number(unit, f"Removing the axis: {meaning}.", judged, asks="nothing", is_headline=readout == PRIMARY)
+    untested = f"removing any direction does something: {readout}_beyond_controls is tested"
+    return _number(unit, f"Removing the axis: {meaning}.", untested, asks="nothing", is_headline=readout == PRIMARY)
 
 
 def _beyond(readout: str) -> Quantity:

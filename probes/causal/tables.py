@@ -164,7 +164,7 @@ def later_table(under: Mapping[str, Readout], effects: Effects, target: Target) 
         keys = controls_of(under, name)
         baseline, axis = under[baseline_of(name)], under[str(name)]
         controls = np.array([_later_r2(under[key]) for key in keys])
-        r2 = Estimates(_later_r2(axis)).exchanged(controls, asks="either")
+        r2 = Estimates(_later_r2(axis)).permuted(controls, asks="either")
         parts.append({
             "layers": np.full(len(r2.value), words(name.layers)), "later_layer": baseline["later_layers"],
             "unedited": _later_r2(baseline), "r2": Estimates(r2.value, null=r2.null), "p": np.asarray(r2.p),

@@ -48,15 +48,15 @@ def division(
                       return_inverse=True)[1]  # fmt: skip
     pointwise = _pointwise(q, strata, cells)  # [row, layer]
     orders = orders_within(strata, n_permutations, rng)
-    exchanged = np.array([_pointwise(q[order], strata, cells).mean(axis=0) for order in orders])
-    with_mean = [np.concatenate([x, x.mean(axis=1, keepdims=True)], axis=1) for x in (pointwise, exchanged)]
+    drawn = np.array([_pointwise(q[order], strata, cells).mean(axis=0) for order in orders])
+    with_mean = [np.concatenate([x, x.mean(axis=1, keepdims=True)], axis=1) for x in (pointwise, drawn)]
     bias = with_mean[1].mean(axis=0)
     half = NORMAL * np.sqrt(with_mean[0].var(axis=0, ddof=1) / len(q) + with_mean[1].var(axis=0, ddof=1))
     bits, permuted = with_mean[0].mean(axis=0) - bias, with_mean[1] - bias
     found = Estimates(bits, np.where(half > 0, [bits - half, bits + half], np.nan), about={"n": len(q)})
     p = np.full(len(bits), np.nan)
     p[-1] = maximum_statistic_p(bits[-1:], permuted[:, -1:])[0]
-    return found.exchanged(permuted, p)
+    return found.permuted(permuted, p)
 
 
 def _one_row_each(

@@ -196,8 +196,8 @@ def posterior_divergence(
     orders = shuffles(clusters_of(capture.rows), n_permutations, np.random.default_rng([seed, 4]))
     flat = log_q.reshape(len(log_q), -1)
     # the posteriors' own entropies only change places, so their mean stays
-    exchanged = np.array([certainty.mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders])
-    return kl, exchanged
+    permuted = np.array([certainty.mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders])
+    return kl, permuted
 
 
 def _mean(rows: Float[np.ndarray, "place row"], units: Units) -> Estimates:
@@ -213,7 +213,7 @@ def _summed_shares(shares: FinalShares, units: Units, ending: str) -> dict[str, 
         p = largest_deviation_p(mine.value, drawn[:, None])
         name = f"{BLOCKS[block].replace('-', '_')}_share{ending}"
         why = "the final residual stream is zero" if np.isnan(mine.value[0]) else ""
-        found[name] = replace(mine, about=about, why=why).exchanged(drawn[:, None], p)
+        found[name] = replace(mine, about=about, why=why).permuted(drawn[:, None], p)
     return found
 
 
@@ -242,7 +242,7 @@ def _by_layer(
     sizes: Mapping[str, Rows], shares: FinalShares, logits: Mapping[str, Rows], units: Units
 ) -> dict[str, np.ndarray | Estimates]:
     final = {
-        f"{block}_final_share": _mean(shares.share[parts], units).exchanged(shares.flipped[:, parts], asks="nothing")
+        f"{block}_final_share": _mean(shares.share[parts], units).permuted(shares.flipped[:, parts], asks="nothing")
         for block, parts in shares.blocks.items()
     }
     before, after = ({name: _mean(of, units) for name, of in rows.items()} for rows in (sizes, logits))
@@ -258,5 +258,5 @@ def _by_depth(
     columns = {name: _mean(rows, units) for name, rows in curves.items()}
     for name, permuted in null.items():
         p = largest_deviation_p(curves[name].mean(axis=1), permuted)
-        columns[name] = columns[name].exchanged(permuted, p)
+        columns[name] = columns[name].permuted(permuted, p)
     return columns | {f"{name}_falls": _mean(falling_share(rows), units) for name, rows in curves.items()}

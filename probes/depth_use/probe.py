@@ -211,9 +211,9 @@ def _difference(scores: Scores, names: tuple[str, str], measure: str) -> Estimat
     by_unit = (scores.score(names[0], measure) - scores.score(names[1], measure))[:, None]
     found = scores.harm(by_unit, measure)
     if measure not in SIGNED:
-        return found.told(null=_DIVERGENCE)
-    named = found.told(null=f"signs of whole {scores.units.drawn}s flipped")
-    return named.exchanged(flipped_means(by_unit, scores.signs), found.p)
+        return found.with_words(null=_DIVERGENCE)
+    named = found.with_words(null=f"signs of whole {scores.units.drawn}s flipped")
+    return named.permuted(flipped_means(by_unit, scores.signs), found.p)
 
 
 def _columns(

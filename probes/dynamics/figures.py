@@ -12,7 +12,7 @@ from interp.table import Table
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_COURSES = (
+_CURVES = (
     ("frame_tv", "attention patterns", PALETTE[0], "solid"),
     ("value_distance", "values", PALETTE[2], "solid"),
     ("entropy_error", "entropy error", PALETTE[1], "solid"),
@@ -50,7 +50,7 @@ _MAX_TICKS = 9
 
 
 def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
-    """The pictures first, then courses, layers, refinement, errors and updates; nothing without checkpoints."""
+    """The pictures first, then curves, layers, refinement, errors and updates; nothing without checkpoints."""
     if "by_step" not in findings.tables:
         return ()
     tables = findings.tables
@@ -69,7 +69,7 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
             "below the dotted line first has settled first. Errors in bits fall as the square of a distance: compare "
             "attention with the output, which has its scale. No null is drawn: the exchange of patterns tests the "
             "order.",
-            _courses(findings), "by_step",
+            _curves(findings), "by_step",
         ),
         Figure(
             "frame_by_layer", "Attention patterns by layer",
@@ -193,10 +193,10 @@ def _range(values: np.ndarray) -> list[float]:
     return [low - margin, high + margin]
 
 
-def _courses(findings: Findings) -> "go.Figure":
+def _curves(findings: Findings) -> "go.Figure":
     table = findings.tables["by_step"]
     chart = _over_steps(table, "distance from the end, relative to the first")
-    for column, *how in _COURSES:
+    for column, *how in _CURVES:
         if column in table and not np.isnan(table[column]).any():
             first, last = float(table[column][0]), float(table[column][-1])
             base = 0.0 if column in _DISTANCES else last

@@ -1,4 +1,4 @@
-"""When each course of a training has settled, and the frame against everything else."""
+"""When each curve of a training has settled, and the frame against everything else."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,12 +25,12 @@ def undefined_index(reason: str, unit: str) -> dict[str, Estimates]:
 
 def indices(training: Training, epsilon: float) -> dict[str, Estimates]:
     """Indices, steps, and what of the frame is left when the error has settled."""
-    steps, units, courses = training.steps, training.units, training.courses
-    if FRAME not in courses:
+    steps, units, curves = training.steps, training.units, training.curves
+    if FRAME not in curves:
         return undefined_index("no attention rows were kept of these prompts", units.name) | _of_weights(
             training, epsilon
         )
-    frame, error = courses[FRAME], courses[training.error]
+    frame, error = curves[FRAME], curves[training.error]
 
     def against(other: Curve) -> Estimates:
         found, is_interpolated = _index(steps, {"frame": frame, "the other": other}, epsilon)
@@ -39,31 +39,31 @@ def indices(training: Training, epsilon: float) -> dict[str, Estimates]:
     left = value_at(steps, frame.distance, settled(steps, error.distance, epsilon))
     is_left = _bootstrapped(left) if np.isfinite(left[0]) else Estimates.undefined("the error does not settle")
     found = {"dissociation_index": against(error), "frame_left": units.about(is_left)}
-    found |= {f"dissociation_index{end}": against(courses[name]) for end, name in _OTHERS.items() if name in courses}
-    followed = {FRAME: frame, "error": error, VALUES: courses.get(VALUES)}
-    found |= {f"{name}_step": _step(steps, course, epsilon, units) for name, course in followed.items() if course}
+    found |= {f"dissociation_index{end}": against(curves[name]) for end, name in _OTHERS.items() if name in curves}
+    followed = {FRAME: frame, "error": error, VALUES: curves.get(VALUES)}
+    found |= {f"{name}_step": _step(steps, curve, epsilon, units) for name, curve in followed.items() if curve}
     return found | _of_weights(training, epsilon)
 
 
-def _why_unsettled(steps: np.ndarray, course: Curve, epsilon: float) -> str:
-    if course.distance[0, 0] == 0:
-        return f"{course.what} begins where it ends: there is nothing to approach"
-    return f"{course.what} is not within {epsilon:g} of its first distance at the last checkpoint (step {steps[-1]})"
+def _why_unsettled(steps: np.ndarray, curve: Curve, epsilon: float) -> str:
+    if curve.distance[0, 0] == 0:
+        return f"{curve.what} begins where it ends: there is nothing to approach"
+    return f"{curve.what} is not within {epsilon:g} of its first distance at the last checkpoint (step {steps[-1]})"
 
 
-def _index(steps: np.ndarray, courses: Mapping[str, Curve], epsilon: float) -> tuple[Estimates, bool]:
-    """The step at which one of two courses has settled over that of the other, and whether interpolation decides it.
+def _index(steps: np.ndarray, curves: Mapping[str, Curve], epsilon: float) -> tuple[Estimates, bool]:
+    """The step at which one of two curves has settled over that of the other, and whether interpolation decides it.
 
     It does where both settle between the same two checkpoints, or right before the end.
     """
     between = []
-    for course in courses.values():
-        settles = interval_of(steps, course.distance[0], epsilon)
+    for curve in curves.values():
+        settles = interval_of(steps, curve.distance[0], epsilon)
         if settles is None:
-            return Estimates.undefined(_why_unsettled(steps, course, epsilon), words=_NOWHERE), False
+            return Estimates.undefined(_why_unsettled(steps, curve, epsilon), words=_NOWHERE), False
         between.append(settles)
-    first, second = (settled(steps, course.distance, epsilon) for course in courses.values())
-    found = _bootstrapped(first / second).told(where=_where(between, *courses))
+    first, second = (settled(steps, curve.distance, epsilon) for curve in curves.values())
+    found = _bootstrapped(first / second).with_words(where=_where(between, *curves))
     return found, between[0] == between[1] or all(until == int(steps[-1]) for _, until in between)
 
 
@@ -79,14 +79,14 @@ def _where(between: Sequence[tuple[int, int]], first: str, second: str) -> str:
     return said + (" The same two checkpoints: the order rests on interpolation." if (a, b) == (c, d) else "")
 
 
-def _step(steps: np.ndarray, course: Curve, epsilon: float, units: Units) -> Estimates:
-    between = interval_of(steps, course.distance[0], epsilon)
+def _step(steps: np.ndarray, curve: Curve, epsilon: float, units: Units) -> Estimates:
+    between = interval_of(steps, curve.distance[0], epsilon)
     if between is None:
-        why = Estimates.undefined(_why_unsettled(steps, course, epsilon))
-        return units.about(why, what=course.what, where="nowhere")
-    found = _bootstrapped(settled(steps, course.distance, epsilon))
+        why = Estimates.undefined(_why_unsettled(steps, curve, epsilon))
+        return units.about(why, what=curve.what, where="nowhere")
+    found = _bootstrapped(settled(steps, curve.distance, epsilon))
     where = f"between the checkpoints {between[0]} and {between[1]}"
-    return _marked(units.about(found, what=course.what, where=where), between[1] == int(steps[-1]))
+    return _marked(units.about(found, what=curve.what, where=where), between[1] == int(steps[-1]))
 
 
 def _of_weights(training: Training, epsilon: float) -> dict[str, Estimates]:

@@ -14,9 +14,9 @@ Whether attention is done before precision is asked by exchange: where the end w
 end, and the network of t with the final patterns nearly as wrong as it was, attention was there and the rest was not.
 
 The dissociation index is the step at which the frame has settled over that at which the error has; below 1 the frame
-came first (`courses`); it describes distances and is not tested. Whether a course looks early depends on its scale: an
+came first (`curves`); it describes distances and is not tested. Whether a curve looks early depends on its scale: an
 error in bits falls as the square of a distance, so the index against the output's total variation, which is on the
-frame's own scale, stands beside it, and every course is looked up at several fractions ε.
+frame's own scale, stands beside it, and every curve is looked up at several fractions ε.
 
 Source: Paper II (arXiv 2512.22473) on checkpoints, which shows maps and gives no number: lengths, index and null
 are ours.
@@ -50,9 +50,9 @@ _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
 
 @dataclass(frozen=True)
 class Dynamics(Probe):
-    """The course of a training: frame, values, error and weights at every checkpoint, and what settles first.
+    """The curve of a training: frame, values, error and weights at every checkpoint, and what settles first.
 
-    `layer`: whose values are followed. `epsilon`: the fraction of the first distance within which a course has settled.
+    `layer`: whose values are followed. `epsilon`: the fraction of the first distance within which a curve has settled.
     `n_permutations`: permutations of the nulls; `n_bootstrap`: resamples of the prompts. `exchange`: whether attention
     patterns are exchanged with the end, which takes two models in memory and about four passes a checkpoint over
     `n_exchanged` prompts at most.
@@ -132,13 +132,13 @@ class Dynamics(Probe):
         n = training.units.n
         steps = ", ".join(map(str, training.steps.tolist()))
         notes = [
-            f"Checkpoints at the steps {steps}; {n} {training.units.name}s; values of layer {training.layer}. A course "
+            f"Checkpoints at the steps {steps}; {n} {training.units.name}s; values of layer {training.layer}. A curve "
             f"has settled where it stays within {self.epsilon:g} of its first distance from the end.",
             "Indices of settling describe distances: no p. What patterns do is asked by the exchange, whose p is by "
             "flipping the signs of paired differences, and speaks for this training alone.",
             "Intervals are over prompts, checkpoints held fixed: between two checkpoints a step is interpolated along "
             "log(1 + step), and the table `settled` says between which. Other trainings differ by more: compare seeds.",
-            "Distances are from the last checkpoint, so that a course which still moves there seems to settle last.",
+            "Distances are from the last checkpoint, so that a curve which still moves there seems to settle last.",
         ]
         if base.prompts.is_text:
             notes.append("No exact posterior belongs to these texts: the error is the surprise at the text itself.")

@@ -1,7 +1,7 @@
 """The numbers of the dynamics probe: what each means, what it is compared with, and which the page puts first.
 
 Slots: `{unit}` what is counted and `{drawn}` what is resampled, `{step}` the checkpoint that stands for the training,
-`{what}` a course in words, `{where}` between which checkpoints it settles.
+`{what}` a curve in words, `{where}` between which checkpoints it settles.
 """
 
 from interp.statistics.quantities import Quantities, Quantity

@@ -69,19 +69,19 @@ def step_layer_table(training: Training) -> Table:
 
 
 def settled_table(training: Training, epsilon: float) -> Table:
-    """For every course and fraction ε: the step at which it has settled, and between which checkpoints."""
+    """For every curve and fraction ε: the step at which it has settled, and between which checkpoints."""
     steps, fractions, parts = training.steps, sorted({*EPSILONS, epsilon}, reverse=True), []
-    for name, course in training.courses.items():
-        found = np.array([settled(steps, course.distance, fraction) for fraction in fractions])
-        between = np.array([interval_of(steps, course.distance[0], f) or (np.nan, np.nan) for f in fractions], float)
+    for name, curve in training.curves.items():
+        found = np.array([settled(steps, curve.distance, fraction) for fraction in fractions])
+        between = np.array([interval_of(steps, curve.distance[0], f) or (np.nan, np.nan) for f in fractions], float)
         parts.append({
             "course": np.full(len(fractions), name), "epsilon": np.array(fractions),
             "step": Estimates(found[:, 0], band(found[:, 1:].T)), "after": between[:, 0], "until": between[:, 1],
         })  # fmt: skip
     return QUANTITIES.stacked(
         parts,
-        "Step from which on each course stays within a fraction of its first distance from the end, and the two "
-        "checkpoints it lies between. Whether one course is early depends on the fraction: compare down the table.",
+        "Step from which on each curve stays within a fraction of its first distance from the end, and the two "
+        "checkpoints it lies between. Whether one curve is early depends on the fraction: compare down the table.",
     )
 
 

@@ -1,4 +1,4 @@
-"""A training as its checkpoints were read: arrays by checkpoint, and the courses that are compared."""
+"""A training as its checkpoints were read: arrays by checkpoint, and the curves that are compared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class Training:
 
     @classmethod
     def of(cls, under: Mapping[str, Readout], end: Mapping[str, np.ndarray], units: Units, layer: int) -> "Training":
-        """Everything the readouts hold; prompts without an error (texts of one token) are left out of all courses."""
+        """Everything the readouts hold; prompts without an error (texts of one token) are left out of all curves."""
         readouts = [_spread(readout, units.n) for readout in under.values()]
         n_layers = readouts[0]["drift"].shape[0]
         known = {f"update.{matrix}": np.full(n_layers, np.nan) for matrix in MATRICES}
@@ -85,7 +85,7 @@ class Training:
         return "kl" if "kl" in self.errors else "loss"
 
     @cached_property
-    def courses(self) -> dict[str, Curve]:
+    def curves(self) -> dict[str, Curve]:
         """The frame; what it is compared with (errors, output and values); and the frame of each layer.
 
         Where no rows of attention were kept there is no frame, and so with the values.

@@ -9,7 +9,7 @@ an error that falls, rises and falls again has settled once.
 
 An index is a description of distances and has no null: how far attention is from the end's says nothing of what it
 does (`exchange` asks that). Where the prediction is the attention row itself, the error, which falls as a square, seems
-earlier than the frame all the same; and heads that nobody uses move the frame. A course that still moves at the end
+earlier than the frame all the same; and heads that nobody uses move the frame. A curve that still moves at the end
 settles in the last interval whatever it is, since distances are from the end: an index with both there, or both in one
 interval, rests on the interpolation alone and is underpowered.
 """
@@ -23,7 +23,7 @@ from interp.statistics.ratio import ratio
 
 Curves = Float[np.ndarray, "*batch checkpoint"]
 EPSILONS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
-"""The fractions of the first distance at which every course is looked up."""
+"""The fractions of the first distance at which every curve is looked up."""
 
 
 @dataclass(frozen=True)

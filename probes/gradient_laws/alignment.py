@@ -77,7 +77,7 @@ def alignments(
         resampled = np.sqrt(np.einsum("rp,phk->rhk", weights, shares))
         k = min(RANK, shares.shape[2])
         mean, replicates, drawn = (x[..., [k - 1]].mean(axis=-2) for x in (value, resampled, random))
-        mine = Estimates.resampled(mean, replicates).exchanged(drawn, asks="nothing")
+        mine = Estimates.resampled(mean, replicates).permuted(drawn, asks="nothing")
         if np.isnan(shares[..., k - 1]).any():
             mine = Estimates.undefined(f"a head has no gradient in some {unit}s")
         found[f"alignment_{words}"] = replace(mine, words={"k": str(k)})

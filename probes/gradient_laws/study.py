@@ -111,7 +111,7 @@ class GradientLaws(Study):
         laws = _laws_table(residuals, f"Layer {layer}: largest residual of each law over {n} {unit}s")
         numbers = {f"residual_{law}": residuals.at([i]) for i, law in enumerate(LAWS)}
         ratios, random = np.array(first_order).T[:, :, None]
-        numbers["first_order_values"] = _mean(ratios, weights).exchanged(random, asks="nothing")
+        numbers["first_order_values"] = _mean(ratios, weights).permuted(random, asks="nothing")
         for step, by_head in routed.items():
             numbers |= {f"{name}_{step}": _agreement(by_head, i, weights, unit) for i, name in enumerate(MEASURES)}
         of_weights, alignment = alignments(aligned, weights, unit, rng)
@@ -245,7 +245,7 @@ def _agreement(routed: Routed, measure: int, weights: np.ndarray, unit: str) -> 
     if np.isnan(by_unit).any():
         return Estimates.undefined(f"in some {unit}s no attention moved")
     p, flipped = routed.test(by_unit, expected)
-    return _mean(by_unit, weights).exchanged(flipped, p)
+    return _mean(by_unit, weights).permuted(flipped, p)
 
 
 def _laws_table(residuals: Estimates, what: str) -> Table:
@@ -265,6 +265,6 @@ def _by_head_table(steps: Mapping[str, Routed], heads: np.ndarray, weights: np.n
         columns: dict[str, np.ndarray | Estimates] = {"step": np.full(len(heads), step), "head": heads}
         for i, name in enumerate(MEASURES):
             p, flipped = routed.test(routed.observed[:, i], routed.expected[:, i])
-            columns[name] = _mean(routed.observed[:, i], weights).exchanged(flipped, p)
+            columns[name] = _mean(routed.observed[:, i], weights).permuted(flipped, p)
         parts.append(columns)
     return QUANTITIES.stacked(parts, f"{what}; p corrected over the heads of a step (flipped signs).", head="index")

@@ -48,10 +48,10 @@ def _ratio(found: TopHead, units: Units) -> Estimates:
     if np.isnan(found.ratio[0]):
         return Estimates.undefined("no second head does any harm: read top_head_share")
     ratio, p = _resampled(found.ratio), np.array([found.p])
-    if np.isnan(found.exchanged_ratio).any():
-        return replace(ratio.told(exchanged="swapped, one of the two sometimes does no harm"), p=p)
-    named = ratio.told(exchanged=f"the two heads swapped in random {units.name}s")
-    return named.exchanged(found.exchanged_ratio[:, None], p)
+    if np.isnan(found.permuted_ratio).any():
+        return replace(ratio.with_words(permuted="swapped, one of the two sometimes does no harm"), p=p)
+    named = ratio.with_words(permuted=f"the two heads swapped in random {units.name}s")
+    return named.permuted(found.permuted_ratio[:, None], p)
 
 
 def _share(found: TopHead, choice: Choice, how: How) -> Estimates:
@@ -65,7 +65,7 @@ def _share(found: TopHead, choice: Choice, how: How) -> Estimates:
             "also": ", and over the random heads",
             "standing": "; the random heads stand in the sum for all that were passed over",
         }
-    share = _resampled(found.share).told(n_all=str(plan.n_all), **words)
+    share = _resampled(found.share).with_words(n_all=str(plan.n_all), **words)
     return share.against(np.full((3, 1), 1 / plan.n_all))
 
 
@@ -76,10 +76,10 @@ def top_effect(scores: Scores, choice: Choice, found: TopHead, effects: np.ndarr
     words = {"measure": measure, "how": how, "head": _named(plan, top) + choice.in_words(how)}
     effect = scores.units.estimates(effects[:, found.top], **words)
     if how != "zero" or plan.n_heads < 2:
-        return effect.told(null="random subspaces match zero ablation alone, in layers of several heads")
+        return effect.with_words(null="random subspaces match zero ablation alone, in layers of several heads")
     layer = top // plan.n_heads
     name = f"removing a random subspace of as many dimensions from layer {layer}'s z (range of {plan.n_random})"
-    return effect.told(null=name).against(range_of(random_effects(scores, plan, layer, measure))[:, None])
+    return effect.with_words(null=name).against(range_of(random_effects(scores, plan, layer, measure))[:, None])
 
 
 def bypass(scores: Scores, plan: Plan, measure: str) -> Estimates:
@@ -91,7 +91,7 @@ def bypass(scores: Scores, plan: Plan, measure: str) -> Estimates:
         none = Estimates.undefined("the unedited model makes no error to compare with", words={"measure": measure})
         return scores.units.about(none)
     layer = int(found.value.argmin())
-    smallest = found.at([layer]).told(measure=measure, layer=str(layer))
+    smallest = found.at([layer]).with_words(measure=measure, layer=str(layer))
     return replace(smallest, p=found.p.max(keepdims=True))
 
 
@@ -113,8 +113,8 @@ def compounding(scores: Scores, choice: Choice, measure: str) -> Estimates:
     joint, summed = sets_harm(scores, choice, size, measure)
     excess = (joint - summed).mean(axis=1, keepdims=True)
     found = harm_estimates(excess, scores.units, scores.signs)
-    found = found.told(measure=measure, n_sets=str(plan.n_sets), size=str(size), among=among)
-    return found.exchanged(flipped_means(excess, scores.signs), found.p)
+    found = found.with_words(measure=measure, n_sets=str(plan.n_sets), size=str(size), among=among)
+    return found.permuted(flipped_means(excess, scores.signs), found.p)
 
 
 def _of_random_heads(n: int) -> dict[str, Any]:

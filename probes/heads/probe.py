@@ -194,7 +194,7 @@ class Heads(Probe):
             yield from self._conditions(base, plan.subspaces([top // plan.n_heads]))
         all_heads = choice.estimates[primary].copy() if plan.is_screened else np.empty_like(effects)
         all_heads[:, choice.measured(primary)] = effects
-        ranked = all_heads[~self._judged(scores)]
+        ranked = all_heads[~self._held_out(scores)]
         order = np.argsort(-np.nan_to_num(ranked).mean(axis=0), kind="stable")
         yield from self._conditions(base, plan.cumulative(order))
 
@@ -223,7 +223,7 @@ class Heads(Probe):
             tables["by_head"] = by_head_table(scores, choice, measures, primary)
         if plan.set_sizes:
             found["compounding"] = compounding(scores, choice, primary)
-            tables["sets"] = sets_table(scores, choice, primary, self._judged(scores))
+            tables["sets"] = sets_table(scores, choice, primary, self._held_out(scores))
         if SULA + UNEDITED in under:
             of_sula, more = self._sula_findings(choice, under)
             found, tables = found | of_sula, tables | more
@@ -313,7 +313,7 @@ class Heads(Probe):
     def _signs(self, units: Units) -> np.ndarray:
         return units.signs(self.n_permutations, np.random.default_rng([self.seed, 5]))
 
-    def _judged(self, scores: Scores) -> np.ndarray:
+    def _held_out(self, scores: Scores) -> np.ndarray:
         """The units of a random half of the clusters; heads are ranked on the other."""
         clusters = np.random.default_rng([self.seed, 8]).permutation(np.unique(scores.units.cluster))
         return np.isin(scores.units.cluster, clusters[: len(clusters) // 2])
@@ -350,7 +350,7 @@ class Heads(Probe):
         if plan.set_sizes:
             notes.append(
                 f"Sets: {plan.n_sets} at random of each size, the same for all prompts. top: ranked on "
-                f"{int((~self._judged(scores)).sum())} {scores.units.name}s, judged on the others."
+                f"{int((~self._held_out(scores)).sum())} {scores.units.name}s, judged on the others."
             )
         if "resample" in plan.how:
             notes.append(

@@ -37,7 +37,7 @@ def _of_heads(ending: str, *, is_first: bool) -> dict[str, Quantity]:
     return {
         f"top_head_ratio{ending}": Quantity(
             "1", "harm of the most harmful head relative to the second: {top}",
-            "{exchanged} (p is of their difference)",
+            "{permuted} (p is of their difference)",
             f"{METHOD}, the two heads held fixed", "in some resamples the second head does no harm: no upper bound",
             is_headline=is_first,
         ),

@@ -112,8 +112,8 @@ def sets_harm(
     return joint, by_draw(scores, choice, how, measure)[0] @ members.T.astype(np.float64)
 
 
-def sets_table(scores: Scores, choice: Choice, measure: str, judged: np.ndarray) -> Table:
-    """One row for every size of set; `judged` are the units that the order of `top` was not found on."""
+def sets_table(scores: Scores, choice: Choice, measure: str, held_out: np.ndarray) -> Table:
+    """One row for every size of set; `held_out` are the units that the order of `top` was not found on."""
     plan, parts = choice.plan, []
     for size in plan.set_sizes:
         joint, summed = sets_harm(scores, choice, size, measure)
@@ -123,13 +123,13 @@ def sets_table(scores: Scores, choice: Choice, measure: str, judged: np.ndarray)
         for name, values in (("joint", joint), ("summed", summed), ("excess", joint - summed)):
             signs = scores.signs if name == "excess" else None
             part |= harm_estimates(values.mean(axis=1, keepdims=True), scores.units, signs).columns(name)
-        parts.append(part | _top(scores, plan, size, measure, judged))
+        parts.append(part | _top(scores, plan, size, measure, held_out))
     return QUANTITIES.stacked(parts, SETS)
 
 
-def _top(scores: Scores, plan: Plan, size: int, measure: str, judged: np.ndarray) -> dict[str, np.ndarray]:
+def _top(scores: Scores, plan: Plan, size: int, measure: str, held_out: np.ndarray) -> dict[str, np.ndarray]:
     if scores.prefix + plan.top(size) in scores.under:
-        change = np.where(judged[:, None], scores.changes([plan.top(size)], measure), np.nan)
+        change = np.where(held_out[:, None], scores.changes([plan.top(size)], measure), np.nan)
     else:
         change = np.full((scores.units.n, 1), np.nan)
     return harm_estimates(change, scores.units, None).columns("top")

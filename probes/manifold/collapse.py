@@ -122,18 +122,18 @@ class Pool:
                 fifths[spare[: missing.sum()]] = np.repeat(np.arange(N_STRATA), missing)[: len(spare)]
         return fifths
 
-    def exchanges(self, n: int, rng: np.random.Generator) -> Iterator[Shaped[np.ndarray, " row"]]:
+    def permutations(self, n: int, rng: np.random.Generator) -> Iterator[Shaped[np.ndarray, " row"]]:
         """`n` times the labels, exchanged; those that leave a domain too small for a set are drawn again."""
         for _ in range(n):
             for _ in range(_TRIES):
-                labels = self.exchanged(rng)
+                labels = self.permuted(rng)
                 if self.is_alone or min(np.count_nonzero(labels == d) for d in self.domains) >= self.n:
                     break
             else:
                 labels = self.labels
             yield labels
 
-    def exchanged(self, rng: np.random.Generator) -> Shaped[np.ndarray, " row"]:
+    def permuted(self, rng: np.random.Generator) -> Shaped[np.ndarray, " row"]:
         """The labels permuted within fifth of entropy and third of length; of clusters within third of length."""
         labels = self.labels.copy()
         if not self.is_alone:
@@ -209,8 +209,8 @@ def domain_collapse(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.r
     """The collapse of every domain of the pool, jackknifed, against permuted labels."""
     sets = pool.sets(pool.labels)
     statistics = spectra.statistics(sets)
-    exchanged = np.array([spectra.statistics(pool.sets(labels)) for labels in pool.exchanges(n_permutations, rng)])
-    permuted, changes = exchanged[:, 1:] - exchanged[:, :1], statistics[1:] - statistics[:1]
+    drawn = np.array([spectra.statistics(pool.sets(labels)) for labels in pool.permutations(n_permutations, rng)])
+    permuted, changes = drawn[:, 1:] - drawn[:, :1], statistics[1:] - statistics[:1]
     direction = np.array([1.0, 1.0, -1.0])
     largest = (permuted * direction).max(axis=1)
     reached = (largest[:, None] >= changes * direction - 1e-12).sum(axis=0)

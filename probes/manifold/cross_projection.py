@@ -39,11 +39,11 @@ def plane_shares(
     `splits` say for each position of a set whether it is in the first half; they serve every set.
     """
     fitted = np.stack([sets[:, first] for first in splits], axis=1)
-    judged = np.stack([sets[:, ~first] for first in splits], axis=1)
+    held_out = np.stack([sets[:, ~first] for first in splits], axis=1)
     weights = _planes(gram, fitted)
-    total = np.trace(centred_gram(_products(gram, judged, judged)), axis1=-2, axis2=-1)
+    total = np.trace(centred_gram(_products(gram, held_out, held_out)), axis1=-2, axis2=-1)
     # weights sum to zero, so the plane's own mean drops out; the judged half's goes here
-    scores = _products(gram, judged, fitted[:, None]) @ weights[:, None]
+    scores = _products(gram, held_out, fitted[:, None]) @ weights[:, None]
     variance = np.square(scores - scores.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
     return ratio(variance, total).mean(axis=-1)
 
@@ -73,16 +73,16 @@ def cross_projection(pool: Pool, spectra: Spectra, n_permutations: int, rng: np.
     shared = _shared(found)
     if not np.isfinite(found).all() or np.isnan(shared):
         return Part(notes=("No cross-projection: in some set every row is the same point.",))
-    exchanged = pool.exchanges(min(n_permutations, MAX_PERMUTATIONS), rng)
-    null = np.array([plane_shares(gram, pool.sets(labels)[1:], splits) for labels in exchanged])
+    labellings = pool.permutations(min(n_permutations, MAX_PERMUTATIONS), rng)
+    null = np.array([plane_shares(gram, pool.sets(labels)[1:], splits) for labels in labellings])
     permuted = np.array([_shared(shares) for shares in null])
     p = np.array([(1 + (permuted <= shared + 1e-12).sum()) / (1 + len(permuted))])
     estimate = Estimates(np.array([shared]), about={"n": pool.n}, words={"n_splits": str(N_SPLITS)})
     n = len(pool.domains)
-    share = Estimates(found.ravel()).exchanged(null.reshape(len(null), -1), asks="nothing")
+    share = Estimates(found.ravel()).permuted(null.reshape(len(null), -1), asks="nothing")
     columns = {"plane_of": np.repeat(pool.domains, n), "of": np.tile(pool.domains, n), "share": share}
     return Part(
-        QUANTITIES.scalars({"shared_plane": estimate.exchanged(permuted[:, None], p)}),
+        QUANTITIES.scalars({"shared_plane": estimate.permuted(permuted[:, None], p)}),
         {"cross_projection": QUANTITIES.table(columns, CAPTION)},
     )
 

@@ -103,7 +103,7 @@ def _scalars(found: Collapse, ending: str = "") -> dict[str, Scalar]:
         estimates[name + ending] = Estimates(
             found.changes[best, i], found.bounds[:, best, i], about=about,
             words={"domain": found.pool.domains[best[0]]},
-        ).exchanged(extreme[:, None], found.p[best, i])  # fmt: skip
+        ).permuted(extreme[:, None], found.p[best, i])  # fmt: skip
     return QUANTITIES.scalars(estimates)
 
 
@@ -116,7 +116,7 @@ def _table(found: Collapse) -> Table:
         changes, bounds, p, permuted = (
             np.insert(of[..., i], 0, np.nan, axis=-1) for of in (found.changes, found.bounds, found.p, found.permuted)
         )
-        columns[f"{short}_change"] = Estimates(changes, bounds).exchanged(permuted, p)
+        columns[f"{short}_change"] = Estimates(changes, bounds).permuted(permuted, p)
     return QUANTITIES.table(columns, CAPTION)
 
 

@@ -122,7 +122,7 @@ def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], ta
     length = np.linalg.norm(slope)
     if not length > 0:
         return False
-    told = 1 - float(((sought - centred @ slope) ** 2).sum() / (sought**2).sum())
+    r2 = 1 - float(((sought - centred @ slope) ** 2).sum() / (sought**2).sum())
     direction = slope / length
     ends = plane.mean(axis=0) + np.outer([-2, 2], direction) * (centred @ direction).std()
     plot.add_scatter(
@@ -132,7 +132,7 @@ def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], ta
             "symbol": ["circle", "arrow"], "size": [1, 16], "angleref": "previous", "color": PALETTE[2], "opacity": 1,
             "line": {"width": 0},
         },
-        hovertemplate=f"{html.escape(target.brief)} axis: this plane explains {told:.2f} of its variance"
+        hovertemplate=f"{html.escape(target.brief)} axis: this plane explains {r2:.2f} of its variance"
         "<extra></extra>",
     )  # fmt: skip
     return True

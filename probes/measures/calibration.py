@@ -27,7 +27,7 @@ from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.units import FEW_UNITS
 
 from .answers import Answers
-from .exchanges import exchange_within
+from .permutations import permutations_within
 from .target import steady
 
 _OF_SKILL = "log(1 − skill) bootstrap over {unit}s"
@@ -99,7 +99,7 @@ class Resamples:
     @classmethod
     def of(cls, answers: Answers, n_permutations: int, n_bootstrap: int, rng: np.random.Generator) -> "Resamples":
         """Whole clusters, resampled within their strata: how many there are of each k is design, not chance."""
-        orders = exchange_within(answers.stratum, answers.cluster, n_permutations, rng)
+        orders = permutations_within(answers.stratum, answers.cluster, n_permutations, rng)
         return cls(orders, bootstrap_weights(answers.cluster, answers.stratum, n_bootstrap, rng))
 
 
@@ -132,7 +132,7 @@ def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict
     errors = np.array([np.abs(model - exact[order]).mean() for order in orders])
     crossed = [cross_entropy_bits(answers.posterior[order], answers.log_restricted).mean() for order in orders]
     divergence = np.array(crossed) - entropy_bits(answers.posterior).mean()
-    exchanged = {
+    permuted = {
         "entropy_error": errors, "skill": 1 - ratio(errors, constant.mean()),
         "kl": divergence, "kl_skill": 1 - ratio(divergence, best.mean()),
         "slope": np.array([Slopes(answers, order).value() for order in orders]),
@@ -140,8 +140,8 @@ def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict
     }  # fmt: skip
     about = answers.counted | {"underpowered": answers.n_clusters < FEW_UNITS}
     for name, of in found.items():
-        if name in exchanged and not np.isnan(of.value[0]):
-            found[name] = of.exchanged(exchanged[name][:, None], asks=CALIBRATION[name].asks)
+        if name in permuted and not np.isnan(of.value[0]):
+            found[name] = of.permuted(permuted[name][:, None], asks=CALIBRATION[name].asks)
         else:
             found[name] = replace(of, p=np.array([np.nan]))
     return {name: replace(of, about=about) for name, of in found.items()}

@@ -11,7 +11,7 @@ from interp.statistics.intervals import FISHER
 from interp.statistics.resampling import bootstrap_weights, shuffles, split_rows
 
 from .cloud import Cloud
-from .halves import N_HALVINGS, exchanges_within, recurs
+from .halves import N_HALF_SPLITS, cloud_permutations, recurs
 from .sample_sizes import FEW_FITTED, MIN_CLOUD, MIN_HALVES
 
 
@@ -45,7 +45,7 @@ def correlation_estimates(
     words = cloud.slots | {"among": f"between {cloud.resampled}s"}
     found = Estimates.resampled(np.abs(tested.rho), turned.T, FISHER, about=cloud.counted, words=words)
     found = found.because(f"the coordinate or {column} never varies")
-    return found.exchanged(tested.permuted, tested.p)
+    return found.permuted(tested.permuted, tested.p)
 
 
 def within_groups(
@@ -90,7 +90,7 @@ class WithinToken:
         return self._counted(best_layer(self.coordinates, self.cloud.sought, self.cloud, orders, seed))
 
     def _orders(self, n: int, seed: int) -> Int[np.ndarray, "permutation row"]:
-        return exchanges_within(self.cloud, self.cloud.rows["token"], n, np.random.default_rng([seed, 7]))
+        return cloud_permutations(self.cloud, self.cloud.rows["token"], n, np.random.default_rng([seed, 7]))
 
     def _undefined(self, n: int) -> Estimates:
         why = f"fewer than {MIN_CLOUD} {self.cloud.unit}s share their last token with another one"
@@ -115,7 +115,7 @@ def best_layer(
     together = np.vstack([y[None], y[orders]])  # [1 + permutation, row]
     rng = np.random.default_rng([seed, 8])
     found, chosen = [], []
-    for _ in range(N_HALVINGS if cloud.n_units >= MIN_HALVES else 0):
+    for _ in range(N_HALF_SPLITS if cloud.n_units >= MIN_HALVES else 0):
         # [order, layer]; 0 where either never varies in a half
         choosing, judging = (unit_length(together[:, r]) @ unit_length(x[:, r]).T for r in split_rows(cloud.units, rng))
         best = np.abs(choosing).argmax(axis=1)[:, None]
@@ -126,7 +126,7 @@ def best_layer(
     if not found or not x.any() or not y.any():
         why = "the coordinate or the entropy never varies" if found else f"too few {cloud.unit}s for halves"
         return Estimates.undefined(why, about=cloud.counted, words=words)
-    by_halving, layer = np.array(found), int(np.bincount(chosen).argmax())
+    by_half_split, layer = np.array(found), int(np.bincount(chosen).argmax())
     words |= {"layer": str(layer), "share": f"{np.mean(np.array(chosen) == layer):.0%}"}
-    exchanged = by_halving.mean(axis=0)[1:, None]
-    return Estimates.halved(by_halving[:, :1], FISHER, exchanged=exchanged, about=cloud.counted, words=words)
+    permuted = by_half_split.mean(axis=0)[1:, None]
+    return Estimates.halved(by_half_split[:, :1], FISHER, permuted=permuted, about=cloud.counted, words=words)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from interp.statistics.ridge import PrincipalForm, RowAxes
 
-from .halves import Halving
+from .halves import HalfSplit
 from .layers import ScaledRows, unit
 
 _CANCELLED = 1e-5
@@ -23,29 +23,29 @@ _CANCELLED = 1e-5
 class HalfForm:
     """Principal axes of the fitting rows. `weights` take coefficients on them to the columns of `others`.
 
-    These are what is left of the judged rows: their features, or their inner products with the fitting rows. `first` is
-    where all rows lie along the first axis, up to a constant.
+    These are what is left of the held-out rows: their features, or their inner products with the fitting rows. `first`
+    is where all rows lie along the first axis, up to a constant.
     """
 
     axes: RowAxes
     weights: Float[np.ndarray, "column axis"]
-    others: Float[np.ndarray, "judged column"]
+    others: Float[np.ndarray, "held_out column"]
     first: Float[np.ndarray, "row 1"]
 
     @classmethod
-    def of(cls, rows: ScaledRows, halving: Halving) -> "HalfForm | None":
+    def of(cls, rows: ScaledRows, half_split: HalfSplit) -> "HalfForm | None":
         """None where the half split cannot be read, or what is taken out leaves nothing of the rows but rounding."""
-        if not halving.is_usable:
+        if not half_split.is_usable:
             return None
-        least = _CANCELLED * float(np.linalg.norm(rows.points[halving.fitting]))
-        if rows.products is None or len(halving.fitting) > rows.points.shape[1]:
-            fitted, judged = halving.apply(rows.points)
+        least = _CANCELLED * float(np.linalg.norm(rows.points[half_split.fitting]))
+        if rows.products is None or len(half_split.fitting) > rows.points.shape[1]:
+            fitted, held_out = half_split.apply(rows.points)
             if np.linalg.norm(fitted) <= least:
                 return None
             form = PrincipalForm.of(fitted)
-            return cls(form, form.directions.T, judged, rows.points @ form.directions[:1].T)
-        fitted = halving.fitted(rows.products)  # the other side is still all rows
-        products, across = halving.apply(fitted.T)
+            return cls(form, form.directions.T, held_out, rows.points @ form.directions[:1].T)
+        fitted = half_split.fitted(rows.products)  # the other side is still all rows
+        products, across = half_split.apply(fitted.T)
         if np.sqrt(max(0.0, float(np.trace(products)))) <= least:
             return None
         axes = RowAxes.of_products(products)
@@ -53,12 +53,12 @@ class HalfForm:
         return cls(axes, weights, across, fitted.T @ weights[:, :1])
 
     @cached_property
-    def judged(self) -> Float[np.ndarray, "judged axis"]:
-        """The judged rows along the axes."""
+    def held_out(self) -> Float[np.ndarray, "held_out axis"]:
+        """The held-out rows along the axes."""
         return self.others @ self.weights
 
-    def predicted(self, coefficients: Float[np.ndarray, "axis label"]) -> Float[np.ndarray, "judged label"]:
-        """What a readout of these coefficients on the axes predicts at the judged rows."""
+    def predicted(self, coefficients: Float[np.ndarray, "axis label"]) -> Float[np.ndarray, "held_out label"]:
+        """What a readout of these coefficients on the axes predicts at the held-out rows."""
         return self.others @ (self.weights @ coefficients)
 
     def row_weights(self, coefficients: Float[np.ndarray, " axis *label"]) -> Float[np.ndarray, "fitted *label"]:
@@ -66,6 +66,8 @@ class HalfForm:
         n = len(coefficients)
         return self.axes.left[:, :n] @ (coefficients.T / self.axes.singular[:n]).T
 
-    def direction(self, coefficients: Float[np.ndarray, " axis"], rows: ScaledRows, halving: Halving) -> np.ndarray:
+    def direction(
+        self, coefficients: Float[np.ndarray, " axis"], rows: ScaledRows, half_split: HalfSplit
+    ) -> np.ndarray:
         """The unit direction in the space of the features that has these coefficients on the first few axes."""
-        return unit(halving.fitted(rows.points).T @ self.row_weights(coefficients))
+        return unit(half_split.fitted(rows.points).T @ self.row_weights(coefficients))

@@ -1,8 +1,8 @@
 """Fitting and judging on different prompts, in repeated half splits, with or without what the last token determines.
 
 One half split of the prompts is one draw of its number: over twenty of one pool an R² ran from .17 to .32. So
-numbers are means over `N_HALVINGS` random half splits, and their intervals contain the scatter of refitting (Nadeau and
-Bengio 2003, doi 10.1023/A:1024068626366, the corrected resampled t).
+numbers are means over `N_HALF_SPLITS` of them at random, and their intervals contain the scatter of refitting (Nadeau
+and Bengio 2003, doi 10.1023/A:1024068626366, the corrected resampled t).
 
 Beyond the last token: rows whose last token recurs in their half; everything is centred within the token, in each half
 by itself, which takes out whatever the token determines, exactly; then other nuisances are regressed out, as fitted
@@ -23,7 +23,7 @@ from .cloud import Cloud
 from .nuisances import orthonormal
 from .sample_sizes import MIN_HALVES
 
-N_HALVINGS = 10
+N_HALF_SPLITS = 10
 
 
 def label_by_type(
@@ -57,47 +57,47 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Halving:
+class HalfSplit:
     """Rows to fit on and rows of other prompts to judge on, and what is taken out of both.
 
     With `groups` (of both halves' rows by token) each half is centred within them, else both from the mean of the
-    fitting rows. Nuisances are regressed out after: `basis` is an orthonormal basis of them at the fitting rows, `told`
-    the same combinations at the judged ones. `n_free` counts what freedom the fitting rows have left.
+    fitting rows. Nuisances are regressed out after: `basis` is an orthonormal basis of them at the fitting rows,
+    `held_out_basis` the same combinations at the held-out ones. `n_free`: the freedom that the fitting rows have left.
     """
 
     fitting: Int[np.ndarray, " fitted"]
-    judged: Int[np.ndarray, " judged"]
+    held_out: Int[np.ndarray, " held_out"]
     groups: tuple[Groups, Groups] | None
     basis: Float[np.ndarray, "fitted nuisance"]
-    told: Float[np.ndarray, "judged nuisance"]
+    held_out_basis: Float[np.ndarray, "held_out nuisance"]
     n_free: int
 
     @classmethod
     def of(
         cls,
         fitting: Int[np.ndarray, " fitted"],
-        judged: Int[np.ndarray, " judged"],
+        held_out: Int[np.ndarray, " held_out"],
         nuisances: Float[np.ndarray, "row column"],
         tokens: Shaped[np.ndarray, " row"] | None = None,
-    ) -> "Halving":
+    ) -> "HalfSplit":
         """With `tokens` rows whose token does not recur in their half are left out."""
         n_means, groups = 1, None
         if tokens is not None:
-            fitting, judged = (rows[recurs(tokens[rows])] for rows in (fitting, judged))
-            groups = Groups.of(tokens[fitting]), Groups.of(tokens[judged])
+            fitting, held_out = (rows[recurs(tokens[rows])] for rows in (fitting, held_out))
+            groups = Groups.of(tokens[fitting]), Groups.of(tokens[held_out])
             n_means = len(groups[0].counts)
-        none = np.empty((len(fitting), 0)), np.empty((len(judged), 0))
-        bare = cls(fitting, judged, groups, *none, len(fitting) - n_means)
+        none = np.empty((len(fitting), 0)), np.empty((len(held_out), 0))
+        bare = cls(fitting, held_out, groups, *none, len(fitting) - n_means)
         if not bare.is_usable or not nuisances.shape[1]:
             return bare
         fitted, others = bare.apply(nuisances)
         basis, combined = orthonormal(fitted)
-        return replace(bare, basis=basis, told=others @ combined, n_free=bare.n_free - basis.shape[1])
+        return replace(bare, basis=basis, held_out_basis=others @ combined, n_free=bare.n_free - basis.shape[1])
 
     @property
     def is_usable(self) -> bool:
         """Whether there is anything to fit and to judge."""
-        return self.n_free > 0 and len(self.judged) > 1
+        return self.n_free > 0 and len(self.held_out) > 1
 
     @cached_property
     def taken_out(self) -> Float[np.ndarray, "fitted axis"]:
@@ -112,17 +112,17 @@ class Halving:
         """What is left of values of all rows, at the fitting ones."""
         return self._fitted(values)[0]
 
-    def apply(self, values: np.ndarray) -> tuple[Float[np.ndarray, "fitted any"], Float[np.ndarray, "judged any"]]:
-        """What is left of values of all rows, at the fitting and at the judged ones."""
+    def apply(self, values: np.ndarray) -> tuple[Float[np.ndarray, "fitted any"], Float[np.ndarray, "held_out any"]]:
+        """What is left of values of all rows, at the fitting and at the held-out ones."""
         fitted, mean, slopes = self._fitted(values)
-        judged = values[self.judged]
+        held_out = values[self.held_out]
         if self.groups is None:
-            judged -= mean
+            held_out -= mean
         else:
-            judged = self.groups[1].centred(judged)
+            held_out = self.groups[1].centred(held_out)
         if len(slopes):
-            judged -= self.told.astype(values.dtype) @ slopes
-        return fitted, judged
+            held_out -= self.held_out_basis.astype(values.dtype) @ slopes
+        return fitted, held_out
 
     def _fitted(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What is left at the fitting rows, their mean, and the slopes on the nuisances."""
@@ -139,7 +139,7 @@ class Halving:
         return fitted, mean, slopes
 
 
-def halvings_of(pool: Cloud, seed: int) -> list[Halving]:
+def half_splits_of(pool: Cloud, seed: int) -> list[HalfSplit]:
     """Random half splits of a cloud's clusters; `PromptError` where there are too few."""
     if pool.n_units < MIN_HALVES:
         raise PromptError(
@@ -148,7 +148,7 @@ def halvings_of(pool: Cloud, seed: int) -> list[Halving]:
             fix="Give more prompts; the statistics want two hundred or more.",
         )
     rng, nothing = np.random.default_rng(seed), np.empty((pool.rows.n_rows, 0))
-    return [Halving.of(*split_rows(pool.units, rng), nothing) for _ in range(N_HALVINGS)]
+    return [HalfSplit.of(*split_rows(pool.units, rng), nothing) for _ in range(N_HALF_SPLITS)]
 
 
 def recurs(tokens: Shaped[np.ndarray, " row"]) -> np.ndarray:
@@ -157,7 +157,7 @@ def recurs(tokens: Shaped[np.ndarray, " row"]) -> np.ndarray:
     return counts[code] > 1
 
 
-def exchanges_within(
+def cloud_permutations(
     cloud: Cloud, groups: Shaped[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
     """`n` orders of the rows that exchange rows of one group; rows that belong together whole, whatever their groups.

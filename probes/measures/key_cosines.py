@@ -109,7 +109,7 @@ def _turned(units: Units, value: np.ndarray, resampled: np.ndarray, draws: np.nd
     is_known = np.isfinite(value) & np.isfinite(draws).all(axis=0)
     why = np.where(is_known, "", "undefined: keys without length have no direction").tolist()
     found = units.about(Estimates.resampled(value, resampled, why=why))
-    return found.exchanged(np.where(is_known, draws, np.nan), largest_deviation_p(value, draws))
+    return found.permuted(np.where(is_known, draws, np.nan), largest_deviation_p(value, draws))
 
 
 def centred_heads(keys: Num[np.ndarray, "*layer row head d_head"]) -> Float[np.ndarray, "*layer row head d_head"]:

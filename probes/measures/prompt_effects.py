@@ -43,7 +43,7 @@ class TopHead:
     second: int
     ratio: Float[np.ndarray, " one_and_resamples"]
     share: Float[np.ndarray, " one_and_resamples"]
-    exchanged_ratio: Float[np.ndarray, " permutation"]
+    permuted_ratio: Float[np.ndarray, " permutation"]
     p: float
 
 
@@ -58,14 +58,14 @@ def top_head(
     means = np.vstack([mean_of_units(effects), units.resampled(effects)])
     second, top = (int(i) for i in np.argsort(means[0], kind="stable")[-2:])
     harm, (first, other) = means.clip(0), means[0, [top, second]]
-    exchanged = np.abs(flipped_means((effects[:, top] - effects[:, second])[:, None], signs))
-    together, apart = first + other, exchanged[:, 0]
+    permuted = np.abs(flipped_means((effects[:, top] - effects[:, second])[:, None], signs))
+    together, apart = first + other, permuted[:, 0]
     return TopHead(
         top, second,
         ratio(means[:, top], means[:, second]),
         ratio(harm[:, top], (harm * stands_for).sum(axis=1)),
         ratio(together + apart, together - apart),
-        float(maximum_statistic_p(np.array([first - other]), exchanged)[0]),
+        float(maximum_statistic_p(np.array([first - other]), permuted)[0]),
     )  # fmt: skip
 
 
@@ -82,4 +82,4 @@ def error_ratio(
     p = [maximum_statistic_p(observed[[i]], flipped[:, [i]])[0] for i in range(errors.shape[1])]
     value = ratio(mean_of_units(errors), before)
     found = Estimates.resampled(value, ratio(units.resampled(errors), units.resampled(baseline[:, None])))
-    return units.about(found).exchanged(1 + ratio(flipped, before), np.array(p))
+    return units.about(found).permuted(1 + ratio(flipped, before), np.array(p))

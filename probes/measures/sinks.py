@@ -25,38 +25,38 @@ what a sink hides or lends is a tenth of the row; a planted excess of a half tur
 _MOST_NAMED = 12
 
 
-def twin_of(name: str, suffix: str = "") -> str:
+def without_first(name: str, suffix: str = "") -> str:
     """The name of a number without the first position; `suffix` is what the name ends in (`_all_positions`)."""
     return f"{name.removesuffix(suffix)}_no_first{suffix}"
 
 
-def twins(declared: Mapping[str, Quantity], suffix: str = "") -> dict[str, Quantity]:
-    """The declared numbers of whole rows, each with its twin without the first position as its control."""
+def with_variants(declared: Mapping[str, Quantity], suffix: str = "") -> dict[str, Quantity]:
+    """The declared numbers of whole rows, each with its variant without the first position as its control."""
     found = {}
     for name, quantity in declared.items():
-        twin = twin_of(name, suffix)
+        variant = without_first(name, suffix)
         without = "without the first position"
         bare = replace(quantity, meaning=f"{quantity.meaning}, {without}", is_headline=False, fact="")
-        found |= {name: replace(quantity, controls=(Control(without, twin),)), twin: bare}
+        found |= {name: replace(quantity, controls=(Control(without, variant),)), variant: bare}
     return found
 
 
 def read_first(declared: Quantities, sink: float, suffix: str = "") -> Quantities:
-    """With a sink, the twin takes the place of the number, which is its control then, and not an essential one.
+    """With a sink, the variant takes the place of the number, which is its control then, and not an essential one.
 
     The number of whole rows may have the wrong sign there and decides nothing. `sink` is the weight beyond a uniform
-    row's. Without one the twin has to agree.
+    row's. Without one the variant has to agree.
     """
     if sink <= SINK_LEVEL:
         return declared
     found = dict(declared)
     for name, number in declared.items():
-        twin = twin_of(name, suffix)
-        if twin in [control.scalar for control in number.controls]:
+        variant = without_first(name, suffix)
+        if variant in [control.scalar for control in number.controls]:
             whole = (Control("with the first position", name, essential=False),)
             marks = {"is_headline": number.is_headline, "fact": number.fact, "controls": whole}
             found[name] = replace(number, is_headline=False, fact="", controls=())
-            found[twin] = replace(declared[twin], **marks)
+            found[variant] = replace(declared[variant], **marks)
     return Quantities(found, declared.columns)
 
 
@@ -69,17 +69,19 @@ def sink_note(sink: float) -> str:
     )
 
 
-def turned(gain: Float[np.ndarray, "unit entry"], twin: Float[np.ndarray, "unit entry"]) -> Bool[np.ndarray, " entry"]:
-    """Where the mean gain and its twin without the first position have opposite signs."""
-    return mean_of_units(gain) * mean_of_units(twin) < 0
+def turned(
+    gain: Float[np.ndarray, "unit entry"], variant: Float[np.ndarray, "unit entry"]
+) -> Bool[np.ndarray, " entry"]:
+    """Where the mean gain and its variant without the first position have opposite signs."""
+    return mean_of_units(gain) * mean_of_units(variant) < 0
 
 
 def turned_heads_note(
-    what: str, turns: Bool[np.ndarray, " entry"], p: Float[np.ndarray, " entry"], twin_p: Float[np.ndarray, " entry"],
-    n_heads: int,
+    what: str, turns: Bool[np.ndarray, " entry"], p: Float[np.ndarray, " entry"],
+    variant_p: Float[np.ndarray, " entry"], n_heads: int,
 ) -> tuple[str, ...]:  # fmt: skip
     """Names the heads (layer.head) where the sign changes and either of the two is significant; nothing if none."""
-    named = [f"{i // n_heads}.{i % n_heads}" for i in np.flatnonzero(turns & (np.fmin(p, twin_p) <= ALPHA))]
+    named = [f"{i // n_heads}.{i % n_heads}" for i in np.flatnonzero(turns & (np.fmin(p, variant_p) <= ALPHA))]
     if not named:
         return ()
     more = f" and {len(named) - _MOST_NAMED} more (by_head, column turns)" if len(named) > _MOST_NAMED else ""

@@ -109,7 +109,7 @@ class QueryKey:
         squares = [np.square(singular) for singular in (self.singular, self.null)]
         shares, null = (ratio(each, each.sum(axis=-1, keepdims=True)) for each in squares)
         n_layers, _, n_axes = shares.shape
-        share = Estimates(shares.mean(axis=1).ravel()).exchanged(np.tile(null, n_layers), asks="nothing")
+        share = Estimates(shares.mean(axis=1).ravel()).permuted(np.tile(null, n_layers), asks="nothing")
         columns = {
             "layer": np.repeat(np.arange(n_layers), n_axes), "axis": np.tile(np.arange(n_axes), n_layers),
             "share": share, "share_min": shares.min(axis=1).ravel(), "share_max": shares.max(axis=1).ravel(),

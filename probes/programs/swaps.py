@@ -1,8 +1,8 @@
 """Interchange accuracy: are directions what carries a variable of a program, by what the program itself would answer?
 
-Prompts of a compiled program are given what another prompt, the donor, has along some directions of the residual stream
-at one depth, at all scored positions. The program says exactly which answer follows from the donor's value of the
-variable, all else at that depth being the prompt's own:
+Prompts of a compiled program are given what another prompt, the source, has along some directions of the residual
+stream at one depth, at all scored positions. The program says exactly which answer follows from the source's value of
+the variable, all else at that depth being the prompt's own:
 
     accuracy = share of scored positions at which the model gives that answer
 
@@ -49,8 +49,8 @@ FAMILY = "program"
 _PREFIX, _OTHER = "program", "of "
 
 SWAPS = (
-    "Directions of the residual stream swapped with a donor's at each depth where a variable stands, at the scored "
-    "positions: share of answers that are what the program computes from the donor's value (accuracy), with its 95 % "
+    "Directions of the residual stream swapped with a source's at each depth where a variable stands, at the scored "
+    "positions: share of answers that are what the program computes from the source's value (accuracy), with its 95 % "
     "interval over sequences, beside random directions of the same number (null), and share that stay the prompt's own "
     "(kept). `stated` are the card's directions; `should_move` is the share of positions where the program's answer "
     "changes: at 0 the variable is inert there."
@@ -63,23 +63,23 @@ def _share(meaning: str, null: str = "random directions of the same number", **m
 
 
 _COMPUTED = (
-    "are what the program computes from the donor's value of {target}, when the residual stream at depth {depth} "
+    "are what the program computes from the source's value of {target}, when the residual stream at depth {depth} "
 )
 FOUND = _share(
-    _COMPUTED + "is given what the donor has along {n} that the probe found; the answer has to change at {moved} of "
+    _COMPUTED + "is given what the source has along {n} that the probe found; the answer has to change at {moved} of "
     "the positions",
     is_headline=True,
 )
 IS_STATED = _share(
-    _COMPUTED + "is given what the donor has along the directions that the program's card states: 1, or the model is "
+    _COMPUTED + "is given what the source has along the directions that the program's card states: 1, or the model is "
     "noisy"
 )
 INERT = _share(
     "stay the prompt's own when the directions of variables that nothing reads any more, at depth {depth}, are given "
-    "the donor's values",
+    "the source's values",
     "1 by the program: nothing reads them",
 )
-NOT_SWAPPED = _share("are what the program computes from a donor's value of the target")
+NOT_SWAPPED = _share("are what the program computes from a source's value of the target")
 _COLUMNS = {
     "depth": "layer", "directions": LABEL, "n_directions": "dimensions", "should_move": "fraction", "kept": "fraction",
 }  # fmt: skip
@@ -102,12 +102,12 @@ class Directions:
 
 @dataclass(frozen=True)
 class Swaps:
-    """The prompts that are swapped, their donors, and the variable that is sought."""
+    """The prompts that are swapped, their sources, and the variable that is sought."""
 
     mechanism: Mechanism
     variable: str
     prompts: Int[np.ndarray, " chosen"]
-    donors: Int[np.ndarray, " chosen"]
+    sources: Int[np.ndarray, " chosen"]
     clusters: Int[np.ndarray, " chosen"]
 
     @classmethod
@@ -118,10 +118,10 @@ class Swaps:
             return None
         order = np.random.default_rng([seed, 11]).permutation(prompts)
         by_number = np.argsort(order)
-        prompts, donors = order[by_number], np.roll(order, 1)[by_number]
+        prompts, sources = order[by_number], np.roll(order, 1)[by_number]
         first = np.unique(base.rows["prompt"], return_index=True)
         clusters = clusters_of(base.rows)[first[1][np.searchsorted(first[0], prompts)]]
-        return cls(base.mechanism, variable, prompts, donors, clusters)
+        return cls(base.mechanism, variable, prompts, sources, clusters)
 
     def depths(self, n_depths: int) -> tuple[int, ...]:
         """Where the variable stands and is read later; the first is primary."""
@@ -132,9 +132,9 @@ class Swaps:
         self, base: Capture, found: Mapping[int, Mapping[str, Directions]], seed: int
     ) -> Iterator[Condition]:
         """Every swap at every depth, `found` by depth and name."""
-        donor_rows = _rows_of(base, self.donors)
+        source_rows = _rows_of(base, self.sources)
         for depth, of_depth in found.items():
-            points = base[STREAM][depth].astype(np.float64)[donor_rows]
+            points = base[STREAM][depth].astype(np.float64)[source_rows]
             others = {name: Directions(axes) for name, axes in self.mechanism.directions.items()
                       if name != self.variable and self.mechanism.first_depth(name) <= depth}  # fmt: skip
             stated = {STATED: Directions(self.mechanism.directions[self.variable])}
@@ -188,7 +188,7 @@ def swapped(base: Capture, under: Mapping[str, Readout], swaps: Swaps) -> list[S
     rows = _rows_of(base, swaps.prompts)
     own = np.asarray(base.posterior)[rows].argmax(axis=1).reshape(shape)
     tokens = {p: np.array(base.prompts.prompts[p].token_ids) for p in swaps.prompts.tolist()}
-    mine, theirs = (np.array([tokens[p] for p in chosen.tolist()]) for chosen in (swaps.prompts, swaps.donors))
+    mine, theirs = (np.array([tokens[p] for p in chosen.tolist()]) for chosen in (swaps.prompts, swaps.sources))
     scored = np.array(base.prompts.prompts[0].scored)
     exact: dict[tuple[str, int], np.ndarray] = {}
 

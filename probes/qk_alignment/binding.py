@@ -85,11 +85,11 @@ def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Gener
                   "random": f"{bound.random_cosine:.3f}"},
     }  # fmt: skip
     explained = Estimates(binding.explained, binding.interval, **known)
-    cosine = Estimates(binding.cosine, **known).exchanged(binding.permuted_cosine, asks="nothing")
-    largest = explained.at(best).exchanged(binding.permuted.max(axis=1)[:, None], binding.p[best])
+    cosine = Estimates(binding.cosine, **known).permuted(binding.permuted_cosine, asks="nothing")
+    largest = explained.at(best).permuted(binding.permuted.max(axis=1)[:, None], binding.p[best])
     columns = {
         "layer": np.arange(len(binding.explained)),
-        "binding": explained.exchanged(binding.permuted, binding.p),
+        "binding": explained.permuted(binding.permuted, binding.p),
         "binding_cosine": cosine,
         "mass_on_bound_token": bound.mass_before.mean(axis=1).max(axis=1),
     }

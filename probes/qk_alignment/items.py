@@ -209,7 +209,7 @@ def _scalars(items: ItemRows, test: ItemTest, units: Units) -> dict[str, Scalar]
     assert uniform.interval is not None
     smallest = test.relabelled_kl.min(axis=(1, 2))[:, None]
     return QUANTITIES.scalars({
-        "posterior_kl": kl.exchanged(smallest, test.p[[layer], head]),
+        "posterior_kl": kl.permuted(smallest, test.p[[layer], head]),
         "feasible_mass": mass.against(np.vstack([uniform.value, uniform.interval])),
     })  # fmt: skip
 
@@ -222,6 +222,6 @@ def _table(items: ItemRows, test: ItemTest, units: Units) -> Table:
     columns: dict[str, np.ndarray | Estimates] = {**head_columns(*test.p.shape)}
     for name, (values, relabelled, uniform, p) in measured.items():
         flat = relabelled.reshape(len(relabelled), -1)
-        columns[name] = units.estimates(values).exchanged(flat, p, asks="nothing")
+        columns[name] = units.estimates(values).permuted(flat, p, asks="nothing")
         columns[f"{name}_uniform"] = np.array(units.means(uniform[None]).mean())
     return QUANTITIES.table(columns, _CAPTION)

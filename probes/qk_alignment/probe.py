@@ -38,7 +38,7 @@ from ..measures.depth_curve import depth_estimates
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import head_columns
 from ..measures.sign_flips import flip_p, gain_estimates
-from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, twin_of
+from ..measures.sinks import read_first, sink_note, turned, turned_heads_note, without_first
 from .binding import KEYS, MASS_BEFORE, binding_findings
 from .figures import alignment_figures
 from .items import WHOLE_ROWS, class_masses, item_findings
@@ -64,7 +64,7 @@ class QKAlignment(Probe):
     question: ClassVar[str] = "Do queries select keys by content, and does attention match the posterior?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
-            70, "Do queries select keys by their content?", ("logit", twin_of("logit")),
+            70, "Do queries select keys by their content?", ("logit", without_first("logit")),
             "The lead of attended keys over other keys is {value} larger than with another {unit}'s keys.",
             "The lead of attended keys over other keys is no larger than with another {unit}'s keys.",
             "The lead of attended keys over other keys is {size} smaller than with another {unit}'s keys.",
@@ -89,13 +89,13 @@ class QKAlignment(Probe):
         _, n_layers, n_heads = rows.own["logit"].shape
         caption = f"Means over heads and prompts, {_BANDS}."
         by_layer = rows.table({"layer": np.arange(n_layers)}, lambda profile: profile.mean(axis=2), caption)
-        turns = turned(*(_by_head(rows.gain(name)) for name in ("logit", twin_of("logit"))))
+        turns = turned(*(_by_head(rows.gain(name)) for name in ("logit", without_first("logit"))))
         caption = (
             f"Means over prompts, {_BANDS}; turns: the gain of logit has the other sign without the first position."
         )
         by_head = rows.table(head_columns(n_layers, n_heads), _by_head, caption, turns=turns)
-        p, twin_p = (by_head[f"{name}_gain_p"] for name in ("logit", twin_of("logit")))
-        turning = turned_heads_note("logit", turns, p, twin_p, n_heads)
+        p, variant_p = (by_head[f"{name}_gain_p"] for name in ("logit", without_first("logit")))
+        turning = turned_heads_note("logit", turns, p, variant_p, n_heads)
         sink = float(mean_of_units(rows.masses["mass_first"] - rows.uniform["mass_first"]).mean())
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
@@ -150,18 +150,18 @@ class _HeadRows:
     def numbers(self) -> dict[str, Estimates]:
         """The contrasts, the heads that stand out, and how contrasts run over depth."""
         found: dict[str, Estimates] = {}
-        for twin in (str, twin_of):
+        for named in (str, without_first):
             for name in ("logit", "cosine", "max_weight", "entropy"):
-                gain, own = self.gain(twin(name)), self.own[twin(name)]
-                found[twin(name)] = gain_estimates(gain.mean(axis=(1, 2)), self.units, self.signs)
-                found[twin(f"{name}_correlation")] = depth_estimates(own.mean(axis=2), self.units)["correlation"]
-            of_heads = _by_head(self.gain(twin("logit")))
+                gain, own = self.gain(named(name)), self.own[named(name)]
+                found[named(name)] = gain_estimates(gain.mean(axis=(1, 2)), self.units, self.signs)
+                found[named(f"{name}_correlation")] = depth_estimates(own.mean(axis=2), self.units)["correlation"]
+            of_heads = _by_head(self.gain(named("logit")))
             p, mean = flip_p(of_heads, self.signs), mean_of_units(of_heads)
             words = {"n_heads": str((~np.isnan(p)).sum())}
             for side, (_, sign) in SIDES.items():
                 n_found = np.array([((p < ALPHA) & (sign * mean > 0)).sum()], np.float64)
                 of_side = Estimates(n_found, about=self.units.counted, words=words)
-                found[twin(side)] = of_side.against(np.zeros((3, 1)))
+                found[named(side)] = of_side.against(np.zeros((3, 1)))
         return found
 
     def table(

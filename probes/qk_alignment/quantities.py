@@ -5,7 +5,7 @@ from interp.statistics.quantities import Quantities, Quantity
 
 from ..measures.depth_curve import depth_quantity
 from ..measures.sign_flips import gain
-from ..measures.sinks import twin_of, twins
+from ..measures.sinks import with_variants, without_first
 
 _CONTRASTS = {
     "logit": ("qk_logit", "bits", "log2 weight of attended minus other keys"),
@@ -13,7 +13,7 @@ _CONTRASTS = {
     "max_weight": ("pattern_max", "fraction", "largest attention weight"),
     "entropy": ("pattern_entropy", "bits", "attention entropy"),
 }
-CONTRASTS = {twin(name): twin(site) for name, (site, *_) in _CONTRASTS.items() for twin in (str, twin_of)}
+CONTRASTS = {named(name): named(site) for name, (site, *_) in _CONTRASTS.items() for named in (str, without_first)}
 """What is compared with shuffled keys, and the site it is read at."""
 
 MASSES = {
@@ -52,7 +52,7 @@ _ROWS |= {
 _ROWS |= {name: _heads(side) for name, (side, _) in SIDES.items()}
 QUANTITIES = Quantities(
     {
-        **twins(_ROWS),
+        **with_variants(_ROWS),
         "posterior_kl": Quantity(
             "bits",
             "KL(exact posterior ‖ attention) over the items in the context, in the head where it is smallest "
@@ -79,7 +79,7 @@ QUANTITIES = Quantities(
         ),
     },
     columns={
-        **{f"{twin(name)}_gain": unit for name, (_, unit, _) in _CONTRASTS.items() for twin in (str, twin_of)},
+        **{f"{named(name)}_gain": unit for name, (_, unit, _) in _CONTRASTS.items() for named in (str, without_first)},
         "posterior_kl_uniform": "bits", "feasible_mass_uniform": "fraction", "mass_on_bound_token": "fraction",
     },
 )  # fmt: skip

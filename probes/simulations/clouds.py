@@ -29,7 +29,7 @@ _CERTAIN = "answers of a program are certain: there is no uncertainty to be told
 def value_axis() -> Trials:
     small = {"n_permutations": 99, "n_splits": 10, "n_null": 60, "sites": ("v",)}
     simulations = tuple(
-        Simulation("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _told_apart(text),
+        Simulation("value_axis", name, partial(found_in_texts, text, _AXIS, 240), _simulated_numbers(text),
               effects=effects(_AXIS), n=f"{text.n_of(240)} prompts", small=small, truth=partial(_of_model, _axes, text))
         for name, text in TEXTS.items()
     )  # fmt: skip
@@ -63,7 +63,7 @@ def _unseen_keys(n: int) -> PromptSet:
     return replace(whole, prompts=prompts, posterior=whole.posterior[is_kept])
 
 
-def _told_apart(text: Text) -> tuple[str, ...]:
+def _simulated_numbers(text: Text) -> tuple[str, ...]:
     """The numbers that such texts are a simulation for: unequal domains leave R² as it is.
 
     So do lengths in a straight line, and what the class of the token tells, beyond both.

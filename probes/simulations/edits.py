@@ -96,14 +96,14 @@ def _read_outs(
 def dynamics() -> Trials:
     effects = tuple(f"patterns lack {0.1 * k:.1f} less" for k in (1, 2, 3))
     simulations = tuple(
-        Simulation("dynamics", name, partial(_course, kind), ("exchange_lead",), (), effects,
+        Simulation("dynamics", name, partial(_exchanges, kind), ("exchange_lead",), (), effects,
               "40 sequences or clusters", {"n_bootstrap": 299, "n_permutations": 199}, nothing("exchange_lead"))
         for name, kind in KINDS.items()
     )  # fmt: skip
     return Trials(simulations)
 
 
-def _course(like: Prompts, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:
+def _exchanges(like: Prompts, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:
     """Errors of exchanged networks; patterns and the rest of a checkpoint lack as much, each on prompts of its own."""
     cluster, noise = like.drawn(40, rng)
     n = len(cluster)

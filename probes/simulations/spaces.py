@@ -47,8 +47,8 @@ def _read(
     stream[0] += 0.5 * possible @ embedding
     entropy, along = np.log2(possible.sum(axis=1)) + 0.3 * drawn(), embedding.mean(axis=0)
     along /= np.linalg.norm(along)
-    told = stats.zscore(entropy + 0.3 * drawn())  # as loud as what else lies in that direction, in its place
-    stream[0] += np.outer(told * (stream[0] @ along).std() - stream[0] @ along, along)
+    standardised = stats.zscore(entropy + 0.3 * drawn())  # as loud as what else lies in that direction, in its place
+    stream[0] += np.outer(standardised * (stream[0] @ along).std() - stream[0] @ along, along)
     spaces = [_j_space(by_coordinate, rng, lean * size * embedding) for lean in (_LEAN, 0.0)]
     shape = Shape(n, n_layers=1, d_model=_WIDTH, n_outcomes=_OUTCOMES)
     planted = {"resid": stream, "readout_gram": np.stack([axes @ axes.T for axes in spaces])}

@@ -48,10 +48,10 @@ def _belief(like: Prompts, serial: float, made: Probe, rng: np.random.Generator,
     n_scored = 3
     cluster, drawn = like.drawn(230, rng)
 
-    def course(width: int) -> np.ndarray:
+    def series(width: int) -> np.ndarray:
         return np.asarray(signal.lfilter([1.0], [1.0, -serial], drawn(n_scored, width), axis=1)).reshape(-1, width)
 
-    logits, points = course(3), course(8)
+    logits, points = series(3), series(8)
     believed = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     points += 0.2 * size * (believed @ np.random.default_rng(3).standard_normal((3, 8)))
     rows = {"resid": np.stack([rng.standard_normal(points.shape), points])}
@@ -164,8 +164,8 @@ def _examples(ks: tuple[int, ...], per_k: int, rng: np.random.Generator) -> tupl
     """
     k = np.repeat(ks, per_k)
     role = np.concatenate([(rng.permutation(per_k) + rng.integers(4)) % 4 for _ in ks])
-    is_told = rng.random((len(k), max(ks))) < 0.9
-    shown = np.where(is_told, (role % 2)[:, None], 1 - (role % 2)[:, None])
+    is_right = rng.random((len(k), max(ks))) < 0.9
+    shown = np.where(is_right, (role % 2)[:, None], 1 - (role % 2)[:, None])
     is_there = np.arange(shown.shape[1]) < k[:, None]
     return (is_there & (shown == 0)).sum(axis=1), (is_there & (shown == 1)).sum(axis=1), role >= 2
 

@@ -12,11 +12,11 @@ from interp.system.threads import side_by_side
 
 from ..measures.answers import Answers
 from ..measures.half_forms import HalfForm
-from ..measures.halves import Halving
+from ..measures.halves import HalfSplit
 from ..measures.layers import ScaledRows
 
 AXES = ("pc1", "ridge")
-N_HALVINGS = 20
+N_HALF_SPLITS = 20
 
 _SILENT = 1e-6
 """Deviation relative to the length of the mean below which a layer's values are one point and its rounding."""
@@ -29,21 +29,21 @@ def fit_axes(
 
     Zero where nothing varies.
     """
-    halving = _fitted_on(fitting)
+    half_split = _fitted_on(fitting)
 
     def fit(layer: np.ndarray) -> np.ndarray:
         rows = _about_mean(layer, fitting)
-        form = HalfForm.of(rows, halving)
+        form = HalfForm.of(rows, half_split)
         if form is None:
             return np.zeros((len(AXES), layer.shape[1]))
-        return np.array([form.direction(each, rows, halving) for each in _coefficients(form, halving, answers).T])
+        return np.array([form.direction(each, rows, half_split) for each in _coefficients(form, half_split, answers).T])
 
     return np.stack(side_by_side(fit, points), axis=1)
 
 
-def _fitted_on(fitting: Bool[np.ndarray, " row"]) -> Halving:
+def _fitted_on(fitting: Bool[np.ndarray, " row"]) -> HalfSplit:
     """These rows to fit on, and all rows to have a coordinate."""
-    return Halving.of(np.flatnonzero(fitting), np.arange(len(fitting)), np.empty((len(fitting), 0)))
+    return HalfSplit.of(np.flatnonzero(fitting), np.arange(len(fitting)), np.empty((len(fitting), 0)))
 
 
 def _about_mean(points: Float[np.ndarray, "row feature"], fitting: Bool[np.ndarray, " row"]) -> ScaledRows:
@@ -56,10 +56,11 @@ def _about_mean(points: Float[np.ndarray, "row feature"], fitting: Bool[np.ndarr
     return ScaledRows.of(rows)
 
 
-def _coefficients(form: HalfForm, halving: Halving, answers: Answers) -> Float[np.ndarray, "component axis"]:
+def _coefficients(form: HalfForm, half_split: HalfSplit, answers: Answers) -> Float[np.ndarray, "component axis"]:
     """Coefficients of `AXES` on the principal axes, such that readouts of them are coordinates."""
-    target = answers.entropy_exact[halving.fitting] - answers.entropy_exact[halving.fitting].mean()
-    ridge = fit_ridge(form.axes, target[:, None], answers.cluster[halving.fitting], halving.taken_out).coefficients
+    fitting = half_split.fitting
+    target = answers.entropy_exact[fitting] - answers.entropy_exact[fitting].mean()
+    ridge = fit_ridge(form.axes, target[:, None], answers.cluster[fitting], half_split.taken_out).coefficients
     found = np.hstack([np.eye(len(ridge), 1), ridge])
     scores = form.axes.left @ (form.axes.singular[:, None] * found)
     sign = np.where(target @ scores < 0, -1.0, 1.0)
@@ -74,8 +75,8 @@ class Halved:
     Coordinates are from the mean of the fitting rows, in their deviations; zero where nothing varies.
     """
 
-    coordinates: Float[np.ndarray, "halving axis layer row"]
-    judged: Bool[np.ndarray, "halving row"]
+    coordinates: Float[np.ndarray, "split axis layer row"]
+    held_out: Bool[np.ndarray, "split row"]
 
     @classmethod
     def of(
@@ -83,24 +84,24 @@ class Halved:
         rng: np.random.Generator,
     ) -> "Halved":  # fmt: skip
         """Axes of half of the clusters, of the `fitting` rows alone; no half split without two of them."""
-        judged = np.ones((N_HALVINGS, len(answers)), dtype=bool)
-        for others in judged:
+        held_out = np.ones((N_HALF_SPLITS, len(answers)), dtype=bool)
+        for others in held_out:
             others[split_rows(answers.cluster, rng)[0]] = False
-        judged = judged[[(fitting & ~others).sum() > 1 for others in judged]]
-        halvings = [_fitted_on(fitting & ~others) for others in judged]
+        held_out = held_out[[(fitting & ~others).sum() > 1 for others in held_out]]
+        half_splits = [_fitted_on(fitting & ~others) for others in held_out]
 
         def coordinates(layer: np.ndarray) -> np.ndarray:
-            found, rows = np.zeros((len(halvings), len(AXES), len(layer))), _about_mean(layer, fitting)
-            for mine, halving in zip(found, halvings, strict=True):
-                form = HalfForm.of(rows, halving)
+            found, rows = np.zeros((len(half_splits), len(AXES), len(layer))), _about_mean(layer, fitting)
+            for mine, half_split in zip(found, half_splits, strict=True):
+                form = HalfForm.of(rows, half_split)
                 if form is not None:
-                    mine[:] = form.predicted(_coefficients(form, halving, answers)).T
+                    mine[:] = form.predicted(_coefficients(form, half_split, answers)).T
             return found
 
-        return cls(np.stack(side_by_side(coordinates, points), axis=2), judged)
+        return cls(np.stack(side_by_side(coordinates, points), axis=2), held_out)
 
     @property
     def mean(self) -> Float[np.ndarray, "axis layer row"]:
         """Of every row over the half splits that it judges; NaN for one that judges none."""
-        weight = self.judged.sum(axis=0)
-        return ratio(np.einsum("halr,hr->alr", self.coordinates, self.judged.astype(np.float64)), weight)
+        weight = self.held_out.sum(axis=0)
+        return ratio(np.einsum("halr,hr->alr", self.coordinates, self.held_out.astype(np.float64)), weight)

@@ -20,11 +20,11 @@ from jaxtyping import Bool, Float, Int
 
 from interp.statistics.correlation import ranks_within, resampled_correlations, unit_length, unit_ranks
 from interp.statistics.estimates import Estimates, Places
-from interp.statistics.intervals import FISHER, halving_draws
+from interp.statistics.intervals import FISHER, half_split_draws
 from interp.statistics.resampling import bootstrap_weights, members_of, random_signs, shuffles
 
 from ..measures.answers import Answers
-from ..measures.exchanges import exchange_within
+from ..measures.permutations import permutations_within
 from .axes import Halved
 
 VARIABLES = ("evidence", "entropy", "entropy_within")
@@ -35,21 +35,21 @@ def movement_of_halves(
 ) -> dict[str, Estimates]:
     """The three correlations of every axis and layer with these rows, each the mean over half splits."""
     found = [
-        _correlations(coordinates.reshape(-1, len(answers))[:, judged], answers.where(judged))
-        for coordinates, judged in zip(halved.coordinates, halved.judged & rows, strict=True)
+        _correlations(coordinates.reshape(-1, len(answers))[:, held_out], answers.where(held_out))
+        for coordinates, held_out in zip(halved.coordinates, halved.held_out & rows, strict=True)
     ]
-    by_halving = {name: _told([one[name] for one in found]) for name in VARIABLES}
+    by_half_split = {name: _defined([one[name] for one in found]) for name in VARIABLES}
     return {
-        name: Estimates.halved(values, FISHER).exchanged(halving_draws(values, n_draws, rng, FISHER), asks="either")
-        for name, values in by_halving.items()
+        name: Estimates.halved(values, FISHER).permuted(half_split_draws(values, n_draws, rng, FISHER), asks="either")
+        for name, values in by_half_split.items()
     }
 
 
-def _told(found: Sequence[Float[np.ndarray, " place"]]) -> Float[np.ndarray, "halving place"]:
-    """What half splits say whose judged rows differ in the variable at all; all of them where fewer than two do."""
+def _defined(found: Sequence[Float[np.ndarray, " place"]]) -> Float[np.ndarray, "split place"]:
+    """What half splits say whose held-out rows differ in the variable at all; all of them where fewer than two do."""
     values = np.array(found)
-    told = values[np.isfinite(values).any(axis=1)]
-    return told if len(told) > 1 else values
+    defined = values[np.isfinite(values).any(axis=1)]
+    return defined if len(defined) > 1 else values
 
 
 def _correlations(coordinates: Float[np.ndarray, "place row"], answers: Answers) -> dict[str, Places]:
@@ -100,7 +100,7 @@ def movement(
 ) -> dict[str, Estimates]:
     """The three correlations of every place whose coordinate owes nothing to a fit."""
     free = shuffles(answers.cluster, n_permutations, rng)
-    within = exchange_within(answers.stratum, answers.cluster, n_permutations, rng)
+    within = permutations_within(answers.stratum, answers.cluster, n_permutations, rng)
     weights = bootstrap_weights(answers.cluster, answers.stratum, n_bootstrap, rng)
     found = {}
     for name, (x, y) in _ranked(coordinates, answers).items():
@@ -115,4 +115,4 @@ def movement(
 
 
 def _moved(rho: Places, permuted: np.ndarray, replicates: Float[np.ndarray, "resample place"]) -> Estimates:
-    return Estimates.resampled(rho, replicates, FISHER).exchanged(permuted, asks="either")
+    return Estimates.resampled(rho, replicates, FISHER).permuted(permuted, asks="either")

@@ -38,7 +38,7 @@ from ..measures.cloud import Cloud, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES
-from .axes import AXES, N_HALVINGS, Halved, fit_axes
+from .axes import AXES, N_HALF_SPLITS, Halved, fit_axes
 from .figures import sula_figures
 from .movement import movement, movement_of_halves
 from .quantities import AFTER_FIRST, MOVEMENTS, QUANTITIES
@@ -125,8 +125,8 @@ class Sula(Probe):
         found = {**calibrated[answers.main], **self._movements(tests, answers, layer, cloud.n_layers)}
         quantities = QUANTITIES.filled(unit=answers.resampled, amount=answers.evidence_name.replace("_", " "))
         scalars = quantities.scalars(found)
-        judged = halved["in"].judged.sum(axis=0) > 0
-        along = dict(zip(AXES, halved["in"].mean[:, layer, judged], strict=True))
+        held_out = halved["in"].held_out.sum(axis=0) > 0
+        along = dict(zip(AXES, halved["in"].mean[:, layer, held_out], strict=True))
         axes = zip(AXES, fit_axes(cloud.points, answers, fitting), strict=True)
         return quantities.findings(
             self.name,
@@ -134,7 +134,7 @@ class Sula(Probe):
             {
                 "by_condition": by_condition_table(answers, calibrated),
                 "along_evidence": along_table(answers, self.n_bootstrap, self._rng(4)),
-                "trajectories": trajectory_table(along, answers.where(judged), *n_draws, self._rng(3)),
+                "trajectories": trajectory_table(along, answers.where(held_out), *n_draws, self._rng(3)),
                 "movement": movement_table(tests),
                 "attention": attention_table(entropy, answers, self.n_bootstrap, self._rng(5)),
                 "answers": answers_table(answers, base),
@@ -176,7 +176,7 @@ class Sula(Probe):
             if mine.n_clusters < MIN_HALVES:
                 continue
             rngs = [self._rng(6, len(tests) + i) for i in range(2)]
-            if len(halved[first].judged):
+            if len(halved[first].held_out):
                 moved["values"] = movement_of_halves(halved[first], answers, rows, self.n_permutations, rngs[0])
             moved["attention"] = movement(entropy[:, rows], mine, self.n_permutations, self.n_bootstrap, rngs[1])
             for what, found in moved.items():
@@ -201,7 +201,7 @@ class Sula(Probe):
             f"Headline: condition {answers.main!r} of {len(answers.conditions)}; values at layer {own} along "
             f"{self.axis}; every other condition, layer and axis is exploratory.",
             f"Axes were fitted to a random half of the {answers.resampled}s (condition {answers.main!r}) and judged by "
-            f"the others, in {N_HALVINGS} half splits; they are turned so that the exact entropy rises along them.",
+            f"the others, in {N_HALF_SPLITS} half splits; they are turned so that the exact entropy rises along them.",
             f"Evidence is counted by the column {along!r}. Calibration is of the distribution among the outcomes "
             "alone; outcome_mass says how much of the whole vocabulary that is.",
         ]

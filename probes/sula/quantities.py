@@ -9,7 +9,7 @@ from interp.findings import Control
 from interp.statistics.quantities import Quantities, Quantity
 
 from ..measures.calibration import CALIBRATION
-from .axes import N_HALVINGS
+from .axes import N_HALF_SPLITS
 
 AFTER_FIRST = "_after_first"
 _WITHOUT_FIRST = "on prompts with evidence alone"
@@ -37,7 +37,7 @@ def _movement(name: str, suffix: str) -> Quantity:
         "1", f"{meaning}, {_WITHOUT_FIRST}" if suffix else meaning,
         null="no correlation in the test {unit}s, with the scatter of half splits" if is_fitted
         else "amounts permuted between {unit}s, or the sign of each one's trend flipped",
-        method=f"corrected resampled t over {N_HALVINGS} half splits, Fisher z scale" if is_fitted
+        method=f"corrected resampled t over {N_HALF_SPLITS} half splits, Fisher z scale" if is_fitted
         else "bootstrap over {unit}s, Fisher z scale",
         no_interval="no resample differs",
         asks="either",

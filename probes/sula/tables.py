@@ -14,8 +14,8 @@ from interp.table import Table
 
 from ..measures.answers import Answers
 from ..measures.calibration import Constants
-from ..measures.exchanges import mean_bands, rearranged_within
 from ..measures.maps import snippets
+from ..measures.permutations import mean_bands, rearranged_within
 from .axes import AXES
 from .movement import VARIABLES
 from .quantities import QUANTITIES
@@ -136,7 +136,7 @@ def trajectory_table(
             parts.append({
                 "condition": np.array(condition), "axis": np.array(list(coordinates)),
                 "evidence": np.array(amount), "n": np.array(at.sum()),
-                "coordinate": Estimates(here.mean(axis=1), bounds).exchanged(null.T, asks="nothing"),
+                "coordinate": Estimates(here.mean(axis=1), bounds).permuted(null.T, asks="nothing"),
             })  # fmt: skip
     return QUANTITIES.stacked(
         parts,

@@ -10,7 +10,7 @@ from interp.statistics.estimates import Estimates
 from interp.statistics.intervals import FISHER, UNEXPLAINED
 from interp.statistics.ratio import ratio
 
-from ..measures.halves import Halving
+from ..measures.halves import HalfSplit
 from ..measures.layers import Counted
 from ..measures.nuisances import Design
 from .quantities import WITHIN_TOKEN
@@ -36,7 +36,7 @@ class Judgement:
     @property
     def r2(self) -> Estimates:
         """What depends on the token alone predicts nothing beyond it, which is R² = 0."""
-        found = self._over_halvings("r2")
+        found = self._over_half_splits("r2")
         is_nothing = np.isnan(found.value) & np.array([read.is_void for read in self.reads])
         if self.treatment != WITHIN_TOKEN or not is_nothing.any():
             return found
@@ -45,19 +45,19 @@ class Judgement:
 
     @property
     def correlation(self) -> Estimates:
-        return self._over_halvings("correlation")
+        return self._over_half_splits("correlation")
 
-    def _over_halvings(self, kind: str) -> Estimates:
+    def _over_half_splits(self, kind: str) -> Estimates:
         at = self.labels.of_target(self.target)
-        by_halving = np.array([getattr(read, kind)[:, at] for read in self.reads])  # [place, half split, label]
-        means = by_halving.mean(axis=1)
+        by_half_split = np.array([getattr(read, kind)[:, at] for read in self.reads])  # [place, half split, label]
+        means = by_half_split.mean(axis=1)
         scale, about = UNEXPLAINED if kind == "r2" else FISHER, self.counted.everywhere
-        found = Estimates.halved(by_halving[..., 0].T, scale, exchanged=means[:, 1:].T, about=about)
+        found = Estimates.halved(by_half_split[..., 0].T, scale, permuted=means[:, 1:].T, about=about)
         return found.because([self.why_undefined(i) for i in range(len(means))])
 
     def best_layer(self, n_layers: int) -> Estimates:
-        """R² at that of the first layers which the fitting half expects most of, chosen anew in every halving and
-        exchange.
+        """R² at that of the first layers which the fitting half expects most of, chosen anew in every half split and
+        permutation.
         """
         at = self.labels.of_target(self.target)
         r2 = np.array([read.r2[:, at] for read in self.reads[:n_layers]])  # [layer, half split, label]
@@ -65,15 +65,15 @@ class Judgement:
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
         share = float(np.mean(best[:, 0] == layer))
         return Estimates.halved(
-            chosen[:, :1], UNEXPLAINED, exchanged=chosen.mean(axis=0)[1:, None], why=self.reason or FEW_RECUR,
+            chosen[:, :1], UNEXPLAINED, permuted=chosen.mean(axis=0)[1:, None], why=self.reason or FEW_RECUR,
             about=self.counted.about(), words={"layer": str(layer), "share": f"{share:.0%}"},
         )  # fmt: skip
 
     def most_chosen(self, n_layers: int) -> int:
-        """The layer that most halvings expect most of."""
+        """The layer that most half splits expect most of."""
         return int(np.bincount(self._best(n_layers)[:, 0]).argmax())
 
-    def _best(self, n_layers: int) -> Int[np.ndarray, "halving label"]:
+    def _best(self, n_layers: int) -> Int[np.ndarray, "split label"]:
         at = self.labels.of_target(self.target)
         return np.nan_to_num(np.array([read.fit[:, at] for read in self.reads[:n_layers]]), nan=-np.inf).argmax(axis=0)
 
@@ -98,7 +98,7 @@ def axis_columns(
     why = [ridge.why_undefined(i) for i in range(len(found))]
     cosine = np.array([place.cosine for place in found])
     stable = Estimates(split_cosines.mean(axis=1), np.full((2, len(found)), np.nan), about=everywhere)
-    stable = stable.exchanged(draws.T, asks="nothing")
+    stable = stable.permuted(draws.T, asks="nothing")
     selective, control_r2 = selectivity(ridge)
     return {
         "cosine": Estimates.bare(cosine, about=everywhere | {"underpowered": True}).because(why),
@@ -128,13 +128,13 @@ def selectivity(ridge: Judgement) -> tuple[Estimates, Float[np.ndarray, " place"
 
 
 def predicted_by_nuisances(
-    labels: Float[np.ndarray, "row label"], design: Design, halvings: Sequence[Halving], counted: Counted
+    labels: Float[np.ndarray, "row label"], design: Design, half_splits: Sequence[HalfSplit], counted: Counted
 ) -> Estimates:
-    """Held-out R² of the first of the labels, the others being exchanged ones, by the nuisances alone."""
-    r2, why = np.empty((len(halvings), labels.shape[1])), ""
-    for of_half, halving in zip(r2, halvings, strict=True):
-        (_, whole), with_design = halving.apply(labels), Halving.of(halving.fitting, halving.judged, design.values)
-        (_, left) = with_design.apply(labels)
+    """Held-out R² of the first of the labels, the others being permuted ones, by the nuisances alone."""
+    r2, why = np.empty((len(half_splits), labels.shape[1])), ""
+    for of_half, half_split in zip(r2, half_splits, strict=True):
+        (_, whole) = half_split.apply(labels)
+        (_, left) = HalfSplit.of(half_split.fitting, half_split.held_out, design.values).apply(labels)
         of_half[:] = 1 - ratio(np.square(left).sum(axis=0), np.square(whole).sum(axis=0))
     if not design.names:
         why = "no nuisance varies"
@@ -145,7 +145,7 @@ def predicted_by_nuisances(
     if why:
         r2[:] = np.nan
     words = {"nuisances": ", ".join(design.names) or "no nuisance that varies"}
-    exchanged = r2.mean(axis=0)[1:, None]
+    permuted = r2.mean(axis=0)[1:, None]
     return Estimates.halved(
-        r2[:, :1], UNEXPLAINED, exchanged=exchanged, why=why, about=counted.about(), words=words
+        r2[:, :1], UNEXPLAINED, permuted=permuted, why=why, about=counted.about(), words=words
     )  # fmt: skip

@@ -36,7 +36,7 @@ from interp.system.threads import side_by_side
 from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud, n_places, own_number, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.halves import N_HALVINGS, Halving, exchanges_within, halvings_of, label_by_type, orders_within
+from ..measures.halves import N_HALF_SPLITS, HalfSplit, cloud_permutations, half_splits_of, label_by_type, orders_within
 from ..measures.layers import Counted, Layer, at_same_layer, layer_columns, layers_of
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.sample_sizes import FEW_HALVED, FEW_HALVES, MIN_LEVEL
@@ -73,7 +73,7 @@ class ValueAxis(Probe):
 
     name: ClassVar[str] = "value_axis"
     quantities: ClassVar[Quantities] = QUANTITIES
-    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=2 * N_HALVINGS * 3)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=2 * N_HALF_SPLITS * 3)
     question: ClassVar[str] = (
         "Is there a direction that encodes how uncertain the model is, and is it the first principal component?"
     )
@@ -115,15 +115,15 @@ class ValueAxis(Probe):
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
         own = own_number(self.sites[0], primary, base.model)
-        halvings = halvings_of(pool, self.seed)
-        fitting = halvings[0].fitting
+        half_splits = half_splits_of(pool, self.seed)
+        fitting = half_splits[0].fitting
         places = [p for site, cloud in clouds.items() for p in layers_of(site, cloud, fitting, self.scaling)]
-        setting = self._setting(pool, halvings, places, surprisal_of(base))
+        setting = self._setting(pool, half_splits, places, surprisal_of(base))
         found, cosines, draws = self._read(places, setting)
-        judged = _judgements(found, setting)
-        ridge, within = (judged[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
+        judgements = _judgements(found, setting)
+        ridge, within = (judgements[treatment, "ridge", target.name] for treatment in (KEPT, WITHIN_TOKEN))
         axis = axis_columns(ridge, found, cosines, draws)
-        numbers = _at_primary(places, primary, judged, axis)
+        numbers = _at_primary(places, primary, judgements, axis)
         numbers |= {
             "best_layer_r2": ridge.best_layer(pool.n_layers),
             "best_layer_r2_beyond_token": within.best_layer(pool.n_layers),
@@ -135,9 +135,9 @@ class ValueAxis(Probe):
         return quantities.findings(
             self.name, quantities.scalars(numbers),
             {
-                "by_layer": by_layer_table(places, judged),
+                "by_layer": by_layer_table(places, judgements),
                 "axes": QUANTITIES.table(layer_columns(places) | axis, BY_AXIS),
-                "held_out": held_out_table(pool, halvings[0], found[primary].predicted, base),
+                "held_out": held_out_table(pool, half_splits[0], found[primary].predicted, base),
             },
             arrays=_arrays(places, found) | {"primary_layer": np.array(own)},
             notes=(*target.notes, *self._notes(pool, setting, own)),
@@ -149,7 +149,7 @@ class ValueAxis(Probe):
         return axis_figures(findings)
 
     def _setting(
-        self, pool: Cloud, halvings: Sequence[Halving], places: Sequence[Layer],
+        self, pool: Cloud, half_splits: Sequence[HalfSplit], places: Sequence[Layer],
         surprisal: Mapping[str, Float[np.ndarray, " row"]],
     ) -> Setting:  # fmt: skip
         names = (NEXT_ENTROPY, EXACT_ENTROPY) if pool.target.is_entropy else (pool.target.name,)
@@ -157,7 +157,7 @@ class ValueAxis(Probe):
         rng, tokens = np.random.default_rng([self.seed, 1]), pool.rows["token"]
         controls = label_by_type(tokens, pool.sought, N_CONTROLS, rng)
         orders = shuffles(pool.units, self.n_permutations, rng)
-        within = exchanges_within(pool, tokens, self.n_permutations, rng)
+        within = cloud_permutations(pool, tokens, self.n_permutations, rng)
         nuisances = nuisance_design(pool.rows, pool.levels("domain"), surprisal, 2 * MIN_LEVEL)
         left = left_by(nuisances.values, tokens, targets)
         labels = {
@@ -165,8 +165,8 @@ class ValueAxis(Probe):
             WITHIN_TOKEN: labels_of(targets, controls[:, :0], left, within),
         }
         by_treatment = {
-            KEPT: halvings,
-            WITHIN_TOKEN: [Halving.of(h.fitting, h.judged, nuisances.values, tokens) for h in halvings],
+            KEPT: half_splits,
+            WITHIN_TOKEN: [HalfSplit.of(h.fitting, h.held_out, nuisances.values, tokens) for h in half_splits],
         }
         splits = {name: [Split.of(h, labels[name], pool.clusters) for h in mine] for name, mine in by_treatment.items()}
         recurring = counted_in(pool, by_treatment[WITHIN_TOKEN])
@@ -176,7 +176,7 @@ class ValueAxis(Probe):
             KEPT: Counted.of(places, pool, pool.n_units < FEW_HALVES, FEW_HALVES),
             WITHIN_TOKEN: Counted.of(places, pool, n_recurring < FEW_HALVES, enough, **recurring),
         }
-        return Setting(pool, halvings, surprisal, nuisances, labels, splits, counted)
+        return Setting(pool, half_splits, surprisal, nuisances, labels, splits, counted)
 
     def _read(
         self, places: Sequence[Layer], setting: Setting
@@ -206,11 +206,11 @@ class ValueAxis(Probe):
         _, token, n_rows = np.unique(pool.rows["token"], return_inverse=True, return_counts=True)
         numbers = {**setting.surprisal, "token frequency": np.log2(n_rows[token])}
         design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
-        labels = np.column_stack([pool.sought, first.exchanged[:, : self.n_permutations].astype(np.float64)])
-        told = predicted_by_nuisances(labels, design, setting.halvings, setting.counted[KEPT])
+        labels = np.column_stack([pool.sought, first.permuted[:, : self.n_permutations].astype(np.float64)])
+        by_nuisances = predicted_by_nuisances(labels, design, setting.half_splits, setting.counted[KEPT])
         plain = nuisance_design(pool.rows, pool.levels("domain"), numbers, 2 * MIN_LEVEL)
         embedding = clouds["resid"].points[0] if "resid" in clouds else None
-        return {"nuisance_r2": told, "r2_beyond_embedding": _beyond_embedding(place, embedding, plain, setting)}
+        return {"nuisance_r2": by_nuisances, "r2_beyond_embedding": _beyond_embedding(place, embedding, plain, setting)}
 
     def _controls(
         self, places: Sequence[Layer], primary: int, best: int, previous: Mapping[str, np.ndarray], setting: Setting
@@ -233,35 +233,35 @@ class ValueAxis(Probe):
             rows = rows.with_column(name, column, "index")
         design = nuisance_design(rows, (*pool.levels("domain"), *previous), setting.surprisal, 2 * MIN_LEVEL).values
         targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
-        orders = exchanges_within(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
+        orders = cloud_permutations(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
         labels = labels_of(targets, np.empty((rows.n_rows, 0)), left_by(design, tokens, targets), orders)
-        halvings = [Halving.of(h.fitting, h.judged, design, tokens) for h in setting.halvings]
+        half_splits = [HalfSplit.of(h.fitting, h.held_out, design, tokens) for h in setting.half_splits]
         counted = setting.counted[WITHIN_TOKEN]
         counted = replace(counted, underpowered=[counted.underpowered[at]])
-        return _read_alone(place, labels, halvings, WITHIN_TOKEN, counted, pool)
+        return _read_alone(place, labels, half_splits, WITHIN_TOKEN, counted, pool)
 
     def _within_clusters(self, place: Layer, setting: Setting) -> Estimates:
         """The ridge axis at one place, labels and activations measured from the mean of their cluster."""
         pool, nothing = setting.pool, np.empty((setting.pool.rows.n_rows, 0))
         targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
         orders = orders_within(pool.units, self.n_permutations, np.random.default_rng([self.seed, 4]))
-        halvings = [Halving.of(h.fitting, h.judged, nothing, pool.units) for h in setting.halvings]
-        counts = counted_in(pool, halvings)
+        half_splits = [HalfSplit.of(h.fitting, h.held_out, nothing, pool.units) for h in setting.half_splits]
+        counts = counted_in(pool, half_splits)
         n_clusters = counts["n_clusters"] or 0
         counted = Counted.of([place], pool, n_clusters < FEW_HALVED, FEW_HALVED if n_clusters else None, **counts)
         labels = labels_of(targets, nothing, targets, orders)
-        return _read_alone(place, labels, halvings, KEPT, counted, pool)
+        return _read_alone(place, labels, half_splits, KEPT, counted, pool)
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
-        first = setting.halvings[0]
-        seen = np.isin(pool.rows["token"][first.judged], pool.rows["token"][first.fitting]).mean()
+        first = setting.half_splits[0]
+        seen = np.isin(pool.rows["token"][first.held_out], pool.rows["token"][first.fitting]).mean()
         within, nuisances = setting.splits[WITHIN_TOKEN], ", ".join(setting.nuisances.names) or "none that varies"
-        n_rows = round(np.mean([len(s.halving.fitting) + len(s.halving.judged) for s in within]))
+        n_rows = round(np.mean([len(s.half_split.fitting) + len(s.half_split.held_out) for s in within]))
         n_tokens = len(np.unique(pool.rows["token"]))
         return (
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
-            f"All {pool.in_words}, none chosen by {pool.target.words}: {N_HALVINGS} half splits, each fitted on one "
+            f"All {pool.in_words}, none chosen by {pool.target.words}: {N_HALF_SPLITS} half splits, each fitted on one "
             f"half and tested on the other; numbers are means over them.",
             f"Columns {self.scaling}. Axes are saved from the fitting half of the first half split.",
             f"`_beyond_token`: of {pool.rows.n_rows} rows with {n_tokens} last tokens, {n_rows} have one that recurs "
@@ -269,24 +269,24 @@ class ValueAxis(Probe):
             f"half, which takes out whatever the token determines, its frequency too; regressed out after: "
             f"{nuisances}.",
             f"Control tasks: {N_CONTROLS} random labellings of the tokens at the scored positions; {seen:.0%} of the "
-            f"judged rows have a token that the fitting half has too. Where tokens hardly recur the control cannot be "
-            f"learned by anybody, and selectivity is R² itself.",
+            f"held-out rows have a token that the fitting half has too. Where tokens hardly recur the control cannot "
+            f"be learned by anybody, and selectivity is R² itself.",
         )
 
 
 def _read_alone(
-    place: Layer, labels: Labels, halvings: Sequence[Halving], treatment: str, counted: Counted, pool: Cloud
+    place: Layer, labels: Labels, half_splits: Sequence[HalfSplit], treatment: str, counted: Counted, pool: Cloud
 ) -> Estimates:
     """R² of the ridge axis at one place."""
-    splits = [Split.of(halving, labels, pool.clusters) for halving in halvings]
+    splits = [Split.of(half_split, labels, pool.clusters) for half_split in half_splits]
     few = FEW_RECUR if treatment == WITHIN_TOKEN else FEW_TOGETHER
-    reason = "" if all(halving.is_usable for halving in halvings) else few
+    reason = "" if all(half_split.is_usable for half_split in half_splits) else few
     read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
     return Judgement(pool.target.name, treatment, labels, [read], counted, reason).r2
 
 
 def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str, str, str], Judgement]:
-    few = "" if all(split.halving.is_usable for split in setting.splits[WITHIN_TOKEN]) else FEW_RECUR
+    few = "" if all(split.half_split.is_usable for split in setting.splits[WITHIN_TOKEN]) else FEW_RECUR
     return {
         (treatment, axis, target): Judgement(
             target, treatment, labels, [place.read[treatment, axis] for place in found],
@@ -312,10 +312,10 @@ def _beyond_embedding(place: Layer, embedding: np.ndarray | None, plain: Design,
     n_directions = min(len(centred) // 8, len(np.unique(setting.pool.rows["token"])) // 4, centred.shape[1])
     leading = principal_axes(centred, n_directions).scores if n_directions and centred.any() else centred[:, :0]
     leading = leading[:, leading.any(axis=0)] / leading.std(axis=0)[leading.any(axis=0)]
-    labels = replace(setting.labels[KEPT], exchanged=np.empty((len(centred), 0), np.float32))
+    labels = replace(setting.labels[KEPT], permuted=np.empty((len(centred), 0), np.float32))
     design = np.hstack([plain.values, leading])
     clusters = setting.pool.clusters
-    splits = [Split.of(Halving.of(h.fitting, h.judged, design), labels, clusters) for h in setting.halvings]
+    splits = [Split.of(HalfSplit.of(h.fitting, h.held_out, design), labels, clusters) for h in setting.half_splits]
     r2 = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"].r2[:, :1]
     why = "embedding and nuisances leave nothing to read" if np.isnan(r2).any() else ""
     return Estimates.halved(r2, UNEXPLAINED, why=why, about=about)
@@ -348,10 +348,13 @@ def _at_primary(
     Ridge bears no prefix, PC1 and the entropy of the exact posterior beside the model's do.
     """
     first, found = next(iter(judgements.values())).target, {}
-    for (treatment, reader, target), judged in judgements.items():
+    for (treatment, reader, target), judgement in judgements.items():
         prefix = ("bayes_" if target != first else "") + ("pc1_" if reader == "pc1" else "")
-        end, r2 = ENDINGS[treatment], judged.r2
-        found |= {f"{prefix}r2{end}": r2.at([primary]), f"{prefix}correlation{end}": judged.correlation.at([primary])}
+        end, r2 = ENDINGS[treatment], judgement.r2
+        found |= {
+            f"{prefix}r2{end}": r2.at([primary]),
+            f"{prefix}correlation{end}": judgement.correlation.at([primary]),
+        }
         if not prefix:
             found |= {f"{places[i].site}_r2{end}": r2.at([i]) for i in at_same_layer(places, primary)}
     columns = {"axis_cosine": "cosine", "selectivity": "selectivity", "stability": "stability"}

@@ -9,7 +9,7 @@ from typing import Any
 from interp.findings import Control
 from interp.statistics.quantities import Quantities, Quantity
 
-from ..measures.halves import N_HALVINGS
+from ..measures.halves import N_HALF_SPLITS
 from ..measures.target import EXACT_ENTROPY, Target
 
 KEPT, WITHIN_TOKEN = "kept", "token"
@@ -26,7 +26,7 @@ _BEYOND = {
     WITHIN_TOKEN: " beyond everything the last token determines, and beyond length, position, domain and surprisal",
 }
 _READERS = {"": "a ridge readout", "pc1_": "the first principal axis"}
-_METHOD = f"corrected resampled t over {N_HALVINGS} half splits, refitted in each, scale of "
+_METHOD = f"corrected resampled t over {N_HALF_SPLITS} half splits, refitted in each, scale of "
 _R2_METHOD = _METHOD + "log(1 − R²), at least the scatter of permuted {targets}"
 _PLACES = "layers and sites"
 _UNSEEN = "hare of the variance of {target} in held-out prompts that "

@@ -20,7 +20,7 @@ from interp.statistics.resampling import members_of
 from interp.statistics.ridge import PENALTIES, RowAxes, left_out_error
 
 from ..measures.half_forms import HalfForm
-from ..measures.halves import Halving
+from ..measures.halves import HalfSplit
 from ..measures.layers import ScaledRows
 from .quantities import KEPT, WITHIN_TOKEN
 
@@ -31,17 +31,17 @@ AXES = ("ridge", "pc1")
 class Labels:
     """What is read under one treatment, before anything is taken out: true labels, and after them exchanged ones.
 
-    `true` has the targets in the order of `targets` and then control tasks; `exchanged` has as many columns for each
+    `true` has the targets in the order of `targets` and then control tasks; `permuted` has as many columns for each
     target in turn, in single precision.
     """
 
     targets: tuple[str, ...]
     true: Float[np.ndarray, "row label"]
-    exchanged: Float[np.ndarray, "row exchange"]
+    permuted: Float[np.ndarray, "row permutation"]
 
     def of_target(self, target: str) -> np.ndarray:
         """The columns of a target among all of `read`: the true one, then the exchanged ones."""
-        i, n_true, n = self.targets.index(target), self.true.shape[1], self.exchanged.shape[1] // len(self.targets)
+        i, n_true, n = self.targets.index(target), self.true.shape[1], self.permuted.shape[1] // len(self.targets)
         return np.r_[i, n_true + i * n : n_true + (i + 1) * n]
 
     @property
@@ -51,19 +51,19 @@ class Labels:
 
 @dataclass(frozen=True)
 class Part:
-    """Some labels in one half split under one treatment, at fitting and at judged rows, that being taken out."""
+    """Some labels in one half split under one treatment, at fitting and at held-out rows, that being taken out."""
 
     fitted: Float[np.ndarray, "fitted label"]
-    judged: Float[np.ndarray, "judged label"]
+    held_out: Float[np.ndarray, "held_out label"]
 
     @cached_property
     def squares(self) -> tuple[Float[np.ndarray, " label"], Float[np.ndarray, " label"]]:
-        """Sums of squares at fitting and at judged rows."""
-        return np.square(self.fitted).sum(axis=0), np.square(self.judged).sum(axis=0)
+        """Sums of squares at fitting and at held-out rows."""
+        return np.square(self.fitted).sum(axis=0), np.square(self.held_out).sum(axis=0)
 
     @cached_property
-    def judged_ranks(self) -> Float[np.ndarray, "label judged"]:
-        return unit_ranks(self.judged.T)
+    def held_out_ranks(self) -> Float[np.ndarray, "label held_out"]:
+        return unit_ranks(self.held_out.T)
 
 
 @dataclass(frozen=True)
@@ -73,33 +73,33 @@ class Split:
     `members` are the fitting rows of each cluster, where prompts come in clusters.
     """
 
-    halving: Halving
+    half_split: HalfSplit
     parts: tuple[Part, ...]
     members: list[Int[np.ndarray, "_cluster _member"]]
 
     @classmethod
-    def of(cls, halving: Halving, labels: Labels, clusters: Int[np.ndarray, " row"] | None = None) -> "Split":
-        if not halving.is_usable:
-            return cls(halving, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.exchanged)), [])
-        true = Part(*halving.apply(labels.true))
-        for left in (true.fitted, true.judged):
+    def of(cls, half_split: HalfSplit, labels: Labels, clusters: Int[np.ndarray, " row"] | None = None) -> "Split":
+        if not half_split.is_usable:
+            return cls(half_split, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.permuted)), [])
+        true = Part(*half_split.apply(labels.true))
+        for left in (true.fitted, true.held_out):
             # what is left of a label that is taken out whole is rounding
             left[:, np.linalg.norm(left, axis=0) <= 1e-10 * np.linalg.norm(labels.true, axis=0)] = 0.0
-        members = [] if clusters is None else members_of(clusters[halving.fitting])
-        return cls(halving, (true, Part(*halving.apply(labels.exchanged))), members)
+        members = [] if clusters is None else members_of(clusters[half_split.fitting])
+        return cls(half_split, (true, Part(*half_split.apply(labels.permuted))), members)
 
 
 @dataclass(frozen=True)
 class Read:
-    """Every label of one treatment as one axis reads it: R² and correlation on judged rows, one row a half split.
+    """Every label of one treatment as one axis reads it: R² and correlation on held-out rows, one row a half split.
 
     `fit` is the R² that cross-validation expects on the fitting rows: by it a layer can be chosen without the judged
     ones. All are NaN where a half split cannot be read, or a treatment leaves nothing of the rows (`is_void`).
     """
 
-    r2: Float[np.ndarray, "halving label"]
-    correlation: Float[np.ndarray, "halving label"]
-    fit: Float[np.ndarray, "halving label"]
+    r2: Float[np.ndarray, "split label"]
+    correlation: Float[np.ndarray, "split label"]
+    fit: Float[np.ndarray, "split label"]
     is_void: bool
 
 
@@ -108,13 +108,13 @@ class PlaceRead:
     """What was read at one place, by treatment and axis, and the axes to keep; none where nothing varies.
 
     The axes are those of the first half split, nothing taken out but the mean, at the first target: `directions` in
-    scaled coordinates, of length one. Of ridge also what it says of the judged rows (`predicted`), its |cos| with the
+    scaled coordinates, of length one. Of ridge also what it says of the held-out rows (`predicted`), its |cos| with the
     first principal axis, and its `penalty`, relative to the mean of the squared singular values in `spectrum`.
     """
 
     read: Mapping[tuple[str, str], Read]
     directions: Mapping[str, Float[np.ndarray, " feature"]]
-    predicted: Float[np.ndarray, " judged"]
+    predicted: Float[np.ndarray, " held_out"]
     cosine: float
     penalty: float
     spectrum: Float[np.ndarray, " axis"]
@@ -125,26 +125,26 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
     found: dict[tuple[str, str], list[np.ndarray]] = {(t, axis): [] for t in splits for axis in AXES}
     void, first = dict.fromkeys(found, False), None
     for h, split in enumerate(splits[KEPT]):
-        whole = HalfForm.of(rows, split.halving)
+        whole = HalfForm.of(rows, split.half_split)
         first = whole if h == 0 else first
         forms = {(KEPT, "ridge"): whole, (KEPT, "pc1"): whole}
         if WITHIN_TOKEN in splits:
-            halving, along = splits[WITHIN_TOKEN][h].halving, rows.points[:, :0] if whole is None else whole.first
-            forms[WITHIN_TOKEN, "ridge"] = HalfForm.of(rows, halving)
-            forms[WITHIN_TOKEN, "pc1"] = HalfForm.of(ScaledRows(along, None), halving)
+            half_split, along = splits[WITHIN_TOKEN][h].half_split, rows.points[:, :0] if whole is None else whole.first
+            forms[WITHIN_TOKEN, "ridge"] = HalfForm.of(rows, half_split)
+            forms[WITHIN_TOKEN, "pc1"] = HalfForm.of(ScaledRows(along, None), half_split)
         for (treatment, axis), form in forms.items():
             mine = splits[treatment][h]
             found[treatment, axis].append(_scores(form, mine, axis))
-            void[treatment, axis] |= form is None and mine.halving.is_usable
+            void[treatment, axis] |= form is None and mine.half_split.is_usable
     read = {key: Read(*np.stack(scores, axis=1), is_void=void[key]) for key, scores in found.items()}
     split = splits[KEPT][0]
     if first is None:
-        return PlaceRead(read, {}, np.full(len(split.halving.judged), np.nan), np.nan, np.nan, np.empty(0))
+        return PlaceRead(read, {}, np.full(len(split.half_split.held_out), np.nan), np.nan, np.nan, np.empty(0))
     kept = {axis: _coefficients(first, axis, split.parts[0], split) for axis in AXES}
-    directions = {axis: first.direction(of[:, 0], rows, split.halving) for axis, (of, _, _) in kept.items()}
+    directions = {axis: first.direction(of[:, 0], rows, split.half_split) for axis, (of, _, _) in kept.items()}
     ridge, penalty = kept["ridge"][0][:, 0], float(kept["ridge"][2][0])
     cosine = float(ratio(np.abs(ridge[0]), np.linalg.norm(ridge)))
-    predicted = first.judged[:, : len(ridge)] @ ridge
+    predicted = first.held_out[:, : len(ridge)] @ ridge
     return PlaceRead(read, directions, predicted, cosine, penalty, np.square(first.axes.singular))
 
 
@@ -156,17 +156,17 @@ def _scores(form: HalfForm | None, split: Split, axis: str) -> Float[np.ndarray,
 
 
 def _score(form: HalfForm, part: Part, axis: str, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R² and correlation of the predictions at judged rows; along the first axis it is of ranks: only order counts."""
+    """R² and correlation of the predictions at held-out rows; along the first axis of ranks: only order counts."""
     coefficients, fit, _ = _coefficients(form, axis, part, split)
-    predicted = form.judged[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients
-    products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.judged, predicted))
+    predicted = form.held_out[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients
+    products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.held_out, predicted))
     total, n = part.squares[1].astype(np.float64), len(predicted)
     r2 = 1 - ratio(total - 2 * products + squares, total)
-    mean, label_mean = predicted.mean(axis=0, dtype=np.float64), part.judged.mean(axis=0)
+    mean, label_mean = predicted.mean(axis=0, dtype=np.float64), part.held_out.mean(axis=0)
     spread = (squares - n * np.square(mean)).clip(0) * (total - n * np.square(label_mean)).clip(0)
     correlation = ratio(products - n * mean * label_mean, np.sqrt(spread))
     if axis == "pc1":
-        rho = np.sign(coefficients[0]) * (part.judged_ranks @ unit_ranks(form.judged[:, :1].T)[0])
+        rho = np.sign(coefficients[0]) * (part.held_out_ranks @ unit_ranks(form.held_out[:, :1].T)[0])
         correlation = np.where(np.isnan(correlation), np.nan, rho)
     return r2, correlation, fit
 
@@ -196,7 +196,7 @@ def _generalised(
     axes: RowAxes, loads: np.ndarray, shrink: np.ndarray, part: Part, split: Split
 ) -> tuple[Float[np.ndarray, "penalty label"], Float[np.ndarray, " label"]]:
     """Generalised cross-validation error, Σe² / (n − edf)², of every penalty, and of no fit at all."""
-    n_free, squares = split.halving.n_free, part.squares[0]
+    n_free, squares = split.half_split.n_free, part.squares[0]
     n_outside = max(0, n_free - len(axes.singular))
     inside = np.square(loads)
     # axes that span all that is free leave nothing outside but rounding, which small penalties would be chosen by
@@ -210,10 +210,10 @@ def _left_out(
 ) -> tuple[Float[np.ndarray, "penalty label"], Float[np.ndarray, " label"]]:
     """Squared errors among clusters left out in turn, of every penalty, and of no fit at all."""
     outside = part.fitted - axes.left @ loads
-    if split.halving.n_free <= len(axes.singular):
+    if split.half_split.n_free <= len(axes.singular):
         outside[:] = 0
     *error, of_none = (
-        left_out_error(axes.left, loads, outside, kept, split.halving.taken_out, split.members)
+        left_out_error(axes.left, loads, outside, kept, split.half_split.taken_out, split.members)
         for kept in (*shrink, np.zeros(shrink.shape[1]))
     )
     return np.array(error), of_none

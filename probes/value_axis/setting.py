@@ -11,7 +11,7 @@ from interp.need import Need
 
 from ..measures.cloud import Cloud
 from ..measures.finite import finite
-from ..measures.halves import Halving
+from ..measures.halves import HalfSplit
 from ..measures.layers import Counted
 from ..measures.nuisances import Design
 from .readout import Labels, Split
@@ -24,7 +24,7 @@ class Setting:
     """What all places share: rows, half splits, nuisances, and for each treatment the labels and what is counted."""
 
     pool: Cloud
-    halvings: Sequence[Halving]
+    half_splits: Sequence[HalfSplit]
     surprisal: Mapping[str, Float[np.ndarray, " row"]]
     nuisances: Design
     labels: Mapping[str, Labels]
@@ -63,20 +63,20 @@ def _of_rows(base: Capture, known: np.ndarray, otherwise: int | float) -> Shaped
 
 
 def labels_of(
-    targets: Mapping[str, np.ndarray], controls: np.ndarray, exchanged: Mapping[str, np.ndarray],
+    targets: Mapping[str, np.ndarray], controls: np.ndarray, permuted: Mapping[str, np.ndarray],
     orders: Int[np.ndarray, "permutation row"],
 ) -> Labels:  # fmt: skip
     return Labels(
         tuple(targets),
         np.column_stack([*targets.values(), controls]),
-        np.column_stack([exchanged[name][orders].T for name in targets]).astype(np.float32),
+        np.column_stack([permuted[name][orders].T for name in targets]).astype(np.float32),
     )
 
 
 def left_by(nuisances: np.ndarray, tokens: np.ndarray, targets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What token and nuisances leave of labels over all rows: what is exchanged. 0 where a token does not recur."""
     everything, found = np.arange(len(tokens)), {}
-    whole = Halving.of(everything, everything, nuisances, tokens)
+    whole = HalfSplit.of(everything, everything, nuisances, tokens)
     for name, values in targets.items():
         found[name] = np.zeros(len(values))
         if whole.is_usable:
@@ -84,9 +84,9 @@ def left_by(nuisances: np.ndarray, tokens: np.ndarray, targets: Mapping[str, np.
     return found
 
 
-def counted_in(pool: Cloud, halvings: Sequence[Halving]) -> dict[str, int | None]:
+def counted_in(pool: Cloud, half_splits: Sequence[HalfSplit]) -> dict[str, int | None]:
     """How many prompts take part, and of how many clusters: the mean over half splits."""
-    taking_part = [np.r_[h.fitting, h.judged] for h in halvings]
+    taking_part = [np.r_[h.fitting, h.held_out] for h in half_splits]
     n, n_clusters = (
         round(np.mean([len(np.unique(names[rows])) for rows in taking_part]))
         for names in (pool.rows["prompt"], pool.units)

@@ -9,7 +9,7 @@ from interp.capture import Capture
 from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
-from ..measures.halves import Halving
+from ..measures.halves import HalfSplit
 from ..measures.layers import Layer, layer_columns
 from ..measures.maps import snippets
 from .judgement import Judgement
@@ -35,20 +35,22 @@ def by_layer_table(places: Sequence[Layer], judgements: Mapping[tuple[str, str, 
     parts = [
         {
             "site": where["site"], "layer": where["layer"], "axis": np.full(n, axis), "target": np.full(n, target),
-            "nuisances": np.full(n, nuisances), "n_distinct_rows": where["n_distinct_rows"], "r2": judged.r2,
-            "correlation": judged.correlation,
+            "nuisances": np.full(n, nuisances), "n_distinct_rows": where["n_distinct_rows"], "r2": judgement.r2,
+            "correlation": judgement.correlation,
         }
-        for (nuisances, axis, target), judged in judgements.items()
+        for (nuisances, axis, target), judgement in judgements.items()
     ]  # fmt: skip
     return QUANTITIES.stacked(parts, BY_LAYER)
 
 
-def held_out_table(pool: Cloud, halving: Halving, predicted: Float[np.ndarray, " judged"], capture: Capture) -> Table:
-    """What is sought and its prediction at the judged rows of a half split; of text also the end of it."""
-    rows, target = pool.rows.where(halving.judged), pool.target
+def held_out_table(
+    pool: Cloud, half_split: HalfSplit, predicted: Float[np.ndarray, " held_out"], capture: Capture
+) -> Table:
+    """What is sought and its prediction at the held-out rows of a half split; of text also the end of it."""
+    rows, target = pool.rows.where(half_split.held_out), pool.target
     names = ("prompt", "position", target.name, *(("domain",) if "domain" in rows else ()))
     columns = {name: rows[name] for name in names}
-    columns[target.predicted] = predicted + float(pool.sought[halving.fitting].mean())
+    columns[target.predicted] = predicted + float(pool.sought[half_split.fitting].mean())
     units = {name: rows.units[name] for name in names} | {target.predicted: rows.units[target.name]}
     if capture.prompts.is_text:
         columns["text"], units["text"] = snippets(rows, capture), LABEL

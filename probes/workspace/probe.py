@@ -41,7 +41,7 @@ from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few
 from ..measures.finite import finite
 from ..measures.half_forms import HalfForm
-from ..measures.halves import N_HALVINGS, Halving, halvings_of
+from ..measures.halves import N_HALF_SPLITS, HalfSplit, half_splits_of
 from ..measures.layers import ScaledRows
 from ..measures.sample_sizes import FEW_HALVES
 from .space import Basis, Spectrum, shares
@@ -59,7 +59,7 @@ FRAMES: Mapping[Frame, tuple[str, tuple[Need, ...]]] = {
 RANKS = (4, 8, 16, 32)
 N_RESAMPLES = 500
 _NULL = "random subspaces of the same dimension"
-_HALVES = ("corrected resampled t over {n_halvings} half splits", "half splits do not differ")
+_HALVES = ("corrected resampled t over {n_half_splits} half splits", "half splits do not differ")
 _NO_OUTCOMES = "the prompts have no exact posterior, whose outcomes would be the hypotheses"
 _NO_VARIANCE = "nothing varies in the residual stream"
 _STILL = "the entropy does not vary"
@@ -123,7 +123,7 @@ class Workspace(Probe):
 
     name: ClassVar[str] = "workspace"
     quantities: ClassVar[Quantities] = QUANTITIES
-    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=11 * N_HALVINGS)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(n_fits=11 * N_HALF_SPLITS)
     question: ClassVar[str] = "Is what the model infers held in the directions that its prediction depends on?"
     sentences: ClassVar[tuple[Sentences, ...]] = (
         Sentences(
@@ -162,7 +162,7 @@ class Workspace(Probe):
         drawn = side_by_side(lambda draw: setting.at_random(draw, ranks), range(self.n_null))
         quantities = QUANTITIES.filled(
             depth=str(primary), rank=str(ranks[primary]), width=str(width), n=str(len(frame)),
-            frame=FRAMES[self.frame][0], n_halvings=str(N_HALVINGS), **pool.slots,
+            frame=FRAMES[self.frame][0], n_half_splits=str(N_HALF_SPLITS), **pool.slots,
         )  # fmt: skip
         numbers = setting.numbers(found, drawn)
         numbers["dimension"] = Estimates(np.array([s.rank for s in spectra], np.float64))
@@ -212,7 +212,7 @@ class _Setting:
     frame: Float[np.ndarray, "hypothesis feature"]
     survives: Bool[np.ndarray, "row hypothesis"]
     labels: Float[np.ndarray, "row label"]
-    halvings: list[Halving]
+    half_splits: list[HalfSplit]
     entropies: Float[np.ndarray, "row one_and_shuffled"]
     unit: Int[np.ndarray, " row"]
     weights: Float[np.ndarray, "resample unit"]
@@ -226,7 +226,7 @@ class _Setting:
         units, unit = np.unique(pool.units, return_inverse=True)
         weights = bootstrap_weights(units, None, N_RESAMPLES, np.random.default_rng([seed, 3])).astype(np.float64)
         labels = np.column_stack([entropy, survives])
-        return cls(pool, frame, survives, labels, halvings_of(pool, seed), entropies, unit, weights, seed)
+        return cls(pool, frame, survives, labels, half_splits_of(pool, seed), entropies, unit, weights, seed)
 
     def at_random(self, draw: int, ranks: Sequence[int]) -> "list[_Held]":
         """What a random subspace holds at every depth, of the first dimensions of one basis; in single precision."""
@@ -244,15 +244,15 @@ class _Setting:
         about: dict[str, Any] = pool.counted | {"underpowered": few, "enough": FEW_HALVES if few else None}
 
         def split(own: np.ndarray, null: np.ndarray, why: str, *scale: Any) -> Estimates:
-            """Of `[depth, halving]` and `[draw, depth, halving]`."""
+            """Of `[depth, half split]` and `[draw, depth, half split]`."""
             mine = Estimates.halved(own.T, *scale, about=about).because(why)
-            return mine.exchanged(np.nan_to_num(null.mean(axis=2))) if np.isfinite(mine.value).any() else mine
+            return mine.permuted(np.nan_to_num(null.mean(axis=2))) if np.isfinite(mine.value).any() else mine
 
         still = _STILL if np.ptp(self.entropies[:, 0]) == 0 else ""
         undecided = "no hypothesis both survives and is ruled out in all halves"
-        decoded = np.array([each.own.decoded for each in found])  # [depth, halving, r2 and accuracy]
+        decoded = np.array([each.own.decoded for each in found])  # [depth, half split, r2 and accuracy]
         by_chance = np.array([[each.decoded for each in draw] for draw in drawn])
-        axis = np.array([each.axis for each in found])  # [depth, halving, own and of shuffled entropies]
+        axis = np.array([each.axis for each in found])  # [depth, half split, own and of shuffled entropies]
         inside, whole = (np.array(x) for x in zip(*[(each.own.of_unit, each.of_unit) for each in found], strict=True))
         total = whole.sum(axis=1)
         shares = ratio(inside.sum(axis=1), total)
@@ -268,7 +268,7 @@ class _Setting:
                 decoded[..., 0], by_chance[..., 0], still or "the entropies of some half do not vary", UNEXPLAINED
             ),
             "axis_share": split(axis[..., 0], np.moveaxis(axis[..., 1:], -1, 0), still or _NO_VARIANCE),
-            "variance_share": variance.exchanged(null / np.maximum(total, np.finfo(float).tiny)),
+            "variance_share": variance.permuted(null / np.maximum(total, np.finfo(float).tiny)),
         }
 
     def _overlap(self, found: "list[_Depth]", drawn: "list[list[_Held]]") -> Estimates:
@@ -278,7 +278,7 @@ class _Setting:
         mean, half = overlap.mean(axis=1), t_half_width(overlap)
         about = {"n": len(self.frame), "n_unit": "hypothesis"}
         own = Estimates(mean, np.array([mean - half, mean + half]).clip(0, 1), about=about)
-        return own.exchanged(np.array([[each.overlap.mean() for each in draw] for draw in drawn]))
+        return own.permuted(np.array([[each.overlap.mean() for each in draw] for draw in drawn]))
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ class _Held:
 
     overlap: Float[np.ndarray, " hypothesis"]
     of_unit: Float[np.ndarray, " unit"]
-    decoded: Float[np.ndarray, "halving r2_and_accuracy"]
+    decoded: Float[np.ndarray, "split r2_and_accuracy"]
 
     @classmethod
     def of(cls, centred: Float[np.ndarray, "row feature"], space: Basis, setting: _Setting) -> "_Held":
@@ -295,7 +295,7 @@ class _Held:
         return cls(
             shares(setting.frame, space),
             np.bincount(setting.unit, np.square(inside).sum(axis=1)),
-            np.array([_decoded(inside, halving, setting) for halving in setting.halvings]),
+            np.array([_decoded(inside, half_split, setting) for half_split in setting.half_splits]),
         )
 
 
@@ -304,7 +304,7 @@ class _Depth:
     """What the J-space holds at one depth, also of the directions of entropies, and what there is in all."""
 
     own: _Held
-    axis: Float[np.ndarray, "halving own_and_null"]
+    axis: Float[np.ndarray, "split own_and_null"]
     of_unit: Float[np.ndarray, " unit"]
     whole: tuple[float, float]
 
@@ -313,8 +313,10 @@ class _Depth:
         centred = points.astype(np.float64)
         centred -= centred.mean(axis=0)
         rows = ScaledRows.of(centred)
-        axes = [_axis(rows, space, halving, setting) for halving in setting.halvings]
-        whole = [_decoded(centred, h, setting, penalty) for h, (_, penalty) in zip(setting.halvings, axes, strict=True)]
+        axes = [_axis(rows, space, half_split, setting) for half_split in setting.half_splits]
+        whole = [
+            _decoded(centred, h, setting, penalty) for h, (_, penalty) in zip(setting.half_splits, axes, strict=True)
+        ]
         return cls(
             _Held.of(centred, space, setting),
             np.array([share for share, _ in axes]),
@@ -324,23 +326,23 @@ class _Depth:
 
 
 def _decoded(
-    points: Float[np.ndarray, "row feature"], halving: Halving, setting: _Setting, penalty: float = PENALTY
+    points: Float[np.ndarray, "row feature"], half_split: HalfSplit, setting: _Setting, penalty: float = PENALTY
 ) -> tuple[float, float]:
     """R² of the entropy and accuracy of what survives, on the half that the readout was not fitted on."""
-    entropy, parts = setting.entropies[:, 0], (halving.fitting, halving.judged)
+    entropy, parts = setting.entropies[:, 0], (half_split.fitting, half_split.held_out)
     said = read_out(points, setting.labels, parts[0], penalty)
     return held_out_r2(said[:, 0], entropy, *parts), balanced_accuracy(said[:, 1:], setting.survives, *parts)
 
 
 def _axis(
-    rows: ScaledRows, space: Basis, halving: Halving, setting: _Setting
+    rows: ScaledRows, space: Basis, half_split: HalfSplit, setting: _Setting
 ) -> tuple[Float[np.ndarray, " own_and_null"], float]:
     """How much of the ridge directions of entropy and shuffled entropies lies in a subspace, and the penalty chosen."""
-    form, labels = HalfForm.of(rows, halving), halving.fitted(setting.entropies)
+    form, labels = HalfForm.of(rows, half_split), half_split.fitted(setting.entropies)
     if form is None or not np.square(labels[:, 0]).any():
         return np.full(labels.shape[1], np.nan), 1.0
-    ridge = fit_ridge(form.axes, labels, setting.pool.units[halving.fitting], halving.taken_out)
-    directions = halving.fitted(rows.points).T @ form.row_weights(ridge.coefficients)
+    ridge = fit_ridge(form.axes, labels, setting.pool.units[half_split.fitting], half_split.taken_out)
+    directions = half_split.fitted(rows.points).T @ form.row_weights(ridge.coefficients)
     return shares(directions.T, space), float(ridge.penalty[0])
 
 

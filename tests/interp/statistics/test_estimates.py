@@ -15,21 +15,21 @@ from interp.statistics.units import Units, mean_bounds, mean_of_units
 from interp.table import Table
 
 RNG = np.random.default_rng(0)
-BY_HALVING = RNG.normal([0.5, 0.2, 0.0], 0.05, (10, 3))
+BY_HALF_SPLIT = RNG.normal([0.5, 0.2, 0.0], 0.05, (10, 3))
 EXCHANGED = RNG.normal(0, 0.1, (39, 3))
-VALUE = BY_HALVING.mean(axis=0)
-R2 = Quantity("fraction", "Share of {target}.", "exchanged between {unit}s", "halvings", p_over="layers")
+VALUE = BY_HALF_SPLIT.mean(axis=0)
+R2 = Quantity("fraction", "Share of {target}.", "exchanged between {unit}s", "half splits", p_over="layers")
 
 
 @pytest.mark.parametrize("scale", [intervals.PLAIN, intervals.FISHER, intervals.UNEXPLAINED])
-def test_halvings_have_the_interval_of_each_place_and_the_null_of_its_exchanges(scale):
-    found = Estimates.halved(BY_HALVING, scale, exchanged=EXCHANGED)
+def test_half_splits_have_the_interval_of_each_place_and_the_null_of_its_exchanges(scale):
+    found = Estimates.halved(BY_HALF_SPLIT, scale, permuted=EXCHANGED)
     p = intervals.maximum_statistic_p(*intervals.excess(VALUE, EXCHANGED))
     for i in range(3):
         least = intervals.chance_half_width(EXCHANGED[:, i]) if scale is intervals.UNEXPLAINED else 0.0
         band = tuple(np.quantile(EXCHANGED[:, i], (0.025, 0.975)))
         scalar = R2.filled(unit="prompt").scalar(found, i)
-        assert scalar.interval == pytest.approx(intervals.halving_interval(BY_HALVING[:, i], scale, least))
+        assert scalar.interval == pytest.approx(intervals.half_split_interval(BY_HALF_SPLIT[:, i], scale, least))
         assert (scalar.null.name, scalar.null.n_draws) == ("exchanged between prompts", 39)
         assert scalar.null.band == pytest.approx(band) and scalar.null.value == pytest.approx(EXCHANGED[:, i].mean())
         assert (scalar.value, scalar.p, scalar.p_over) == (VALUE[i], p[i], "layers")
@@ -50,12 +50,12 @@ def test_resamples_have_the_interval_of_each_place(scale):
 
 def test_shares_have_the_bootstrap_interval_of_each_place_no_narrower_than_exchanges_scatter():
     errors, totals, weights = RNG.random((8, 2)), RNG.random((8, 2)) + 1, RNG.multinomial(8, [1 / 8] * 8, 50)
-    exchanged = np.array([[0.1, np.nan], [0.0, 0.2], [-0.1, 0.1]])
-    found = Estimates.shares(errors, totals, weights, exchanged=exchanged)
-    for i, permuted in enumerate(np.nan_to_num(exchanged).T):
-        least = intervals.chance_half_width(permuted)
+    permuted = np.array([[0.1, np.nan], [0.0, 0.2], [-0.1, 0.1]])
+    found = Estimates.shares(errors, totals, weights, permuted=permuted)
+    for i, of_place in enumerate(np.nan_to_num(permuted).T):
+        least = intervals.chance_half_width(of_place)
         assert tuple(found.interval[:, i]) == intervals.share_interval(errors[:, i], totals[:, i], weights, least)
-        assert found.null[0, i] == permuted.mean()
+        assert found.null[0, i] == of_place.mean()
     np.testing.assert_allclose(found.value, 1 - errors.sum(axis=0) / totals.sum(axis=0))
     still = Estimates.shares(errors * 0, totals * 0, weights)
     assert np.isnan(still.value).all() and np.isnan(still.interval).all()
@@ -63,11 +63,11 @@ def test_shares_have_the_bootstrap_interval_of_each_place_no_narrower_than_excha
 
 def test_p_is_of_the_side_asked_about_in_columns_of_one_order():
     permuted = np.arange(-9.0, 10)[:, None]
-    p = {asks: Estimates(np.array([9.5])).exchanged(permuted, asks=asks).p for asks in ("above", "below", "either")}
+    p = {asks: Estimates(np.array([9.5])).permuted(permuted, asks=asks).p for asks in ("above", "below", "either")}
     assert {asks: float(of[0]) for asks, of in p.items()} == {"above": 1 / 20, "below": 1.0, "either": 2 / 20}
-    assert Estimates(np.array([-9.5])).exchanged(permuted, asks="either").p == pytest.approx([2 / 20])
-    assert Estimates(np.array([9.5])).exchanged(permuted, asks="nothing").p is None
-    found = Estimates.halved(BY_HALVING, exchanged=EXCHANGED)
+    assert Estimates(np.array([-9.5])).permuted(permuted, asks="either").p == pytest.approx([2 / 20])
+    assert Estimates(np.array([9.5])).permuted(permuted, asks="nothing").p is None
+    found = Estimates.halved(BY_HALF_SPLIT, permuted=EXCHANGED)
     table = Quantities({"r2": R2}).table({"layer": np.arange(3), "r2": found}, "said")
     assert list(table.columns) == ["layer", "r2", "r2_low", "r2_high", "r2_null", "r2_null_low", "r2_null_high", "r2_p"]
     assert [table.units[name] for name in ("layer", "r2_null_low", "r2_p")] == ["layer", "fraction", "probability"]
@@ -75,16 +75,16 @@ def test_p_is_of_the_side_asked_about_in_columns_of_one_order():
 
 
 def test_what_is_undefined_says_why_and_has_no_null():
-    by_halving = np.where([True, False, True], BY_HALVING, np.nan)
+    by_half_split = np.where([True, False, True], BY_HALF_SPLIT, np.nan)
     about = {"n": 10, "underpowered": [False, False, True], "enough": 20}
-    found = Estimates.halved(by_halving, exchanged=EXCHANGED, why=["", "flat", ""], about=about)
+    found = Estimates.halved(by_half_split, permuted=EXCHANGED, why=["", "flat", ""], about=about)
     first, undefined, few = (R2.scalar(found, i) for i in range(3))
     assert np.isnan(undefined.value) and undefined.null is None and undefined.p is None and not undefined.p_over
     assert undefined.null_reason == undefined.interval_reason == "flat" and undefined.underpowered
     assert not first.underpowered and few.underpowered and (few.n, few.enough) == (10, 20)
     assert np.isnan(found.columns("x")["x_null"][1])
     alike = R2.scalar(Estimates.halved(np.ones((4, 1))))
-    assert alike.interval is None and alike.interval_reason == "halvings" and alike.null_reason == R2.null
+    assert alike.interval is None and alike.interval_reason == "half splits" and alike.null_reason == R2.null
     some = found.at([2, 1])
     assert (some.value[0], some.at(1).why, some.at(0).about["underpowered"]) == (found.value[2], "flat", True)
 

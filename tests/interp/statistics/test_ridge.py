@@ -184,11 +184,11 @@ def test_a_readout_and_its_r2_are_those_of_scikit_learn():
 
 def test_balanced_accuracy_is_that_of_scikit_learn_at_the_midway_cut():
     rng = np.random.default_rng(0)
-    is_so, fitting, judged = rng.random((90, 2)) < 0.3, np.arange(50), np.arange(50, 90)
+    is_so, fitting, held_out = rng.random((90, 2)) < 0.3, np.arange(50), np.arange(50, 90)
     said, expected = is_so + rng.standard_normal((90, 2)), []
     for each, true in zip(said.T, is_so.T, strict=True):
         cut = (each[:50][true[:50]].mean() + each[:50][~true[:50]].mean()) / 2
         expected.append(balanced_accuracy_score(true[50:], each[50:] > cut))
-    assert balanced_accuracy(said, is_so, fitting, judged) == pytest.approx(np.mean(expected))
+    assert balanced_accuracy(said, is_so, fitting, held_out) == pytest.approx(np.mean(expected))
     is_so[:50] = True
-    assert np.isnan(balanced_accuracy(said, is_so, fitting, judged))
+    assert np.isnan(balanced_accuracy(said, is_so, fitting, held_out))

@@ -313,10 +313,10 @@ def test_scores_equal_their_definitions():
     assert found["kl_bits"].by_position[0] == pytest.approx(np.log2(3))
     put = nearest_on_simplex(predicted)
     one = np.mean([0.5 * np.abs(belief[o] - put).sum(axis=1).mean() for o in setting.orders])
-    assert found["tvd"].exchanged.mean() == pytest.approx(one)
+    assert found["tvd"].permuted.mean() == pytest.approx(one)
     mixed = (1 - MIXED_IN) * put + MIXED_IN / 3
     two = [kl_bits(belief[o], mixed).mean() for o in setting.orders]
-    assert found["kl_bits"].exchanged == pytest.approx(np.array(two))
+    assert found["kl_bits"].permuted == pytest.approx(np.array(two))
 
 
 def test_sets_are_decoded_at_one_half():
@@ -334,7 +334,7 @@ def test_the_model_s_own_prediction_is_renormalised_over_the_outcomes():
     posterior = np.array([[0.5, 0.5], [1.0, 0.0]])
     found = output_distance(np.log2([[0.1, 0.3], [0.2, 0.2]]), posterior, np.array([[1, 0]]))
     assert found.by_row == pytest.approx([0.25, 0.5])
-    assert found.exchanged == pytest.approx([(0.75 + 0.0) / 2])
+    assert found.permuted == pytest.approx([(0.75 + 0.0) / 2])
 
 
 def test_what_cannot_be_read_is_refused_in_words():
@@ -617,16 +617,16 @@ def test_everybody_has_another_donor_of_as_many_rows_asked_about_the_same_outcom
     pairs = make_pairs(units, alike, np.array([0, 1, 2, 3, 4, 5]), np.random.default_rng(0))
     assert pairs.prompts.tolist() == [0, 1, 3, 4], "no other one has two rows, or one"
     assert (units[pairs.rows] == np.repeat(pairs.prompts, 3)).all()
-    donors = units[pairs.donor_rows].reshape(-1, 3)
-    assert (np.ptp(donors, axis=1) == 0).all() and sorted(donors[:, 0]) == [0, 1, 3, 4]
-    assert (donors[:, 0] != pairs.prompts).all()
+    sources = units[pairs.source_rows].reshape(-1, 3)
+    assert (np.ptp(sources, axis=1) == 0).all() and sorted(sources[:, 0]) == [0, 1, 3, 4]
+    assert (sources[:, 0] != pairs.prompts).all()
     first = {u: np.flatnonzero(units == u)[0] for u in range(9)}
-    assert [r - first[units[r]] for r in pairs.donor_rows] == [0, 1, 2] * 4, "positions stay"
+    assert [r - first[units[r]] for r in pairs.source_rows] == [0, 1, 2] * 4, "positions stay"
     units = np.arange(6)
     outcomes = np.array([[1, 2], [3, 4], [1, 2], [3, 4], [2, 1], [1, 2]])
     pairs = make_pairs(units, outcomes, units, np.random.default_rng(0))
     assert pairs.prompts.tolist() == [0, 1, 2, 3, 5], "nobody else is asked about 2 and 1, in this order"
-    np.testing.assert_array_equal(outcomes[pairs.donor_rows], outcomes[pairs.rows])
+    np.testing.assert_array_equal(outcomes[pairs.source_rows], outcomes[pairs.rows])
 
 
 def test_swaps_give_the_donors_coordinates_in_orthonormal_subspaces():
@@ -666,13 +666,13 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     units = np.repeat(np.arange(4), 2)
     pairs = make_pairs(units, np.zeros((8, 2), dtype=np.int64), np.arange(4), np.random.default_rng(0))
     own = np.linspace(0, 1, 8)
-    under = {BASELINE: {"donor_kl": np.arange(8) + 3.0, "own_kl": own}}
-    under["interchange at 2: encoding"] = {"donor_kl": np.arange(8) + 1.0, "own_kl": own + 1}
-    under["interchange at 2: readout"] = {"donor_kl": np.full(8, 3.0), "own_kl": own}
-    under["interchange at 2: principal"] = {"donor_kl": np.arange(8) + 2.5, "own_kl": own - 0.5}
+    under = {BASELINE: {"source_kl": np.arange(8) + 3.0, "own_kl": own}}
+    under["interchange at 2: encoding"] = {"source_kl": np.arange(8) + 1.0, "own_kl": own + 1}
+    under["interchange at 2: readout"] = {"source_kl": np.full(8, 3.0), "own_kl": own}
+    under["interchange at 2: principal"] = {"source_kl": np.arange(8) + 2.5, "own_kl": own - 0.5}
     under["interchange at 2: all"] = under["interchange at 2: encoding"]
     for i in range(19):
-        under[f"interchange at 2: random {i}"] = {"donor_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": own}
+        under[f"interchange at 2: random {i}"] = {"source_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": own}
     code = np.repeat(np.arange(4), 2)
     bits = {name: turned_bits(under[BASELINE], under[f"interchange at 2: {name}"], code) for name in SUBSPACES}
     assert bits["encoding"] == pytest.approx([1.5] * 4)
@@ -746,7 +746,7 @@ def test_swapping_the_whole_stream_at_the_end_gives_the_donors_prediction(run):
     table = run.findings["belief"].tables["interchange"]
     last = table.where(table["depth"] == 3)
     whole = last.where(last["subspace"] == "all")
-    assert whole["donor_kl"][0] < 0.02 < 5 < whole["own_kl"][0], "as near as the donor's own prediction is"
+    assert whole["source_kl"][0] < 0.02 < 5 < whole["own_kl"][0], "as near as the donor's own prediction is"
     assert sorted(set(table["depth"].tolist())) == [1, 2, 3], "ten keys do not tell ten values apart in the embedding"
 
 

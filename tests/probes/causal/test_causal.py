@@ -12,7 +12,7 @@ from interp.probes.causal.notes import ALIKE, dose_zero, notes
 from interp.probes.causal.probe import Causal
 from interp.probes.causal.read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.exchanges import exchange_within
+from interp.probes.measures.permutations import permutations_within
 from scipy import stats
 from sklearn.linear_model import Ridge
 
@@ -124,7 +124,7 @@ def test_controls_are_axes_fitted_alike_to_entropies_exchanged_between_prompts()
     refits = refit_axes(split, (0, 2), "encoding", "centred", 25, 3)
     entropy, units = np.asarray(cloud.entropy_bits, np.float64)[split.fitting], cloud.units[split.fitting]
     mine = np.asarray(cloud.rows["domain"])[split.fitting]
-    orders = exchange_within(np.unique(mine, return_inverse=True)[1], units, 25, np.random.default_rng([3, 4]))
+    orders = permutations_within(np.unique(mine, return_inverse=True)[1], units, 25, np.random.default_rng([3, 4]))
     for i, order in enumerate(orders):
         assert (mine[order] == mine).all()
         donors = units[order].reshape(-1, 3)
@@ -322,7 +322,7 @@ def test_ranks_are_of_refits_alone_and_prompts_are_weighted():
     assert np.isnan(effects.p).all() and np.isnan(effects.beyond.p).all()
     controls = rng().normal(size=(99, 4))
     observed = np.array([0.0, 1.0, 3.5, -4.0])
-    p = Estimates(observed).exchanged(controls, asks="either").p
+    p = Estimates(observed).permuted(controls, asks="either").p
     every = np.vstack([observed, controls])
     every = np.abs((every - every.mean(axis=0)) / every.std(axis=0))
     np.testing.assert_allclose(p, [(1 + (every[1:].max(axis=1) >= e).sum()) / 100 for e in every[0]])

@@ -145,7 +145,7 @@ def test_posteriors_of_near_copies_are_exchanged_together(cluster):
     rng = np.random.default_rng(3)
     log_q, posterior = np.log2(rng.dirichlet(np.ones(8), (3, 4))), rng.dirichlet(np.ones(8), 4)
 
-    def exchanged(of, known):
+    def permuted(of, known):
         planted = {"lens_log_prob": log_q[:, of]}
         columns = {"cluster": of} if known else {}
         need = (DECODED,)
@@ -153,18 +153,18 @@ def test_posteriors_of_near_copies_are_exchanged_together(cluster):
         capture = synthetic_capture(need, shape, planted=planted, columns=columns, posterior=posterior[of])
         return posterior_divergence(capture, 200, 0)[1]
 
-    alone = exchanged(cluster[first], known=False)
-    np.testing.assert_allclose(exchanged(cluster, known=True), alone, atol=1e-6)
-    assert exchanged(cluster, known=False)[:, 0].std() < 0.8 * alone[:, 0].std()
+    alone = permuted(cluster[first], known=False)
+    np.testing.assert_allclose(permuted(cluster, known=True), alone, atol=1e-6)
+    assert permuted(cluster, known=False)[:, 0].std() < 0.8 * alone[:, 0].std()
 
 
 def test_exchanged_posteriors_keep_their_positions():
     capture, _posterior, q = with_posterior(1, n=2)
-    found, exchanged = posterior_divergence(capture, 200, 0)
+    found, permuted = posterior_divergence(capture, 200, 0)
     swapped = np.zeros((4, 5))
     swapped[:, [1, 3, 4]] = capture.posterior[[2, 3, 0, 1]]
     expected = {round(float(kl_bits(swapped, q[0]).mean()), 9), round(float(found[0].mean()), 9)}
-    assert {round(float(x), 9) for x in exchanged[:, 0]} == expected
+    assert {round(float(x), 9) for x in permuted[:, 0]} == expected
 
 
 def test_a_vocabulary_too_large_to_keep_leaves_the_posterior_out_in_words():

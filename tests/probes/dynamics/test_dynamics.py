@@ -1,4 +1,4 @@
-"""Dynamics: planted trainings with known courses, the formulas by brute force, and the null over noise worlds."""
+"""Dynamics: planted trainings with known curves, the formulas by brute force, and the null over noise worlds."""
 
 from dataclasses import replace
 
@@ -85,8 +85,8 @@ def train(probe, *, frame, error, moved, n=30, some=None):
     captures = [of(range(n), *left) for left in zip(frame, error, moved, strict=True)]
     final, before, under = captures[-1], None, {}
     for i, (step, capture) in enumerate(zip(STEPS, captures, strict=True)):
-        exchanged = [of(some, 0.0, left, 0.0) for left in (frame[i], moved[i])]
-        under[str(step)] = probe.read_checkpoint(capture, before, final) | probe.read_exchanged(*exchanged, some)
+        permuted = [of(some, 0.0, left, 0.0) for left in (frame[i], moved[i])]
+        under[str(step)] = probe.read_checkpoint(capture, before, final) | probe.read_exchanged(*permuted, some)
         before = capture
     return probe.analyse(final, under)
 
@@ -97,10 +97,10 @@ def kl_of(left):
     return (POSTERIOR * np.log2(POSTERIOR / q)).sum(axis=1).reshape(30, 5).mean(axis=1)
 
 
-def crossing(course, epsilon=0.1, steps=STEPS):
-    """Brute force: the last place of a fine grid over log(1 + step) at which the course is outside."""
+def crossing(curve, epsilon=0.1, steps=STEPS):
+    """Brute force: the last place of a fine grid over log(1 + step) at which the curve is outside."""
     grid = np.linspace(0, np.log1p(steps[-1]), 200_001)
-    outside = np.interp(grid, np.log1p(steps), course) > epsilon
+    outside = np.interp(grid, np.log1p(steps), curve) > epsilon
     return np.expm1(grid[np.flatnonzero(outside)[-1]])
 
 
@@ -133,8 +133,8 @@ def test_courses_in_reverse_or_together_have_another_index():
     assert index.value == pytest.approx(crossing(LATE) / crossing(EARLY), rel=2e-3)
     assert index.interval[0] > 1
     assert found["frame_left"].value > 0.5
-    course = (1.0, 0.7, 0.05, 0.0)
-    index = train(PROBE, frame=course, error=course, moved=course)["dissociation_index_output"]
+    curve = (1.0, 0.7, 0.05, 0.0)
+    index = train(PROBE, frame=curve, error=curve, moved=curve)["dissociation_index_output"]
     assert index.value == pytest.approx(1, rel=1e-5)
     assert index.underpowered and "the order rests on interpolation" in index.meaning
 

@@ -180,7 +180,7 @@ def test_effects_equal_those_of_a_model_with_the_weights_taken_out():
 @pytest.mark.parametrize("cluster", [np.arange(20) // 5, np.arange(20) % 7, np.minimum(np.arange(20), 12)])
 def test_no_cluster_ranks_heads_and_judges_them(cluster):
     base = synthetic_capture(SMALL.needs, Shape(20), columns={"cluster": cluster})
-    judged = SMALL._judged(SMALL._scores(base, {}))
+    judged = SMALL._held_out(SMALL._scores(base, {}))
     assert judged.any() and not judged.all()
     assert not set(cluster[judged]) & set(cluster[~judged])
 
@@ -191,7 +191,7 @@ def test_the_worst_heads_are_ranked_on_one_half_and_removed_together():
     base = capture(model, run.prompts, run.ids, SMALL.needs)
     under = read_conditions(model, run, SMALL.conditions(base))
     plan = SMALL._plan(base.model)
-    ranked = ~SMALL._judged(SMALL._scores(base, under))
+    ranked = ~SMALL._held_out(SMALL._scores(base, under))
     assert ranked.sum() == 10
     harm = [
         (under[plan.single("zero", h)]["posterior_kl"] - under[UNEDITED]["posterior_kl"])[ranked].mean()
@@ -234,7 +234,7 @@ def test_top_head_equals_its_definition():
     again = units(40).weights[7] @ effects / 40
     assert found.ratio[1 + 7] == pytest.approx(again[1] / again[2])
     gaps = []
-    for sign, ratio in zip(flips(40, 99), found.exchanged_ratio, strict=True):
+    for sign, ratio in zip(flips(40, 99), found.permuted_ratio, strict=True):
         swapped = np.where(sign[:, None] < 0, effects[:, [2, 1]], effects[:, [1, 2]]).mean(axis=0)
         assert ratio == pytest.approx(swapped.max() / swapped.min())
         gaps.append(np.ptp(swapped))
@@ -320,7 +320,7 @@ def test_tables_hold_what_they_say():
     random = [harm(name).mean() for name in plan.random(1)]
     for name, value in (("null", np.mean(random)), ("null_low", min(random)), ("null_high", max(random))):
         assert column(found, name)[0] == pytest.approx(value) and np.isnan(column(found, name, "mean")).all()
-    sets, judged = found.tables["sets"], SMALL._judged(SMALL._scores(base, under))
+    sets, judged = found.tables["sets"], SMALL._held_out(SMALL._scores(base, under))
     assert sets["top"][1] == pytest.approx(harm(plan.top(4))[judged].mean())
     members = [sum(harm(plan.single("zero", h)).mean() for h in chosen.tolist()) for chosen in plan.sets(4)]
     joint = [harm(plan.set_of(4, i)).mean() for i in range(2)]

@@ -56,7 +56,7 @@ def test_equal_rows_give_a_note():
 
 def test_sets_take_the_first_and_last_of_every_domain_and_fifth_by_priority():
     pool = pool_of(3, per_fifth=4)
-    labels = pool.exchanged(np.random.default_rng(0))
+    labels = pool.permuted(np.random.default_rng(0))
     sets = pool.sets(labels)
     assert pool.quota.tolist() == [4] * 5
     mixed = []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.halves import Groups, Halving, exchanges_within, recurs
+from interp.probes.measures.halves import Groups, HalfSplit, cloud_permutations, recurs
 from sklearn.linear_model import LinearRegression
 
 from interp.need import Need
@@ -12,8 +12,8 @@ from interp.statistics.intervals import (
     PLAIN,
     UNEXPLAINED,
     chance_half_width,
-    halving_draws,
-    halving_interval,
+    half_split_draws,
+    half_split_interval,
     share_interval,
 )
 from interp.statistics.resampling import split_rows
@@ -29,10 +29,10 @@ def test_the_interval_of_a_share_is_normal_on_the_scale_of_the_logarithm():
     expected = (1 - 3.5 / 12 * np.exp(half), 1 - 3.5 / 12 * np.exp(-half))
     assert share_interval(errors, totals, WEIGHTS) == pytest.approx(expected, rel=1e-6)
     assert share_interval(errors, totals, WEIGHTS, half / 2) == share_interval(errors, totals, WEIGHTS)
-    exchanged = np.array([-0.5, -0.1, 0.0, 0.1, 0.4, 1.0])  # nothing is left unexplained of the last
+    permuted = np.array([-0.5, -0.1, 0.0, 0.1, 0.4, 1.0])  # nothing is left unexplained of the last
     chance = 1.959964 * np.std([np.log(1.5), np.log(1.1), 0, np.log(0.9), np.log(0.6)], ddof=1)
     expected = (1 - 3.5 / 12 * np.exp(2 * chance), 1 - 3.5 / 12 * np.exp(-2 * chance))
-    least = 2 * chance_half_width(exchanged)
+    least = 2 * chance_half_width(permuted)
     assert chance_half_width(np.array([1.0, 1.0, 0.5])) == 0
     assert least > half and share_interval(errors, totals, WEIGHTS, least) == pytest.approx(expected, rel=1e-6)
 
@@ -76,36 +76,36 @@ def drawn(seed=0, n_tokens=12):
 
 
 def test_within_the_token_every_half_is_centred_by_itself_and_then_regressed_as_the_fitting_half_says():
-    fitting, judged, tokens, rng = drawn()
+    fitting, held_out, tokens, rng = drawn()
     values, nuisances = rng.standard_normal((N, 3)), rng.standard_normal((N, 2))
-    halving = Halving.of(fitting, judged, nuisances, tokens)
-    kept = [rows[[np.sum(tokens[rows] == tokens[i]) > 1 for i in rows]] for rows in (fitting, judged)]
-    assert [list(halving.fitting), list(halving.judged)] == [list(rows) for rows in kept]
+    half_split = HalfSplit.of(fitting, held_out, nuisances, tokens)
+    kept = [rows[[np.sum(tokens[rows] == tokens[i]) > 1 for i in rows]] for rows in (fitting, held_out)]
+    assert [list(half_split.fitting), list(half_split.held_out)] == [list(rows) for rows in kept]
 
     def centred(array, rows):
         return np.array([array[i] - array[rows][tokens[rows] == tokens[i]].mean(axis=0) for i in rows])
 
     x, y = centred(nuisances, kept[0]), centred(values, kept[0])
     slopes = LinearRegression(fit_intercept=False).fit(x, y)
-    fitted, others = halving.apply(values)
+    fitted, others = half_split.apply(values)
     assert fitted == pytest.approx(y - slopes.predict(x))
     assert others == pytest.approx(centred(values, kept[1]) - slopes.predict(centred(nuisances, kept[1])))
-    assert halving.n_free == len(kept[0]) - len(np.unique(tokens[kept[0]])) - 2
+    assert half_split.n_free == len(kept[0]) - len(np.unique(tokens[kept[0]])) - 2
 
 
 def test_halves_groups_and_tokens_are_centred_from_the_fitting_half():
-    fitting, judged, tokens, rng = drawn()
-    halving = Halving.of(fitting, judged, rng.standard_normal((N, 2)), tokens)
+    fitting, held_out, tokens, rng = drawn()
+    half_split = HalfSplit.of(fitting, held_out, rng.standard_normal((N, 2)), tokens)
     table = rng.standard_normal((12, 4)).astype(np.float32).astype(np.float64)
-    fitted, others = halving.apply(table[tokens])
+    fitted, others = half_split.apply(table[tokens])
     assert np.abs(fitted).max() < 1e-14 and np.abs(others).max() < 1e-14
-    fitting, judged, _, rng = drawn()
+    fitting, held_out, _, rng = drawn()
     values = rng.standard_normal((N, 2))
-    fitted, others = Halving.of(fitting, judged, np.empty((N, 0))).apply(values)
+    fitted, others = HalfSplit.of(fitting, held_out, np.empty((N, 0))).apply(values)
     assert fitted == pytest.approx(values[fitting] - values[fitting].mean(axis=0))
-    assert others == pytest.approx(values[judged] - values[fitting].mean(axis=0))
-    fitting, judged, _, _ = drawn()
-    assert not Halving.of(fitting, judged, np.ones((N, 1)), np.arange(N)).is_usable
+    assert others == pytest.approx(values[held_out] - values[fitting].mean(axis=0))
+    fitting, held_out, _, _ = drawn()
+    assert not HalfSplit.of(fitting, held_out, np.ones((N, 1)), np.arange(N)).is_usable
     assert recurs(np.array([3, 1, 3, 2])).tolist() == [True, False, True, False]
     labels, values = np.array(["a", "b", "a"]), np.array([[1.0], [5.0], [3.0]])
     assert Groups.of(labels).centred(values).ravel().tolist() == [-1, 0, 1]
@@ -116,41 +116,43 @@ def test_prompts_are_exchanged_within_their_group_and_sequences_whole():
     needs = (Need("v"),)
     tokens = np.random.default_rng(0).integers(0, 4, 30)
     texts = Cloud.of(synthetic_capture(needs, Shape(n_prompts=30)), needs[0])
-    orders = exchanges_within(texts, tokens, 50, np.random.default_rng(1))
+    orders = cloud_permutations(texts, tokens, 50, np.random.default_rng(1))
     assert (tokens[orders] == tokens).all() and (np.sort(orders, axis=1) == np.arange(30)).all()
     assert len(np.unique(orders[:, 0])) == (tokens == tokens[0]).sum()
     sequences = Cloud.of(synthetic_capture(needs, Shape(n_prompts=10, n_scored=3)), needs[0])
-    orders = exchanges_within(sequences, tokens, 20, np.random.default_rng(1))
+    orders = cloud_permutations(sequences, tokens, 20, np.random.default_rng(1))
     assert (np.diff(orders.reshape(20, 10, 3), axis=2) == 1).all()
 
 
 def test_intervals_are_corrected_resampled_t_on_their_scales():
     values = np.random.default_rng(0).uniform(0.2, 0.5, 10)
     width = 2.2621572 * np.sqrt(1 / 10 + 1)
-    assert halving_interval(values) == pytest.approx(values.mean() + width * values.std(ddof=1) * np.array([-1, 1]))
+    assert half_split_interval(values) == pytest.approx(values.mean() + width * values.std(ddof=1) * np.array([-1, 1]))
     half = width * np.arctanh(values).std(ddof=1)
-    assert halving_interval(values, FISHER) == pytest.approx(
+    assert half_split_interval(values, FISHER) == pytest.approx(
         np.tanh(np.arctanh(values.mean()) + half * np.array([-1, 1]))
     )
     half, share = width * np.log(1 - values).std(ddof=1), 1 - values.mean()
-    assert halving_interval(values, UNEXPLAINED) == pytest.approx((1 - share * np.exp(half), 1 - share * np.exp(-half)))
-    assert halving_interval(values, UNEXPLAINED, half / 2) == halving_interval(values, UNEXPLAINED)
-    assert halving_interval(values, UNEXPLAINED, 2 * half) == pytest.approx(
+    assert half_split_interval(values, UNEXPLAINED) == pytest.approx(
+        (1 - share * np.exp(half), 1 - share * np.exp(-half))
+    )
+    assert half_split_interval(values, UNEXPLAINED, half / 2) == half_split_interval(values, UNEXPLAINED)
+    assert half_split_interval(values, UNEXPLAINED, 2 * half) == pytest.approx(
         (1 - share * np.exp(2 * half), 1 - share * np.exp(-2 * half))
     )
     for scale in (PLAIN, FISHER, UNEXPLAINED):
-        assert halving_interval(np.full(10, 0.25), scale) is None
-    assert halving_interval(np.r_[np.ones(5), values[:5]], UNEXPLAINED) is None
-    assert halving_interval(np.ones(10), FISHER) is None
+        assert half_split_interval(np.full(10, 0.25), scale) is None
+    assert half_split_interval(np.r_[np.ones(5), values[:5]], UNEXPLAINED) is None
+    assert half_split_interval(np.ones(10), FISHER) is None
 
 
-def test_draws_of_halvings_that_are_chance_alone_scatter_as_their_interval_says():
+def test_draws_of_half_splits_that_are_chance_alone_scatter_as_their_interval_says():
     rng = np.random.default_rng(4)
     values = 0.1 * rng.standard_normal((20, 3)) + [0.3, -0.1, 0.0]
     values[:, 2] = values[:, 0] - 0.7  # rises and falls with the first
-    drawn = halving_draws(values, 40_000, np.random.default_rng(5))
+    drawn = half_split_draws(values, 40_000, np.random.default_rng(5))
     for place in range(3):
-        low, high = halving_interval(values[:, place])
+        low, high = half_split_interval(values[:, place])
         assert np.quantile(drawn[:, place], [0.025, 0.975]) == pytest.approx(
             [(low - high) / 2, (high - low) / 2], rel=0.03
         )
@@ -161,7 +163,7 @@ def test_draws_of_halvings_that_are_chance_alone_scatter_as_their_interval_says(
 
 
 @pytest.mark.parametrize("place", [np.ones(20), np.full(20, 0.25), np.r_[np.nan, np.zeros(19)]])
-def test_halvings_without_scatter_have_none_by_chance(place):
+def test_half_splits_without_scatter_have_none_by_chance(place):
     values = np.stack([place, np.random.default_rng(6).uniform(-0.5, 0.5, 20)], axis=1)
-    drawn = halving_draws(values, 99, np.random.default_rng(7), FISHER)
+    drawn = half_split_draws(values, 99, np.random.default_rng(7), FISHER)
     assert np.abs(drawn[:, 0]).max() < 1e-12 and drawn[:, 1].all() and (np.abs(drawn) < 1).all()

@@ -87,14 +87,14 @@ def test_a_column_that_holds_the_entropy_gives_the_numbers_of_the_entropy(probe)
 @pytest.mark.parametrize("probe", quick((CAUSAL,), (AXIS, MANIFOLD, CAUSAL)), ids=lambda p: p.name)
 def test_entropies_that_differ_by_rounding_alone_have_no_order(probe, level):
     """What 5e-7 bits follow is how a number was rounded; a hundred times as much is a finding."""
-    rounded, told = (
+    rounded, held_out_basis = (
         main_number(
             probe, probe.analyse(world(probe, NUMBER, next_entropy_bits=level + spread * NUMBER), {}), "entropy"
         )
         for spread in (5e-7, 5e-5)
     )
     assert np.isnan(rounded.value) and rounded.p is None and "var" in rounded.null_reason + rounded.interval_reason
-    assert told.value > 0.9
+    assert held_out_basis.value > 0.9
 
 
 def test_targets_are_refused_as_their_prompts_are_or_by_rounding():

@@ -89,7 +89,7 @@ def test_accuracy_counts_answers_one_by_one():
     base = interp.collect(model, prompts, ["resid"])
     swaps = Swaps.of(base, Target("heads_2"), np.arange(20), seed=0)
     assert swaps is not None and swaps.depths(3) == (1,)
-    assert sorted(swaps.donors) == list(range(20)) and (swaps.donors != swaps.prompts).all()
+    assert sorted(swaps.sources) == list(range(20)) and (swaps.sources != swaps.prompts).all()
     half = {1: {"half": Directions(swaps.mechanism.directions["heads_2"][:4])}}
     source = Run(prompts, [np.array(prompt.token_ids) for prompt in prompts])
     under = read_conditions(model, source, list(swaps.conditions(base, half, seed=0)))
@@ -98,7 +98,7 @@ def test_accuracy_counts_answers_one_by_one():
     answers = under["program|1|half|4"]["answer"].reshape(20, -1)
     card, scored = model.card, prompts.prompts[0].scored
     right = np.zeros(answers.shape, bool)
-    for i, donor in enumerate(swaps.donors):
+    for i, donor in enumerate(swaps.sources):
         words = [[card["tokens"][t] for t in prompts.prompts[p].token_ids[1:]] for p in (i, donor)]
         for j, position in enumerate(scored):
             heads = words[1][:position].count("h")

@@ -37,13 +37,13 @@ def test_planted_matching_heads_are_found_and_no_others():
     assert (table["logit"] - table["logit_null"])[heads] == pytest.approx(2, abs=0.6)
     assert table["logit_gain"] == pytest.approx(table["logit"] - table["logit_null"])
     assert found["logit"].value == pytest.approx(2 * 2 / 12, abs=0.2) and found["logit"].null.value == 0
-    assert found.standing("logit") == "within", "the twin without the first position does not agree"
+    assert found.standing("logit") == "within", "the variant without the first position does not agree"
 
 
 def test_a_contrast_that_turns_without_a_large_sink_is_read_there_and_its_heads_are_named():
     rng = np.random.default_rng(0)
     sites = {site: 5 + rng.standard_normal((3, 60, 4)) for site in ("qk_logit_null", "qk_logit_no_first_null")}
-    sites |= {f"qk_logit{twin}": 5 + rng.standard_normal((3, 60, 4)) for twin in ("", "_no_first")}
+    sites |= {f"qk_logit{variant}": 5 + rng.standard_normal((3, 60, 4)) for variant in ("", "_no_first")}
     sites["qk_logit"] -= 1
     sites["qk_logit_no_first"][1, :, 2] += 3
     for sink, first, other, essential in (

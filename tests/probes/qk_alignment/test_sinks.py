@@ -1,4 +1,4 @@
-"""Heads that match content beside a sink, planted in queries and keys: whole rows turn the sign, the twins do not."""
+"""Heads that match content beside a sink, planted in queries and keys: whole rows turn the sign, variants do not."""
 
 import numpy as np
 import pytest

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from interp.probes.measures.answers import Answers
 from interp.probes.measures.calibration import Resamples, Slopes, calibration, kl_of_best_single
-from interp.probes.measures.exchanges import exchange_within, mean_bands, rearranged_within
+from interp.probes.measures.permutations import mean_bands, permutations_within, rearranged_within
 from interp.probes.sula.axes import Halved, fit_axes
 from interp.probes.sula.movement import movement, movement_of_halves
 from interp.probes.sula.probe import Sula
@@ -168,7 +168,7 @@ KINDS = np.repeat(np.arange(4), 6) + 10 * (np.tile(np.arange(6), 4) >= 4), np.ti
 
 @pytest.mark.parametrize(("stratum", "unit", "reached"), [(*ROWS, {3: 5, 7: 10}), (*KINDS, {0: 4, 5: 2})])
 def test_exchanges_move_whole_units_within_their_strata(stratum, unit, reached):
-    orders = exchange_within(stratum, unit, 300, np.random.default_rng(0))
+    orders = permutations_within(stratum, unit, 300, np.random.default_rng(0))
     assert (np.sort(orders, axis=1) == np.arange(len(unit))).all() and (stratum[orders] == stratum).all()
     for one in np.unique(unit):
         assert (np.ptp(unit[orders][:, unit == one], axis=1) == 0).all()
@@ -252,21 +252,21 @@ def test_every_condition_of_a_problem_is_of_one_cluster_whatever_is_named():
 
 
 @pytest.mark.parametrize("cluster", [np.arange(60) // 5, np.arange(60) % 7, np.minimum(np.arange(60) // 2, 20)])
-def test_axes_are_judged_by_other_clusters_in_twenty_halvings(cluster):
+def test_axes_are_judged_by_other_clusters_in_twenty_half_splits(cluster):
     answers = replace(Answers.of(world(bayes, per_k=12), OUTCOME), cluster=cluster)
     points = np.random.default_rng(0).normal(size=(1, 60, 6))
     halved = Halved.of(points, answers, np.ones(60, dtype=bool), np.random.default_rng(1))
-    assert len(halved.judged) == 20 and 0 < halved.judged.mean() < 1
-    for judged, along in zip(halved.judged, halved.coordinates, strict=True):
-        assert not set(cluster[judged]) & set(cluster[~judged])
-        from_mean = points[0] - points[0, ~judged].mean(axis=0)
-        by_hand = from_mean @ fit_axes(points, answers, ~judged)[:, 0].T
-        np.testing.assert_allclose(along[:, 0], (by_hand / by_hand[~judged].std(axis=0)).T)
-    unread = replace(halved, coordinates=np.where(halved.judged[:, None, None], halved.coordinates, 9.0))
+    assert len(halved.held_out) == 20 and 0 < halved.held_out.mean() < 1
+    for held_out, along in zip(halved.held_out, halved.coordinates, strict=True):
+        assert not set(cluster[held_out]) & set(cluster[~held_out])
+        from_mean = points[0] - points[0, ~held_out].mean(axis=0)
+        by_hand = from_mean @ fit_axes(points, answers, ~held_out)[:, 0].T
+        np.testing.assert_allclose(along[:, 0], (by_hand / by_hand[~held_out].std(axis=0)).T)
+    unread = replace(halved, coordinates=np.where(halved.held_out[:, None, None], halved.coordinates, 9.0))
     everywhere, draws = np.ones(60, dtype=bool), np.random.default_rng
     one, other = (movement_of_halves(each, answers, everywhere, 19, draws(2)) for each in (halved, unread))
     assert all(np.array_equal(one[name].value, other[name].value, equal_nan=True) for name in one)
-    by_hand = [np.mean([c[0, 0, 7] for c, j in zip(halved.coordinates, halved.judged, strict=True) if j[7]])]
+    by_hand = [np.mean([c[0, 0, 7] for c, j in zip(halved.coordinates, halved.held_out, strict=True) if j[7]])]
     assert halved.mean[0, 0, 7] == pytest.approx(by_hand[0])
 
 
@@ -274,7 +274,7 @@ def test_exchanges_move_whole_clusters_of_mixed_and_unequal_strata():
     rng = np.random.default_rng(0)
     cluster = np.concatenate([np.tile(np.arange(12), 4), rng.integers(0, 12, 42)])
     stratum = np.arange(90) // 12 % 2
-    orders = exchange_within(stratum, cluster, 200, rng)
+    orders = permutations_within(stratum, cluster, 200, rng)
     assert (stratum[orders] == stratum).all() and (orders != np.arange(90)).any(axis=1).all()
     for one in range(12):
         given = cluster[orders][:, cluster == one]
@@ -439,9 +439,9 @@ def test_calibration_resamples_problems_with_their_means():
         assert found[name].value == pytest.approx(values.mean())
         assert found[name].interval == pytest.approx((min(low, values.mean()), max(high, values.mean())))
     assert found["outcome_mass"].null.value == 2 / 100
-    exchanged = [np.abs(answers.entropy_model - answers.entropy_exact[o]).mean() for o in resamples.orders]
-    assert found["entropy_error"].null.value == pytest.approx(np.mean(exchanged))
-    assert found["entropy_error"].p == pytest.approx((1 + (np.array(exchanged) <= error.mean()).sum()) / 20)
+    permuted = [np.abs(answers.entropy_model - answers.entropy_exact[o]).mean() for o in resamples.orders]
+    assert found["entropy_error"].null.value == pytest.approx(np.mean(permuted))
+    assert found["entropy_error"].p == pytest.approx((1 + (np.array(permuted) <= error.mean()).sum()) / 20)
     kl = [np.mean(kl_bits(answers.posterior[o], np.exp2(answers.log_restricted))) for o in resamples.orders]
     assert found["kl"].null.value == pytest.approx(np.mean(kl))
     constant = np.abs(np.median(answers.entropy_exact) - answers.entropy_exact)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.measures.halves import Halving
+from interp.probes.measures.halves import HalfSplit
 from interp.probes.measures.layers import ScaledRows
 from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Split, read_place
 from scipy import stats
@@ -13,16 +13,16 @@ from sklearn.linear_model import LinearRegression, Ridge
 N = 60
 
 
-def splits_of(label, tokens, nuisances=None, n_halvings=3, seed=0):
+def splits_of(label, tokens, nuisances=None, n_half_splits=3, seed=0):
     """Both treatments of a label with nine exchanges, in single precision, and two control tasks."""
     rng = np.random.default_rng(seed)
-    exchanged = np.array([rng.permutation(label) for _ in range(9)]).T.astype(np.float32)
-    labels = Labels(("next_entropy_bits",), np.column_stack([label, rng.random((N, 2))]), exchanged)
+    permuted = np.array([rng.permutation(label) for _ in range(9)]).T.astype(np.float32)
+    labels = Labels(("next_entropy_bits",), np.column_stack([label, rng.random((N, 2))]), permuted)
     none = np.empty((N, 0))
-    halves = [np.split(rng.permutation(N), 2) for _ in range(n_halvings)]
+    halves = [np.split(rng.permutation(N), 2) for _ in range(n_half_splits)]
     return {
-        KEPT: [Split.of(Halving.of(f, j, none), labels) for f, j in halves],
-        WITHIN_TOKEN: [Split.of(Halving.of(f, j, none if nuisances is None else nuisances, tokens), labels)
+        KEPT: [Split.of(HalfSplit.of(f, j, none), labels) for f, j in halves],
+        WITHIN_TOKEN: [Split.of(HalfSplit.of(f, j, none if nuisances is None else nuisances, tokens), labels)
                        for f, j in halves],
     }  # fmt: skip
 
@@ -47,7 +47,7 @@ def test_ridge_equals_an_explicit_fit_at_the_penalty_of_least_cross_validation_e
     splits = splits_of(label, tokens, rng.standard_normal((N, 2)))
     found = read_place(ScaledRows.of(rows), splits).read[treatment, "ridge"]
     for h, split in enumerate(splits[treatment]):
-        x, judged = split.halving.apply(rows)
+        x, held_out = split.half_split.apply(rows)
         scale = np.square(np.linalg.svd(x, compute_uv=False))
         scale = scale[scale > 1e-10 * scale[0]].mean()
         for part, offset in zip(split.parts, (0, 3), strict=True):
@@ -56,13 +56,13 @@ def test_ridge_equals_an_explicit_fit_at_the_penalty_of_least_cross_validation_e
                 fits = [Ridge(alpha=a * scale, fit_intercept=False).fit(x, y) for a in 10.0 ** np.arange(-6, 4)]
                 hats = [x @ np.linalg.solve(x.T @ x + f.alpha * np.eye(x.shape[1]), x.T) for f in fits]
                 errors = [
-                    np.square(y - f.predict(x)).sum() / (split.halving.n_free - np.trace(hat)) ** 2
+                    np.square(y - f.predict(x)).sum() / (split.half_split.n_free - np.trace(hat)) ** 2
                     for f, hat in zip(fits, hats, strict=True)
                 ]
                 # where the fit has all freedom the criterion is 0 / 0
-                best = int(np.argmin(np.where(np.array([split.halving.n_free - np.trace(h) for h in hats]) > 1e-3,
+                best = int(np.argmin(np.where(np.array([split.half_split.n_free - np.trace(h) for h in hats]) > 1e-3,
                                               errors, np.inf)))  # fmt: skip
-                expected = judged_by(fits[best].predict(judged), part.judged[:, i])
+                expected = judged_by(fits[best].predict(held_out), part.held_out[:, i])
                 if n_features < N / 2:
                     assert found.r2[h, offset + i] == pytest.approx(expected[0], abs=1e-4)
                     assert found.correlation[h, offset + i] == pytest.approx(expected[1], abs=1e-4)
@@ -77,9 +77,9 @@ def test_where_prompts_come_in_clusters_the_penalty_errs_least_on_clusters_left_
     clusters = np.arange(N) // 4
     rows += 3 * rng.standard_normal((N // 4, n_features))[clusters]
     label += 3 * rng.standard_normal(N // 4)[clusters]
-    fitting, judged = np.split(np.arange(N), 2)
+    fitting, held_out = np.split(np.arange(N), 2)
     labels = Labels(("next_entropy_bits",), label[:, None], np.empty((N, 0), np.float32))
-    split = Split.of(Halving.of(fitting, judged, np.empty((N, 0))), labels, clusters)
+    split = Split.of(HalfSplit.of(fitting, held_out, np.empty((N, 0))), labels, clusters)
     found = read_place(ScaledRows.of(rows), {KEPT: [split]})
     x, y = rows[fitting], label[fitting]
     penalties, scale = 10.0 ** np.arange(-6, 4), found.spectrum.mean()
@@ -93,7 +93,9 @@ def test_where_prompts_come_in_clusters_the_penalty_errs_least_on_clusters_left_
     best = errors.argmin()
     assert found.penalty == penalties[best]
     fit = Ridge(alpha=found.penalty * scale).fit(x, y)
-    r2 = 1 - np.square(label[judged] - fit.predict(rows[judged])).sum() / np.square(label[judged] - y.mean()).sum()
+    r2 = (
+        1 - np.square(label[held_out] - fit.predict(rows[held_out])).sum() / np.square(label[held_out] - y.mean()).sum()
+    )
     read = found.read[KEPT, "ridge"]
     assert read.r2[0, 0] == pytest.approx(r2, abs=1e-4)
     assert read.fit[0, 0] == pytest.approx(1 - errors[best] / of_none, abs=1e-4)
@@ -105,31 +107,31 @@ def test_the_first_axis_is_that_of_the_fitting_rows_and_reads_by_its_slope_alone
     splits = splits_of(label, tokens, nuisances)
     place = read_place(ScaledRows.of(rows), splits)
     for h, (kept, within) in enumerate(zip(splits[KEPT], splits[WITHIN_TOKEN], strict=True)):
-        fitted, judged = kept.halving.apply(rows)
+        fitted, held_out = kept.half_split.apply(rows)
         first = np.linalg.svd(fitted)[2][0]
         for split, x, z in (
-            (kept, fitted @ first, judged @ first),
-            (within, *(s[:, 0] for s in within.halving.apply(rows @ first[:, None]))),
+            (kept, fitted @ first, held_out @ first),
+            (within, *(s[:, 0] for s in within.half_split.apply(rows @ first[:, None]))),
         ):  # fmt: skip
             line = LinearRegression(fit_intercept=False).fit(x[:, None], split.parts[0].fitted[:, 0])
-            truth, predicted = split.parts[0].judged[:, 0], line.predict(z[:, None])
+            truth, predicted = split.parts[0].held_out[:, 0], line.predict(z[:, None])
             expected = judged_by(predicted, truth)[0], stats.spearmanr(predicted, truth)[0]
             read = place.read[KEPT if split is kept else WITHIN_TOKEN, "pc1"]
             assert (read.r2[h, 0], read.correlation[h, 0]) == pytest.approx(expected)
-    assert abs(place.directions["pc1"] @ np.linalg.svd(splits[KEPT][0].halving.apply(rows)[0])[2][0]) > 1 - 1e-9
+    assert abs(place.directions["pc1"] @ np.linalg.svd(splits[KEPT][0].half_split.apply(rows)[0])[2][0]) > 1 - 1e-9
     assert place.cosine == pytest.approx(abs(place.directions["pc1"] @ place.directions["ridge"]))
 
 
-def test_axes_are_of_the_first_halving_and_turned_so_that_entropy_rises():
+def test_axes_are_of_the_first_half_split_and_turned_so_that_entropy_rises():
     rows, tokens, label, _ = world()
     splits = splits_of(label, tokens)
     place = read_place(ScaledRows.of(rows), splits)
     first = splits[KEPT][0]
-    x, judged = first.halving.apply(rows)
+    x, held_out = first.half_split.apply(rows)
     alpha = place.penalty * place.spectrum.mean()
     explicit = Ridge(alpha=alpha, fit_intercept=False).fit(x, first.parts[0].fitted[:, 0])
     assert place.directions["ridge"] == pytest.approx(explicit.coef_ / np.linalg.norm(explicit.coef_))
-    assert place.predicted == pytest.approx(explicit.predict(judged))
+    assert place.predicted == pytest.approx(explicit.predict(held_out))
     assert place.spectrum == pytest.approx(np.square(np.linalg.svd(x, compute_uv=False)))
 
 
@@ -144,7 +146,7 @@ def test_rows_that_the_token_determines_are_void_within_it():
     assert still.read[KEPT, "ridge"].is_void and still.directions == {} and np.isnan(still.predicted).all()
 
 
-def test_halvings_without_recurring_tokens_and_columns_of_a_target():
+def test_half_splits_without_recurring_tokens_and_columns_of_a_target():
     rows, _, label, _ = world()
     read = read_place(ScaledRows.of(rows), splits_of(label, np.arange(N))).read[WITHIN_TOKEN, "ridge"]
     assert np.isnan(read.r2).all() and not read.is_void

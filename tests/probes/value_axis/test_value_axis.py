@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from interp.probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
-from interp.probes.measures.halves import Halving, label_by_type
+from interp.probes.measures.halves import HalfSplit, label_by_type
 from interp.probes.measures.layers import Counted, ScaledRows
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.target import Target
@@ -26,7 +26,7 @@ from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.batches import row_index
 from interp.reading.forward import capture, row_table
 from interp.running.spec import make_probe
-from interp.statistics.intervals import UNEXPLAINED, chance_half_width, halving_interval
+from interp.statistics.intervals import UNEXPLAINED, chance_half_width, half_split_interval
 from interp.statistics.resampling import split_rows
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
@@ -125,10 +125,10 @@ def test_between_and_within_clusters_are_told_apart(between, within):
     entropy = 5 + between * shared + within * own + 0.3 * rng.standard_normal(400)
     found = world(points, entropy, cluster=cluster)["r2_within_clusters"]
     deviations = [x - (np.array([x[cluster == c].mean(0) for c in range(100)]))[cluster] for x in (points, entropy)]
-    fit, judged = np.arange(400) < 200, np.arange(400) >= 200
+    fit, held_out = np.arange(400) < 200, np.arange(400) >= 200
     slope = np.linalg.lstsq(deviations[0][fit], deviations[1][fit], rcond=None)[0]
     left = deviations[1] - deviations[0] @ slope
-    by_hand = 1 - np.sum(left[judged] ** 2) / np.sum(deviations[1][judged] ** 2)
+    by_hand = 1 - np.sum(left[held_out] ** 2) / np.sum(deviations[1][held_out] ** 2)
     assert found.value == pytest.approx(by_hand, abs=0.1) and found.n_clusters == 100 and not found.underpowered
     assert (found.p <= 0.05, found.value > 0.5) == ((True, True) if within else (False, False))
     assert "r2_within_clusters" not in world(points, entropy).scalars  # prompts that are alone
@@ -178,11 +178,11 @@ def test_standardised_axes_are_saved_as_covector_and_displacement():
     axis, moved, sigma = (found.arrays[f"v.{name}"][0] for name in ("ridge.axis", "ridge.displacement", "sigma"))
     assert unit(axis * sigma**2) == pytest.approx(moved, abs=1e-9)  # w/σ times σ² is σ w
     assert np.linalg.norm(axis) == pytest.approx(1) and np.linalg.norm(moved) == pytest.approx(1)
-    judged = found.tables["held_out"]
-    score = (points[judged["prompt"]] - found.arrays["v.mean"][0]) @ axis
-    assert np.corrcoef(score, judged["predicted_bits"])[0, 1] == pytest.approx(1, abs=1e-9)
-    fitting = np.setdiff1d(np.arange(len(points)), judged["prompt"])
-    assert np.polyfit(score, judged["predicted_bits"], 1)[1] == pytest.approx(entropy[fitting].mean())
+    held_out = found.tables["held_out"]
+    score = (points[held_out["prompt"]] - found.arrays["v.mean"][0]) @ axis
+    assert np.corrcoef(score, held_out["predicted_bits"])[0, 1] == pytest.approx(1, abs=1e-9)
+    fitting = np.setdiff1d(np.arange(len(points)), held_out["prompt"])
+    assert np.polyfit(score, held_out["predicted_bits"], 1)[1] == pytest.approx(entropy[fitting].mean())
     assert sigma == pytest.approx(points[fitting].std(axis=0))
     assert found.arrays["v.mean"][0] == pytest.approx(points[fitting].mean(axis=0))
 
@@ -190,10 +190,10 @@ def test_standardised_axes_are_saved_as_covector_and_displacement():
 def test_axes_do_not_see_the_judged_half():
     points, entropy, *_ = planted()
     first = found_in_planted()
-    judged = first.tables["held_out"]["prompt"]
+    held_out = first.tables["held_out"]["prompt"]
     changed, other = points.copy(), entropy.copy()
-    changed[judged] = changed[judged][::-1] * 2
-    other[judged] = other[judged][::-1]
+    changed[held_out] = changed[held_out][::-1] * 2
+    other[held_out] = other[held_out][::-1]
     second = world(changed, other)
     for name in ("v.ridge.axis", "v.pc1.axis", "v.mean", "v.sigma"):
         assert first.arrays[name][0] == pytest.approx(second.arrays[name][0], abs=1e-12)
@@ -328,14 +328,14 @@ def said(name, found):
     return [quantities.scalar(name, found, place) for place in range(len(found.value))]
 
 
-def test_r2_is_the_mean_over_halvings_with_its_exchanges_for_a_null():
+def test_r2_is_the_mean_over_half_splits_with_its_exchanges_for_a_null():
     judgement, r2 = made_judgement()
     found, undefined = said("r2", judgement.r2)
     means = r2.mean(axis=0)
     assert found.value == pytest.approx(means[0]) and found.p == 1 / 4
     assert found.null.value == pytest.approx(means[3:].mean())
     assert found.null.band == pytest.approx(tuple(np.quantile(means[3:], [0.025, 0.975])))
-    assert found.interval == pytest.approx(halving_interval(r2[:, 0], UNEXPLAINED, chance_half_width(means[3:])))
+    assert found.interval == pytest.approx(half_split_interval(r2[:, 0], UNEXPLAINED, chance_half_width(means[3:])))
     assert np.isnan(undefined.value) and undefined.null_reason == "nothing varies in these activations"
     assert undefined.underpowered and not found.underpowered
 
@@ -391,25 +391,25 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
     rng = np.random.default_rng(1)
     length = rng.integers(5, 20, 60).astype(float)
     entropy = 0.3 * length + rng.standard_normal(60)
-    exchanged = np.array([rng.permutation(entropy) for _ in range(19)]).T
-    halvings = [Halving.of(*np.split(rng.permutation(60), 2), np.empty((60, 0))) for _ in range(4)]
+    permuted = np.array([rng.permutation(entropy) for _ in range(19)]).T
+    half_splits = [HalfSplit.of(*np.split(rng.permutation(60), 2), np.empty((60, 0))) for _ in range(4)]
     design = Design(np.column_stack([np.ones(60), length]), ("length",))
-    (found,) = said("nuisance_r2", predicted_by_nuisances(np.c_[entropy, exchanged], design, halvings, COUNTED))
+    (found,) = said("nuisance_r2", predicted_by_nuisances(np.c_[entropy, permuted], design, half_splits, COUNTED))
 
     def r2(labels):
-        by_halving = []
-        for h in halvings:
+        by_half_split = []
+        for h in half_splits:
             line = np.polyfit(length[h.fitting], labels[h.fitting], 1)
-            left = labels[h.judged] - np.polyval(line, length[h.judged])
-            whole = labels[h.judged] - labels[h.fitting].mean()
-            by_halving.append(1 - np.square(left).sum() / np.square(whole).sum())
-        return np.mean(by_halving)
+            left = labels[h.held_out] - np.polyval(line, length[h.held_out])
+            whole = labels[h.held_out] - labels[h.fitting].mean()
+            by_half_split.append(1 - np.square(left).sum() / np.square(whole).sum())
+        return np.mean(by_half_split)
 
     assert found.value == pytest.approx(r2(entropy)) and "length alone predict" in found.meaning
-    assert found.null.value == pytest.approx(np.mean([r2(x) for x in exchanged.T])) and found.p == 1 / 20
+    assert found.null.value == pytest.approx(np.mean([r2(x) for x in permuted.T])) and found.p == 1 / 20
     assert found.interval[0] < found.value < found.interval[1]
     bare = Design(np.ones((60, 1)), ())
-    (nothing,) = said("nuisance_r2", predicted_by_nuisances(np.c_[entropy, exchanged], bare, halvings, COUNTED))
+    (nothing,) = said("nuisance_r2", predicted_by_nuisances(np.c_[entropy, permuted], bare, half_splits, COUNTED))
     assert nothing.null_reason == "no nuisance varies" and "no nuisance that varies alone predict" in nothing.meaning
 
 

@@ -86,19 +86,19 @@ def test_what_a_subspace_decodes_is_a_ridge_readout_of_the_rows_in_it():
     pool = Cloud.of(capture, STREAM)
     setting = _Setting.of(pool, np.empty((0, D)), np.empty((60, 0), dtype=bool), 19, 0)
 
-    def r2(points, space, halving):
-        x, fitted, judged = points.astype(np.float64) @ space, halving.fitting, halving.judged
+    def r2(points, space, half_split):
+        x, fitted, held_out = points.astype(np.float64) @ space, half_split.fitting, half_split.held_out
         x, y = x - x[fitted].mean(axis=0), entropy - entropy[fitted].mean()
         gram = x[fitted].T @ x[fitted]
         penalty = 1e-3 * np.trace(gram) / min(len(fitted) - 1, len(gram))
         said = x @ np.linalg.solve(gram + penalty * np.eye(len(gram)), x[fitted].T @ y[fitted])
-        return 1 - np.square(y - said)[judged].sum() / np.square(y[judged]).sum()
+        return 1 - np.square(y - said)[held_out].sum() / np.square(y[held_out]).sum()
 
     basis = random_subspace(D, 8, np.random.default_rng([0, 2, 7]))
     drawn = setting.at_random(7, [5, 8])
     for points, rank, held in zip(pool.points, (5, 8), drawn, strict=True):
         space = basis[:, :rank]
-        expected = [r2(points, space, halving) for halving in setting.halvings]
+        expected = [r2(points, space, half_split) for half_split in setting.half_splits]
         own = _Held.of(points - points.mean(axis=0, dtype=np.float64), space, setting)
         np.testing.assert_allclose(own.decoded[:, 0], expected, rtol=1e-9)
         np.testing.assert_allclose(held.decoded[:, 0], expected, atol=1e-4)

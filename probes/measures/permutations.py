@@ -7,7 +7,7 @@ from interp.statistics.intervals import band
 from interp.statistics.resampling import bootstrap_weights, n_before, ordered_within, random_orders, shuffles
 
 
-def exchange_within(
+def permutations_within(
     stratum: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
     """`n` orders of the rows in which whole clusters are exchanged with clusters of the same strata, row by row.
