@@ -321,8 +321,8 @@ class Capture(Answering, Mapping[Need | str, np.ndarray]):
             files[name] = f"{i}-{need.site}.{name}.safetensors"
             write_array(folder / files[name], self.arrays[need][name])
         how = asdict(need.reduction)  # pyrefly: ignore[bad-argument-type]
-        told = {"site": need.site, "at": need.at, "fold": need.kind, "fold_fields": how, "arrays": files}
-        return told | ({} if need.layers is None else {"layers": need.layers})
+        described = {"site": need.site, "at": need.at, "fold": need.kind, "fold_fields": how, "arrays": files}
+        return described | ({} if need.layers is None else {"layers": need.layers})
 
     def to_xarray(self) -> "xarray.Dataset":
         """Everything as an xarray `Dataset` (`pip install 'interp[xarray]'`): axes by name, rows with their columns.

@@ -248,8 +248,8 @@ def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Resu
     """
 
     def decorate(function: Callable[[Options], Result]) -> Callable[P, Result]:
-        told = [each.replace(annotation=_shown(each.annotation)) for each in signature(kind).parameters.values()]
-        taken = Signature(told, return_annotation=signature(function).return_annotation)
+        shown = [each.replace(annotation=_shown(each.annotation)) for each in signature(kind).parameters.values()]
+        taken = Signature(shown, return_annotation=signature(function).return_annotation)
 
         @wraps(function)
         def called(*args: P.args, **keywords: P.kwargs) -> Result:

@@ -75,13 +75,13 @@ _TABLE = (
     _row("qk_logit", "log2 weight: attended minus unattended keys", "bits"),
     _row("qk_logit_no_first", "the same chosen among the keys but the first", "bits"),
     *(
-        _row(f"{name}{twin}_null", f"{what}{without} where the keys are another prompt's, of the same length", unit)
+        _row(f"{name}{variant}_null", f"{what}{without} where the keys are another prompt's, of the same length", unit)
         for name, what, unit in (
             ("pattern_entropy", "entropy", "bits"), ("pattern_max", "the largest attention weight", "fraction"),
             ("qk_cosine", "cosine of query and key, attended minus unattended,", "1"),
             ("qk_logit", "log2 weight, attended minus unattended,", "bits"),
         )
-        for twin, without in (("", ""), ("_no_first", " without the first position"))
+        for variant, without in (("", ""), ("_no_first", " without the first position"))
     ),
     Site("pattern_log_weight", "log2 of the attention row, NaN at unseen keys; in short wind tunnels, else no keys",
          ("head", "key"), "bits", source="pattern"),

@@ -78,7 +78,7 @@ def findings_of(
     `again` are the fresh simulations of kinds in which a number looked liberal, `example` what the probe found in one.
     """
     kinds = counted(trials, seen)
-    twins = {f"{number}_no_first" for number in kinds}
+    variants = {f"{number}_no_first" for number in kinds}
     rows, scalars = [], {}
     for number, mine in kinds.items():
         every = counts_of(mine, seen, number)
@@ -88,7 +88,7 @@ def findings_of(
         rows.append(_row(number, word, mine, every, fresh))
         scalars[number] = _scalar(number, word, every["null"])
     words = [row["word"] for row in rows]
-    others = [number for number in example.headline if number not in kinds and number not in twins]
+    others = [number for number in example.headline if number not in kinds and number not in variants]
     rows += [_row_without_simulations(number, example[number]) for number in others]
     tables = {
         "headlines": Table.from_rows(
@@ -133,8 +133,8 @@ def _row(number: str, word: Word, kinds: Mapping[str, Counts], every: Counts, fr
             why += f"; its intervals are too narrow, or its value is biased, in simulations {where}"
     if fresh.n:
         why += f"; it looked liberal, and of fresh simulations {fresh.k} of {fresh.n} called it"
-    told = {"number": number, "word": word, "worst_world": worst, "worst": most.share, "n_worst": most.n}
-    return told | _cells(every) | {"why": why}
+    row = {"number": number, "word": word, "worst_world": worst, "worst": most.share, "n_worst": most.n}
+    return row | _cells(every) | {"why": why}
 
 
 def _row_without_simulations(number: str, scalar: Scalar) -> dict[str, Any]:

@@ -53,11 +53,12 @@ def run_simulations(
     simulations: Sequence[tuple[Simulation, Mapping[int, int]]],
     first: int,
     stage: Stage,
-    heard: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> Cells:
     """So many simulations of each kind and size, those that a `stage` has kept among them.
 
-    `heard` is told how many are done. Simulations of two kinds never share a seed, so that all may be counted together.
+    `progress` is called with how many are done. Simulations of two kinds never share a seed, so that all may be
+    counted together.
     """
     kept = stage.load()
     found: Cells = dict(_AS_KEPT.validate_json(kept.arrays["seen",].tobytes())) if kept else {}
@@ -73,7 +74,7 @@ def run_simulations(
                 seeds = range(first + 1000 * i + len(seen), first + 1000 * i + n)
                 for one in shown(kind, probe, seeds, size):
                     seen.append(one)
-                    heard(done + len(seen))
+                    progress(done + len(seen))
                     keep()
                 done += n
     return found

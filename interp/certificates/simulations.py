@@ -119,8 +119,8 @@ def in_common(draw: Callable[[int], np.ndarray], cluster: np.ndarray, share: flo
 
 def judged_name(findings: Findings, number: str) -> str:
     """The name under which a number is the headline: without the first position where that is a sink."""
-    twin = f"{number}_no_first"
-    return twin if twin in findings.headline else number
+    variant = f"{number}_no_first"
+    return variant if variant in findings.headline else number
 
 
 @dataclass(frozen=True)

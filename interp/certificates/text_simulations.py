@@ -98,14 +98,14 @@ def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, s
     long = (length - length.mean()) / length.std()
     if text.bent:
         long = (np.abs(long) - np.abs(long).mean()) / np.abs(long).std()
-    told = 0.5**0.5 * long * text.bent + text.token_tells**0.5 * level[tokens] + text.length_tells**0.5 * long
+    predicted = 0.5**0.5 * long * text.bent + text.token_tells**0.5 * level[tokens] + text.length_tells**0.5 * long
     if text.class_is_pc1:
         kind = np.sign(tokens % 2 - 0.5)
         points[:, 0] += 4 * kind
-        told += 0.5**0.5 * kind
+        predicted += 0.5**0.5 * kind
     if text.previous_tells:
         points += 0.7 * embedding[-1 - previous]
-        told += text.previous_tells**0.5 * level[-1 - previous]
+        predicted += text.previous_tells**0.5 * level[-1 - previous]
     points[:, 1] += 2 * long
     own = 3 * alike(rng.standard_normal)
     points[:, 2] += own
@@ -117,7 +117,7 @@ def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, s
         domain[domain == "code"] = "news"
         domain[-(n // 5) :] = "code"
     columns = {
-        "next_entropy_bits": 6 + told + max(0.05, 1 - shares) ** 0.5 * spread * (step * size * own / 3 + rest),
+        "next_entropy_bits": 6 + predicted + max(0.05, 1 - shares) ** 0.5 * spread * (step * size * own / 3 + rest),
         "domain": domain, "cluster": cluster, "token": tokens, "length": length, "position": length - 1,
     }  # fmt: skip
     return Drawn(points, own, columns, previous)

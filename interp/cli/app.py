@@ -21,10 +21,10 @@ from interp.cli.options import (
     MODEL,
     QuietOption,
     VerboseOption,
+    option,
     panel_of,
     prompt_sets,
     refuse_wrong_models,
-    told,
     with_run_options,
 )
 from interp.errors import InterpError, UsageError
@@ -100,7 +100,7 @@ def run(
         typer.Argument(metavar="MODEL", help="The same as --model.", autocompletion=completing.models),
     ] = None,
     model: Annotated[
-        list[str] | None, told("model", help=f"{OPTIONS['model'].help} Repeat or use commas for several.")
+        list[str] | None, option("model", help=f"{OPTIONS['model'].help} Repeat or use commas for several.")
     ] = None,
     revisions: Annotated[
         str | None,
@@ -163,7 +163,7 @@ def _run_many(
             print(f"{outcome.model}: {'measured' if outcome.is_new else 'found'}, {outcome.record.path}", flush=True)
 
     many = run_many(
-        models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), heard=say, quiet=quiet
+        models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), on_outcome=say, quiet=quiet
     )
     if many.comparison is not None:
         saved.finish_comparison(many.comparison, quiet, verbose)

@@ -46,7 +46,7 @@ _ALSO: Mapping[str, tuple[str, ...]] = {"probes": ("--probes",)}
 """Other flags that are accepted."""
 
 
-def told(name: str, **changes: Any) -> Any:
+def option(name: str, **changes: Any) -> Any:
     """What the command line shows of an option of a run, for a command that reads it in its own way."""
     option = OPTIONS[name]
     shown: dict[str, Any] = {"help": option.help, "autocompletion": _COMPLETED.get(name)}
@@ -59,7 +59,7 @@ def panel_of(name: str) -> str | None:
     return next((panel for panel, names in _PANELS.items() if name in names), None)
 
 
-QuietOption = Annotated[bool, told("quiet")]
+QuietOption = Annotated[bool, option("quiet")]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also print every number, its controls and the notes.")
 ]
@@ -180,7 +180,7 @@ def _parameter(field: Field[Any]) -> Parameter:
     """An option as typer reads it from a signature; None where no word says what the field has by default."""
     kind = OPTIONS[field.name].kind or get_args(field.type)[0]
     is_word = isinstance(field.default, str | int)
-    return _beside(field.name, kind if is_word else kind | None, told(field.name), field.default if is_word else None)
+    return _beside(field.name, kind if is_word else kind | None, option(field.name), field.default if is_word else None)
 
 
 def _read(words: Mapping[str, Any], layer: int | None) -> RunOptions:

@@ -37,9 +37,9 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
     if not verbose:
         n = sum(len(findings.scalars) for findings in record.findings.values())
         return show_notes([f"All {n} numbers, their controls and notes: with -v, and on the page."])
-    judged = headlines(record.findings)
+    numbers = headlines(record.findings)
     for name, findings in record.findings.items():
-        mine = [h for h in judged if h.probe == name]
+        mine = [h for h in numbers if h.probe == name]
         if mine:
             show_table(name, COLUMNS, (map(plain, h.cells) for h in mine))
         show_table(

@@ -115,12 +115,12 @@ def positions_of_call(
     before = 0 if cache is None else _held(cache, known)
     if mask is not None and not (isinstance(mask, torch.Tensor) and mask.shape == (batch, before + n)):
         if positions is None:
-            raise _untold(f"a mask that does not count the {before + n} tokens of every text")
+            raise _unknown_positions(f"a mask that does not count the {before + n} tokens of every text")
         mask = None
     is_token = None if mask is None else mask[:, before:] != 0
     if positions is not None:
         if positions.ndim != 2 or positions.shape[1] != n:
-            raise _untold(f"position_ids of the shape {list(positions.shape)}")
+            raise _unknown_positions(f"position_ids of the shape {list(positions.shape)}")
         number = positions.expand(batch, n)
     elif mask is not None:
         number = (mask != 0).long().cumsum(dim=1)[:, before:] - 1
@@ -152,16 +152,16 @@ def cache_given(given: Mapping[str, Any]) -> Any:
 def _held(cache: Any, known: torch.Tensor | None) -> int:
     """How many positions a cache holds. That of a state-space model says no more than whether it holds any."""
     if not hasattr(cache, "get_seq_length"):
-        raise _untold(f"a cache ({type(cache).__name__}) that does not say how much it holds")
+        raise _unknown_positions(f"a cache ({type(cache).__name__}) that does not say how much it holds")
     try:
         return int(cache.get_seq_length())
     except ValueError as error:
         if known is None and cache.has_previous_state():
-            raise _untold("a cache that does not say how much it held before the edit") from error
+            raise _unknown_positions("a cache that does not say how much it held before the edit") from error
         return 0 if known is None else known.shape[1]
 
 
-def _untold(found: str) -> UsageError:
+def _unknown_positions(found: str) -> UsageError:
     return UsageError(
         asked="edits at positions of a text",
         found=f"the call has {found}",

@@ -353,9 +353,9 @@ class _SharedPasses:
         editor = Editor(model, steps, alike.rows, self.outputs)
         editor.observers = [each.see for each in sizes]
         before = None if alike.tails is None else self.prefixes
-        told = [self.residuals.kept, editor, *sizes, *(() if before is None else (before,))]
+        listeners = [self.residuals.kept, editor, *sizes, *(() if before is None else (before,))]
         batches = self._batches(max(1, self._tokens(alike) // n), alike.tails)
-        begins, ends = [each.begin for each in told], [each.end for each in sizes]
+        begins, ends = [each.begin for each in listeners], [each.end for each in sizes]
         share = Share(model, batches, collectors, ranks, begins, ends)
         with (
             self.residuals.restarting(start, _unread(variants, model)),

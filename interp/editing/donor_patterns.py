@@ -13,7 +13,7 @@ import torch
 from interp.editing.call_positions import cache_given
 from interp.edits import PatternsOf
 from interp.errors import UsageError
-from interp.hooks.attention import Listener, Ours, heard_by, listening
+from interp.hooks.attention import Listener, Ours, in_own_thread, listening
 from interp.hooks.pattern import AttentionCall
 from interp.hooks.window import window_here
 from interp.model import Model
@@ -63,7 +63,7 @@ class DonorPatterns(Listener):
             with suppress(EnoughRead), torch.no_grad(), listening(self.donor, *window, self), ends:
                 self.donor.module(**same, use_cache=False)
 
-        return model.module.register_forward_pre_hook(heard_by(ours, run), with_kwargs=True)
+        return model.module.register_forward_pre_hook(in_own_thread(ours, run), with_kwargs=True)
 
 
 def refuse_unlike(edit: PatternsOf, model: Model) -> None:

@@ -24,7 +24,7 @@ from interp.hooks.attention import (
     Listener,
     Ours,
     claimed,
-    heard_by,
+    in_own_thread,
     listening,
     this_thread,
     this_thread_and_new_ones,
@@ -34,7 +34,7 @@ from interp.hooks.pattern import AttentionCall
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
 
-HEARD = frozenset({"q", "k", "v", "z"})
+ATTENTION_SITES = frozenset({"q", "k", "v", "z"})
 """Sites of the attention hook; all others have forward hooks."""
 
 
@@ -98,21 +98,21 @@ class Editor(Listener):
     def hooks(self) -> Iterator[None]:
         """Forward hooks for what the attention hook does not see, and for donors of patterns."""
         module, calls = self.model.module, self._calls
-        places = [(place, layer) for place, layer in self._steps if place not in HEARD]
+        places = [(place, layer) for place, layer in self._steps if place not in ATTENTION_SITES]
         sites = {"resid", *(place for place, _ in places)} if places else set()
         layers = {layer for _, layer in places}
         counted = any(isinstance(step.edit.at, tuple) for steps in self._steps.values() for step in steps)
         with ExitStack() as stack:
             if self.rows is None and counted:
-                begin, end = heard_by(self.ours, calls.begin), heard_by(self.ours, calls.end)
+                begin, end = in_own_thread(self.ours, calls.begin), in_own_thread(self.ours, calls.end)
                 stack.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
                 stack.enter_context(module.register_forward_hook(end, with_kwargs=True, always_call=True))
             for donor in self._donors.values():
                 stack.enter_context(donor.following(self.model, self.ours))
-            with block_hooks(self.model, sites, self._heard, layers=layers, ours=self.ours, scaled=False):
+            with block_hooks(self.model, sites, self._at_site, layers=layers, ours=self.ours, scaled=False):
                 yield
 
-    def _heard(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor | None:
+    def _at_site(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor | None:
         edited = self._apply(place, layer, x) if (place, layer) in self._steps else None
         if place == "resid" and ("block", layer) in self._steps:
             self._entered.layers[layer] = x if edited is None else edited

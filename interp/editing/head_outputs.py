@@ -38,9 +38,9 @@ class HeadOutputs(PromptTensors):
         donor = self.donors(seed)[batch.prompts]
         positions = np.zeros(batch.ids.shape, dtype=np.int64)  # padding takes the first, and is never read
         for row, prompt in enumerate(batch.prompts.tolist()):
-            n, lent = int(self.lengths[prompt]), int(self.lengths[donor[row]])
-            drawn = np.random.default_rng([seed, 1, prompt]).integers(lent, size=max(0, n - lent))
-            positions[row, :n] = np.concatenate([np.arange(min(n, lent)), drawn])
+            n, n_donor = int(self.lengths[prompt]), int(self.lengths[donor[row]])
+            drawn = np.random.default_rng([seed, 1, prompt]).integers(n_donor, size=max(0, n - n_donor))
+            positions[row, :n] = np.concatenate([np.arange(min(n, n_donor)), drawn])
         return self[layer][torch.from_numpy(donor)[:, None], torch.from_numpy(positions)]
 
     def donors(self, seed: int) -> Int[np.ndarray, " prompt"]:

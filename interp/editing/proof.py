@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from interp.edit import Edit
-from interp.editing.editor import HEARD, Editor, editing
+from interp.editing.editor import ATTENTION_SITES, Editor, editing
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import SeenStep
 from interp.edits import PatternsOf
@@ -87,7 +87,7 @@ class EditedBatch:
         editor, seen = self.make_editor(edits), list[SeenStep]()
         editor.observers = [seen.append]
         edited, entering, leaving = self._pass(editor)
-        last_of_each = {(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}
+        last_of_each = {(s.step.place, s.step.layer): s for s in seen if s.step.place in ATTENTION_SITES}
         yield "edit read-back", max((_read_back(s) for s in seen), default=0.0)
         yield "edit reached", float(sum(not _reached(s, leaving) for s in last_of_each.values()))
         if any(isinstance(edit, PatternsOf) for edit in edits):

@@ -108,19 +108,19 @@ def this_thread_and_new_ones() -> Ours:
     return lambda: threading.current_thread() not in others
 
 
-def heard_by(ours: Ours, hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
+def in_own_thread(ours: Ours, hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
     """A hook that leaves alone what other threads pass through the model meanwhile."""
 
     @wraps(hook)
-    def heard(*args: _P.args, **kwargs: _P.kwargs) -> _T | None:
+    def hooked(*args: _P.args, **kwargs: _P.kwargs) -> _T | None:
         return hook(*args, **kwargs) if ours() else None
 
-    return heard
+    return hooked
 
 
 def of_this_thread(hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
     """A hook for the passes of the thread that calls this, alone."""
-    return heard_by(this_thread(), hook)
+    return in_own_thread(this_thread(), hook)
 
 
 @contextmanager

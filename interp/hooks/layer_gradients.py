@@ -257,16 +257,16 @@ def with_attention(model: Model, layer: int) -> int:
 
 def layer_gradients(model: Model, layer: int, sequence: ScoredSequence) -> LayerGradients:
     """One pass of a float64 model on one sequence and back to the scores, queries, keys and values of a layer."""
-    heard = _Layer(with_attention(model, layer))
-    with torch.enable_grad(), listening(model, heard):
+    seen = _Layer(with_attention(model, layer))
+    with torch.enable_grad(), listening(model, seen):
         loss = loss_bits(model, sequence)
-    call = heard.call
+    call = seen.call
     assert call is not None
-    leaves = (heard.nudge, call.q, call.k, call.v, heard.z)
+    leaves = (seen.nudge, call.q, call.k, call.v, seen.z)
     d_scores, d_q, d_k, d_v, d_z = torch.autograd.grad(loss, leaves)
     return LayerGradients(
         float(loss.detach()), *(x.detach()[0] for x in (call.q, call.k, call.v)),
-        z=heard.z.detach()[0].transpose(0, 1), visible=heard.visible[0], scaling=call.scaling, softcap=call.softcap,
+        z=seen.z.detach()[0].transpose(0, 1), visible=seen.visible[0], scaling=call.scaling, softcap=call.softcap,
         sink=None if call.sink is None else call.sink.detach(),
         d_scores=d_scores[0], d_q=d_q[0], d_k=d_k[0], d_v=d_v[0], d_z=d_z[0].transpose(0, 1),
     )  # fmt: skip

@@ -52,8 +52,8 @@ class KeyDonors:
         self._coming[call.layer] = call.k[-1, :, : self._coming_of[0]].clone()
         self._fits = self._fits.to(call.k.device)
         last = self._last.get(call.layer)
-        lent = call.k[:1] if last is None else last[None, :, : call.k.shape[2]].to(call.k.dtype)
-        return replace(call, k=torch.cat([lent, call.k[:-1]]), lacking=~self._fits)
+        first = call.k[:1] if last is None else last[None, :, : call.k.shape[2]].to(call.k.dtype)
+        return replace(call, k=torch.cat([first, call.k[:-1]]), lacking=~self._fits)
 
 
 ATTENDED = 0.5
@@ -123,8 +123,8 @@ MAX_KEPT_KEYS = 128
 """Longest sequences whose attention rows are kept whole."""
 
 NULL_SITES = frozenset(
-    f"{name}{twin}_null" for name in ("pattern_entropy", "pattern_max", "qk_cosine", "qk_logit")
-    for twin in ("", "_no_first")
+    f"{name}{variant}_null" for name in ("pattern_entropy", "pattern_max", "qk_cosine", "qk_logit")
+    for variant in ("", "_no_first")
 )  # fmt: skip
 """Sites that are read with the keys of another prompt."""
 

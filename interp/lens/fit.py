@@ -131,12 +131,12 @@ def fit_lens(
     refuse_without_gradients(model)
     options = RunOptions(prompts=prompts, n_pool=n_pool, window=window, seed=seed)
     asked = fit_prompts(model, options, skip_first, horizon)
-    told = {"prompts": asked.prompts.name, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
-    told |= {"horizon": horizon} if horizon else {}
+    about = {"prompts": asked.prompts.name, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
+    about |= {"horizon": horizon} if horizon else {}
     with reporting(f"fitting the {kind} lens of {model.name}", quiet) as progress:
         if kind == "tuned":
-            return _tuned(model, asked, seconds, seed, progress, told)
-        name = digest_of(told | {"precision": precision_bits})
+            return _tuned(model, asked, seconds, seed, progress, about)
+        name = digest_of(about | {"precision": precision_bits})
         work = Unfinished(None if out is None else Path(out).absolute().parent / PARTIAL / name, name)
         rng = np.random.default_rng([seed, 3])
         groups = asked.groups(N_GROUPS, seed)
@@ -146,13 +146,13 @@ def fit_lens(
             precision_bits=precision_bits, seconds=seconds, stage=work.stage("lens", model, asked.prompts, asked.ids),
         )  # fmt: skip
         work.remove()
-    lens = replace(FittedLens.logit(model), kind=kind, n_prompts=len(sums.seen), about=told)
+    lens = replace(FittedLens.logit(model), kind=kind, n_prompts=len(sums.seen), about=about)
     by_depth = {depth: float(error) for depth, error in enumerate(errors) if np.isfinite(error)}
     return replace(lens, matrices=dict(enumerate(sums.mean())), error_bits=by_depth)
 
 
 def _tuned(
-    model: Model, asked: FitPrompts, seconds: float | None, seed: int, progress: Any, told: dict[str, Any]
+    model: Model, asked: FitPrompts, seconds: float | None, seed: int, progress: Any, about: dict[str, Any]
 ) -> FittedLens:
     rng = np.random.default_rng([seed, 4])
     ends = np.cumsum(asked.lengths[order := rng.permutation(asked.fitted)])
@@ -166,7 +166,7 @@ def _tuned(
     fold = asked.groups(N_FOLDS, seed)[chosen][np.asarray(rows["prompt"])[counts]]
     with torch.inference_mode(False), torch.no_grad():
         maps = TunedFit(Lens(model), stream, fold, np.random.default_rng([seed, 7])).maps(seconds, progress)
-    lens = replace(FittedLens.logit(model), kind="tuned", n_prompts=len(chosen), about=told)
+    lens = replace(FittedLens.logit(model), kind="tuned", n_prompts=len(chosen), about=about)
     matrices, offsets = (dict(enumerate(x.cpu() for x in each)) for each in zip(*maps, strict=True))
     return replace(lens, matrices=matrices, offsets=offsets)
 

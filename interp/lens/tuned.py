@@ -24,7 +24,7 @@ PENALTIES = (1e-4, 1e-2, 1e-1)
 """Of the ridge, in mean variances of a direction of the stream."""
 
 N_FOLDS = 3
-_JUDGED_ROWS = 64
+_VALIDATION_ROWS = 64
 """Rows of a fold that a penalty, or a number of steps, is judged by."""
 
 _ROWS_A_STEP = 64
@@ -58,24 +58,24 @@ class TunedFit:
     @cached_property
     def _left_out(self) -> list[tuple[np.ndarray, torch.Tensor]]:
         """Rows of each fold that maps are judged by, and what they end in."""
-        rows = [np.flatnonzero(self.fold == fold)[:_JUDGED_ROWS] for fold in np.unique(self.fold)]
+        rows = [np.flatnonzero(self.fold == fold)[:_VALIDATION_ROWS] for fold in np.unique(self.fold)]
         return [(each, self._predicted(each)) for each in rows]
 
     def _predicted(self, rows: np.ndarray) -> torch.Tensor:
         return torch.log_softmax(self.lens.logits(self.stream[-1, torch.from_numpy(rows)]), dim=-1)
 
-    def _judged(self, depth: int, fold: int, carry: Map) -> float:
+    def _validation_loss(self, depth: int, fold: int, carry: Map) -> float:
         return float(self._loss(depth, *self._left_out[fold], carry))
 
     def _of(self, depth: int, rows: np.ndarray) -> torch.Tensor:
         return self.stream[depth, torch.from_numpy(rows)].float()
 
     def _ridge(self, depth: int) -> Map:
-        every, judged = np.arange(len(self.fold)), np.zeros(len(PENALTIES))
+        every, losses = np.arange(len(self.fold)), np.zeros(len(PENALTIES))
         for i, fold in enumerate(np.unique(self.fold)):
             maps = self._ridges(depth, np.flatnonzero(self.fold != fold), PENALTIES)
-            judged += [self._judged(depth, i, each) for each in maps]
-        return self._ridges(depth, every, [PENALTIES[int(judged.argmin())]])[0]
+            losses += [self._validation_loss(depth, i, each) for each in maps]
+        return self._ridges(depth, every, [PENALTIES[int(losses.argmin())]])[0]
 
     def _ridges(self, depth: int, rows: np.ndarray, penalties: Sequence[float]) -> list[Map]:
         x, y = double(self._of(depth, rows)), double(self._of(-1, rows))
@@ -96,7 +96,7 @@ class TunedFit:
         kept = np.flatnonzero(self.fold != self.fold.min())
         mine = (start[0].clone().requires_grad_(), start[1].clone().requires_grad_())
         descent = torch.optim.Adam(mine, lr=_RATE)
-        best, least = start, self._judged(depth, 0, start)
+        best, least = start, self._validation_loss(depth, 0, start)
         for step in range(1, N_STEPS + 1):
             if until is not None and time.monotonic() > until:
                 break
@@ -108,6 +108,6 @@ class TunedFit:
             descent.step()
             if step % _STEPS_A_LOOK == 0:
                 now = (mine[0].detach().clone(), mine[1].detach().clone())
-                loss = self._judged(depth, 0, now)
+                loss = self._validation_loss(depth, 0, now)
                 best, least = (now, loss) if loss < least else (best, least)
         return best

@@ -115,8 +115,8 @@ def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = Fals
     Raises `ModelError` for a configuration that describes no model.
     """
     asked, fix = f"a {config.model_type} model of this configuration", "Check config.json, or copy it again."
-    told = readable(asked, fix, found="no model can be built from it", error=ModelError)
-    with told, torch.device("meta"), quiet_libraries():
+    readably = readable(asked, fix, found="no model can be built from it", error=ModelError)
+    with readably, torch.device("meta"), quiet_libraries():
         module = build_model(config, dtype=None, trust_remote_code=trust_remote_code)
     return weights_of(*parts_read(module))["n_parameters"]
 

@@ -50,10 +50,10 @@ class GgufContent:
         kinds = Counter((tensor.kind, tensor.bits) for tensor in self.tensors.values())
         if all(kind in _PLAIN for kind, _ in kinds):
             return None
-        told = [
+        parts = [
             f"{n} {'tensor' if n == 1 else 'tensors'} {kind} ({bits:g} bits)" for (kind, bits), n in kinds.most_common()
         ]
-        return f"GGUF: {', '.join(told)}"
+        return f"GGUF: {', '.join(parts)}"
 
     @property
     def in_words(self) -> dict[str, str]:

@@ -60,7 +60,7 @@ def _line(path: Path) -> str:
     """What tells a file from every other, but for where it lies."""
     if IS_WINDOWS:
         return f"{path.name} {digest_of_file(path)}"
-    told = path.stat()
+    stat = path.stat()
     with path.open("rb") as file:
         head = sha256(file.read(_HEAD)).hexdigest()
-    return f"{path.name} {told.st_size} {told.st_dev} {told.st_ino} {told.st_ctime_ns} {head}"
+    return f"{path.name} {stat.st_size} {stat.st_dev} {stat.st_ino} {stat.st_ctime_ns} {head}"

@@ -33,14 +33,14 @@ def plain_module(bridge: Any) -> PreTrainedModel:
         """A copy without wrappers, hooks or shared configuration; parameters and buffers stay the same."""
         while type(module).__module__.startswith(BRIDGE[0]):
             module = module.original_component
-        twin = copy.copy(module)
+        copied = copy.copy(module)
         for hooks in ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
                       "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):  # fmt: skip
-            setattr(twin, hooks, OrderedDict())
-        twin.__dict__["_modules"] = {name: plain(child) for name, child in module._modules.items()}
-        if hasattr(twin, "config"):
-            twin.config = configs.setdefault(id(twin.config), copy.deepcopy(twin.config))
-        return twin
+            setattr(copied, hooks, OrderedDict())
+        copied.__dict__["_modules"] = {name: plain(child) for name, child in module._modules.items()}
+        if hasattr(copied, "config"):
+            copied.config = configs.setdefault(id(copied.config), copy.deepcopy(copied.config))
+        return copied
 
     return plain(bridge.original_model)
 

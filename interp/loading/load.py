@@ -121,9 +121,9 @@ def load_as_asked(options: RunOptions, tokenizer: Tokenizer = None, *, check: bo
     n_parameters = count_parameters(config, trust_remote_code=options.trust_remote_code)
     placement = choose_placement(config, n_parameters, options)
     words = _tokenizer(source.files, config, tokenizer) if source.task is None else None
-    untold = _untold(source)
+    unchecked = _unchecked(source)
     module, whole = read_weights(source.files, config, placement)
-    checks = [whole, *untold]
+    checks = [whole, *unchecked]
     read = files_of(source.files)
     if change is not None:
         module, merged = merge_adapter(module, source.origin, str(options.adapter), change)
@@ -149,7 +149,7 @@ def _checked(model: Model, read: Sequence[Path], check: bool | Literal["again"])
     return replace(model, checks=(*model.checks, *checked(model, read, again=check == "again")))
 
 
-def _untold(source: ModelSource) -> list[Check]:
+def _unchecked(source: ModelSource) -> list[Check]:
     """What is to be said of a tunnel whose card is older than digests; one whose files have changed is refused."""
     is_tunnel = source.card is not None and PROGRAM_CARD not in source.files.names
     if not is_tunnel or refuse_changed(source.files.folder):

@@ -1,6 +1,6 @@
 """The same model without its training: the plainest null, on request.
 
-The weights are drawn anew as transformers initialises this architecture, from several seeds. Where one twin is asked
+The weights are drawn anew as transformers initialises this architecture, from several seeds. Where one copy is asked
 for and the model is a Pythia, whose weights before the first step are published, these are used if they are in the
 cache. The label says which.
 """
@@ -26,7 +26,7 @@ from interp.table import LABEL, Table, number_columns
 STEP_ZERO = "step0"
 
 
-def untrained_twin(model: Model, seed: int = 0, *, is_one_of_several: bool = False) -> tuple[Model, str]:
+def untrained_copy(model: Model, seed: int = 0, *, is_one_of_several: bool = False) -> tuple[Model, str]:
     """An untrained model of the same architecture, checked like any other, and what its weights are.
 
     One of several is always drawn: a band needs draws of one kind.
@@ -34,8 +34,8 @@ def untrained_twin(model: Model, seed: int = 0, *, is_one_of_several: bool = Fal
     if not is_one_of_several and "pythia" in model.info.source.lower():
         hub_id = model.info.source
         try:
-            twin = load(hub_id, revision=STEP_ZERO, dtype=model.info.dtype)
-            return replace(twin, task=model.task), f"{hub_id} at {STEP_ZERO}, before its first training step"
+            copy = load(hub_id, revision=STEP_ZERO, dtype=model.info.dtype)
+            return replace(copy, task=model.task), f"{hub_id} at {STEP_ZERO}, before its first training step"
         except ModelError:
             pass  # not cached and no network: the label below says what is used instead
     if "," in model.info.device or "offloaded" in model.info.device:
@@ -52,25 +52,25 @@ def untrained_twin(model: Model, seed: int = 0, *, is_one_of_several: bool = Fal
     module = module.to(model.input_device).eval().requires_grad_(False)
     name = f"{MEMORY}{model.name.removeprefix(MEMORY)} untrained"  # no name loads it, and it belongs to no training
     info = replace(model.info, name=name, revision=None, stored_as=None, tensor_kinds=None)
-    twin = replace(model, module=module, info=info, card=None, checks=())
-    return replace(twin, checks=check_model(twin)), f"transformers' initialisation of {model.info.family}, seed {seed}"
+    copy = replace(model, module=module, info=info, card=None, checks=())
+    return replace(copy, checks=check_model(copy)), f"transformers' initialisation of {model.info.family}, seed {seed}"
 
 
 def beside_untrained(findings: Findings, untrained: Sequence[Findings], labels: Sequence[str]) -> Findings:
-    """The findings with what untrained weights give as their null: the mean over the twins with a t prediction band.
+    """The findings with what untrained weights give as their null: the mean over the copies with a t prediction band.
 
-    Such a number has no p: its own was about another null, and a few twins give none. A table keeps the null and the p
-    that it had. Of one twin there is no band, and nulls stay as they are.
+    Such a number has no p: its own was about another null, and a few copies give none. A table keeps the null and the p
+    that it had. Of one copy there is no band, and nulls stay as they are.
     """
-    names = [name for name in findings.scalars if all(name in twin.scalars for twin in untrained)]
-    of_twins = {name: _of_twins([twin[name] for twin in untrained]) for name in names}
-    rows = [{"name": name, "unit": findings[name].unit, **_row(findings[name], of_twins[name])} for name in names]
+    names = [name for name in findings.scalars if all(name in copy.scalars for copy in untrained)]
+    of_copies = {name: _of_copies([copy[name] for copy in untrained]) for name in names}
+    rows = [{"name": name, "unit": findings[name].unit, **_row(findings[name], of_copies[name])} for name in names]
     units = {"name": LABEL, "unit": LABEL, "own_p": "probability"}
     units |= dict.fromkeys(("trained", "untrained", "own_null"), "as named")
     label = "; ".join(dict.fromkeys(labels))
     held = {
         name: replace(findings[name], null=null, null_reason="", p=None, p_over="")
-        for name, null in of_twins.items()
+        for name, null in of_copies.items()
         if isinstance(null, Null) and np.isfinite([findings[name].value, *null.band]).all()
     }
     return replace(
@@ -90,11 +90,11 @@ _SEVERAL = (
 _ALONE = "One set has no band: the nulls are those of the probe."
 
 
-def _of_twins(twins: Sequence[Scalar]) -> Null | Scalar:
-    """The null that several twins make; a single one as it is."""
-    if len(twins) == 1:
-        return twins[0]
-    return null_from_draws(f"untrained weights, {len(twins)} seeds", np.array([twin.value for twin in twins]))
+def _of_copies(copies: Sequence[Scalar]) -> Null | Scalar:
+    """The null that several copies make; a single one as it is."""
+    if len(copies) == 1:
+        return copies[0]
+    return null_from_draws(f"untrained weights, {len(copies)} seeds", np.array([copy.value for copy in copies]))
 
 
 def _row(ours: Scalar, theirs: Null | Scalar) -> dict[str, float]:

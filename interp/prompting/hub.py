@@ -101,12 +101,12 @@ def _read_rows(where: HubName, column: str, n: int) -> tuple[list[dict[str, Any]
     Those are not even fetched: they may be images.
     """
     fix = "Name a configuration as the second part, or try it in Python and hand over the `Dataset`. " + FORM
-    told = readable(f"the prompts {where}", fix, found="`datasets` cannot read it", error=PromptError)
+    readably = readable(f"the prompts {where}", fix, found="`datasets` cannot read it", error=PromptError)
     with optional_part("hub", f"the prompts {where}"):
         from datasets import ClassLabel, Value, load_dataset_builder
         from datasets import utils as of_datasets
         from huggingface_hub import utils as of_hub
-    with quiet_libraries(of_datasets, of_hub), told:
+    with quiet_libraries(of_datasets, of_hub), readably:
         folder = Path(where.path).expanduser()
         builder: Any = load_dataset_builder(str(folder) if folder.is_dir() else where.path, where.config)
         splits = builder.as_streaming_dataset()

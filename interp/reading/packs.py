@@ -123,9 +123,9 @@ def packed(ids: Ids, *, prefixes: bool, scales: Int[np.ndarray, " prompt"] | Non
         may_share = groups and scales[groups[-1][-1]] == scales[prompt]
         shared = _in_common(ids[groups[-1][-1]], ids[prompt]) if may_share else 0
         longest = max(longest, n)
-        is_twin = groups and shared == n == len(ids[groups[-1][-1]])
+        is_same = groups and shared == n == len(ids[groups[-1][-1]])
         fits = n_tokens + n - shared <= max(_SMALL, longest + min(longest, _BESIDE))
-        if is_twin or (prefixes and fits and shared > _IN_COMMON * n):
+        if is_same or (prefixes and fits and shared > _IN_COMMON * n):
             groups[-1].append(prompt)
             n_tokens += n - shared
         else:

@@ -127,12 +127,12 @@ def answers(record: RunRecord, model: str = "", *, every: bool = False) -> tuple
     `model` is what the model is called in them, by default its name. Where several numbers answer one question, the
     first is taken, or `every` one.
     """
-    judged = headlines(record.findings)
+    numbers = headlines(record.findings)
     model = model or short_name(str(record.model.get("name") or "the model"))
     unit = str(record.prompts.get("unit") or "prompt")
     found: list[tuple[int, Answer]] = []
     for probe, findings in record.findings.items():
-        mine = [h for h in judged if h.probe == probe]
+        mine = [h for h in numbers if h.probe == probe]
         parameters, n_layers = record.parameters.get(probe, {}), record.model.get("n_layers") or 0
         said = [*_declared(findings, mine, parameters, model, n_layers, unit, every)]
         found += said or [(_LAST, number(h)) for h in mine]
@@ -160,8 +160,8 @@ def number(h: Headline) -> Answer:
 
 
 def _declared(
-    findings: Findings, judged: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int, unit: str,
-    every: bool,
+    findings: Findings, numbers: Sequence[Headline], parameters: Mapping[str, Any], model: str, n_layers: int,
+    unit: str, every: bool,
 ) -> Iterator[tuple[int, Answer]]:  # fmt: skip
     """The answers that a probe declares: of each question the first whose number is a headline, or `every` one."""
     cls = _class_of(findings.probe)
@@ -169,7 +169,7 @@ def _declared(
     column, asked = parameters.get("target", usual.get("target")), set()
     for said in cls.sentences if cls else ():
         names = {name.format(column=column) for name in said.numbers}
-        h = next((h for h in judged if h.name in names), None)
+        h = next((h for h in numbers if h.name in names), None)
         if h is not None and (every or said.question not in asked):
             asked.add(said.question)
             target = said.target if column == usual.get("target") else f"“{column}”"
@@ -239,7 +239,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
         chosen = {said.expected: said.yes, "within": said.no}.get(h.standing) or said.opposite or said.no
         more = (said.open if _undecided(h) else said.rest) if h.standing == said.expected else ""
         said_first = _filled(chosen, values) or chosen.format_map(values)
-        sentence = f"{_with_twins(said_first, h)} {_filled(more.strip(), values)}".strip()
+        sentence = f"{_with_controls(said_first, h)} {_filled(more.strip(), values)}".strip()
     change = f"{_outside(said, h)}{_change(said, h, verdict, beside, sentence)}".strip()
     is_beside = _side(h) not in ("", said.expected) or (verdict == "opposite" and _is_beyond(h))
     further = _filled(said.further, values)
@@ -279,23 +279,23 @@ def _is_share(s: Scalar) -> bool:
     return s.meaning.lower().startswith(("share of the variance", "held-out r²"))
 
 
-def _is_reversed(h: Headline, twin: Scalar) -> bool:
+def _is_reversed(h: Headline, control: Scalar) -> bool:
     """Whether a control puts the number on the other side of its null, significantly or not.
 
     Of a number that is no different from its null, whether the control is, its p corrected over all controls.
     """
     if h.standing == "within":
         turning = ("above",) if _is_beyond(h) else ("above", "below")  # less than all is no use
-        return twin.standing(None if twin.p is None else min(1.0, len(h.controls) * twin.p)) in turning
-    standing = twin.standing()
-    if standing == "within" and twin.null is not None:
-        standing = "above" if twin.value > twin.null.value else "below"
+        return control.standing(None if control.p is None else min(1.0, len(h.controls) * control.p)) in turning
+    standing = control.standing()
+    if standing == "within" and control.null is not None:
+        standing = "above" if control.value > control.null.value else "below"
     return standing in {"above", "below"} - {h.standing}
 
 
-def _with_twins(sentence: str, h: Headline) -> str:
+def _with_controls(sentence: str, h: Headline) -> str:
     """With what the number leaves out, and the controls that turn it round."""
-    twins = []
+    turned = []
     if NO_FIRST in h.name:
         sentence = f"Without the first position, {sentence[:1].lower()}{sentence[1:]}"
     for control, s in h.controls:
@@ -303,9 +303,9 @@ def _with_twins(sentence: str, h: Headline) -> str:
             is_other = s.standing() != "within" and h.standing != "within" and s.value * h.scalar.value < 0
             words, p = _words(control, s), "" if s.p is None else f" ({p_equals(s.p, s.is_p_least)})"
             tested = f", not significant{p}" * (s.standing() == "within")
-            twins.append(f"{_begun(words)}{', the opposite' * is_other}: {_value(s)}{tested}.")
+            turned.append(f"{_begun(words)}{', the opposite' * is_other}: {_value(s)}{tested}.")
     first, *rest = _ENDS.split(sentence)
-    return " ".join([first, *twins, *rest])
+    return " ".join([first, *turned, *rest])
 
 
 def _words(control: Control, s: Scalar) -> str:
@@ -391,8 +391,8 @@ def _change(said: Sentences, h: Headline, verdict: Verdict, beside: float, sente
     if verdict not in (*_AFFIRMED, "counted"):
         return ""
     degree, where = _degree(said, s)
-    told = f"“{SAID[degree][:-1]}”: the whole interval lies {where}. " if where else ""
-    return f"{told}{said.limit}".strip()
+    degree_words = f"“{SAID[degree][:-1]}”: the whole interval lies {where}. " if where else ""
+    return f"{degree_words}{said.limit}".strip()
 
 
 def _least(said: Sentences, s: Scalar) -> float | None:

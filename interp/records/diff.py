@@ -89,19 +89,19 @@ class Diff:
     @property
     def moved(self) -> tuple[Shift, ...]:
         """What moved by more than the intervals."""
-        return self._judged("moved")
+        return self._with_verdict("moved")
 
     @property
     def differing(self) -> tuple[Shift, ...]:
         """What changed and has no interval to judge it by: a side has none, or the units are others."""
-        return self._judged("differs")
+        return self._with_verdict("differs")
 
     @property
     def is_exact(self) -> bool:
         """Whether every number is the same, and both runs have the same ones."""
-        return not (self.only_first or self.only_second) and len(self._judged("same")) == len(self.shifts)
+        return not (self.only_first or self.only_second) and len(self._with_verdict("same")) == len(self.shifts)
 
-    def _judged(self, verdict: Verdict) -> tuple[Shift, ...]:
+    def _with_verdict(self, verdict: Verdict) -> tuple[Shift, ...]:
         return tuple(shift for shift in self.shifts if shift.verdict == verdict)
 
 

@@ -135,8 +135,8 @@ class RunRecord(Answering, Mapping[str, Findings]):
         read = f", {n:,} {unit}s of {self.prompts.get('name', '')}" if n else ""
         rows = [(probe, *row) for probe, found in self.findings.items() for row in found.rows_in_words(found.headline)]
         where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
-        judged = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
-        said = " ".join([*judged, *contradictions(self.findings), tried(self.findings)])
+        objections = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
+        said = " ".join([*objections, *contradictions(self.findings), tried(self.findings)])
         further = f"{said} {where}" + "`record.show()` draws the page, `record[probe]` holds all numbers and tables."
         return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
 

@@ -330,8 +330,8 @@ def plan(options: PlanOptions) -> Plan:
     asked = choose_probes(options.probes, options.settings)
     meta = meta_model(options, or_known=True)
     chosen = readable_probes(meta.model, asked)
-    knows_course = bool(options.checkpoints) or meta.model.task is not None
-    n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None
+    knows_checkpoints = bool(options.checkpoints) or meta.model.task is not None
+    n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_checkpoints else None
     optional = [each.probe.name for each in asked if not each.is_named]
     with at_most(options.batch_size):
         passes = passes_of(meta.model, chosen, options, n_earlier, optional)

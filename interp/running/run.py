@@ -25,7 +25,7 @@ from interp.lens.files import name_of_lens, with_lens
 from interp.loading.aliases import MEMORY
 from interp.loading.identity import files_identity
 from interp.loading.load import load_as_asked
-from interp.loading.untrained import beside_untrained, untrained_twin
+from interp.loading.untrained import beside_untrained, untrained_copy
 from interp.model import Check, Model
 from interp.need import Need
 from interp.options import RunOptions, by_keyword
@@ -125,15 +125,15 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             return theirs
         findings, drawn = session.measure(loaded, pools, "")
         if spec.null == "untrained":
-            twins, labels = [], []
+            copies, labels = [], []
             for i in range(spec.n_untrained):  # one in memory at a time
                 with clock(f"load untrained {i}"):
-                    twin, label = untrained_twin(loaded, spec.seed + i, is_one_of_several=spec.n_untrained > 1)
-                twins.append(session.measure(twin, pools, f" untrained {i}")[0])
+                    copy, label = untrained_copy(loaded, spec.seed + i, is_one_of_several=spec.n_untrained > 1)
+                copies.append(session.measure(copy, pools, f" untrained {i}")[0])
                 labels.append(label)
-                del twin
+                del copy
             findings = {
-                name: beside_untrained(found, [t[name] for t in twins], labels) for name, found in findings.items()
+                name: beside_untrained(found, [t[name] for t in copies], labels) for name, found in findings.items()
             }
         shown = []
         for i in options.show_tokens:
@@ -146,8 +146,8 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             own_step, fingerprint = step_of(loaded), loaded.fingerprint
             end = loaded if any(part.exchange_needs for part in session.followed) else None
             del loaded  # one model in memory at a time, unless the end is exchanged with
-            courses, described["checkpoints"] = session.follow(followed, own_step, fingerprint, end)
-            findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
+            curves, described["checkpoints"] = session.follow(followed, own_step, fingerprint, end)
+            findings = {name: (findings | curves)[name] for name in spec.probes if name in findings | curves}
         processes = {} if ranks.is_alone else {"processes": ranks.size}
         read, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
         codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
@@ -180,8 +180,8 @@ def is_of_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
 def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPool, ...]]:
     """What a run of a model is, and its prompts as the model reads them; a model without its weights will do."""
     asked = choose_probes(options.probes, options.settings)
-    is_course = bool(options.checkpoints) or has_checkpoints(model)
-    probes = readable_probes(model, [c for c in asked if c.is_named or is_course or not c.probe.follows_checkpoints])
+    is_training = bool(options.checkpoints) or has_checkpoints(model)
+    probes = readable_probes(model, [c for c in asked if c.is_named or is_training or not c.probe.follows_checkpoints])
     pools = pools_for(model, probes, options, [c.probe.name for c in asked if not c.is_named])
     served = {probe.name for pool in pools for probe in pool.probes}
     probes = tuple(probe for probe in probes if probe.name in served)
@@ -220,11 +220,11 @@ class _Session:
     def refuse_misuse(self, model: Model, probes: Sequence[Probe]) -> None:
         """Raise `UsageError` where edits do not fit the model, or a probe has its own way of changing it."""
         edits, null = self.edits, self.spec.null
-        courses = [probe.name for probe in probes if probe.follows_checkpoints]
+        following = [probe.name for probe in probes if probe.follows_checkpoints]
         changed = "--edit" if edits else f"--null {null}" if null else "--adapter" if model.info.adapter else ""
-        if courses and changed:
+        if following and changed:
             raise UsageError(
-                asked=f"{', '.join(courses)} with {changed}",
+                asked=f"{', '.join(following)} with {changed}",
                 found="it follows the training of the unedited model from its first checkpoint",
                 fix="Leave it out: the first checkpoint is the untrained model." if null else f"Leave out {changed}.",
             )
@@ -259,11 +259,11 @@ class _Session:
                 base = self._read(model, pool, needs, progress, f"capture{part}")
             base, described = draw(base, self.spec.per_quintile)
             drawn.append(described)
-            of_a_course = tuple(probe for probe in pool.probes if probe.follows_checkpoints)
+            following = tuple(probe for probe in pool.probes if probe.follows_checkpoints)
             of_drawn = base
-            if of_a_course:
+            if following:
                 with self.clock("capture of the end"):
-                    self.followed.append(Followed(of_a_course, *self._read_drawn(model, pool, base, of_a_course)))
+                    self.followed.append(Followed(following, *self._read_drawn(model, pool, base, following)))
             if apart:
                 with self.clock(f"capture of the drawn{part}"):
                     _, of_drawn = self._read_drawn(model, pool, base, apart)
@@ -365,9 +365,9 @@ class _Session:
         def resolve(name: str, n_pool: int | None) -> Run:
             return other_prompts(model, name, replace(self.spec, n_pool=n_pool or self.spec.n_pool))
 
-        heard = reporting(f"conditions of {probe.name}", self.spec.quiet)
+        bar = reporting(f"conditions of {probe.name}", self.spec.quiet)
         window = windowed(model, self.spec.attention_window)
-        with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread(), window:
+        with self.clock(f"conditions {probe.name}{suffix}"), bar as progress, blas_on_one_thread(), window:
             read = partial(
                 read_conditions, model, whole, resolve=resolve, checks=self.checks, progress=progress,
                 unfinished=self.unfinished, seed=self.spec.seed,

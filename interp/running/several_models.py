@@ -64,7 +64,7 @@ def run_many(
     prompts: Sequence[str] = (),
     options: RunOptions | Mapping[str, Any] | None = None,
     out: str | Path = "runs",
-    heard: Callable[[RunOutcome], None] | None = None,
+    on_outcome: Callable[[RunOutcome], None] | None = None,
     quiet: bool = False,
 ) -> ManyRuns:
     """Measure several models (or revisions, or prompt sets) with the same options, and compare them.
@@ -78,7 +78,7 @@ def run_many(
         prompts: Prompt sets. Each model is measured on each; the comparison gives means over sets and t intervals.
         options: Keyword arguments of `interp.run`.
         out: Folder for the runs and the comparison.
-        heard: Called with the outcome of each run.
+        on_outcome: Called with the outcome of each run.
         quiet: Whether to print no progress.
 
     Returns:
@@ -124,8 +124,8 @@ def run_many(
         with stage(f"run {i + 1} of {len(runs)}{on[i]}") if len(runs) > 1 else nullcontext():
             outcomes.append(_outcome(named[i] + on[i], asked))
         clear_device_cache(garbage_collection=True)  # before the next is loaded: modules are cycles
-        if heard is not None:
-            heard(outcomes[-1])
+        if on_outcome is not None:
+            on_outcome(outcomes[-1])
     done = [(o.record, model, each) for o, model, each in zip(outcomes, named, sets, strict=True) if o.record]
     return ManyRuns(tuple(outcomes), _compared(done, Path(out), quiet) if len(done) > 1 else None)
 

@@ -57,8 +57,8 @@ class RunSpec(RunOptions):
     def to_json(self) -> dict[str, Any]:
         """What a record keeps; the settings stand under their probes."""
         probes = {name: _but_defaults(name, values, of_added=True) for name, values in self.settings.items()}
-        told = {name: getattr(self, name) for name in RECORDED if name != "settings"} | {"probes": probes}
-        kept = {n: value for n, value in told.items() if n in _ALWAYS or value != getattr(RunOptions, n)}
+        recorded = {name: getattr(self, name) for name in RECORDED if name != "settings"} | {"probes": probes}
+        kept = {n: value for n, value in recorded.items() if n in _ALWAYS or value != getattr(RunOptions, n)}
         return json.loads(json.dumps(kept | {"command": self.command}))
 
     @classmethod
@@ -105,21 +105,21 @@ class RunSpec(RunOptions):
         The edits are those in the file beside the record.
         """
         settings = {name: _but_defaults(name, values) for name, values in self.settings.items()}
-        told = {name: getattr(self, name) for name in RECORDED} | {
+        recorded = {name: getattr(self, name) for name in RECORDED} | {
             "probes": list(self.probes),
             "settings": {name: changed for name, changed in settings.items() if changed} or None,
             "edits": EDITS_FILE if self.edits else (),
         }
         always = ("model", "probes")
-        return {name: value for name, value in told.items() if name in always or value != getattr(RunOptions, name)}
+        return {name: value for name, value in recorded.items() if name in always or value != getattr(RunOptions, name)}
 
     @property
     def command(self) -> str:
         """The command that repeats this run; empty for a model or prompts in memory, which no command can name."""
         if self._in_memory:
             return ""
-        told = [OPTIONS[name].words(value) for name, value in self.changed.items()]
-        return shlex.join(["interp", "run", *(word for words in told for word in words)])
+        options = [OPTIONS[name].words(value) for name, value in self.changed.items()]
+        return shlex.join(["interp", "run", *(word for words in options for word in words)])
 
     @property
     def python(self) -> str:

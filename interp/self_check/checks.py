@@ -54,43 +54,43 @@ def residual(seen: Observations) -> CheckResult:
     """Each block adds exactly its attention and its feed-forward output, as far as it has them, to its input."""
     worst = 0.0
     for layer in range(seen.model.info.n_layers):
-        sites = [site for site in ("resid", "attn_out", "mixer_out", "mlp_out") if (site, layer) in seen.heard.sites]
-        parts = [seen.heard.sites[site, layer].float().to(seen.ids.device) for site in sites]
-        worst = max(worst, relative_error(sum(parts[1:], parts[0]), seen.heard.sites["resid", layer + 1]))
+        sites = [site for site in ("resid", "attn_out", "mixer_out", "mlp_out") if (site, layer) in seen.captured.sites]
+        parts = [seen.captured.sites[site, layer].float().to(seen.ids.device) for site in sites]
+        worst = max(worst, relative_error(sum(parts[1:], parts[0]), seen.captured.sites["resid", layer + 1]))
     return worst, seen.bound, "relative error of the sum"
 
 
 def decoded(seen: Observations) -> CheckResult:
-    last = seen.heard.sites["resid", seen.model.info.n_layers]
-    ours = Lens(seen.model).logits(last.flatten(0, 1)).view(seen.heard.logits.shape)
-    return error_of_logits(ours, seen.heard.logits), seen.bound, "relative error of the logits"
+    last = seen.captured.sites["resid", seen.model.info.n_layers]
+    ours = Lens(seen.model).logits(last.flatten(0, 1)).view(seen.captured.logits.shape)
+    return error_of_logits(ours, seen.captured.logits), seen.bound, "relative error of the logits"
 
 
 def batched(seen: Observations) -> CheckResult:
-    return seen.of_logits(seen.heard.logits[1:, : seen.short], seen.plain)
+    return seen.of_logits(seen.captured.logits[1:, : seen.short], seen.plain)
 
 
 def restored(seen: Observations) -> CheckResult:
     """After listening and editing the model gives its first logits again, bit for bit."""
-    _ = seen.heard  # it was listened to and edited
+    _ = seen.captured  # it was listened to and edited
     return float(not torch.equal(seen.alone(), seen.plain)), 0.0, "differs from the first pass:"
 
 
 def blocks_once(seen: Observations) -> CheckResult:
-    return _not_once([layer for layer, _ in seen.heard.blocks], range(seen.model.info.n_layers))
+    return _not_once([layer for layer, _ in seen.captured.blocks], range(seen.model.info.n_layers))
 
 
-def heard_once(seen: Observations) -> CheckResult:
-    return _not_once([call.layer for call in seen.heard.calls], seen.model.info.layers_with_attention)
+def captured_once(seen: Observations) -> CheckResult:
+    return _not_once([call.layer for call in seen.captured.calls], seen.model.info.layers_with_attention)
 
 
-def _not_once(heard: list[int], expected: Iterable[int]) -> CheckResult:
-    wrong = sum(heard.count(layer) != 1 for layer in {*heard, *expected})
+def _not_once(captured: list[int], expected: Iterable[int]) -> CheckResult:
+    wrong = sum(captured.count(layer) != 1 for layer in {*captured, *expected})
     return float(wrong), 0.0, "layers not captured exactly once:"
 
 
 def blocks_join(seen: Observations) -> CheckResult:
-    worst = max(relative_error(out, seen.heard.sites["resid", layer + 1]) for layer, out in seen.heard.blocks)
+    worst = max(relative_error(out, seen.captured.sites["resid", layer + 1]) for layer, out in seen.captured.blocks)
     return worst, 0.0, "relative error"
 
 
@@ -99,7 +99,7 @@ def blind_ahead(seen: Observations) -> CheckResult:
     half = seen.ids.shape[1] // 2
     changed = seen.ids.clone()
     changed[:, half:] = (changed[:, half:] + 1) % seen.model.info.vocab_size
-    moved, unmoved = seen.logits(changed), seen.heard.logits
+    moved, unmoved = seen.logits(changed), seen.captured.logits
     if torch.equal(moved[:, half:], unmoved[:, half:]):
         return float("inf"), seen.bound, "the tokens change nothing: error"
     error = error_of_logits(moved[:, :half], unmoved[:, :half])
@@ -107,7 +107,7 @@ def blind_ahead(seen: Observations) -> CheckResult:
 
 
 def reading_is_harmless(seen: Observations) -> CheckResult:
-    same = torch.equal(seen.heard.logits, seen.logits(seen.ids))
+    same = torch.equal(seen.captured.logits, seen.logits(seen.ids))
     return float(not same), 0.0, "differs from a pass without reading:"
 
 
@@ -125,12 +125,12 @@ def _some(layer: int, size: int) -> slice:
 
 
 def equals_eager(seen: Observations) -> CheckResult:
-    return seen.of_logits(seen.heard.logits, seen.eager)
+    return seen.of_logits(seen.captured.logits, seen.eager)
 
 
 def causal(seen: Observations) -> CheckResult:
     worst = 0.0
-    for call in seen.heard.calls:
+    for call in seen.captured.calls:
         pattern = pattern_rows(call, call.positions)
         unseen = ~visible_keys(call, call.positions)
         future = torch.ones_like(unseen[0]).triu(1 + call.k.shape[2] - call.q.shape[2])
@@ -147,7 +147,9 @@ def output(seen: Observations) -> CheckResult:
     model = seen.model
     shape = model.family.head_shape(model.config)
     modules = model.family.attention_modules(model.module)
-    for call, z, attention, out in zip(seen.heard.calls, seen.heard.z, modules, seen.heard.outputs, strict=True):
+    for call, z, attention, out in zip(
+        seen.captured.calls, seen.captured.z, modules, seen.captured.outputs, strict=True
+    ):
         if call.v.shape[1] != shape.n_kv_heads or call.q.shape[1] != shape.n_heads:
             return float("inf"), seen.bound, "heads counted wrongly: error"
         v = call.v.float().repeat_interleave(shape.n_heads // shape.n_kv_heads, dim=1)
@@ -165,11 +167,11 @@ def output(seen: Observations) -> CheckResult:
 def projections(seen: Observations) -> CheckResult:
     worst = 0.0
     modules = seen.model.family.attention_modules(seen.model.module)
-    for call, attention, x in zip(seen.heard.calls, modules, seen.heard.inputs, strict=True):
+    for call, attention, x in zip(seen.captured.calls, modules, seen.captured.inputs, strict=True):
         layer = call.layer
         captured: dict[Projection, torch.Tensor] = {
-            "q": seen.heard.sites["q_pre", layer],
-            "k": seen.heard.sites["k_pre", layer],
+            "q": seen.captured.sites["q_pre", layer],
+            "k": seen.captured.sites["k_pre", layer],
             "v": call.v.transpose(1, 2),
         }
         for which, theirs in captured.items():
@@ -200,9 +202,9 @@ def rotary(seen: Observations) -> CheckResult:
     worst = 0.0
     factors = _attention_factors(seen.model)
     root = seen.model.info.d_head**-0.5 if seen.model.family.scales_queries else 1.0
-    for call in seen.heard.calls:
+    for call in seen.captured.calls:
         for site, after, scale in (("q_pre", call.q, root), ("k_pre", call.k, 1.0)):
-            before, after = seen.heard.sites[site, call.layer].float() * scale, after.transpose(1, 2).float()
+            before, after = seen.captured.sites[site, call.layer].float() * scale, after.transpose(1, 2).float()
             if before.shape != after.shape:
                 return float("inf"), seen.bound, "heads counted wrongly: error"
             worst = max(worst, min(_rotary_error(before, after, seen.model, factor) for factor in factors))
@@ -229,7 +231,7 @@ def rotates_alike(seen: Observations) -> CheckResult:
     lengths = LENGTHS[(seen.model.info.max_positions or LENGTHS[-1]) >= LENGTHS]
     scales, worst = rope_scales(seen.model.config, lengths), 0.0
     with rotating_afresh(seen.model):
-        for rotation in seen.heard.rotations:
+        for rotation in seen.captured.rotations:
             for scale in np.unique(scales):
                 first, *others = (rotation(n) for n in lengths[scales == scale].tolist())
                 worst = max([worst, *(relative_error(other, first) for other in others)])
@@ -240,7 +242,7 @@ def edit_acts(seen: Observations) -> CheckResult:
     """Removing the values of a layer (first, middle, last) moves the logits; not where it adds nothing."""
     wrong = 0
     for edit in seen.edits:
-        move = error_of_logits(seen.heard.edited[edit], seen.heard.logits[0])
+        move = error_of_logits(seen.captured.edited[edit], seen.captured.logits[0])
         if not _is_switched_off(seen, edit[0]):
             wrong += move <= 1e-6
         elif move > 0:
@@ -251,7 +253,7 @@ def edit_acts(seen: Observations) -> CheckResult:
 
 def _is_switched_off(seen: Observations, layer: int) -> bool:
     """Whether values or output projection are exactly zero here, so that attention adds nothing to any token."""
-    if not any(call.v[:1].any() for call in seen.heard.calls if call.layer == layer):
+    if not any(call.v[:1].any() for call in seen.captured.calls if call.layer == layer):
         return True
     family = seen.model.family
     assert family.out is not None
@@ -262,6 +264,6 @@ def _is_switched_off(seen: Observations, layer: int) -> bool:
 
 def dose_zero(seen: Observations) -> CheckResult:
     # As above: a difference inside the batch is looked at again in passes of one shape.
-    same = torch.equal(seen.heard.edited[seen.nothing], seen.heard.logits[0])
+    same = torch.equal(seen.captured.edited[seen.nothing], seen.captured.logits[0])
     same = same or torch.equal(*seen.edited_alone(seen.nothing))
     return float(not same), 0.0, "differs from the unedited pass:"

@@ -131,8 +131,8 @@ _FIX = (
 )
 """What to do about a check that failed, unless another remedy is known."""
 
-_GROUND = frozenset({"heard", "blocks"})
-"""Checks that the others rest on: where a layer is not heard once, there is nothing to compare."""
+_GROUND = frozenset({"captured", "blocks"})
+"""Checks that the others rest on: where a layer is not captured once, there is nothing to compare."""
 
 _About = Literal["model", "attention", "weights", "ropes", "stack", "sums"]
 """What a check is about: any model; attention; the plain weights of attention, which a quantised model does not have;
@@ -142,7 +142,7 @@ _Entry = tuple[str, str, Callable[[Observations], CheckResult], _About]
 
 _CHECKS: tuple[_Entry, ...] = (
     ("finite", "weights and logits are finite", checks.finite, "model"),
-    ("heard", "every layer is captured exactly once", checks.heard_once, "attention"),
+    ("captured", "every layer is captured exactly once", checks.captured_once, "attention"),
     ("blocks", "every block runs exactly once", checks.blocks_once, "stack"),
     ("eager", "logits with our attention function equal eager attention", checks.equals_eager, "attention"),
     ("causal", "attention rows are distributions over the past", checks.causal, "attention"),

@@ -179,7 +179,7 @@ class Observations:
         return self.alone()
 
     @cached_property
-    def heard(self) -> HookedPass:
+    def captured(self) -> HookedPass:
         """The pass with the hooks; the edited copies of the first sequence are its last rows."""
         _ = self.plain
         n, has_attention = len(self.ids), self.model.family.has_attention

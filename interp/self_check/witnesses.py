@@ -144,13 +144,13 @@ def _compared(seen: Observations, theirs: _Sites, witness: str) -> Iterator[Chec
 
 def _ours(seen: Observations, site: str, layer: int) -> torch.Tensor:
     """One site of one layer, positions before heads (patterns: heads first)."""
-    heard = seen.heard
+    captured = seen.captured
     if site == "logits":
-        return heard.logits
+        return captured.logits
     if site == "z":
-        return heard.z[layer]
+        return captured.z[layer]
     if site == "pattern":
-        return pattern_rows(heard.calls[layer], heard.calls[layer].positions)
+        return pattern_rows(captured.calls[layer], captured.calls[layer].positions)
     if site in ("q", "k", "v"):
-        return getattr(heard.calls[layer], site).transpose(1, 2)
-    return heard.sites[site, layer]
+        return getattr(captured.calls[layer], site).transpose(1, 2)
+    return captured.sites[site, layer]

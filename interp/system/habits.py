@@ -67,7 +67,7 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 """Each of our functions, and what others call it."""
 
-_TOLD: Mapping[str, str] = {
+_REMARKS: Mapping[str, str] = {
     "resid": ", whose depth L is what enters layer L",
     "pattern_row": " (log2 of it; pattern_entropy, sink_mass and more are reductions of it)",
     "next_log_prob": " (log2 probabilities)",
@@ -82,7 +82,7 @@ def site_of(name: str) -> str:
         found = f"{end}_pre"  # hook_q is before the rotation
     elif end in ("v", "z", "attn_out", "mlp_out") and end != name:
         found = end
-    return f"Here it is {found!r}{_TOLD.get(found, '')}." if found else ""
+    return f"Here it is {found!r}{_REMARKS.get(found, '')}." if found else ""
 
 
 def function_of(name: str) -> str:

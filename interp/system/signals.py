@@ -67,12 +67,12 @@ def handling_signals() -> Iterator[None]:
     A signal that is ignored stays so (`nohup`). A block that was stopped is not left: the process ends with 128 plus
     the number of the signal.
     """
-    heard = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
-    before = {s: signal.signal(s, _on_signal) for s in heard}
+    caught = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) is not signal.SIG_IGN]
+    before = {s: signal.signal(s, _on_signal) for s in caught}
     ear, bell = socket.socketpair()
     bell.setblocking(False)
     bell_before = signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
-    watcher = threading.Thread(target=_watch, args=(ear, heard), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(ear, caught), daemon=True)
     watcher.start()
     report = sys.unraisablehook  # what a library's `__del__` makes of a stop is no fault: `_watch` carries that out
     sys.unraisablehook = lambda fault: report(fault) if _here.ending is None else None
@@ -104,10 +104,10 @@ def _end(signum: int) -> None:
     raise Stopped(signum)
 
 
-def _watch(ear: socket.socket, heard: Sequence[int]) -> None:
+def _watch(ear: socket.socket, caught: Sequence[int]) -> None:
     """In a thread of its own: the bell rings at the signal itself, even while the main thread is deep in a library."""
     while rung := ear.recv(1):
-        if rung[0] in heard:
+        if rung[0] in caught:
             time.sleep(SECONDS_TO_END)
             _leave(128 + rung[0])
 

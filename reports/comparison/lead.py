@@ -208,8 +208,8 @@ class _Judge:
         is_as_large = 1 / _AS_LARGE <= times <= _AS_LARGE
         kind = CONFIRMED if is_as_large else UNSURE
         how = "holds" if is_as_large else "reversed" if times < 0 else "much larger" if times > 1 else "much smaller"
-        is_told = times > 0 and not 0.6 < times < 1.7
-        size = f", {times:.2g} times as large," * is_told
+        is_stated = times > 0 and not 0.6 < times < 1.7
+        size = f", {times:.2g} times as large," * is_stated
         return kind, words, f"{how}{size} {words}: {values}"
 
     def _minus_nulls(self, row: _Row) -> list[tuple[str, str, str]]:

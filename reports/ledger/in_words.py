@@ -51,7 +51,7 @@ def _headlines(paper: PaperFile) -> Iterator[tuple[str, str]]:
             yield heading, f"{claims}{of}: {_counted(cells, n)}."
             continue
         parts = []
-        for model in (model for model in _told_of(paper) if any(cell.model == model for cell in cells)):
+        for model in (model for model in _models_of(paper) if any(cell.model == model for cell in cells)):
             mine = [cell for cell in cells if cell.model == model]
             parts.append(f"{short_name(model)}: {_counted(mine, len(mine))}")
         yield heading, f"{claims}. {'. '.join(parts)}."
@@ -59,13 +59,13 @@ def _headlines(paper: PaperFile) -> Iterator[tuple[str, str]]:
 
 def columns(paper: PaperFile) -> list[str]:
     """The models side by side, then what is said of others; one nameless column where there are none."""
-    return _told_of(paper) or [""]
+    return _models_of(paper) or [""]
 
 
-def _told_of(paper: PaperFile) -> list[str]:
+def _models_of(paper: PaperFile) -> list[str]:
     """The models, then all of them together and networks that were trained for a claim, where any cell is of these."""
-    told = {cell.model for row in paper.rows for cell in row.cells}
-    return [*paper.models, *(other for other in (JOINT, TRAINED) if other in told)]
+    measured = {cell.model for row in paper.rows for cell in row.cells}
+    return [*paper.models, *(other for other in (JOINT, TRAINED) if other in measured)]
 
 
 def caution(ledger: LedgerFile) -> str:

@@ -77,7 +77,7 @@ def write_page(target: Path, text: str) -> Path:
 def html(record: RunRecord) -> str:
     """The page as text."""
     drawn, numbers = sections(record), headline(record)
-    judged = [each.judged for each in numbers if each.judged]
+    shown = [each.headline for each in numbers if each.headline]
     said = _said(record)
     first = opening(drawn, said["lead"])
     has_figures = first is not None or any(figure.plot for section in drawn for figure in section.figures)
@@ -93,8 +93,8 @@ def html(record: RunRecord) -> str:
         strip_of={(each.probe, each.name): each.strip for each in numbers},
         headline=[(probe, list(of)) for probe, of in groupby(numbers, key=lambda each: each.probe)],
         tried=tried(record.findings),
-        with_controls=any(h.controls for h in judged),
-        with_p=any(h.p_together is not None for h in judged),
+        with_controls=any(h.controls for h in shown),
+        with_p=any(h.p_together is not None for h in shown),
         usual_n=about.usual_n([each.scalar for each in numbers]),
         rule=RULE,
         tunnel=the_tunnel(),

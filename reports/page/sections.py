@@ -30,7 +30,7 @@ from .tabulate import Listing, listings
 class Number:
     """A scalar under its name, with its strip where one can be drawn, and the same on other known models.
 
-    `judged` is how it stands among the headlines; other numbers are not judged together. `truth` is what the shipped
+    `headline` is how it stands among the headlines; other numbers are not judged together. `truth` is what the shipped
     tunnel would give if it predicted exactly, with words for it, where it is known; on the page of the tunnel itself
     the strip holds it.
     """
@@ -39,7 +39,7 @@ class Number:
     name: str
     scalar: Scalar
     strip: Strip | None
-    judged: Headline | None = None
+    headline: Headline | None = None
     calibrated: tuple[tuple[Calibration, Scalar], ...] = ()
     truth: tuple[float, str] | None = None
 

@@ -209,14 +209,14 @@ class NetworkStudy(CheckedStudy):
         raise NotImplementedError
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.loading.untrained import untrained_twin
+        from interp.loading.untrained import untrained_copy
 
         models, rows, parts = [], [], {name: [] for name in self.layouts}
         for i, (tunnel, model) in enumerate(opened(self.tunnels, progress), 1):
             models.append((tunnel, model.fingerprint))
             found = self.read(model)
             if self.beside_untrained:
-                untrained = self.read(untrained_twin(model, i, is_one_of_several=True)[0])
+                untrained = self.read(untrained_copy(model, i, is_one_of_several=True)[0])
                 found |= {f"{of} null": untrained[of] for of in self.meanings if f"{of} null" not in found}
             for name, mine in parts.items():
                 mine.append({"network": Path(model.name).name} | found.pop(name))

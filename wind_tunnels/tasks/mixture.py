@@ -89,8 +89,8 @@ class Mixture(ShippedTask):
             "scored positions": [example.scored.tolist() for example in self._examples],
         }.items():
             if any(other != found[0] for other in found):
-                told = ", ".join(f"{name} {value}" for name, value in zip(self.domains, found, strict=True))
-                raise self.refusal(f"components of different {what}: {told}", "Choose sizes that make them equal.")
+                listed = ", ".join(f"{name} {value}" for name, value in zip(self.domains, found, strict=True))
+                raise self.refusal(f"components of different {what}: {listed}", "Choose sizes that make them equal.")
         sliced = [n for n, e in zip(self.domains, self._examples, strict=True) if e.outcome_slice is not None]
         if sliced:
             raise self.refusal(

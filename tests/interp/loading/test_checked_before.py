@@ -76,7 +76,7 @@ def test_a_run_checks_its_model_unless_its_files_passed_before(folder, n_checks,
         (record,) = map(interp.open_run, (tmp_path / f"runs{i}").glob("*/"))
         seen.append({c["name"]: bool(c["when"]) for c in record.selfcheck if c["name"] not in ("weights", "card")})
     assert seen[0] == seen[2] == dict.fromkeys(seen[1], False) and all(seen[1].values())
-    assert seen[0].keys() >= {"finite", "heard", "eager", "restored"}
+    assert seen[0].keys() >= {"finite", "captured", "eager", "restored"}
 
 
 def test_other_weights_configurations_precisions_and_code_are_checked_anew(folder, n_checks, monkeypatch):

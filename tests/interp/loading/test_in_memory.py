@@ -145,7 +145,7 @@ CHANGED = {
     "a patched layer": (patch(lambda m: m.model.layers[1], lambda plain, *a, **k: plain(*a, **k) * 1.1),
         "its part model.layers.1 has a forward of its own.*del part.forward", without_forwards),
     "a patched attention": (patch(lambda m: m.model.layers[1].self_attn, lambda plain, hidden_states, **k:
-        (hidden_states / 2, None)), "part model.layers.1.self_attn has a forward.*'heard'", without_forwards),
+        (hidden_states / 2, None)), "part model.layers.1.self_attn has a forward.*'captured'", without_forwards),
     "a patched model": (patch(lambda m: m, scaled_logits), "the model as a whole has a forward", without_forwards),
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ from tests.tiny_models import tiny_model
 
 TASK = Bijection(V=6, L=8)
 ARCHS = ("lstm", "mlp-position", "mlp-context", "mamba")
-OF_ATTENTION = ("heard", "eager", "causal", "output", "projections", "rotary", "shared", "edit", "dose 0")
+OF_ATTENTION = ("captured", "eager", "causal", "output", "projections", "rotary", "shared", "edit", "dose 0")
 OF_BLOCKS = ("blocks", "blind ahead", "stream", "reading")
 
 
@@ -206,9 +206,9 @@ def test_a_tunnel_folder_is_loaded_by_its_path_and_has_a_twin(folder):
     assert model.family.name == "lstm" and model.task == Bijection(V=4, L=4)
     assert model.checks[0].name == "weights"
     assert collect(model, sampled_prompts(model.task, 3, 0), ["resid"])[Need("resid")].shape == (3, 12, 16)
-    from interp.loading.untrained import untrained_twin
+    from interp.loading.untrained import untrained_copy
 
-    twin, label = untrained_twin(model)
+    twin, label = untrained_copy(model)
     assert label == "transformers' initialisation of lstm, seed 0"
     assert twin.fingerprint != model.fingerprint and all(c.passed for c in twin.checks)
 
@@ -228,7 +228,7 @@ def test_a_mamba_folder_without_a_card_is_a_text_model(tmp_path, tiny_text_model
 def test_the_command_line_says_what_it_left_out_and_runs_the_rest(folder, tmp_path):
     result = CliRunner().invoke(app, ["check", "--model", str(folder)])
     assert result.exit_code == 0, result.output
-    assert "left out, as the model has nothing for them: heard, eager" in result.output
+    assert "left out, as the model has nothing for them: captured, eager" in result.output
     assert "lstm, 2 layers, no attention, " in result.output
     words = ["run", "--model", str(folder), "--probe", "all", "--n-pool", "30", "--out", str(tmp_path)]
     settings = ["site=resid", "n_permutations=19", "n_null=20", "n_bootstrap=20"]

@@ -11,7 +11,7 @@ from scipy import stats
 import interp
 from interp.errors import ModelError, UsageError
 from interp.hooks.window import windowed
-from interp.loading.untrained import untrained_twin
+from interp.loading.untrained import untrained_copy
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import as_tokens, words_of
@@ -48,18 +48,18 @@ def test_a_window_on_any_model_equals_the_float64_formula_of_a_windowed_one():
 
 def test_the_untrained_twin_is_a_model_of_its_own_with_the_shape_and_not_the_weights_and_stands_in_no_training():
     model = interp.load(TUNNEL)
-    twin, label = untrained_twin(model, seed=3)
+    twin, label = untrained_copy(model, seed=3)
     assert "initialisation of gpt_neox, seed 3" in label and twin.checks and all(c.passed for c in twin.checks)
     assert twin.fingerprint != model.fingerprint and twin.info.n_parameters == model.info.n_parameters
-    assert untrained_twin(model, seed=3)[0].fingerprint == twin.fingerprint
+    assert untrained_copy(model, seed=3)[0].fingerprint == twin.fingerprint
     assert not has_checkpoints(twin)
     record = run(twin, settings=FAST, n_pool=40, out=None, quiet=True)
     assert record.model["name"] == "memory:tunnel:bijection-gpt-neox untrained" and "card" not in record.model
     with pytest.raises(UsageError, match="no checkpoint of it can be found"):
         run(twin, probes=["dynamics"], n_pool=40, out=None, quiet=True)
-    assert untrained_twin(twin, seed=1)[0].name == "memory:tunnel:bijection-gpt-neox untrained untrained"
+    assert untrained_copy(twin, seed=1)[0].name == "memory:tunnel:bijection-gpt-neox untrained untrained"
     with pytest.raises(ModelError, match="needs one"):
-        untrained_twin(replace(model, info=replace(model.info, device="cpu, cuda:0")))
+        untrained_copy(replace(model, info=replace(model.info, device="cpu, cuda:0")))
 
 
 ASKED = {"settings": FAST, "n_pool": 40, "out": None, "quiet": True}
@@ -79,7 +79,7 @@ def test_several_untrained_twins_are_the_null_of_every_number_with_a_t_band(plai
     found, own = record.findings["manifold"], plain.findings["manifold"]
     assert any("Untrained weights: transformers' initialisation" in note for note in found.notes)
     model = interp.load(TUNNEL)
-    made = [untrained_twin(model, seed)[0] for seed in range(3)]
+    made = [untrained_copy(model, seed)[0] for seed in range(3)]
     twins = [run(replace(m, info=replace(m.info, name="twin")), **ASKED).findings["manifold"] for m in made]
     table = found.to_frame("against_untrained").set_index("name")
     assert table.loc["entropy_correlation", "trained"] == found["entropy_correlation"].value

@@ -125,7 +125,7 @@ def test_one_model_is_in_memory_at_a_time_even_after_one_that_failed(tmp_path):
 
     gc.disable()  # what is freed is freed by us, and not by a collection that happened to come
     try:
-        run_many(MODELS[:2], options={"n_pool": 25, "probes": [Exploding()]}, out=tmp_path, heard=hear, quiet=True)
+        run_many(MODELS[:2], options={"n_pool": 25, "probes": [Exploding()]}, out=tmp_path, on_outcome=hear, quiet=True)
     finally:
         gc.enable()
     assert heard == [(False, set()), (True, set())]

@@ -39,8 +39,8 @@ def test_four_passes_serve_all_checks(family):
 
 
 def test_rows_beside_edited_ones_are_those_of_an_unedited_pass(seen):
-    recorder = seen.heard
-    assert relative_error(seen.heard.logits, seen.logits(seen.ids)) < 1e-5
+    recorder = seen.captured
+    assert relative_error(seen.captured.logits, seen.logits(seen.ids)) < 1e-5
     assert all(len(x) == 2 for x in (*recorder.z, *recorder.inputs, *recorder.outputs, *recorder.sites.values()))
     for edit, logits in recorder.edited.items():
         edited, unedited = seen.edited_alone(edit)
@@ -50,7 +50,7 @@ def test_rows_beside_edited_ones_are_those_of_an_unedited_pass(seen):
 
 def test_an_edit_acts_in_its_own_layer_only(seen):
     """Llama's attention has no biases: without values it returns zero."""
-    under = seen.heard.edited
+    under = seen.captured.edited
     for edit in seen.edits:
         attention = seen.model.module.model.layers[edit[0]].self_attn
         handle = attention.register_forward_hook(lambda module, args, out: (torch.zeros_like(out[0]), *out[1:]))
@@ -59,10 +59,10 @@ def test_an_edit_acts_in_its_own_layer_only(seen):
 
 
 def test_dose_zero_is_asked_again_alone_where_rows_of_a_batch_differ(seen, monkeypatch):
-    seen.heard.edited[seen.nothing] = seen.heard.edited[seen.nothing] + 1e-6
+    seen.captured.edited[seen.nothing] = seen.captured.edited[seen.nothing] + 1e-6
     assert dose_zero(seen)[0] == 0
     monkeypatch.setattr(Observations, "nothing", (0, 1e-3))
-    seen.heard.edited[seen.nothing] = seen.heard.logits[0] + 1e-6
+    seen.captured.edited[seen.nothing] = seen.captured.logits[0] + 1e-6
     assert dose_zero(seen)[0] == 1
 
 
@@ -86,9 +86,9 @@ def test_features_of_a_head_in_another_order_are_refused(family):
     turned = replace(model, family=replace(model.family, layout=layout))
     seen = Observations(turned)
     with torch.inference_mode(), claimed(turned):
-        for (site, layer), x in list(seen.heard.sites.items()):
+        for (site, layer), x in list(seen.captured.sites.items()):
             if site in ("q_pre", "k_pre"):
-                seen.heard.sites[site, layer] = x.roll(-1, dims=-1)
+                seen.captured.sites[site, layer] = x.roll(-1, dims=-1)
         assert checks.projections(seen)[0] > seen.bound
 
 
@@ -96,10 +96,10 @@ def test_what_is_not_restored_is_named(monkeypatch):
     model = fresh_model("llama")
     lasting, ends = [], HookedPass.ends
 
-    def leaves_a_hook(heard, model):
+    def leaves_a_hook(captured, model):
         norm = model.module.model.norm
         lasting.append(norm.register_forward_hook(lambda module, args, out: out * (1 + 1e-6)))
-        return ends(heard, model)
+        return ends(captured, model)
 
     monkeypatch.setattr(HookedPass, "ends", leaves_a_hook)
     failed = [check.name for check in run_checks(model) if not check.passed]
@@ -113,11 +113,11 @@ def test_edits_that_move_nothing_are_counted_beside_the_mean_token(monkeypatch, 
     weight = model.module.get_output_embeddings().weight
     assert torch.allclose(Lens(model)._mean_token, weight.mean(dim=0), atol=1e-6)
     assert edit_acts(seen)[0] == 0
-    moved = dict(seen.heard.edited)
+    moved = dict(seen.captured.edited)
     for edit in seen.edits:
-        seen.heard.edited[edit] = seen.heard.logits[0]
+        seen.captured.edited[edit] = seen.captured.logits[0]
     assert edit_acts(seen)[0] == len(seen.edits)
-    seen.heard.edited |= moved  # a layer that is switched off may not move anything
+    seen.captured.edited |= moved  # a layer that is switched off may not move anything
     monkeypatch.setattr(checks, "_is_switched_off", lambda seen, layer: True)
     assert edit_acts(seen)[0] == len(seen.edits)
 
@@ -136,7 +136,7 @@ def test_a_model_that_amplifies_rounding_is_measured_by_what_transformers_own_ke
     with torch.inference_mode(), claimed(model):
         eager = seen.eager
         monkeypatch.setattr(Observations, "logits", lambda self, ids: eager * (1 + own * BOUND[dtype]))
-        seen.heard = HookedPass(2, logits=eager * (1 + ours * BOUND[dtype]))
+        seen.captured = HookedPass(2, logits=eager * (1 + ours * BOUND[dtype]))
         error, bound, _ = checks.equals_eager(seen)
     assert (error <= bound) == passes and error == pytest.approx(ours * BOUND[dtype], rel=0.05)
 
