@@ -69,7 +69,8 @@ class Edit(metaclass=AnsweringType):
         return brief(self)
 
     def __str__(self) -> str:
-        where = f"layer {', '.join(map(str, self._listed))}" if self._listed else "all layers"
+        listed = ", ".join(map(str, self._listed))
+        where = f"layer {listed}" if listed else "all layers" if self.is_whole else "no layer"
         return f"{self.kind} {self.place} at {where}"
 
     def layers(self, info: ModelInfo) -> tuple[int, ...]:

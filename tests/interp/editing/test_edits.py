@@ -304,6 +304,29 @@ REFUSED = [
     (lambda: ReplaceCoordinates(layer=0, axis=np.eye(24)[:1], values=np.ones((3, 1))),
      "replace v at layer 0 with 3 rows of values: it is not known here which row belongs to which prompt\n"
      "  Use interp.collect(model, prompts, needs, edits=[...]), or give one row for all."),
+    (lambda: RemoveAxis(layer=(), axis=np.ones(24)),
+     "remove v at no layer: no layer is named\n  Name one layer or several."),
+    (lambda: RemoveAxis(layer=0, axis=np.ones(24), at=(-1,)),
+     "remove v at layer 0: the positions are (-1,)\n"
+     "  Use all, last, scored, a column, or positions counted from 0."),
+    (lambda: RemoveAxis(layer=0, axis=np.ones(24), metric="z-scored", sigma=-np.ones(24)),
+     "remove v at layer 0: sigma has the shape (24,)\n  Give one deviation, not below 0, for every feature."),
+    (lambda: RemoveAxis(layer=0, axis=np.ones(24), metric="z-scored", displacement=np.ones(12)),
+     "remove v at layer 0: the axis has the shape (24,), its displacement (12,)\n  Give both the same shape."),
+    (lambda: RemoveAxis(layer=0, axis=np.full(24, 1e200)),
+     "remove v at layer 0: the axis is too long to be computed with\n  Give it a length near 1."),
+    (lambda: ShiftAxis(layer=0, axis=np.eye(24)[:2], deviations=1.0, score_sigma=1.0),
+     "shift v at layer 0: there are 2 axes\n  Shift along one axis at a time; edits compose."),
+    (lambda: ShiftAxis(layer=0, axis=np.ones(24), deviations=1.0, score_sigma=-1.0),
+     "shift v at layer 0: the shift is 1.0 times -1.0\n  Both are finite, the deviation not below 0."),
+    (lambda: ReplaceCoordinates(layer=0, axis=np.eye(24)[:1], values=np.ones((3, 2))),
+     "replace v at layer 0: the values have 2 columns for 1 axes\n  Give one value for every axis."),
+    (lambda: AblateHeads(layer=0, heads=(1, 1)),
+     "ablate z at layer 0: the heads are [1, 1]\n  Name one or several heads, each once."),
+    (lambda: AblateHeads(layer=0, heads=(1,), mean=np.ones((1, 12))),
+     "ablate z at layer 0: by = 'zero' with means of 1 heads\n  Give means with by='mean', one a head."),
+    (lambda: AblateHeads(layer=0, heads=(1,), by="mean", mean=np.ones((1, 6))),
+     "ablate z at layer 0: the means have 6 features\n  A head has 12."),
 ]  # fmt: skip
 
 
