@@ -55,7 +55,7 @@ class Residuals:
     def keeping(self) -> Iterator[None]:
         """Keep the stream of every announced pass inside the block."""
 
-        def site_hook(site: str, layer: int, x: torch.Tensor) -> None:
+        def on_site(site: str, layer: int, x: torch.Tensor) -> None:
             self.kept.put(layer, x)
 
         def returned(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
@@ -63,7 +63,7 @@ class Residuals:
 
         first = self.model.family.layer_modules(self.model.module)[0]
         with (
-            block_hooks(self.model, {"resid"}, site_hook, layers=self.kept.layers),
+            block_hooks(self.model, {"resid"}, on_site, layers=self.kept.layers),
             first.register_forward_hook(of_this_thread(returned)),
         ):
             yield

@@ -1,9 +1,8 @@
 """What the attention hook does not see: block outputs, the residual stream and projections before rotary embedding.
 
-Forward hooks from the family table, always removed again. Each calls `site_hook(site, layer, tensor)` with the tensor
-of a whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]` for `q_pre` and `k_pre`. What it returns
-takes the place of the stream that enters a layer (`resid`), of what one returns (`block`), or of what a part of one
-does.
+Forward hooks from the family table, always removed again. Each calls `on_site(site, layer, tensor)` with the tensor of
+a whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]` for `q_pre` and `k_pre`. What it returns takes
+the place of the stream that enters a layer (`resid`), of what one returns (`block`), or of what a part of one does.
 """
 
 import math
@@ -26,7 +25,7 @@ SiteHook = Callable[[str, int, torch.Tensor], torch.Tensor | None]
 
 @contextmanager
 def block_hooks(
-    model: Model, sites: Collection[str], site_hook: SiteHook, *, layers: Collection[int] | None = None,
+    model: Model, sites: Collection[str], on_site: SiteHook, *, layers: Collection[int] | None = None,
     ours: Ours | None = None, scaled: bool = True,
 ) -> Iterator[None]:  # fmt: skip
     """Report the block sites asked for during every forward pass inside the block.
@@ -55,29 +54,29 @@ def block_hooks(
             if layers is not None and layer not in layers:
                 continue
             if "resid" in sites:
-                before(block, _input(site_hook, layer))
+                before(block, _input(on_site, layer))
             for site, modules in ({"block": (block,)} | model.family.summed_modules(block)).items():
                 if site in sites:
                     scale = model.family.summed_scale(model.config, site) if scaled else 1.0
-                    for module, hook in on_sum(modules, _output(site_hook, site, layer, shape, scale)):
+                    for module, hook in on_sum(modules, _output(on_site, site, layer, shape, scale)):
                         after(module, hook)
             if ROUTED & set(sites):
                 assert model.family.router is not None
-                after(attrgetter(model.family.router)(block), _routed(site_hook, layer, shape, sites))
+                after(attrgetter(model.family.router)(block), _routed(on_site, layer, shape, sites))
             for site in ("q_pre", "k_pre"):
                 if site in sites and model.family.attends(block):
-                    after(*_projection(model, block, site, layer, site_hook))
+                    after(*_projection(model, block, site, layer, on_site))
         end = model.info.n_layers
         if "resid" in sites and (layers is None or end in layers):
             through: set[int] = set()
             after(blocks[-1], lambda *passed: through.add(threading.get_ident()))
-            before(model.family.head_modules(model.module)[0], _behind_the_blocks(_input(site_hook, end), through))
+            before(model.family.head_modules(model.module)[0], _behind_the_blocks(_input(on_site, end), through))
         yield
 
 
-def _input(site_hook: SiteHook, layer: int) -> Callable[..., Any]:
+def _input(on_site: SiteHook, layer: int) -> Callable[..., Any]:
     def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        put = site_hook("resid", layer, hidden_states(args, kwargs))
+        put = on_site("resid", layer, hidden_states(args, kwargs))
         if put is None:
             return None
         return ((put, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": put})
@@ -141,13 +140,11 @@ def on_sum(
     return [*((module, partial(keep, place)) for place, module in enumerate(early)), (last, act)]
 
 
-def _output(
-    site_hook: SiteHook, site: str, layer: int, shape: dict[int, torch.Size], scale: float
-) -> Callable[..., Any]:
+def _output(on_site: SiteHook, site: str, layer: int, shape: dict[int, torch.Size], scale: float) -> Callable[..., Any]:
     def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
         x = first_of(out)
         added = x.view(shape[threading.get_ident()])
-        put = site_hook(site, layer, added if scale == 1.0 else added * scale)
+        put = on_site(site, layer, added if scale == 1.0 else added * scale)
         if put is None:
             return None
         return (put.view(x.shape), *out[1:]) if isinstance(out, tuple) else put.view(x.shape)
@@ -155,9 +152,7 @@ def _output(
     return hook
 
 
-def _routed(
-    site_hook: SiteHook, layer: int, shape: dict[int, torch.Size], sites: Collection[str]
-) -> Callable[..., None]:
+def _routed(on_site: SiteHook, layer: int, shape: dict[int, torch.Size], sites: Collection[str]) -> Callable[..., None]:
     """Routers see positions in one row; weights are those that the family uses, renormalised or not.
 
     They return logits, weights and indices of experts; that of `granitemoe` the other way round before transformers
@@ -170,16 +165,16 @@ def _routed(
         by_position = (*shape[threading.get_ident()][:2], logits.shape[-1])
         if "router_log_prob" in sites:
             log_p = torch.log_softmax(logits.float(), dim=-1) / math.log(2)
-            site_hook("router_log_prob", layer, log_p.view(by_position))
+            on_site("router_log_prob", layer, log_p.view(by_position))
         if "router_weight" in sites:
             entered = torch.zeros_like(logits, dtype=weights.dtype).scatter(-1, chosen, weights)
-            site_hook("router_weight", layer, entered.view(by_position))
+            on_site("router_weight", layer, entered.view(by_position))
 
     return hook
 
 
 def _projection(
-    model: Model, block: torch.nn.Module, site: str, layer: int, site_hook: SiteHook
+    model: Model, block: torch.nn.Module, site: str, layer: int, on_site: SiteHook
 ) -> tuple[torch.nn.Module, Callable[..., None]]:
     """The module whose output holds the projection, and a hook that picks its heads.
 
@@ -196,12 +191,12 @@ def _projection(
 
     def from_linear(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
         heads = family.clipped(layout.pick(out, which, shape), config)
-        site_hook(site, layer, heads if norm is None or normalising is None else norm.normalised(normalising, heads))
+        on_site(site, layer, heads if norm is None or normalising is None else norm.normalised(normalising, heads))
 
     if norm is None or normalising is None or norm.behind_rotary:
         return attrgetter(layout.module_of(which))(attention), from_linear
 
     def from_norm(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
-        site_hook(site, layer, family.clipped(norm.to_heads(out, shape.d_head), config))
+        on_site(site, layer, family.clipped(norm.to_heads(out, shape.d_head), config))
 
     return normalising, from_norm

@@ -48,7 +48,7 @@ def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tens
     found: dict[int, torch.Tensor] = {}
     n_layers = model.info.n_layers
 
-    def site_hook(site: str, depth: int, x: torch.Tensor) -> None:
+    def on_site(site: str, depth: int, x: torch.Tensor) -> None:
         found[depth] = x if x.requires_grad else x.requires_grad_()
         if depth == n_layers:
             raise EnoughRead
@@ -61,7 +61,7 @@ def stream_of(model: Model, batch: Batch, *, repeat: int = 1) -> list[torch.Tens
         torch.inference_mode(False),
         torch.enable_grad(),
         listening(model, Listener()),
-        block_hooks(model, {"resid"}, site_hook),
+        block_hooks(model, {"resid"}, on_site),
         suppress(EnoughRead),
     ):
         model.module(input_ids=ids, use_cache=False, **layout)

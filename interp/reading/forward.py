@@ -272,7 +272,7 @@ def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Ite
     def scored_rows(entering: torch.Tensor) -> torch.Tensor:
         return torch.cat([collector.scored_rows(entering) for collector in collectors])
 
-    def site_hook(site: str, layer: int, tensor: torch.Tensor) -> None:
+    def on_site(site: str, layer: int, tensor: torch.Tensor) -> None:
         for collector in collectors:
             collector.block(site, layer, tensor)
 
@@ -280,7 +280,7 @@ def collecting(model: Model, collectors: Sequence[Collector], depth: int) -> Ite
     with (
         reused_heap(),
         listening(model, _Hearing(collectors)),
-        block_hooks(model, sites, site_hook),
+        block_hooks(model, sites, on_site),
         at_head(model, scored_rows),
         ending(model, max([depth, *(collector.depth for collector in collectors)])),
     ):

@@ -219,7 +219,7 @@ def _answer(said: Sentences, h: Headline, scalars: Mapping[str, Scalar], fact: s
     is_said = is_nothing and h.standing == said.expected
     values[own] = _value(whole) + _NOTHING * is_said  # too small to matter to a prediction, however sure it is
     values["own_interval"] = f" (95 % interval {whole.interval_text})" if whole.interval else ""
-    values |= {"value": _value(h.scalar), "size": _size(h.scalar), "fact": fact}
+    values |= {"value": _value(h.scalar), "size": with_unit(short(abs(h.scalar.value)), h.scalar.unit), "fact": fact}
     values["null"] = DASH if h.scalar.null is None else short(near_zero_as_zero(h.scalar.null.value))
     band = () if h.scalar.null is None else (beside + bound for bound in h.scalar.null.band)
     values["no_more"] = "no more" if _side(h) in ("", said.expected) else "less"
@@ -428,10 +428,6 @@ def _value(s: Scalar) -> str:
 def _begun(text: str) -> str:
     """With a capital, as a sentence begins."""
     return text[:1].upper() + text[1:]
-
-
-def _size(s: Scalar) -> str:
-    return with_unit(short(abs(s.value)), s.unit)
 
 
 def _null(s: Scalar) -> str:

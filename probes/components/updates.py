@@ -78,7 +78,8 @@ def sizes(
 
     By the names of the table; NaN where one of the two is nothing.
     """
-    a, m, r = (np.array([_lengths(layer) for layer in x]) for x in (attention, feed_forward, resid[:-1]))
+    parts = (attention, feed_forward, resid[:-1])
+    a, m, r = (np.array([np.linalg.norm(x.astype(np.float64), axis=-1) for x in layers]) for layers in parts)
     products = [
         np.einsum("rd,rd->r", x.astype(np.float64), y.astype(np.float64))
         for x, y in zip(attention, feed_forward, strict=True)
@@ -87,7 +88,3 @@ def sizes(
         "attn_norm": a, "mlp_norm": m, "stream_norm": r, "attn_relative": ratio(a, r), "mlp_relative": ratio(m, r),
         "attn_size_share": ratio(a**2, a**2 + m**2), "attn_mlp_cosine": ratio(np.array(products), a * m),
     }  # fmt: skip
-
-
-def _lengths(vectors: Num[np.ndarray, "row d_model"]) -> Float[np.ndarray, " row"]:
-    return np.linalg.norm(vectors.astype(np.float64), axis=-1)
