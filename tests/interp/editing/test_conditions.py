@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from interp.editing import tails
 from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.editing.editor import Editor
 from interp.editing.head_outputs import HeadOutputs
@@ -411,3 +412,16 @@ def test_a_model_whose_ends_do_not_agree_is_read_whole(monkeypatch):
     read = read_conditions(model, source, conditions)
     for name, expected in whole.items():
         np.testing.assert_allclose(read[name]["next_kl"], expected["next_kl"], rtol=1e-3, atol=5e-5)
+
+
+def test_tails_take_the_tokens_that_their_cost_allows_and_prefixes_the_memory_that_they_fill(monkeypatch):
+    lengths = np.array([40, 30])
+    assert tails.tokens_of_tails(1000, np.zeros(2, dtype=int), lengths) == 1000, "whole prompts"
+    starts = np.array([30, 20])  # 20 tokens pass and attend to 50 before them
+    assert tails.tokens_of_tails(1000, starts, lengths) == 1000 * 20 // (20 + 50 // tails._TOKENS_BEFORE)
+    model = tiny_model("llama")
+    info = model.info
+    kept = 2 * 40 * 2 * info.n_kv_heads * info.d_head * 4 * (info.n_layers - 1)  # keys and values in float32
+    for memory, fits in ((kept, True), (kept - 1, False)):
+        monkeypatch.setattr(tails, "MEMORY", memory)
+        assert tails.Prefixes.fits(model, 1, lengths) is fits
