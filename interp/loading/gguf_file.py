@@ -127,7 +127,7 @@ def read_header(path: Path) -> GgufContent:
 
 
 def _content(reader: _Reader, sizes: Mapping[int, tuple[str, int, int]]) -> GgufContent:
-    """Fields, then the table of tensors, which lie one behind the other up to the end of the file, as llama.cpp demands.
+    """Fields, then the table of tensors, which lie one behind the other to the end of the file, as llama.cpp demands.
 
     `sizes`: name, numbers and bytes of a block.
     """

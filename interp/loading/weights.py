@@ -142,7 +142,7 @@ def _stored(path: Path, files: ModelFiles) -> dict[str, str]:
     """The kind of every tensor, from the header, which also says how long the file has to be."""
     try:
         with safe_open(path, framework="pt") as opened:
-            return {name: opened.get_slice(name).get_dtype() for name in opened.keys()}
+            return {name: opened.get_slice(name).get_dtype() for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         with path.open("rb") as broken:
             is_pointer = broken.read(20).startswith(b"version https://git")
