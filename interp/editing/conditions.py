@@ -73,6 +73,7 @@ def read_conditions(
     seed: int = 0,
     unfinished: Unfinished = NOT_KEPT.run,
     name: str = "conditions",
+    code: str = "",
 ) -> dict[str, Readout]:
     """What every condition reads, by its name, in the order given. `run` and `seed` are the base capture's.
 
@@ -80,7 +81,7 @@ def read_conditions(
     `next_entropy_bits` if one of its needs reads the outputs, or all have them `with_entropy`.
     Without `restart` passes are whole: the results are the same to rounding. Where a list is given for the `checks`,
     each kind of edit is proved first (see interp.editing.proof). With the `unfinished` work of a run, conditions that
-    are there by this `name` are not read again.
+    are there by this `name`, of a probe of this `code`, are not read again.
     Raises `UsageError` before any pass where an edit does not fit the model.
     """
     listed = list(conditions)
@@ -92,7 +93,7 @@ def read_conditions(
         if c.edits:
             refuse_misfits(c.edits, model)
         refuse_unreadable(model, c.needs)
-    stage = unfinished.stage(name, model, run.prompts, run.ids, conditions=names)
+    stage = unfinished.stage(name, model, run.prompts, run.ids, conditions=names, **{"code of the probe": code})
     before = stage.load()
     found: dict[str, Readout] = _readouts(before.arrays) if before else {}
     ranks = here()

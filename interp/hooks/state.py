@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from interp.errors import InterpError, ModelError, UsageError
 from interp.model import Model
@@ -83,6 +84,16 @@ def refuse_mode(model: Model) -> None:
                 f"model is described as {model.info.dtype}",
                 fix="Read it outside of the autocast block; to measure in half precision, load the model in it.",
             )
+    kernel = model.config._attn_implementation
+    computed: Any = ALL_ATTENTION_FUNCTIONS.get(kernel)
+    home = getattr(getattr(computed, "func", computed), "__module__", "interp.")
+    if not home.startswith(("transformers.", "interp.")) and "/" not in kernel:  # a kernel of the hub has such a name
+        raise UsageError(
+            asked=f"reading {model.name}",
+            found=f"its attention is computed by {kernel!r}, which is registered beside those of transformers: a "
+            "reading would have theirs in its place",
+            fix="Call `model.set_attn_implementation('sdpa')` first, if that is the same attention.",
+        )
     if getattr(model.module.config, "return_dict", True) is False:
         raise UsageError(
             asked=f"reading {model.name}",

@@ -144,8 +144,10 @@ def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
     with readable(asked, fix, found=f"{WEIGHTS} is truncated or corrupt", error=ModelError):
         tensors = load_file(files.folder / WEIGHTS)
     for key, tensor in tensors.items():
-        if not tensor.isfinite().all():
-            raise ModelError(asked=asked, found=f"{key} has values that are not finite", fix="Save the adapter again.")
+        is_rounded = tensor.dtype.itemsize == 1
+        if is_rounded or not tensor.isfinite().all():
+            what = f"is rounded to {tensor.dtype}" if is_rounded else "has values that are not finite"
+            raise ModelError(asked=asked, found=f"{key} {what}", fix="Save the adapter again.")
     return {key: tuple(tensor.shape) for key, tensor in tensors.items()}
 
 

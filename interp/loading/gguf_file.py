@@ -127,7 +127,10 @@ def read_header(path: Path) -> GgufContent:
 
 
 def _content(reader: _Reader, sizes: Mapping[int, tuple[str, int, int]]) -> GgufContent:
-    """Fields, then the table of tensors, which the file has to be long enough for; `sizes`: name, numbers and bytes."""
+    """Fields, then the table of tensors, which lie one behind the other to the end of the file, as llama.cpp demands.
+
+    `sizes`: name, numbers and bytes of a block.
+    """
     _, version, n_tensors, n_fields = reader.numbers("IIQQ")
     if version not in (2, 3):
         raise ValueError(f"its version is {version}, and 2 and 3 are read")
@@ -136,15 +139,17 @@ def _content(reader: _Reader, sizes: Mapping[int, tuple[str, int, int]]) -> Gguf
         name = reader.text()
         fields[name] = reader.value(*reader.numbers("I"))
     tensors: dict[str, StoredTensor] = {}
-    end = 0
+    step, end, follows = fields.get("general.alignment", 32), 0, 0
     for _ in range(n_tensors):
         name, (n_axes,) = reader.text(), reader.numbers("I")
         shape, (code, begin) = reader.numbers(f"{n_axes}Q"), reader.numbers("IQ")
         kind, n_in_block, block_bytes = sizes[code]
         tensors[name] = StoredTensor(math.prod(shape), kind, 8 * block_bytes / n_in_block)
-        end = max(end, begin + math.prod(shape) // n_in_block * block_bytes)
-    step = fields.get("general.alignment", 32)
+        if begin != follows:
+            raise ValueError(f"{name} begins at byte {begin:,} of the tensors, and the one before ends at {end:,}")
+        end = begin + math.prod(shape) // n_in_block * block_bytes
+        follows = math.ceil(end / step) * step
     there = max(0, len(reader.data) - math.ceil(reader.at / step) * step)
-    if end > there:
+    if not end <= there <= follows:
         raise ValueError(f"the tensors take {end:,} bytes, and there are {there:,}")
     return GgufContent(fields, tensors)

@@ -25,7 +25,7 @@ _HEAD = 1 << 16
 
 
 def files_identity(options: RunOptions) -> dict[str, str]:
-    """For the model of a run, its adapter and the donors of its edits: the commit on the hub, or a digest of files.
+    """For the model of a run, its adapter, its lens and the donors of its edits: the commit on the hub, or a digest.
 
     A model in memory has none. The digest is of every file's name, size, inode, time of its last change (`st_ctime`,
     which no program sets) and first 64 kB; on Windows, where that time is another, of all its content. A file that is
@@ -35,6 +35,9 @@ def files_identity(options: RunOptions) -> dict[str, str]:
         return {}
     source = source_of(options)
     found = {"model": _digest(source.files, digest_of(source.card))}
+    if options.lens is not None:  # one that is not there is refused where it is opened
+        lens = Path(str(options.lens))
+        found["lens"] = getattr(options.lens, "digest", "") or identity_of([lens] if lens.is_file() else [])
     if options.adapter is not None:
         found["adapter"] = _digest(locate_adapter(options.adapter))
     donors = [edit.donor for edit in resolve_edits(options.edits) if isinstance(edit, PatternsOf)]

@@ -21,6 +21,7 @@ from interp.system.foreign_files import read_json, readable
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _ADAPTER = "adapter_config.json"
 _BUFFERS = (".inv_freq", ".attn.bias", ".attention.bias", ".masked_bias")
+_BYTES = ("F8", "I8", "U8", "BOOL")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -42,8 +43,7 @@ def read_weights(files: ModelFiles, config: PreTrainedConfig, placement: Placeme
     is_safe = names[0].endswith(".safetensors")
     source: dict[str, Any] = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": is_safe}
     if is_safe:
-        for name in names:
-            _refuse_corrupt(files.folder / name, files)
+        _refuse_spoilt(files, names, is_rounded=getattr(config, "quantization_config", None) is not None)
     try:
         with quiet_libraries():
             loaded: Any = model_class(config).from_pretrained(
@@ -120,15 +120,29 @@ def _shards(files: ModelFiles, index: str) -> list[str]:
     # Only files of this very model: a name such as ../../x would lead out of its folder.
     absent = [name for name in names if name not in files.names]
     if absent or not names:
-        raise _unreadable(files, f"{index} names {absent[0] if absent else 'no files'}, which is not there")
+        raise _unreadable(files, f"{index} names {f'{absent[0]}, which is not there' if absent else 'no files'}")
     return names
 
 
-def _refuse_corrupt(path: Path, files: ModelFiles) -> None:
-    """The header of a safetensors file says how long the file has to be; a short or broken one is refused."""
+def _refuse_spoilt(files: ModelFiles, names: Collection[str], *, is_rounded: bool) -> None:
+    """Refuse files that are cut off, that hold a tensor twice, or numbers of one byte without a word in config.json."""
+    held: dict[str, str] = {}
+    for file in names:
+        for name, kind in _stored(files.folder / file, files).items():
+            if name in held:
+                raise _unreadable(files, f"{held[name]} and {file} both hold {name}")
+            held[name] = file
+            if kind.startswith(_BYTES) and not is_rounded and not name.endswith(_BUFFERS):
+                found = f"{name} is stored as {kind}, one byte a number, and config.json states no quantisation"
+                fix = "Name the repository of the original weights: these were rounded, or have lost their scales."
+                raise ModelError(asked=f"the weights of {files.origin}", found=found, fix=fix)
+
+
+def _stored(path: Path, files: ModelFiles) -> dict[str, str]:
+    """The kind of every tensor, from the header, which also says how long the file has to be."""
     try:
         with safe_open(path, framework="pt") as opened:
-            opened.keys()
+            return {name: opened.get_slice(name).get_dtype() for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         with path.open("rb") as broken:
             is_pointer = broken.read(20).startswith(b"version https://git")

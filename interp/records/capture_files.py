@@ -15,7 +15,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.records.parquet_files import read_columns, read_rows
 from interp.records.versioned_json import read_versioned
-from interp.reductions import REDUCTIONS
+from interp.reductions import REDUCTIONS, PromptMean, Rows
 from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
@@ -134,6 +134,8 @@ def _read(folder: Path, content: CaptureFile) -> Capture:
     for kept in content.needs:
         fold = TypeAdapter(REDUCTIONS[kept.fold]).validate_python(kept.fold_fields)
         need = Need(kept.site, fold, kept.at, kept.layers)
+        if isinstance(fold, Rows | PromptMean) and "rows" not in kept.arrays:
+            raise ValueError(f"{kept.site} has no array of its rows")
         arrays[need] = {name: read_array(folder / file) for name, file in kept.arrays.items()}
     return Capture(
         model=content.model,

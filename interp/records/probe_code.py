@@ -44,15 +44,15 @@ def code_hash(probe: Probe | type[Probe]) -> str:
         name = waiting.pop()
         path = _source_of(name)
         if name not in codes and path is not None:
-            codes[name], imported = _read(name, path)
+            codes[name], imported = _read(name, path.name, path.read_text(encoding="utf-8"))
             waiting += [each for each in imported if _is_inside(each, packages)]
     return digest_of(codes)
 
 
 @cache
-def _read(module: str, path: Path) -> tuple[str, tuple[str, ...]]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+def _read(module: str, file: str, text: str) -> tuple[str, tuple[str, ...]]:
+    tree = ast.parse(text)
+    package = module if file == "__init__.py" else module.rpartition(".")[0]
     imported = tuple(_imported(tree, package))
     return _plain(tree), imported
 

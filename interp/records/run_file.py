@@ -54,13 +54,33 @@ class _Asked(Known):
     edits: list[dict[str, Any]] = Field(default_factory=list)
 
 
+class _Figure(Known):
+    value: float
+    unit: str
+    low: float
+    high: float
+
+
+class _Card(Known):
+    figures: dict[str, _Figure] = Field(default_factory=dict)
+    baselines: dict[str, dict[str, float]] = Field(default_factory=dict)
+    n_eval: int = 0
+
+
 class _Model(Known):
     name: str = ""
     family: str | None = None
     fingerprint: str | None = None
     n_layers: int | None = None
     n_parameters: int | None = None
-    card: dict[str, Any] | None = None
+    card: _Card | None = None
+    tensor_kinds: dict[str, str] | None = None
+
+
+class _Clusters(Known):
+    n: int
+    by: str
+    caution: str = ""
 
 
 class _Prompts(Known):
@@ -69,7 +89,8 @@ class _Prompts(Known):
     hash: str | None = None
     n: int | None = None
     draw: dict[str, Any] | None = None
-    others: list[dict[str, Any]] = Field(default_factory=list)
+    clusters: _Clusters | None = None
+    others: list["_Prompts"] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
 
 

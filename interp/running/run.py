@@ -100,7 +100,7 @@ def run_as_asked(options: RunOptions) -> RunRecord:
     spec, pools = specify(loaded, options)
     chosen = [probe for pool in pools for probe in pool.probes]
     folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
-    session = _Session(spec, edits, clock, Unfinished(folder, spec.hash, began=clock.began))
+    session = _Session(spec, edits, clock, Unfinished(folder, spec.hash, began=clock.began), codes_of(pools))
     session.refuse_misuse(loaded, chosen)
     refuse_unknown_prompt(pools[0].prompts, options.show_tokens)
     followed = checkpoints_of(loaded, chosen, spec.checkpoints)
@@ -150,13 +150,12 @@ def run_as_asked(options: RunOptions) -> RunRecord:
             findings = {name: (findings | curves)[name] for name in spec.probes if name in findings | curves}
         processes = {} if ranks.is_alone else {"processes": ranks.size}
         read, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
-        codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
         record = RunRecord(
             spec=spec.to_json(),
             spec_hash=spec.hash,
             model=described,
             prompts=read | ({"others": others} if others else {}),
-            environment=environment() | {"probe_code": codes} | processes,
+            environment=environment() | {"probe_code": session.codes} | processes,
             selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
             timings=clock.seconds,
             findings=findings,
@@ -175,6 +174,11 @@ def is_of_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
     """Whether a record read just these prompts: a file of prompts may have changed under its name."""
     read = [record.prompts, *record.prompts.get("others", ())]
     return [prompts.get("hash") for prompts in read] == [pool.prompts.content_hash for pool in pools]
+
+
+def codes_of(pools: Sequence[PromptPool]) -> dict[str, str]:
+    """The code of every probe, by name."""
+    return {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
 
 
 def specify(model: Model, options: RunOptions) -> tuple[RunSpec, tuple[PromptPool, ...]]:
@@ -214,6 +218,7 @@ class _Session:
     edits: tuple[Edit, ...]
     clock: "_Clock"
     unfinished: Unfinished
+    codes: Mapping[str, str]
     checks: list[Check] = field(default_factory=list)
     followed: list[Followed] = field(default_factory=list)
 
@@ -370,7 +375,7 @@ class _Session:
         with self.clock(f"conditions {probe.name}{suffix}"), bar as progress, blas_on_one_thread(), window:
             read = partial(
                 read_conditions, model, whole, resolve=resolve, checks=self.checks, progress=progress,
-                unfinished=self.unfinished, seed=self.spec.seed,
+                unfinished=self.unfinished, seed=self.spec.seed, code=self.codes[probe.name],
             )  # fmt: skip
             name, screen = f"conditions of {probe.name}{suffix}", probe.screening(base)
             found = {} if screen is None else read_screen(model, whole, screen)

@@ -20,7 +20,7 @@ from interp.prompting.pools import parts
 from interp.records.record import RunRecord, finished_record
 from interp.running.choose_probes import choose_probes
 from interp.running.meta_model import meta_model
-from interp.running.run import is_of_prompts, run_as_asked, specify
+from interp.running.run import codes_of, is_of_prompts, run_as_asked, specify
 from interp.running.study import compare
 from interp.system.calls import refuse_unknown_keywords
 from interp.system.processes import n_started
@@ -69,8 +69,8 @@ def run_many(
 ) -> ManyRuns:
     """Measure several models (or revisions, or prompt sets) with the same options, and compare them.
 
-    One model is in memory at a time. A finished run in `out` of the same specification, revision, prompts and weights
-    is not repeated.
+    One model is in memory at a time. A finished run in `out` of the same specification, revision, prompts, weights,
+    lens and code of the probes is not repeated.
 
     Args:
         models: Names of models.
@@ -149,7 +149,8 @@ def _outcome(name: str, asked: RunOptions) -> RunOutcome:
         files = files_identity(asked)
 
         def is_same(record: RunRecord) -> bool:
-            return record.model.get("files", {}) == files and is_of_prompts(record, pools)
+            is_of_code = record.environment.get("probe_code") == codes_of(pools)
+            return is_of_code and record.model.get("files", {}) == files and is_of_prompts(record, pools)
 
         found = finished_record(spec.hash, Path(str(asked.out)), is_same)
         if found is not None and not found.page.is_file():

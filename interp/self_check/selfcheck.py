@@ -56,9 +56,10 @@ def run_checks(model: Model) -> Iterator[Check]:
     """The checks one after the other, passed or not; after one that the others rest on, where it fails, no more."""
     with torch.inference_mode(), claimed(model):
         seen = Observations(model)
-        with _refusing(
-            model, f"it cannot read {seen.short} tokens", "Check its configuration, or copy config.json again."
-        ):
+        precisions = {weight.dtype: name for name, weight in model.module.named_parameters()}
+        mixed = ", ".join(f"{name} in {dtype}" for dtype, name in precisions.items()) if len(precisions) > 1 else ""
+        fix = "Cast it to one precision: `model.to(torch.float32)`." if mixed else "Check its configuration."
+        with _refusing(model, f"it cannot read {seen.short} tokens{mixed and f' ({mixed})'}", fix):
             _ = seen.plain  # before anything of ours has touched it
         for name, meaning, run, _ in _applying(model):
             with _refusing(model, f"the self-check {name!r} cannot be carried out", _FIX):
@@ -79,17 +80,24 @@ def _refusing(model: Model, failure: str, fix: str) -> Iterator[None]:
 
 
 def _refusal(model: Model, failure: str, fix: str) -> ModelError:
-    """The refusal of a model; where its owner put a hook or a forward on it, that is the reason."""
+    """The refusal of a model; where its owner put a hook, a `forward` or another class on it, that is the reason."""
     changed = _changed_part(model)
     if changed:
         failure = f"{changed}; {failure}"
-        fix = "Remove it (`handle.remove()`, `del part.forward`) before the model is loaded, and add it afterwards."
+        fix = (
+            "Remove it (`handle.remove()`, `del part.forward`, or the part of transformers in its place) before the "
+            "model is loaded, and add it afterwards; what is low-rank, merge into the weights."
+        )
     return ModelError(asked=f"reading {model.name} ({model.info.family})", found=failure, fix=fix)
 
 
 def _changed_part(model: Model) -> str:
-    """A part with a hook or a `forward` that no library put there, in words; empty where there is none."""
+    """A part that no library made, or with a hook or `forward` of its own, in words; empty where there is none."""
+    known = (*_LIBRARIES, type(model.module).__module__.partition(".")[0])
     for name, part in model.module.named_modules():
+        where = f"its part {name}" if name else "the model as a whole"
+        if not type(part).__module__.startswith(known):
+            return f"{where} is a {type(part).__qualname__} of {type(part).__module__}"
         mine = [*part._forward_pre_hooks.values(), *part._forward_hooks.values()]
         own = None if hasattr(part, "_hf_hook") else vars(part).get("forward")
         if own is not None and not hasattr(own, "_torchdynamo_orig_callable"):
@@ -98,7 +106,7 @@ def _changed_part(model: Model) -> str:
             if not (getattr(thing, "__module__", None) or type(thing).__module__).startswith(_LIBRARIES):
                 called = getattr(thing, "__qualname__", None) or type(thing).__qualname__
                 what = "hook" if thing is not own else "forward"
-                return f"{f'its part {name}' if name else 'the model as a whole'} has a {what} of its own ({called})"
+                return f"{where} has a {what} of its own ({called})"
     return ""
 
 

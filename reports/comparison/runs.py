@@ -161,13 +161,13 @@ def card_scalars(card: Mapping[str, Any] | None) -> dict[tuple[str, str], Scalar
     """The figures on the card of a wind tunnel as numbers; a checkpoint taken on the way has none."""
     if not card:
         return {}
-    position = card.get("baselines", {}).get("position", {})
+    position, n = card.get("baselines", {}).get("position", {}), card.get("n_eval", 0)
     return {
         (TUNNEL, name): Scalar.of(
             figure["value"], figure["unit"],
-            Interval(figure["low"], figure["high"], f"bootstrap over {card['n_eval']} fresh sequences"),
+            Interval(figure["low"], figure["high"], f"bootstrap over {n} fresh sequences"),
             f"position alone gives {position[name]:.3g}" if name in position else "an error, least at 0",
-            n=card["n_eval"], n_unit="sequence",
+            n=n, n_unit="sequence",
         )
         for name, figure in card.get("figures", {}).items()
         if math.isfinite(figure["value"])

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GPT2Config
+from transformers import AttentionInterface, AutoModelForCausalLM, GPT2Config
+from transformers.integrations.sdpa_attention import sdpa_attention_forward as plain
 
 import interp
 from interp.errors import InterpError
@@ -72,6 +73,11 @@ def default_dtype(dtype):
         torch.set_default_dtype(torch.float32)
 
 
+def with_own_attention(module):
+    AttentionInterface.register("halved", lambda part, q, k, v, mask, **how: plain(part, q, k, v / 2, mask, **how))
+    module.set_attn_implementation("halved")
+
+
 CHANGES = {
     "training mode": lambda module: module.train(),
     "h.1.mlp.dropout is in training mode": lambda module: module.transformer.h[1].mlp.train(),
@@ -81,6 +87,7 @@ CHANGES = {
     "on meta and were on cpu|on offloaded and were": lambda module: module.to("meta"),
     r"vocabulary of 120 for 101": lambda module: module.resize_token_embeddings(120),
     "it has [0-9,]+ parameters and had": quantised,
+    "its attention is computed by 'halved', which is registered beside": with_own_attention,
     "return_dict=False": lambda module: setattr(module.config, "return_dict", False),
 }
 AROUND = {

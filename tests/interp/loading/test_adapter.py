@@ -93,6 +93,7 @@ def _cut(folder):
         (lambda f: edited_config(f, trainable_token_indices="last"), r"it does not fit \(too many indices"),
         (lambda f: edited_tensors(f, lambda t, key: t.pop(key)), "its file lacks"),
         (lambda f: edited_tensors(f, lambda t, key: t[key].fill_(float("nan"))), "values that are not finite"),
+        (lambda f: edited_tensors(f, lambda t, key: t.update({key: t[key].to(torch.int8)})), "rounded to torch.int8"),
         (lambda f: edited_tensors(f, lambda t, key: [x.zero_() for x in t.values()]), "it changes no weight"),
     ],
 )  # fmt: skip

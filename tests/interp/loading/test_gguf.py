@@ -71,9 +71,17 @@ def test_rounded_weights_are_refused_unless_allowed_and_then_told(rounded_file):
     )
 
 
+def _over_another(content):
+    """A tensor that lies where the first one does."""
+    at = content.index(name := b"blk.0.attn_v.weight") + len(name) + 24  # behind axes, shape and kind
+    return content[:at] + struct.pack("<Q", 0) + content[at + 8 :]
+
+
 @pytest.mark.parametrize(
     "spoil, found",
     [
+        (_over_another, "attn_v.weight begins at byte 0 of the tensors, and the one before ends at"),
+        (lambda b: b[:8] + struct.pack("<Q", 9 * LAYERS + 2) + b[16:], "take 255,232 bytes, and there are 263,456"),
         (lambda b: b"", "does not begin as"),
         (lambda b: b"version https://git-lfs.github.com/spec/v1\n", "b'version htt'.*\n.*git lfs pull"),
         (lambda b: b[:4] + struct.pack("<I", 9) + b[8:], "its version is 9"),

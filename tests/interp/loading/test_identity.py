@@ -44,6 +44,7 @@ CHANGES = {
     "card": ("model/tunnel.json", lambda path: path.write_text(path.read_text().replace('"seed": ', '"seed": 1'))),
     "step on the way": ("model/steps/4/model.safetensors", in_place),
     "weights of the adapter": ("adapter/adapter_model.safetensors", in_place),
+    "numbers of a lens": ("lens/lens.safetensors", in_place),
     "weights of a donor": ("donor/model.safetensors", in_place),
 }
 
@@ -57,8 +58,10 @@ def laid(folder: Path) -> RunOptions:
     (folder / "adapter").mkdir()
     (folder / "adapter" / "adapter_config.json").write_text("{}")
     save_file({"a": np.ones(9)}, folder / "adapter" / "adapter_model.safetensors")
-    donor = PatternsOf(donor=str(folder / "donor"))
-    return RunOptions(model=str(folder / "model"), adapter=str(folder / "adapter"), edits=donor)
+    (folder / "lens").mkdir()
+    save_file({"matrix.0": np.ones((3, 3))}, folder / "lens" / "lens.safetensors")
+    donor, lens = PatternsOf(donor=str(folder / "donor")), folder / "lens" / "lens.safetensors"
+    return RunOptions(model=str(folder / "model"), adapter=str(folder / "adapter"), lens=lens, edits=donor)
 
 
 @pytest.mark.parametrize("system", ["posix", "nt"])

@@ -134,7 +134,17 @@ def scaled_logits(plain, *args, **keywords):
     return out
 
 
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
 CHANGED = {
+    "a layer in another precision": (lambda m: m.model.layers[1].to(torch.bfloat16),
+        "layers.1.*in torch.bfloat16.*Cast it to one precision", lambda m: m.float()),
+    "a part of another class": (lambda m: setattr(m.model.layers[1].self_attn.v_proj, "__class__", Doubled),
+        "its part model.layers.1.self_attn.v_proj is a Doubled of .*test_in_memory; .*'projections'",
+        lambda m: setattr(m.model.layers[1].self_attn.v_proj, "__class__", nn.Linear)),
     "a hook on the whole": (lambda m: m.register_forward_hook(lambda part, args, out: out.logits),
         "the model as a whole has a hook.*Remove it", without_hooks),
     "a hook on a layer": (lambda m: m.model.layers[1].register_forward_hook(lambda part, args, out: out * 1.1),
@@ -164,7 +174,6 @@ def test_what_the_owner_changed_is_the_reason_and_the_advice_helps(name):
 
 
 BROKEN = {
-    "a layer in another precision": lambda m: m.model.layers[1].to(torch.bfloat16),
     "a smaller embedding": lambda m: setattr(m.model, "embed_tokens", nn.Embedding(7, 48)),
     "a smaller projection": lambda m: setattr(m.model.layers[0].self_attn, "q_proj", nn.Linear(48, 5, bias=False)),
     "a layer less": lambda m: m.model.layers.__delitem__(1),

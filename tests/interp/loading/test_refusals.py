@@ -173,6 +173,11 @@ def test_missing_files_of_weights_and_those_out_of_the_folder_are_named(sharded)
     path = sharded / "model.safetensors.index.json"
     content = json.loads(path.read_text())
     shard = next(iter(content["weight_map"].values()))
+    others = {key: tensor for file in sharded.glob("*-of-*") for key, tensor in load_file(file).items()}
+    kept = (sharded / shard).read_bytes()
+    save_file(others, sharded / shard, {"format": "pt"})
+    assert re.search(rf"{shard} and .* both hold|and {shard} both hold", refusal(sharded))
+    (sharded / shard).write_bytes(kept)
     (sharded / shard).rename(sharded.parent / "outside.safetensors")
     assert f"model.safetensors.index.json names {shard}, which is not there" in refusal(sharded)
     moved = {key: file.replace(shard, "../outside.safetensors") for key, file in content["weight_map"].items()}
@@ -339,6 +344,7 @@ def test_a_tied_head_is_one_tensor_and_nothing_is_said(tmp_path, word_tokenizer)
         ("model.layers.0.self_attn.q_norm.weight", torch.ones(2), r"for 1 tensors \(model.layers.0.self_attn.q_norm"),
         ("layers.1.self_attn.q_proj.bias", torch.ones(2), r"for 1 tensors \(layers.1.self_attn.q_proj.bias"),
         ("model.layers.1.self_attn.v_proj.weight", None, r"they lack 1 tensors \(model.layers.1.self_attn.v"),
+        ("model.layers.1.self_attn.v_proj.weight", torch.ones(2).to(torch.float8_e4m3fn), "is stored as F8_E4M3, one"),
     ],
 )
 def test_tensors_of_blocks_without_a_place_or_that_are_missing_are_refused(spoilt, name, value, said):

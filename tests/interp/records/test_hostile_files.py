@@ -88,10 +88,13 @@ WRONG = [
       for entry, value in (("units", 2), ("name", 2), ("seed", "x"), ("unit", None))),
     *(("capture", "needs.0.arrays", {name: ARRAY}, "it has contents that no capture has")
       for name in ("Rows", "rows2", "")),
+    ("capture", "needs.0.arrays", {}, "has no array of its rows"),
     ("capture", "needs.0.arrays.rows", "a" * 5000 + ".safetensors", ""),  # which no system can have
     *(("record", f"{part}.{entry}", value, f"{part}: {entry}") for part, entry, value in (
         ("spec", "probes", 5), ("spec", "probes", [["a"]]), ("spec", "edits", "x"), ("model", "n_layers", "many"),
-        ("prompts", "n", "all"), ("prompts", "draw", 3), ("environment", "packages", True),
+        ("prompts", "n", "all"), ("prompts", "draw", 3), ("prompts", "clusters", {"n": 3}),
+        ("model", "card", {"figures": {"kl_bits": {"value": 1.0, "unit": "bits"}}}), ("model", "tensor_kinds", 1),
+        ("environment", "packages", True),
     )),
     *((name, "format", number, "which does not exist")
       for name in ("record", "ledger", "card") for number in (0, -1, 1.0, True, "1", None, [1])),

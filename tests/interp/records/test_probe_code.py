@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from interp.probe import Probe
-from interp.records.probe_code import _read, code_hash
+from interp.records.probe_code import code_hash
 from interp.registry import entries, load_entry
 
 PROBE = '''"""A probe."""
@@ -45,7 +45,6 @@ def hash_of(tmp_path, monkeypatch):
             del sys.modules[name]
         importlib.invalidate_caches()
         sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-        _read.cache_clear()
         try:
             return code_hash(importlib.import_module(f"elsewhere_{n}.probe").Doubling)
         finally:
@@ -54,7 +53,6 @@ def hash_of(tmp_path, monkeypatch):
     yield make
     for name in [name for name in sys.modules if name.startswith("elsewhere_")]:
         del sys.modules[name]
-    _read.cache_clear()
 
 
 def test_what_computes_belongs_to_the_code_and_layout_does_not(hash_of):

@@ -17,11 +17,12 @@ import torch
 from interp.probes.causal.prompt_sample import PromptSample
 
 from interp.editing.conditions import read_conditions
+from interp.edits import AblateHeads
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.loading.load import load
 from interp.need import Need
-from interp.probe import Probe
+from interp.probe import Condition, Probe
 from interp.reading import forward
 from interp.reading.forward import capture
 from interp.records import unfinished
@@ -261,6 +262,43 @@ def test_a_run_that_is_stopped_and_repeated_leaves_the_record_of_one_that_was_no
     run(model, **asked, out=tmp_path / "b")
     assert not (tmp_path / "a" / PARTIAL).exists() and not (tmp_path / "b" / PARTIAL).exists()
     assert by_model(tmp_path / "a") == by_model(tmp_path / "b")
+
+
+@dataclass(frozen=True)
+class Ablations(Probe):
+    """What the heads of each layer do to the prediction, `times` as much."""
+
+    name: ClassVar[str] = "ablations"
+    question: ClassVar[str] = "What do heads do?"
+    edits_model: ClassVar[bool] = True
+    needs = (Need("v"),)
+    times: ClassVar[int] = 1
+
+    def conditions(self, base):
+        def read(under):
+            return {"sum": self.times * np.array([under["next_log_prob"].sum()])}
+
+        return [Condition(f"{i}", (AblateHeads(i, 0),), (Need("next_log_prob"),), read) for i in range(3)]
+
+    def analyse(self, base, under):
+        return Findings(self.name, notes=tuple(str(readout["sum"][0]) for readout in under.values()))
+
+
+def test_conditions_of_a_probe_whose_code_was_mended_are_read_again(tmp_path, at_once, monkeypatch):
+    """A record must not mix what two versions of a probe read."""
+
+    def stop(*given):
+        raise Stopped(signal.SIGTERM)
+
+    asked = {"n_pool": 20, "report": False, "quiet": True}
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(Ablations, "analyse", stop)
+        run("tunnel:bijection-gpt-neox", probes=[Ablations()], out=tmp_path, **asked)
+    monkeypatch.setattr("interp.running.run.code_hash", lambda probe: "mended")
+    monkeypatch.setattr(Ablations, "times", 2)
+    with pytest.warns(RuntimeWarning, match="left aside: it belongs to other code of the probe"):
+        found = run("tunnel:bijection-gpt-neox", probes=[Ablations()], out=tmp_path, **asked)
+    assert found["ablations"] == run("tunnel:bijection-gpt-neox", probes=[Ablations()], out=None, **asked)["ablations"]
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch):

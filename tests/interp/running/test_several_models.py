@@ -68,7 +68,7 @@ def by_model(out: Path) -> dict[str, dict[str, object]]:
     return found
 
 
-def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path):
+def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path, monkeypatch):
     first = run_many(MODELS[:2], options=OPTIONS, out=tmp_path, quiet=True)
     assert [(o.model, o.is_new) for o in first.outcomes] == [(name, True) for name in MODELS[:2]]
     assert first.comparison.path.joinpath("report.html").is_file()
@@ -78,6 +78,8 @@ def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path):
     assert again.comparison.path == first.comparison.path
     other = run_many(MODELS[:1], options={**OPTIONS, "seed": 1}, out=tmp_path, quiet=True)
     assert other.outcomes[0].is_new and other.comparison is None
+    monkeypatch.setattr("interp.running.run.code_hash", lambda probe: "of another code")
+    assert run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True).outcomes[0].is_new
 
 
 @pytest.mark.slow
