@@ -38,6 +38,10 @@ ATTENTION_SITES = frozenset({"q", "k", "v", "z"})
 """Sites of the attention hook; all others have forward hooks."""
 
 
+_APPLIED: WeakKeyDictionary[torch.nn.Module, list[list[Edit]]] = WeakKeyDictionary()
+"""The edits of every block of `applied` that a model is in."""
+
+
 class _Entered(threading.local):
     """What entered each bypassed layer, in the pass of a thread; it ends with the thread."""
 
@@ -214,8 +218,28 @@ def applied(model: Model, *given: Edits) -> Iterator[None]:
                 fix="Use interp.collect(model, prompts, needs, edits=[...]), or "
                 + ("means from interp.with_means." if needs_outputs(edit) else "positions counted from 0."),
             )
+    mine = _APPLIED.setdefault(model.module, [])
     with editing(model, Editor(model, make_steps([edits], model.info), ours=this_thread_and_new_ones())):
-        yield
+        mine.append(edits)
+        try:
+            yield
+        finally:
+            mine.pop()
+
+
+def edits_applied(model: Model) -> list[Edit]:
+    """The edits of all `applied` blocks that the model is in, in the order in which they act."""
+    return [edit for edits in _APPLIED.get(model.module, ()) for edit in edits]
+
+
+def refuse_applied(model: Model, what: str) -> None:
+    """Raise `UsageError` inside a block of `applied`, whose edits what is made there would not name."""
+    if outside := edits_applied(model):
+        raise UsageError(
+            asked=f"{what} of {model.name} inside a block of interp.applied",
+            found=f"it would be of the edited model ({outside[0]}), and not say so",
+            fix="Leave the block, and give the edits here: edits=[...].",
+        )
 
 
 def refuse_misfits(edits: Sequence[Edit], model: Model) -> None:

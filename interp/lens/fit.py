@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.editing.editor import edits_applied
 from interp.editing.screen import token_bytes
 from interp.errors import PromptError, UnknownName
 from interp.hooks.layer_gradients import refuse_without_gradients
@@ -133,6 +134,8 @@ def fit_lens(
     asked = fit_prompts(model, options, skip_first, horizon)
     about = {"prompts": asked.prompts.name, "skip_first": asked.valid.first, "seed": seed, "weights": model.fingerprint}
     about |= {"horizon": horizon} if horizon else {}
+    edits = edits_applied(model)
+    about |= {"edits": [f"{edit} ({digest_of(edit.to_json())})" for edit in edits]} if edits else {}
     with reporting(f"fitting the {kind} lens of {model.name}", quiet) as progress:
         if kind == "tuned":
             return _tuned(model, asked, seconds, seed, progress, about)

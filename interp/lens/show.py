@@ -18,11 +18,11 @@ def kl_by_depth(lens: FittedLens, held: HeldOut) -> tuple[list[TMean], Float[np.
     """Mean KL(final prediction || lens) over clusters, in bits, at every depth before the last, on held-out prompts.
 
     Beside it the mean with the map of the depth that lies furthest away, as the null of a map that knows nothing of its
-    depth; NaN for the logit lens, which has one map.
+    depth; NaN of a lens with one map, such as the logit lens.
     """
     n, kl = len(held.stream) - 1, held.kl_of(lens)
     other_depth = np.full(n, np.nan)
-    if lens.depths:
+    if len(lens.depths) > 1:
         furthest = [max(lens.depths, key=lambda other, depth=depth: abs(other - depth)) for depth in range(n)]
         other_depth = held.kl_bits(lambda x, depth: lens.carried(x, furthest[depth])).mean(axis=1)
     clusters = [held.cluster == name for name in np.unique(held.cluster)]

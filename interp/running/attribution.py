@@ -8,6 +8,7 @@ Source: Elhage et al. (2021), A mathematical framework for transformer circuits;
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,7 +125,7 @@ def logit_attribution(
         >>> found.to_frame().columns[:3].tolist()
         ['layer', 'head', 'logits']
     """
-    if model.family.attention_sum is not None:
+    if _is_normalised(model):
         raise UsageError(
             asked=f"what each head of {model.name} adds to a logit",
             found=f"{model.info.family} normalises the attention output, so heads have no separate shares",
@@ -173,6 +174,16 @@ def logit_attribution(
         constant=fixed,
         null=null,
     )
+
+
+def _is_normalised(model: Model) -> bool:
+    """Whether anything lies between the output projection of attention and the residual stream."""
+    family = model.family
+    if family.attention_sum is None:
+        return False
+    added, made = attrgetter(family.attention_sum), attrgetter(f"{family.attention}.{family.out}")
+    layers = [layer for layer in family.layer_modules(model.module) if family.attends(layer)]
+    return not all(added(layer) is made(layer) or isinstance(added(layer), torch.nn.Identity) for layer in layers)
 
 
 def _answer_ids(model: Model, given: Answer | None, n: int, what: str) -> np.ndarray | None:

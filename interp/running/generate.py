@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from interp.edit import Edit
 from interp.editing.call_positions import cache_name
 from interp.editing.edited_rows import edited_rows
-from interp.editing.editor import applied, needs_outputs, refuse_misfits
+from interp.editing.editor import applied, needs_outputs, refuse_applied, refuse_misfits
 from interp.edits import AblateHeads, Edits, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
 from interp.formatting import printable, text_table
@@ -168,6 +168,7 @@ def generate(
             found="these values are not possible",
             fix="Ask for 1 token or more, at temperature 0 (the most likely ones) or above.",
         )
+    refuse_applied(model, "continuations")
     pool = given_prompts(model, prompts, seed)
     ids = as_tokens(model, pool, (), window).ids
     lengths = np.array([len(x) for x in ids])

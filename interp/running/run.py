@@ -14,7 +14,7 @@ from interp.capture import Capture
 from interp.edit import Edit
 from interp.editing.conditions import capture_edited, read_conditions
 from interp.editing.edit_files import resolve_edits
-from interp.editing.editor import refuse_misfits
+from interp.editing.editor import refuse_applied, refuse_misfits
 from interp.editing.proof import merged
 from interp.editing.screen import read_screen
 from interp.edits import PatternsOf
@@ -225,6 +225,7 @@ class _Session:
     def refuse_misuse(self, model: Model, probes: Sequence[Probe]) -> None:
         """Raise `UsageError` where edits do not fit the model, or a probe has its own way of changing it."""
         edits, null = self.edits, self.spec.null
+        refuse_applied(model, "a run")
         following = [probe.name for probe in probes if probe.follows_checkpoints]
         changed = "--edit" if edits else f"--null {null}" if null else "--adapter" if model.info.adapter else ""
         if following and changed:

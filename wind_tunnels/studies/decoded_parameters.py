@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from interp.need import Need
 from interp.statistics.linear_readout import read_out
 
-from .moving_programs import moving_programs, onward, prompts_of, run
+from .moving_programs import modulus, moving_programs, onward, prompts_of, run
 from .over_seeds import NetworkStudy
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class DecodedParameters(NetworkStudy):
     def read(self, model: "Model") -> dict[str, float]:
         import interp
 
-        rng, p = np.random.default_rng(self.seed), model.task.p  # pyrefly: ignore[missing-attribute]
+        rng, p = np.random.default_rng(self.seed), modulus(model, self.name)
         program = moving_programs(rng, self.n, p)[0]
         values = run(program, rng, self.seen, p)
         answer, prompts = onward(program, values[:, -1], p), prompts_of(values, p)

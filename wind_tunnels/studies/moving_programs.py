@@ -1,12 +1,30 @@
 """Programs x[t + 1] = a x[t] + b mod p that move, run forwards and backwards, and as prompts."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.errors import UsageError
 from interp.prompt import Prompt, PromptSet
+
+if TYPE_CHECKING:
+    from interp.model import Model
 
 Programs = Int[np.ndarray, "a_and_b program"]
 Values = Int[np.ndarray, "program value"]
+
+
+def modulus(model: "Model", study: str) -> int:
+    """The p of a network that reads programs as they are made here; `UsageError` for another."""
+    p = getattr(model.task, "p", 0)
+    if p < 5 or getattr(model.task, "symbols", "") != "integers":
+        raise UsageError(
+            asked=f"the study {study} of {model.name}",
+            found="it reads programs over integers modulo 5 or more",
+            fix="Name networks that were trained on recurrence with symbols=integers.",
+        )
+    return p
 
 
 def moving_programs(rng: np.random.Generator, n: int, p: int) -> tuple[Programs, Programs]:

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
 from interp.need import Need
 from interp.statistics.cosines import random_rotations, random_subspace
 
-from .moving_programs import ending_in, moving_programs, onward, prompts_of, run
+from .moving_programs import ending_in, modulus, moving_programs, onward, prompts_of, run
 from .moving_programs import said as said_of
 from .over_seeds import NetworkStudy
 
@@ -90,13 +89,7 @@ class Transplants(NetworkStudy):
         import interp
         from interp.system.float64 import double
 
-        if getattr(model.task, "symbols", "") != "integers":
-            raise UsageError(
-                asked=f"transplants in {model.name}",
-                found="donors are programs over integers",
-                fix="Name networks that were trained on recurrence with symbols=integers.",
-            )
-        p = model.task.p  # pyrefly: ignore[missing-attribute]
+        p = modulus(model, self.name)
         rng, n_shown = np.random.default_rng(self.seed), self.horizon - 1
         program, other = moving_programs(rng, self.n, p)
         own = run(program, rng, self.seen + 1, p)

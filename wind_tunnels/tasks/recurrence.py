@@ -34,6 +34,9 @@ Inferred = tuple[Float[np.ndarray, "sequence seen"], Float[np.ndarray, "sequence
 N_BUCKETS = 5
 """Prefixes of three tokens fall into so many buckets, of which the last is held out."""
 
+_MOST_NATS = 700
+"""The Bayes factors of fresh symbols reach p ** length, which has to be a float."""
+
 
 @dataclass(frozen=True)
 class Recurrence(ShippedTask):
@@ -65,6 +68,9 @@ class Recurrence(ShippedTask):
                 f"prefixes = {self.prefixes} of symbols that mean something else in every sequence",
                 "Leave prefixes out, or take symbols=integers.",
             )
+        most = int(_MOST_NATS / np.log(self.p))
+        if self.symbols == "fresh" and self.length > most:
+            raise self.refusal(f"length = {self.length} of fresh symbols", f"Choose length up to {most} for p={self.p}.")
 
     @property
     def vocab_size(self) -> int:

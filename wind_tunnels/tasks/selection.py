@@ -67,6 +67,8 @@ class Selection(ShippedTask):
             }.get(name, ("", True))
             if not fits:
                 raise self.refusal(f"{name} of V = {self.V} symbols", f"For {name} V is {what}.")
+            if not np.isfinite(CLASSES[name].count(np.full((1, self.V), -1))).all():
+                raise self.refusal(f"{name} of V = {self.V} symbols: too many to count", "Choose V up to 170.")
 
     @property
     def vocab_size(self) -> int:

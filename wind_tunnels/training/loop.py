@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
+from interp.system.foreign_files import readable
 from interp.system.signals import Stopped, remember, whole
 from interp.system.whole_files import make_folder, writing
 from interp.tunnel import Sequences
@@ -182,17 +183,16 @@ def _resume(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
     path = folder / STATE_NAME
     if not path.exists():
         return
-    stored = torch.load(path, weights_only=True, map_location="cpu")
-    if stored["plan"] != plan.describe():
-        raise ModelError(
-            asked=f"training in {folder}",
-            found="an unfinished training of another task, network or recipe lies there",
-            fix=f"Choose another folder, or remove {path} to start anew.",
-        )
-    state.model.load_state_dict(stored["model"])
-    for optimiser, its_state in zip(state.optimisers, stored["optimisers"], strict=True):
-        optimiser.load_state_dict(its_state)
-    state.rng.bit_generator.state = stored["rng"]
-    for name in COUNTERS:
-        setattr(state, name, stored[name])
+    asked, fix = f"training in {folder}", f"Choose another folder, or remove {path} to start anew."
+    with readable(asked, fix, found=f"the state in {path.name} cannot be read", error=ModelError):
+        stored = torch.load(path, weights_only=True, map_location="cpu")
+        if stored["plan"] != plan.describe():
+            found = "an unfinished training of another task, network or recipe lies there"
+            raise ModelError(asked=asked, found=found, fix=fix)
+        state.model.load_state_dict(stored["model"])
+        for optimiser, its_state in zip(state.optimisers, stored["optimisers"], strict=True):
+            optimiser.load_state_dict(its_state)
+        state.rng.bit_generator.state = stored["rng"]
+        for name in COUNTERS:
+            setattr(state, name, stored[name])
     _remember(state, plan, folder)

@@ -193,3 +193,20 @@ def test_a_fit_stops_at_the_precision_asked_for_and_wants_long_prompts(tunnel):
     few = PromptSet("few", [Prompt(token_ids=(1, 2, 3), scored=(2,))] * 4)
     with pytest.raises(interp.InterpError, match="more than 9 tokens"):
         fit_prompts(tunnel, RunOptions(prompts=few), 9)
+
+
+def test_a_fit_does_not_take_up_what_was_fitted_under_other_edits(tunnel, tmp_path, monkeypatch):
+    prompts, out = interp.sampled_prompts(tunnel.task, 30), tmp_path / "lens.safetensors"
+    monkeypatch.setattr("interp.records.unfinished.SECONDS", 0.0)
+    monkeypatch.setattr("interp.lens.jacobian.JacobianSums.error_bits", stop)
+    with pytest.raises(KeyboardInterrupt), interp.applied(tunnel, interp.AttentionOff(layer=1)):
+        fit_lens(tunnel, prompts, out=out, quiet=True)
+    monkeypatch.undo()
+    assert [*tmp_path.rglob("*.zip")]
+    lens, anew = (fit_lens(tunnel, prompts, precision_bits=0.05, out=each, quiet=True) for each in (out, None))
+    assert all(torch.equal(lens.matrices[depth], anew.matrices[depth]) for depth in anew.depths)
+    assert "edits" not in lens.about
+
+
+def stop(*_):
+    raise KeyboardInterrupt

@@ -1,6 +1,7 @@
 """Lenses: files that are read back, whatever decodes the stream through one, and records that say so."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,6 +115,8 @@ def test_lenses_stand_side_by_side_with_intervals_and_the_null_of_another_depth(
         assert len(means) == 3 and all(0 <= mean.low < mean.value < mean.high for mean in means)
         assert np.isnan(other_depth).all() == (each.kind == "logit")
     assert other_depth[2] > means[2].high  # a map of depth 0 does not serve at depth 2
+    one = replace(lens, matrices={1: lens.matrices[1]})
+    assert np.isnan(kl_by_depth(one, held)[1]).all()  # there is no other depth
 
 
 def test_the_block_that_writes_most_is_found_by_hand_for_every_lens(tunnel, lens):

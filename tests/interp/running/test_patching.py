@@ -9,7 +9,7 @@ import torch
 import interp
 from interp.errors import PromptError, UnknownName, UsageError
 from tests.interp.test_families import OPT_ENDS, tiny
-from tests.tiny_models import tiny_model
+from tests.tiny_models import prompts_of, tiny_model
 
 LN2 = np.log(2)
 
@@ -150,6 +150,8 @@ def test_a_heads_share_is_what_the_logits_lose_when_the_norm_is_held(tunnel):
 def test_what_cannot_be_attributed_or_averaged_is_refused(tunnel):
     with pytest.raises(UsageError, match="normalises the attention output"):
         interp.logit_attribution(tiny("gemma2"), ["x"], answer=5)
+    with pytest.raises(UsageError, match="normalises the attention output"):
+        interp.logit_attribution(tiny("hyperclovax"), prompts_of([5, 6]), answer=5)
     with pytest.raises(PromptError, match="rows"):
         interp.logit_attribution(tunnel, interp.sampled_prompts(tunnel.task, 2), answer=[1, 2, 3])
     prompts = interp.sampled_prompts(tunnel.task, 3)
@@ -176,3 +178,12 @@ def test_means_over_named_prompts_are_those_that_collect_ablates_by(tunnel, at):
         mine = tunnel.module(ids).logits[0].double().log_softmax(-1).numpy() / LN2
     positions = expected.rows["position"][last]
     np.testing.assert_allclose(mine[positions], expected["next_log_prob"][last], atol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "changes"), [("bloom", {}), ("hyperclovax", {"use_post_norm": False})])
+def test_heads_have_shares_wherever_nothing_lies_behind_their_output_projection(kind, changes):
+    model, ids = tiny(kind, **changes), [5, 9, 31, 7, 64]
+    found = interp.logit_attribution(model, prompts_of(ids), answer=7, n_null=0)
+    of_all = logits(model, ids).numpy()
+    np.testing.assert_allclose(found.total, of_all[7] - of_all.mean(), rtol=1e-5, atol=1e-5)
+    assert np.abs(found.heads).min() > 0

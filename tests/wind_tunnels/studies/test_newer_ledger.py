@@ -60,8 +60,12 @@ def test_transplants_give_the_donors_answer_beyond_the_horizon(tmp_path):
     assert found["rescued_depth2 null"] < 0.6
     found = table_of(Transplants(tunnels="tunnel:recurrence-gpt-neox", n=30), tmp_path)
     assert found["unedited_accuracy"] == found["rescued_depth1"] == 1.0
-    with pytest.raises(UsageError, match="programs over integers"):
-        Transplants(tunnels="tunnel:recurrence-gpt-neox-opaque", n=20).measure(tmp_path, nothing)
+    for study, other in (
+        (Transplants, "recurrence-gpt-neox-opaque"), (DecodedParameters, "recurrence-gpt-neox-opaque"),
+        (DecodedParameters, "bijection-gpt-neox"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="programs over integers"):
+            study(tunnels=f"tunnel:{other}", n=100).measure(tmp_path, nothing)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.7])

@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields
 
+import numpy as np
 import pytest
 from interp.wind_tunnels.networks.architectures import Network
 from interp.wind_tunnels.tasks.bijection import Bijection
@@ -75,6 +76,9 @@ REFUSED = [
     (Selection, {"first": "multiplications", "V": 9, "L": 5}, "a prime number"),
     (Selection, {"first": "bijections"}, "bijections twice"),
     (Selection, {"L": 13}, "L = 13 of V = 12"),
+    *((Selection, {"first": kind, "second": "rotations", "V": V}, "too many to count")
+      for kind, V in (("bijections", 171), ("involutions", 302), ("3-cycles", 171))),
+    (Recurrence, {"symbols": "fresh", "length": 360}, "length = 360 of fresh symbols\n  Choose length up to 359"),
     (IteratedPermutation, {"V": 5, "n_shown": 6}, "n_shown = 6 of V = 5"),
     (IteratedPermutation, {"V": 9, "n_shown": 2, "scratchpad": False}, "7 hidden images"),
 ]
@@ -85,6 +89,12 @@ def test_parameters_that_do_not_go_together_are_refused_in_words(task, parameter
     with pytest.raises(UsageError) as refusal:
         task(**parameters)
     assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("task", [Selection(V=170, L=4), Recurrence(symbols="fresh", length=359)])
+def test_the_largest_sizes_still_have_a_posterior(task):
+    posterior = task.sample(np.random.default_rng(0), 4).posterior
+    np.testing.assert_allclose(posterior.sum(axis=-1), 1.0, atol=1e-9)
 
 
 CHECKPOINTS = ROOT / "wind_tunnels" / "checkpoints"

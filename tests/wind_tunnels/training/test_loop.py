@@ -69,6 +69,16 @@ def resumed_and_whole(network, recipe, init, folder) -> tuple[TrainingState, Tra
     return resumed, train(TrainingPlan(TASK, network, recipe, init=init))
 
 
+def test_a_damaged_state_is_refused_in_words(tmp_path):
+    plan = TrainingPlan(TASK, SMALL, SHORT)
+    with pytest.raises(Stopped):
+        train(plan, folder=tmp_path, on_step=stop_at(3), save_every=1)
+    state = tmp_path / STATE_NAME
+    state.write_bytes(state.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"training.pt cannot be read .*\n.*remove .* to start anew"):
+        train(plan, folder=tmp_path)
+
+
 def silent_projection(state: TrainingState, layer: int) -> torch.Tensor:
     return state.model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").weight
 
