@@ -51,8 +51,8 @@ class UnknownName(UsageError, KeyError):
     tunnels are left to `interp list`.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
-        names = sorted(known)
+    def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = "") -> None:
+        name, names = str(name), sorted(known)
         near = difflib.get_close_matches(name[:200], names, n=3, cutoff=0.5)
         fix = f"{hint} " if hint else f"Did you mean {' or '.join(near)}? " if near else ""
         is_long = len(names) > 30 and kind in ("model", "probe", "prompt", "tunnel")
@@ -78,6 +78,14 @@ class Answering:
             known = {*dir(type(self)), *vars(self)}
             public = {each for each in known if not each.startswith("_")}
             raise UnknownAttribute(f"attribute of {type(self).__name__}", name, public, self._habits)
+
+
+class Columnar(Answering):
+    """One that holds columns or numbers by name, and is no array: a frame made of it would hold the names alone."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        kind = type(self).__name__
+        raise UsageError(asked=f"a {kind} as an array or a frame", found="it holds names", fix=self._habits)
 
 
 class PromptError(UsageError):

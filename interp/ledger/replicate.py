@@ -157,6 +157,11 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
             found="its claims are about language models, and none is named",
             fix="Name one or more: --model pythia-410m --model phi-2.",
         )
+    if unnamed := [m for m in models if not isinstance(m, str)]:
+        raise UsageError(
+            asked=f"{paper} on a {type(unnamed[0]).__name__}", found="a ledger keeps the command that repeats it",
+            fix="Give models by name: an alias, a hub id or a folder.",
+        )  # fmt: skip
     twice = [m for i, m in enumerate(models) if any(is_same_model(m, other) for other in models[:i])]
     if twice:
         raise UsageError(asked=f"{paper} on {twice[0]}", found="it is named twice", fix="Name every model once.")

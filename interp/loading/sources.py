@@ -40,8 +40,7 @@ GGUF = ".gguf"
 
 def source_of(options: RunOptions) -> ModelSource:
     """The files of the model that a run names, with what its user allows."""
-    name = options.model if isinstance(options.model, Path) else str(options.model)
-    source = locate(name, options.revision, options.gguf)
+    source = locate(options.model, options.revision, options.gguf)  # pyrefly: ignore[bad-argument-type]
     allowed = {name: getattr(options, name) for name in ("trust_remote_code", "allow_pickle", "allow_quantised")}
     return replace(source, files=replace(source.files, **allowed))
 
@@ -54,6 +53,12 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     An alias goes before a folder of the same name (write `./name` for the folder). A revision can stand behind the
     name (`pythia-410m@step1000`) or beside it. Unknown aliases and tunnels list the nearest.
     """
+    if not isinstance(name, str | Path):
+        raise UsageError(
+            asked="the model",
+            found=f"it is a {type(name).__name__}",
+            fix="Give a name, a folder, or what interp.load made of a module; interp.run_many takes several names.",
+        )
     text = str(name)
     base, _, at = text.partition("@")
     is_alias = isinstance(name, str) and base in ALIASES
@@ -92,8 +97,9 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     if is_alias or _HUB_ID.fullmatch(base):
         at, hub_id = at or revision, ALIASES[base].hub_id if is_alias else base
         return ModelSource(f"{base}@{at}" if at else base, hub_id, files_on_hub(hub_id, at, gguf))
+    hint = "It is a file: those of prompts follow --prompts, several with commas." if is_file(text) else ""
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels()),
-                                       *(PROGRAM + program for program in shipped_programs())])  # fmt: skip
+                                       *(PROGRAM + program for program in shipped_programs())], hint)  # fmt: skip
 
 
 def is_on_hub(name: str) -> bool:
