@@ -80,14 +80,6 @@ class Answering:
             raise UnknownAttribute(f"attribute of {type(self).__name__}", name, public, self._habits)
 
 
-class Columnar(Answering):
-    """One that holds columns or numbers by name, and is no array: a frame made of it would hold the names alone."""
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        kind = type(self).__name__
-        raise UsageError(asked=f"a {kind} as an array or a frame", found="it holds names", fix=self._habits)
-
-
 class PromptError(UsageError):
     """A prompt set that cannot be used as it stands."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from interp.errors import Answering, Columnar, UnknownName
+from interp.errors import Answering, UnknownName
 from interp.formatting import (
     brief,
     html_table,
@@ -298,7 +298,7 @@ class Control:
 
 
 @dataclass(frozen=True, repr=False)
-class Findings(Columnar, Mapping[str, Scalar]):
+class Findings(Answering, Mapping[str, Scalar]):
     """The result of one probe on one capture.
 
     `headline` names the scalars that the page puts first, in order; `controls` are those of a headline number, by its

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.errors import Columnar, UnknownName
+from interp.errors import Answering, UnknownName, UsageError
 from interp.formatting import printable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def number_columns(
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Columnar):
+class Table(Answering):
     """Named columns of equal length with their units (`bits`, `1` for pure numbers, `label` for names ...).
 
     The columns of a number (`ENDINGS`) have its unit where none is given, its p is a `probability`. Raises `ValueError`
@@ -111,11 +111,8 @@ class Table(Columnar):
     def __len__(self) -> int:
         return self.n_rows
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The columns as Polars, Arrow and DuckDB take them."""
-        import pyarrow
-
-        return pyarrow.table(dict(self.columns)).__arrow_c_stream__(requested_schema)
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:  # a frame made of it would hold the names alone
+        raise UsageError(asked="a Table as an array or a frame", found="it holds columns by name", fix=self._habits)
 
     def where(self, keep: np.ndarray) -> "Table":
         """The rows that a boolean mask or an index array picks."""

@@ -23,7 +23,6 @@ from interp.cli.options import (
     VerboseOption,
     panel_of,
     prompt_sets,
-    refuse_wrong_models,
     split_models,
     told,
     with_run_options,
@@ -122,8 +121,10 @@ def run(
     The same command resumes an interrupted run.
     """
     models, steps = split_models([*(named or ()), *(model or ())] or [str(RunOptions.model)]), split_commas(revisions)
+    from interp.loading.sources import refuse_wrong_models
+
     if from_ is None:
-        refuse_wrong_models(models, asked)
+        refuse_wrong_models(models, asked.revision, asked.gguf)
     from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
@@ -364,12 +365,9 @@ def generate(
     from interp.cli.terminal import show_table
     from interp.loading.load import load_as_asked
     from interp.prompting.pools import prompts_for
-    from interp.records.unfinished import refuse_unwritable
     from interp.running.generate import HEAD
     from interp.running.generate import generate as go_on
 
-    if page is not None:
-        refuse_unwritable(page, is_file=True)
     model = load_as_asked(asked)
     are_built_in = asked.prompts is None or (isinstance(asked.prompts, str) and not is_file(asked.prompts))
     n_pool = asked.n_pool or (5 if are_built_in else None)

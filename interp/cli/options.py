@@ -95,6 +95,7 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
 
         @wraps(command)
         def called(**words: Any) -> None:
+            from interp.loading.sources import refuse_wrong_models
             from interp.prompting.files import refuse_wrong_file
             from interp.running.choose_probes import choose_probes
 
@@ -119,22 +120,13 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
             for name in prompt_sets(asked):
                 refuse_wrong_file(name, asked.text_column)
             if "model" in words:
-                refuse_wrong_models([str(asked.model)], asked)
+                refuse_wrong_models([str(asked.model)], asked.revision, asked.gguf)
             command(asked, **mine)
 
         called.__dict__["__signature__"] = Signature([*(made | own | beside).values()])
         return called
 
     return decorate
-
-
-def refuse_wrong_models(names: Iterable[str], asked: RunOptions) -> None:
-    """Raise what loading these models would raise, unless it takes the hub to know it, before torch is imported."""
-    from interp.loading.sources import is_on_hub, locate
-
-    for name in names:
-        if not is_on_hub(name):
-            locate(name, asked.revision, asked.gguf)
 
 
 def split_models(given: Iterable[str]) -> list[str]:

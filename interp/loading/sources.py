@@ -1,7 +1,7 @@
 """What the name of a model stands for: an alias, a hub repository, a local folder or a wind tunnel."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
         raise UsageError(
             asked="the model",
             found=f"it is a {type(name).__name__}",
-            fix="Give a name, a folder, or what interp.load made of a module; interp.run_many takes several names.",
+            fix="Name it or its folder (interp.run takes what interp.load gave, interp.run_many several names).",
         )
     text = str(name)
     base, _, at = text.partition("@")
@@ -102,10 +102,13 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
                                        *(PROGRAM + program for program in shipped_programs())], hint)  # fmt: skip
 
 
-def is_on_hub(name: str) -> bool:
-    """Whether a name is an alias or the id of a repository, of which the hub knows whether it exists."""
-    base = name.partition("@")[0]
-    return base in ALIASES or (_HUB_ID.fullmatch(base) is not None and not _is_path(name))
+def refuse_wrong_models(names: Iterable[str], revision: str | None = None, gguf: str | None = None) -> None:
+    """Raise what loading these models would raise, before torch is imported, unless only the hub knows it."""
+    for name in names:
+        base = str(name).partition("@")[0]
+        is_on_hub = base in ALIASES or (_HUB_ID.fullmatch(base) is not None and not _is_path(name))
+        if not is_on_hub:
+            locate(name, revision, gguf)
 
 
 def files_behind(path: str) -> ModelFiles | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from interp.errors import Columnar, RecordError, UnknownName
+from interp.errors import Answering, RecordError, UnknownName
 from interp.findings import COLUMNS, Findings
 from interp.formatting import html_table, last_part, text_table
 from interp.records.headlines import contradictions, headlines, tried
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class RunRecord(Columnar, Mapping[str, Findings]):
+class RunRecord(Answering, Mapping[str, Findings]):
     """One finished run: what was asked, of which model, on which prompts, and what was found.
 
     `record[probe]` is what a probe found, of all in `findings`; `shown` are prompts token by token; `path` is the
@@ -49,8 +49,6 @@ class RunRecord(Columnar, Mapping[str, Findings]):
     >>> record.status, list(record.findings)
     ('done', ['orthogonality'])
     """
-
-    _habits = "`record[probe]` is what a probe found, `record.to_frame()` a pandas frame."
 
     spec: Mapping[str, Any]
     spec_hash: str

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import pyarrow
 import pytest
 import torch
 
@@ -86,7 +85,6 @@ WORKS = {
     ),
     "a folder of one model": lambda: interp.run_many("nowhere", options={"prompts": TEXTS}).failures[0].model + "",
     "a set of texts": lambda: collected("v", interp.PromptSet("mine", TEXTS)),
-    "columns for Arrow and Polars": lambda: pyarrow.table(collected("v").rows)["text"],
     "what a model is already": lambda: interp.run(here().model, **RUN, dtype="fp32", device="cpu"),
     "the version": lambda: interp.__version__.split("."),
     "the versions": lambda: interp.show_versions(),
@@ -94,13 +92,12 @@ WORKS = {
 
 SAID = {
     "a frame of a table": (lambda: pd.DataFrame(collected("v").rows), "to_frame()"),
-    "a frame of a record": (lambda: pd.DataFrame(ran()), "to_frame()"),
     "a row of a table": (lambda: collected("v").rows[0], "no column of this name"),
     "a precision of a model in memory": (lambda: ran(dtype="bf16"), "with dtype: a model in memory is used as it is"),
     "a device of a model in memory": (lambda: ran(device="cuda:7"), "with device"),
     "a module to run": (lambda: interp.run(here().model.module, **RUN), "it is a LlamaForCausalLM"),
     "models to run": (lambda: interp.run([here().model], **RUN), "interp.run_many"),
-    "a model to replicate": (lambda: interp.replicate("paper3", models=[here().model]), "Give models by name"),
+    "a model to replicate": (lambda: interp.replicate("paper3", models=[here().model]), "it is a Model"),
     "a folder of prompts": (lambda: collected("v", str(FOLDER)), f"hf:{FOLDER} reads"),
     "no needs": (lambda: interp.collect(here().model, TEXTS), "heads: q, k, v, z"),
     "empty needs": (lambda: collected([]), "weights: W_Q"),
